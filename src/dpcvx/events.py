@@ -1,0 +1,155 @@
+"""Frozen, data-free descriptions of what a plan releases.
+
+An event says how much a release may depend on one record and nothing else. Every number is relative to the
+neighbouring relation of the plan that holds the event, so that an accountant needs no data and no sensitivity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+from dpcvx.errors import NotAccountable
+
+RELATIONS = ("replace", "add_remove")
+
+
+def _require_positive(name: str, value: float) -> None:
+    if not (value > 0 and math.isfinite(value)):
+        raise ValueError(f"{name} is {value!r}; it must be a positive finite number.")
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """One release with Gaussian noise of standard deviation ``noise_multiplier`` times the sensitivity.
+
+    Exactly (1 / noise_multiplier)-GDP.
+    """
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        _require_positive("noise_multiplier", self.noise_multiplier)
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """One selection whose log-probability ratios between neighbours lie in an interval of length ``eta``.
+
+    The exponential mechanism P(s) ~ exp(-eta u_s / (2 Delta)) is the example. Permute-and-flip and report-noisy-max
+    with Laplace noise are not: they are only `PureDP`.
+    """
+
+    eta: float
+
+    def __post_init__(self) -> None:
+        _require_positive("eta", self.eta)
+
+
+@dataclass(frozen=True)
+class PureDP:
+    """Any (epsilon, 0)-differentially private release."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        _require_positive("epsilon", self.epsilon)
+
+
+@dataclass(frozen=True)
+class ApproxDP:
+    """A release of which nothing is known but (epsilon, delta)-differential privacy."""
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        if not (self.epsilon >= 0 and math.isfinite(self.epsilon)):
+            raise ValueError(f"epsilon is {self.epsilon!r}; it must be a finite number, zero or more.")
+        if not 0 <= self.delta < 1:
+            raise ValueError(f"delta is {self.delta!r}; it must be at least 0 and less than 1.")
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """A Gaussian release of a sum over a Poisson sample of the records.
+
+    Parameters
+    ----------
+    probability : float
+        Chance of each record to be in the sample, independently of the others.
+    noise_multiplier : float
+        Standard deviation of the noise over the clip norm of one record. The relation is accounted for by the
+        accountant: this number is not halved under "replace".
+    relation : {"replace", "add_remove"}
+        Neighbouring relation of the plan.
+    """
+
+    probability: float
+    noise_multiplier: float
+    relation: str = "replace"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.probability <= 1:
+            raise ValueError(f"probability is {self.probability!r}; it must be more than 0 and at most 1.")
+        _require_positive("noise_multiplier", self.noise_multiplier)
+        if self.relation not in RELATIONS:
+            raise ValueError(f"relation is {self.relation!r}; use one of {', '.join(RELATIONS)}.")
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """The same event, ``count`` times, each possibly chosen in the light of the earlier answers."""
+
+    event: Event
+    count: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.count, bool) or not isinstance(self.count, int):
+            raise TypeError(f"count is {self.count!r}; it must be an int.")
+        if self.count < 1:
+            raise ValueError(f"count is {self.count}; it must be at least 1. Leave out what is never asked.")
+
+
+@dataclass(frozen=True)
+class Compose:
+    """Several events, one after the other, each possibly chosen in the light of the earlier answers."""
+
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.events, tuple):
+            raise TypeError(f"events is a {type(self.events).__name__}; it must be a tuple of events.")
+        if not self.events:
+            raise ValueError("events is empty; Compose needs at least one event.")
+
+
+Leaf = Gaussian | Exponential | PureDP | ApproxDP | Poisson
+Event = Leaf | Repeat | Compose
+
+
+def count_leaves(event: Event) -> Counter[Leaf]:
+    """Return how often each single event happens in all.
+
+    This is the only place where repetition and composition are read; accounting rules see the counts alone.
+
+    Raises
+    ------
+    NotAccountable
+        If something that is not an event is found.
+    """
+    match event:
+        case Repeat():
+            return Counter({leaf: event.count * count for leaf, count in count_leaves(event.event).items()})
+        case Compose():
+            total: Counter[Leaf] = Counter()
+            for part in event.events:
+                total.update(count_leaves(part))
+            return total
+        case Gaussian() | Exponential() | PureDP() | ApproxDP() | Poisson():
+            return Counter({event: 1})
+    raise NotAccountable(
+        f"{type(event).__name__} is not an event that can be accounted for. Describe the release by "
+        "Gaussian, Exponential, PureDP, ApproxDP or Poisson."
+    )
