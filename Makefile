@@ -1,0 +1,53 @@
+# Every target makes the environment it needs: a fresh clone with Python >= 3.11 and pip is enough.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+SHELL := /bin/bash
+
+.PHONY: demo test test-oldest coverage lint types audit bench docs clean
+
+# One stamp per extra, so that each command installs only what it needs, once.
+$(VENV)/.installed-%: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "dpcvx needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12 ..."; exit 1; }
+	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "installing dpcvx[$*] into $(VENV) (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
+	@touch $@
+
+demo: $(VENV)/.installed-demo  ## fit private models on census incomes; writes demo_output/report.html
+	$(BIN)/dpcvx demo --out demo_output
+
+test: $(VENV)/.installed-test  ## the whole quick suite
+	$(BIN)/python -m pytest -q -n 2 -m "not slow" tests
+
+# The estimator contract again, on the oldest scikit-learn that is supported, in an environment of its own.
+test-oldest: .venv-oldest/.installed
+	.venv-oldest/bin/python -m pytest -q -n 2 -m "not slow" tests/interface/test_sklearn.py tests/interface/test_estimators.py
+
+.venv-oldest/.installed: pyproject.toml
+	@test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
+	@.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]" "scikit-learn==1.7.*"
+	@touch $@
+
+coverage: $(VENV)/.installed-test  ## line coverage of src
+	$(BIN)/python -m pytest -q -n 2 -m "not slow" --cov=dpcvx --cov-report=term tests
+
+lint: $(VENV)/.installed-lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed-lint
+	$(BIN)/mypy
+
+audit: $(VENV)/.installed-test  ## slow privacy audits and long statistical checks
+	$(BIN)/python -m pytest -q -m slow tests
+
+bench: $(VENV)/.installed-test  ## every benchmark that needs no data outside the repository, then those whose data are found
+	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+clean:
+	rm -rf $(VENV) .venv-oldest build dist docs/_build demo_output
