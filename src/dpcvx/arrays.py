@@ -1,4 +1,4 @@
-"""Names for the two kinds of array that cross the package."""
+"""Names for the arrays that cross the package."""
 
 from typing import TypeAlias
 
@@ -7,3 +7,4 @@ from numpy.typing import NDArray
 
 Vector: TypeAlias = NDArray[np.float64]  #: real numbers, shape (d,), or (d, K) for several outputs
 IntVector: TypeAlias = NDArray[np.int64]  #: exact integers on the lattice of the data plane, same shapes
+Shape: TypeAlias = int | tuple[int, ...]  #: of a Vector: d, or (d, K)

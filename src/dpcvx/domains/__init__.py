@@ -1,0 +1,88 @@
+"""The constraint set C: convex, compact, independent of any algorithm.
+
+Parameters are vectors (d,) or matrices (d, K). Every set here takes a matrix as its d K entries in row order:
+the l2 norm is Frobenius, the l1 and linf norms are entrywise, and arrays come back in the shape they came in.
+What a set can do beyond `Domain` is a separate protocol; a solver lists the ones it needs.
+"""
+
+from typing import Protocol, runtime_checkable
+
+from dpcvx.arrays import Shape, Vector
+from dpcvx.domains.balls import Box, L1Ball, L2Ball, LinfBall
+from dpcvx.domains.polytopes import Simplex, VertexHull
+from dpcvx.mirror import MirrorMap
+
+__all__ = [
+    "Box",
+    "Domain",
+    "HasLMO",
+    "HasMirrorMap",
+    "HasProjection",
+    "HasVertices",
+    "L1Ball",
+    "L2Ball",
+    "LinfBall",
+    "Simplex",
+    "VertexHull",
+]
+
+
+@runtime_checkable
+class Domain(Protocol):
+    """A convex compact set C of parameters; `d` is the parameter's shape, an integer or a tuple."""
+
+    def contains(self, theta: Vector, tol: float = 1e-9) -> bool:
+        """Return whether theta lies in C up to `tol`, relative to the size of C."""
+
+    def start(self, d: Shape) -> Vector:
+        """Return a public point of C."""
+
+    def norm(self, ord: float, d: Shape) -> float:
+        """Return the maximum of ||theta||_ord over C, for ord >= 1."""
+
+    def diameter(self, ord: float, d: Shape) -> float:
+        """Return the maximum of ||u - v||_ord over u, v in C, for ord >= 1."""
+
+    def gaussian_width(self, d: Shape) -> float:
+        """Return an upper bound on E sup_{s in C} <g, s>, g standard normal."""
+
+    def minkowski(self, theta: Vector) -> float:
+        """Return the gauge inf{t >= 0 : theta in t C}, infinite where no multiple of C reaches theta."""
+
+
+@runtime_checkable
+class HasProjection(Protocol):
+    """A set with a Euclidean projection."""
+
+    def project(self, v: Vector) -> Vector:
+        """Return argmin_{s in C} ||s - v||_2."""
+
+
+@runtime_checkable
+class HasLMO(Protocol):
+    """A set with a linear minimisation oracle."""
+
+    def lmo(self, g: Vector) -> Vector:
+        """Return argmin_{s in C} <g, s>."""
+
+
+@runtime_checkable
+class HasVertices(Protocol):
+    """A polytope with few enough vertices to score them all."""
+
+    def n_vertices(self, d: Shape) -> int:
+        """Return the number of vertices."""
+
+    def vertex(self, i: int, d: Shape) -> Vector:
+        """Return the i-th vertex, in shape d."""
+
+    def vertex_scores(self, g: Vector) -> Vector:
+        """Return <g, vertex(i)> for every i."""
+
+
+@runtime_checkable
+class HasMirrorMap(Protocol):
+    """A set that knows the geometry to descend in."""
+
+    def mirror_map(self, d: Shape) -> MirrorMap:
+        """Return a mirror map on C."""
