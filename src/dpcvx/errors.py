@@ -8,7 +8,7 @@ class DpcvxError(Exception):
     """Base class of the errors that only dpcvx raises."""
 
 
-class BudgetExceeded(DpcvxError):
+class BudgetExceeded(DpcvxError):  # noqa: N818 - the name says what happened
     """A request costs more privacy than what is left.
 
     Attributes
@@ -31,11 +31,11 @@ class BudgetExceeded(DpcvxError):
         )
 
 
-class Incompatible(DpcvxError, ValueError):
+class Incompatible(DpcvxError, ValueError):  # noqa: N818
     """Two public parts do not fit together, for instance a solver and a domain."""
 
 
-class NotAccountable(DpcvxError, ValueError):
+class NotAccountable(DpcvxError, ValueError):  # noqa: N818
     """No accounting rule covers the event, so no guarantee can be stated for it."""
 
 

@@ -1,7 +1,7 @@
 """Frozen, data-free descriptions of what a plan releases.
 
 An event says how much a release may depend on one record and nothing else. Every number is relative to the
-neighbouring relation of the plan that holds the event, so that an accountant needs no data and no sensitivity.
+neighbouring relation of the plan that holds the event, so an accountant needs no data and no sensitivity.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Gaussian:
 class Exponential:
     """One selection whose log-probability ratios between neighbours lie in an interval of length ``eta``.
 
-    The exponential mechanism P(s) ~ exp(-eta u_s / (2 Delta)) is the example. Permute-and-flip and report-noisy-max
-    with Laplace noise are not: they are only `PureDP`.
+    The exponential mechanism P(s) ~ exp(-eta u_s / (2 Delta)) is the example. Permute-and-flip and
+    report-noisy-max with Laplace noise are not: they are only `PureDP`.
     """
 
     eta: float

@@ -1,0 +1,30 @@
+"""How much privacy an event costs, and how much noise a budget needs.
+
+Every constant here is a function of events alone. `Tight` is the default accountant.
+"""
+
+from dpcvx.accounting.accountant import Accountant
+from dpcvx.accounting.budget import Budget, calibrate
+from dpcvx.accounting.gaussian import GDP, gaussian_delta, gaussian_epsilon, gaussian_mu
+from dpcvx.accounting.loss_distribution import PLD
+from dpcvx.accounting.pure import PureComposition
+from dpcvx.accounting.renyi import RDP
+from dpcvx.accounting.selection import AdaptiveSelection, selection_delta, selection_renyi
+from dpcvx.accounting.tight import Tight
+
+__all__ = [
+    "GDP",
+    "PLD",
+    "RDP",
+    "Accountant",
+    "AdaptiveSelection",
+    "Budget",
+    "PureComposition",
+    "Tight",
+    "calibrate",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_mu",
+    "selection_delta",
+    "selection_renyi",
+]

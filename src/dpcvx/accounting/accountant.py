@@ -1,0 +1,54 @@
+"""What every accountant promises, and the check of the events it is given."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Protocol
+
+from dpcvx.errors import NotAccountable
+from dpcvx.events import Event, Leaf, count_leaves
+
+
+class Accountant(Protocol):
+    """Pure functions of an event: no state, no data. Every answer is an upper bound."""
+
+    def epsilon(self, event: Event, delta: float) -> float:
+        """Return an epsilon for which the event is (epsilon, delta)-differentially private."""
+        ...
+
+    def delta(self, event: Event, epsilon: float) -> float:
+        """Return a delta for which the event is (epsilon, delta)-differentially private."""
+        ...
+
+    def supports(self, event: Event) -> bool:
+        """Say whether the accountant has a rule for every part of the event."""
+        ...
+
+
+def accepts(event: Event, kinds: tuple[type[Leaf], ...]) -> bool:
+    """Say whether every single event is one of the kinds."""
+    return all(isinstance(leaf, kinds) for leaf in count_leaves(event))
+
+
+def accepted_leaves(event: Event, kinds: tuple[type[Leaf], ...], accountant: object) -> Counter[Leaf]:
+    """Return the counts of the single events, or refuse those without a rule."""
+    leaves = count_leaves(event)
+    unknown = sorted({type(leaf).__name__ for leaf in leaves if not isinstance(leaf, kinds)})
+    if unknown:
+        raise NotAccountable(
+            f"{type(accountant).__name__} has no rule for {', '.join(unknown)}; "
+            f"it covers {', '.join(kind.__name__ for kind in kinds)}. Use Tight(), which covers every event."
+        )
+    return leaves
+
+
+def require_delta(delta: float) -> None:
+    """Refuse a delta outside [0, 1)."""
+    if not 0 <= delta < 1:
+        raise ValueError(f"delta is {delta!r}; it must be at least 0 and less than 1.")
+
+
+def require_epsilon(epsilon: float) -> None:
+    """Refuse a negative epsilon."""
+    if not epsilon >= 0:
+        raise ValueError(f"epsilon is {epsilon!r}; it must be zero or more.")

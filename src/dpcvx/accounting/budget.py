@@ -1,0 +1,81 @@
+"""What may be spent, and the noise that spends it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dpcvx.accounting.accountant import Accountant, require_delta
+from dpcvx.accounting.inversion import first_passing
+from dpcvx.errors import NotAccountable
+from dpcvx.events import RELATIONS, Event
+
+
+@dataclass(frozen=True)
+class Budget:
+    """(epsilon, delta)-differential privacy under a neighbouring relation.
+
+    Parameters
+    ----------
+    epsilon : float
+    delta : float
+        At least 0 and less than 1.
+    relation : {"replace", "add_remove"}
+        Neighbours differ by replacing one record (their number is public), or by adding or removing one.
+    """
+
+    epsilon: float
+    delta: float
+    relation: str = "replace"
+
+    def __post_init__(self) -> None:
+        if not (self.epsilon > 0 and math.isfinite(self.epsilon)):
+            raise ValueError(f"epsilon is {self.epsilon!r}; it must be a positive finite number.")
+        require_delta(self.delta)
+        if self.relation not in RELATIONS:
+            raise ValueError(f"relation is {self.relation!r}; use one of {', '.join(RELATIONS)}.")
+
+
+_LARGEST_EXPONENT = 255  # noise is searched for between 2^-255 and 2^255
+
+
+def calibrate(make_event: Callable[[float], Event], budget: Budget, accountant: Accountant) -> float:
+    """Return the smallest noise that keeps an event within the budget.
+
+    Parameters
+    ----------
+    make_event : callable
+        Makes the event of a noise level; more noise must be more private.
+    budget : Budget
+    accountant : Accountant
+
+    Returns
+    -------
+    float
+        A noise t with ``accountant.epsilon(make_event(t), budget.delta) <= budget.epsilon``, the smallest
+        one up to a relative 1e-9, rounded towards more noise.
+
+    Raises
+    ------
+    NotAccountable
+        If no amount of noise is enough, or if none is needed.
+    """
+
+    def excess(log_noise: float) -> float:
+        epsilon = accountant.epsilon(make_event(math.exp(log_noise)), budget.delta)
+        return math.log(epsilon / budget.epsilon) if epsilon > 0 else -math.inf
+
+    private_at_one = excess(0.0) <= 0
+    direction = -1 if private_at_one else 1
+    near, exponent = 0.0, 1
+    while (excess(far := direction * exponent * math.log(2)) <= 0) == private_at_one:
+        near, exponent = far, 2 * exponent + 1
+        if exponent > _LARGEST_EXPONENT:
+            raise NotAccountable(
+                f"epsilon {budget.epsilon:g} at delta {budget.delta:g} "
+                + ("needs no noise at all." if private_at_one else "is out of reach whatever the noise.")
+                + " Check that the event depends on the noise; Gaussian noise needs delta > 0."
+            )
+    fails, passes = (far, near) if private_at_one else (near, far)
+    return math.exp(first_passing(excess, fails, passes, tolerance=1e-10))
