@@ -1,0 +1,247 @@
+"""Where records live: a `DataSource` answers with exact sums over them, never with rows.
+
+Mechanisms are its only callers. Records are private, so these classes are no dataclasses and print nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcvx.arrays import IntVector, Vector
+from dpcvx.grid import Dense, Door, ResidualBound, Sparse, fixed_point, targets
+from dpcvx.losses import Loss
+from dpcvx.problem import Bounds
+
+__all__ = ["Arrays", "DataSource", "Margins", "source"]
+
+BLOCK_BYTES = 2**18  # rows read twice by a gradient pass; stays in a core's second-level cache
+WORK_PER_THREAD = 2**20  # below this many products a thread costs more than it saves
+
+
+class DataSource(Protocol):
+    """The only door to records: exact sums come out, rows never do."""
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+
+    @property
+    def d(self) -> int:
+        """Number of stored features."""
+
+    def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
+        """Return sum_i rho_i k_i in units of 2^-34, in the shape of theta."""
+
+    def follow(self, loss: Loss, outputs: int) -> Margins:
+        """Return margins that are kept up to date while an iterate moves along coordinates."""
+
+
+class Margins(Protocol):
+    """Integer margins m_i = sum_j k_ij w_j of every record, for public integer weights w.
+
+    One weight changes at a time. The caller keeps 2^15 ||w||_1 below 2^62.
+    """
+
+    def reset(self) -> None:
+        """Set w = 0."""
+
+    def add(self, index: int, amount: int) -> None:
+        """w[index] += amount, with index = j * outputs + k."""
+
+    def scores(self, scale: float, bound: ResidualBound) -> IntVector:
+        """Return sum_i rho_i k_ij, (d,) or (d, K), with rho_i the residual at z_i = m_i * scale."""
+
+
+def source(X: Any, y: Any = None, *, bounds: Bounds, layout: str = "rows") -> Arrays:
+    """Take records in scaled units through the door.
+
+    Parameters
+    ----------
+    X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
+        Records; they are clipped to the bounds, and cells that are no finite numbers count as 0.
+    y : array-like, shape (n,) or (n, K), optional
+        Targets, or class codes for a joint loss.
+    bounds : Bounds
+        Public bounds of one record.
+    layout : {"rows", "columns"}
+        "rows" serves gradients, "columns" Frank-Wolfe; the other is made when first needed.
+
+    Returns
+    -------
+    Arrays
+        The data source.
+    """
+    return Arrays(Door(bounds).quantise(X), None if y is None else targets(y, bounds.y), layout=layout)
+
+
+class Arrays:
+    """Records in memory, dense or compressed.
+
+    Parameters
+    ----------
+    rows : Dense or Sparse
+        Stored integers, as `Door.quantise` returns them.
+    y : ndarray of float64, shape (n, K), optional
+        Targets, as `targets` returns them.
+    layout : {"rows", "columns"}
+        Storage order to keep; the other is made when first needed.
+    threads : int, optional
+        Threads of a pass; by default one per core where the work is worth it. No answer depends on it.
+    block_rows : int, optional
+        Rows of a block. No answer depends on it.
+    """
+
+    def __init__(
+        self,
+        rows: Dense | Sparse,
+        y: Vector | None = None,
+        *,
+        layout: str = "rows",
+        threads: int | None = None,
+        block_rows: int | None = None,
+    ) -> None:
+        if layout not in ("rows", "columns"):
+            raise ValueError(f"layout must be 'rows' or 'columns', got {layout!r}.")
+        self.n, self.d = rows.shape
+        if y is not None and y.shape[0] != self.n:
+            raise ValueError(f"X has {self.n} rows but y has {y.shape[0]}; they must agree.")
+        for name, value in (("threads", threads), ("block_rows", block_rows)):
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}.")
+        self._y = None if y is None else np.ascontiguousarray(y, dtype=np.float64)
+        self._rows = rows if layout == "rows" else None
+        self._columns = rows.transpose() if layout == "columns" else None
+        self._size = rows.size
+        self._threads = threads
+        row_bytes = max(1, 2 * rows.size // self.n)
+        self._block_rows = block_rows or min(self.n, max(8, BLOCK_BYTES // row_bytes))
+
+    def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
+        """Return sum_i rho_i k_i in units of 2^-34, in the shape of theta."""
+        from dpcvx import kernels
+
+        integers, unit = fixed_point(theta)
+        outputs = integers.shape[0]
+        if np.shape(theta)[0] != self.d:
+            raise ValueError(f"theta has {np.shape(theta)[0]} rows, but the records have {self.d} features.")
+        y = self._targets(loss, outputs)
+        rows = self._row_major()
+        residuals = kernels.residuals_of(loss.slope)
+        rest = (residuals, unit, loss.parameter, bound.l2, bound.linf)
+
+        def part(start: int, stop: int) -> IntVector:
+            sums = np.zeros((outputs, self.d), dtype=np.int64)
+            where = (start, stop, min(self._block_rows, stop - start), sums)
+            if isinstance(rows, Dense):
+                kernels.gradient_dense(rows.values, y, integers, *rest, *where)
+            else:
+                kernels.gradient_sparse(rows.indptr, rows.indices, rows.values, y, integers, *rest, *where)
+            return sums
+
+        sums = sum(
+            self.parts(part, self.n, self._size * outputs), np.zeros((outputs, self.d), dtype=np.int64)
+        )
+        return sums.T.copy().reshape(np.shape(theta))
+
+    def follow(self, loss: Loss, outputs: int) -> Followed:
+        """Return margins that start at w = 0."""
+        return Followed(self, loss, self._targets(loss, outputs), self._column_major(), outputs)
+
+    def parts(self, part: Callable[[int, int], Any], count: int, work: int) -> list[Any]:
+        """Apply a function to ranges that cover 0..count, in threads: kernels release the interpreter's lock."""
+        threads = self._threads or max(1, min(_cores(), work // WORK_PER_THREAD))
+        edges = [count * t // threads for t in range(threads + 1)]
+        ranges = [(a, b) for a, b in pairwise(edges) if a < b]
+        if len(ranges) == 1:
+            return [part(*ranges[0])]
+        # A pool of its own for each pass: nothing is left behind that a fork could lose.
+        with ThreadPoolExecutor(len(ranges)) as pool:
+            return list(pool.map(lambda edge: part(*edge), ranges))
+
+    def _targets(self, loss: Loss, outputs: int) -> Vector:
+        from dpcvx import kernels
+
+        if self._y is None:
+            raise ValueError("These records have no targets; give y when the source is made.")
+        width = 1 if kernels.is_joint(loss.slope) else outputs
+        if self._y.shape[1] != width:
+            raise ValueError(
+                f"{type(loss).__name__} with {outputs} output(s) needs y with {width} column(s)."
+            )
+        return self._y
+
+    def _row_major(self) -> Dense | Sparse:
+        if self._rows is None:
+            self._rows = self._column_major().transpose()
+        return self._rows
+
+    def _column_major(self) -> Dense | Sparse:
+        if self._columns is None:
+            self._columns = self._row_major().transpose()
+        return self._columns
+
+
+class Followed:
+    """Margins of the records of an `Arrays` source, moved one feature-major column at a time."""
+
+    def __init__(self, records: Arrays, loss: Loss, y: Vector, columns: Dense | Sparse, outputs: int) -> None:
+        self._records, self._loss, self._y, self._columns = records, loss, y, columns
+        self._margins: NDArray[np.int64] = np.zeros((outputs, records.n), dtype=np.int64)
+        self._rho: NDArray[np.int32] = np.zeros((outputs, records.n), dtype=np.int32)
+
+    def reset(self) -> None:
+        """Set w = 0."""
+        self._margins[:] = 0
+
+    def add(self, index: int, amount: int) -> None:
+        """w[index] += amount, with index = j * outputs + k."""
+        from dpcvx import kernels
+
+        outputs = self._margins.shape[0]
+        if not 0 <= index < self._records.d * outputs:
+            raise IndexError(f"index must be in 0..{self._records.d * outputs - 1}, got {index}.")
+        j, k = divmod(index, outputs)
+        columns = self._columns
+        if isinstance(columns, Dense):
+            kernels.add_dense(columns.values[j], amount, self._margins[k])
+        else:
+            start, stop = columns.indptr[j], columns.indptr[j + 1]
+            kernels.add_sparse(
+                columns.indices[start:stop], columns.values[start:stop], amount, self._margins[k]
+            )
+
+    def scores(self, scale: float, bound: ResidualBound) -> IntVector:
+        """Return sum_i rho_i k_ij, (d,) or (d, K), with rho_i the residual at z_i = m_i * scale."""
+        from dpcvx import kernels
+
+        records, columns, rho = self._records, self._columns, self._rho
+        function = kernels.residuals_of(self._loss.slope)
+        rest = (scale, self._loss.parameter, bound.l2, bound.linf)
+        outputs = rho.shape[0]
+        sums = np.empty((outputs, records.d), dtype=np.int64)
+
+        def residuals(start: int, stop: int) -> None:
+            kernels.residuals(function, self._margins, self._y, start, stop, *rest, rho)
+
+        def products(start: int, stop: int) -> None:
+            if isinstance(columns, Dense):
+                kernels.multiply_dense(columns.values, rho, start, stop, start, sums)
+            else:
+                kernels.multiply_sparse(
+                    columns.indptr, columns.indices, columns.values, rho, start, stop, start, sums
+                )
+
+        records.parts(residuals, records.n, 32 * records.n * outputs)  # a slope costs about 32 products
+        records.parts(products, records.d, columns.size * outputs)
+        return sums.T.copy().reshape(records.d) if outputs == 1 else sums.T.copy()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,382 @@
+"""The exact data plane: records become integers at the door, iterates on their way to the data.
+
+Features are 16-bit integers k on the grid 2^-14, residuals integers rho on the grid 2^-20, and the sums
+sum_i rho_i k_i are exact 64-bit integers in units of 2^-34 (PRIVACY_MATH §11b). The bounds of a record are
+checked on the stored integers, so the sensitivity of a sum holds without slack.
+
+Nothing here raises, warns or chooses a path because of a value: errors speak of shapes, types and parameters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcvx.arrays import Vector
+from dpcvx.problem import Bounds
+
+__all__ = [
+    "FEATURE_BITS",
+    "RESIDUAL_BITS",
+    "SUM_UNIT",
+    "Dense",
+    "Door",
+    "ResidualBound",
+    "Sparse",
+    "fixed_point",
+    "integer_bounds",
+    "targets",
+]
+
+FEATURE_BITS = 14
+RESIDUAL_BITS = 20
+SUM_UNIT = 2.0 ** -(FEATURE_BITS + RESIDUAL_BITS)
+
+LARGEST_RESIDUAL = 2**31 - 1  # residuals are multiplied as 32-bit integers
+LARGEST_ITERATE = 2**31 - 1
+ITERATE_BITS = 30
+LARGEST_ITERATE_SUM = 2.0 ** (62 - 15)  # times a 16-bit feature: margins stay inside 62 bits
+CELLS_AT_ONCE = 2**20  # cells converted to float64 at a time
+
+
+@dataclass(frozen=True)
+class ResidualBound:
+    """Bounds of one record's residual rho in Z^K, in units of 2^-20, enforced after rounding.
+
+    ||rho||_2 <= l2 and max_k |rho_k| <= linf
+
+    Parameters
+    ----------
+    l2 : int
+        Largest Euclidean norm.
+    linf : int
+        Largest absolute entry.
+    """
+
+    l2: int
+    linf: int
+
+    def __post_init__(self) -> None:
+        for name in ("l2", "linf"):
+            value = getattr(self, name)
+            if not 0 <= value <= LARGEST_RESIDUAL:
+                raise ValueError(
+                    f"ResidualBound needs 0 <= {name} <= 2^31 - 1, got {value}: slopes must stay below 2048, "
+                    "so use a smaller radius or a residual clip."
+                )
+
+
+def integer_bounds(bounds: Bounds, d: int) -> tuple[int, int]:
+    """Bounds (K_inf, K2) of a stored row of d features: max_j |k_j| <= K_inf and sum_j k_j^2 <= K2.
+
+    K_inf = floor(2^14 x_inf), K2 = min(d K_inf^2, floor(2^28 x_2^2)), in exact arithmetic.
+    """
+    k_inf = math.floor(2**FEATURE_BITS * Fraction(bounds.x_inf))
+    k2 = d * k_inf**2
+    if bounds.x_2 is not None:
+        k2 = min(k2, math.floor(4**FEATURE_BITS * Fraction(bounds.x_2) ** 2))
+    return k_inf, k2
+
+
+def fixed_point(theta: Vector) -> tuple[NDArray[np.int32], float]:
+    """Send a public iterate in fixed point, as finely as exact 62-bit margins allow.
+
+    Parameters
+    ----------
+    theta : Vector
+        Shape (d,) or (d, K).
+
+    Returns
+    -------
+    integers : ndarray of int32, shape (K, d)
+        rint(2^q theta), one row per output, with q <= 30 a function of theta alone.
+    unit : float
+        2^-(14 + q): the score <x, theta> of a record for an integer margin of 1.
+    """
+    theta = np.asarray(theta, dtype=np.float64)
+    if theta.ndim not in (1, 2) or theta.size == 0 or not np.isfinite(theta).all():
+        raise ValueError(f"An iterate must be finite, of shape (d,) or (d, K); got shape {theta.shape}.")
+    outputs = theta.reshape(theta.shape[0], -1).T
+    largest = float(abs(outputs).max())
+    heaviest = float((abs(outputs) / max(largest, 1.0)).sum(axis=1).max()) * max(largest, 1.0)
+    if not math.isfinite(heaviest):
+        raise ValueError("An iterate must have a finite l1 norm.")
+    bits = ITERATE_BITS
+    while math.ldexp(largest, bits) > LARGEST_ITERATE or math.ldexp(heaviest, bits) >= LARGEST_ITERATE_SUM:
+        bits -= 1
+    return np.rint(np.ldexp(outputs, bits)).astype(np.int32, order="C"), 2.0 ** -(FEATURE_BITS + bits)
+
+
+class Dense:
+    """Stored rows as one matrix of 16-bit integers, row-major.
+
+    Parameters
+    ----------
+    values : ndarray of int16, shape (n, d)
+        C-contiguous.
+    """
+
+    def __init__(self, values: NDArray[np.int16]) -> None:
+        self.values = values
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.values.shape[0], self.values.shape[1]
+
+    @property
+    def size(self) -> int:
+        """Number of stored integers."""
+        return self.values.size
+
+    def transpose(self) -> Dense:
+        """Return the same integers, feature-major."""
+        n, d = self.shape
+        values = np.empty((d, n), dtype=np.int16)
+        tile = 256  # a tile of both matrices stays in cache
+        for i in range(0, n, tile):
+            for j in range(0, d, tile):
+                values[j : j + tile, i : i + tile] = self.values[i : i + tile, j : j + tile].T
+        return Dense(values)
+
+
+class Sparse:
+    """Stored rows in compressed form; an entry that is not stored is 0.
+
+    Parameters
+    ----------
+    indptr : ndarray of int64, shape (n + 1,)
+        Row i is at positions indptr[i] to indptr[i + 1].
+    indices : ndarray of int32 or int64
+        Columns, ascending and unique within a row.
+    values : ndarray of int16
+        The integers.
+    columns : int
+        Number of columns.
+    """
+
+    def __init__(
+        self, indptr: NDArray[np.int64], indices: NDArray[Any], values: NDArray[np.int16], columns: int
+    ) -> None:
+        self.indptr, self.indices, self.values = indptr, indices, values
+        self._columns = columns
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.indptr.shape[0] - 1, self._columns
+
+    @property
+    def size(self) -> int:
+        """Number of stored integers."""
+        return self.values.size
+
+    def transpose(self) -> Sparse:
+        """Return the same integers, feature-major."""
+        from scipy.sparse import csr_array
+
+        flipped = csr_array((self.values, self.indices, self.indptr), shape=self.shape).tocsc()
+        return Sparse(flipped.indptr.astype(np.int64), flipped.indices, flipped.data, self.shape[0])
+
+
+@dataclass(frozen=True)
+class Door:
+    """The public map through which records enter: centre, scale, clip, shrink, round toward zero.
+
+    A cell v becomes (v - center) / scale clipped to [-x_inf, x_inf]; a cell that is missing, infinite or
+    not a number becomes 0. The row is then shrunk to l2 norm x_2 and each entry rounded toward zero on the grid
+    2^-14. The integers are checked against `integer_bounds`, and a row that still fails is shrunk again. Every
+    step sees one row only.
+
+    Parameters
+    ----------
+    bounds : Bounds
+        Bounds of a stored row, in scaled units, the intercept's entry included.
+    center, scale : float or ndarray of shape (d,)
+        Public map per column; sparse records need center 0.
+    intercept : bool
+        Append a last column of value 1; needs x_inf >= 1 and x_2 > 1.
+    """
+
+    bounds: Bounds
+    center: float | Vector = 0.0
+    scale: float | Vector = 1.0
+    intercept: bool = False
+
+    def __post_init__(self) -> None:
+        scale, center = np.asarray(self.scale), np.asarray(self.center)
+        if not (np.isfinite(scale).all() and (scale > 0).all() and np.isfinite(center).all()):
+            raise ValueError(
+                "A door needs finite centers and positive finite scales; check the bounds of each column."
+            )
+        if self.intercept and (
+            self.bounds.x_inf < 1 or (self.bounds.x_2 is not None and self.bounds.x_2 <= 1)
+        ):
+            raise ValueError(
+                f"An intercept is a feature of value 1: it needs x_inf >= 1 and x_2 > 1, got {self.bounds}."
+            )
+
+    def quantise(self, X: Any) -> Dense | Sparse:
+        """Return the stored integers of raw records.
+
+        Parameters
+        ----------
+        X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
+            Raw records; text and object cells are read as numbers one by one.
+
+        Returns
+        -------
+        Dense or Sparse
+            Integers, d columns, plus one with an intercept.
+        """
+        if hasattr(X, "tocsr"):
+            return self._quantise_sparse(X)
+        n, d, blocks = _blocks(X)
+        center, scale, limits = self._limits(n, d)
+        from dpcvx.kernels import quantise_dense
+
+        stored = np.zeros((n, d + self.intercept), dtype=np.int16)
+        stored[:, d:] = 2**FEATURE_BITS
+        for start, block in blocks:
+            quantise_dense(block, center, scale, *limits, stored[start : start + len(block)])
+        return Dense(stored)
+
+    def _quantise_sparse(self, X: Any) -> Sparse:
+        from scipy.sparse import csr_array
+
+        if np.any(self.center):
+            raise ValueError("Sparse records cannot be centred: give center 0, or pass them dense.")
+        if X.ndim != 2:
+            raise ValueError(f"Records must form a 2-d matrix, got {X.ndim} dimension(s).")
+        _check_dtype(X.dtype)
+        rows = X.astype(np.float64).tocsr()
+        # A fresh matrix: flags that claim order and uniqueness are not inherited but found again.
+        rows = csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape, copy=True)
+        rows.check_format(full_check=True)
+        rows.sum_duplicates()
+        n, d = rows.shape
+        _, scale, limits = self._limits(n, d)
+        from dpcvx.kernels import quantise_sparse
+
+        extra = n if self.intercept else 0
+        indices = np.empty(rows.nnz + extra, dtype=rows.indices.dtype)
+        values = np.empty(rows.nnz + extra, dtype=np.int16)
+        indptr = rows.indptr.astype(np.int64)
+        quantise_sparse(indptr, rows.indices, rows.data, scale, *limits, self.intercept, d, indices, values)
+        if self.intercept:
+            indptr = indptr + np.arange(n + 1)
+        return Sparse(indptr, indices, values, d + self.intercept)
+
+    def _limits(self, n: int, d: int) -> tuple[Vector, Vector, tuple[float, float, int, int]]:
+        """Center and scale per column, and the limits of the features alone: x_inf, x_2, K_inf, K2."""
+        if n == 0 or d == 0:
+            raise ValueError(f"Records must have at least one row and one column, got shape ({n}, {d}).")
+        if any(np.ndim(part) and np.shape(part) != (d,) for part in (self.center, self.scale)):
+            raise ValueError(
+                f"center and scale must be numbers or have one entry for each of the {d} columns, "
+                f"got shapes {np.shape(self.center)} and {np.shape(self.scale)}."
+            )
+        k_inf, k2 = integer_bounds(self.bounds, d + self.intercept)
+        if self.intercept:
+            k2 -= 4**FEATURE_BITS
+        row_norm = math.inf if self.bounds.x_2 is None else math.sqrt(k2) / 2**FEATURE_BITS
+        center = np.array(np.broadcast_to(np.asarray(self.center, dtype=np.float64), (d,)))
+        scale = np.array(np.broadcast_to(np.asarray(self.scale, dtype=np.float64), (d,)))
+        return center, scale, (self.bounds.x_inf, row_norm, k_inf, k2)
+
+
+def targets(y: Any, limit: float | None = None) -> Vector:
+    """Return targets or class codes as float64 (n, K), clipped; what is not a finite number becomes 0.
+
+    Parameters
+    ----------
+    y : array-like or Series, shape (n,) or (n, K)
+        Raw targets.
+    limit : float, optional
+        Clip to [-limit, limit].
+    """
+    y = np.asarray(_native_series(y))
+    if y.ndim not in (1, 2) or y.shape[0] == 0:
+        raise ValueError(f"y must have shape (n,) or (n, K) with n >= 1, got {y.shape}.")
+    _check_dtype(y.dtype)
+    numbers = _numbers(y.reshape(y.shape[0], -1))
+    numbers = np.where(np.isfinite(numbers), numbers, 0.0)
+    return numbers if limit is None else np.clip(numbers, -limit, limit)
+
+
+def _blocks(X: Any) -> tuple[int, int, Iterator[tuple[int, Vector]]]:
+    """Shape of dense records, and float64 blocks of rows with the index of their first row."""
+    import narwhals as nw
+
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        n, d = frame.shape
+        for name, dtype in frame.schema.items():
+            if dtype.is_temporal() or dtype.is_nested():
+                raise TypeError(f"Column {name!r} has type {dtype}; numbers are needed.")
+
+        def read(start: int, stop: int) -> Vector:
+            part = frame[start:stop]
+            block = np.empty((stop - start, d))
+            for j, column in enumerate(part.iter_columns()):
+                block[:, j] = _numbers(column.to_numpy())
+            return block
+
+    else:
+        array = np.asarray(X)
+        if array.ndim != 2:
+            raise ValueError(
+                f"Records must form a 2-d array, got {array.ndim} dimension(s). "
+                "Reshape with X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one record."
+            )
+        _check_dtype(array.dtype)
+        n, d = array.shape
+
+        def read(start: int, stop: int) -> Vector:
+            return _numbers(array[start:stop])
+
+    return n, d, _read_by_blocks(n, d, read)
+
+
+def _read_by_blocks(n: int, d: int, read: Callable[[int, int], Vector]) -> Iterator[tuple[int, Vector]]:
+    step = max(1, CELLS_AT_ONCE // max(d, 1))
+    for start in range(0, n, step):
+        yield start, read(start, min(n, start + step))
+
+
+def _native_series(y: Any) -> Any:
+    import narwhals as nw
+
+    column = nw.from_native(y, allow_series=True, eager_only=True, pass_through=True)
+    return column.to_numpy() if isinstance(column, nw.Series | nw.DataFrame) else y
+
+
+def _check_dtype(dtype: np.dtype[Any]) -> None:
+    if dtype.kind == "c":
+        raise ValueError("Complex data not supported: give real numbers.")
+    if dtype.kind in "mMV":
+        raise TypeError(f"Data of type {dtype} are not numbers; convert them first.")
+
+
+def _numbers(cells: NDArray[Any]) -> Vector:
+    """Cells as C-contiguous float64, NaN where a cell is not a number."""
+    if cells.dtype.kind in "biuf":
+        with np.errstate(all="ignore"):
+            return np.ascontiguousarray(cells, dtype=np.float64)
+    numbers = np.empty(cells.shape, dtype=np.float64)
+    for place, cell in zip(np.ndindex(cells.shape), cells.flat, strict=True):
+        numbers[place] = _number(cell)
+    return numbers
+
+
+def _number(cell: Any) -> float:
+    try:
+        return float(cell)
+    except Exception:  # whatever a cell's own conversion raises, one record must not stop a fit
+        return math.nan
