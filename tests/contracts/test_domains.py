@@ -258,7 +258,7 @@ def test_equal_sets_compare_and_hash_alike():
         (VertexHull(corners), VertexHull(np.array(corners))),
         (VertexHull([[0.0, 1.0]]), VertexHull([[-0.0, 1.0]])),
         (Box([0, 1], 2), Box(np.array([0.0, 1.0]), 2.0)),
-        (L1Ball(2), L1Ball(2.0)),
+        *((ball(2), ball(2.0)) for ball in (L2Ball, L1Ball, LinfBall, Simplex)),
     ]
     for a, b in alike:
         assert a == b
