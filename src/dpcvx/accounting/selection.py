@@ -9,6 +9,7 @@ outcomes with exactly these ratios and
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,24 +34,35 @@ def _log_sinhc(x: Vector) -> Vector:
     """Return log(sinh(x/2) / (x/2)) for x >= 0."""
     square = np.minimum(x, 0.3) ** 2
     # Bernoulli numbers: sum of B_2n x^2n / (2n (2n)!); the first term left out is 6e-15 of the value at 0.3.
-    series = square * (
-        1 / 24 - square * (1 / 2880 - square * (1 / 181440 - square * (1 / 9676800 - square / 479001600)))
+    tail = 1 / 181440 - square * (1 / 9676800 - square / 479001600)
+    return np.where(
+        x < 0.3,
+        square * (1 / 24 - square * (1 / 2880 - square * tail)),
+        x / 2 + _log_decay(np.maximum(x, 0.3)),
     )
-    y = np.maximum(x, 0.3)
-    return np.where(x < 0.3, series, y / 2 + np.log(-np.expm1(-y) / y))
+
+
+def _log_decay(x: Vector) -> Vector:
+    """Return log((1 - e^-x) / x)."""
+    return np.log(-np.expm1(-x) / x)
 
 
 def selection_renyi(orders: Vector, eta: float) -> Vector:
     """Return the exact Rényi divergence bound R_a(eta) of one selection; at most a eta^2 / 8.
 
-    With s(x) = log(sinh(x/2) / (x/2)) the supremum over t of the two-point moment is
+    The supremum over t of the two-point moment is
 
-        R_a(eta) = s(a eta) - s((a-1) eta) + (s(a eta) - s(eta)) / (a-1),
-
-    the same number as log y* + log((1-e^{-a eta}) / (a (1-e^{-eta}))) / (a-1) without its cancellations.
+        R_a(eta) = log y* + log((1-e^{-a eta}) / (a (1-e^{-eta}))) / (a-1)
+              y* = (a-1) (1-e^{-a eta}) / (a (e^{-eta} - e^{-a eta})).
     """
-    top = _log_sinhc(orders * eta)
-    return top - _log_sinhc((orders - 1) * eta) + (top - _log_sinhc(np.full_like(orders, eta))) / (orders - 1)
+
+    def gather(part: Callable[[Vector], Vector]) -> Vector:
+        top = part(orders * eta)
+        return top - part((orders - 1) * eta) + (top - part(np.full_like(orders, eta))) / (orders - 1)
+
+    # R = gather(s) with s = log(sinh(x/2) / (x/2)), where nothing cancels when a eta is small, and
+    # R = eta + gather(g) with g = s(x) - x/2 = log((1 - e^-x) / x), where nothing cancels when it is large.
+    return np.where(orders * eta < 1.0, gather(_log_sinhc), eta + gather(_log_decay))
 
 
 def _composed_profile(eta: float, count: int, grid: int) -> tuple[Vector, Vector]:
@@ -121,27 +133,31 @@ class AdaptiveSelection:
             return max(0.0, eta + 2 * math.log1p(-root))
         epsilons, deltas = _composed_profile(eta, count, self.grid)
         passing = np.flatnonzero(deltas <= delta)
-        if passing.size == 0:
-            return math.inf
+        if delta == 0 or passing.size == 0:
+            return eta * count
         i = int(passing[0])
-        if i == 0 or epsilons[i] <= 0:
+        if epsilons[i] <= 0:
             return 0.0
         # The true profile is convex in e^epsilon, so the chord between two upper bounds is one.
         share = (deltas[i - 1] - delta) / (deltas[i - 1] - deltas[i])
-        crossing = epsilons[i - 1] + math.log1p(share * math.expm1(epsilons[i] - epsilons[i - 1]))
-        return max(0.0, float(crossing))
+        step = epsilons[i] - epsilons[i - 1]
+        crossing = epsilons[i] + math.log(share + (1 - share) * math.exp(-step))
+        return min(eta * count, max(0.0, float(crossing)))
 
     def delta(self, event: Event, epsilon: float) -> float:
         """Return an upper bound on the smallest delta at epsilon."""
         require_epsilon(epsilon)
         eta, count = self._parts(event)
+        if epsilon >= eta * count:
+            return 0.0
         if count == 1:
             return float(selection_delta(epsilon, eta))
         epsilons, deltas = _composed_profile(eta, count, self.grid)
         i = int(np.searchsorted(epsilons, epsilon))
         if i == epsilons.size:
             return float(deltas[-1])
-        share = math.expm1(epsilon - epsilons[i - 1]) / math.expm1(epsilons[i] - epsilons[i - 1])
+        past, step = epsilon - epsilons[i - 1], epsilons[i] - epsilons[i - 1]
+        share = math.exp(past - step) * math.expm1(-past) / math.expm1(-step)  # (e^past - 1) / (e^step - 1)
         return float((1 - share) * deltas[i - 1] + share * deltas[i])
 
     def supports(self, event: Event) -> bool:
