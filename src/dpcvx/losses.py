@@ -33,6 +33,10 @@ class Loss(Protocol):
         """Whether phi(., y) is convex for every y."""
 
     @property
+    def joint(self) -> bool:
+        """Whether phi takes the K scores of a record together; otherwise outputs are independent and add up."""
+
+    @property
     def y_range(self) -> tuple[float, float]:
         """The public interval that holds every target."""
 
@@ -170,6 +174,7 @@ class Squared:
 
     name: ClassVar[str] = "squared"
     convex: ClassVar[bool] = True
+    joint: ClassVar[bool] = False
     parameter: ClassVar[float] = 0.0
     slope = staticmethod(squared_slope)
 
@@ -202,6 +207,7 @@ class Logistic:
 
     name: ClassVar[str] = "logistic"
     convex: ClassVar[bool] = True
+    joint: ClassVar[bool] = False
     y_range: ClassVar[tuple[float, float]] = BINARY_LABELS
     parameter: ClassVar[float] = 0.0
     slope = staticmethod(logistic_slope)
@@ -242,6 +248,7 @@ class Huber:
 
     name: ClassVar[str] = "huber"
     convex: ClassVar[bool] = True
+    joint: ClassVar[bool] = False
     slope = staticmethod(huber_slope)
 
     def __post_init__(self) -> None:
@@ -288,6 +295,7 @@ class SmoothHinge:
 
     name: ClassVar[str] = "smooth_hinge"
     convex: ClassVar[bool] = True
+    joint: ClassVar[bool] = False
     y_range: ClassVar[tuple[float, float]] = BINARY_LABELS
     slope = staticmethod(smooth_hinge_slope)
 
@@ -337,6 +345,7 @@ class Quantile:
 
     name: ClassVar[str] = "quantile"
     convex: ClassVar[bool] = True
+    joint: ClassVar[bool] = False
     slope = staticmethod(quantile_slope)
 
     def __post_init__(self) -> None:
@@ -375,6 +384,7 @@ class Softmax:
 
     name: ClassVar[str] = "softmax"
     convex: ClassVar[bool] = True
+    joint: ClassVar[bool] = True
     y_range: ClassVar[tuple[float, float]] = BINARY_LABELS
     parameter: ClassVar[float] = 0.0
     slope = staticmethod(softmax_slope)
@@ -413,6 +423,7 @@ class Sigmoid:
 
     name: ClassVar[str] = "sigmoid"
     convex: ClassVar[bool] = False
+    joint: ClassVar[bool] = False
     y_range: ClassVar[tuple[float, float]] = BINARY_LABELS
     parameter: ClassVar[float] = 0.0
     slope = staticmethod(sigmoid_slope)
@@ -454,6 +465,7 @@ class Welsch:
 
     name: ClassVar[str] = "welsch"
     convex: ClassVar[bool] = False
+    joint: ClassVar[bool] = False
     slope = staticmethod(welsch_slope)
 
     def __post_init__(self) -> None:

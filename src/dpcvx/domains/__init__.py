@@ -15,6 +15,7 @@ from dpcvx.mirror import MirrorMap
 __all__ = [
     "Box",
     "Domain",
+    "HasCoordinateVertices",
     "HasLMO",
     "HasMirrorMap",
     "HasProjection",
@@ -78,6 +79,14 @@ class HasVertices(Protocol):
 
     def vertex_scores(self, g: Vector) -> Vector:
         """Return <g, vertex(i)> for every i."""
+
+
+@runtime_checkable
+class HasCoordinateVertices(HasVertices, Protocol):
+    """A polytope whose vertices are multiples of unit vectors, all of the same length."""
+
+    def coordinate(self, i: int, d: Shape) -> tuple[int, float]:
+        """Return (j, value) such that vertex(i) = value e_j, in flat indices."""
 
 
 @runtime_checkable

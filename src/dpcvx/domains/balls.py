@@ -155,6 +155,11 @@ class L1Ball:
         size = size_of(d)
         return unit_vector(i, self.radius, d) if i < size else unit_vector(i - size, -self.radius, d)
 
+    def coordinate(self, i: int, d: Shape) -> tuple[int, float]:
+        """Return (i, radius), or (i - d, -radius)."""
+        size = size_of(d)
+        return (i, self.radius) if i < size else (i - size, -self.radius)
+
     def vertex_scores(self, g: Vector) -> Vector:
         """Return radius g, then -radius g."""
         scores = self.radius * np.ravel(g)

@@ -74,6 +74,10 @@ class Simplex:
         """Return radius e_i."""
         return unit_vector(i, self.radius, d)
 
+    def coordinate(self, i: int, d: Shape) -> tuple[int, float]:
+        """Return (i, radius)."""
+        return i, self.radius
+
     def vertex_scores(self, g: Vector) -> Vector:
         """Return radius g."""
         return self.radius * np.ravel(g)

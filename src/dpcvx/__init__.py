@@ -1,0 +1,60 @@
+"""Differentially private convex optimisation.
+
+Names are imported when first used, so that ``import dpcvx`` stays quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpcvx.accounting import GDP, PLD, RDP, AdaptiveSelection, Budget, PureComposition, Tight, calibrate
+    from dpcvx.data import source
+    from dpcvx.domains import Box, L1Ball, L2Ball, LinfBall, Simplex, VertexHull
+    from dpcvx.errors import BudgetExceeded, Incompatible, NotAccountable, PrivacyLeakWarning
+    from dpcvx.estimators import (
+        PrivateHuberRegressor,
+        PrivateLasso,
+        PrivateLinearRegression,
+        PrivateLinearSVC,
+        PrivateLogisticRegression,
+        PrivateQuantileRegressor,
+        load,
+    )
+    from dpcvx.execution import Plan, Release, Stage, execute
+    from dpcvx.losses import Huber, Logistic, Quantile, Sigmoid, SmoothHinge, Softmax, Squared, Welsch
+    from dpcvx.noise import SecureGenerator, SeededGenerator
+    from dpcvx.planner import plan
+    from dpcvx.problem import Bounds, Problem
+    from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, NoisyMirrorDescent
+
+__version__ = "0.1.0"
+
+_MODULES = {
+    "accounting": "GDP PLD RDP AdaptiveSelection Budget PureComposition Tight calibrate",
+    "data": "source",
+    "domains": "Box L1Ball L2Ball LinfBall Simplex VertexHull",
+    "errors": "BudgetExceeded Incompatible NotAccountable PrivacyLeakWarning",
+    "estimators": "PrivateHuberRegressor PrivateLasso PrivateLinearRegression PrivateLinearSVC "
+    "PrivateLogisticRegression PrivateQuantileRegressor load",
+    "execution": "Plan Release Stage execute",
+    "losses": "Huber Logistic Quantile Sigmoid SmoothHinge Softmax Squared Welsch",
+    "noise": "SecureGenerator SeededGenerator",
+    "planner": "plan",
+    "problem": "Bounds Problem",
+    "solvers": "NoisyFrankWolfe NoisyGradientDescent NoisyMirrorDescent",
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+__all__ = sorted([*_HOME, "__version__"])  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'dpcvx' has no attribute {name!r}")
+    return getattr(import_module(f"dpcvx.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

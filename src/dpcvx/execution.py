@@ -1,0 +1,283 @@
+"""Plan, oracle and release: the one path from public choices through private answers to a published model.
+
+A plan is public and fixed before the first record is read. The oracle is the only object that holds the records
+while a solver runs; it answers each stage's question the planned number of times and no more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from dpcvx.accounting import Accountant, Budget, Tight
+from dpcvx.arrays import Vector
+from dpcvx.errors import Incompatible
+from dpcvx.events import Compose, Event, Repeat
+from dpcvx.mechanisms import Combination, Mechanism, NoisyGradient, NoisyVertex, Vertex, records_changed
+from dpcvx.problem import Problem
+
+if TYPE_CHECKING:
+    from dpcvx.data import DataSource, Margins
+    from dpcvx.noise import Generator
+
+__all__ = [
+    "Candidate",
+    "Oracle",
+    "Plan",
+    "Release",
+    "Solver",
+    "Stage",
+    "check_count",
+    "execute",
+    "records_changed",
+    "require",
+    "spendable",
+]
+
+SAMPLER_SHARE = 1e-3  # PRIVACY_MATH §11b, rule for every sampler: at most delta/1000 for inexact sampling
+
+Progress = Callable[[int, int], None]
+
+
+def spendable(budget: Budget) -> Budget:
+    """Budget left for the mechanisms once the samplers' share of delta is set aside."""
+    return replace(budget, delta=budget.delta * (1 - SAMPLER_SHARE))
+
+
+def require(solver: Solver, problem: Problem) -> None:
+    """Check that the problem's set has what the solver needs."""
+    for ability in solver.requires:
+        if not isinstance(problem.domain, ability):
+            given = "no domain" if problem.domain is None else type(problem.domain).__name__
+            raise Incompatible(
+                f"{type(solver).__name__} needs a domain with {ability.__name__}; {given} has none. "
+                'Choose another set, or leave the choice to solver="auto".'
+            )
+
+
+def check_count(name: str, value: int | None) -> None:
+    """Refuse a number of iterations that is not a positive integer."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise ValueError(f"{name} must be a positive integer or None, got {value!r}.")
+
+
+class Solver(Protocol):
+    """Frozen hyper-parameters of one published algorithm; asks an oracle, never sees data."""
+
+    requires: tuple[type, ...]
+
+    def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
+        """Fix stages and noise from public facts."""
+        ...
+
+    def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
+        """Bound the excess risk: (optimisation part, privacy part)."""
+        ...
+
+    def run(self, plan: Plan, ask: Oracle) -> Vector:
+        """Post-process the oracle's answers into theta."""
+        ...
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A private question and the number of times it will be asked."""
+
+    mechanism: Mechanism
+    n_calls: int
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One solver that could run, with its predicted excess risk split into its two parts."""
+
+    solver: Solver
+    optimisation: float
+    privacy: float
+    note: str = ""
+
+    @property
+    def predicted(self) -> float:
+        """Predicted excess empirical risk."""
+        return self.optimisation + self.privacy
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything about a run that is fixed before a record is read.
+
+    Parameters
+    ----------
+    stages : tuple of Stage
+        The private questions, in order.
+    problem, n, solver, budget, accountant
+        The public facts they were derived from.
+    candidates : tuple of Candidate
+        What was weighed, best first, when the planner chose.
+    """
+
+    stages: tuple[Stage, ...]
+    problem: Problem
+    n: int
+    solver: Solver
+    budget: Budget
+    accountant: Accountant = Tight()
+    candidates: tuple[Candidate, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.sampler_delta > SAMPLER_SHARE * self.budget.delta:
+            raise Incompatible(
+                f"delta={self.budget.delta:g} is too small for this plan: drawing {self.n_draws:g} noise values to finite "
+                f"precision costs {self.sampler_delta:g}, more than a thousandth of it. Use delta >= "
+                f"{self.sampler_delta / SAMPLER_SHARE:g}."
+            )
+
+    @property
+    def event(self) -> Event:
+        """Composition of every question asked."""
+        return Compose(tuple(Repeat(stage.mechanism.event, stage.n_calls) for stage in self.stages))
+
+    @property
+    def n_calls(self) -> int:
+        """Private answers in all."""
+        return sum(stage.n_calls for stage in self.stages)
+
+    @property
+    def n_draws(self) -> int:
+        """Noise values in all."""
+        return sum(stage.n_calls * stage.mechanism.n_draws for stage in self.stages)
+
+    @property
+    def sampler_delta(self) -> float:
+        """Delta paid for noise of finite precision: (1 + e^eps) * sum of total variations (PRIVACY_MATH §11b)."""
+        failure = sum(stage.n_calls * stage.mechanism.failure for stage in self.stages)
+        return (1 + math.exp(min(self.budget.epsilon, 700.0))) * failure
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon that the accountant certifies at the budget's delta, samplers included; at most the budget's."""
+        return self.accountant.epsilon(self.event, spendable(self.budget).delta)
+
+    @property
+    def layout(self) -> str:
+        """Storage order that serves the questions best: by columns for vertex selection, else by rows."""
+        return "columns" if all(isinstance(stage.mechanism, NoisyVertex) for stage in self.stages) else "rows"
+
+    def explain(self) -> str:
+        """Say in words what will run, what it costs and what it is expected to give."""
+        from dpcvx.report import explain_plan
+
+        return explain_plan(self)
+
+    def __str__(self) -> str:
+        from dpcvx.report import plan_table
+
+        return plan_table(self)
+
+
+@dataclass(frozen=True)
+class Release:
+    """What is published: the parameter and the plan that produced it."""
+
+    theta: Vector
+    plan: Plan
+    private: bool
+
+    @property
+    def n_iter(self) -> int:
+        """Number of private answers used; public, fixed by the plan."""
+        return self.plan.n_calls
+
+
+class Oracle:
+    """Answers the current stage's question, at most its planned number of times.
+
+    The records are held here and never shown; what comes out has been noised by the stage's mechanism.
+    """
+
+    def __init__(self, plan: Plan, source: DataSource, rng: Generator, progress: Progress | None = None) -> None:
+        self._plan, self._source, self._rng, self._progress = plan, source, rng, progress
+        self._stage, self._calls, self._total = 0, 0, 0
+        self._margins: Margins | None = None
+        self._point: Combination | None = None
+
+    def _current(self, kind: type[Any], question: str) -> Any:
+        if self._stage < len(self._plan.stages) and self._calls == self._plan.stages[self._stage].n_calls:
+            self._stage, self._calls, self._margins, self._point = self._stage + 1, 0, None, None
+        if self._stage == len(self._plan.stages):
+            raise Incompatible(f"The plan allows {self._plan.n_calls} private answers, and all of them are used.")
+        mechanism = self._plan.stages[self._stage].mechanism
+        if not isinstance(mechanism, kind):
+            raise Incompatible(f"The plan's stage {self._stage + 1} answers {type(mechanism).__name__}, not a {question}.")
+        self._calls += 1
+        self._total += 1
+        return mechanism
+
+    def _report(self) -> None:
+        if self._progress is not None:
+            self._progress(self._total, self._plan.n_calls)
+
+    def gradient(self, theta: Vector) -> Vector:
+        """Noisy gradient of the objective at a public theta."""
+        mechanism: NoisyGradient = self._current(NoisyGradient, "gradient")
+        answer = mechanism(theta, self._source, self._rng)
+        self._report()
+        return answer
+
+    def vertex(self) -> Vertex:
+        """Noisy best vertex at the current point."""
+        mechanism: NoisyVertex = self._current(NoisyVertex, "vertex")
+        if self._point is None:
+            self._point, self._margins = mechanism.start(self._source)
+        answer = mechanism(self._point, self._margins, self._source, self._rng)
+        self._report()
+        return answer
+
+    def move(self, step: float, vertex: Vertex) -> None:
+        """Announce theta <- (1 - step) theta + step * vertex."""
+        if self._point is None:
+            raise Incompatible("move() follows vertex(): ask for a vertex first.")
+        self._point.move(step, vertex, self._margins)
+
+
+def execute(
+    plan: Plan,
+    source: DataSource,
+    *,
+    rng: Generator | None = None,
+    ledger: None = None,
+    account: None = None,
+    progress: Progress | None = None,
+) -> Release:
+    """Run a plan on records: the only path, used by estimators, service and command line alike.
+
+    Parameters
+    ----------
+    plan : Plan
+        What to ask, fixed in advance.
+    source : DataSource
+        The records behind their door.
+    rng : Generator, optional
+        Source of randomness; None draws from a cryptographic generator, a ``SeededGenerator`` marks the release
+        "not private".
+    ledger, account : None
+        Accounts are not part of this version; anything but None is refused.
+    progress : callable, optional
+        Called with (answers so far, answers planned); both are public.
+    """
+    if ledger is not None or account is not None:
+        raise Incompatible("ledger and account are not available in this version; leave them None.")
+    if plan.budget.relation == "replace" and source.n != plan.n:
+        raise Incompatible(f"The plan is for n={plan.n} records, the source has {source.n}: plan again with n={source.n}.")
+    if source.d != plan.problem.d:
+        raise Incompatible(f"The plan is for d={plan.problem.d} features, the source has {source.d}.")
+    if rng is None:
+        from dpcvx.noise import SecureGenerator
+
+        rng = SecureGenerator()
+    theta = plan.solver.run(plan, Oracle(plan, source, rng, progress))
+    return Release(np.asarray(theta, dtype=np.float64), plan, rng.private)

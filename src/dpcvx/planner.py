@@ -1,0 +1,71 @@
+"""Choose for the user: candidates, their predicted excess risk, the best of them. Nothing here reads data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from dpcvx.accounting import Accountant, Budget, Tight
+from dpcvx.errors import Incompatible
+from dpcvx.execution import Candidate, Plan, Solver
+from dpcvx.problem import Problem
+from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, NoisyMirrorDescent
+
+__all__ = ["plan", "residual_clip"]
+
+
+def residual_clip(problem: Problem) -> float | None:
+    """Largest residual worth keeping where the loss's slope is unbounded (squared loss): the width of y's range.
+
+    A model worth publishing predicts inside the declared range of y, so none of its residuals exceeds the width of that
+    range. Clipping there leaves such a model's gradient as it is, and caps the noise that a large set would ask for.
+    """
+    loss = problem.loss
+    if math.isfinite(loss.lipschitz(math.inf)):
+        return None
+    return loss.lipschitz(max(abs(bound) for bound in loss.y_range))
+
+
+def plan(
+    problem: Problem,
+    n: int,
+    budget: Budget,
+    candidates: str | tuple[Solver, ...] = "all",
+    accountant: Accountant | None = None,
+) -> Plan:
+    """Plan a private fit: weigh the solvers that fit the problem and fix the best one's noise.
+
+    Parameters
+    ----------
+    problem : Problem
+    n : int
+        Number of records, public under replace-one.
+    budget : Budget
+    candidates : "all" or tuple of Solver
+        Solvers to weigh.
+    accountant : Accountant, optional
+        The tightest known by default.
+
+    Returns
+    -------
+    Plan
+        With ``plan.candidates`` sorted by predicted excess risk.
+    """
+    if n < 1:
+        raise ValueError(f"n must be at least 1, got {n}.")
+    if candidates == "all":
+        clip = residual_clip(problem)
+        candidates = (NoisyGradientDescent(clip=clip), NoisyMirrorDescent(clip=clip), NoisyFrankWolfe(clip=clip))
+    if isinstance(candidates, str):
+        raise ValueError(f'candidates must be "all" or a tuple of solvers, got {candidates!r}.')
+    weighed, refusals = [], []
+    for solver in candidates:
+        try:
+            chosen = solver.plan(problem, n, budget, accountant or Tight())
+            weighed.append((Candidate(chosen.solver, *solver.predict(problem, n, budget)), chosen))
+        except Incompatible as refusal:
+            refusals.append(str(refusal))
+    if not weighed:
+        raise Incompatible("No solver fits this problem:\n  " + "\n  ".join(refusals))
+    weighed.sort(key=lambda pair: pair[0].predicted)
+    return replace(weighed[0][1], candidates=tuple(candidate for candidate, _ in weighed))

@@ -1,0 +1,156 @@
+"""What is minimised, and every constant that follows from it.
+
+The objective is F(theta) = (1/n) sum_i phi(<x_i, theta>, y_i) + (l2/2) ||theta||^2 over theta in C. `Problem` turns
+the loss, the bounds of a record and the set C into Lipschitz, smoothness and curvature constants. Nobody else
+multiplies constants.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+from dpcvx.arrays import Vector
+from dpcvx.domains import Domain
+from dpcvx.errors import Incompatible
+from dpcvx.losses import Loss
+
+__all__ = ["Bounds", "Problem"]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Public bounds of one record in scaled units, enforced at the door.
+
+    ||x||_inf <= x_inf, ||x||_2 <= x_2, |y| <= y, the intercept's constant feature included.
+
+    Parameters
+    ----------
+    x_inf : float
+        Largest absolute value of a feature; below 2, because features are stored as 16-bit integers on a 2^-14 grid.
+    x_2 : float, optional
+        Largest l2 norm of a row; without it sqrt(d) * x_inf is used.
+    y : float, optional
+        Largest absolute target of a regression loss; without it the loss's own range (±1) holds.
+    """
+
+    x_inf: float
+    x_2: float | None = None
+    y: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.x_inf < 2:
+            raise ValueError(f"x_inf must be in (0, 2), got {self.x_inf!r}: rescale the features, e.g. to [-1, 1].")
+        for name in ("x_2", "y"):
+            value = getattr(self, name)
+            if value is not None and not (value > 0 and math.isfinite(value)):
+                raise ValueError(f"{name} must be positive and finite, got {value!r}.")
+
+    def row_norm(self, d: int) -> float:
+        """Bound on ||x||_2 for rows of d features."""
+        largest = math.sqrt(d) * self.x_inf
+        return largest if self.x_2 is None else min(self.x_2, largest)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Empirical risk minimisation over a convex set, with public constants only.
+
+    min_{theta in C} (1/n) sum_i phi(<x_i, theta>, y_i) + (l2/2) ||theta||^2
+
+    Parameters
+    ----------
+    loss : Loss
+        phi(z, y) of the score z = <x, theta>.
+    domain : Domain, optional
+        The set C; None leaves theta free, which needs ``l2 > 0``.
+    bounds : Bounds
+        Bounds of one record, in scaled units.
+    d : int
+        Number of features, the intercept's included.
+    outputs : int
+        Number of columns K of a matrix parameter (d, K); 1 for a vector.
+    l2 : float
+        Ridge on the mean objective, every coordinate included.
+    """
+
+    loss: Loss
+    domain: Domain | None = None
+    bounds: Bounds = dataclasses.field(kw_only=True)
+    d: int = dataclasses.field(kw_only=True)
+    outputs: int = dataclasses.field(default=1, kw_only=True)
+    l2: float = dataclasses.field(default=0.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.d < 1 or self.outputs < 1:
+            raise ValueError(f"d and outputs must be at least 1, got d={self.d}, outputs={self.outputs}.")
+        if not (self.l2 >= 0 and math.isfinite(self.l2)):
+            raise ValueError(f"l2 must be non-negative and finite, got {self.l2!r}.")
+        if self.domain is None and self.l2 == 0:
+            raise Incompatible("A problem without a domain needs l2 > 0: give a set such as L2Ball(10.0), or a ridge.")
+        y = self.bounds.y
+        if y is not None and (-y, y) != self.loss.y_range:
+            fields = {field.name for field in dataclasses.fields(self.loss)}  # type: ignore[arg-type]
+            if "y_range" not in fields:
+                raise Incompatible(f"{type(self.loss).__name__} has labels in {self.loss.y_range}; bounds.y={y} does not fit.")
+            object.__setattr__(self, "loss", dataclasses.replace(self.loss, y_range=(-y, y)))  # type: ignore[type-var]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of theta."""
+        return (self.d,) if self.outputs == 1 else (self.d, self.outputs)
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates of theta."""
+        return self.d * self.outputs
+
+    @property
+    def row_norm(self) -> float:
+        """Bound on ||x||_2."""
+        return self.bounds.row_norm(self.d)
+
+    @property
+    def z_max(self) -> float:
+        """Bound on |<x, theta>| over C (inf without a domain)."""
+        if self.domain is None:
+            return math.inf
+        return min(
+            self.bounds.x_inf * self.domain.norm(1, self.size),
+            self.row_norm * self.domain.norm(2, self.size),
+        )
+
+    def margin_bound(self, theta: Vector) -> float:
+        """Bound on |<x, theta>| at one public theta."""
+        return min(self.bounds.x_inf * float(abs(theta).sum()), self.row_norm * float((theta**2).sum()) ** 0.5)
+
+    def slope(self, ord: float = 2, z_max: float | None = None, clip: float | None = None) -> float:
+        """Bound on the norm of phi' for |z| <= z_max (the whole of C by default), after clipping at ``clip``."""
+        largest = self.loss.lipschitz(self.z_max if z_max is None else z_max, ord)
+        if self.outputs > 1 and not self.loss.joint:
+            largest *= self.outputs ** (1 / ord)
+        return largest if clip is None else min(largest, clip)
+
+    def lipschitz(self, ord: float = 2, clip: float | None = None) -> float:
+        """Bound on the norm of one record's gradient: L2 for ord=2, L1 (the l_inf norm) for ord=inf."""
+        return self.slope(ord, clip=clip) * (self.row_norm if ord == 2 else self.bounds.x_inf)
+
+    @property
+    def smoothness(self) -> float:
+        """Smoothness of F in the l2 norm."""
+        return self.loss.smoothness(self.z_max) * self.row_norm**2 + self.l2
+
+    @property
+    def strong_convexity(self) -> float:
+        """Known modulus of strong convexity of F in the l2 norm: the ridge alone."""
+        return self.l2 if self.loss.convex else 0.0
+
+    @property
+    def curvature(self) -> float:
+        """Frank-Wolfe's curvature constant of F over C, at most phi'' * (range of <x, s - s'>)^2 + l2 * diameter^2."""
+        if self.domain is None:
+            return math.inf
+        l1, l2 = self.domain.diameter(1, self.size), self.domain.diameter(2, self.size)
+        margin = min(self.bounds.x_inf * l1, self.row_norm * l2)
+        return self.loss.smoothness(self.z_max) * margin**2 + self.l2 * l2**2
