@@ -10,7 +10,6 @@ draws its noise off the path of the request.
 from __future__ import annotations
 
 import functools
-import itertools
 import os
 import threading
 from decimal import Decimal, localcontext
@@ -24,7 +23,7 @@ from dpcvx.arrays import IntVector, Vector
 Words = NDArray[np.uint64]
 
 MAX_SCALE = 2**58  # sixteen standard deviations stay below 2^62, as the exact sum they are added to does
-_CHUNK_WORDS = 2**16  # 512 KiB: small enough for the cache, large enough to hide the cost of a new key
+_CHUNK_WORDS = 2**17  # 1 MiB: small enough for the cache, large enough to hide the cost of a new key
 _KEY_WORDS = 6  # 32 bytes of key and 16 of counter
 _WORDS_PER_DRAW = 8  # a little more than a lattice draw uses on average; only a size to ask for
 
@@ -70,13 +69,12 @@ class SecureGenerator:
         )
 
 
-_fork_count = itertools.count(1)
 _forks = 0
 
 
 def _count_fork() -> None:
     global _forks
-    _forks = next(_fork_count)
+    _forks += 1
 
 
 if hasattr(os, "register_at_fork"):
@@ -84,7 +82,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _process() -> tuple[int, int]:
-    """Identify the process: its number, and the forks that led to it since numbers are used again."""
+    """Identify the process: its number, and how many forks led to it, because numbers are used again."""
     return os.getpid(), _forks
 
 
@@ -213,9 +211,9 @@ def gaussian_failure(scale: int) -> float:
     h = (scale + 32) 2^-127. Couple the draw with one that reads infinitely many digits. They differ only if
     (a) two deviates agree in all the digits held: at most 2^-127 a comparison, and a draw makes fewer than 12
     on average (1.4 proposals of at most 2e comparisons for x^2/2, and e more for each of k, E k < 0.53);
-    (b) k differs: 13 table entries are cut at 2^-128, and P(k > 13) < 2^-140; (c) a point (j + 1/2)/scale lies
-    inside the 2^-127 cell of |Z|: the density of |Z| falls from 0.8, so the cells of all these points weigh
-    less than (scale + 0.8) 2^-127.
+    (b) k differs: 13 table entries are cut at 2^-128, and P(k > 13) < 2^-140;
+    (c) a point (j + 1/2)/scale lies inside the 2^-127 cell of |Z|: the density of |Z| falls from 0.8, so the
+    cells of all these points weigh less than (scale + 0.8) 2^-127.
     """
     return (scale + 32) * 2.0**-127
 
@@ -270,9 +268,10 @@ def selection_error(max_abs_log_weight: float) -> float:
 
     e_w: a log-weight made from an exact integer score by at most four roundings is off by 2^-50 of its size.
     e_n: u is off by three roundings, and by its cell: 2^-60 of u outside the event of `selection_failure`.
-    With log and log1p accurate to 4 ulp, E = -log U is off by 1.45 (3 2^-53 + 2^-60) + 2^-50 < 2^-49 of E and,
-    as |log E| < 134, the Gumbel value by less than 2^-49 + 134 2^-50 < 2^-42; adding it to the log-weight
-    rounds by 2^-53 (max_abs_log_weight + 134). An error e_n moves each log-probability by at most 2 e_n.
+    With log and log1p accurate to 4 ulp, E = -log U is off by 1.45 (3 2^-53 + 2^-60) + 2^-50 < 2^-49 of E
+    and, as |log E| < 134, the Gumbel value by less than 2^-49 + 134 2^-50 < 2^-42; adding it to the
+    log-weight rounds by 2^-53 (max_abs_log_weight + 134). An error e_n moves each log-probability by at most
+    2 e_n.
     """
     weight_error = 2.0**-50 * max_abs_log_weight
     gumbel_error = 2.0**-42 + 2.0**-53 * (max_abs_log_weight + 134)
