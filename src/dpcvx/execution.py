@@ -1,15 +1,15 @@
 """Plan, oracle and release: the one path from public choices through private answers to a published model.
 
-A plan is public and fixed before the first record is read. The oracle is the only object that holds the records
-while a solver runs; it answers each stage's question the planned number of times and no more.
+A plan is public and fixed before the first record is read. The oracle is the only object that holds the
+records while a solver runs; it answers each stage's question the planned number of times and no more.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -68,7 +68,7 @@ def check_count(name: str, value: int | None) -> None:
 class Solver(Protocol):
     """Frozen hyper-parameters of one published algorithm; asks an oracle, never sees data."""
 
-    requires: tuple[type, ...]
+    requires: ClassVar[tuple[type, ...]]
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Fix stages and noise from public facts."""
@@ -125,15 +125,15 @@ class Plan:
     n: int
     solver: Solver
     budget: Budget
-    accountant: Accountant = Tight()
+    accountant: Accountant = field(default_factory=Tight)
     candidates: tuple[Candidate, ...] = ()
 
     def __post_init__(self) -> None:
         if self.sampler_delta > SAMPLER_SHARE * self.budget.delta:
             raise Incompatible(
-                f"delta={self.budget.delta:g} is too small for this plan: drawing {self.n_draws:g} noise values to finite "
-                f"precision costs {self.sampler_delta:g}, more than a thousandth of it. Use delta >= "
-                f"{self.sampler_delta / SAMPLER_SHARE:g}."
+                f"delta={self.budget.delta:g} is too small for this plan: drawing "
+                f"{self.n_draws:g} noise values to finite precision costs {self.sampler_delta:g}, more than a "
+                f"thousandth of it. Use delta >= {self.sampler_delta / SAMPLER_SHARE:g}."
             )
 
     @property
@@ -153,13 +153,13 @@ class Plan:
 
     @property
     def sampler_delta(self) -> float:
-        """Delta paid for noise of finite precision: (1 + e^eps) * sum of total variations (PRIVACY_MATH §11b)."""
+        """Delta paid for noise of finite precision: (1 + e^eps) * sum of total variations."""
         failure = sum(stage.n_calls * stage.mechanism.failure for stage in self.stages)
         return (1 + math.exp(min(self.budget.epsilon, 700.0))) * failure
 
     @property
     def epsilon(self) -> float:
-        """Epsilon that the accountant certifies at the budget's delta, samplers included; at most the budget's."""
+        """Epsilon certified at the budget's delta, samplers included; at most the budget's."""
         return self.accountant.epsilon(self.event, spendable(self.budget).delta)
 
     @property
@@ -199,7 +199,9 @@ class Oracle:
     The records are held here and never shown; what comes out has been noised by the stage's mechanism.
     """
 
-    def __init__(self, plan: Plan, source: DataSource, rng: Generator, progress: Progress | None = None) -> None:
+    def __init__(
+        self, plan: Plan, source: DataSource, rng: Generator, progress: Progress | None = None
+    ) -> None:
         self._plan, self._source, self._rng, self._progress = plan, source, rng, progress
         self._stage, self._calls, self._total = 0, 0, 0
         self._margins: Margins | None = None
@@ -209,10 +211,14 @@ class Oracle:
         if self._stage < len(self._plan.stages) and self._calls == self._plan.stages[self._stage].n_calls:
             self._stage, self._calls, self._margins, self._point = self._stage + 1, 0, None, None
         if self._stage == len(self._plan.stages):
-            raise Incompatible(f"The plan allows {self._plan.n_calls} private answers, and all of them are used.")
+            raise Incompatible(
+                f"The plan allows {self._plan.n_calls} private answers, and all of them are used."
+            )
         mechanism = self._plan.stages[self._stage].mechanism
         if not isinstance(mechanism, kind):
-            raise Incompatible(f"The plan's stage {self._stage + 1} answers {type(mechanism).__name__}, not a {question}.")
+            raise Incompatible(
+                f"The plan's stage {self._stage + 1} answers {type(mechanism).__name__}, not a {question}."
+            )
         self._calls += 1
         self._total += 1
         return mechanism
@@ -262,8 +268,8 @@ def execute(
     source : DataSource
         The records behind their door.
     rng : Generator, optional
-        Source of randomness; None draws from a cryptographic generator, a ``SeededGenerator`` marks the release
-        "not private".
+        Source of randomness; None draws from a cryptographic generator, a ``SeededGenerator`` marks the
+        release "not private".
     ledger, account : None
         Accounts are not part of this version; anything but None is refused.
     progress : callable, optional
@@ -272,7 +278,9 @@ def execute(
     if ledger is not None or account is not None:
         raise Incompatible("ledger and account are not available in this version; leave them None.")
     if plan.budget.relation == "replace" and source.n != plan.n:
-        raise Incompatible(f"The plan is for n={plan.n} records, the source has {source.n}: plan again with n={source.n}.")
+        raise Incompatible(
+            f"The plan is for n={plan.n} records, the source has {source.n}: plan again with n={source.n}."
+        )
     if source.d != plan.problem.d:
         raise Incompatible(f"The plan is for d={plan.problem.d} features, the source has {source.d}.")
     if rng is None:

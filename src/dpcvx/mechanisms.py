@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.domains import Domain, HasCoordinateVertices, HasVertices
+from dpcvx.domains import HasCoordinateVertices, HasVertices
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Exponential, Gaussian
 from dpcvx.grid import FEATURE_BITS, RESIDUAL_BITS, SUM_UNIT, ResidualBound, integer_bounds
@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     from dpcvx.data import DataSource, Margins
     from dpcvx.noise import Generator
 
-__all__ = ["Combination", "Mechanism", "NoisyGradient", "NoisyVertex", "Vertex", "records_changed", "weight_bits"]
+__all__ = [
+    "Combination",
+    "Mechanism",
+    "NoisyGradient",
+    "NoisyVertex",
+    "Vertex",
+    "records_changed",
+    "weight_bits",
+]
 
 LARGEST_SUM = 2**62  # PRIVACY_MATH §11b (ii): exact sums and their noise stay inside 62 bits
 
@@ -39,6 +47,11 @@ class Mechanism(Protocol):
     @property
     def sensitivity(self) -> float:
         """Largest change of the un-noised answer between neighbours, over all public inputs."""
+        ...
+
+    @property
+    def noise(self) -> float:
+        """Largest scale of the noise on one number: Gaussian standard deviation or Gumbel scale."""
         ...
 
     @property
@@ -58,8 +71,10 @@ def records_changed(relation: str) -> int:
 
 
 def _residual_bound(problem: Problem, z_max: float | None, clip: float | None) -> ResidualBound:
-    """Integer bounds of a record's slope for |z| <= z_max: at least one unit, so that noise never vanishes."""
-    l2, linf = (max(1, math.floor(2**RESIDUAL_BITS * problem.slope(ord, z_max, clip))) for ord in (2, math.inf))
+    """Integer bounds of a slope for |z| <= z_max: at least one unit, so that noise never vanishes."""
+    l2, linf = (
+        max(1, math.floor(2**RESIDUAL_BITS * problem.slope(ord, z_max, clip))) for ord in (2, math.inf)
+    )
     return ResidualBound(l2, linf)
 
 
@@ -77,12 +92,14 @@ def _check_range(problem: Problem, n: int, clip: float | None, noise: int) -> No
 class NoisyGradient:
     """Gradient of the objective at a public theta, with lattice Gaussian noise.
 
-    Question: S(D) = sum_i rho_i k_i in Z^d, rho_i the clipped integer slope at <x_i, theta>, k_i the stored row; the
-    answer is 2^-34 (S + K)/n + l2 theta with K = round(scale Z), Z standard normal.
-    Sensitivity (l2, replace-one): 2 R sqrt(K2) on the integers, 2 L2/n on the mean; half of it under add/remove.
+    Question: S(D) = sum_i rho_i k_i in Z^d, rho_i the clipped integer slope at <x_i, theta>, k_i the stored
+    row; the answer is 2^-34 (S + K)/n + l2 theta with K = round(scale Z), Z standard normal.
+    Sensitivity (l2, replace-one): 2 R sqrt(K2) on the integers, 2 L2/n on the mean; half of it under
+    add/remove.
     With several outputs the summand is the outer product k_i rho_i^T (Frobenius norm).
     Event: Gaussian(noise_multiplier), exactly (1/noise_multiplier)-GDP, since S + K = round(S + scale Z).
-    R is taken at the public theta, so the noise shrinks with the slope's range while the ratio, and the event, stay fixed.
+    R is taken at the public theta, so the noise shrinks with the slope's range while the ratio, and the
+    event, stay fixed.
 
     Parameters
     ----------
@@ -106,16 +123,21 @@ class NoisyGradient:
     def __post_init__(self) -> None:
         if not math.isfinite(self.problem.slope(2, clip=self.clip)):
             raise Incompatible(
-                f"{type(self.problem.loss).__name__} has unbounded slopes here: give a bounded domain or a residual clip."
+                f"{type(self.problem.loss).__name__} has unbounded slopes here: "
+                "give a bounded domain or a residual clip."
             )
-        _check_range(self.problem, self.n, self.clip, self._scale(_residual_bound(self.problem, None, self.clip)))
+        _check_range(
+            self.problem, self.n, self.clip, self._scale(_residual_bound(self.problem, None, self.clip))
+        )
 
     @property
     def event(self) -> Event:
+        """Gaussian(noise_multiplier)."""
         return Gaussian(self.noise_multiplier)
 
     @property
     def sensitivity(self) -> float:
+        """Largest l2 change of the mean gradient, over all theta in C."""
         return self._integer_sensitivity(_residual_bound(self.problem, None, self.clip)) * SUM_UNIT / self.n
 
     @property
@@ -125,10 +147,12 @@ class NoisyGradient:
 
     @property
     def n_draws(self) -> int:
+        """One value per coordinate."""
         return self.problem.size
 
     @property
     def failure(self) -> float:
+        """Total variation of one call's noise."""
         from dpcvx.noise import gaussian_failure
 
         return self.n_draws * gaussian_failure(self._scale(_residual_bound(self.problem, None, self.clip)))
@@ -141,6 +165,7 @@ class NoisyGradient:
         return math.ceil(self.noise_multiplier * self._integer_sensitivity(bound))
 
     def __call__(self, theta: Vector, data: DataSource, rng: Generator) -> Vector:
+        """Return the noisy gradient at theta."""
         from dpcvx.noise import lattice_gaussian
 
         bound = _residual_bound(self.problem, self.problem.margin_bound(theta), self.clip)
@@ -149,8 +174,9 @@ class NoisyGradient:
         return (total + noise) * (SUM_UNIT / self.n) + self.problem.l2 * theta
 
 
-class Vertex(NamedTuple):
-    """A vertex of a polytope: the coordinate and sign of a signed unit vector, or the index in a list of vertices."""
+@dataclass(frozen=True)
+class Vertex:
+    """A vertex: the coordinate and sign of a signed unit vector, or the index in a list of vertices."""
 
     index: int
     sign: int = 1
@@ -160,7 +186,8 @@ class Combination:
     """Point of Frank-Wolfe, public: theta = scale * sum_v weight_v v with integer weights.
 
     A move (1 - step) theta + step * v multiplies the scale by (1 - step) and adds the integer
-    round(2^bits step / scale) to one weight; the records' margins follow by adding that multiple of one column, exactly.
+    round(2^bits step / scale) to one weight; the records' margins follow by adding that multiple of one
+    column, exactly.
 
     Parameters
     ----------
@@ -196,13 +223,12 @@ class Combination:
     def dense(self) -> Vector:
         """theta as an array."""
         theta = np.zeros(self._problem.size)
-        domain = self._problem.domain
         for vertex, weight in self._weights.items():
             share = self._scale * (weight / 2**self._bits)
-            if isinstance(domain, HasCoordinateVertices):
+            if isinstance(self._problem.domain, HasCoordinateVertices):
                 theta[vertex.index] += vertex.sign * _radius(self._problem) * share
             else:
-                theta += share * domain.vertex(vertex.index, self._problem.size)  # type: ignore[union-attr]
+                theta += share * self._problem.C.vertex(vertex.index, self._problem.size)
         return theta.reshape(self._problem.shape)
 
 
@@ -217,12 +243,14 @@ def weight_bits(steps: list[float]) -> int:
         smallest = min(smallest, scale)
     bits = min(30, 46 - math.ceil(-math.log2(smallest)))
     if bits < 8:
-        raise Incompatible(f"{len(steps)} Frank-Wolfe steps of this schedule are too many for exact margins; use fewer.")
+        raise Incompatible(
+            f"{len(steps)} Frank-Wolfe steps of this schedule are too many for exact margins; use fewer."
+        )
     return bits
 
 
 def _radius(problem: Problem) -> float:
-    return abs(problem.domain.coordinate(0, problem.size)[1])  # type: ignore[union-attr]
+    return float(abs(problem.C.coordinate(0, problem.size)[1]))
 
 
 @dataclass(frozen=True)
@@ -231,8 +259,8 @@ class NoisyVertex:
 
     Question: scores u_s(D) = <s, grad F(theta; D)> for every vertex s; the answer is drawn with probability
     proportional to exp(-eta u_s / (2 Delta)) (Gumbel-max).
-    Sensitivity (replace-one, each score): Delta = 2 c L1/n = 2 c 2^-34 R_inf K_inf/n with c = max ||s||_1; half of it
-    under add/remove. R_inf is taken at the public theta; slopes are clipped to it.
+    Sensitivity (replace-one, each score): Delta = 2 c L1/n = 2 c 2^-34 R_inf K_inf/n with c = max ||s||_1;
+    half of it under add/remove. R_inf is taken at the public theta; slopes are clipped to it.
     Event: Exponential(eta), eta-bounded-range. Rounding of log-weights and Gumbel values is paid out of eta
     (PRIVACY_MATH §11), so the mechanism is drawn at a temperature slightly above 1/eta.
 
@@ -260,16 +288,23 @@ class NoisyVertex:
     clip: float | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.problem.domain, HasVertices):
+            raise Incompatible(f"Vertex selection needs a polytope, not {self.problem.domain!r}.")
         _check_range(self.problem, self.n, self.clip, 0)
         if self._temperature(_residual_bound(self.problem, None, self.clip)) <= 0:
-            raise Incompatible(f"eta={self.eta:g} is below the rounding error of selection; use a larger epsilon or fewer steps.")
+            raise Incompatible(
+                f"eta={self.eta:g} is below the rounding error of selection; "
+                "use a larger epsilon or fewer steps."
+            )
 
     @property
     def event(self) -> Event:
+        """Exponential(eta)."""
         return Exponential(self.eta)
 
     @property
     def sensitivity(self) -> float:
+        """Largest change of one score, over all theta in C."""
         return self._sensitivity(_residual_bound(self.problem, None, self.clip))
 
     @property
@@ -279,23 +314,19 @@ class NoisyVertex:
 
     @property
     def n_draws(self) -> int:
-        return self._domain.n_vertices(self.problem.size)  # type: ignore[attr-defined,no-any-return]
+        """One value per vertex."""
+        return int(self.problem.C.n_vertices(self.problem.size))
 
     @property
     def failure(self) -> float:
+        """Total variation of one call's noise."""
         from dpcvx.noise import selection_failure
 
         return self.n_draws * selection_failure()
 
-    @property
-    def _domain(self) -> Domain:
-        if not isinstance(self.problem.domain, HasVertices):
-            raise Incompatible(f"Vertex selection needs a polytope, not {self.problem.domain!r}.")
-        return self.problem.domain  # type: ignore[return-value]
-
     def _sensitivity(self, bound: ResidualBound) -> float:
         k_inf, _ = integer_bounds(self.problem.bounds, self.problem.d)
-        c = self._domain.norm(1, self.problem.size)
+        c: float = self.problem.C.norm(1, self.problem.size)
         return records_changed(self.relation) * c * SUM_UNIT * bound.linf * k_inf / self.n
 
     def _temperature(self, bound: ResidualBound) -> float:
@@ -306,15 +337,15 @@ class NoisyVertex:
         from dpcvx.noise import selection_error
 
         sensitivity = self._sensitivity(bound)
-        ridge = self.problem.l2 * self._domain.norm(2, self.problem.size) ** 2
+        ridge = self.problem.l2 * self.problem.C.norm(2, self.problem.size) ** 2
         largest = self.eta * (self.n * sensitivity + ridge) / (2 * sensitivity)
-        terms = 2 if isinstance(self._domain, HasCoordinateVertices) else self.problem.size + 2
+        terms = 2 if isinstance(self.problem.domain, HasCoordinateVertices) else self.problem.size + 2
         return self.eta - selection_error(largest * terms)
 
     def origin(self, margins: Margins | None = None) -> Combination:
         """Point at the start of the run: 0 where the set has it, else its first vertex."""
         point = Combination(self.problem, self.bits)
-        if not self._domain.contains(np.zeros(self.problem.shape)):
+        if not self.problem.C.contains(np.zeros(self.problem.shape)):
             point.move(1.0, self._vertex(0), margins)
         return point
 
@@ -331,7 +362,10 @@ class NoisyVertex:
             return Vertex(index, 1 if value > 0 else -1)
         return Vertex(i)
 
-    def __call__(self, point: Combination, margins: Margins | None, data: DataSource, rng: Generator) -> Vertex:
+    def __call__(
+        self, point: Combination, margins: Margins | None, data: DataSource, rng: Generator
+    ) -> Vertex:
+        """Return a noisy best vertex at the point."""
         from dpcvx.noise import select
 
         theta = point.dense()
@@ -341,6 +375,6 @@ class NoisyVertex:
         else:
             total = margins.scores(point.margin_unit, bound)
         gradient = total * (SUM_UNIT / self.n) + self.problem.l2 * theta
-        scores = self._domain.vertex_scores(gradient.reshape(-1))  # type: ignore[attr-defined]
+        scores = self.problem.C.vertex_scores(gradient.reshape(-1))
         log_weights = scores * (-self._temperature(bound) / (2 * self._sensitivity(bound)))
         return self._vertex(select(log_weights, rng))

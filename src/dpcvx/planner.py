@@ -15,10 +15,11 @@ __all__ = ["plan", "residual_clip"]
 
 
 def residual_clip(problem: Problem) -> float | None:
-    """Largest residual worth keeping where the loss's slope is unbounded (squared loss): the width of y's range.
+    """Largest residual worth keeping where slopes are unbounded (squared loss): the width of y's range.
 
-    A model worth publishing predicts inside the declared range of y, so none of its residuals exceeds the width of that
-    range. Clipping there leaves such a model's gradient as it is, and caps the noise that a large set would ask for.
+    A model worth publishing predicts inside the declared range of y, so none of its residuals exceeds the
+    width of that range. Clipping there leaves such a model's gradient as it is, and caps the noise that a
+    large set would ask for.
     """
     loss = problem.loss
     if math.isfinite(loss.lipschitz(math.inf)):
@@ -55,7 +56,11 @@ def plan(
         raise ValueError(f"n must be at least 1, got {n}.")
     if candidates == "all":
         clip = residual_clip(problem)
-        candidates = (NoisyGradientDescent(clip=clip), NoisyMirrorDescent(clip=clip), NoisyFrankWolfe(clip=clip))
+        candidates = (
+            NoisyGradientDescent(clip=clip),
+            NoisyMirrorDescent(clip=clip),
+            NoisyFrankWolfe(clip=clip),
+        )
     if isinstance(candidates, str):
         raise ValueError(f'candidates must be "all" or a tuple of solvers, got {candidates!r}.')
     weighed, refusals = [], []

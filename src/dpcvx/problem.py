@@ -1,8 +1,8 @@
 """What is minimised, and every constant that follows from it.
 
-The objective is F(theta) = (1/n) sum_i phi(<x_i, theta>, y_i) + (l2/2) ||theta||^2 over theta in C. `Problem` turns
-the loss, the bounds of a record and the set C into Lipschitz, smoothness and curvature constants. Nobody else
-multiplies constants.
+The objective is F(theta) = (1/n) sum_i phi(<x_i, theta>, y_i) + (l2/2) ||theta||^2 over theta in C. `Problem`
+turns the loss, the bounds of a record and the set C into Lipschitz, smoothness and curvature constants.
+Nobody else multiplies constants.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from dpcvx.arrays import Vector
 from dpcvx.domains import Domain
@@ -28,7 +29,8 @@ class Bounds:
     Parameters
     ----------
     x_inf : float
-        Largest absolute value of a feature; below 2, because features are stored as 16-bit integers on a 2^-14 grid.
+        Largest absolute value of a feature; below 2, because features are stored as 16-bit integers on a
+        2^-14 grid.
     x_2 : float, optional
         Largest l2 norm of a row; without it sqrt(d) * x_inf is used.
     y : float, optional
@@ -41,7 +43,9 @@ class Bounds:
 
     def __post_init__(self) -> None:
         if not 0 < self.x_inf < 2:
-            raise ValueError(f"x_inf must be in (0, 2), got {self.x_inf!r}: rescale the features, e.g. to [-1, 1].")
+            raise ValueError(
+                f"x_inf must be in (0, 2), got {self.x_inf!r}: rescale the features, e.g. to [-1, 1]."
+            )
         for name in ("x_2", "y"):
             value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):
@@ -88,12 +92,16 @@ class Problem:
         if not (self.l2 >= 0 and math.isfinite(self.l2)):
             raise ValueError(f"l2 must be non-negative and finite, got {self.l2!r}.")
         if self.domain is None and self.l2 == 0:
-            raise Incompatible("A problem without a domain needs l2 > 0: give a set such as L2Ball(10.0), or a ridge.")
+            raise Incompatible(
+                "A problem without a domain needs l2 > 0: give a set such as L2Ball(10.0), or a ridge."
+            )
         y = self.bounds.y
         if y is not None and (-y, y) != self.loss.y_range:
             fields = {field.name for field in dataclasses.fields(self.loss)}  # type: ignore[arg-type]
             if "y_range" not in fields:
-                raise Incompatible(f"{type(self.loss).__name__} has labels in {self.loss.y_range}; bounds.y={y} does not fit.")
+                raise Incompatible(
+                    f"{type(self.loss).__name__} has labels in {self.loss.y_range}; bounds.y={y} is no fit."
+                )
             object.__setattr__(self, "loss", dataclasses.replace(self.loss, y_range=(-y, y)))  # type: ignore[type-var]
 
     @property
@@ -112,6 +120,13 @@ class Problem:
         return self.bounds.row_norm(self.d)
 
     @property
+    def C(self) -> Any:  # noqa: N802
+        """The domain, for a solver that has checked its abilities with `require`."""
+        if self.domain is None:
+            raise Incompatible("This problem has no domain: give a set such as L2Ball(10.0).")
+        return self.domain
+
+    @property
     def z_max(self) -> float:
         """Bound on |<x, theta>| over C (inf without a domain)."""
         if self.domain is None:
@@ -123,10 +138,12 @@ class Problem:
 
     def margin_bound(self, theta: Vector) -> float:
         """Bound on |<x, theta>| at one public theta."""
-        return min(self.bounds.x_inf * float(abs(theta).sum()), self.row_norm * float((theta**2).sum()) ** 0.5)
+        return min(
+            self.bounds.x_inf * float(abs(theta).sum()), self.row_norm * math.sqrt(float((theta**2).sum()))
+        )
 
     def slope(self, ord: float = 2, z_max: float | None = None, clip: float | None = None) -> float:
-        """Bound on the norm of phi' for |z| <= z_max (the whole of C by default), after clipping at ``clip``."""
+        """Bound on the norm of phi' for |z| <= z_max (by default all of C), after clipping at ``clip``."""
         largest = self.loss.lipschitz(self.z_max if z_max is None else z_max, ord)
         if self.outputs > 1 and not self.loss.joint:
             largest *= self.outputs ** (1 / ord)
@@ -148,7 +165,7 @@ class Problem:
 
     @property
     def curvature(self) -> float:
-        """Frank-Wolfe's curvature constant of F over C, at most phi'' * (range of <x, s - s'>)^2 + l2 * diameter^2."""
+        """Frank-Wolfe's curvature constant of F over C: phi'' (range of <x, s - s'>)^2 + l2 diameter^2."""
         if self.domain is None:
             return math.inf
         l1, l2 = self.domain.diameter(1, self.size), self.domain.diameter(2, self.size)

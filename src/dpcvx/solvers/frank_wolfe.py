@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from dpcvx.accounting import Accountant, Budget, calibrate, gaussian_mu
 from dpcvx.arrays import Vector
@@ -12,7 +12,7 @@ from dpcvx.domains import HasVertices
 from dpcvx.errors import Incompatible
 from dpcvx.events import Exponential, Repeat
 from dpcvx.execution import Oracle, Plan, Stage, check_count, records_changed, require, spendable
-from dpcvx.mechanisms import Combination, NoisyVertex, weight_bits
+from dpcvx.mechanisms import NoisyVertex, weight_bits
 from dpcvx.problem import Problem
 
 __all__ = ["NoisyFrankWolfe"]
@@ -26,17 +26,19 @@ class NoisyFrankWolfe:
 
     theta_{t+1} = (1 - mu_t) theta_t + mu_t s_t, s_t a vertex drawn by the exponential mechanism
 
-    Algorithm: [TTZ15] Algorithm 2 with ``steps="decaying"``, mu_t = 2/(t + 2) for t = 0, 1, ...; [TTZ14] Algorithm 4 with
-    ``steps="constant"``, mu = 1/(T + 2).
+    Algorithm: [TTZ15] Algorithm 2 with ``steps="decaying"``, mu_t = 2/(t + 2) for t = 0, 1, ...; [TTZ14]
+    Algorithm 4 with ``steps="constant"``, mu = 1/(T + 2).
 
-    Privacy: T questions `NoisyVertex` (score sensitivity 2 c L1/n, replace-one); event Repeat(Exponential(eta), T), eta
-    calibrated by the exact Renyi curve of bounded-range selections (PRIVACY_MATH §2.1).
+    Privacy: T questions `NoisyVertex` (score sensitivity 2 c L1/n, replace-one); event
+    Repeat(Exponential(eta), T), eta calibrated by the exact Renyi curve of bounded-range selections
+    (PRIVACY_MATH §2.1).
 
-    Utility: [TTZ15] Theorem 2.5 and Corollary 2.7: excess risk of order curvature/T + (c L1/n) sqrt(T) log(vertices)/mu. The
-    default T minimises that sum, so that T grows like n^(2/3) and the risk falls like n^(-2/3).
+    Utility: [TTZ15] Theorem 2.5 and Corollary 2.7: excess risk of order curvature/T + (c L1/n) sqrt(T)
+    log(vertices)/mu. The default T minimises that sum, so that T grows like n^(2/3) and the risk falls like
+    n^(-2/3).
 
-    Deviations: the exponential mechanism (Gumbel) instead of Laplace report-noisy-max, whose constants in the papers do not
-    cover replace-one; decaying steps start at mu_0 = 1, so the first point is a vertex.
+    Deviations: the exponential mechanism (Gumbel) instead of Laplace report-noisy-max, whose constants in the
+    papers do not cover replace-one; decaying steps start at mu_0 = 1, so the first point is a vertex.
 
     Parameters
     ----------
@@ -71,10 +73,9 @@ class NoisyFrankWolfe:
 
     def run(self, plan: Plan, ask: Oracle) -> Vector:
         """Move towards the oracle's vertices."""
-        (stage,) = plan.stages
-        theta = stage.mechanism.origin()
-        for t in range(stage.n_calls):
-            mu = self._step(t, stage.n_calls)
+        T, theta = plan.n_calls, cast(NoisyVertex, plan.stages[0].mechanism).origin()
+        for t in range(T):
+            mu = self._step(t, T)
             v = ask.vertex()  # a noisy best vertex at the current point
             theta.move(mu, v)
             ask.move(mu, v)
@@ -89,18 +90,20 @@ class NoisyFrankWolfe:
 
     def _parts(self, problem: Problem, n: int, budget: Budget, T: int) -> tuple[float, float]:
         mu = gaussian_mu(budget.epsilon, budget.delta)  # eta is close to 2 mu / sqrt(T) (PRIVACY_MATH §2.1)
-        c, L1 = problem.domain.norm(1, problem.size), problem.lipschitz(math.inf, self.clip)
+        c, L1 = problem.C.norm(1, problem.size), problem.lipschitz(math.inf, self.clip)
         scale = records_changed(budget.relation) * c * L1 * math.sqrt(T) / (n * mu)
-        return 2 * problem.curvature / (T + 2), scale * math.log(problem.domain.n_vertices(problem.size))
+        return 2 * problem.curvature / (T + 2), scale * math.log(problem.C.n_vertices(problem.size))
 
     def _count(self, problem: Problem, n: int, budget: Budget) -> int:
         if self.n_iter is not None:
             return self.n_iter
         if not math.isfinite(problem.curvature):
             raise Incompatible(
-                f"NoisyFrankWolfe needs a smooth loss to choose n_iter; {type(problem.loss).__name__} is not. "
-                "Give n_iter, or use NoisyMirrorDescent."
+                f"NoisyFrankWolfe needs a smooth loss to choose n_iter; {type(problem.loss).__name__} is "
+                "not. Give n_iter, or use NoisyMirrorDescent."
             )
         _, privacy = self._parts(problem, n, budget, 1)
-        best = (4 * problem.curvature / privacy) ** (2 / 3)  # minimiser of 2 curvature/T + privacy * sqrt(T)
-        return round(min(max(best, 1), MOST_STEPS))
+        best: float = (4 * problem.curvature / privacy) ** (
+            2 / 3
+        )  # minimiser of 2 curvature/T + privacy * sqrt(T)
+        return round(min(max(best, 1.0), MOST_STEPS))

@@ -26,18 +26,21 @@ class NoisyGradientDescent:
 
     theta_{t+1} = Proj_C(y_t - step * g_t), y_t = theta_t + momentum * (theta_t - theta_{t-1})
 
-    Algorithm: [WYX17] Algorithm 4 with a projection and Nesterov's extrapolation; the last iterate is returned.
+    Algorithm: [WYX17] Algorithm 4 with a projection and Nesterov's extrapolation; the last iterate is
+    returned.
 
     Privacy: T questions `NoisyGradient` (l2 sensitivity 2 L2/n, replace-one); event Repeat(Gaussian, T), so
     sigma = 2 L2 sqrt(T)/(n mu(eps, delta)) (PRIVACY_MATH §1). Iterates are post-processing.
 
-    Utility: let H be the length that a constant unit gradient would move theta. The noise moves each coordinate by a
-    standard deviation of 2 L2 H/(n mu), whatever the number of steps that share H, hence a score <x, theta> by that times
-    ||x||, which does not grow with d; the optimisation error of smooth descent is at most r^2/(2 H). The default H
-    minimises r^2/(2 H) + (phi''/2) (2 L2 B H/(n mu))^2, with B = max ||x||_2 and r = max_C ||theta||_2: public numbers.
+    Utility: let H be the length that a constant unit gradient would move theta. The noise moves each
+    coordinate by a standard deviation of 2 L2 H/(n mu), whatever the number of steps that share H, hence a
+    score <x, theta> by that times ||x||, which does not grow with d; the optimisation error of smooth descent
+    is at most r^2/(2 H). The default H minimises r^2/(2 H) + (phi''/2) (2 L2 B H/(n mu))^2, with B = max
+    ||x||_2 and r = max_C ||theta||_2: public numbers.
     The number of steps is the smallest for which the step is at most 1/smoothness.
 
-    Deviations: momentum and projection; T is fixed in advance and the last iterate, not a random one, is returned.
+    Deviations: momentum and projection; T is fixed in advance and the last iterate, not a random one, is
+    returned.
 
     Parameters
     ----------
@@ -76,8 +79,9 @@ class NoisyGradientDescent:
 
     def run(self, plan: Plan, ask: Oracle) -> Vector:
         """Descend along the oracle's gradients."""
-        C, T, step = plan.problem.domain, plan.stages[0].n_calls, self.step
-        theta = previous = C.start(plan.problem.shape)
+        C, T, step = plan.problem.C, plan.n_calls, self.step or 1 / plan.problem.smoothness
+        theta: Vector = C.start(plan.problem.shape)
+        previous = theta
         for _ in range(T):
             y = theta + self.momentum * (theta - previous)
             g = ask.gradient(y)
@@ -100,7 +104,8 @@ class NoisyGradientDescent:
     def _schedule(self, problem: Problem, n: int, budget: Budget) -> tuple[int, float]:
         if not math.isfinite(problem.smoothness):
             raise Incompatible(
-                f"NoisyGradientDescent needs a smooth loss; {type(problem.loss).__name__} is not. Use NoisyMirrorDescent."
+                f"NoisyGradientDescent needs a smooth loss; {type(problem.loss).__name__} is not. "
+                "Use NoisyMirrorDescent."
             )
         H, longest = self._travel(problem, n, budget), self.step or 1 / problem.smoothness
         T = self.n_iter or 1
@@ -115,7 +120,8 @@ def _unit_travel(T: int, momentum: float) -> float:
 
 
 def _optimisation(problem: Problem, H: float) -> float:
-    r, lam = problem.domain.norm(2, problem.size), problem.strong_convexity
+    r: float = problem.C.norm(2, problem.size)
+    lam = problem.strong_convexity
     return r**2 / (2 * H) if lam * H < 1e-6 else r**2 * lam / math.expm1(min(2 * lam * H, 700.0))
 
 

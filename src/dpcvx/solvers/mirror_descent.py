@@ -32,9 +32,9 @@ class NoisyMirrorDescent:
     Privacy: T questions `NoisyGradient` (l2 sensitivity 2 L2/n, replace-one); event Repeat(Gaussian, T), so
     sigma = 2 L2 sqrt(T)/(n mu(eps, delta)) (PRIVACY_MATH §1), 9 to 16 times less than the paper's formula.
 
-    Utility: [TTZ14] Theorem 3.2. For the Euclidean map the expected excess risk is at most r sqrt((L2^2 + d sigma^2)/T) with
-    r = max_C ||theta - start||_2; no smoothness is needed. As sigma^2 grows like T, steps beyond T = (n mu)^2/(4 d) buy
-    little: that is the default, at most 1000.
+    Utility: [TTZ14] Theorem 3.2. For the Euclidean map the expected excess risk is at most r sqrt((L2^2 + d
+    sigma^2)/T) with r = max_C ||theta - start||_2; no smoothness is needed. As sigma^2 grows like T, steps
+    beyond T = (n mu)^2/(4 d) buy little: that is the default, at most 1000.
 
     Deviations: noise by exact calibration.
 
@@ -65,10 +65,10 @@ class NoisyMirrorDescent:
     def run(self, plan: Plan, ask: Oracle) -> Vector:
         """Descend along the oracle's gradients and average."""
         problem, (stage,) = plan.problem, plan.stages
-        psi, T = problem.domain.mirror_map(problem.shape), stage.n_calls
+        psi, T = problem.C.mirror_map(problem.shape), stage.n_calls
         G2 = problem.lipschitz(2, self.clip) ** 2 + problem.size * stage.mechanism.noise**2
-        eta = problem.domain.norm(2, problem.size) / math.sqrt(T * G2)  # [TTZ14] Thm 3.2
-        theta = problem.domain.start(problem.shape)
+        eta = problem.C.norm(2, problem.size) / math.sqrt(T * G2)  # [TTZ14] Thm 3.2
+        theta = problem.C.start(problem.shape)
         mean = np.zeros(problem.shape)
         for t in range(T):
             mean += (theta - mean) / (t + 1)
@@ -77,7 +77,7 @@ class NoisyMirrorDescent:
 
     def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
         """Bound the excess risk: (optimisation part, privacy part)."""
-        r, L = problem.domain.norm(2, problem.size), problem.lipschitz(2, self.clip)
+        r, L = problem.C.norm(2, problem.size), problem.lipschitz(2, self.clip)
         noise = records_changed(budget.relation) * L / (n * gaussian_mu(budget.epsilon, budget.delta))
         return r * L / math.sqrt(self._steps(problem, n, budget)), r * noise * math.sqrt(problem.size)
 
