@@ -115,7 +115,7 @@ class Arrays:
         for name, value in (("threads", threads), ("block_rows", block_rows)):
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}.")
-        self._y = None if y is None else np.ascontiguousarray(y, dtype=np.float64)
+        self._y = None if y is None else np.ascontiguousarray(y.T, dtype=np.float64)
         self._rows = rows if layout == "rows" else None
         self._columns = rows.transpose() if layout == "columns" else None
         self._size = rows.size
@@ -128,16 +128,16 @@ class Arrays:
         from dpcvx import kernels
 
         integers, unit = fixed_point(theta)
-        outputs = integers.shape[0]
-        if np.shape(theta)[0] != self.d:
-            raise ValueError(f"theta has {np.shape(theta)[0]} rows, but the records have {self.d} features.")
+        outputs, d = integers.shape
+        if d != self.d:
+            raise ValueError(f"theta has {d} rows, but the records have {self.d} features.")
         y = self._targets(loss, outputs)
         rows = self._row_major()
         residuals = kernels.residuals_of(loss.slope)
         rest = (residuals, unit, loss.parameter, bound.l2, bound.linf)
 
         def part(start: int, stop: int) -> IntVector:
-            sums = np.zeros((outputs, self.d), dtype=np.int64)
+            sums = np.zeros((outputs, d), dtype=np.int64)
             where = (start, stop, min(self._block_rows, stop - start), sums)
             if isinstance(rows, Dense):
                 kernels.gradient_dense(rows.values, y, integers, *rest, *where)
@@ -145,9 +145,7 @@ class Arrays:
                 kernels.gradient_sparse(rows.indptr, rows.indices, rows.values, y, integers, *rest, *where)
             return sums
 
-        sums = sum(
-            self.parts(part, self.n, self._size * outputs), np.zeros((outputs, self.d), dtype=np.int64)
-        )
+        sums = sum(self.parts(part, self.n, self._size * outputs), np.zeros((outputs, d), dtype=np.int64))
         return sums.T.copy().reshape(np.shape(theta))
 
     def follow(self, loss: Loss, outputs: int) -> Followed:
@@ -155,7 +153,7 @@ class Arrays:
         return Followed(self, loss, self._targets(loss, outputs), self._column_major(), outputs)
 
     def parts(self, part: Callable[[int, int], Any], count: int, work: int) -> list[Any]:
-        """Apply a function to ranges that cover 0..count, in threads: kernels release the interpreter's lock."""
+        """Apply a function to ranges that cover 0..count, in threads: kernels release Python's lock."""
         threads = self._threads or max(1, min(_cores(), work // WORK_PER_THREAD))
         edges = [count * t // threads for t in range(threads + 1)]
         ranges = [(a, b) for a, b in pairwise(edges) if a < b]
@@ -171,7 +169,7 @@ class Arrays:
         if self._y is None:
             raise ValueError("These records have no targets; give y when the source is made.")
         width = 1 if kernels.is_joint(loss.slope) else outputs
-        if self._y.shape[1] != width:
+        if self._y.shape[0] != width:
             raise ValueError(
                 f"{type(loss).__name__} with {outputs} output(s) needs y with {width} column(s)."
             )
@@ -240,7 +238,7 @@ class Followed:
 
         records.parts(residuals, records.n, 32 * records.n * outputs)  # a slope costs about 32 products
         records.parts(products, records.d, columns.size * outputs)
-        return sums.T.copy().reshape(records.d) if outputs == 1 else sums.T.copy()
+        return sums[0] if outputs == 1 else sums.T.copy()
 
 
 def _cores() -> int:

@@ -10,6 +10,7 @@ Nothing here raises, warns or chooses a path because of a value: errors speak of
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -39,9 +40,9 @@ RESIDUAL_BITS = 20
 SUM_UNIT = 2.0 ** -(FEATURE_BITS + RESIDUAL_BITS)
 
 LARGEST_RESIDUAL = 2**31 - 1  # residuals are multiplied as 32-bit integers
-LARGEST_ITERATE = 2**31 - 1
-ITERATE_BITS = 30
-LARGEST_ITERATE_SUM = 2.0 ** (62 - 15)  # times a 16-bit feature: margins stay inside 62 bits
+ITERATE_BITS = 30  # entries of an iterate stay below 2^30
+ITERATE_SUM_BITS = 46  # and their sum below 2^46 before rounding, so that margins stay inside 62 bits
+NUMBER_KINDS = "biuf"
 CELLS_AT_ONCE = 2**20  # cells converted to float64 at a time
 
 
@@ -77,10 +78,10 @@ def integer_bounds(bounds: Bounds, d: int) -> tuple[int, int]:
 
     K_inf = floor(2^14 x_inf), K2 = min(d K_inf^2, floor(2^28 x_2^2)), in exact arithmetic.
     """
-    k_inf = math.floor(2**FEATURE_BITS * Fraction(bounds.x_inf))
+    k_inf = math.floor(2**FEATURE_BITS * Fraction(float(bounds.x_inf)))
     k2 = d * k_inf**2
     if bounds.x_2 is not None:
-        k2 = min(k2, math.floor(4**FEATURE_BITS * Fraction(bounds.x_2) ** 2))
+        k2 = min(k2, math.floor(4**FEATURE_BITS * Fraction(float(bounds.x_2)) ** 2))
     return k_inf, k2
 
 
@@ -103,13 +104,9 @@ def fixed_point(theta: Vector) -> tuple[NDArray[np.int32], float]:
     if theta.ndim not in (1, 2) or theta.size == 0 or not np.isfinite(theta).all():
         raise ValueError(f"An iterate must be finite, of shape (d,) or (d, K); got shape {theta.shape}.")
     outputs = theta.reshape(theta.shape[0], -1).T
-    largest = float(abs(outputs).max())
-    heaviest = float((abs(outputs) / max(largest, 1.0)).sum(axis=1).max()) * max(largest, 1.0)
-    if not math.isfinite(heaviest):
-        raise ValueError("An iterate must have a finite l1 norm.")
-    bits = ITERATE_BITS
-    while math.ldexp(largest, bits) > LARGEST_ITERATE or math.ldexp(heaviest, bits) >= LARGEST_ITERATE_SUM:
-        bits -= 1
+    _, entry = math.frexp(abs(outputs).max())
+    _, weight = math.frexp(abs(np.ldexp(outputs, -entry)).sum(axis=1).max())
+    bits = min(ITERATE_BITS, ITERATE_BITS - entry, ITERATE_SUM_BITS - entry - weight)
     return np.rint(np.ldexp(outputs, bits)).astype(np.int32, order="C"), 2.0 ** -(FEATURE_BITS + bits)
 
 
@@ -185,14 +182,14 @@ class Sparse:
         return Sparse(flipped.indptr.astype(np.int64), flipped.indices, flipped.data, self.shape[0])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Door:
     """The public map through which records enter: centre, scale, clip, shrink, round toward zero.
 
     A cell v becomes (v - center) / scale clipped to [-x_inf, x_inf]; a cell that is missing, infinite or
-    not a number becomes 0. The row is then shrunk to l2 norm x_2 and each entry rounded toward zero on the grid
-    2^-14. The integers are checked against `integer_bounds`, and a row that still fails is shrunk again. Every
-    step sees one row only.
+    not a number becomes 0. The row is then shrunk to l2 norm x_2 and each entry rounded toward zero on the
+    grid 2^-14. The integers are checked against `integer_bounds`, and a row that still fails is shrunk again.
+    Every step sees one row only.
 
     Parameters
     ----------
@@ -255,9 +252,12 @@ class Door:
         if X.ndim != 2:
             raise ValueError(f"Records must form a 2-d matrix, got {X.ndim} dimension(s).")
         _check_dtype(X.dtype)
-        rows = X.astype(np.float64).tocsr()
+        if X.dtype.kind not in NUMBER_KINDS:
+            raise TypeError(f"Sparse records must be numbers, got dtype {X.dtype}.")
+        with np.errstate(all="ignore"):
+            rows = X.astype(np.float64).tocsr()  # a copy, and float64 before duplicates are summed
         # A fresh matrix: flags that claim order and uniqueness are not inherited but found again.
-        rows = csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape, copy=True)
+        rows = csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape)
         rows.check_format(full_check=True)
         rows.sum_duplicates()
         n, d = rows.shape
@@ -366,12 +366,14 @@ def _check_dtype(dtype: np.dtype[Any]) -> None:
 
 def _numbers(cells: NDArray[Any]) -> Vector:
     """Cells as C-contiguous float64, NaN where a cell is not a number."""
-    if cells.dtype.kind in "biuf":
+    if cells.dtype.kind in NUMBER_KINDS:
         with np.errstate(all="ignore"):
             return np.ascontiguousarray(cells, dtype=np.float64)
     numbers = np.empty(cells.shape, dtype=np.float64)
-    for place, cell in zip(np.ndindex(cells.shape), cells.flat, strict=True):
-        numbers[place] = _number(cell)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a cell that warns is no number either, and must not be heard of
+        for place, cell in zip(np.ndindex(cells.shape), cells.flat, strict=True):
+            numbers[place] = _number(cell)
     return numbers
 
 

@@ -28,9 +28,10 @@ LARGEST_MARGIN = 2.0**30  # scores are clamped here before a slope sees them
 LARGEST_ROUNDED = 2.0**31
 ROUNDING = 1.5 * 2.0**52  # adding and subtracting it rounds to the nearest integer, ties to even, below 2^51
 SHRINK_SLACK = 1.0 - 2.0**-40  # below 1, so that each pass of a shrink loop makes every entry smaller
-TILE = 2**15  # entries of the vector that a product keeps in cache
+TILE = 2**16  # entries of the vector that a product keeps in cache
+SHORT_ROW = 2**12  # up to here one stream of rows is read faster than four side by side; measured
 
-compiled = njit(cache=True, nogil=True)
+compiled = njit(cache=True, nogil=True, error_model="numpy")
 
 
 # -- the door
@@ -101,6 +102,28 @@ def quantise_sparse(indptr, indices, data, scale, x_inf, x_2, k_inf, k2, interce
 
 
 @compiled
+def dot(row, vector):
+    """<row, vector> of 16-bit and 32-bit integers, in 64 bits."""
+    total = np.int64(0)
+    for j in range(vector.shape[0]):
+        total += np.int64(row[j]) * np.int64(vector[j])
+    return total
+
+
+@compiled
+def four_dots(a, b, c, e, vector):
+    """The same for four rows: the vector is loaded and widened once for all."""
+    ta, tb, tc, te = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+    for j in range(vector.shape[0]):
+        v = np.int64(vector[j])
+        ta += a[j] * v
+        tb += b[j] * v
+        tc += c[j] * v
+        te += e[j] * v
+    return ta, tb, tc, te
+
+
+@compiled
 def multiply_dense(matrix, vectors, start, stop, at, out):
     """out[k, at + i] = <matrix[start + i], vectors[k]> for rows start to stop."""
     width = matrix.shape[1]
@@ -109,14 +132,23 @@ def multiply_dense(matrix, vectors, start, stop, at, out):
             out[k, at + i] = 0
     for left in range(0, width, TILE):
         right = min(width, left + TILE)
-        for i in range(stop - start):
-            row = matrix[start + i, left:right]
+        i = start
+        # Slices of a row are known to be contiguous; a slice of the matrix would not be.
+        while width > SHORT_ROW and i + 4 <= stop:
+            a, b = matrix[i][left:right], matrix[i + 1][left:right]
+            c, e = matrix[i + 2][left:right], matrix[i + 3][left:right]
+            to = at + i - start
             for k in range(vectors.shape[0]):
-                vector = vectors[k, left:right]
-                total = np.int64(0)
-                for j in range(right - left):
-                    total += np.int64(row[j]) * np.int64(vector[j])
-                out[k, at + i] += total
+                ta, tb, tc, te = four_dots(a, b, c, e, vectors[k][left:right])
+                out[k, to] += ta
+                out[k, to + 1] += tb
+                out[k, to + 2] += tc
+                out[k, to + 3] += te
+            i += 4
+        while i < stop:
+            for k in range(vectors.shape[0]):
+                out[k, at + i - start] += dot(matrix[i][left:right], vectors[k][left:right])
+            i += 1
 
 
 @compiled
@@ -133,27 +165,25 @@ def multiply_sparse(indptr, indices, values, vectors, start, stop, at, out):
 @compiled
 def accumulate_dense(matrix, weights, start, stop, sums):
     """sums[k] += sum_i weights[k, i] matrix[start + i], eight rows at a time."""
-    d = matrix.shape[1]
     for k in range(weights.shape[0]):
         total = sums[k]
         i = start
         while i + 8 <= stop:
-            a, b, c, e = matrix[i], matrix[i + 1], matrix[i + 2], matrix[i + 3]
-            f, g, h, p = matrix[i + 4], matrix[i + 5], matrix[i + 6], matrix[i + 7]
-            at = i - start
-            ra, rb = np.int64(weights[k, at]), np.int64(weights[k, at + 1])
-            rc, re = np.int64(weights[k, at + 2]), np.int64(weights[k, at + 3])
-            rf, rg = np.int64(weights[k, at + 4]), np.int64(weights[k, at + 5])
-            rh, rp = np.int64(weights[k, at + 6]), np.int64(weights[k, at + 7])
-            for j in range(d):
-                first = (a[j] * ra + b[j] * rb) + (c[j] * rc + e[j] * re)
-                total[j] += first + (f[j] * rf + g[j] * rg) + (h[j] * rh + p[j] * rp)
+            add_eight(matrix[i : i + 8], weights[k][i - start : i - start + 8], total)
             i += 8
         while i < stop:
-            a, ra = matrix[i], np.int64(weights[k, i - start])
-            for j in range(d):
-                total[j] += a[j] * ra
+            add_dense(matrix[i], np.int64(weights[k, i - start]), total)
             i += 1
+
+
+@compiled
+def add_eight(rows, weights, total):
+    """total += sum of eight weighted rows."""
+    a, b, c, e = np.int64(weights[0]), np.int64(weights[1]), np.int64(weights[2]), np.int64(weights[3])
+    f, g, h, p = np.int64(weights[4]), np.int64(weights[5]), np.int64(weights[6]), np.int64(weights[7])
+    for j in range(rows.shape[1]):
+        first = (rows[0, j] * a + rows[1, j] * b) + (rows[2, j] * c + rows[3, j] * e)
+        total[j] += first + ((rows[4, j] * f + rows[5, j] * g) + (rows[6, j] * h + rows[7, j] * p))
 
 
 @compiled
@@ -184,15 +214,19 @@ def add_sparse(rows, values, amount, out):
 
 
 @compiled
+def clamped(z):
+    """A score inside the public interval that slopes are prepared for."""
+    return -LARGEST_MARGIN if z < -LARGEST_MARGIN else LARGEST_MARGIN if z > LARGEST_MARGIN else z
+
+
+@compiled
 def rounded(slope, limit):
     """clip(rint(2^20 slope), -limit, limit): the clip comes after the rounding. NaN counts as 0."""
     v = slope * RESIDUAL_ONE
-    if not v <= LARGEST_ROUNDED:
-        v = LARGEST_ROUNDED if v > 0.0 else 0.0
-    if v < -LARGEST_ROUNDED:
-        v = -LARGEST_ROUNDED
-    k = np.int64((v + ROUNDING) - ROUNDING)
-    return min(max(k, -limit), limit)
+    v = 0.0 if v != v else v
+    v = -LARGEST_ROUNDED if v < -LARGEST_ROUNDED else LARGEST_ROUNDED if v > LARGEST_ROUNDED else v
+    k = int((v + ROUNDING) - ROUNDING)
+    return -limit if k < -limit else limit if k > limit else k
 
 
 @compiled
@@ -215,12 +249,12 @@ def shrink(rho, i, l2):
 
 
 def scalar_residuals(margins, y, first, at, count, unit, parameter, l2, linf, rho):
-    """rho of `count` records whose targets start at row `first` of y and whose margins start at `at`."""
+    """rho of `count` records whose targets start at `first` and whose margins and residuals start at `at`."""
     outputs = margins.shape[0]
     for k in range(outputs):
+        m, target, r = margins[k][at : at + count], y[k][first : first + count], rho[k][at : at + count]
         for i in range(count):
-            z = min(max(margins[k, at + i] * unit, -LARGEST_MARGIN), LARGEST_MARGIN)
-            rho[k, at + i] = rounded(slope(z, y[first + i, k], parameter), linf)  # noqa: F821
+            r[i] = rounded(slope(clamped(m[i] * unit), target[i], parameter), linf)  # noqa: F821
     for i in range(count):
         shrink(rho, at + i, l2)
 
@@ -231,8 +265,8 @@ def vector_residuals(margins, y, first, at, count, unit, parameter, l2, linf, rh
     z, out = np.empty(outputs), np.empty(outputs)
     for i in range(count):
         for k in range(outputs):
-            z[k] = min(max(margins[k, at + i] * unit, -LARGEST_MARGIN), LARGEST_MARGIN)
-        slope(z, y[first + i, 0], parameter, out)  # noqa: F821
+            z[k] = clamped(margins[k, at + i] * unit)
+        slope(z, y[0, first + i], parameter, out)  # noqa: F821
         for k in range(outputs):
             rho[k, at + i] = rounded(out[k], linf)
         shrink(rho, at + i, l2)
@@ -263,11 +297,15 @@ def bind(function: Callable[..., Any], **names: Any) -> Callable[..., Any]:
 
 def compile_slope(slope: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a plain Python function together with the plain functions that it calls."""
-    if not isinstance(slope, FunctionType):
+    if hasattr(slope, "py_func"):
         return slope  # compiled already
+    if not isinstance(slope, FunctionType):
+        raise TypeError(
+            f"A loss's slope must be a plain function (a static method), got {type(slope).__name__}."
+        )
     called = {name: slope.__globals__.get(name) for name in slope.__code__.co_names}
     plain = {name: compile_slope(value) for name, value in called.items() if isinstance(value, FunctionType)}
-    return njit(bind(slope, **plain))  # type: ignore[no-any-return]
+    return njit(error_model="numpy")(bind(slope, **plain))
 
 
 def is_joint(slope: Callable[..., Any]) -> bool:
@@ -287,7 +325,7 @@ def residuals_of(slope: Callable[..., Any]) -> Any:
     own = slope.__module__ == losses.__name__
     if own:
         function.__qualname__ = f"residuals_{slope.__name__}_{LOSSES_DIGEST}"
-    return cfunc(RESIDUALS, cache=own)(function)
+    return cfunc(RESIDUALS, cache=own, error_model="numpy")(function)
 
 
 @compiled
