@@ -133,7 +133,7 @@ class Plan:
             raise Incompatible(
                 f"delta={self.budget.delta:g} is too small for this plan: drawing "
                 f"{self.n_draws:g} noise values to finite precision costs {self.sampler_delta:g}, more than a "
-                f"thousandth of it. Use delta >= {self.sampler_delta / SAMPLER_SHARE:g}."
+                f"thousandth of it. Use at least {self.sampler_delta / SAMPLER_SHARE:g}."
             )
 
     @property

@@ -83,8 +83,8 @@ def _check_range(problem: Problem, n: int, clip: float | None, noise: int) -> No
     largest = n * _residual_bound(problem, None, clip).linf * k_inf + 16 * noise
     if largest >= LARGEST_SUM:
         raise Incompatible(
-            f"n={n} records with residuals up to {problem.slope(math.inf, clip=clip):g} do not fit 62-bit sums: "
-            "use a smaller radius or a residual clip, or fewer records."
+            f"n={n} records with residuals up to {problem.slope(math.inf, clip=clip):g} do not fit 62-bit "
+            "sums: use a smaller radius or a residual clip, or fewer records."
         )
 
 

@@ -8,10 +8,21 @@ from dataclasses import replace
 from dpcvx.accounting import Accountant, Budget, Tight
 from dpcvx.errors import Incompatible
 from dpcvx.execution import Candidate, Plan, Solver
-from dpcvx.problem import Problem
+from dpcvx.losses import Loss
+from dpcvx.problem import Problem, is_regression
 from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, NoisyMirrorDescent
 
-__all__ = ["plan", "residual_clip"]
+__all__ = ["default_radius", "plan", "residual_clip"]
+
+
+def default_radius(loss: Loss) -> float:
+    """Size of the set, in scaled units, when the user names none.
+
+    A classifier's score is a log-odds: with rows of norm 1, radius 10 reaches odds of e^10. A regression's
+    target is mapped to [-1, 1]: with radius 3 a feature that varies over a third of its declared range can
+    explain all of it.
+    """
+    return 3.0 if is_regression(loss) else 10.0
 
 
 def residual_clip(problem: Problem) -> float | None:

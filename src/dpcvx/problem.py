@@ -17,7 +17,12 @@ from dpcvx.domains import Domain
 from dpcvx.errors import Incompatible
 from dpcvx.losses import Loss
 
-__all__ = ["Bounds", "Problem"]
+__all__ = ["Bounds", "Problem", "is_regression"]
+
+
+def is_regression(loss: Loss) -> bool:
+    """Whether the range of the loss's targets can be set: it is a field, not a fixed pair of labels."""
+    return "y_range" in getattr(loss, "__dataclass_fields__", {})
 
 
 @dataclass(frozen=True)
@@ -97,8 +102,7 @@ class Problem:
             )
         y = self.bounds.y
         if y is not None and (-y, y) != self.loss.y_range:
-            fields = {field.name for field in dataclasses.fields(self.loss)}  # type: ignore[arg-type]
-            if "y_range" not in fields:
+            if not is_regression(self.loss):
                 raise Incompatible(
                     f"{type(self.loss).__name__} has labels in {self.loss.y_range}; bounds.y={y} is no fit."
                 )
@@ -137,9 +141,14 @@ class Problem:
         )
 
     def margin_bound(self, theta: Vector) -> float:
-        """Bound on |<x, theta>| at one public theta."""
+        """Bound on |<x, theta>| at one public theta, never above `z_max`.
+
+        Slopes are clipped to what the bound implies, so a theta outside C costs accuracy, not privacy.
+        """
         return min(
-            self.bounds.x_inf * float(abs(theta).sum()), self.row_norm * math.sqrt(float((theta**2).sum()))
+            self.z_max,
+            self.bounds.x_inf * float(abs(theta).sum()),
+            self.row_norm * math.sqrt(float((theta**2).sum())),
         )
 
     def slope(self, ord: float = 2, z_max: float | None = None, clip: float | None = None) -> float:
