@@ -132,8 +132,8 @@ class Plan:
         if self.sampler_delta > SAMPLER_SHARE * self.budget.delta:
             raise Incompatible(
                 f"delta={self.budget.delta:g} is too small for this plan: drawing "
-                f"{self.n_draws:g} noise values to finite precision costs {self.sampler_delta:g}, more than a "
-                f"thousandth of it. Use at least {self.sampler_delta / SAMPLER_SHARE:g}."
+                f"{self.n_draws:g} noise values to finite precision costs {self.sampler_delta:g}, more than "
+                f"a thousandth of it. Use at least {self.sampler_delta / SAMPLER_SHARE:g}."
             )
 
     @property

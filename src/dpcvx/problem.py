@@ -22,7 +22,7 @@ __all__ = ["Bounds", "Problem", "is_regression"]
 
 def is_regression(loss: Loss) -> bool:
     """Whether the range of the loss's targets can be set: it is a field, not a fixed pair of labels."""
-    return "y_range" in getattr(loss, "__dataclass_fields__", {})
+    return dataclasses.is_dataclass(loss) and "y_range" in {field.name for field in dataclasses.fields(loss)}
 
 
 @dataclass(frozen=True)
