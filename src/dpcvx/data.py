@@ -133,7 +133,7 @@ class Arrays:
             raise ValueError(f"theta has {d} rows, but the records have {self.d} features.")
         y = self._targets(loss, outputs)
         rows = self._row_major()
-        residuals = kernels.residuals_of(loss.slope)
+        residuals = kernels.residuals_of(loss.slope, loss.joint)
         rest = (residuals, unit, loss.parameter, bound.l2, bound.linf)
 
         def part(start: int, stop: int) -> IntVector:
@@ -164,11 +164,9 @@ class Arrays:
             return list(pool.map(lambda edge: part(*edge), ranges))
 
     def _targets(self, loss: Loss, outputs: int) -> Vector:
-        from dpcvx import kernels
-
         if self._y is None:
             raise ValueError("These records have no targets; give y when the source is made.")
-        width = 1 if kernels.is_joint(loss.slope) else outputs
+        width = 1 if loss.joint else outputs
         if self._y.shape[0] != width:
             raise ValueError(
                 f"{type(loss).__name__} with {outputs} output(s) needs y with {width} column(s)."
@@ -220,7 +218,7 @@ class Followed:
         from dpcvx import kernels
 
         records, columns, rho = self._records, self._columns, self._rho
-        function = kernels.residuals_of(self._loss.slope)
+        function = kernels.residuals_of(self._loss.slope, self._loss.joint)
         rest = (scale, self._loss.parameter, bound.l2, bound.linf)
         outputs = rho.shape[0]
         sums = np.empty((outputs, records.d), dtype=np.int64)

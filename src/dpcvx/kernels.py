@@ -308,20 +308,17 @@ def compile_slope(slope: Callable[..., Any]) -> Callable[..., Any]:
     return njit(error_model="numpy")(bind(slope, **plain))
 
 
-def is_joint(slope: Callable[..., Any]) -> bool:
-    """Whether a slope sees the scores of all outputs together: slope(z, y, a, out)."""
-    return getattr(slope, "py_func", slope).__code__.co_argcount == 4
-
-
 @cache
-def residuals_of(slope: Callable[..., Any]) -> Any:
+def residuals_of(slope: Callable[..., Any], joint: bool) -> Any:
     """Return the compiled residual function of a slope, to be handed to the kernels below.
+
+    A joint slope sees the scores of all outputs: slope(z, y, a, out).
 
     It is passed by address and so is no part of a kernel's type: the kernels are compiled once for all losses
     and found again on disk. The package's own losses are cached under a name that holds the digest of their
     source; a loss of the user is compiled in each process.
     """
-    function = bind(vector_residuals if is_joint(slope) else scalar_residuals, slope=compile_slope(slope))
+    function = bind(vector_residuals if joint else scalar_residuals, slope=compile_slope(slope))
     own = slope.__module__ == losses.__name__
     if own:
         function.__qualname__ = f"residuals_{slope.__name__}_{LOSSES_DIGEST}"

@@ -1,0 +1,301 @@
+"""No record leaves the declared bounds on the stored integers, raises, warns, or touches another record."""
+
+import datetime
+import decimal
+import math
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from dpcvx.grid import Dense, Door, integer_bounds, targets
+from dpcvx.problem import Bounds
+
+ONE = 2**14
+TINY = math.ulp(0.0)
+HARD = [
+    0.0,
+    -0.0,
+    TINY,
+    -TINY,
+    1e-310,
+    1e-5,
+    0.5,
+    1.0,
+    -1.0,
+    math.nextafter(1.0, 0),
+    math.nextafter(1.0, 2),
+    1e16,
+]
+HARD += [1e308, -1e308, 1.7e308, math.inf, -math.inf, math.nan]
+cells = st.one_of(st.sampled_from(HARD), st.floats(), st.floats(-2, 2))
+ALL_BOUNDS = [
+    Bounds(1.0),
+    Bounds(1.0, x_2=1.0),
+    Bounds(0.3, x_2=0.31),
+    Bounds(1.9999, x_2=math.sqrt(3)),
+    Bounds(math.nextafter(2.0, 0), x_2=1e-3),
+    Bounds(1e-5, x_2=1e-6),
+    Bounds(1.0, x_2=1e9),
+]
+
+
+def matrix(stored):
+    """Stored integers as a dense int64 matrix."""
+    if isinstance(stored, Dense):
+        return stored.values.astype(np.int64)
+    parts = (stored.values.astype(np.int64), stored.indices, stored.indptr)
+    return sp.csr_array(parts, shape=stored.shape).toarray()
+
+
+def check_bounds(stored, bounds, d):
+    k = matrix(stored)
+    assert k.shape[1] == d
+    assert np.abs(k).max() <= Fraction(bounds.x_inf) * 2**14
+    largest = int((k**2).sum(axis=1).max())
+    assert largest <= d * Fraction(bounds.x_inf) ** 2 * 2**28
+    if bounds.x_2 is not None:
+        assert largest <= Fraction(bounds.x_2) ** 2 * 2**28
+    k_inf, k2 = integer_bounds(bounds, d)
+    assert np.abs(k).max() <= k_inf
+    assert largest <= k2
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.lists(cells, min_size=4, max_size=4), min_size=1, max_size=5), st.sampled_from(ALL_BOUNDS))
+def test_stored_integers_obey_the_bounds_exactly(rows, bounds):
+    X = np.array(rows)
+    check_bounds(Door(bounds).quantise(X), bounds, 4)
+    check_bounds(Door(bounds).quantise(sp.csr_array(X)), bounds, 4)
+    check_bounds(Door(bounds, center=1e308, scale=TINY).quantise(X), bounds, 4)
+    if bounds.x_inf >= 1 and (bounds.x_2 is None or bounds.x_2 > 1):
+        for raw in (X, sp.csr_array(X)):
+            stored = Door(bounds, intercept=True).quantise(raw)
+            check_bounds(stored, bounds, 5)
+            assert (matrix(stored)[:, 4] == ONE).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(cells, min_size=3, max_size=3), st.integers(0, 4))
+def test_a_bad_row_changes_no_other_row(row, place):
+    good = np.random.default_rng(0).uniform(-1.2, 1.2, size=(5, 3))
+    bad = good.copy()
+    bad[place] = row
+    door = Door(Bounds(1.0, x_2=1.1))
+    others = np.arange(5) != place
+    for wrap in (np.array, sp.csr_array, lambda X: X.astype(object)):
+        assert_array_equal(
+            matrix(door.quantise(wrap(bad)))[others], matrix(door.quantise(wrap(good)))[others]
+        )
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 7, 49, 1000])
+@pytest.mark.parametrize("x_inf", [1.0, 0.7, 1.999])
+def test_the_longest_row_is_kept_whole_without_a_row_norm(d, x_inf):
+    """sqrt(d) x_inf squared may fall below d x_inf^2 in floating point; no row may shrink because of that."""
+    stored = Door(Bounds(x_inf)).quantise(np.full((1, d), 5.0))
+    assert (matrix(stored) == math.floor(Fraction(x_inf) * ONE)).all()
+    assert integer_bounds(Bounds(x_inf), d)[1] == d * math.floor(Fraction(x_inf) * ONE) ** 2
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 50, 3000])
+def test_shrunk_rows_lose_little(d):
+    rng = np.random.default_rng(d)
+    X = rng.normal(size=(200, d)) * 10.0 ** rng.integers(-3, 300, size=(200, 1))
+    X[0], X[1, :] = 1.0, 1 / math.sqrt(d)
+    stored = matrix(Door(Bounds(1.0, x_2=1.0)).quantise(X)) / ONE
+    clipped = np.clip(X, -1, 1)
+    expected = clipped / np.maximum(1, np.linalg.norm(clipped, axis=1, keepdims=True))
+    assert np.abs(stored - expected).max() <= 2.01 / ONE
+    check_bounds(Door(Bounds(1.0, x_2=1.0)).quantise(X), Bounds(1.0, x_2=1.0), d)
+
+
+def test_rounding_is_toward_zero():
+    units = np.array([[0.999, -0.999, 1.0, -1.0, 1.5, -1.5, 2.999, -2.999]])
+    assert_array_equal(matrix(Door(Bounds(1.0)).quantise(units / ONE)), [[0, 0, 1, -1, 1, -1, 2, -2]])
+
+
+def test_cells_that_are_no_finite_numbers_count_as_the_centre():
+    class Awkward:
+        def __float__(self):
+            raise RuntimeError("no")
+
+    strange = [
+        math.nan,
+        math.inf,
+        -math.inf,
+        None,
+        "many",
+        "",
+        b"x",
+        10**400,
+        1j,
+        np.complex128(2),
+        Awkward(),
+        pd.NA,
+    ]
+    strange += [[1.0], datetime.date(2020, 1, 1)]
+    X = np.empty((len(strange), 1), dtype=object)
+    X[:, 0] = strange
+    assert not matrix(Door(Bounds(1.0), center=0.5, scale=0.25).quantise(X)).any()
+    y = np.empty(len(strange), dtype=object)
+    y[:] = strange
+    assert not targets(y, 1.0).any()
+
+
+def test_huge_finite_cells_are_clipped_and_not_zeroed():
+    X = np.array([[1.7e308, -1.7e308, 1e-320]])
+    assert_array_equal(matrix(Door(Bounds(1.0), center=-1.7e308).quantise(X)), [[ONE, 0, ONE]])
+    assert_array_equal(matrix(Door(Bounds(1.0), scale=1e-300).quantise(X)), [[ONE, -ONE, 0]])
+
+
+def test_center_and_scale_are_per_column():
+    X = np.array([[10.0, 3.0], [30.0, 5.0], [20.0, 4.5]])
+    door = Door(Bounds(1.0), center=np.array([20.0, 4.0]), scale=np.array([10.0, 1.0]))
+    assert_array_equal(matrix(door.quantise(X)), [[-ONE, -ONE], [ONE, ONE], [0, ONE // 2]])
+    scaled = Door(Bounds(1.0), scale=np.array([10.0, 4.0])).quantise(sp.csc_array(X / 4))
+    assert_array_equal(
+        matrix(scaled), [[ONE // 4, 3 * ONE // 16], [3 * ONE // 4, 5 * ONE // 16], [ONE // 2, 4608]]
+    )
+
+
+def test_targets_are_finite_and_clipped():
+    assert_array_equal(targets([1.0, -3.0, math.nan, math.inf, 0.5], 2.0)[:, 0], [1.0, -2.0, 0.0, 0.0, 0.5])
+    assert_array_equal(targets(pl.Series([1, None, 7]), 2.0)[:, 0], [1.0, 0.0, 2.0])
+    assert_array_equal(targets(pd.Series([True, False]))[:, 0], [1.0, 0.0])
+    assert_array_equal(
+        targets(pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, math.nan]})), [[1.0, 3.0], [2.0, 0.0]]
+    )
+    for shape in ((), (0,), (2, 2, 2)):
+        with pytest.raises(ValueError, match="y must have shape"):
+            targets(np.zeros(shape))
+
+
+COLUMNS = {
+    "real": [0.25, None, -0.75, 9.0],
+    "whole": [1, 0, -1, 5],
+    "flag": [True, False, True, True],
+    "text": ["0.5", "x", None, "-0.125"],
+}
+TABLE = np.array(
+    [[0.25, 1, 1, 0.5], [math.nan, 0, 0, math.nan], [-0.75, -1, 1, math.nan], [9.0, 5, 1, -0.125]]
+)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pd.DataFrame(COLUMNS),
+        pd.DataFrame(COLUMNS).convert_dtypes(),
+        pl.DataFrame(COLUMNS),
+        pl.DataFrame(COLUMNS).with_columns(
+            pl.col("real").cast(pl.Float32), pl.col("text").cast(pl.Categorical)
+        ),
+        pa.table(COLUMNS),
+        np.array(list(zip(*COLUMNS.values(), strict=True)), dtype=object),
+        TABLE.astype(np.float32),
+        TABLE.astype(np.longdouble),
+        np.asfortranarray(TABLE),
+        TABLE.tolist(),
+        np.array(list(zip(*COLUMNS.values(), strict=True))).astype(str),
+        sp.csr_matrix(TABLE),
+        sp.coo_array(TABLE),
+        sp.lil_array(TABLE),
+    ],
+    ids=lambda table: f"{type(table).__module__}.{type(table).__name__}",
+)
+def test_every_kind_of_input_gives_the_same_integers(table):
+    for door in (
+        Door(Bounds(1.0)),
+        Door(Bounds(1.5, x_2=1.25), scale=np.array([1.0, 2.0, 1.0, 0.5]), intercept=True),
+    ):
+        expected = matrix(door.quantise(TABLE))
+        if isinstance(table, np.ndarray) and table.dtype.kind == "U":
+            expected[:, 2] = 0  # "True" is no number; the row has another norm, so compare without one
+            if door.bounds.x_2 is not None:
+                continue
+        assert_array_equal(matrix(door.quantise(table)), expected)
+
+
+def test_blocks_of_a_large_input_are_joined(monkeypatch):
+    X = np.random.default_rng(0).uniform(-1, 1, size=(23, 3))
+    whole = matrix(Door(Bounds(1.0)).quantise(X))
+    monkeypatch.setattr("dpcvx.grid.CELLS_AT_ONCE", 12)
+    for raw in (X, pd.DataFrame(X, columns=list("abc")), X.astype(object)):
+        assert_array_equal(matrix(Door(Bounds(1.0)).quantise(raw)), whole)
+
+
+def test_integer_types_and_decimals():
+    for dtype in (np.int8, np.uint64, bool):
+        X = np.array([[0, 1], [1, 0]], dtype=dtype)
+        assert_array_equal(matrix(Door(Bounds(1.0)).quantise(X)), X.astype(int) * ONE)
+    X = np.array([[decimal.Decimal("0.5")]], dtype=object)
+    assert matrix(Door(Bounds(1.0)).quantise(X)).item() == ONE // 2
+
+
+def test_duplicates_are_summed_then_clipped_and_the_users_matrix_is_left_alone():
+    data, rows, columns = [0.75, 0.75, 0.5, -0.25, 0.0], [0, 0, 1, 1, 1], [1, 1, 2, 2, 0]
+    doubled = sp.csr_array((3, 3))
+    doubled.indptr, doubled.indices = np.array([0, 2, 5, 5]), np.array(columns)
+    doubled.data = np.array(data)
+    doubled.has_canonical_format = True  # a claim that is not true
+    small = sp.coo_array((np.array([100, 100], dtype=np.int8), ([0, 0], [0, 0])), shape=(1, 1))
+    for raw in (doubled, sp.coo_array((data, (rows, columns)), shape=(3, 3))):
+        stored = Door(Bounds(1.0)).quantise(raw)
+        assert_array_equal(matrix(stored), [[0, ONE, 0], [0, 0, ONE // 4], [0, 0, 0]])
+        assert raw.data.tolist() == data
+    assert matrix(Door(Bounds(1.0), scale=400.0).quantise(small)).item() == ONE // 2
+    infinite = sp.coo_array(([math.inf, -math.inf], ([0, 0], [0, 0])), shape=(1, 1))
+    assert matrix(Door(Bounds(1.0)).quantise(infinite)).item() == 0
+
+
+def test_sparse_and_dense_rows_give_the_same_integers():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(50, 30)) * (rng.random((50, 30)) < 0.3)
+    for door in (
+        Door(Bounds(1.0)),
+        Door(Bounds(1.0, x_2=0.9), scale=3.0),
+        Door(Bounds(1.0, x_2=2.0), intercept=True),
+    ):
+        assert_array_equal(matrix(door.quantise(sp.csr_array(X))), matrix(door.quantise(X)))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "words"),
+    [
+        (np.zeros(3), ValueError, "2-d array, got 1"),
+        (np.zeros((2, 2, 2)), ValueError, "2-d array, got 3"),
+        (np.zeros((0, 3)), ValueError, "at least one row and one column"),
+        (np.zeros((3, 0)), ValueError, "at least one row and one column"),
+        (sp.csr_array((0, 3)), ValueError, "at least one row and one column"),
+        (sp.coo_array(np.zeros(3)), ValueError, "2-d matrix"),
+        (np.zeros((2, 2), dtype=complex), ValueError, "Complex data not supported"),
+        (sp.csr_array(np.eye(2, dtype=complex)), ValueError, "Complex data not supported"),
+        (np.zeros((2, 2), dtype="M8[s]"), TypeError, "are not numbers"),
+        (pl.DataFrame({"when": [datetime.date(2020, 1, 1)]}), TypeError, "Column 'when'"),
+        (pa.table({"parts": [[1, 2]]}), TypeError, "Column 'parts'"),
+    ],
+)
+def test_shapes_and_types_are_checked(wrong, error, words):
+    with pytest.raises(error, match=words):
+        Door(Bounds(1.0)).quantise(wrong)
+
+
+def test_doors_are_checked():
+    for center, scale in ((math.nan, 1.0), (0.0, 0.0), (0.0, np.array([1.0, -1.0])), (0.0, math.inf)):
+        with pytest.raises(ValueError, match="finite centers and positive finite scales"):
+            Door(Bounds(1.0), center=center, scale=scale)
+    with pytest.raises(ValueError, match="one entry for each of the 2 columns"):
+        Door(Bounds(1.0), scale=np.ones(3)).quantise(np.zeros((2, 2)))
+    with pytest.raises(ValueError, match="cannot be centred"):
+        Door(Bounds(1.0), center=0.5).quantise(sp.csr_array(np.eye(2)))
+    for bounds in (Bounds(0.5), Bounds(1.0, x_2=1.0)):
+        with pytest.raises(ValueError, match="needs x_inf >= 1 and x_2 > 1"):
+            Door(bounds, intercept=True)
