@@ -1,0 +1,121 @@
+"""Plans in words, pictures and pages."""
+
+import base64
+import re
+import struct
+import sys
+
+import pytest
+from dpcvx import Bounds, Budget, L1Ball, L2Ball, Logistic, NoisyFrankWolfe, Problem, Softmax, Squared, plan
+from dpcvx.report import Comparison, Section, html_report, privacy_utility_plot
+
+BUDGET = Budget(epsilon=1.0, delta=1e-8)
+
+
+@pytest.fixture(scope="module")
+def lasso_plan():
+    return plan(Problem(Logistic(), L1Ball(10.0), bounds=Bounds(1.0), d=201), 50_000, BUDGET)
+
+
+def test_the_table_shows_every_candidate_and_its_two_parts(lasso_plan):
+    table = str(lasso_plan)
+    rows = {line.split()[0]: line.split()[-3:] for line in table.splitlines() if line.startswith("  Noisy")}
+    assert set(rows) == {"NoisyFrankWolfe", "NoisyGradientDescent", "NoisyMirrorDescent"}
+    for candidate in lasso_plan.candidates:
+        shown = [float(cell) for cell in rows[type(candidate.solver).__name__]]
+        assert shown == pytest.approx(
+            [candidate.optimisation, candidate.privacy, candidate.predicted], rel=0.01
+        )
+    assert table.count("(chosen)") == 1
+    assert f"{type(lasso_plan.solver).__name__} (chosen)" in table
+
+
+def test_the_table_shows_the_public_facts(lasso_plan):
+    table, (stage,) = str(lasso_plan), lasso_plan.stages
+    for fact in (
+        "logistic loss over L1Ball(radius=10), d = 201",
+        "n = 50,000",
+        "replacing one record",
+        "epsilon = 1, delta = 1e-08",
+        f"{stage.n_calls} x {type(stage.mechanism).__name__}",
+        f"sensitivity {stage.mechanism.sensitivity:.4g}",
+        f"noise {stage.mechanism.noise:.4g}",
+    ):
+        assert fact in table
+
+
+def test_the_table_lines_up(lasso_plan):
+    header, _, *rows = str(lasso_plan).split("\n\n")[1].splitlines()
+    assert len({len(line) for line in (header, *rows)}) == 1
+
+
+def test_the_explanation_gives_reason_price_and_guarantee(lasso_plan):
+    words, best = lasso_plan.explain(), lasso_plan.candidates[0]
+    assert f"{type(best.solver).__name__} was chosen from 3 solvers" in words
+    assert f"{lasso_plan.stages[0].n_calls} times" in words
+    assert "(epsilon = 1, delta = 1e-08)-differentially private" in words
+    assert f"{best.privacy:.3g} from the noise, so the noise dominates" in words
+
+
+def test_a_hopeless_plan_says_so(lasso_plan):
+    hopeless = plan(Problem(Logistic(), L1Ball(10.0), bounds=Bounds(1.0), d=201), 50, BUDGET)
+    assert "promises no use here" in hopeless.explain()
+    assert "promises no use here" not in lasso_plan.explain()
+
+
+def test_a_plan_without_candidates_and_with_a_matrix_parameter_is_shown():
+    problem = Problem(Softmax(), L2Ball(3.0), bounds=Bounds(1.0, 1.5), d=4, outputs=3)
+    shown = plan(problem, 1000, Budget(1.0, 1e-6, "add_remove"))
+    assert "d = 4 x 3" in str(shown)
+    assert "adding or removing one record" in shown.explain()
+    ridge = Problem(Squared(), L1Ball(1.0), bounds=Bounds(1.0), d=3, l2=0.1)
+    solver = NoisyFrankWolfe(n_iter=7)
+    from dpcvx import Tight
+
+    alone = solver.plan(ridge, 1000, BUDGET, Tight())
+    assert "candidate" not in str(alone)
+    assert "was chosen" not in alone.explain()
+
+
+COMPARISON = Comparison(
+    "Income", "R2", (0.1, 1.0, 10.0), ((0.1, 0.2), (0.3, 0.4), (0.5, 0.5)), not_private=0.6, trivial=0.0
+)
+
+
+def test_the_plot_is_a_picture_with_a_panel_for_each_comparison():
+    one, two = privacy_utility_plot([COMPARISON]), privacy_utility_plot([COMPARISON, COMPARISON])
+    sizes = [struct.unpack(">II", picture[16:24]) for picture in (one, two)]
+    assert one.startswith(b"\x89PNG")
+    assert sizes[1][0] == 2 * sizes[0][0]
+    assert sizes[1][1] == sizes[0][1]
+
+
+def test_the_plot_names_the_extra_when_matplotlib_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r'pip install "dpcvx\[plot\]"'):
+        privacy_utility_plot([COMPARISON])
+
+
+def test_the_page_is_whole_and_fetches_nothing():
+    picture = b"\x89PNG-not-really"
+    page = html_report(
+        "A <title>",
+        "A summary.",
+        [
+            Section("Scores", "First.\n\nSecond.", rows=[("epsilon", "R2"), ("1", "0.3")]),
+            Section("Picture", png=picture, caption='Score "by" epsilon'),
+            Section("Plan", verbatim="a < b"),
+        ],
+    )
+    assert "A &lt;title&gt;" in page
+    assert "A <title>" not in page
+    assert page.count("<section>") == page.count("</section>") == 3
+    assert "<p>First.</p>\n<p>Second.</p>" in page
+    assert "<th>R2</th>" in page
+    assert "<td>0.3</td>" in page
+    assert "<pre>a &lt; b</pre>" in page
+    assert 'alt="Score &quot;by&quot; epsilon"' in page
+    (inlined,) = re.findall(r'src="data:image/png;base64,([^"]+)"', page)
+    assert base64.b64decode(inlined) == picture
+    assert 'name="viewport"' in page  # readable on a phone
+    assert not re.search(r"https?://|@import|<script|<link", page)
