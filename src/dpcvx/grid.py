@@ -32,6 +32,7 @@ __all__ = [
     "Sparse",
     "fixed_point",
     "integer_bounds",
+    "read_numbers",
     "targets",
 ]
 
@@ -305,7 +306,7 @@ def targets(y: Any, limit: float | None = None) -> Vector:
     if y.ndim not in (1, 2) or y.shape[0] == 0:
         raise ValueError(f"y must have shape (n,) or (n, K) with n >= 1, got {y.shape}.")
     _check_dtype(y.dtype)
-    numbers = _numbers(y.reshape(y.shape[0], -1))
+    numbers = read_numbers(y.reshape(y.shape[0], -1))
     numbers = np.where(np.isfinite(numbers), numbers, 0.0)
     return numbers if limit is None else np.clip(numbers, -limit, limit)
 
@@ -325,7 +326,7 @@ def _blocks(X: Any) -> tuple[int, int, Iterator[tuple[int, Vector]]]:
             part = frame[start:stop]
             block = np.empty((stop - start, d))
             for j, column in enumerate(part.iter_columns()):
-                block[:, j] = _numbers(column.to_numpy())
+                block[:, j] = read_numbers(column.to_numpy())
             return block
 
     else:
@@ -339,7 +340,7 @@ def _blocks(X: Any) -> tuple[int, int, Iterator[tuple[int, Vector]]]:
         n, d = array.shape
 
         def read(start: int, stop: int) -> Vector:
-            return _numbers(array[start:stop])
+            return read_numbers(array[start:stop])
 
     return n, d, _read_by_blocks(n, d, read)
 
@@ -364,7 +365,7 @@ def _check_dtype(dtype: np.dtype[Any]) -> None:
         raise TypeError(f"Data of type {dtype} are not numbers; convert them first.")
 
 
-def _numbers(cells: NDArray[Any]) -> Vector:
+def read_numbers(cells: NDArray[Any]) -> Vector:
     """Cells as C-contiguous float64, NaN where a cell is not a number."""
     if cells.dtype.kind in NUMBER_KINDS:
         with np.errstate(all="ignore"):
