@@ -112,7 +112,11 @@ BEFORE = {
 rng._stream._lock.acquire()
 os.register_at_fork(after_in_parent=lambda: rng._stream._lock.locked() and rng._stream._lock.release())
 """,
-    "a process number is used again": "os.getpid = lambda: 1",
+    "a process number is used again": """
+os.getpid = lambda: 1
+rng = SecureGenerator()
+rng.words(5)
+""",
     "the fork is unseen by Python": """
 from dpcvx import noise
 noise._count_fork.__code__ = (lambda: None).__code__
