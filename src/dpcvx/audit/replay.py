@@ -1,0 +1,196 @@
+"""Record a private run, replay it on a neighbouring data set with the answers frozen, and compare the two.
+
+With the answers frozen, whatever still differs between the two runs depends on the records directly. A
+private solver then asks the same questions in the same order, and the exact sums behind two answers differ by
+no more than the sensitivity that the noise was made for. One pair of runs shows a violation, without any
+statistics.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpcvx.arrays import IntVector, Vector
+from dpcvx.execution import Oracle, Plan
+from dpcvx.grid import ResidualBound, integer_bounds
+from dpcvx.losses import Loss
+from dpcvx.mechanisms import Vertex, records_changed
+
+if TYPE_CHECKING:
+    from dpcvx.data import DataSource, Margins
+    from dpcvx.noise import Generator
+
+__all__ = ["Question", "Transcript", "discrepancies", "record", "replay", "share"]
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """One call that reached the records, and the exact sum that came back.
+
+    Parameters
+    ----------
+    kind : str
+        Name of the call.
+    asked : tuple
+        Its public arguments.
+    total : IntVector or None
+        What the records answered, before noise. Private: never publish a transcript.
+    bound : ResidualBound or None
+        Bound on one record's residual that the sensitivity follows from.
+    """
+
+    kind: str
+    asked: tuple[Any, ...]
+    total: IntVector | None = None
+    bound: ResidualBound | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Transcript:
+    """What a run asked of the records, what the mechanisms answered, and what it returned."""
+
+    questions: tuple[Question, ...]
+    answers: tuple[Any, ...]
+    theta: Vector
+
+
+class _Recorder:
+    """A data source that passes every call on and keeps a note of it."""
+
+    def __init__(self, source: DataSource) -> None:
+        self._source = source
+        self.n, self.d = source.n, source.d
+        self.questions: list[Question] = []
+
+    def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
+        total = self._source.gradient_sum(loss, theta, bound)
+        self.questions.append(Question("gradient_sum", (loss, theta.tobytes(), bound), total, bound))
+        return total
+
+    def follow(self, loss: Loss, outputs: int) -> Margins:
+        self.questions.append(Question("follow", (loss, outputs)))
+        return _RecordedMargins(self._source.follow(loss, outputs), self.questions)
+
+
+class _RecordedMargins:
+    """Margins that pass every call on and keep a note of it."""
+
+    def __init__(self, margins: Margins, questions: list[Question]) -> None:
+        self._margins, self._questions = margins, questions
+
+    def reset(self) -> None:
+        self._questions.append(Question("reset", ()))
+        self._margins.reset()
+
+    def add(self, index: int, amount: int) -> None:
+        self._questions.append(Question("add", (index, amount)))
+        self._margins.add(index, amount)
+
+    def scores(self, scale: float, bound: ResidualBound) -> IntVector:
+        total = self._margins.scores(scale, bound)
+        self._questions.append(Question("scores", (scale, bound), total.copy(), bound))
+        return total
+
+
+class _FrozenOracle:
+    """Asks the real oracle, and hands out the answers of an earlier run where there are some."""
+
+    def __init__(self, oracle: Oracle, frozen: tuple[Any, ...] | None) -> None:
+        self._oracle, self._frozen = oracle, frozen
+        self.answers: list[Any] = []
+
+    def _answer(self, fresh: Any) -> Any:
+        answer = fresh if self._frozen is None else self._frozen[len(self.answers)]
+        self.answers.append(answer)
+        return answer
+
+    def gradient(self, theta: Vector) -> Vector:
+        answer: Vector = self._answer(self._oracle.gradient(theta))
+        return answer
+
+    def vertex(self) -> Vertex:
+        answer: Vertex = self._answer(self._oracle.vertex())
+        return answer
+
+    def move(self, step: float, vertex: Vertex) -> None:
+        self._oracle.move(step, vertex)
+
+
+def _run(plan: Plan, source: DataSource, rng: Generator, frozen: tuple[Any, ...] | None) -> Transcript:
+    recorder = _Recorder(source)
+    oracle = _FrozenOracle(Oracle(plan, recorder, rng), frozen)
+    theta = plan.solver.run(plan, oracle)  # type: ignore[arg-type]  # it answers what an oracle answers
+    return Transcript(tuple(recorder.questions), tuple(oracle.answers), theta)
+
+
+def record(plan: Plan, source: DataSource, rng: Generator) -> Transcript:
+    """Run a plan and keep everything that was asked and answered.
+
+    Parameters
+    ----------
+    plan : Plan
+    source : DataSource
+    rng : Generator
+    """
+    return _run(plan, source, rng, None)
+
+
+def replay(plan: Plan, source: DataSource, rng: Generator, transcript: Transcript) -> Transcript:
+    """Run a plan on other records while the solver hears the answers of an earlier run.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan of the earlier run.
+    source : DataSource
+        The other records.
+    rng : Generator
+        Noise is drawn as usual, and not heard.
+    transcript : Transcript
+        The earlier run.
+    """
+    return _run(plan, source, rng, transcript.answers)
+
+
+def discrepancies(plan: Plan, first: Transcript, second: Transcript) -> list[str]:
+    """Say where a run and its replay on a neighbour break the privacy claim; empty if nowhere.
+
+    The questions must be the same, in the same order, and the returned parameter the same to the last bit.
+    Two exact sums may differ by what one record weighs (PRIVACY_MATH §11b): c R sqrt(K2) in the l2 norm for a
+    gradient, c R_inf K_inf in every entry for scores, with c = 2 under replace-one and 1 under add/remove.
+    """
+    found = []
+    if len(first.questions) != len(second.questions):
+        found.append(f"{len(first.questions)} questions against {len(second.questions)}")
+    for place, (one, other) in enumerate(zip(first.questions, second.questions, strict=False)):
+        if (one.kind, one.asked) != (other.kind, other.asked):
+            found.append(
+                f"question {place} differs: {one.kind} against {other.kind}, or its public arguments"
+            )
+        elif share(plan, one, other) > 1:
+            found.append(f"question {place}, {one.kind}: the sums differ by more than the sensitivity")
+    if not np.array_equal(first.theta, second.theta):
+        found.append("the solver returns another parameter although the answers are the same")
+    return found
+
+
+def share(plan: Plan, one: Question, other: Question) -> float:
+    """Distance between two exact sums over the sensitivity: at most 1 for neighbours, exactly.
+
+    Computed in integers and rounded away from 1, so that a violation by one unit shows.
+    """
+    if one.total is None or other.total is None or one.bound is None:
+        return 0.0
+    k_inf, k2 = integer_bounds(plan.problem.bounds, plan.problem.d)
+    changed = records_changed(plan.budget.relation)
+    difference = [int(a) - int(b) for a, b in zip(one.total.flat, other.total.flat, strict=True)]
+    if one.kind == "gradient_sum":
+        distance, allowed = sum(v * v for v in difference), (changed * one.bound.l2) ** 2 * k2
+    else:
+        distance, allowed = max(abs(v) for v in difference) ** 2, (changed * one.bound.linf * k_inf) ** 2
+    ratio = math.sqrt(distance / allowed) if allowed else math.inf if distance else 0.0
+    return max(ratio, math.nextafter(1.0, 2.0)) if distance > allowed else min(ratio, 1.0)
