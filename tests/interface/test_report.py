@@ -6,6 +6,7 @@ import struct
 import sys
 
 import pytest
+
 from dpcvx import Bounds, Budget, L1Ball, L2Ball, Logistic, NoisyFrankWolfe, Problem, Softmax, Squared, plan
 from dpcvx.report import Comparison, Section, html_report, privacy_utility_plot
 
