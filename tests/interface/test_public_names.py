@@ -1,0 +1,79 @@
+"""The public names exist, are typed, and cost nothing until they are used."""
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dpcvx
+
+HEAVY = [
+    "scipy",
+    "numba",
+    "sklearn",
+    "dp_accounting",
+    "pyarrow",
+    "matplotlib",
+    "pandas",
+    "polars",
+    "typer",
+    "rich",
+    "cryptography",
+]
+
+
+@pytest.mark.parametrize("name", dpcvx.__all__)
+def test_every_public_name_can_be_imported(name):
+    assert getattr(dpcvx, name) is not None
+
+
+@pytest.mark.parametrize("name", sorted(dpcvx._HOME))
+def test_every_public_name_comes_from_the_module_that_lists_it(name):
+    module = importlib.import_module(f"dpcvx.{dpcvx._HOME[name]}")
+    assert getattr(dpcvx, name) is getattr(module, name)
+    assert name in getattr(module, "__all__", [name])
+
+
+def test_type_checkers_see_the_same_names():
+    tree = ast.parse(Path(dpcvx.__file__).read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        alias.name: node.module.removeprefix("dpcvx.")
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen == dpcvx._HOME
+
+
+def test_an_unknown_name_is_an_attribute_error_and_dir_lists_the_known():
+    with pytest.raises(AttributeError, match="no attribute 'Private'"):
+        dpcvx.Private  # noqa: B018
+    assert set(dpcvx.__all__) <= set(dir(dpcvx))
+
+
+def loaded_after(statement):
+    code = f"{statement}\nimport sys\nprint(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    loaded = loaded_after("import dpcvx")
+    assert "dpcvx" in loaded
+    assert not loaded & set(HEAVY)
+
+
+def test_losses_and_errors_need_no_more_than_numpy():
+    assert not loaded_after(
+        "import dpcvx; dpcvx.Logistic, dpcvx.BudgetExceeded, dpcvx.SecureGenerator"
+    ) & set(HEAVY)
+
+
+def test_the_version_is_that_of_the_installed_package():
+    from importlib.metadata import version
+
+    assert dpcvx.__version__ == version("dpcvx")
