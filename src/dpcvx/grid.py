@@ -198,14 +198,14 @@ class Door:
         Bounds of a stored row, in scaled units, the intercept's entry included.
     center, scale : float or ndarray of shape (d,)
         Public map per column; sparse records need center 0.
-    intercept : bool
-        Append a last column of value 1; needs x_inf >= 1 and x_2 > 1.
+    intercept : float
+        Value of an appended constant column, in scaled units; 0 appends none.
     """
 
     bounds: Bounds
     center: float | Vector = 0.0
     scale: float | Vector = 1.0
-    intercept: bool = False
+    intercept: float = 0.0
 
     def __post_init__(self) -> None:
         scale, center = np.asarray(self.scale), np.asarray(self.center)
@@ -213,12 +213,19 @@ class Door:
             raise ValueError(
                 "A door needs finite centers and positive finite scales; check the bounds of each column."
             )
-        if self.intercept and (
-            self.bounds.x_inf < 1 or (self.bounds.x_2 is not None and self.bounds.x_2 <= 1)
+        v, x_2 = self.intercept, self.bounds.x_2
+        if v < 0 or (
+            v > 0 and (self.constant == 0 or self.bounds.x_inf < v or (x_2 is not None and x_2 <= v))
         ):
             raise ValueError(
-                f"An intercept is a feature of value 1: it needs x_inf >= 1 and x_2 > 1, got {self.bounds}."
+                f"An intercept is a feature of value {v:g}: it needs x_inf >= {v:g} and x_2 > {v:g}, "
+                f"and a value of at least 2^-{FEATURE_BITS}; got {self.bounds}."
             )
+
+    @property
+    def constant(self) -> int:
+        """The intercept's stored integer, 0 for none."""
+        return math.floor(2**FEATURE_BITS * float(self.intercept))
 
     def quantise(self, X: Any) -> Dense | Sparse:
         """Return the stored integers of raw records.
@@ -239,8 +246,8 @@ class Door:
         center, scale, limits = self._limits(n, d)
         from dpcvx.kernels import quantise_dense
 
-        stored = np.zeros((n, d + self.intercept), dtype=np.int16)
-        stored[:, d:] = 2**FEATURE_BITS
+        stored = np.zeros((n, d + (self.constant > 0)), dtype=np.int16)
+        stored[:, d:] = self.constant
         for start, block in blocks:
             quantise_dense(block, center, scale, *limits, stored[start : start + len(block)])
         return Dense(stored)
@@ -265,14 +272,14 @@ class Door:
         _, scale, limits = self._limits(n, d)
         from dpcvx.kernels import quantise_sparse
 
-        extra = n if self.intercept else 0
+        extra = n if self.constant else 0
         indices = np.empty(rows.nnz + extra, dtype=rows.indices.dtype)
         values = np.empty(rows.nnz + extra, dtype=np.int16)
         indptr = rows.indptr.astype(np.int64)
-        quantise_sparse(indptr, rows.indices, rows.data, scale, *limits, self.intercept, d, indices, values)
-        if self.intercept:
+        quantise_sparse(indptr, rows.indices, rows.data, scale, *limits, self.constant, d, indices, values)
+        if self.constant:
             indptr = indptr + np.arange(n + 1)
-        return Sparse(indptr, indices, values, d + self.intercept)
+        return Sparse(indptr, indices, values, d + (self.constant > 0))
 
     def _limits(self, n: int, d: int) -> tuple[Vector, Vector, tuple[float, float, int, int]]:
         """Center and scale per column, and the limits of the features alone: x_inf, x_2, K_inf, K2."""
@@ -283,9 +290,8 @@ class Door:
                 f"center and scale must be numbers or have one entry for each of the {d} columns, "
                 f"got shapes {np.shape(self.center)} and {np.shape(self.scale)}."
             )
-        k_inf, k2 = integer_bounds(self.bounds, d + self.intercept)
-        if self.intercept:
-            k2 -= 4**FEATURE_BITS
+        k_inf, k2 = integer_bounds(self.bounds, d + (self.constant > 0))
+        k2 -= self.constant**2
         row_norm = math.inf if self.bounds.x_2 is None else math.sqrt(k2) / 2**FEATURE_BITS
         center = np.array(np.broadcast_to(np.asarray(self.center, dtype=np.float64), (d,)))
         scale = np.array(np.broadcast_to(np.asarray(self.scale, dtype=np.float64), (d,)))

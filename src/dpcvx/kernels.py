@@ -81,11 +81,11 @@ def quantise_dense(block, center, scale, x_inf, x_2, k_inf, k2, out):
 
 
 @compiled
-def quantise_sparse(indptr, indices, data, scale, x_inf, x_2, k_inf, k2, intercept, d, columns, out):
+def quantise_sparse(indptr, indices, data, scale, x_inf, x_2, k_inf, k2, constant, d, columns, out):
     """Quantise compressed rows of float64, each followed by its intercept's entry where there is one."""
     for i in range(indptr.shape[0] - 1):
         start, stop = indptr[i], indptr[i + 1]
-        to = start + i if intercept else start
+        to = start + i if constant else start
         x = np.empty(stop - start)
         for e in range(stop - start):
             v = data[start + e]
@@ -93,9 +93,9 @@ def quantise_sparse(indptr, indices, data, scale, x_inf, x_2, k_inf, k2, interce
             columns[to + e] = indices[start + e]
         end = to + stop - start
         quantise_row(x, x_inf, x_2, k_inf, k2, out[to:end])
-        if intercept:
+        if constant:
             columns[end] = d
-            out[end] = 1 << FEATURE_BITS
+            out[end] = constant
 
 
 # -- products of stored integers
