@@ -1,0 +1,364 @@
+"""Tables of people: their public schema, and the public map from columns to features.
+
+A `Table` opens whatever the user has; a `Columns` says which features it becomes, with which centre and scale.
+Errors here speak of shapes, types and declarations. No cell can cause or colour one.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcvx.arrays import Vector
+from dpcvx.grid import CELLS_AT_ONCE, Dense, Door, Sparse, read_numbers
+
+__all__ = ["Columns", "Table", "level_codes", "native_array"]
+
+
+def native_array(values: Any) -> NDArray[Any]:
+    """Return an array of a column of any kind, its cells as they are.
+
+    A Python list has no type of its own: it is taken cell by cell, so that one odd cell cannot change the others.
+    """
+    import narwhals as nw
+
+    column = nw.from_native(values, allow_series=True, eager_only=True, pass_through=True)
+    if isinstance(column, nw.Series | nw.DataFrame):
+        return np.asarray(column.to_numpy())
+    return np.asarray(values) if hasattr(values, "__array__") else np.asarray(values, dtype=object)
+
+
+def level_codes(cells: NDArray[Any], levels: Sequence[Any]) -> NDArray[np.int64]:
+    """Return the position of each cell in `levels`, -1 for a cell that is none of them."""
+    if cells.dtype.kind in "biuf" and all(isinstance(level, numbers.Real) for level in levels):
+        codes = np.full(cells.shape, -1, dtype=np.int64)
+        for code, level in enumerate(levels):
+            codes[cells == level] = code
+        return codes
+    known = {level: code for code, level in enumerate(levels)}
+    return np.array([_level_code(cell, known) for cell in cells.tolist()], dtype=np.int64)
+
+
+def _level_code(cell: Any, known: Mapping[Any, int]) -> int:
+    try:
+        return known.get(cell, -1)
+    except Exception:  # an unhashable cell is no declared level, and must not stop a fit
+        return -1
+
+
+class Table:
+    """Rows of any accepted kind behind one reader.
+
+    Parameters
+    ----------
+    X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
+        Raw records.
+
+    Attributes
+    ----------
+    n, d : int
+        Rows and columns.
+    names : tuple or None
+        Column names of a data frame.
+    untyped : frozenset of int
+        Columns of a data frame whose declared type is not a number.
+    sparse : bool
+        Whether the rows are compressed.
+    """
+
+    def __init__(self, X: Any) -> None:
+        import narwhals as nw
+
+        self.names: tuple[Any, ...] | None = None
+        self.untyped: frozenset[int] = frozenset()
+        self.sparse = hasattr(X, "tocsr")
+        self._rows: Any = X
+        if not self.sparse:
+            frame = nw.from_native(X, eager_only=True, pass_through=True)
+            if isinstance(frame, nw.DataFrame):
+                self._rows, self.names = frame, tuple(frame.columns)
+                types = frame.schema.dtypes()
+                self.untyped = frozenset(
+                    j for j, kind in enumerate(types) if not (kind.is_numeric() or kind == nw.Boolean)
+                )
+            else:
+                self._rows = native_array(X)
+        if len(self._rows.shape) != 2:
+            raise ValueError(
+                f"Expected 2D array, got {len(self._rows.shape)}D array instead: X needs one row per person and one column "
+                "per feature. Reshape your data with X.reshape(-1, 1) for one feature or X.reshape(1, -1) for one row."
+            )
+        self.n, self.d = (int(length) for length in self._rows.shape)
+        for length, what in ((self.n, "sample"), (self.d, "feature")):
+            if length == 0:
+                raise ValueError(
+                    f"Found array with 0 {what}(s) (shape=({self.n}, {self.d})) while a minimum of 1 is required."
+                )
+        if self.names is None:
+            kind = self._rows.dtype.kind
+            if kind == "c":
+                raise ValueError("Complex data not supported: give real numbers.")
+            if kind in "mMV" or (self.sparse and kind == "O"):
+                raise TypeError(f"X has dtype {self._rows.dtype}; numbers are needed.")
+
+    def label(self, j: int) -> str:
+        """Name of a column for people."""
+        return f"x{j}" if self.names is None else str(self.names[j])
+
+    def position(self, key: Any, parameter: str) -> int:
+        """Return the position of a declared column; a column is named, or numbered where the table has no names."""
+        if self.names is not None and key in self.names:
+            return self.names.index(key)
+        if self.names is None and isinstance(key, numbers.Integral) and 0 <= key < self.d:
+            return int(key)
+        known = f"0..{self.d - 1}" if self.names is None else ", ".join(map(str, self.names))
+        raise ValueError(f"{parameter} names a column {key!r} that X does not have. Columns of X: {known}.")
+
+    def column(self, j: int, start: int, stop: int) -> NDArray[Any]:
+        """Cells of one column, for rows start..stop."""
+        if self.names is None:
+            cells: NDArray[Any] = self._rows[start:stop, j]
+            return cells
+        return np.asarray(self._rows[start:stop, j].to_numpy())
+
+    def numbers(self, start: int, stop: int) -> Vector:
+        """Every cell of rows start..stop as a number, NaN where it is none."""
+        if self.names is None:
+            return read_numbers(self._rows[start:stop])
+        block = np.empty((stop - start, self.d))
+        for j in range(self.d):
+            block[:, j] = read_numbers(self.column(j, start, stop))
+        return block
+
+    def compressed(self) -> Any:
+        """Rows as a fresh float64 CSR array, duplicates summed."""
+        from scipy.sparse import csr_array
+
+        with np.errstate(all="ignore"):
+            rows = self._rows.astype(np.float64).tocsr()
+            # A fresh array: flags that claim order and uniqueness are not inherited but found again.
+            rows = csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape, copy=True)
+            rows.sum_duplicates()
+        return rows
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """The public map from raw columns to features: declared levels become 0/1 features, numbers keep their place.
+
+    A feature of the stored row is (v - center) / scale, v clipped to [low, high] first.
+
+    Parameters
+    ----------
+    levels : tuple
+        For each raw column its declared levels, or None for a number.
+    names : tuple of str
+        One name per feature: the column's, or "column=level".
+    low, high : Vector
+        Declared bounds of each feature in the user's units.
+    center, scale : Vector
+        The map to scaled units.
+    """
+
+    levels: tuple[tuple[Any, ...] | None, ...]
+    names: tuple[str, ...]
+    low: Vector
+    high: Vector
+    center: Vector
+    scale: Vector
+
+    @classmethod
+    def declare(
+        cls,
+        table: Table,
+        bounds: Any,
+        categories: Mapping[Any, Sequence[Any]] | None,
+        data_norm: float | None,
+    ) -> Columns:
+        """Derive the map from the schema of a table and the user's declarations."""
+        levels = _declared_levels(table, categories)
+        raw_low, raw_high = _declared_bounds(table, bounds, levels)
+        names: list[str] = []
+        low: list[float] = []
+        high: list[float] = []
+        is_level: list[bool] = []
+        for j, declared in enumerate(levels):
+            cells = [None] if declared is None else list(declared)
+            names += [table.label(j) if declared is None else f"{table.label(j)}={level}" for level in cells]
+            low += [raw_low[j] if declared is None else 0.0] * len(cells)
+            high += [raw_high[j] if declared is None else 1.0] * len(cells)
+            is_level += [declared is not None] * len(cells)
+        lowest, highest = np.array(low), np.array(high)
+        if table.sparse and not ((lowest <= 0) & (highest >= 0)).all():
+            raise ValueError(
+                "Sparse records are scaled without centring, so bounds must contain 0 for every column. "
+                "Widen the bounds, or pass the records dense."
+            )
+        if data_norm is not None:
+            center, scale = np.zeros(len(names)), np.full(len(names), float(data_norm))
+        elif table.sparse:
+            center, scale = np.zeros(len(names)), np.maximum(abs(lowest), abs(highest))
+        else:
+            center = np.where(is_level, 0.0, lowest + (highest - lowest) / 2)
+            scale = np.where(is_level, 1.0, (highest - lowest) / 2)
+        scale = np.where(
+            scale > 0, scale, 1.0
+        )  # one declared value only: the feature is 0 whatever its scale
+        return cls(levels, tuple(names), lowest, highest, center, scale)
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        return len(self.names)
+
+    @property
+    def constant(self) -> NDArray[np.bool_]:
+        """Features with a single declared value: they carry nothing."""
+        return self.low == self.high
+
+    def row_norm(self) -> float:
+        """Bound on the l2 norm of a centred and scaled row: a number adds 1, and so does one level of each column."""
+        groups = sum(declared is not None for declared in self.levels)
+        one_hot = sum(len(declared) for declared in self.levels if declared is not None)
+        return math.sqrt(max(1, self.width - one_hot - int(self.constant.sum()) + groups))
+
+    def rows(self, table: Table, door: Door) -> Dense | Sparse:
+        """Take every record through the door, a block at a time."""
+        if table.sparse:
+            rows = table.compressed()
+            rows.data[~np.isfinite(rows.data)] = np.nan
+            np.clip(rows.data, self.low[rows.indices], self.high[rows.indices], out=rows.data)
+            return door.quantise(rows)
+        # The door itself clips to the bounds where they became [-1, 1].
+        whole = (self.low == self.center - self.scale) & (self.high == self.center + self.scale)
+        clip = not whole.all()
+        parts = np.empty((table.n, self.width + (door.intercept != 0)), dtype=np.int16)
+        for start, block in self._blocks(table):
+            if clip:
+                block = np.where(np.isfinite(block), block, np.nan).clip(self.low, self.high)
+            stored = door.quantise(block)
+            parts[start : start + len(block)] = stored.values
+        return Dense(parts)
+
+    def scores(self, table: Table, coef: Vector, intercept: Any) -> Vector:
+        """Return x @ coef + intercept for every row, in the user's units; what is no finite number is at the centre.
+
+        Parameters
+        ----------
+        table : Table
+        coef : Vector
+            Shape (width,) or (width, K).
+        intercept : float or Vector
+            One number, or one for each of K outputs.
+        """
+        scores: Vector
+        with np.errstate(all="ignore"):
+            if table.sparse:
+                if any(declared is not None for declared in self.levels):
+                    raise TypeError(
+                        "This model has categories; it predicts from dense arrays or data frames."
+                    )
+                rows = table.compressed()
+                rows.data[~np.isfinite(rows.data)] = 0.0
+                scores = rows @ coef + intercept
+                return scores
+            scores = np.empty((table.n, *coef.shape[1:]))
+            for start, block in self._blocks(table):
+                block = np.where(np.isfinite(block), block, self.center)
+                scores[start : start + len(block)] = block @ coef + intercept
+            return scores
+
+    def _blocks(self, table: Table) -> Iterator[tuple[int, Vector]]:
+        step = max(1, CELLS_AT_ONCE // self.width)
+        for start in range(0, table.n, step):
+            stop = min(table.n, start + step)
+            yield start, self._block(table, start, stop)
+
+    def _block(self, table: Table, start: int, stop: int) -> Vector:
+        if all(declared is None for declared in self.levels):
+            return table.numbers(start, stop)
+        block = np.zeros((stop - start, self.width))
+        place = 0
+        for j, declared in enumerate(self.levels):
+            cells = table.column(j, start, stop)
+            if declared is None:
+                block[:, place] = read_numbers(cells)
+                place += 1
+            else:
+                codes = level_codes(cells, declared)
+                known = np.flatnonzero(codes >= 0)
+                block[known, place + codes[known]] = 1.0
+                place += len(declared)
+        return block
+
+
+def _declared_levels(
+    table: Table, categories: Mapping[Any, Sequence[Any]] | None
+) -> tuple[tuple[Any, ...] | None, ...]:
+    if categories is not None and not isinstance(categories, Mapping):
+        raise TypeError(
+            f"categories must be a mapping from column to levels, got {type(categories).__name__}."
+        )
+    if categories and table.sparse:
+        raise TypeError("categories need dense arrays or data frames; encode sparse records beforehand.")
+    declared: dict[int, tuple[Any, ...]] = {}
+    for key, levels in (categories or {}).items():
+        j = table.position(key, "categories")
+        if isinstance(levels, str) or len(levels) == 0 or len(set(levels)) != len(levels):
+            raise ValueError(
+                f"categories[{key!r}] must be a list of one or more different levels, got {levels!r}."
+            )
+        declared[j] = tuple(level.item() if isinstance(level, np.generic) else level for level in levels)
+    undeclared = [table.label(j) for j in sorted(table.untyped - declared.keys())]
+    if undeclared:
+        raise TypeError(
+            f"Column(s) {', '.join(undeclared)} do not hold numbers by their declared type. Give their levels, "
+            f"categories={{{undeclared[0]!r}: [...]}}, or drop them."
+        )
+    return tuple(declared.get(j) for j in range(table.d))
+
+
+def _declared_bounds(
+    table: Table, bounds: Any, levels: tuple[tuple[Any, ...] | None, ...]
+) -> tuple[Vector, Vector]:
+    wanted = [j for j in range(table.d) if levels[j] is None]
+    if isinstance(bounds, Mapping):
+        low, high = np.zeros(table.d), np.ones(table.d)
+        given = {table.position(key, "bounds"): pair for key, pair in bounds.items()}
+        missing = [table.label(j) for j in wanted if j not in given]
+        if missing:
+            raise ValueError(
+                f"bounds are missing for column(s) {', '.join(missing)}: give a pair (low, high) for each."
+            )
+        for j, pair in given.items():
+            low[j], high[j] = _pair(pair, f"bounds of {table.label(j)}")
+    else:
+        parts = _pair(bounds, "bounds")
+        for part in parts:
+            if part.shape not in ((), (table.d,)):
+                raise ValueError(
+                    f"bounds must be a pair (low, high) of numbers or of arrays with one entry for each of the {table.d} "
+                    f"columns, got shapes {parts[0].shape} and {parts[1].shape}."
+                )
+        low, high = (np.array(np.broadcast_to(part, (table.d,))) for part in parts)
+    wrong = [j for j in wanted if not (math.isfinite(high[j] - low[j]) and low[j] <= high[j])]
+    if wrong:
+        j = wrong[0]
+        raise ValueError(
+            f"bounds must be finite with low <= high; column {table.label(j)} has ({low[j]:g}, {high[j]:g})."
+        )
+    return low, high
+
+
+def _pair(given: Any, what: str) -> tuple[Vector, Vector]:
+    try:
+        low, high = given
+        return np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{what} must be a pair (low, high), got {given!r}.") from None

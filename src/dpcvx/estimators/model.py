@@ -1,0 +1,402 @@
+"""The one fitting path of the linear estimators: declarations, plan, door, execute, back to the user's units.
+
+Estimators hold no mathematics. Everything up to the door uses parameters, schema, shapes and types alone, so no
+record can cause an error or change what is published other than through the noised answers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import numbers
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dpcvx.accounting import Budget
+from dpcvx.arrays import Vector
+from dpcvx.data import Arrays
+from dpcvx.domains import Domain, L1Ball, L2Ball
+from dpcvx.errors import Incompatible
+from dpcvx.estimators.columns import Columns, Table, native_array
+from dpcvx.execution import Plan, Release, Solver, execute
+from dpcvx.grid import Door
+from dpcvx.losses import Loss
+from dpcvx.noise import Generator, SecureGenerator, SeededGenerator
+from dpcvx.planner import default_radius, plan, residual_clip
+from dpcvx.problem import Bounds, Problem
+from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, NoisyMirrorDescent
+from dpcvx.statement import PrivacyStatement
+
+__all__ = ["LinearModel", "Target"]
+
+DOMAINS: dict[str, type[Any]] = {"l1": L1Ball, "l2": L2Ball}
+SOLVERS: dict[str, type[Any]] = {
+    "gradient_descent": NoisyGradientDescent,
+    "mirror_descent": NoisyMirrorDescent,
+    "frank_wolfe": NoisyFrankWolfe,
+}
+
+INTERCEPT = 1.0
+# Beside rows of norm 1 a constant feature of value 1 adds 41 % to the norm, and so to the noise; one of value 0.5
+# adds 12 %. In an l2 ball the coefficient has room to be twice as large; the published intercept is the product.
+INTERCEPT_BESIDE_UNIT_ROWS = 0.5
+
+LARGEST_DELTA = 1e-5
+
+REFUSED = {
+    "sample_weight": "a weight changes how far one person can move the model, and weights are private data too",
+    "class_weight": "a class's weight changes how far one person can move the model",
+    "groups": "one row is one person here; rows that share a person are not protected together",
+}
+LATER: dict[str, Any] = {"ledger": None, "account": None, "backend": "auto", "standardize": "auto"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """Public part of the target: the loss of scaled scores, and the map back to the user's units.
+
+    Parameters
+    ----------
+    loss : Loss
+        In scaled units.
+    outputs : int
+        Number of scores of a row.
+    center, scale : float
+        A score z stands for center + scale * z in the user's units.
+    facts : dict
+        What the statement says of it.
+    """
+
+    loss: Loss
+    outputs: int = 1
+    center: float = 0.0
+    scale: float = 1.0
+    facts: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+class LinearModel(BaseEstimator):  # type: ignore[misc]
+    """A linear model fitted through a plan; see the estimators for parameters and attributes."""
+
+    _geometry: ClassVar[str] = "l2"  # the estimator's own set, where the user may not choose one
+
+    epsilon: float | None
+    delta: float | None
+    bounds: Any
+    data_norm: float | None
+    categories: dict[Any, Any] | None
+    fit_intercept: bool
+    radius: float | None
+    l2: float
+    solver: str | Solver
+    n_iter: int | None
+    random_state: Any
+    verbose: int
+
+    coef_: Vector
+    intercept_: Any
+    n_iter_: int
+    coef_names_: NDArray[Any]
+    plan_: Plan
+    release_: Release
+    privacy_statement_: PrivacyStatement
+
+    def _declare_target(self, y: NDArray[Any]) -> Target:
+        """Public part of the target, from parameters (and from y where its label set is declared public)."""
+        raise NotImplementedError
+
+    def _encode_target(self, y: NDArray[Any], target: Target) -> Vector:
+        """Target of every row in scaled units, shape (n, K); nothing here may raise because of a cell."""
+        raise NotImplementedError
+
+    def fit(self, X: Any, y: Any, **metadata: Any) -> Self:
+        """Fit the model privately.
+
+        Parameters
+        ----------
+        X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
+            One row per person. Cells that are missing, infinite or no numbers count as the middle of their bounds
+            (sparse records, and with ``data_norm``: as 0); cells beyond the bounds are clipped.
+        y : array-like, shape (n,)
+            Targets.
+        **metadata
+            None is accepted: weights and groups are refused with the reason.
+
+        Returns
+        -------
+        self
+        """
+        self._refuse(metadata)
+        self._check_parameters()
+        table = Table(X)
+        values = self._open_target(y, table.n)
+        columns = Columns.declare(table, self.bounds, self.categories, self.data_norm)
+        target = self._declare_target(values)
+        domain = self._domain_of(target.loss)
+        intercept = self._intercept(domain)
+        problem = Problem(
+            target.loss,
+            domain,
+            bounds=self._record_bounds(columns, intercept),
+            d=columns.width + (intercept != 0),
+            outputs=target.outputs,
+            l2=float(self.l2),
+        )
+        delta = min(1 / table.n**2, LARGEST_DELTA) if self.delta is None else float(self.delta)
+        chosen = self._plan(problem, table.n, Budget(float(self.epsilon or 0), delta))
+        rng = self._generator()
+        validate_data(self, X if table.names is not None else np.empty((0, table.d)), skip_check_array=True)
+
+        door = Door(problem.bounds, columns.center, columns.scale, intercept)
+        source = Arrays(columns.rows(table, door), self._encode_target(values, target), layout=chosen.layout)
+        with _progress(self.verbose, type(self).__name__) as progress:
+            release = execute(chosen, source, rng=rng, progress=progress)
+        self._publish(release, columns, target, intercept)
+        return self
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model and its privacy statement as JSON; `dpcvx.load` reads it back.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write.
+        """
+        from dpcvx.estimators.persistence import save
+
+        check_is_fitted(self)
+        save(self, path)
+
+    def _refuse(self, metadata: dict[str, Any]) -> None:
+        for name, value in metadata.items():
+            if name not in REFUSED:
+                raise TypeError(f"{type(self).__name__}.fit() got an unexpected keyword argument {name!r}.")
+            if value is not None:
+                raise TypeError(f"{type(self).__name__} does not take {name}: {REFUSED[name]}.")
+
+    def _check_parameters(self) -> None:
+        name = type(self).__name__
+        for parameter, default in LATER.items():
+            if getattr(self, parameter) != default:
+                raise Incompatible(
+                    f"{name} takes only {parameter}={default!r} in this version, got {getattr(self, parameter)!r}."
+                )
+        if self.epsilon is None:
+            raise ValueError(f"{name} needs epsilon, the privacy loss you allow: for instance epsilon=1.0.")
+        for parameter in ("epsilon", "delta", "data_norm", "radius"):
+            self._check_number(parameter, getattr(self, parameter))
+        if self.l2 != 0:
+            self._check_number("l2", self.l2)
+        if self.delta is not None and self.delta >= 1:
+            raise ValueError(f"delta must be below 1, got {self.delta!r}; less than 1/n is meaningful.")
+        if self.bounds is None:
+            raise ValueError(
+                f"{name} needs bounds of the features, from public knowledge and not from these records: a pair (low, high) "
+                "in your units, a pair of arrays with one entry per column, or a mapping from column to pair."
+            )
+        if self.n_iter is not None and not (_is_integer(self.n_iter) and self.n_iter >= 1):
+            raise ValueError(f"n_iter must be a positive integer or None, got {self.n_iter!r}.")
+        if not isinstance(self.fit_intercept, bool | np.bool_):
+            raise TypeError(f"fit_intercept must be True or False, got {self.fit_intercept!r}.")
+
+    def _check_number(self, parameter: str, value: Any) -> None:
+        if value is None:
+            return
+        if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value < math.inf:
+            raise ValueError(f"{parameter} must be a positive finite number, got {value!r}.")
+
+    def _open_target(self, y: Any, n: int) -> NDArray[Any]:
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        values = native_array(y)
+        if values.ndim == 2 and values.shape[1] == 1:
+            import warnings
+
+            from sklearn.exceptions import DataConversionWarning
+
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected. Use y.ravel().",
+                DataConversionWarning,
+                stacklevel=3,
+            )
+            values = values[:, 0]
+        if values.ndim != 1:
+            raise ValueError(f"y should be a 1d array, got an array of shape {values.shape} instead.")
+        if values.dtype.kind in "cmMV":
+            raise TypeError(f"y has dtype {values.dtype}; numbers or labels are needed.")
+        if values.shape[0] != n:
+            raise ValueError(f"X has {n} rows but y has {values.shape[0]}; they must agree.")
+        return values
+
+    def _domain_of(self, loss: Loss) -> Domain:
+        chosen = getattr(self, "domain", self._geometry)
+        if isinstance(chosen, str):
+            if chosen not in DOMAINS:
+                raise ValueError(
+                    f'domain must be "l2", "l1" or a Domain object such as dpcvx.L2Ball(10.0), got {chosen!r}.'
+                )
+            domain: Domain = DOMAINS[chosen](
+                default_radius(loss) if self.radius is None else float(self.radius)
+            )
+            return domain
+        if not isinstance(chosen, Domain):
+            raise TypeError(f'domain must be "l2", "l1" or a Domain object, got {type(chosen).__name__}.')
+        if self.radius is not None:
+            raise ValueError(
+                f"radius={self.radius!r} and domain={chosen!r} both fix the size of the set; leave radius None."
+            )
+        return chosen
+
+    def _intercept(self, domain: Domain) -> float:
+        """Value of the constant feature in scaled units, 0 for none."""
+        if not self.fit_intercept:
+            return 0.0
+        return (
+            INTERCEPT_BESIDE_UNIT_ROWS
+            if self.data_norm is not None and isinstance(domain, L2Ball)
+            else INTERCEPT
+        )
+
+    def _record_bounds(self, columns: Columns, intercept: float) -> Bounds:
+        """Bounds of a stored row, the intercept's feature included."""
+        if self.data_norm is not None:
+            return Bounds(1.0, math.sqrt(1 + intercept**2))
+        if all(levels is None for levels in columns.levels):
+            return Bounds(1.0)
+        # One level of a column at a time: rows are much shorter than the number of features suggests.
+        return Bounds(1.0, math.nextafter(math.hypot(columns.row_norm(), intercept), math.inf))
+
+    def _plan(self, problem: Problem, n: int, budget: Budget) -> Plan:
+        settings: dict[str, Any] = {"n_iter": None if self.n_iter is None else int(self.n_iter)}
+        clip = residual_clip(problem)
+        if isinstance(self.solver, str):
+            if self.solver != "auto" and self.solver not in SOLVERS:
+                known = ", ".join(map(repr, ["auto", *SOLVERS]))
+                raise ValueError(f"solver must be one of {known} or a Solver object, got {self.solver!r}.")
+            names = list(SOLVERS) if self.solver == "auto" else [self.solver]
+            candidates = tuple(SOLVERS[name](clip=clip, **settings) for name in names)
+        elif not hasattr(self.solver, "plan") or isinstance(self.solver, type):
+            raise TypeError(f"solver must be a name or a Solver object, got {self.solver!r}.")
+        else:
+            solver: Any = self.solver
+            candidates = (solver if self.n_iter is None else dataclasses.replace(solver, **settings),)
+        return plan(problem, n, budget, candidates)
+
+    def _generator(self) -> Generator:
+        state = self.random_state
+        if state is None:
+            return SecureGenerator()
+        if isinstance(state, np.random.RandomState):
+            state = state.randint(2**31)
+        elif isinstance(state, np.random.Generator):
+            state = state.integers(2**31)
+        if not _is_integer(state) or state < 0:
+            raise ValueError(
+                f"random_state must be None or a non-negative integer, got {self.random_state!r}."
+            )
+        return SeededGenerator(int(state))
+
+    def _publish(self, release: Release, columns: Columns, target: Target, intercept: float) -> None:
+        """Set the fitted attributes: the released parameter in the user's units."""
+        theta = release.theta
+        weights = theta[: columns.width] * (target.scale / columns.scale.reshape(-1, *[1] * (theta.ndim - 1)))
+        weights[columns.constant] = 0.0  # such a feature was 0 for everybody: what is there is noise alone
+        offset = target.center - columns.center @ weights
+        if intercept:
+            offset = offset + target.scale * intercept * theta[-1]
+        self.coef_ = weights.T.copy()
+        self.intercept_ = float(offset) if theta.ndim == 1 else np.asarray(offset)
+        self.n_iter_ = release.n_iter
+        self.coef_names_ = np.array(columns.names, dtype=object)
+        self.plan_, self.release_ = release.plan, release
+        self._columns = columns
+        self.privacy_statement_ = PrivacyStatement.of(
+            release.plan,
+            model=type(self).__name__,
+            private=release.private,
+            bounds=self._bounds_facts(columns, target),
+            public=self._public_facts(release.plan, columns, target, intercept),
+        )
+
+    def _bounds_facts(self, columns: Columns, target: Target) -> dict[str, Any]:
+        bounds: dict[str, Any] = {
+            "bounds": {"low": columns.low.tolist(), "high": columns.high.tolist()},
+            "enforced": "every cell is clipped to its bounds; a missing, infinite or non-numeric cell counts as "
+            + ("0" if not columns.center.any() else "the centre of its bounds"),
+        }
+        if self.data_norm is not None:
+            bounds["data_norm"] = float(self.data_norm)
+            bounds["enforced"] += "; rows are shrunk to l2 norm data_norm"
+        return {**bounds, **target.facts}
+
+    def _public_facts(
+        self, chosen: Plan, columns: Columns, target: Target, intercept: float
+    ) -> dict[str, Any]:
+        problem = chosen.problem
+        return {
+            "n": chosen.n,
+            "features": list(columns.names),
+            "loss": _setting(problem.loss),
+            "domain": _setting(problem.domain),
+            "l2": problem.l2,
+            "solver": _setting(chosen.solver),
+            "n_iter": chosen.n_calls,
+            "intercept": intercept,
+            "delta": "given" if self.delta is not None else "min(1/n^2, 1e-5)",
+            "x_inf": problem.bounds.x_inf,
+            "x_2": problem.row_norm,
+        }
+
+    def _scores(self, X: Any) -> Vector:
+        """Linear scores of new rows, shape (n,) or (n, K). New rows are public here and are not clipped."""
+        check_is_fitted(self)
+        table = Table(X)
+        validate_data(
+            self, X if table.names is not None else np.empty((0, table.d)), reset=False, skip_check_array=True
+        )
+        if self._columns.levels and table.untyped:
+            declared = {j for j, levels in enumerate(self._columns.levels) if levels is not None}
+            wrong = [table.label(j) for j in sorted(table.untyped - declared)]
+            if wrong:
+                raise TypeError(
+                    f"Column(s) {', '.join(wrong)} held numbers in the fit and hold other types now."
+                )
+        return self._columns.scores(table, self.coef_.T, self.intercept_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        tags.target_tags.required = True
+        return tags
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def _setting(thing: Any) -> str:
+    """Public object in one line, long arrays shortened."""
+    return " ".join(repr(thing).split())[:200]
+
+
+@contextmanager
+def _progress(verbose: int, name: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Bar of the answers so far, a public count, on the error stream."""
+    if not verbose:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True)) as bar:
+        task = bar.add_task(name, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,263 @@
+"""Private linear regressors: squared, Huber and quantile loss."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+
+from dpcvx.arrays import Vector
+from dpcvx.errors import PrivacyLeakWarning
+from dpcvx.estimators.model import LinearModel, Target
+from dpcvx.grid import read_numbers, targets
+from dpcvx.losses import Huber, Loss, Quantile, Squared
+
+__all__ = [
+    "PrivateHuberRegressor",
+    "PrivateLasso",
+    "PrivateLinearRegression",
+    "PrivateQuantileRegressor",
+]
+
+# Of the width of y_bounds: residuals of a tenth of the declared range count as outliers.
+HUBER_SHARE = 0.1
+
+SCORE_WARNING = (
+    "score is the plain metric of the rows it is given. On private rows its value is a release that the privacy "
+    "statement does not cover; use rows that may be published."
+)
+
+
+class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
+    """A linear model of a number within declared bounds."""
+
+    y_bounds: Any
+
+    def _loss(self, half_width: float) -> Loss:
+        raise NotImplementedError
+
+    def predict(self, X: Any) -> Vector:
+        """Predict the target of new rows, ``X @ coef_ + intercept_``.
+
+        Parameters
+        ----------
+        X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
+            New rows. Cells that are no finite numbers count as they did in the fit; others are not clipped, and
+            neither are the predictions.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        return self._scores(X)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R^2 on the rows given, with a `PrivacyLeakWarning`: on private rows it is not covered."""
+        warnings.warn(SCORE_WARNING, PrivacyLeakWarning, stacklevel=2)
+        return float(super().score(X, y, sample_weight))
+
+    def _y_range(self) -> tuple[float, float]:
+        if self.y_bounds is None:
+            raise ValueError(
+                f"{type(self).__name__} needs y_bounds=(low, high) of the target, from public knowledge and not from y."
+            )
+        try:
+            low, high = (float(bound) for bound in self.y_bounds)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"y_bounds must be a pair (low, high) of numbers, got {self.y_bounds!r}."
+            ) from None
+        if not (low < high and math.isfinite(high - low)):
+            raise ValueError(f"y_bounds must be finite with low < high, got {self.y_bounds!r}.")
+        return low, high
+
+    def _declare_target(self, y: NDArray[Any]) -> Target:
+        low, high = self._y_range()
+        half_width = (high - low) / 2
+        facts = {"y_bounds": [low, high], "y_enforced": "clipped; a missing target counts as the middle"}
+        return Target(self._loss(half_width), 1, low + half_width, half_width, facts)
+
+    def _encode_target(self, y: NDArray[Any], target: Target) -> Vector:
+        with np.errstate(all="ignore"):
+            raw = read_numbers(y)
+            return targets(np.where(np.isfinite(raw), (raw - target.center) / target.scale, 0.0), limit=1.0)
+
+
+class SquaredRegressor(LinearRegressor):
+    """Least squares over a set; the subclass says which."""
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        bounds: Any = None,
+        data_norm: float | None = None,
+        y_bounds: Any = None,
+        categories: dict[Any, Any] | None = None,
+        fit_intercept: bool = True,
+        radius: float | None = None,
+        l2: float = 0,
+        standardize: Any = "auto",
+        solver: Any = "auto",
+        n_iter: int | None = None,
+        ledger: Any = None,
+        account: Any = None,
+        random_state: Any = None,
+        backend: str = "auto",
+        verbose: int = 0,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.data_norm = data_norm
+        self.y_bounds = y_bounds
+        self.categories = categories
+        self.fit_intercept = fit_intercept
+        self.radius = radius
+        self.l2 = l2
+        self.standardize = standardize
+        self.solver = solver
+        self.n_iter = n_iter
+        self.ledger = ledger
+        self.account = account
+        self.random_state = random_state
+        self.backend = backend
+        self.verbose = verbose
+
+    def _loss(self, half_width: float) -> Loss:
+        return Squared()
+
+
+class PrivateLinearRegression(SquaredRegressor):
+    """Least squares over an l2 ball.
+
+        minimise (1/n) sum_i (<x_i, theta> - y_i)^2 / 2 + (l2/2) ||theta||_2^2 over ||theta||_2 <= radius, in scaled
+        units
+
+    """
+
+    _geometry: ClassVar[str] = "l2"
+
+
+class PrivateLasso(SquaredRegressor):
+    """Least squares over an l1 ball: few features matter, and noise grows with their number only like a logarithm.
+
+        minimise (1/n) sum_i (<x_i, theta> - y_i)^2 / 2 + (l2/2) ||theta||_2^2 over ||theta||_1 <= radius, in scaled
+        units
+
+    """
+
+    _geometry: ClassVar[str] = "l1"
+
+
+class PrivateHuberRegressor(LinearRegressor):
+    """Robust regression: squared loss for small residuals, absolute loss beyond a threshold.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        bounds: Any = None,
+        data_norm: float | None = None,
+        y_bounds: Any = None,
+        categories: dict[Any, Any] | None = None,
+        fit_intercept: bool = True,
+        domain: Any = "l2",
+        radius: float | None = None,
+        l2: float = 0,
+        standardize: Any = "auto",
+        threshold: float | None = None,
+        solver: Any = "auto",
+        n_iter: int | None = None,
+        ledger: Any = None,
+        account: Any = None,
+        random_state: Any = None,
+        backend: str = "auto",
+        verbose: int = 0,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.data_norm = data_norm
+        self.y_bounds = y_bounds
+        self.categories = categories
+        self.fit_intercept = fit_intercept
+        self.domain = domain
+        self.radius = radius
+        self.l2 = l2
+        self.standardize = standardize
+        self.threshold = threshold
+        self.solver = solver
+        self.n_iter = n_iter
+        self.ledger = ledger
+        self.account = account
+        self.random_state = random_state
+        self.backend = backend
+        self.verbose = verbose
+
+    def _loss(self, half_width: float) -> Loss:
+        self._check_number("threshold", self.threshold)
+        if self.threshold is None:
+            return Huber(2 * HUBER_SHARE)
+        return Huber(float(self.threshold) / half_width)
+
+
+class PrivateQuantileRegressor(LinearRegressor):
+    """Regression of a quantile of the target, by default its median.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        bounds: Any = None,
+        data_norm: float | None = None,
+        y_bounds: Any = None,
+        categories: dict[Any, Any] | None = None,
+        fit_intercept: bool = True,
+        domain: Any = "l2",
+        radius: float | None = None,
+        l2: float = 0,
+        standardize: Any = "auto",
+        quantile: float = 0.5,
+        solver: Any = "auto",
+        n_iter: int | None = None,
+        ledger: Any = None,
+        account: Any = None,
+        random_state: Any = None,
+        backend: str = "auto",
+        verbose: int = 0,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.data_norm = data_norm
+        self.y_bounds = y_bounds
+        self.categories = categories
+        self.fit_intercept = fit_intercept
+        self.domain = domain
+        self.radius = radius
+        self.l2 = l2
+        self.standardize = standardize
+        self.quantile = quantile
+        self.solver = solver
+        self.n_iter = n_iter
+        self.ledger = ledger
+        self.account = account
+        self.random_state = random_state
+        self.backend = backend
+        self.verbose = verbose
+
+    def _loss(self, half_width: float) -> Loss:
+        self._check_number("quantile", self.quantile)
+        return Quantile(float(self.quantile))
