@@ -232,10 +232,8 @@ def select(log_weights: Vector, rng: Generator) -> int:
     rng : Generator
         Where the words come from.
     """
-    if log_weights.ndim != 1 or log_weights.size == 0:
-        raise ValueError(
-            f"Log-weights have shape {log_weights.shape}; one dimension and at least one are needed."
-        )
+    if log_weights.ndim != 1:
+        raise ValueError(f"Log-weights have shape {log_weights.shape}; they must have one dimension.")
     if not np.all(log_weights < np.inf) or np.all(log_weights == -np.inf):
         raise ValueError("Log-weights must be finite or -inf, and at least one finite.")
     best, best_value = -1, -np.inf

@@ -170,7 +170,7 @@ def test_cells_are_the_distribution_function_of_the_integer_part():
 
 
 def test_gaussian_failure_leaves_the_budget_alone():
-    # PRIVACY_MATH's case: ten million draws at eps = 1, delta = 1e-12 may cost a thousandth of delta
+    # ten million draws at eps = 1, delta = 1e-12 may cost a thousandth of delta
     for scale in (2**34, 2**40, 2**45):
         assert (1 + math.e) * 1e7 * gaussian_failure(scale) < 1e-15
     # the proof counts fewer than 12 comparisons for one draw; each takes a word, and so do k and x
