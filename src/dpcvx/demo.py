@@ -123,10 +123,10 @@ def run(folder: Path, epsilons: Sequence[float] = EPSILONS, runs: int = RUNS) ->
         console.print(_rich_table(outcomes[-1].comparison))
     model = outcomes[0].model
     console.rule(f"[bold]The plan at epsilon = {model.epsilon:g}: {outcomes[0].task.title}", align="left")
-    console.print(str(model.plan_), highlight=False, markup=False)
+    console.print(str(model.plan_), highlight=False, markup=False, soft_wrap=True)
     console.print()
     console.rule("[bold]What was promised", align="left")
-    console.print(str(model.privacy_statement_), highlight=False, markup=False)
+    console.print(str(model.privacy_statement_), highlight=False, markup=False, soft_wrap=True)
     console.print(f"\n{NOT_FOR_REAL}\n", style="italic")
     folder.mkdir(parents=True, exist_ok=True)
     picture = privacy_utility_plot([outcome.comparison for outcome in outcomes])
@@ -146,72 +146,65 @@ def _data(name: str) -> Any:
 
 
 def _outcome(task: Task, table: Any, epsilons: Sequence[float], runs: int) -> Outcome:
-    X = np.column_stack([np.asarray(feature.of(table), dtype=np.float64) for feature in task.features])
+    import pyarrow as pa
+
+    people = pa.table({f.label: np.asarray(f.of(table), dtype=np.float64) for f in task.features})
     y = table[task.target].to_numpy()
     order = np.random.default_rng(0).permutation(len(y))
     test, train = order[: len(y) // TEST_SHARE], order[len(y) // TEST_SHARE :]
-    models = [[_private(task, epsilon).fit(X[train], y[train]) for _ in range(runs)] for epsilon in epsilons]
-    plain = _plain(task, X[train], y[train])
+    known, unseen = people.take(train), people.take(test)
+    models = [[_private(task, epsilon).fit(known, y[train]) for _ in range(runs)] for epsilon in epsilons]
+    plain = _plain(task, known, y[train])
     comparison = Comparison(
         task.title,
         task.metric,
         epsilons,
-        [[_score(task, model, X[test], y[test]) for model in some] for some in models],
-        not_private=_score(task, plain, X[test], y[test]),
+        [[_score(task, model, unseen, y[test]) for model in some] for some in models],
+        not_private=_score(task, plain, unseen, y[test]),
         trivial=0.5 if task.y_bounds is None else 0.0,
     )
     shown = min(range(len(epsilons)), key=lambda k: abs(math.log(epsilons[k] / SHOWN)))
-    return Outcome(task, comparison, models[shown][0], np.ravel(plain[-1].coef_) / _half_widths(task))
-
-
-def _bounds(task: Task) -> tuple[list[float], list[float]]:
-    return [feature.low for feature in task.features], [feature.high for feature in task.features]
-
-
-def _half_widths(task: Task) -> Vector:
-    low, high = (np.array(bound) for bound in _bounds(task))
-    widths: Vector = (high - low) / 2
-    return widths
+    widths = np.array([feature.high - feature.low for feature in task.features])
+    return Outcome(task, comparison, models[shown][0], np.ravel(plain[-1].coef_) / widths)
 
 
 def _private(task: Task, epsilon: float) -> Any:
+    bounds = {feature.label: (feature.low, feature.high) for feature in task.features}
     if task.y_bounds is None:
-        return PrivateLogisticRegression(epsilon=epsilon, bounds=_bounds(task), classes=(0, 1))
-    return PrivateLinearRegression(epsilon=epsilon, bounds=_bounds(task), y_bounds=task.y_bounds)
+        return PrivateLogisticRegression(epsilon=epsilon, bounds=bounds, classes=(0, 1))
+    return PrivateLinearRegression(epsilon=epsilon, bounds=bounds, y_bounds=task.y_bounds)
 
 
-def _plain(task: Task, X: Vector, y: Vector) -> Any:
-    """The same model without privacy, on the same scale."""
+def _plain(task: Task, people: Any, y: Vector) -> Any:
+    """The same model without privacy, on columns scaled by the same bounds."""
     from sklearn.linear_model import LinearRegression, LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer
 
-    low, high = (np.array(bound) for bound in _bounds(task))
-    scale = FunctionTransformer(lambda rows: (rows - (low + high) / 2) / _half_widths(task))
+    def scaled(people: Any) -> Vector:
+        columns = zip(task.features, people.columns, strict=True)
+        return np.column_stack([(cells.to_numpy() - f.low) / (f.high - f.low) for f, cells in columns])
+
     model = LogisticRegression(C=np.inf) if task.y_bounds is None else LinearRegression()
-    return make_pipeline(scale, model).fit(X, y)
+    return make_pipeline(FunctionTransformer(scaled), model).fit(people, y)
 
 
-def _score(task: Task, model: Any, X: Vector, y: Vector) -> float:
+def _score(task: Task, model: Any, people: Any, y: Vector) -> float:
     from sklearn.metrics import r2_score, roc_auc_score
 
     if task.y_bounds is None:
-        return float(roc_auc_score(y, model.decision_function(X)))
-    return float(r2_score(y, model.predict(X)))
+        return float(roc_auc_score(y, model.decision_function(people)))
+    return float(r2_score(y, model.predict(people)))
 
 
 def _rows(comparison: Comparison) -> list[tuple[str, ...]]:
     """Scores as text, one row for each model."""
     name = comparison.metric.split(" ")[0]
-    rows: list[tuple[str, ...]] = [
-        ("model", f"{name}, mean", "lowest", "highest", "share of what is possible")
-    ]
+    rows: list[tuple[str, ...]] = [("model", f"mean {name}", "lowest", "highest", "gain kept")]
     for epsilon, runs in zip(comparison.epsilons, comparison.scores, strict=True):
         share = (mean(runs) - comparison.trivial) / (comparison.not_private - comparison.trivial)
         values = (mean(runs), min(runs), max(runs))
-        rows.append(
-            (f"private, epsilon = {epsilon:g}", *(f"{value:.3f}" for value in values), f"{share:.0%}")
-        )
+        rows.append((f"epsilon = {epsilon:g}", *(f"{value:.3f}" for value in values), f"{share:.0%}"))
     rows.append(("without privacy", f"{comparison.not_private:.3f}", "", "", "100%"))
     rows.append(("best constant", f"{comparison.trivial:.3f}", "", "", "0%"))
     return rows
@@ -230,7 +223,7 @@ def _rich_table(comparison: Comparison) -> Table:
     for place, name in enumerate(head):
         table.add_column(name, justify="left" if place == 0 else "right")
     for row in rows:
-        table.add_row(*row, style="bold cyan" if row[0].startswith("private") else "")
+        table.add_row(*row, style="bold cyan" if row[0].startswith("epsilon") else "")
     return table
 
 
@@ -241,7 +234,8 @@ def _page(outcomes: Sequence[Outcome], picture: bytes) -> str:
         Section(
             "What privacy costs",
             "Each point is the mean score of private models on people who were not used for the fit; the "
-            "band runs from the worst to the best run. The dashed line is the same model without privacy.",
+            "band runs from the worst to the best run. The dashed line is the same model without privacy. "
+            "In the tables, the gain kept is the share of that model's gain over the best constant.",
             png=picture,
             caption="Test score against epsilon: private models, no privacy, and the best constant.",
         )

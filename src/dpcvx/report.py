@@ -324,8 +324,9 @@ def _draw(axes: Any, comparison: Comparison) -> None:
     axes.set_xscale("log")
     axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
     axes.minorticks_off()
-    # Room above and below, so that the names of the lines fit beside them.
-    top, bottom = max(comparison.not_private, *high), min(comparison.trivial, *low)
+    # Room for the names of the lines; a run far below the constant is cut off, the table has it.
+    top, floor = max(comparison.not_private, *high), comparison.trivial
+    bottom = min(floor, max(min(low), floor - (top - floor) / 2))
     room = 0.16 * (top - bottom)
     axes.set_ylim(bottom - room, top + room)
     right = epsilons[-1]
