@@ -98,7 +98,8 @@ class NoisyGradientDescent:
         if self.n_iter is not None and self.step is not None:
             return self.step * _unit_travel(self.n_iter, self.momentum)
         grid = np.geomspace(1e-3, 1e9, 1201) / problem.smoothness
-        total = [_optimisation(problem, H) + _privacy(problem, n, budget, self.clip, H) for H in grid]
+        price = _privacy(problem, n, budget, self.clip, 1.0)  # it grows like H^2
+        total = [_optimisation(problem, H) + price * H**2 for H in grid]
         return float(grid[int(np.argmin(total))])
 
     def _schedule(self, problem: Problem, n: int, budget: Budget) -> tuple[int, float]:
