@@ -18,7 +18,9 @@ UNIT = "one row is one person"
 CRYPTOGRAPHIC = "cryptographic: AES-256-CTR keyed by the operating system"
 SEEDED = "NOT PRIVATE: a seeded generator drew the noise; whoever knows or guesses the seed can subtract it"
 NO_LEDGER = "no ledger: nothing was charged; releases on the same people add up"
-TUNING = "dpcvx did not tune any setting on the data; settings that were chosen by looking at the data are not covered"
+TUNING = (
+    "dpcvx tuned nothing on the data; settings that somebody chose by looking at the data are not covered"
+)
 NOT_COVERED = (
     "score() and any other metric computed on the private rows",
     "the scores and the choice of GridSearchCV and other tuners",
@@ -122,13 +124,15 @@ class PrivacyStatement:
         """The guarantee in one plain paragraph."""
         if not self.private:
             return (
-                "This run gives no guarantee. Its noise came from a seed and can be computed again, so treat the model "
-                "as if it had been fitted without privacy. Fit again with random_state=None before publishing anything."
+                "This run gives no guarantee. Its noise came from a seed and can be computed again, so treat "
+                "the model as if it had been fitted without privacy. Fit again with random_state=None before "
+                "publishing anything."
             )
         return (
-            f"Take {RELATIONS[self.relation]}. Any conclusion that somebody could draw from the published model is at "
-            f"most e^{self.epsilon:g} times as likely with one as with the other, apart from an extra probability of at "
-            f"most {self.delta:.3g}. This holds whatever else that person knows, has, or computes later."
+            f"Take {RELATIONS[self.relation]}. Any conclusion that somebody could draw from the published "
+            f"model is at most e^{self.epsilon:g} times as likely with one as with the other, apart from an "
+            f"extra probability of at most {self.delta:.3g}. This holds whatever else that person "
+            "knows, has, or computes later."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -160,7 +164,7 @@ class PrivacyStatement:
                 )
         if content["relation"] not in RELATIONS:
             raise ValueError(f"A privacy statement's relation must be one of {sorted(RELATIONS)}.")
-        if not all(isinstance(part, dict) and _PARTS <= part.keys() for part in content["mechanisms"]):
+        if not all(isinstance(part, dict) and part.keys() >= _PARTS for part in content["mechanisms"]):
             raise ValueError(f"Every mechanism of a privacy statement needs {sorted(_PARTS)}.")
         values = {name: content[name] for name in fields}
         values["mechanisms"] = tuple(values["mechanisms"])
@@ -170,7 +174,7 @@ class PrivacyStatement:
     def __str__(self) -> str:
         stamp = "" if self.private else "NOT PRIVATE - "
         lines = [f"{stamp}Privacy statement of {self.model} (dpcvx {self.version})", ""]
-        lines += textwrap.wrap(self.meaning, 110) + [""]
+        lines += [*textwrap.wrap(self.meaning, 110), ""]
         rows = [
             (
                 "guarantee",
@@ -180,8 +184,8 @@ class PrivacyStatement:
             *(("asked", _sentence(part)) for part in self.mechanisms),
             (
                 "accounting",
-                f"{self.accountant} certifies epsilon {self.certified_epsilon:.6g}; {self.sampler_delta:.2g} of delta pays "
-                "for noise of finite precision",
+                f"{self.accountant} certifies epsilon {self.certified_epsilon:.6g}; {self.sampler_delta:.2g} "
+                "of delta pays for noise of finite precision",
             ),
             *((name.replace("_", " "), _words(value)) for name, value in self.bounds.items()),
             ("public", "; ".join(f"{name} {_words(value)}" for name, value in self.public.items())),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from dpcvx.arrays import Vector
 from dpcvx.errors import PrivacyLeakWarning
-from dpcvx.estimators.columns import level_codes
+from dpcvx.estimators.columns import Columns, level_codes, plain_labels
+from dpcvx.estimators.documentation import documented
 from dpcvx.estimators.model import LinearModel, Target
 from dpcvx.estimators.regressors import SCORE_WARNING
+from dpcvx.execution import Release
 from dpcvx.losses import Logistic, Loss, SmoothHinge, Softmax
 
 __all__ = ["PrivateLinearSVC", "PrivateLogisticRegression"]
@@ -102,43 +105,48 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         return labels
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy on the rows given, with a `PrivacyLeakWarning`: on private rows it is not covered."""
+        """Return the accuracy on the rows given, and warn: on private rows it is not covered."""
         warnings.warn(SCORE_WARNING, PrivacyLeakWarning, stacklevel=2)
         return float(super().score(X, y, sample_weight))
 
     def _declare_target(self, y: NDArray[Any]) -> Target:
-        classes, facts = self._declared_classes(y)
-        self.classes_ = classes
-        facts["y_enforced"] = "a row with another label, or without one, contributes nothing"
-        return Target(self._loss(len(classes)), 1 if len(classes) == 2 else len(classes), facts=facts)
+        classes, origin = self._declared_classes(y)
+        facts = {
+            "classes": classes.tolist(),
+            "classes_are": origin,
+            "labels": "a row with another label, or without one, contributes nothing",
+        }
+        outputs = 1 if len(classes) == 2 else len(classes)
+        return Target(self._loss(len(classes)), outputs, facts=facts, classes=classes)
 
-    def _declared_classes(self, y: NDArray[Any]) -> tuple[NDArray[Any], dict[str, Any]]:
+    def _declared_classes(self, y: NDArray[Any]) -> tuple[NDArray[Any], str]:
         name = type(self).__name__
         if self.classes is None or (isinstance(self.classes, str) and self.classes != "from_y"):
             raise ValueError(
-                f'{name} needs classes, the labels that may occur, for instance classes=(0, 1); classes="from_y" takes '
-                f"them from y and states that the set of labels is public. Got {self.classes!r}."
+                f"{name} needs classes, the labels that may occur, for instance classes=(0, 1); "
+                'classes="from_y" takes them from y and states that the set of labels is public. '
+                f"Got {self.classes!r}."
             )
         if isinstance(self.classes, str):
-            labels = y[~np.isnan(y)] if y.dtype.kind == "f" else y
-            labels = labels.astype(str) if labels.dtype.kind == "O" and _all_text(labels) else labels
-            check_classification_targets(labels)
-            classes, origin = np.unique(labels), "taken from y and declared public"
+            labels = [label for label in y.tolist() if not _is_missing(label)]
+            classes, origin = _sorted_labels(labels), "taken from y and declared public"
         else:
-            classes, origin = _label_array(list(self.classes)), "declared"
-            if len(set(classes.tolist())) != len(classes):
-                raise ValueError(f"classes must be different labels, got {self.classes!r}.")
+            classes, origin = _label_array(plain_labels(self.classes, "classes")), "declared"
         if len(classes) < 2:
             raise ValueError(f"{name} needs at least two classes, got {len(classes)} class.")
-        return classes, {"classes": classes.tolist(), "classes_origin": origin}
+        return classes, origin
 
-    def _codes(self, y: NDArray[Any]) -> NDArray[np.int64]:
-        return level_codes(y, self.classes_.tolist())
+    def _publish(self, release: Release, columns: Columns, target: Target, intercept: float) -> None:
+        self.classes_ = target.classes
+        super()._publish(release, columns, target, intercept)
 
 
+@documented
 class PrivateLogisticRegression(LinearClassifier):
-    """Logistic regression over an l2 ball (or another set); more than two classes are fitted jointly (softmax).
+    """Logistic regression over an l2 ball or another set; more than two classes are fitted jointly.
 
+    minimise (1/n) sum_i log(1 + exp(-y_i <x_i, theta>)) + (l2/2) ||theta||_2^2 over the set, all in scaled
+    units; with K > 2 classes the softmax loss of K scores over matrices of shape (d, K)
     """
 
     def predict_proba(self, X: Any) -> Vector:
@@ -179,25 +187,30 @@ class PrivateLogisticRegression(LinearClassifier):
         return Logistic() if n_classes == 2 else Softmax()
 
     def _encode_target(self, y: NDArray[Any], target: Target) -> Vector:
-        codes = self._codes(y)
+        codes = level_codes(y, target.classes.tolist())
         if target.outputs > 1:
             return codes[:, None].astype(np.float64)
         return _signs(codes, [1])
 
 
+@documented
 class PrivateLinearSVC(LinearClassifier):
     """Linear support vector classifier with a smoothed hinge.
 
-        More than two classes are one mechanism, not several: K scores share a matrix parameter, the target of score k
-        is +1 for class k and -1 for every other, and the price of a record covers all K slopes together.
+    minimise (1/n) sum_i hinge(y_i <x_i, theta>) + (l2/2) ||theta||_2^2 over the set, all in scaled units
 
+    More than two classes are one mechanism, not several: K scores share a matrix parameter, the target of
+    score k is +1 for class k and -1 for every other, and the price of a record covers all K slopes together.
     """
 
     def _loss(self, n_classes: int) -> Loss:
         return SmoothHinge()
 
     def _encode_target(self, y: NDArray[Any], target: Target) -> Vector:
-        return _signs(self._codes(y), [1] if target.outputs == 1 else list(range(target.outputs)))
+        return _signs(
+            level_codes(y, target.classes.tolist()),
+            [1] if target.outputs == 1 else list(range(target.outputs)),
+        )
 
 
 def _signs(codes: NDArray[np.int64], positives: list[int]) -> Vector:
@@ -206,14 +219,28 @@ def _signs(codes: NDArray[np.int64], positives: list[int]) -> Vector:
     return np.where(codes[:, None] < 0, 0.0, signs)
 
 
-def _label_array(labels: list[Any]) -> NDArray[Any]:
+def _label_array(labels: Sequence[Any]) -> NDArray[Any]:
     """Labels as an array that keeps them apart: 1 and "1" are different."""
     array = np.asarray(labels)
-    if array.ndim != 1 or (array.dtype.kind in "US" and not _all_text(labels)):
+    if array.dtype.kind in "US" and not all(isinstance(label, str) for label in labels):
         array = np.empty(len(labels), dtype=object)
         array[:] = labels
     return array
 
 
-def _all_text(labels: Any) -> bool:
-    return all(isinstance(label, str) for label in labels)
+def _sorted_labels(labels: list[Any]) -> NDArray[Any]:
+    """The different labels of a target whose label set is public."""
+    array = _label_array(labels)
+    if array.ndim != 1 or array.dtype.kind == "O":
+        raise TypeError(
+            'classes="from_y" needs labels of one kind, text or numbers; declare classes=(...) instead.'
+        )
+    check_classification_targets(array)
+    return np.unique(array)
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or not bool(label == label)
+    except (TypeError, ValueError):
+        return True

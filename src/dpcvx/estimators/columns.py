@@ -1,7 +1,7 @@
 """Tables of people: their public schema, and the public map from columns to features.
 
-A `Table` opens whatever the user has; a `Columns` says which features it becomes, with which centre and scale.
-Errors here speak of shapes, types and declarations. No cell can cause or colour one.
+A `Table` opens whatever the user has; a `Columns` says which features it becomes, with which centre and
+scale. Errors here speak of shapes, types and declarations. No cell can cause or colour one.
 """
 
 from __future__ import annotations
@@ -18,13 +18,29 @@ from numpy.typing import NDArray
 from dpcvx.arrays import Vector
 from dpcvx.grid import CELLS_AT_ONCE, Dense, Door, Sparse, read_numbers
 
-__all__ = ["Columns", "Table", "level_codes", "native_array"]
+__all__ = ["Columns", "Table", "level_codes", "native_array", "plain_labels"]
+
+Levels = tuple[tuple[Any, ...] | None, ...]  # per raw column: its declared levels, or None for a number
+
+
+def plain_labels(labels: Any, what: str) -> tuple[Any, ...]:
+    """Return declared labels as plain text, numbers and booleans, all different."""
+    try:
+        plain = tuple(label.item() if isinstance(label, np.generic) else label for label in labels)
+    except TypeError:
+        plain = (None,)
+    accepted = all(isinstance(label, str | bool | int | float) and label == label for label in plain)
+    if isinstance(labels, str) or not accepted or len(set(plain)) != len(plain):
+        raise ValueError(
+            f"{what} must be a list of different labels (text, numbers, booleans), got {labels!r}."
+        )
+    return plain
 
 
 def native_array(values: Any) -> NDArray[Any]:
     """Return an array of a column of any kind, its cells as they are.
 
-    A Python list has no type of its own: it is taken cell by cell, so that one odd cell cannot change the others.
+    A Python list has no type of its own: it is taken cell by cell, so that one odd cell cannot change others.
     """
     import narwhals as nw
 
@@ -91,14 +107,16 @@ class Table:
                 self._rows = native_array(X)
         if len(self._rows.shape) != 2:
             raise ValueError(
-                f"Expected 2D array, got {len(self._rows.shape)}D array instead: X needs one row per person and one column "
-                "per feature. Reshape your data with X.reshape(-1, 1) for one feature or X.reshape(1, -1) for one row."
+                f"Expected 2D array, got {len(self._rows.shape)}D array instead: X needs one row per person "
+                "and one column per feature. Reshape your data with X.reshape(-1, 1) for one feature or "
+                "X.reshape(1, -1) for one row."
             )
         self.n, self.d = (int(length) for length in self._rows.shape)
         for length, what in ((self.n, "sample"), (self.d, "feature")):
             if length == 0:
                 raise ValueError(
-                    f"Found array with 0 {what}(s) (shape=({self.n}, {self.d})) while a minimum of 1 is required."
+                    f"Found array with 0 {what}(s) (shape=({self.n}, {self.d})) while a minimum of 1 is "
+                    "required."
                 )
         if self.names is None:
             kind = self._rows.dtype.kind
@@ -112,10 +130,10 @@ class Table:
         return f"x{j}" if self.names is None else str(self.names[j])
 
     def position(self, key: Any, parameter: str) -> int:
-        """Return the position of a declared column; a column is named, or numbered where the table has no names."""
+        """Return the position of a declared column: named, or numbered where the table has no names."""
         if self.names is not None and key in self.names:
             return self.names.index(key)
-        if self.names is None and isinstance(key, numbers.Integral) and 0 <= key < self.d:
+        if self.names is None and isinstance(key, numbers.Integral) and int(key) in range(self.d):
             return int(key)
         known = f"0..{self.d - 1}" if self.names is None else ", ".join(map(str, self.names))
         raise ValueError(f"{parameter} names a column {key!r} that X does not have. Columns of X: {known}.")
@@ -150,7 +168,7 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """The public map from raw columns to features: declared levels become 0/1 features, numbers keep their place.
+    """The public map from raw columns to features: a declared level becomes a 0/1 feature, a number stays.
 
     A feature of the stored row is (v - center) / scale, v clipped to [low, high] first.
 
@@ -166,7 +184,7 @@ class Columns:
         The map to scaled units.
     """
 
-    levels: tuple[tuple[Any, ...] | None, ...]
+    levels: Levels
     names: tuple[str, ...]
     low: Vector
     high: Vector
@@ -187,13 +205,11 @@ class Columns:
         names: list[str] = []
         low: list[float] = []
         high: list[float] = []
-        is_level: list[bool] = []
         for j, declared in enumerate(levels):
             cells = [None] if declared is None else list(declared)
             names += [table.label(j) if declared is None else f"{table.label(j)}={level}" for level in cells]
             low += [raw_low[j] if declared is None else 0.0] * len(cells)
             high += [raw_high[j] if declared is None else 1.0] * len(cells)
-            is_level += [declared is not None] * len(cells)
         lowest, highest = np.array(low), np.array(high)
         if table.sparse and not ((lowest <= 0) & (highest >= 0)).all():
             raise ValueError(
@@ -205,8 +221,7 @@ class Columns:
         elif table.sparse:
             center, scale = np.zeros(len(names)), np.maximum(abs(lowest), abs(highest))
         else:
-            center = np.where(is_level, 0.0, lowest + (highest - lowest) / 2)
-            scale = np.where(is_level, 1.0, (highest - lowest) / 2)
+            center, scale = _unit_map(levels, lowest, highest)
         scale = np.where(
             scale > 0, scale, 1.0
         )  # one declared value only: the feature is 0 whatever its scale
@@ -220,10 +235,11 @@ class Columns:
     @property
     def constant(self) -> NDArray[np.bool_]:
         """Features with a single declared value: they carry nothing."""
-        return self.low == self.high
+        same: NDArray[np.bool_] = self.low == self.high
+        return same
 
     def row_norm(self) -> float:
-        """Bound on the l2 norm of a centred and scaled row: a number adds 1, and so does one level of each column."""
+        """Bound on the l2 norm of a centred and scaled row: 1 from each number, 1 from a column of levels."""
         groups = sum(declared is not None for declared in self.levels)
         one_hot = sum(len(declared) for declared in self.levels if declared is not None)
         return math.sqrt(max(1, self.width - one_hot - int(self.constant.sum()) + groups))
@@ -235,9 +251,9 @@ class Columns:
             rows.data[~np.isfinite(rows.data)] = np.nan
             np.clip(rows.data, self.low[rows.indices], self.high[rows.indices], out=rows.data)
             return door.quantise(rows)
-        # The door itself clips to the bounds where they became [-1, 1].
-        whole = (self.low == self.center - self.scale) & (self.high == self.center + self.scale)
-        clip = not whole.all()
+        # The door itself clips to the bounds where they became [-1, 1], and levels are 0 or 1 already.
+        center, scale = _unit_map(self.levels, self.low, self.high)
+        clip = not (np.array_equal(center, self.center) and np.array_equal(scale, self.scale))
         parts = np.empty((table.n, self.width + (door.intercept != 0)), dtype=np.int16)
         for start, block in self._blocks(table):
             if clip:
@@ -247,7 +263,9 @@ class Columns:
         return Dense(parts)
 
     def scores(self, table: Table, coef: Vector, intercept: Any) -> Vector:
-        """Return x @ coef + intercept for every row, in the user's units; what is no finite number is at the centre.
+        """Return x @ coef + intercept for every row, in the user's units.
+
+        A cell that is no finite number counts as the centre.
 
         Parameters
         ----------
@@ -298,9 +316,14 @@ class Columns:
         return block
 
 
-def _declared_levels(
-    table: Table, categories: Mapping[Any, Sequence[Any]] | None
-) -> tuple[tuple[Any, ...] | None, ...]:
+def _unit_map(levels: Levels, low: Vector, high: Vector) -> tuple[Vector, Vector]:
+    """Centre and scale that take numbers from their bounds to [-1, 1] and leave levels at 0 and 1."""
+    is_level = np.concatenate([[declared is not None] * len(declared or [None]) for declared in levels])
+    half = (high - low) / 2
+    return np.where(is_level, 0.0, low + half), np.where(is_level, 1.0, half)
+
+
+def _declared_levels(table: Table, categories: Mapping[Any, Sequence[Any]] | None) -> Levels:
     if categories is not None and not isinstance(categories, Mapping):
         raise TypeError(
             f"categories must be a mapping from column to levels, got {type(categories).__name__}."
@@ -310,23 +333,19 @@ def _declared_levels(
     declared: dict[int, tuple[Any, ...]] = {}
     for key, levels in (categories or {}).items():
         j = table.position(key, "categories")
-        if isinstance(levels, str) or len(levels) == 0 or len(set(levels)) != len(levels):
-            raise ValueError(
-                f"categories[{key!r}] must be a list of one or more different levels, got {levels!r}."
-            )
-        declared[j] = tuple(level.item() if isinstance(level, np.generic) else level for level in levels)
+        declared[j] = plain_labels(levels, f"categories[{key!r}]")
+        if not declared[j]:
+            raise ValueError(f"categories[{key!r}] must name at least one level, got {levels!r}.")
     undeclared = [table.label(j) for j in sorted(table.untyped - declared.keys())]
     if undeclared:
         raise TypeError(
-            f"Column(s) {', '.join(undeclared)} do not hold numbers by their declared type. Give their levels, "
-            f"categories={{{undeclared[0]!r}: [...]}}, or drop them."
+            f"Column(s) {', '.join(undeclared)} do not hold numbers by their declared type. Give their "
+            f"levels, categories={{{undeclared[0]!r}: [...]}}, or drop them."
         )
     return tuple(declared.get(j) for j in range(table.d))
 
 
-def _declared_bounds(
-    table: Table, bounds: Any, levels: tuple[tuple[Any, ...] | None, ...]
-) -> tuple[Vector, Vector]:
+def _declared_bounds(table: Table, bounds: Any, levels: Levels) -> tuple[Vector, Vector]:
     wanted = [j for j in range(table.d) if levels[j] is None]
     if isinstance(bounds, Mapping):
         low, high = np.zeros(table.d), np.ones(table.d)
@@ -343,8 +362,8 @@ def _declared_bounds(
         for part in parts:
             if part.shape not in ((), (table.d,)):
                 raise ValueError(
-                    f"bounds must be a pair (low, high) of numbers or of arrays with one entry for each of the {table.d} "
-                    f"columns, got shapes {parts[0].shape} and {parts[1].shape}."
+                    f"bounds must be a pair (low, high) of numbers or of arrays with one entry for each "
+                    f"of the {table.d} columns, got shapes {parts[0].shape} and {parts[1].shape}."
                 )
         low, high = (np.array(np.broadcast_to(part, (table.d,))) for part in parts)
     wrong = [j for j in wanted if not (math.isfinite(high[j] - low[j]) and low[j] <= high[j])]

@@ -1,7 +1,7 @@
 """The one fitting path of the linear estimators: declarations, plan, door, execute, back to the user's units.
 
-Estimators hold no mathematics. Everything up to the door uses parameters, schema, shapes and types alone, so no
-record can cause an error or change what is published other than through the noised answers.
+Estimators hold no mathematics. Everything up to the door uses parameters, schema, shapes and types alone, so
+no record can cause an error, or change what is published other than through the noised answers.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ SOLVERS: dict[str, type[Any]] = {
 }
 
 INTERCEPT = 1.0
-# Beside rows of norm 1 a constant feature of value 1 adds 41 % to the norm, and so to the noise; one of value 0.5
-# adds 12 %. In an l2 ball the coefficient has room to be twice as large; the published intercept is the product.
+# Beside rows of norm 1 a constant feature of value 1 adds 41 % to the norm, and so to the noise; one of value
+# 0.5 adds 12 %. In an l2 ball its coefficient has room to be twice as large; the intercept is their product.
 INTERCEPT_BESIDE_UNIT_ROWS = 0.5
 
 LARGEST_DELTA = 1e-5
 
 REFUSED = {
-    "sample_weight": "a weight changes how far one person can move the model, and weights are private data too",
+    "sample_weight": "a weight changes how far one person can move the model, and weights are private too",
     "class_weight": "a class's weight changes how far one person can move the model",
     "groups": "one row is one person here; rows that share a person are not protected together",
 }
@@ -72,6 +72,8 @@ class Target:
         A score z stands for center + scale * z in the user's units.
     facts : dict
         What the statement says of it.
+    classes : ndarray, optional
+        Labels of a classifier, in the order of their codes.
     """
 
     loss: Loss
@@ -79,6 +81,7 @@ class Target:
     center: float = 0.0
     scale: float = 1.0
     facts: dict[str, Any] = dataclasses.field(default_factory=dict)
+    classes: Any = None
 
 
 class LinearModel(BaseEstimator):  # type: ignore[misc]
@@ -121,8 +124,8 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
-            One row per person. Cells that are missing, infinite or no numbers count as the middle of their bounds
-            (sparse records, and with ``data_norm``: as 0); cells beyond the bounds are clipped.
+            One row per person. Cells that are missing, infinite or no numbers count as the middle of their
+            bounds (sparse records, and with ``data_norm``: as 0); cells beyond the bounds are clipped.
         y : array-like, shape (n,)
             Targets.
         **metadata
@@ -185,7 +188,8 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         for parameter, default in LATER.items():
             if getattr(self, parameter) != default:
                 raise Incompatible(
-                    f"{name} takes only {parameter}={default!r} in this version, got {getattr(self, parameter)!r}."
+                    f"{name} takes only {parameter}={default!r} in this version, "
+                    f"got {getattr(self, parameter)!r}."
                 )
         if self.epsilon is None:
             raise ValueError(f"{name} needs epsilon, the privacy loss you allow: for instance epsilon=1.0.")
@@ -197,8 +201,9 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"delta must be below 1, got {self.delta!r}; less than 1/n is meaningful.")
         if self.bounds is None:
             raise ValueError(
-                f"{name} needs bounds of the features, from public knowledge and not from these records: a pair (low, high) "
-                "in your units, a pair of arrays with one entry per column, or a mapping from column to pair."
+                f"{name} needs bounds of the features, from public knowledge and not from these records: "
+                "a pair (low, high) in your units, a pair of arrays with one entry per column, or a mapping "
+                "from column to pair."
             )
         if self.n_iter is not None and not (_is_integer(self.n_iter) and self.n_iter >= 1):
             raise ValueError(f"n_iter must be a positive integer or None, got {self.n_iter!r}.")
@@ -208,7 +213,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     def _check_number(self, parameter: str, value: Any) -> None:
         if value is None:
             return
-        if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value < math.inf:
+        if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < math.inf:
             raise ValueError(f"{parameter} must be a positive finite number, got {value!r}.")
 
     def _open_target(self, y: Any, n: int) -> NDArray[Any]:
@@ -239,7 +244,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         if isinstance(chosen, str):
             if chosen not in DOMAINS:
                 raise ValueError(
-                    f'domain must be "l2", "l1" or a Domain object such as dpcvx.L2Ball(10.0), got {chosen!r}.'
+                    f'domain must be "l2", "l1" or a Domain such as dpcvx.L2Ball(10.0), got {chosen!r}.'
                 )
             domain: Domain = DOMAINS[chosen](
                 default_radius(loss) if self.radius is None else float(self.radius)
@@ -249,7 +254,8 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             raise TypeError(f'domain must be "l2", "l1" or a Domain object, got {type(chosen).__name__}.')
         if self.radius is not None:
             raise ValueError(
-                f"radius={self.radius!r} and domain={chosen!r} both fix the size of the set; leave radius None."
+                f"radius={self.radius!r} and domain={chosen!r} both fix the size of the set; "
+                "leave radius None."
             )
         return chosen
 
@@ -327,8 +333,8 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     def _bounds_facts(self, columns: Columns, target: Target) -> dict[str, Any]:
         bounds: dict[str, Any] = {
             "bounds": {"low": columns.low.tolist(), "high": columns.high.tolist()},
-            "enforced": "every cell is clipped to its bounds; a missing, infinite or non-numeric cell counts as "
-            + ("0" if not columns.center.any() else "the centre of its bounds"),
+            "enforced": "cells are clipped to their bounds; a missing, infinite or non-numeric one counts as "
+            + ("0" if not columns.center.any() else "the middle of its bounds"),
         }
         if self.data_norm is not None:
             bounds["data_norm"] = float(self.data_norm)
@@ -348,7 +354,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             "solver": _setting(chosen.solver),
             "n_iter": chosen.n_calls,
             "intercept": intercept,
-            "delta": "given" if self.delta is not None else "min(1/n^2, 1e-5)",
+            "delta_rule": "given" if self.delta is not None else "min(1/n^2, 1e-5)",
             "x_inf": problem.bounds.x_inf,
             "x_2": problem.row_norm,
         }

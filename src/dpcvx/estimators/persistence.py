@@ -24,8 +24,8 @@ __all__ = ["load", "save"]
 FORMAT = "dpcvx.model"
 SCHEMA = 1
 FIELDS = {
-    "format", "schema", "class", "parameters", "coef", "intercept", "n_iter", "n_features_in", "feature_names_in",
-    "columns", "classes", "privacy_statement",
+    "format", "schema", "class", "parameters", "coef", "intercept", "n_iter", "n_features_in",
+    "feature_names_in", "columns", "classes", "privacy_statement",
 }  # fmt: skip
 OBJECTS: dict[str, type[Any]] = {
     **{
@@ -71,8 +71,8 @@ def save(model: LinearModel, path: str | Path) -> None:
 def load(path: str | Path) -> LinearModel:
     """Read a model that ``save`` wrote.
 
-    Every field is checked and nothing in the file is executed. The model predicts exactly as before and has its
-    privacy statement; ``plan_`` and ``release_``, which belong to the run, are not in the file.
+    Every field is checked and nothing in the file is executed. The model predicts exactly as before and has
+    its privacy statement; ``plan_`` and ``release_``, which belong to the run, are not in the file.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def _restore(content: dict[str, Any]) -> LinearModel:
         n_classes = len(classes)
         if n_classes < 2:
             raise ValueError("classes must hold two labels or more.")
-        model.classes_ = classes  # type: ignore[attr-defined]
+        model.classes_ = classes
     elif content["classes"] is not None:
         raise ValueError(f"{name} has no classes.")
     outputs = (n_classes,) if n_classes > 2 else ()
@@ -156,7 +156,7 @@ def _columns(content: Mapping[str, Any]) -> Columns:
 
 
 def _plain(value: Any, name: str) -> Any:
-    """Parameter as JSON; objects of dpcvx by class and fields, a mapping by its pairs (keys need not be text)."""
+    """Parameter as JSON; objects of dpcvx by class and fields, a mapping by pairs: keys may be numbers."""
     if isinstance(value, np.ndarray | np.generic):
         return _plain(value.tolist(), name)
     if value is None or isinstance(value, bool | int | float | str):

@@ -12,6 +12,7 @@ from sklearn.base import RegressorMixin
 
 from dpcvx.arrays import Vector
 from dpcvx.errors import PrivacyLeakWarning
+from dpcvx.estimators.documentation import documented
 from dpcvx.estimators.model import LinearModel, Target
 from dpcvx.grid import read_numbers, targets
 from dpcvx.losses import Huber, Loss, Quantile, Squared
@@ -27,8 +28,8 @@ __all__ = [
 HUBER_SHARE = 0.1
 
 SCORE_WARNING = (
-    "score is the plain metric of the rows it is given. On private rows its value is a release that the privacy "
-    "statement does not cover; use rows that may be published."
+    "score is the plain metric of the rows it is given. On private rows its value is a release that the "
+    "privacy statement does not cover; use rows that may be published."
 )
 
 
@@ -46,8 +47,8 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
-            New rows. Cells that are no finite numbers count as they did in the fit; others are not clipped, and
-            neither are the predictions.
+            New rows. Cells that are no finite numbers count as they did in the fit; others are not clipped,
+            and neither are the predictions.
 
         Returns
         -------
@@ -56,14 +57,15 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         return self._scores(X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return R^2 on the rows given, with a `PrivacyLeakWarning`: on private rows it is not covered."""
+        """Return R^2 on the rows given, and warn: on private rows it is not covered."""
         warnings.warn(SCORE_WARNING, PrivacyLeakWarning, stacklevel=2)
         return float(super().score(X, y, sample_weight))
 
     def _y_range(self) -> tuple[float, float]:
         if self.y_bounds is None:
             raise ValueError(
-                f"{type(self).__name__} needs y_bounds=(low, high) of the target, from public knowledge and not from y."
+                f"{type(self).__name__} needs y_bounds=(low, high) of the target, from public knowledge "
+                "and not from y."
             )
         try:
             low, high = (float(bound) for bound in self.y_bounds)
@@ -133,31 +135,33 @@ class SquaredRegressor(LinearRegressor):
         return Squared()
 
 
+@documented
 class PrivateLinearRegression(SquaredRegressor):
     """Least squares over an l2 ball.
 
-        minimise (1/n) sum_i (<x_i, theta> - y_i)^2 / 2 + (l2/2) ||theta||_2^2 over ||theta||_2 <= radius, in scaled
-        units
-
+    minimise (1/n) sum_i (<x_i, theta> - y_i)^2 / 2 + (l2/2) ||theta||_2^2 over ||theta||_2 <= radius, all in
+    scaled units
     """
 
     _geometry: ClassVar[str] = "l2"
 
 
+@documented
 class PrivateLasso(SquaredRegressor):
-    """Least squares over an l1 ball: few features matter, and noise grows with their number only like a logarithm.
+    """Least squares over an l1 ball: few features matter, and their number costs only a logarithm.
 
-        minimise (1/n) sum_i (<x_i, theta> - y_i)^2 / 2 + (l2/2) ||theta||_2^2 over ||theta||_1 <= radius, in scaled
-        units
-
+    minimise (1/n) sum_i (<x_i, theta> - y_i)^2 / 2 + (l2/2) ||theta||_2^2 over ||theta||_1 <= radius, all in
+    scaled units
     """
 
     _geometry: ClassVar[str] = "l1"
 
 
+@documented
 class PrivateHuberRegressor(LinearRegressor):
     """Robust regression: squared loss for small residuals, absolute loss beyond a threshold.
 
+    minimise (1/n) sum_i huber(<x_i, theta> - y_i) + (l2/2) ||theta||_2^2 over the set, all in scaled units
     """
 
     def __init__(
@@ -210,9 +214,11 @@ class PrivateHuberRegressor(LinearRegressor):
         return Huber(float(self.threshold) / half_width)
 
 
+@documented
 class PrivateQuantileRegressor(LinearRegressor):
     """Regression of a quantile of the target, by default its median.
 
+    minimise (1/n) sum_i pinball(y_i - <x_i, theta>) + (l2/2) ||theta||_2^2 over the set, all in scaled units
     """
 
     def __init__(
