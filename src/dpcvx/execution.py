@@ -129,6 +129,12 @@ class Plan:
     candidates: tuple[Candidate, ...] = ()
 
     def __post_init__(self) -> None:
+        for stage in self.stages:
+            if stage.mechanism.relation != self.budget.relation:
+                raise Incompatible(
+                    f"A stage is private under {stage.mechanism.relation!r}, the budget asks for "
+                    f"{self.budget.relation!r}."
+                )
         if self.sampler_delta > SAMPLER_SHARE * self.budget.delta:
             raise Incompatible(
                 f"delta={self.budget.delta:g} is too small for this plan: drawing "
@@ -280,6 +286,13 @@ def execute(
     if plan.budget.relation == "replace" and source.n != plan.n:
         raise Incompatible(
             f"The plan is for n={plan.n} records, the source has {source.n}: plan again with n={source.n}."
+        )
+    if source.n > min(stage.mechanism.capacity for stage in plan.stages):
+        raise Incompatible("The source has more records than the plan's exact sums have room for.")
+    if plan.epsilon > plan.budget.epsilon * (1 + 1e-9):
+        raise Incompatible(
+            f"The plan costs epsilon={plan.epsilon:g} at delta={plan.budget.delta:g}, more than its budget "
+            f"of {plan.budget.epsilon:g}: make plans with dpcvx.plan."
         )
     if source.d != plan.problem.d:
         raise Incompatible(f"The plan is for d={plan.problem.d} features, the source has {source.d}.")

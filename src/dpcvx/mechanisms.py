@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasCoordinateVertices, HasVertices
 from dpcvx.errors import Incompatible
-from dpcvx.events import Event, Exponential, Gaussian
+from dpcvx.events import RELATIONS, Event, Exponential, Gaussian
 from dpcvx.grid import FEATURE_BITS, RESIDUAL_BITS, SUM_UNIT, ResidualBound, integer_bounds
 from dpcvx.problem import Problem
 
@@ -55,6 +56,16 @@ class Mechanism(Protocol):
         ...
 
     @property
+    def relation(self) -> str:
+        """Neighbouring relation that the sensitivity is for."""
+        ...
+
+    @property
+    def capacity(self) -> int:
+        """Most records that the exact sums have room for."""
+        ...
+
+    @property
     def n_draws(self) -> int:
         """Noise values drawn in one call."""
         ...
@@ -67,6 +78,8 @@ class Mechanism(Protocol):
 
 def records_changed(relation: str) -> int:
     """Terms of a sum that differ between neighbours: two under replace-one, one under add/remove."""
+    if relation not in RELATIONS:
+        raise ValueError(f"relation must be one of {', '.join(RELATIONS)}, got {relation!r}.")
     return 2 if relation == "replace" else 1
 
 
@@ -78,13 +91,17 @@ def _residual_bound(problem: Problem, z_max: float | None, clip: float | None) -
     return ResidualBound(l2, linf)
 
 
-def _check_range(problem: Problem, n: int, clip: float | None, noise: int) -> None:
+def _capacity(problem: Problem, clip: float | None, noise: int) -> int:
+    """Number of records whose exact sum, with its noise, stays inside 62 bits (PRIVACY_MATH §11b)."""
     k_inf, _ = integer_bounds(problem.bounds, problem.d)
-    largest = n * _residual_bound(problem, None, clip).linf * k_inf + 16 * noise
-    if largest >= LARGEST_SUM:
+    return max(0, LARGEST_SUM - 1 - 16 * noise) // (_residual_bound(problem, None, clip).linf * k_inf)
+
+
+def _check_capacity(mechanism: NoisyGradient | NoisyVertex) -> None:
+    if mechanism.n > mechanism.capacity:
         raise Incompatible(
-            f"n={n} records with residuals up to {problem.slope(math.inf, clip=clip):g} do not fit 62-bit "
-            "sums: use a smaller radius or a residual clip, or fewer records."
+            f"n={mechanism.n} records do not fit exact 62-bit sums here, {mechanism.capacity} do: "
+            "use a smaller radius, a residual clip, a larger epsilon, or fewer records."
         )
 
 
@@ -126,9 +143,13 @@ class NoisyGradient:
                 f"{type(self.problem.loss).__name__} has unbounded slopes here: "
                 "give a bounded domain or a residual clip."
             )
-        _check_range(
-            self.problem, self.n, self.clip, self._scale(_residual_bound(self.problem, None, self.clip))
-        )
+        _check_capacity(self)
+
+    @property
+    def capacity(self) -> int:
+        """Most records whose exact sum, with its noise, stays inside 62 bits."""
+        noise = self._scale(_residual_bound(self.problem, None, self.clip))
+        return _capacity(self.problem, self.clip, noise)
 
     @property
     def event(self) -> Event:
@@ -162,7 +183,7 @@ class NoisyGradient:
         return math.isqrt(records_changed(self.relation) ** 2 * bound.l2**2 * k2) + 1
 
     def _scale(self, bound: ResidualBound) -> int:
-        return math.ceil(self.noise_multiplier * self._integer_sensitivity(bound))
+        return math.ceil(Fraction(self.noise_multiplier) * self._integer_sensitivity(bound))
 
     def __call__(self, theta: Vector, data: DataSource, rng: Generator) -> Vector:
         """Return the noisy gradient at theta."""
@@ -290,12 +311,17 @@ class NoisyVertex:
     def __post_init__(self) -> None:
         if not isinstance(self.problem.domain, HasVertices):
             raise Incompatible(f"Vertex selection needs a polytope, not {self.problem.domain!r}.")
-        _check_range(self.problem, self.n, self.clip, 0)
+        _check_capacity(self)
         if self._temperature(_residual_bound(self.problem, None, self.clip)) <= 0:
             raise Incompatible(
                 f"eta={self.eta:g} is below the rounding error of selection; "
                 "use a larger epsilon or fewer steps."
             )
+
+    @property
+    def capacity(self) -> int:
+        """Most records whose exact scores stay inside 62 bits."""
+        return _capacity(self.problem, self.clip, 0)
 
     @property
     def event(self) -> Event:
@@ -332,15 +358,18 @@ class NoisyVertex:
     def _temperature(self, bound: ResidualBound) -> float:
         """Eta left for the selection itself once rounding of log-weights and Gumbel values is paid.
 
-        |u_s| <= c L1 + l2 max |<s, theta>|, and a score of a general polytope is a sum of d products.
+        |u_s| <= c L1 + l2 max |<s, theta>|, and a score of a general polytope is a sum of d products. The
+        number of records is n under replace-one and at most the capacity under add/remove. Where rounding
+        takes all of eta the selection is uniform.
         """
         from dpcvx.noise import selection_error
 
         sensitivity = self._sensitivity(bound)
         ridge = self.problem.l2 * self.problem.C.norm(2, self.problem.size) ** 2
-        largest = self.eta * (self.n * sensitivity + ridge) / (2 * sensitivity)
+        records = self.n if self.relation == "replace" else self.capacity
+        largest = self.eta * (records * sensitivity + ridge) / (2 * sensitivity)
         terms = 2 if isinstance(self.problem.domain, HasCoordinateVertices) else self.problem.size + 2
-        return self.eta - selection_error(largest * terms)
+        return max(0.0, self.eta - selection_error(largest * terms))
 
     def origin(self, margins: Margins | None = None) -> Combination:
         """Point at the start of the run: 0 where the set has it, else its first vertex."""

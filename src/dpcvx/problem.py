@@ -47,9 +47,9 @@ class Bounds:
     y: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.x_inf < 2:
+        if not 2**-14 <= self.x_inf < 2:
             raise ValueError(
-                f"x_inf must be in (0, 2), got {self.x_inf!r}: rescale the features, e.g. to [-1, 1]."
+                f"x_inf must be in [2^-14, 2), got {self.x_inf!r}: rescale the features, e.g. to [-1, 1]."
             )
         for name in ("x_2", "y"):
             value = getattr(self, name)

@@ -30,7 +30,7 @@ class NoisyFrankWolfe:
     Algorithm 4 with ``steps="constant"``, mu = 1/(T + 2).
 
     Privacy: T questions `NoisyVertex` (score sensitivity 2 c L1/n, replace-one); event
-    Repeat(Exponential(eta), T), eta calibrated by the exact Renyi curve of bounded-range selections
+    Repeat(Exponential(eta), T), eta calibrated as the bounded range of T adaptive selections
     (PRIVACY_MATH §2.1).
 
     Utility: [TTZ15] Theorem 2.5 and Corollary 2.7: excess risk of order curvature/T + (c L1/n) sqrt(T)
