@@ -131,7 +131,7 @@ def run(folder: Path, epsilons: Sequence[float] = EPSILONS, runs: int = RUNS) ->
     folder.mkdir(parents=True, exist_ok=True)
     picture = privacy_utility_plot([outcome.comparison for outcome in outcomes])
     (folder / "privacy_utility.png").write_bytes(picture)
-    (folder / "report.html").write_text(_page(outcomes, picture), encoding="utf-8")
+    (folder / "report.html").write_text(_page(outcomes), encoding="utf-8")
     for name in ("privacy_utility.png", "report.html"):
         console.print(f"wrote {folder / name}", highlight=False, markup=False, soft_wrap=True)
     console.print(f"done in {time.perf_counter() - started:.0f} s", highlight=False)
@@ -202,12 +202,22 @@ def _rows(comparison: Comparison) -> list[tuple[str, ...]]:
     name = comparison.metric.split(" ")[0]
     rows: list[tuple[str, ...]] = [("model", f"mean {name}", "lowest", "highest", "gain kept")]
     for epsilon, runs in zip(comparison.epsilons, comparison.scores, strict=True):
-        share = (mean(runs) - comparison.trivial) / (comparison.not_private - comparison.trivial)
         values = (mean(runs), min(runs), max(runs))
-        rows.append((f"epsilon = {epsilon:g}", *(f"{value:.3f}" for value in values), f"{share:.0%}"))
+        rows.append(
+            (
+                f"epsilon = {epsilon:g}",
+                *(f"{value:.3f}" for value in values),
+                f"{_share(comparison, runs):.0%}",
+            )
+        )
     rows.append(("without privacy", f"{comparison.not_private:.3f}", "", "", "100%"))
     rows.append(("best constant", f"{comparison.trivial:.3f}", "", "", "0%"))
     return rows
+
+
+def _share(comparison: Comparison, runs: Sequence[float]) -> float:
+    """Gain over the best constant, as a share of the gain of the model without privacy."""
+    return (mean(runs) - comparison.trivial) / (comparison.not_private - comparison.trivial)
 
 
 def _coefficient_rows(outcome: Outcome) -> list[tuple[str, ...]]:
@@ -227,43 +237,46 @@ def _rich_table(comparison: Comparison) -> Table:
     return table
 
 
-def _page(outcomes: Sequence[Outcome], picture: bytes) -> str:
+def _page(outcomes: Sequence[Outcome]) -> str:
     first = outcomes[0]
-    budgets = f"{min(first.comparison.epsilons):g} to {max(first.comparison.epsilons):g}"
-    sections = [
-        Section(
-            "What privacy costs",
-            "Each point is the mean score of private models on people who were not used for the fit; the "
-            "band runs from the worst to the best run. The dashed line is the same model without privacy. "
-            "In the tables, the gain kept is the share of that model's gain over the best constant.",
-            png=picture,
-            caption="Test score against epsilon: private models, no privacy, and the best constant.",
-        )
-    ]
+    sections = []
     for outcome in outcomes:
-        sections.append(Section(outcome.task.title, outcome.task.about, rows=_rows(outcome.comparison)))
-        sections.append(
+        task, comparison = outcome.task, outcome.comparison
+        sections += [
             Section(
-                f"Published coefficients: {outcome.task.title}",
-                "In the units of each column; what would be published, beside what must not be.",
+                task.title,
+                task.about,
+                png=privacy_utility_plot([comparison]),
+                caption=f"{comparison.metric}: mean of the private models at each epsilon, with a band from "
+                "the worst to the best run, beside the same model without privacy and the best constant.",
+                rows=_rows(comparison),
+            ),
+            Section(
+                f"Published coefficients: {task.title}",
+                "In the units of each column: what would be published, beside what must not be.",
                 rows=_coefficient_rows(outcome),
-            )
-        )
+            ),
+        ]
     sections += [
         Section(
             f"The plan at epsilon = {first.model.epsilon:g}: {first.task.title}",
             first.model.plan_.explain(),
             verbatim=str(first.model.plan_),
         ),
-        Section(
-            "What was promised",
-            first.model.privacy_statement_.meaning,
-            verbatim=str(first.model.privacy_statement_),
-        ),
+        Section("What was promised", verbatim=str(first.model.privacy_statement_)),
         Section("About this demonstration", NOT_FOR_REAL),
     ]
+    kept = " and ".join(_shown_share(outcome) for outcome in outcomes)
     summary = (
-        f"Two questions about real people, answered at privacy budgets from {budgets}. The noise is "
-        "cryptographic and the bounds come from common knowledge, never from the data."
+        f"Two questions about real people. At epsilon = {first.model.epsilon:g} the private models keep "
+        f"{kept} of what the same models gain without privacy. The noise is cryptographic; the "
+        "bounds come from common knowledge, never from the data."
     )
     return html_report("Private models of census data", summary, sections)
+
+
+def _shown_share(outcome: Outcome) -> str:
+    comparison = outcome.comparison
+    return (
+        f"{_share(comparison, comparison.scores[list(comparison.epsilons).index(outcome.model.epsilon)]):.0%}"
+    )

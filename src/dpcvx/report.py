@@ -367,7 +367,7 @@ section{background:var(--card);border:1px solid var(--line);border-radius:14px;p
 margin:0 0 1.2rem;box-shadow:0 1px 3px rgba(20,40,60,.06)}
 h2{font-size:1.2rem;margin:0 0 .7rem}
 p{margin:.5rem 0}
-figure{margin:1rem 0 0}
+figure{margin:1rem 0}
 img{width:100%;height:auto;display:block;border-radius:8px}
 figcaption{color:var(--soft);font-size:.9rem;margin-top:.5rem}
 .scroll{overflow-x:auto;-webkit-overflow-scrolling:touch}
@@ -381,7 +381,7 @@ pre{background:#f7f9fa;border:1px solid var(--line);border-radius:8px;padding:1r
 overflow-x:auto;font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
 footer{color:var(--soft);font-size:.88rem;padding:.5rem 1.2rem 3rem}
 @media(max-width:600px){section{padding:1.1rem 1rem;border-radius:10px}header{padding:2rem 1.1rem 4rem}
-pre{font-size:11.5px}}
+pre{font-size:11px}th,td{padding:.4rem .35rem;font-size:.88rem}}
 @media print{header{background:none;color:#000;padding:0 0 1rem}main{margin:0}
 section{break-inside:avoid;box-shadow:none}}
 """
@@ -427,6 +427,10 @@ def html_report(title: str, summary: str, sections: Sequence[Section]) -> str:
 def _section(section: Section) -> str:
     parts = [f"<h2>{html.escape(section.title)}</h2>"]
     parts += [f"<p>{html.escape(paragraph)}</p>" for paragraph in section.text.split("\n\n") if paragraph]
+    if section.png:
+        caption = html.escape(section.caption)
+        image = f'<img alt="{caption}" src="data:image/png;base64,{b64encode(section.png).decode()}">'
+        parts.append(f"<figure>{image}<figcaption>{caption}</figcaption></figure>")
     if section.rows:
         head, *rows = section.rows
         top = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
@@ -434,10 +438,6 @@ def _section(section: Section) -> str:
         lines = "".join(f"<tr>{row}</tr>" for row in cells)
         table = f"<table><thead><tr>{top}</tr></thead><tbody>{lines}</tbody></table>"
         parts.append(f'<div class="scroll">{table}</div>')
-    if section.png:
-        caption = html.escape(section.caption)
-        image = f'<img alt="{caption}" src="data:image/png;base64,{b64encode(section.png).decode()}">'
-        parts.append(f"<figure>{image}<figcaption>{caption}</figcaption></figure>")
     if section.verbatim:
         parts.append(f"<pre>{html.escape(section.verbatim)}</pre>")
     return "<section>" + "\n".join(parts) + "</section>"

@@ -1,0 +1,52 @@
+"""A solver of your own: one noisy gradient, one step, as a baseline."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+import dpcvx as dp
+from dpcvx.accounting import Accountant
+from dpcvx.arrays import Vector
+from dpcvx.domains import HasProjection
+from dpcvx.events import Gaussian
+from dpcvx.execution import Oracle, Plan, Stage, require, spendable
+from dpcvx.mechanisms import NoisyGradient
+
+
+@dataclass(frozen=True)
+class OneStep:
+    """Move once along a noisy gradient and project.
+
+    theta = Proj_C(start - step * g)
+
+    Privacy: one question `NoisyGradient` (l2 sensitivity 2 L2/n, replace-one); event Gaussian.
+    """
+
+    requires: ClassVar[tuple[type, ...]] = (HasProjection,)
+
+    def plan(self, problem: dp.Problem, n: int, budget: dp.Budget, accountant: Accountant) -> Plan:
+        require(self, problem)
+        noise_multiplier = dp.calibrate(Gaussian, spendable(budget), accountant)
+        mechanism = NoisyGradient(problem, n, noise_multiplier, budget.relation)
+        return Plan((Stage(mechanism, 1),), problem, n, self, budget, accountant)
+
+    def run(self, plan: Plan, ask: Oracle) -> Vector:
+        C = plan.problem.C
+        theta = C.start(plan.problem.shape)
+        return C.project(theta - ask.gradient(theta) / plan.problem.smoothness)
+
+    def predict(self, problem: dp.Problem, n: int, budget: dp.Budget) -> tuple[float, float]:
+        r = problem.C.norm(2, problem.size)
+        return problem.smoothness * r**2 / 2, 0.0  # what it leaves is its own fault, not the noise's
+
+
+rng = np.random.default_rng(0)
+X = rng.uniform(-1, 1, size=(20_000, 4))
+y = np.clip(X @ [0.5, -0.4, 0.0, 0.1], -1, 1)
+
+problem = dp.Problem(dp.Squared(), dp.L2Ball(1.0), bounds=dp.Bounds(x_inf=1.0), d=4)
+plan = dp.plan(problem, len(X), dp.Budget(1.0, 1e-8), candidates=(OneStep(), dp.NoisyGradientDescent()))
+print(plan)  # the baseline is weighed, and loses
+alone = OneStep().plan(problem, len(X), dp.Budget(1.0, 1e-8), dp.Tight())
+print(dp.execute(alone, dp.source(X, y, bounds=problem.bounds)).theta.round(3))
