@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -67,22 +66,6 @@ def test_rounding_never_turns_a_selection_around():
     problem = dp.Problem(dp.Squared(), dp.L1Ball(128.0), bounds=dp.Bounds(1.0, None, 1e-6), d=3, l2=30.0)
     selection = NoisyVertex(problem, 2**20, 0.1, 20)
     assert selection._temperature(ResidualBound(1, 1)) == 0.0
-
-
-def test_the_noise_scale_is_never_below_its_exact_value():
-    rng = np.random.default_rng(0)
-    for _ in range(300):
-        problem = dp.Problem(
-            dp.Squared(),
-            dp.L2Ball(float(rng.uniform(1, 500))),
-            bounds=dp.Bounds(float(rng.uniform(0.5, 1.9))),
-            d=int(rng.integers(1, 9)),
-        )
-        gradient = NoisyGradient(problem, 10, float(rng.uniform(1, 1e4)))
-        bound = ResidualBound(*2 * (math.floor(2**20 * problem.slope(2)),))
-        _, k2 = integer_bounds(problem.bounds, problem.d)
-        exact = Fraction(gradient.noise_multiplier) ** 2 * 4 * bound.l2**2 * k2
-        assert Fraction(gradient._scale(bound)) ** 2 >= exact
 
 
 def test_features_below_the_grid_are_refused():
