@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,11 +11,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from dpcvx.arrays import Vector
-from dpcvx.errors import PrivacyLeakWarning
 from dpcvx.estimators.columns import Columns, level_codes, plain_labels
 from dpcvx.estimators.documentation import documented
 from dpcvx.estimators.model import LinearModel, Target
-from dpcvx.estimators.regressors import SCORE_WARNING
 from dpcvx.execution import Release
 from dpcvx.losses import Logistic, Loss, SmoothHinge, Softmax
 
@@ -105,8 +102,8 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         return labels
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy on the rows given, and warn: on private rows it is not covered."""
-        warnings.warn(SCORE_WARNING, PrivacyLeakWarning, stacklevel=2)
+        """Return the accuracy on the rows given, and warn once: on private rows it is not covered."""
+        self._warn_of_leak()
         return float(super().score(X, y, sample_weight))
 
     def _declare_target(self, y: NDArray[Any]) -> Target:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,13 +18,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpcvx.accounting import Budget
 from dpcvx.arrays import Vector
 from dpcvx.data import Arrays
 from dpcvx.domains import Domain, L1Ball, L2Ball
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, PrivacyLeakWarning
 from dpcvx.estimators.columns import Columns, Table, native_array
 from dpcvx.execution import Plan, Release, Solver, execute
 from dpcvx.grid import Door
@@ -49,6 +51,11 @@ INTERCEPT = 1.0
 INTERCEPT_BESIDE_UNIT_ROWS = 0.5
 
 LARGEST_DELTA = 1e-5
+
+LEAK_WARNING = (
+    "score is the plain metric of the rows it is given. On private rows its value is a release that the privacy "
+    "statement does not cover; use rows that may be published."
+)
 
 REFUSED = {
     "sample_weight": "a weight changes how far one person can move the model, and weights are private too",
@@ -221,10 +228,6 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         values = native_array(y)
         if values.ndim == 2 and values.shape[1] == 1:
-            import warnings
-
-            from sklearn.exceptions import DataConversionWarning
-
             warnings.warn(
                 "A column-vector y was passed when a 1d array was expected. Use y.ravel().",
                 DataConversionWarning,
@@ -321,7 +324,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = release.n_iter
         self.coef_names_ = np.array(columns.names, dtype=object)
         self.plan_, self.release_ = release.plan, release
-        self._columns = columns
+        self._columns, self._leak_warned = columns, False
         self.privacy_statement_ = PrivacyStatement.of(
             release.plan,
             model=type(self).__name__,
@@ -375,12 +378,17 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
                 )
         return self._columns.scores(table, self.coef_.T, self.intercept_)
 
+    def _warn_of_leak(self) -> None:
+        """Warn once per fitted model, at the line that asked for a score."""
+        if not getattr(self, "_leak_warned", False):
+            self._leak_warned = True
+            warnings.warn(LEAK_WARNING, PrivacyLeakWarning, stacklevel=3)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
         tags.input_tags.string = True
-        tags.input_tags.categorical = True
         tags.target_tags.required = True
         return tags
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +10,6 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
 from dpcvx.arrays import Vector
-from dpcvx.errors import PrivacyLeakWarning
 from dpcvx.estimators.documentation import documented
 from dpcvx.estimators.model import LinearModel, Target
 from dpcvx.grid import read_numbers, targets
@@ -26,11 +24,6 @@ __all__ = [
 
 # Of the width of y_bounds: residuals of a tenth of the declared range count as outliers.
 HUBER_SHARE = 0.1
-
-SCORE_WARNING = (
-    "score is the plain metric of the rows it is given. On private rows its value is a release that the "
-    "privacy statement does not cover; use rows that may be published."
-)
 
 
 class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
@@ -57,8 +50,8 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         return self._scores(X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return R^2 on the rows given, and warn: on private rows it is not covered."""
-        warnings.warn(SCORE_WARNING, PrivacyLeakWarning, stacklevel=2)
+        """Return R^2 on the rows given, and warn once: on private rows it is not covered."""
+        self._warn_of_leak()
         return float(super().score(X, y, sample_weight))
 
     def _y_range(self) -> tuple[float, float]:

@@ -1,0 +1,504 @@
+"""The estimators' contract: parameters, units, schema, attributes."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+
+import dpcvx
+from dpcvx import (
+    Incompatible,
+    L1Ball,
+    L2Ball,
+    NoisyGradientDescent,
+    PrivacyLeakWarning,
+    PrivateHuberRegressor,
+    PrivateLasso,
+    PrivateLinearRegression,
+    PrivateLinearSVC,
+    PrivateLogisticRegression,
+    PrivateQuantileRegressor,
+)
+
+REGRESSORS = [PrivateLinearRegression, PrivateLasso, PrivateHuberRegressor, PrivateQuantileRegressor]
+CLASSIFIERS = [PrivateLogisticRegression, PrivateLinearSVC]
+COMMON = {
+    "epsilon": None,
+    "delta": None,
+    "bounds": None,
+    "data_norm": None,
+    "categories": None,
+    "fit_intercept": True,
+    "radius": None,
+    "l2": 0,
+    "standardize": "auto",
+    "solver": "auto",
+    "n_iter": None,
+    "ledger": None,
+    "account": None,
+    "random_state": None,
+    "backend": "auto",
+    "verbose": 0,
+}
+OWN = {
+    PrivateLinearRegression: {"y_bounds": None},
+    PrivateLasso: {"y_bounds": None},
+    PrivateHuberRegressor: {"y_bounds": None, "domain": "l2", "threshold": None},
+    PrivateQuantileRegressor: {"y_bounds": None, "domain": "l2", "quantile": 0.5},
+    PrivateLogisticRegression: {"classes": None, "domain": "l2"},
+    PrivateLinearSVC: {"classes": None, "domain": "l2"},
+}
+
+
+def people(n=300, d=4, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 10, (n, d))
+    y = 2 * X[:, 0] - X[:, 1] + 5
+    return X, y
+
+
+def regression(kind=PrivateLinearRegression, **changes):
+    settings = {"epsilon": 20.0, "delta": 1e-5, "bounds": (0, 10), "y_bounds": (-5, 25), "random_state": 0}
+    return kind(**{**settings, **changes})
+
+
+def classification(kind=PrivateLogisticRegression, **changes):
+    settings = {"epsilon": 20.0, "delta": 1e-5, "bounds": (0, 10), "classes": (0, 1), "random_state": 0}
+    return kind(**{**settings, **changes})
+
+
+@pytest.mark.parametrize("kind", OWN, ids=lambda kind: kind.__name__)
+def test_parameters_are_keyword_only_with_the_documented_defaults(kind):
+    parameters = inspect.signature(kind).parameters
+    assert {name: entry.default for name, entry in parameters.items()} == {**COMMON, **OWN[kind]}
+    assert all(entry.kind is entry.KEYWORD_ONLY for entry in parameters.values())
+    for name in parameters:
+        assert f"\n{name} : " in kind.__doc__
+
+
+# -- units
+
+
+def test_coefficients_come_back_in_the_users_units():
+    X, y = people(4000)
+    model = regression(radius=3.0).fit(X, y)
+    np.testing.assert_allclose(model.coef_, [2, -1, 0, 0], atol=0.15)
+    assert abs(model.intercept_ - 5) < 1.5
+    assert model.coef_.dtype == np.float64
+    assert isinstance(model.intercept_, float)
+    np.testing.assert_allclose(model.predict(X), X @ model.coef_ + model.intercept_, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", REGRESSORS)
+def test_the_map_back_is_the_one_of_the_door(kind):
+    X, y = people()
+    low, high = np.array([0, -5, 0, 2.0]), np.array([10, 10, 12, 11.0])
+    model = regression(kind, bounds=(low, high)).fit(X, y)
+    theta = model.release_.theta
+    scaled = (X - (low + high) / 2) / ((high - low) / 2)
+    by_hand = 10 + 15 * (scaled @ theta[:-1] + theta[-1])
+    np.testing.assert_allclose(model.predict(X), by_hand, rtol=1e-9)
+
+
+def test_with_data_norm_columns_share_one_scale_and_the_intercept_is_half():
+    X, y = people()
+    labels = (y > 10).astype(int)
+    model = classification(data_norm=20.0).fit(X, labels)
+    theta = model.release_.theta
+    np.testing.assert_allclose(model.decision_function(X), X / 20 @ theta[:-1] + 0.5 * theta[-1], rtol=1e-9)
+    assert model.plan_.problem.bounds == dpcvx.Bounds(1.0, math.sqrt(1.25))
+    in_l1 = classification(data_norm=20.0, domain="l1").fit(X, labels)
+    assert in_l1.plan_.problem.bounds == dpcvx.Bounds(1.0, math.sqrt(2))
+
+
+def test_units_of_data_norm_do_not_matter():
+    # A peer multiplied by the norm where its square belongs: rescaled data then had another guarantee.
+    X, y = people()
+    labels = (y > 10).astype(int)
+    one = classification(bounds=(0, 10), data_norm=16.0).fit(X, labels)
+    other = classification(bounds=(0, 500), data_norm=800.0).fit(50 * X, labels)
+    np.testing.assert_array_equal(one.release_.theta, other.release_.theta)
+    assert one.plan_.stages == other.plan_.stages
+    np.testing.assert_allclose(one.coef_, 50 * other.coef_, rtol=1e-12)
+
+
+def test_bounds_clip_before_data_norm_shrinks():
+    X, y = people(50)
+    labels = (y > 10).astype(int)
+    beyond = X.copy()
+    beyond[:, 0] = 10.0
+    far = beyond.copy()
+    far[:, 0] = 1e6
+    models = [classification(data_norm=16.0).fit(rows, labels) for rows in (beyond, far)]
+    models += [classification(data_norm=16.0).fit(sp.csr_array(rows), labels) for rows in (beyond, far)]
+    for model in models[1:]:
+        np.testing.assert_array_equal(models[0].release_.theta, model.release_.theta)
+
+
+def test_sparse_rows_are_scaled_without_centring():
+    X, y = people()
+    labels = (y > 10).astype(int)
+    model = classification().fit(sp.csr_matrix(X), labels)
+    theta = model.release_.theta
+    by_hand = X / 10 @ theta[:-1] + theta[-1]
+    np.testing.assert_allclose(model.decision_function(sp.coo_array(X)), by_hand, rtol=1e-9)
+    np.testing.assert_allclose(model.decision_function(X), by_hand, rtol=1e-9)
+    with pytest.raises(ValueError, match="bounds must contain 0"):
+        classification(bounds=(1, 10)).fit(sp.csr_matrix(X), labels)
+
+
+def test_duplicate_entries_are_summed_then_clipped():
+    X, y = people(60, 2)
+    labels = (y > 10).astype(int)
+    rows, columns = np.repeat(np.arange(60), 4), np.tile([0, 0, 1, 1], 60)
+    doubled = sp.coo_array((np.repeat(X.ravel(), 2) * 0.5, (rows, columns)), shape=X.shape)
+    one = classification().fit(sp.csr_array(X), labels)
+    np.testing.assert_array_equal(one.release_.theta, classification().fit(doubled, labels).release_.theta)
+
+
+def test_intercept_is_inside_the_set_and_the_norm():
+    # A peer left it out of both, and the proof with it.
+    X, y = people()
+    model = regression(radius=0.25).fit(X, y)
+    assert model.release_.theta.shape == (5,)
+    assert np.linalg.norm(model.release_.theta) <= 0.25 * (1 + 1e-9)
+    assert model.plan_.problem.row_norm == pytest.approx(math.sqrt(5))
+    without = regression(radius=0.25, fit_intercept=False).fit(X, y)
+    assert without.release_.theta.shape == (4,)
+    assert without.plan_.problem.row_norm == pytest.approx(2.0)
+
+
+def test_a_column_with_one_declared_value_carries_nothing():
+    X, y = people()
+    low, high = np.array([0, 0, 0, 3.0]), np.array([10, 10, 10, 3.0])
+    model = regression(bounds=(low, high)).fit(X, y)
+    changed = X.copy()
+    changed[:, 3] = 1e5
+    assert model.coef_[3] == 0
+    np.testing.assert_array_equal(model.coef_, regression(bounds=(low, high)).fit(changed, y).coef_)
+
+
+def test_huber_threshold_is_in_units_of_y():
+    X, y = people(50)
+    assert regression(PrivateHuberRegressor, threshold=3.0).fit(X, y).plan_.problem.loss.threshold == 0.2
+    assert regression(PrivateHuberRegressor).fit(X, y).plan_.problem.loss.threshold == 0.2
+
+
+def test_quantiles_are_ordered():
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(0, 10, (3000, 1)), rng.uniform(0, 20, 3000)
+    low, high = (regression(PrivateQuantileRegressor, quantile=q).fit(X, y) for q in (0.1, 0.9))
+    assert low.predict([[5.0]])[0] < 6
+    assert high.predict([[5.0]])[0] > 14
+
+
+# -- classes
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_shapes_of_two_and_three_classes(kind, n_classes):
+    X, y = people(1500)
+    names = np.array(["low", "middle", "high"])[3 - n_classes :]
+    labels = names[np.digitize(y, np.quantile(y, np.arange(1, n_classes) / n_classes))]
+    model = classification(kind, classes=list(names)).fit(X, labels)
+    assert model.coef_.shape == ((4,) if n_classes == 2 else (3, 4))
+    assert np.shape(model.intercept_) == (() if n_classes == 2 else (3,))
+    assert model.classes_.tolist() == list(names)
+    assert model.decision_function(X).shape == ((1500,) if n_classes == 2 else (1500, 3))
+    assert (model.predict(X) == labels).mean() > (0.9 if n_classes == 2 else 0.6)
+    assert model.plan_.problem.outputs == (1 if n_classes == 2 else 3)
+
+
+@pytest.mark.parametrize("classes", [(0, 1), (0, 1, 2)])
+def test_probabilities_add_up_and_agree_with_the_scores(classes):
+    X, y = people(500)
+    model = classification(classes=classes).fit(X, np.digitize(y, [8, 14])[: len(X)].clip(max=max(classes)))
+    probability = model.predict_proba(X)
+    np.testing.assert_allclose(probability.sum(axis=1), 1)
+    np.testing.assert_allclose(np.exp(model.predict_log_proba(X)), probability)
+    np.testing.assert_array_equal(model.classes_[probability.argmax(axis=1)], model.predict(X))
+    if len(classes) == 2:
+        np.testing.assert_allclose(probability[:, 1], 1 / (1 + np.exp(-model.decision_function(X))))
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+@pytest.mark.parametrize("classes", [(0, 1), (0, 1, 2)])
+def test_undeclared_and_missing_labels_contribute_nothing(kind, classes):
+    X, y = people(200)
+    labels = (y > 10).astype(object)
+    labels[:20] = [7, None, math.nan, "x", 3.5] * 4
+    other = X.copy()
+    other[:20] = 10 - other[:20]
+    models = [classification(kind, classes=classes, n_iter=5).fit(rows, labels) for rows in (X, other)]
+    np.testing.assert_array_equal(models[0].coef_, models[1].coef_)
+    labels[:20] = 1
+    counted = [classification(kind, classes=classes, n_iter=5).fit(rows, labels) for rows in (X, other)]
+    assert not np.array_equal(counted[0].coef_, counted[1].coef_)
+
+
+def test_labels_keep_their_kind():
+    X, y = people(100)
+    labels = np.where(y > 10, "1", "0")
+    model = classification(classes=(0, 1), n_iter=5).fit(X, labels)  # "0" and "1" are not 0 and 1
+    blank = classification(classes=(0, 1), n_iter=5).fit(X, np.full(100, "z"))
+    np.testing.assert_array_equal(model.coef_, blank.coef_)
+    mixed = classification(classes=("no", 1), n_iter=5).fit(X, np.where(y > 10, 1, 0).astype(object))
+    assert mixed.classes_.tolist() == ["no", 1]
+
+
+def test_classes_from_y_are_declared_public():
+    X, y = people(100)
+    model = classification(classes="from_y").fit(X, np.where(y > 10, "yes", "no"))
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert "public" in model.privacy_statement_.bounds["classes_are"]
+    with pytest.raises(TypeError, match="labels of one kind"):
+        classification(classes="from_y").fit(X, np.array([1, "a"] * 50, dtype=object))
+
+
+# -- tables
+
+
+def frame():
+    rng = np.random.default_rng(1)
+    n = 400
+    table = pd.DataFrame(
+        {
+            "age": rng.integers(17, 90, n),
+            "sex": rng.choice(["Female", "Male"], n),
+            "hours": rng.uniform(0, 99, n),
+        }
+    )
+    return table, (table["sex"] == "Male").to_numpy() * 10 + table["hours"].to_numpy() / 10
+
+
+DECLARED = {"bounds": {"age": (17, 90), "hours": (0, 99)}, "categories": {"sex": ["Female", "Male"]}}
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda table: table,
+        lambda table: table.astype({"sex": "category"}),
+        pl.from_pandas,
+        pa.Table.from_pandas,
+    ],
+    ids=["pandas", "category", "polars", "arrow"],
+)
+def test_every_kind_of_table_gives_the_same_model(convert):
+    table, y = frame()
+    model = regression(**DECLARED, y_bounds=(0, 20)).fit(convert(table), y)
+    reference = regression(**DECLARED, y_bounds=(0, 20)).fit(table, y)
+    assert model.coef_names_.tolist() == ["age", "sex=Female", "sex=Male", "hours"]
+    assert model.feature_names_in_.tolist() == ["age", "sex", "hours"]
+    assert model.n_features_in_ == 3
+    np.testing.assert_array_equal(model.coef_, reference.coef_)
+    np.testing.assert_allclose(model.predict(convert(table)), reference.predict(table), rtol=1e-12)
+    assert model.coef_[2] - model.coef_[1] > 5
+
+
+def test_levels_of_array_columns_are_declared_by_position():
+    table, y = frame()
+    cells = table.to_numpy(dtype=object)
+    model = regression(bounds=(0, 99), categories={1: ["Female", "Male"]}, y_bounds=(0, 20)).fit(cells, y)
+    assert model.coef_names_.tolist() == ["x0", "x1=Female", "x1=Male", "x2"]
+    np.testing.assert_allclose(
+        model.predict(cells),
+        regression(bounds=(0, 99), categories={"sex": ["Female", "Male"]}, y_bounds=(0, 20))
+        .fit(table, y)
+        .predict(table),
+    )
+
+
+def test_unknown_levels_are_all_zero():
+    table, y = frame()
+    model = regression(**DECLARED, y_bounds=(0, 20)).fit(table, y)
+    new = pd.DataFrame({"age": [40] * 3, "sex": ["Male", "other", None], "hours": [50.0] * 3})
+    base = model.intercept_ + model.coef_[0] * 40 + model.coef_[3] * 50
+    np.testing.assert_allclose(model.predict(new), [base + model.coef_[2], base, base])
+
+
+def test_levels_shorten_the_row():
+    table, y = frame()
+    bounds = regression(**DECLARED, y_bounds=(0, 20)).fit(table, y).plan_.problem
+    assert bounds.row_norm == pytest.approx(2.0)  # age, one of sex, hours, the intercept
+
+
+def test_missing_cells_predict_as_the_middle_of_their_bounds():
+    X, y = people()
+    model = regression().fit(X, y)
+    odd = np.array([[np.nan, 1, np.inf, 2], [5, 1, 5, 2.0]])
+    assert model.predict(odd)[0] == pytest.approx(model.predict(odd)[1])
+
+
+@pytest.mark.parametrize("convert", [lambda table: table, pl.from_pandas, pa.Table.from_pandas])
+def test_undeclared_text_is_an_error_of_schema(convert):
+    table, y = frame()
+    with pytest.raises(TypeError, match=r"sex.*categories"):
+        regression(bounds=(0, 99)).fit(convert(table), y)
+
+
+def test_text_cells_of_arrays_are_read_one_by_one():
+    X, y = people(100)
+    cells = X.astype(object)
+    cells[:, 0] = [str(cell) for cell in X[:, 0]]
+    cells[3, 1] = "secret"
+    missing = X.copy()
+    missing[3, 1] = np.nan
+    np.testing.assert_array_equal(regression().fit(cells, y).coef_, regression().fit(missing, y).coef_)
+    np.testing.assert_array_equal(
+        regression().fit(cells.tolist(), y).coef_, regression().fit(missing, y).coef_
+    )
+
+
+def test_no_float_copy_of_the_records():
+    import tracemalloc
+
+    X = np.zeros((400_000, 20), dtype=np.float32)
+    model = regression(n_iter=2)
+    model.fit(X[:100], np.zeros(100))  # compiles
+    tracemalloc.start()
+    model.fit(X, np.zeros(len(X)))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 0.75 * X.size * 8
+
+
+# -- parameters
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"epsilon": None}, "needs epsilon"),
+        ({"epsilon": 0}, "epsilon must be a positive"),
+        ({"epsilon": "1"}, "epsilon must be a positive"),
+        ({"delta": 1.0}, "delta must be below 1"),
+        ({"bounds": None}, "needs bounds"),
+        ({"bounds": (3, 1)}, "low <= high"),
+        ({"bounds": (0, math.inf)}, "finite"),
+        ({"bounds": 5}, "pair"),
+        ({"bounds": ([0, 0], [1, 1])}, "each of the 4 columns"),
+        ({"bounds": {0: (0, 1)}}, "missing for column"),
+        ({"bounds": {"age": (0, 1)}}, "does not have"),
+        ({"categories": {9: [1]}}, "does not have"),
+        ({"categories": {0: []}}, "at least one level"),
+        ({"categories": {0: [1, 1]}}, "different labels"),
+        ({"data_norm": -1}, "data_norm must be a positive"),
+        ({"y_bounds": None}, "needs y_bounds"),
+        ({"y_bounds": (1, 1)}, "low < high"),
+        ({"y_bounds": 3}, "pair"),
+        ({"radius": 0}, "radius must be a positive"),
+        ({"l2": -1}, "l2 must be a positive"),
+        ({"solver": "newton"}, "solver must be one of"),
+        ({"solver": "frank_wolfe"}, "HasVertices"),
+        ({"n_iter": 0}, "n_iter must be a positive integer"),
+        ({"random_state": -1}, "random_state"),
+        ({"ledger": "people"}, "ledger"),
+        ({"account": "a"}, "account"),
+        ({"backend": "torch"}, "backend"),
+        ({"standardize": True}, "standardize"),
+    ],
+)
+def test_wrong_parameters_are_named(changes, words):
+    X, y = people(20)
+    with pytest.raises(ValueError, match=words):
+        regression(**changes).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"classes": None}, "needs classes"),
+        ({"classes": "auto"}, "needs classes"),
+        ({"classes": (1,)}, "at least two classes"),
+        ({"classes": (1, 1)}, "different labels"),
+        ({"classes": 3}, "different labels"),
+        ({"domain": "l3"}, "domain must be"),
+        ({"domain": L1Ball(2.0), "radius": 3.0}, "both fix the size"),
+    ],
+)
+def test_wrong_parameters_of_classifiers_are_named(changes, words):
+    X, _ = people(20)
+    with pytest.raises(ValueError, match=words):
+        classification(**changes).fit(X, np.arange(20) % 2)
+
+
+def test_refused_values_leave_no_model_behind():
+    X, y = people(20)
+    model = classification(ledger="people")
+    with pytest.raises(Incompatible):
+    assert not [name for name in vars(model) if name.endswith("_")]
+
+
+@pytest.mark.parametrize("name", ["sample_weight", "class_weight", "groups"])
+def test_weights_and_groups_are_refused_with_a_reason(name):
+    X, y = people(20)
+    with pytest.raises(TypeError, match=f"does not take {name}: .*(person)"):
+        regression().fit(X, y, **{name: np.ones(20)})
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        regression().fit(X, y, weight=np.ones(20))
+
+
+def test_delta_defaults_to_a_public_rule():
+    X, y = people(20)
+    assert regression(delta=None).fit(X, y).plan_.budget.delta == 1e-5
+    X, y = people(1000)
+    assert regression(delta=None, epsilon=1.0).fit(X, y).plan_.budget.delta == 1e-6
+
+
+def test_solvers_and_domains_by_name_or_object():
+    X, y = people(50)
+    labels = (y > 10).astype(int)
+    assert classification(domain=L2Ball(2.5)).fit(X, labels).plan_.problem.domain == L2Ball(2.5)
+    assert classification(domain="l1", radius=4).fit(X, labels).plan_.problem.domain == L1Ball(4.0)
+    assert classification(l2=0.1).fit(X, labels).plan_.problem.l2 == 0.1
+    model = classification(solver=NoisyGradientDescent(n_iter=9), n_iter=7).fit(X, labels)
+    assert model.n_iter_ == 7
+    assert model.plan_.solver.n_iter == 7
+    lasso = regression(PrivateLasso, solver="frank_wolfe", n_iter=5).fit(X, y)
+    assert type(lasso.plan_.solver).__name__ == "NoisyFrankWolfe"
+    assert lasso.plan_.problem.domain == L1Ball(3.0)
+
+
+@pytest.mark.parametrize("state", [7, np.int64(7), np.random.RandomState(7), np.random.default_rng(7)])
+def test_seeded_runs_are_stamped(state):
+    X, y = people(50)
+    statement = regression(random_state=state).fit(X, y).privacy_statement_
+    assert not statement.private
+    assert str(statement).startswith("NOT PRIVATE")
+
+
+def test_unseeded_runs_are_private_and_differ():
+    X, y = people(50)
+    models = [regression(random_state=None).fit(X, y) for _ in range(2)]
+    assert models[0].privacy_statement_.private
+    assert not np.array_equal(models[0].coef_, models[1].coef_)
+
+
+@pytest.mark.parametrize("fitted", [regression, classification])
+def test_score_warns_at_the_callers_line(fitted):
+    X, y = people(50)
+    model = fitted().fit(X, y if fitted is regression else y > 10)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            model.score(X, y > 10)
+    assert [(entry.category, entry.filename) for entry in caught] == [(PrivacyLeakWarning, __file__)]
+
+
+def test_progress_counts_answers(capsys):
+    X, y = people(50)
+    regression(verbose=1, n_iter=6).fit(X, y)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "PrivateLinearRegression" in shown.err
+    assert "100%" in shown.err
