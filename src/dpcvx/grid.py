@@ -225,7 +225,7 @@ class Door:
     @property
     def constant(self) -> int:
         """The intercept's stored integer, 0 for none."""
-        return math.floor(2**FEATURE_BITS * float(self.intercept))
+        return math.floor(2.0**FEATURE_BITS * self.intercept)
 
     def quantise(self, X: Any) -> Dense | Sparse:
         """Return the stored integers of raw records.

@@ -76,11 +76,12 @@ def test_stored_integers_obey_the_bounds_exactly(rows, bounds):
     check_bounds(Door(bounds).quantise(X), bounds, 4)
     check_bounds(Door(bounds).quantise(sp.csr_array(X)), bounds, 4)
     check_bounds(Door(bounds, center=1e308, scale=TINY).quantise(X), bounds, 4)
-    if bounds.x_inf >= 1 and (bounds.x_2 is None or bounds.x_2 > 1):
-        for raw in (X, sp.csr_array(X)):
-            stored = Door(bounds, intercept=True).quantise(raw)
-            check_bounds(stored, bounds, 5)
-            assert (matrix(stored)[:, 4] == ONE).all()
+    for intercept in (1.0, 0.3, 2.0**-14):
+        if bounds.x_inf >= intercept and (bounds.x_2 is None or bounds.x_2 > intercept):
+            for raw in (X, sp.csr_array(X)):
+                stored = Door(bounds, intercept=intercept).quantise(raw)
+                check_bounds(stored, bounds, 5)
+                assert (matrix(stored)[:, 4] == math.floor(intercept * ONE)).all()
 
 
 @settings(max_examples=100, deadline=None)
@@ -288,6 +289,13 @@ def test_sparse_and_dense_rows_give_the_same_integers():
 def test_shapes_and_types_are_checked(wrong, error, words):
     with pytest.raises(error, match=words):
         Door(Bounds(1.0)).quantise(wrong)
+
+
+def test_sparse_records_of_objects_are_refused_by_their_type():
+    X = sp.coo_array(np.eye(2))
+    X.data = np.array([1.0, "x"], dtype=object)
+    with pytest.raises(TypeError, match="Sparse records must be numbers"):
+        Door(Bounds(1.0)).quantise(X)
 
 
 def test_doors_are_checked():

@@ -173,6 +173,11 @@ def test_a_loss_of_the_user_is_compiled_with_what_it_calls():
     got = Arrays(Dense(stored), y).gradient_sum(Cube(), theta, ResidualBound(ONE, ONE))
     assert_array_equal(got, stored.T.astype(np.int64) @ rho)
 
+    class Compiled(Cube):
+        slope = staticmethod(kernels.compile_slope(Cube.slope))
+
+    assert_array_equal(Arrays(Dense(stored), y).gradient_sum(Compiled(), theta, ResidualBound(ONE, ONE)), got)
+
     class Method(Cube):
         def slope(self, z, y, a):
             return z - y
