@@ -52,9 +52,10 @@ def test_every_statement_cited_by_a_solver_has_a_row():
 @pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row['paper']}-{row['statement']}")
 def test_code_and_test_of_every_row_exist_and_belong_together(row):
     assert all(row[column] for column in ("paper", "statement", "what it says", "code", "test", "deviation"))
-    code, test = (ROOT / row[column].strip("`") for column in ("code", "test"))
+    code = ROOT / row["code"].strip("`")
     assert code.is_file()
-    assert test.is_file()
+    path, name = row["test"].strip("`").split("::")
+    assert f"\ndef {name}(" in (ROOT / path).read_text()
     assert f"[{row['paper']}]" in code.read_text()
 
 
