@@ -436,6 +436,7 @@ def test_refused_values_leave_no_model_behind():
     X, y = people(20)
     model = classification(ledger="people")
     with pytest.raises(Incompatible):
+        model.fit(X, y > 10)
     assert not [name for name in vars(model) if name.endswith("_")]
 
 

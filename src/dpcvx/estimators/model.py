@@ -53,8 +53,8 @@ INTERCEPT_BESIDE_UNIT_ROWS = 0.5
 LARGEST_DELTA = 1e-5
 
 LEAK_WARNING = (
-    "score is the plain metric of the rows it is given. On private rows its value is a release that the privacy "
-    "statement does not cover; use rows that may be published."
+    "score is the plain metric of the rows it is given. On private rows its value is a release that the "
+    "privacy statement does not cover; use rows that may be published."
 )
 
 REFUSED = {

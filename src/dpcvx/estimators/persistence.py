@@ -96,7 +96,12 @@ def load(path: str | Path) -> LinearModel:
         )
     if set(content) != FIELDS:
         raise ValueError(f"{path} has unknown or missing fields: {sorted(set(content) ^ FIELDS)}.")
-    return _restore(content)
+    try:
+        return _restore(content)
+    except (OverflowError, RecursionError) as problem:
+        raise ValueError(
+            f"{path} is no dpcvx model: it holds numbers or lists beyond any model's."
+        ) from problem
 
 
 def _restore(content: dict[str, Any]) -> LinearModel:
@@ -141,7 +146,7 @@ def _restore(content: dict[str, Any]) -> LinearModel:
 
 
 def _columns(content: Mapping[str, Any]) -> Columns:
-    if set(content) != {field.name for field in dataclasses.fields(Columns)}:
+    if set(content) != _field_names(Columns):
         raise ValueError("columns must have exactly the fields levels, names, low, high, center, scale.")
     levels = content["levels"]
     if not isinstance(levels, list) or not all(item is None or isinstance(item, list) for item in levels):
@@ -183,18 +188,18 @@ def _object(value: Any, name: str) -> Any:
         pairs = [pair for pair in value["pairs"] if isinstance(pair, list) and len(pair) == 2]
         if len(pairs) == len(value["pairs"]):
             return {_scalar(key): _object(item, name) for key, item in pairs}
-    if (
-        set(value) == {"object", "fields"}
-        and value["object"] in OBJECTS
-        and isinstance(value["fields"], dict)
-    ):
-        kind = OBJECTS[value["object"]]
-        if set(value["fields"]) == {field.name for field in dataclasses.fields(kind)}:
+    if set(value) == {"object", "fields"} and isinstance(value["object"], str):
+        kind, fields = OBJECTS.get(value["object"]), value["fields"]
+        if kind is not None and isinstance(fields, dict) and set(fields) == _field_names(kind):
             try:
-                return kind(**{key: _object(item, name) for key, item in value["fields"].items()})
+                return kind(**{key: _object(item, name) for key, item in fields.items()})
             except (TypeError, ValueError) as problem:
                 raise ValueError(f"Parameter {name} is no valid {value['object']}.") from problem
     raise ValueError(f"Parameter {name} has content that a model file cannot hold.")
+
+
+def _field_names(kind: type[Any]) -> set[str]:
+    return {field.name for field in dataclasses.fields(kind)}
 
 
 def _labels(content: Mapping[str, Any]) -> NDArray[Any]:
@@ -206,7 +211,11 @@ def _labels(content: Mapping[str, Any]) -> NDArray[Any]:
         array = np.empty(len(labels), dtype=object)
         array[:] = labels
         return array
-    if kind not in LABEL_KINDS or not all(type(label) is LABEL_KINDS[kind] for label in labels):
+    if (
+        not isinstance(kind, str)
+        or kind not in LABEL_KINDS
+        or not all(type(label) is LABEL_KINDS[kind] for label in labels)
+    ):
         raise ValueError(f"classes of kind {kind!r} do not fit their labels.")
     return np.array(labels)
 

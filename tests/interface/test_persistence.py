@@ -1,0 +1,203 @@
+"""Model files: a round trip changes nothing, and a hostile file does nothing."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpcvx
+from dpcvx import (
+    L1Ball,
+    NoisyMirrorDescent,
+    PrivateHuberRegressor,
+    PrivateLasso,
+    PrivateLinearRegression,
+    PrivateLinearSVC,
+    PrivateLogisticRegression,
+    PrivateQuantileRegressor,
+    load,
+)
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(0, 10, (60, 3))
+Y = X[:, 0] - X[:, 1]
+TABLE = pd.DataFrame({"age": X[:, 0], "sex": RNG.choice(["f", "m"], 60), "code": RNG.choice([1, 2], 60)})
+PUBLIC = {"epsilon": 5.0, "bounds": (0, 10), "n_iter": 4}
+TARGET = {"y_bounds": (-10, 10)}
+CASES = {
+    "linear": (PrivateLinearRegression(**PUBLIC, **TARGET), X, Y),
+    "seeded": (PrivateLinearRegression(**PUBLIC, **TARGET, random_state=3), X, Y),
+    "arrays": (PrivateLasso(**{**PUBLIC, "bounds": (np.zeros(3), np.full(3, 10.0))}, **TARGET), X, Y),
+    "domain": (PrivateHuberRegressor(**PUBLIC, **TARGET, domain=L1Ball(2.0), threshold=1.5), X, Y),
+    "solver": (PrivateQuantileRegressor(**PUBLIC, **TARGET, solver=NoisyMirrorDescent()), X, Y),
+    "binary": (PrivateLogisticRegression(**PUBLIC, classes=("no", "yes")), X, np.where(Y > 0, "yes", "no")),
+    "three": (PrivateLogisticRegression(**PUBLIC, classes=(0, 1, 2)), X, np.digitize(Y, [-2, 2])),
+    "mixed": (PrivateLinearSVC(**PUBLIC, classes=("no", 1, 2.5)), X, np.digitize(Y, [-2, 2])),
+    "norm": (PrivateLinearSVC(**PUBLIC, classes=(False, True), data_norm=9.0), X, Y > 0),
+    "table": (
+        PrivateLinearRegression(
+            **{**PUBLIC, "bounds": {"age": (0, 10)}}, **TARGET, categories={"sex": ["f", "m"], "code": [1, 2]}
+        ),
+        TABLE,
+        Y,
+    ),
+}
+
+
+def saved(tmp_path, case):
+    estimator, rows, y = CASES[case]
+    model = copy.deepcopy(estimator).fit(rows, y)
+    path = tmp_path / "model.json"
+    model.save(path)
+    return model, rows, path
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_round_trip(tmp_path, case):
+    model, rows, path = saved(tmp_path, case)
+    again = load(path)
+    assert type(again) is type(model)
+    np.testing.assert_array_equal(again.predict(rows), model.predict(rows))
+    np.testing.assert_array_equal(again.coef_, model.coef_)
+    assert type(again.intercept_) is type(model.intercept_)
+    assert again.privacy_statement_ == model.privacy_statement_
+    assert str(again.privacy_statement_) == str(model.privacy_statement_)
+    assert again.n_iter_ == model.n_iter_
+    assert again.coef_names_.tolist() == model.coef_names_.tolist()
+    if hasattr(model, "classes_"):
+        np.testing.assert_array_equal(again.classes_, model.classes_)
+        assert again.classes_.dtype == model.classes_.dtype
+        np.testing.assert_array_equal(again.decision_function(rows), model.decision_function(rows))
+    second = tmp_path / "again.json"
+    again.save(second)
+    assert second.read_bytes() == path.read_bytes()
+    again.fit(rows, CASES[case][2])  # parameters came back too
+    assert again.n_iter_ == model.n_iter_
+
+
+def test_a_seeded_model_stays_stamped(tmp_path):
+    _, _, path = saved(tmp_path, "seeded")
+    assert not load(path).privacy_statement_.private
+    assert str(load(path).privacy_statement_).startswith("NOT PRIVATE")
+
+
+def test_names_are_checked_after_loading(tmp_path):
+    _, rows, path = saved(tmp_path, "table")
+    with pytest.raises(ValueError, match="feature names"):
+        load(path).predict(rows[["sex", "age", "code"]])
+
+
+def test_an_unfitted_model_is_not_saved(tmp_path):
+    from sklearn.exceptions import NotFittedError
+
+    with pytest.raises(NotFittedError):
+        PrivateLasso(epsilon=1.0).save(tmp_path / "model.json")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "3", '{"format": "other"}', "\udcff", "[" * 100_000, '{"a": NaN}']
+)
+def test_what_is_no_model_is_refused(tmp_path, text):
+    path = tmp_path / "model.json"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(ValueError, match=r"no dpcvx model|no place"):
+        load(path)
+
+
+def changed(content, path, value):
+    content = copy.deepcopy(content)
+    place = content
+    for key in path[:-1]:
+        place = place[key]
+    if value == DELETED:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = value
+    return content
+
+
+DELETED = "DELETED"
+HOSTILE = [
+    (("schema",), 2),
+    (("class",), "load"),
+    (("class",), "os.system"),
+    (("class",), ["PrivateLasso"]),
+    (("class",), "PrivateLinearRegression"),
+    (("coef",), DELETED),
+    (("extra",), 1),
+    (("coef",), [1.0]),
+    (("coef",), [[1.0], [2.0, 3.0]]),
+    (("coef",), ["1", "2", "3"]),
+    (("coef",), [True, False, True]),
+    (("coef",), None),
+    (("coef",), [1e400, 0, 0]),
+    (("intercept",), "0"),
+    (("n_iter",), -1),
+    (("n_iter",), True),
+    (("n_features_in",), 4),
+    (("feature_names_in",), ["a"]),
+    (("feature_names_in",), [1, 2, 3]),
+    (("columns",), []),
+    (("columns", "levels"), [None, None]),
+    (("columns", "levels"), [None, None, [[]]]),
+    (("columns", "scale"), [1, 1]),
+    (("columns", "more"), 1),
+    (("columns", "names"), [1, 2, 3]),
+    (("classes",), None),
+    (("classes",), {"kind": "O"}),
+    (("classes", "kind"), "M"),
+    (("classes", "kind"), []),
+    (("classes", "labels"), [1, 2]),
+    (("classes", "labels"), ["one"]),
+    (("classes", "labels"), [{}, {}]),
+    (("parameters",), []),
+    (("parameters", "n_jobs"), 1),
+    (("parameters", "solver"), {"object": "Popen", "fields": {"args": "id"}}),
+    (("parameters", "solver"), {"object": ["L1Ball"], "fields": {}}),
+    (("parameters", "domain"), {"object": "L1Ball", "fields": {"radius": -1}}),
+    (("parameters", "domain"), {"object": "L1Ball", "fields": {"radius": "big"}}),
+    (("parameters", "domain"), {"object": "L1Ball", "fields": {"size": 1}}),
+    (("parameters", "categories"), {"pairs": [[[], 1]]}),
+    (("parameters", "categories"), {"pairs": [1]}),
+    (("parameters", "categories"), {"__reduce__": "x"}),
+    (("privacy_statement",), None),
+    (("privacy_statement", "epsilon"), "small"),
+    (("privacy_statement", "private"), 1),
+    (("privacy_statement", "relation"), "none"),
+    (("privacy_statement", "mechanisms"), [1]),
+    (("privacy_statement", "mechanisms"), [{}]),
+    (("privacy_statement", "note"), "trust me"),
+    (("privacy_statement", "delta"), DELETED),
+]
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory):
+    _, _, path = saved(tmp_path_factory.mktemp("models"), "binary")
+    return json.loads(path.read_text())
+
+
+def test_the_unchanged_content_loads(tmp_path, content):
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(content))
+    assert isinstance(load(path), dpcvx.PrivateLogisticRegression)
+
+
+@pytest.mark.parametrize(("place", "value"), HOSTILE, ids=lambda part: str(part)[:40])
+def test_hostile_content_is_a_value_error(tmp_path, content, place, value):
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(changed(content, place, value)))
+    with pytest.raises(ValueError):
+        load(path)
+
+
+def test_a_statement_cannot_be_made_private_in_words_alone(tmp_path, content):
+    # The words are computed from the fields, so that text in a file cannot contradict them.
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(changed(content, ("privacy_statement", "meaning"), "perfectly private")))
+    assert "perfectly private" not in str(load(path).privacy_statement_)

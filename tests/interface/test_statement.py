@@ -1,0 +1,119 @@
+"""The privacy statement: complete, readable, from public facts alone."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import dpcvx
+from dpcvx.statement import PrivacyStatement
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(0, 10, (200, 3))
+Y = X[:, 0] - X[:, 1]
+
+
+def lasso(**changes):
+    settings = {
+        "epsilon": 2.0,
+        "bounds": (0, 10),
+        "y_bounds": (-10, 10),
+        "solver": "frank_wolfe",
+        "n_iter": 7,
+    }
+    return dpcvx.PrivateLasso(**{**settings, **changes}).fit(X, Y)
+
+
+def logistic(**changes):
+    settings = {"epsilon": 1.0, "bounds": (0, 10), "classes": (0, 1), "data_norm": 12.0}
+    return dpcvx.PrivateLogisticRegression(**{**settings, **changes}).fit(X, (Y > 0).astype(int))
+
+
+@pytest.mark.parametrize("fit", [lasso, logistic])
+def test_statement_says_what_the_plan_promises(fit):
+    model = fit()
+    said, plan = model.privacy_statement_.to_dict(), model.plan_
+    assert said["model"] == type(model).__name__
+    assert said["version"] == dpcvx.__version__
+    assert said["unit"] == "one row is one person"
+    assert said["relation"] == "replace"
+    assert (said["epsilon"], said["delta"]) == (plan.budget.epsilon, plan.budget.delta)
+    assert said["delta"] == 1e-5
+    assert said["certified_epsilon"] == plan.epsilon <= plan.budget.epsilon
+    assert said["certified_epsilon"] == plan.accountant.epsilon(plan.event, said["delta"] * 0.999)
+    assert said["accountant"] == "Tight"
+    assert said["sampler_delta"] == plan.sampler_delta
+    (part,) = said["mechanisms"]
+    (stage,) = plan.stages
+    assert part["question"] == type(stage.mechanism).__name__
+    assert part["count"] == stage.n_calls == model.n_iter_
+    assert part["sensitivity"] == stage.mechanism.sensitivity
+    assert part["noise"] == stage.mechanism.noise
+    assert said["public"]["n"] == 200
+    assert said["public"]["n_iter"] == model.n_iter_
+    assert "AES-256-CTR" in said["randomness"]
+    assert "nothing was charged" in said["ledger"]
+    assert any("GridSearchCV" in item for item in said["not_covered"])
+    assert any("score" in item for item in said["not_covered"])
+
+
+def test_the_price_of_each_mechanism_is_named():
+    (vertex,) = lasso().privacy_statement_.mechanisms
+    (gradient,) = logistic().privacy_statement_.mechanisms
+    assert vertex["event"] == "Exponential"
+    assert vertex["eta"] > 0
+    assert gradient["event"] == "Gaussian"
+    assert gradient["noise"] == pytest.approx(gradient["noise_multiplier"] * gradient["sensitivity"])
+    # 2 L2 / n for the logistic loss on rows of norm sqrt(1.25); rounding to the lattice is below 1e-3.
+    assert gradient["sensitivity"] == pytest.approx(2 * math.sqrt(1.25) / 200, rel=1e-3)
+
+
+def test_json_holds_every_field():
+    statement = logistic(random_state=0).privacy_statement_
+    said = json.loads(statement.to_json())
+    assert said == statement.to_dict()
+    assert PrivacyStatement.from_dict(said) == PrivacyStatement.from_dict(statement.to_dict())
+    assert said["bounds"]["data_norm"] == 12.0
+    assert said["bounds"]["bounds"] == {"low": [0.0] * 3, "high": [10.0] * 3}
+    assert said["bounds"]["classes"] == [0, 1]
+    assert said["private"] is False
+
+
+@pytest.mark.parametrize("fit", [lasso, logistic])
+def test_words_are_readable(fit):
+    statement = fit().privacy_statement_
+    lines = str(statement).splitlines()
+    assert 15 <= len(lines) <= 35
+    assert max(map(len, lines)) <= 110
+    words = " ".join(str(statement).split())
+    for needed in (
+        "epsilon = ",
+        "delta = ",
+        "one row is one person",
+        "AES-256-CTR",
+        "no ledger",
+        "not covered",
+    ):
+        assert needed in words
+    assert f"at most e^{statement.epsilon:g} times as likely" in words
+    assert "NOT PRIVATE" not in words
+
+
+def test_a_seeded_run_promises_nothing():
+    statement = lasso(random_state=1).privacy_statement_
+    words = str(statement)
+    assert words.startswith("NOT PRIVATE")
+    assert "no guarantee" in words
+    assert "times as likely" not in words
+    assert "epsilon = 2" not in words
+
+
+def test_long_lists_are_shortened_in_words_only():
+    rows = RNG.uniform(0, 1, (50, 40))
+    model = dpcvx.PrivateLasso(epsilon=1, bounds=(0, 1), y_bounds=(0, 1), n_iter=2).fit(rows, rows[:, 0])
+    statement = model.privacy_statement_
+    assert len(statement.public["features"]) == 40
+    assert "40 values from x0 to x39" in " ".join(str(statement).split())
