@@ -34,7 +34,7 @@ class Loss(Protocol):
 
     @property
     def joint(self) -> bool:
-        """Whether phi takes the K scores of a record together; otherwise outputs are independent and add up."""
+        """Whether phi takes the K scores of a record together; otherwise outputs add up independently."""
 
     @property
     def y_range(self) -> tuple[float, float]:
