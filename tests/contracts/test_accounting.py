@@ -165,6 +165,7 @@ class TestDeltaZero:
             assert accountant.delta(event, 1.25) == 0.0
         assert AdaptiveSelection().epsilon(Repeat(Exponential(0.5), 3), 0.0) == 1.5
         assert AdaptiveSelection().delta(Repeat(Exponential(0.5), 3), 1.5) == 0.0
+        assert AdaptiveSelection(grid=2).delta(Repeat(Exponential(0.01), 1000), 10.0) == 0.0
 
     @pytest.mark.parametrize("accountant", [GDP(), RDP(), PLD(), Tight()], ids=str)
     def test_gaussian_noise_cannot(self, accountant):
@@ -313,6 +314,8 @@ def test_wrong_types_are_refused(make):
 def test_leaves_are_counted():
     event = Compose((Repeat(Compose((Gaussian(1.0), Repeat(PureDP(0.5), 5))), 7), Gaussian(1.0)))
     assert count_leaves(event) == {Gaussian(1.0): 8, PureDP(0.5): 35}
+    with pytest.raises(NotAccountable, match="str is not an event"):
+        count_leaves(Compose((Gaussian(1.0), "noise")))
 
 
 def test_budget_exceeded_says_what_is_left():
