@@ -1,198 +1,26 @@
-"""Private questions: what each computes on the records and what it costs, inseparable.
-
-These classes are the only callers of a `DataSource`. Fields are public; records and generators are arguments.
-Every sensitivity holds on the stored integers, without slack (PRIVACY_MATH §11b).
-"""
+"""A good vertex of a polytope, by the exponential mechanism."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasCoordinateVertices, HasVertices
 from dpcvx.errors import Incompatible
-from dpcvx.events import RELATIONS, Event, Exponential, Gaussian
-from dpcvx.grid import FEATURE_BITS, RESIDUAL_BITS, SUM_UNIT, ResidualBound, integer_bounds
+from dpcvx.events import Event, Exponential
+from dpcvx.grid import FEATURE_BITS, SUM_UNIT, ResidualBound, integer_bounds
+from dpcvx.mechanisms.question import check_capacity, records_changed, residual_bound, room
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
     from dpcvx.data import DataSource, Margins
     from dpcvx.noise import Generator
 
-__all__ = [
-    "Combination",
-    "Mechanism",
-    "NoisyGradient",
-    "NoisyVertex",
-    "Vertex",
-    "records_changed",
-    "weight_bits",
-]
-
-LARGEST_SUM = 2**62  # PRIVACY_MATH §11b (ii): exact sums and their noise stay inside 62 bits
-
-
-class Mechanism(Protocol):
-    """One private question: what it costs is a property of what it computes."""
-
-    @property
-    def event(self) -> Event:
-        """Privacy event of one call."""
-        ...
-
-    @property
-    def sensitivity(self) -> float:
-        """Largest change of the un-noised answer between neighbours, over all public inputs."""
-        ...
-
-    @property
-    def noise(self) -> float:
-        """Largest scale of the noise on one number: Gaussian standard deviation or Gumbel scale."""
-        ...
-
-    @property
-    def relation(self) -> str:
-        """Neighbouring relation that the sensitivity is for."""
-        ...
-
-    @property
-    def capacity(self) -> int:
-        """Most records that the exact sums have room for."""
-        ...
-
-    @property
-    def n_draws(self) -> int:
-        """Noise values drawn in one call."""
-        ...
-
-    @property
-    def failure(self) -> float:
-        """Total-variation distance of one call's noise from its ideal law."""
-        ...
-
-
-def records_changed(relation: str) -> int:
-    """Terms of a sum that differ between neighbours: two under replace-one, one under add/remove."""
-    if relation not in RELATIONS:
-        raise ValueError(f"relation must be one of {', '.join(RELATIONS)}, got {relation!r}.")
-    return 2 if relation == "replace" else 1
-
-
-def _residual_bound(problem: Problem, z_max: float | None, clip: float | None) -> ResidualBound:
-    """Integer bounds of a slope for |z| <= z_max: at least one unit, so that noise never vanishes."""
-    l2, linf = (
-        max(1, math.floor(2**RESIDUAL_BITS * problem.slope(ord, z_max, clip))) for ord in (2, math.inf)
-    )
-    return ResidualBound(l2, linf)
-
-
-def _capacity(problem: Problem, clip: float | None, noise: int) -> int:
-    """Number of records whose exact sum, with its noise, stays inside 62 bits (PRIVACY_MATH §11b)."""
-    k_inf, _ = integer_bounds(problem.bounds, problem.d)
-    return max(0, LARGEST_SUM - 1 - 16 * noise) // (_residual_bound(problem, None, clip).linf * k_inf)
-
-
-def _check_capacity(mechanism: NoisyGradient | NoisyVertex) -> None:
-    if mechanism.n > mechanism.capacity:
-        raise Incompatible(
-            f"n={mechanism.n} records do not fit exact 62-bit sums here, {mechanism.capacity} do: "
-            "use a smaller radius, a residual clip, a larger epsilon, or fewer records."
-        )
-
-
-@dataclass(frozen=True)
-class NoisyGradient:
-    """Gradient of the objective at a public theta, with lattice Gaussian noise.
-
-    Question: S(D) = sum_i rho_i k_i in Z^d, rho_i the clipped integer slope at <x_i, theta>, k_i the stored
-    row; the answer is 2^-34 (S + K)/n + l2 theta with K = round(scale Z), Z standard normal.
-    Sensitivity (l2, replace-one): 2 R sqrt(K2) on the integers, 2 L2/n on the mean; half of it under
-    add/remove.
-    With several outputs the summand is the outer product k_i rho_i^T (Frobenius norm).
-    Event: Gaussian(noise_multiplier), exactly (1/noise_multiplier)-GDP, since S + K = round(S + scale Z).
-    R is taken at the public theta, so the noise shrinks with the slope's range while the ratio, and the
-    event, stay fixed.
-
-    Parameters
-    ----------
-    problem : Problem
-    n : int
-        Public normaliser: the number of records.
-    noise_multiplier : float
-        Standard deviation of the noise over the sensitivity.
-    relation : str
-        "replace" or "add_remove".
-    clip : float, optional
-        Residuals phi' are clipped to this size; None keeps the loss's own bound.
-    """
-
-    problem: Problem
-    n: int
-    noise_multiplier: float
-    relation: str = "replace"
-    clip: float | None = None
-
-    def __post_init__(self) -> None:
-        if not math.isfinite(self.problem.slope(2, clip=self.clip)):
-            raise Incompatible(
-                f"{type(self.problem.loss).__name__} has unbounded slopes here: "
-                "give a bounded domain or a residual clip."
-            )
-        _check_capacity(self)
-
-    @property
-    def capacity(self) -> int:
-        """Most records whose exact sum, with its noise, stays inside 62 bits."""
-        noise = self._scale(_residual_bound(self.problem, None, self.clip))
-        return _capacity(self.problem, self.clip, noise)
-
-    @property
-    def event(self) -> Event:
-        """Gaussian(noise_multiplier)."""
-        return Gaussian(self.noise_multiplier)
-
-    @property
-    def sensitivity(self) -> float:
-        """Largest l2 change of the mean gradient, over all theta in C."""
-        return self._integer_sensitivity(_residual_bound(self.problem, None, self.clip)) * SUM_UNIT / self.n
-
-    @property
-    def noise(self) -> float:
-        """Largest standard deviation of one coordinate of the answer."""
-        return self.noise_multiplier * self.sensitivity
-
-    @property
-    def n_draws(self) -> int:
-        """One value per coordinate."""
-        return self.problem.size
-
-    @property
-    def failure(self) -> float:
-        """Total variation of one call's noise."""
-        from dpcvx.noise import gaussian_failure
-
-        return self.n_draws * gaussian_failure(self._scale(_residual_bound(self.problem, None, self.clip)))
-
-    def _integer_sensitivity(self, bound: ResidualBound) -> int:
-        _, k2 = integer_bounds(self.problem.bounds, self.problem.d)
-        return math.isqrt(records_changed(self.relation) ** 2 * bound.l2**2 * k2) + 1
-
-    def _scale(self, bound: ResidualBound) -> int:
-        return math.ceil(Fraction(self.noise_multiplier) * self._integer_sensitivity(bound))
-
-    def __call__(self, theta: Vector, data: DataSource, rng: Generator) -> Vector:
-        """Return the noisy gradient at theta."""
-        from dpcvx.noise import lattice_gaussian
-
-        bound = _residual_bound(self.problem, self.problem.margin_bound(theta), self.clip)
-        total = data.gradient_sum(self.problem.loss, theta, bound)
-        noise = lattice_gaussian(self._scale(bound), total.size, rng).reshape(total.shape)
-        return (total + noise) * (SUM_UNIT / self.n) + self.problem.l2 * theta
+__all__ = ["Combination", "NoisyVertex", "Vertex", "weight_bits"]
 
 
 @dataclass(frozen=True)
@@ -311,8 +139,8 @@ class NoisyVertex:
     def __post_init__(self) -> None:
         if not isinstance(self.problem.domain, HasVertices):
             raise Incompatible(f"Vertex selection needs a polytope, not {self.problem.domain!r}.")
-        _check_capacity(self)
-        if self._temperature(_residual_bound(self.problem, None, self.clip)) <= 0:
+        check_capacity(self, self.n)
+        if self._temperature(residual_bound(self.problem, None, self.clip)) <= 0:
             raise Incompatible(
                 f"eta={self.eta:g} is below the rounding error of selection; "
                 "use a larger epsilon or fewer steps."
@@ -321,7 +149,7 @@ class NoisyVertex:
     @property
     def capacity(self) -> int:
         """Most records whose exact scores stay inside 62 bits."""
-        return _capacity(self.problem, self.clip, 0)
+        return room(self.problem, self.clip, 0)
 
     @property
     def event(self) -> Event:
@@ -331,7 +159,7 @@ class NoisyVertex:
     @property
     def sensitivity(self) -> float:
         """Largest change of one score, over all theta in C."""
-        return self._sensitivity(_residual_bound(self.problem, None, self.clip))
+        return self._sensitivity(residual_bound(self.problem, None, self.clip))
 
     @property
     def noise(self) -> float:
@@ -398,7 +226,7 @@ class NoisyVertex:
         from dpcvx.noise import select
 
         theta = point.dense()
-        bound = _residual_bound(self.problem, self.problem.margin_bound(theta), self.clip)
+        bound = residual_bound(self.problem, self.problem.margin_bound(theta), self.clip)
         if margins is None:
             total = data.gradient_sum(self.problem.loss, theta, bound)
         else:

@@ -1,0 +1,19 @@
+"""Private questions: what each computes on the records and what it costs, inseparable.
+
+These classes are the only callers of a `DataSource`. Fields are public; records and generators are arguments.
+Every sensitivity holds on the stored integers, without slack (PRIVACY_MATH §11b).
+"""
+
+from dpcvx.mechanisms.gradient import NoisyGradient
+from dpcvx.mechanisms.question import Mechanism, records_changed
+from dpcvx.mechanisms.vertex import Combination, NoisyVertex, Vertex, weight_bits
+
+__all__ = [
+    "Combination",
+    "Mechanism",
+    "NoisyGradient",
+    "NoisyVertex",
+    "Vertex",
+    "records_changed",
+    "weight_bits",
+]

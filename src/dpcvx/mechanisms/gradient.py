@@ -1,0 +1,111 @@
+"""The gradient of the objective, with lattice Gaussian noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpcvx.arrays import Vector
+from dpcvx.errors import Incompatible
+from dpcvx.events import Event, Gaussian
+from dpcvx.grid import SUM_UNIT, ResidualBound, integer_bounds
+from dpcvx.mechanisms.question import check_capacity, records_changed, residual_bound, room
+from dpcvx.problem import Problem
+
+if TYPE_CHECKING:
+    from dpcvx.data import DataSource
+    from dpcvx.noise import Generator
+
+__all__ = ["NoisyGradient"]
+
+
+@dataclass(frozen=True)
+class NoisyGradient:
+    """Gradient of the objective at a public theta, with lattice Gaussian noise.
+
+    Question: S(D) = sum_i rho_i k_i in Z^d, rho_i the clipped integer slope at <x_i, theta>, k_i the stored
+    row; the answer is 2^-34 (S + K)/n + l2 theta with K = round(scale Z), Z standard normal.
+    Sensitivity (l2, replace-one): 2 R sqrt(K2) on the integers, 2 L2/n on the mean; half of it under
+    add/remove.
+    With several outputs the summand is the outer product k_i rho_i^T (Frobenius norm).
+    Event: Gaussian(noise_multiplier), exactly (1/noise_multiplier)-GDP, since S + K = round(S + scale Z).
+    R is taken at the public theta, so the noise shrinks with the slope's range while the ratio, and the
+    event, stay fixed.
+
+    Parameters
+    ----------
+    problem : Problem
+    n : int
+        Public normaliser: the number of records.
+    noise_multiplier : float
+        Standard deviation of the noise over the sensitivity.
+    relation : str
+        "replace" or "add_remove".
+    clip : float, optional
+        Residuals phi' are clipped to this size; None keeps the loss's own bound.
+    """
+
+    problem: Problem
+    n: int
+    noise_multiplier: float
+    relation: str = "replace"
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.problem.slope(2, clip=self.clip)):
+            raise Incompatible(
+                f"{type(self.problem.loss).__name__} has unbounded slopes here: "
+                "give a bounded domain or a residual clip."
+            )
+        check_capacity(self, self.n)
+
+    @property
+    def capacity(self) -> int:
+        """Most records whose exact sum, with its noise, stays inside 62 bits."""
+        noise = self._scale(residual_bound(self.problem, None, self.clip))
+        return room(self.problem, self.clip, noise)
+
+    @property
+    def event(self) -> Event:
+        """Gaussian(noise_multiplier)."""
+        return Gaussian(self.noise_multiplier)
+
+    @property
+    def sensitivity(self) -> float:
+        """Largest l2 change of the mean gradient, over all theta in C."""
+        return self._integer_sensitivity(residual_bound(self.problem, None, self.clip)) * SUM_UNIT / self.n
+
+    @property
+    def noise(self) -> float:
+        """Largest standard deviation of one coordinate of the answer."""
+        return self.noise_multiplier * self.sensitivity
+
+    @property
+    def n_draws(self) -> int:
+        """One value per coordinate."""
+        return self.problem.size
+
+    @property
+    def failure(self) -> float:
+        """Total variation of one call's noise."""
+        from dpcvx.noise import gaussian_failure
+
+        return self.n_draws * gaussian_failure(self._scale(residual_bound(self.problem, None, self.clip)))
+
+    def _integer_sensitivity(self, bound: ResidualBound) -> int:
+        _, k2 = integer_bounds(self.problem.bounds, self.problem.d)
+        return math.isqrt(records_changed(self.relation) ** 2 * bound.l2**2 * k2) + 1
+
+    def _scale(self, bound: ResidualBound) -> int:
+        return math.ceil(Fraction(self.noise_multiplier) * self._integer_sensitivity(bound))
+
+    def __call__(self, theta: Vector, data: DataSource, rng: Generator) -> Vector:
+        """Return the noisy gradient at theta."""
+        from dpcvx.noise import lattice_gaussian
+
+        bound = residual_bound(self.problem, self.problem.margin_bound(theta), self.clip)
+        total = data.gradient_sum(self.problem.loss, theta, bound)
+        noise = lattice_gaussian(self._scale(bound), total.size, rng).reshape(total.shape)
+        return (total + noise) * (SUM_UNIT / self.n) + self.problem.l2 * theta
