@@ -253,9 +253,7 @@ def _open_csv(path: Path) -> TableFile:
         missing = [""] * len(header)
         for line in lines[1:]:
             cells = _cells(line)
-            if len(cells) != len(
-                header
-            ):  # a record all the same, without values: n stays the number of lines
+            if len(cells) != len(header):  # a record all the same: n stays the number of lines
                 cells = missing
             for place, values in numbers:
                 values.append(_number(cells[place]))

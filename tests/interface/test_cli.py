@@ -127,6 +127,7 @@ def test_json_holds_plan_and_statement(folder, run):
     assert content["statement"] == dpcvx.load("model.json").privacy_statement_.to_dict()
     assert content["plan"]["n"] == N
     assert content["plan"]["epsilon"] == 1
+    assert 0.99 < content["plan"]["certified_epsilon"] <= 1
 
 
 def test_a_seed_stamps_the_model(folder, run):
@@ -352,6 +353,26 @@ def test_a_poisoned_line_leaves_every_other_record_alone(folder):
         assert table.schema == clean.schema
         assert table[:6] == clean[:6]
         assert table[7:] == clean[7:]
+
+
+def test_quoted_cells_are_read_and_unknown_levels_keep_their_type(tmp_path):
+    from dpcvx.tables import open_table
+
+    path = tmp_path / "people.csv"
+    path.write_text('age,name,sex\n"20","Doe, Jane",X\n30,"say ""hi""", Y\n')
+    table, y = open_table(path).read(["age", "sex"], {"sex": ("F", "M")}, "name", ("Doe, Jane", 'say "hi"'))
+    assert table["age"].to_pylist() == [20, 30]
+    assert y.tolist() == ["Doe, Jane", 'say "hi"']
+    assert (table.schema.field("sex").type, table["sex"].to_pylist()) == (pa.string(), [None, None])
+    numbered, _ = open_table(path).read(["sex"], {"sex": (1, 2)})
+    assert numbered.schema.field("sex").type == pa.float64()
+
+
+def test_an_output_that_cannot_be_written_costs_no_privacy(folder, run, monkeypatch):
+    fits = []
+    monkeypatch.setattr(dpcvx.PrivateLinearRegression, "fit", lambda *_: fits.append(1))
+    assert run(FIT.replace("model.json", "."))[0] == 3
+    assert not fits
 
 
 def test_parquet_cells_cannot_raise(folder, run, people):

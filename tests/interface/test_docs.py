@@ -12,6 +12,7 @@ from dpcvx.tables import read_schema
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 KEY = re.compile(r"\[([A-Z][A-Za-z]*\d{2})\]")
+STATEMENT = r"(?:Algorithm|Theorem|Corollary) (?:\d+\.)*\d+"
 PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 
 
@@ -45,8 +46,9 @@ def test_every_statement_cited_by_a_solver_has_a_row():
     known = {(row["paper"], row["statement"]) for row in rows()}
     for path in sorted((ROOT / "src" / "dpcvx" / "solvers").glob("*.py")):
         words = " ".join(path.read_text().split())
-        for key, kind, number in re.findall(r"\[(\w+)\] (Algorithm|Theorem|Corollary) ([\d.]*\d)", words):
-            assert (key, f"{kind} {number}") in known, f"[{key}] {kind} {number} of {path.name} has no row"
+        for key, statements in re.findall(rf"\[(\w+)\] ({STATEMENT}(?: and {STATEMENT})*)", words):
+            for statement in statements.split(" and "):
+                assert (key, statement) in known, f"[{key}] {statement} of {path.name} has no row"
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row['paper']}-{row['statement']}")
