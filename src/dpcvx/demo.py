@@ -68,8 +68,7 @@ TASKS = (
             Feature("age at first birth", 10, 50, lambda t: t["agefstm"]),
             Feature("children", 0, 12, lambda t: t["kids"]),
             Feature("other family income, $1000", 0, 150, lambda t: t["nonmomi"]),
-            Feature("is Black", 0, 1, lambda t: t["black"]),
-            Feature("is Hispanic", 0, 1, lambda t: t["hispan"]),
+            Feature("is Black (else Hispanic)", 0, 1, lambda t: t["black"]),
         ),
     ),
     Task(
@@ -253,7 +252,8 @@ def _page(outcomes: Sequence[Outcome]) -> str:
             ),
             Section(
                 f"Published coefficients: {task.title}",
-                "In the units of each column: what would be published, beside what must not be.",
+                "In the units of each column: what would be published, beside what must not be. The private "
+                "ones carry the noise and an early stop, so columns that move together trade weight.",
                 rows=_coefficient_rows(outcome),
             ),
         ]

@@ -368,12 +368,12 @@ margin:0 0 1.2rem;box-shadow:0 1px 3px rgba(20,40,60,.06)}
 h2{font-size:1.2rem;margin:0 0 .7rem}
 p{margin:.5rem 0}
 figure{margin:1rem 0}
-img{width:100%;height:auto;display:block;border-radius:8px}
+img{width:100%;max-width:44rem;height:auto;display:block;margin:0 auto;border-radius:8px}
 figcaption{color:var(--soft);font-size:.9rem;margin-top:.5rem}
 .scroll{overflow-x:auto;-webkit-overflow-scrolling:touch}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th,td{padding:.5rem .75rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
-th{color:var(--soft);font-weight:600;font-size:.85rem}
+th{color:var(--soft);font-weight:600;font-size:.85rem}th,td:first-child{white-space:normal}
 th:first-child,td:first-child{text-align:left}
 tr:last-child td{border-bottom:0}
 tbody tr:hover{background:var(--tint)}
