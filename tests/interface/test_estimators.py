@@ -158,10 +158,27 @@ def test_sparse_rows_are_scaled_without_centring():
 def test_duplicate_entries_are_summed_then_clipped():
     X, y = people(60, 2)
     labels = (y > 10).astype(int)
-    rows, columns = np.repeat(np.arange(60), 4), np.tile([0, 0, 1, 1], 60)
-    doubled = sp.coo_array((np.repeat(X.ravel(), 2) * 0.5, (rows, columns)), shape=X.shape)
-    one = classification().fit(sp.csr_array(X), labels)
+    cells = np.stack([X.ravel() + 12, np.full(X.size, -12.0)], axis=1).ravel()
+    columns, starts = np.tile([0, 0, 1, 1], 60), np.arange(0, 241, 4)
+    doubled = sp.csr_array((cells, columns, starts), shape=X.shape)
+    one = classification().fit(sp.csr_array(X + 12 - 12), labels)
     np.testing.assert_array_equal(one.release_.theta, classification().fit(doubled, labels).release_.theta)
+
+
+@pytest.mark.parametrize(
+    ("store", "data_norm", "middle"),
+    [(np.asarray, None, 5.0), (np.asarray, 16.0, 0.0), (sp.csr_array, None, 0.0), (sp.csr_array, 16.0, 0.0)],
+)
+def test_an_infinite_cell_is_missing_and_not_clipped(store, data_norm, middle):
+    X, y = people(60)
+    labels = (y > 10).astype(int)
+    models = []
+    for cell in (np.inf, -np.inf, np.nan, middle):
+        rows = X.copy()
+        rows[:, 1] = cell
+        models.append(classification(data_norm=data_norm).fit(store(rows), labels))
+    for model in models[:-1]:
+        np.testing.assert_array_equal(model.release_.theta, models[-1].release_.theta)
 
 
 def test_intercept_is_inside_the_set_and_the_norm():
@@ -503,3 +520,27 @@ def test_progress_counts_answers(capsys):
     assert shown.out == ""
     assert "PrivateLinearRegression" in shown.err
     assert "100%" in shown.err
+
+
+def test_one_odd_label_in_a_list_does_not_change_the_others():
+    X, y = people(100)
+    labels = (y > 10).astype(int).tolist()
+    for odd in ("x", None, 1j):
+        poisoned = [odd, *labels[1:]]
+        blank = [7, *labels[1:]]
+        models = [classification(n_iter=5).fit(X, some) for some in (poisoned, blank)]
+        np.testing.assert_array_equal(models[0].coef_, models[1].coef_)
+
+
+@pytest.mark.parametrize("value", [0.5, 1.0, 0.3])
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
+def test_the_intercepts_feature_fits_into_the_norm(store, value):
+    from dpcvx.grid import Door, integer_bounds
+
+    bounds = dpcvx.Bounds(1.0, math.sqrt(1 + value**2))
+    rows = np.random.default_rng(0).normal(size=(200, 5)) * 10
+    stored = Door(bounds, intercept=value).quantise(store(rows))
+    integers = stored.values.reshape(200, 6).astype(np.int64)
+    assert (integers[:, 5] == math.floor(2**14 * value)).all()
+    largest = (integers**2).sum(axis=1).max()
+    assert 0.999 * integer_bounds(bounds, 6)[1] < largest <= integer_bounds(bounds, 6)[1]

@@ -136,6 +136,8 @@ HOSTILE = [
     (("coef",), [True, False, True]),
     (("coef",), None),
     (("coef",), [1e400, 0, 0]),
+    (("coef",), [10**400, 0, 0]),
+    (("coef",), json.loads("[" * 400 + "]" * 400)),
     (("intercept",), "0"),
     (("n_iter",), -1),
     (("n_iter",), True),
