@@ -544,3 +544,10 @@ def test_the_intercepts_feature_fits_into_the_norm(store, value):
     assert (integers[:, 5] == math.floor(2**14 * value)).all()
     largest = (integers**2).sum(axis=1).max()
     assert 0.999 * integer_bounds(bounds, 6)[1] < largest <= integer_bounds(bounds, 6)[1]
+
+
+def test_numbered_columns_of_a_data_frame_have_no_names():
+    X, y = people(50)
+    model = regression(bounds={0: (0, 10), 1: (0, 10), 2: (0, 10), 3: (0, 10)}).fit(pd.DataFrame(X), y)
+    assert not hasattr(model, "feature_names_in_")
+    np.testing.assert_array_equal(model.coef_, regression().fit(X, y).coef_)

@@ -125,6 +125,16 @@ class Table:
             if kind in "mMV" or (self.sparse and kind == "O"):
                 raise TypeError(f"X has dtype {self._rows.dtype}; numbers are needed.")
 
+    def header(self) -> Any:
+        """A table without rows that has the same columns, in a form whose names every scikit-learn reads."""
+        if self.names is None:
+            return np.empty((0, self.d))
+        if not all(isinstance(name, str) for name in self.names):
+            return self._rows.head(0).to_native()
+        import pyarrow
+
+        return pyarrow.schema([(name, pyarrow.float64()) for name in self.names]).empty_table()
+
     def label(self, j: int) -> str:
         """Name of a column for people."""
         return f"x{j}" if self.names is None else str(self.names[j])

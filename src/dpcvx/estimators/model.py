@@ -161,7 +161,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         delta = min(1 / table.n**2, LARGEST_DELTA) if self.delta is None else float(self.delta)
         chosen = self._plan(problem, table.n, Budget(float(self.epsilon or 0), delta))
         rng = self._generator()
-        validate_data(self, X if table.names is not None else np.empty((0, table.d)), skip_check_array=True)
+        validate_data(self, table.header(), skip_check_array=True)
 
         door = Door(problem.bounds, columns.center, columns.scale, intercept)
         source = Arrays(columns.rows(table, door), self._encode_target(values, target), layout=chosen.layout)
@@ -366,9 +366,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         """Linear scores of new rows, shape (n,) or (n, K). New rows are public here and are not clipped."""
         check_is_fitted(self)
         table = Table(X)
-        validate_data(
-            self, X if table.names is not None else np.empty((0, table.d)), reset=False, skip_check_array=True
-        )
+        validate_data(self, table.header(), reset=False, skip_check_array=True)
         if self._columns.levels and table.untyped:
             declared = {j for j, levels in enumerate(self._columns.levels) if levels is not None}
             wrong = [table.label(j) for j in sorted(table.untyped - declared)]
