@@ -99,6 +99,35 @@ class Poisson:
 
 
 @dataclass(frozen=True)
+class PerturbedObjective:
+    """The exact minimiser of a convex GLM objective with a Gaussian linear term (objective perturbation).
+
+    argmin sum_i phi(<x_i, theta>, y_i) + (Lam/2) ||theta||^2 + r(theta) + <b, theta>, b ~ N(0, sigma^2 I)
+
+    Parameters
+    ----------
+    shift : float
+        L B_2 / sigma: the largest gradient of one record over the standard deviation of b. The relation is
+        accounted for by the accountant: this number is not doubled under "replace".
+    jacobian : float
+        log(1 + beta B_2^2 / Lam), what one record changes in the density of the map from b to theta.
+    relation : {"replace", "add_remove"}
+        Neighbouring relation of the plan.
+    """
+
+    shift: float
+    jacobian: float
+    relation: str = "replace"
+
+    def __post_init__(self) -> None:
+        _require_positive("shift", self.shift)
+        if not (self.jacobian >= 0 and math.isfinite(self.jacobian)):
+            raise ValueError(f"jacobian is {self.jacobian!r}; it must be a finite number, zero or more.")
+        if self.relation not in RELATIONS:
+            raise ValueError(f"relation is {self.relation!r}; use one of {', '.join(RELATIONS)}.")
+
+
+@dataclass(frozen=True)
 class Repeat:
     """The same event, ``count`` times, each possibly chosen in the light of the earlier answers."""
 
@@ -125,7 +154,7 @@ class Compose:
             raise ValueError("events is empty; Compose needs at least one event.")
 
 
-Leaf = Gaussian | Exponential | PureDP | ApproxDP | Poisson
+Leaf = Gaussian | Exponential | PureDP | ApproxDP | Poisson | PerturbedObjective
 Event = Leaf | Repeat | Compose
 
 
@@ -147,9 +176,9 @@ def count_leaves(event: Event) -> Counter[Leaf]:
             for part in event.events:
                 total.update(count_leaves(part))
             return total
-        case Gaussian() | Exponential() | PureDP() | ApproxDP() | Poisson():
+        case Gaussian() | Exponential() | PureDP() | ApproxDP() | Poisson() | PerturbedObjective():
             return Counter({event: 1})
     raise NotAccountable(
         f"{type(event).__name__} is not an event that can be accounted for. Describe the release by "
-        "Gaussian, Exponential, PureDP, ApproxDP or Poisson."
+        "Gaussian, Exponential, PureDP, ApproxDP, Poisson or PerturbedObjective."
     )

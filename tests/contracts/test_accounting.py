@@ -15,12 +15,14 @@ from dpcvx.accounting import (
     RDP,
     AdaptiveSelection,
     Budget,
+    ObjectiveProfile,
     PureComposition,
     Tight,
     calibrate,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_mu,
+    objective_delta,
 )
 from dpcvx.errors import BudgetExceeded, NotAccountable
 from dpcvx.events import (
@@ -28,6 +30,7 @@ from dpcvx.events import (
     Compose,
     Exponential,
     Gaussian,
+    PerturbedObjective,
     Poisson,
     PureDP,
     Repeat,
@@ -42,6 +45,7 @@ ACCOUNTANTS = [
     PureComposition(),
     AdaptiveSelection(grid=12),
     PLD(interval=1e-3),
+    ObjectiveProfile(),
     Tight(),
 ]
 # Each kind of event as a function of its noise: more noise, more privacy.
@@ -52,6 +56,8 @@ KINDS = {
     "approximate": lambda noise: ApproxDP(0.5 / noise, 1e-9),
     "poisson": lambda noise: Poisson(0.2, 5 * noise),
     "poisson, add or remove": lambda noise: Poisson(0.2, 5 * noise, "add_remove"),
+    "objective": lambda noise: PerturbedObjective(0.1 / noise, 0.02 / noise),
+    "objective, add or remove": lambda noise: PerturbedObjective(0.1 / noise, 0.02 / noise, "add_remove"),
 }
 COVERED = [
     pytest.param(accountant, make, id=f"{accountant}-{kind}")
@@ -65,12 +71,14 @@ def test_the_table_of_rules_is_the_intended_one():
     covered = {
         type(a).__name__: {k for k, make in KINDS.items() if a.supports(make(2.0))} for a in ACCOUNTANTS
     }
+    objectives = {"objective", "objective, add or remove"}
     assert covered == {
         "GDP": {"gaussian"},
-        "RDP": {"gaussian", "exponential", "pure"},
+        "RDP": {"gaussian", "exponential", "pure"} | objectives,
         "PureComposition": {"exponential", "pure"},
         "AdaptiveSelection": {"exponential"},
-        "PLD": set(KINDS) - {"approximate"},
+        "PLD": set(KINDS) - {"approximate"} - objectives,
+        "ObjectiveProfile": {"gaussian"} | objectives,
         "Tight": set(KINDS),
     }
 
@@ -198,6 +206,36 @@ class TestTight:
         assert Tight().delta(event, 0.4) == 1.0
         assert Tight().epsilon(ApproxDP(0.25, 1e-7), 1e-7) == 0.25
 
+    @pytest.mark.parametrize("kind", ["objective", "objective, add or remove"])
+    def test_one_objective_beside_its_output_noise_is_cheaper_by_its_profile(self, kind):
+        objective, output = KINDS[kind](2.0), Gaussian(1000.0)
+        event = Compose((objective, output))
+        alone = ObjectiveProfile().epsilon(objective, DELTA)
+        assert alone < ObjectiveProfile().epsilon(event, DELTA) < 1.05 * alone
+        assert Tight().epsilon(event, DELTA) == ObjectiveProfile().epsilon(event, DELTA)
+        assert Tight().epsilon(event, DELTA) < RDP().epsilon(event, DELTA)
+        many = Repeat(event, 200)
+        assert (
+            Tight().epsilon(many, DELTA)
+            == RDP().epsilon(many, DELTA)
+            < ObjectiveProfile().epsilon(many, DELTA)
+        )
+
+    def test_an_objective_beside_samples_is_added(self):
+        objective, sample = KINDS["objective"](2.0), KINDS["poisson"](2.0)
+        event = Compose((objective, sample))
+        sums = [Tight().epsilon(part, DELTA / 2) for part in (objective, sample)]
+        assert Tight().epsilon(event, DELTA) == pytest.approx(sum(sums), rel=1e-12)
+        assert Tight().delta(event, 2 * max(sums)) <= 1.001 * DELTA
+
+    def test_nothing_is_claimed_of_a_replaced_record_below_the_condition(self):
+        event = PerturbedObjective(0.5, 0.1)
+        least = 0.1 + 2 * 0.5 * math.sqrt(1 + 0.5**2)
+        assert objective_delta(least - 1e-9, event) == 1.0
+        assert objective_delta(least + 1e-9, event) < 0.5
+        assert ObjectiveProfile().epsilon(event, 0.9) == pytest.approx(least)
+        assert ObjectiveProfile().delta(event, least - 1e-9) == 1.0
+
     def test_unequal_pure_events_cost_at_most_their_sum(self):
         event = Compose((PureDP(3.0), Repeat(PureDP(0.001), 100)))
         assert PureComposition().epsilon(event, 1e-6) <= 3.1
@@ -279,6 +317,9 @@ class TestGaussianInverse:
         lambda: Poisson(1.1, 1.0),
         lambda: Poisson(0.5, -1.0),
         lambda: Poisson(0.5, 1.0, "swap"),
+        lambda: PerturbedObjective(0.0, 0.1),
+        lambda: PerturbedObjective(0.1, -0.1),
+        lambda: PerturbedObjective(0.1, 0.1, "swap"),
         lambda: Repeat(Gaussian(1.0), 0),
         lambda: Repeat(Gaussian(1.0), -3),
         lambda: Compose(()),

@@ -7,6 +7,7 @@ from dpcvx.accounting.accountant import Accountant
 from dpcvx.accounting.budget import Budget, calibrate
 from dpcvx.accounting.gaussian import GDP, gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpcvx.accounting.loss_distribution import PLD
+from dpcvx.accounting.objective import ObjectiveProfile, objective_delta, objective_epsilon, objective_renyi
 from dpcvx.accounting.pure import PureComposition
 from dpcvx.accounting.renyi import RDP
 from dpcvx.accounting.selection import AdaptiveSelection, selection_delta, selection_renyi
@@ -19,12 +20,16 @@ __all__ = [
     "Accountant",
     "AdaptiveSelection",
     "Budget",
+    "ObjectiveProfile",
     "PureComposition",
     "Tight",
     "calibrate",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_mu",
+    "objective_delta",
+    "objective_epsilon",
+    "objective_renyi",
     "selection_delta",
     "selection_renyi",
 ]

@@ -130,5 +130,5 @@ class PLD:
         )
 
     def supports(self, event: Event) -> bool:
-        """Say whether no part is `ApproxDP`."""
+        """Say whether no part is `ApproxDP` or `PerturbedObjective`."""
         return accepts(event, _KINDS)

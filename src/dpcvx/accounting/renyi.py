@@ -15,11 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcvx.accounting.accountant import accepted_leaves, accepts, require_delta, require_epsilon
+from dpcvx.accounting.objective import objective_renyi
 from dpcvx.accounting.selection import selection_renyi
 from dpcvx.arrays import Vector
-from dpcvx.events import Event, Exponential, Gaussian, Leaf, PureDP
+from dpcvx.events import Event, Exponential, Gaussian, Leaf, PerturbedObjective, PureDP
 
-_KINDS = (Gaussian, Exponential, PureDP)
+_KINDS = (Gaussian, Exponential, PureDP, PerturbedObjective)
 _WIDEST = np.linspace(math.log(1e-5), math.log(1e10), 120)  # log(a - 1)
 
 
@@ -44,6 +45,8 @@ def _single(leaf: Leaf, orders: Vector) -> Vector:
             return selection_renyi(orders, leaf.eta)
         case PureDP():
             return _pure_renyi(orders, leaf.epsilon)
+        case PerturbedObjective():
+            return objective_renyi(orders, leaf)
     raise TypeError(f"{type(leaf).__name__} has no Rényi curve.")
 
 
@@ -63,7 +66,7 @@ def _largest_loss(leaves: Counter[Leaf]) -> float:
 
 @dataclass(frozen=True)
 class RDP:
-    """Rényi accounting of Gaussian releases, selections and pure releases in any mixture.
+    """Rényi accounting of Gaussian and pure releases, selections and perturbed objectives in any mixture.
 
     Parameters
     ----------
@@ -124,5 +127,5 @@ class RDP:
         return math.exp(min(0.0, self._smallest(bound)))
 
     def supports(self, event: Event) -> bool:
-        """Say whether every part is `Gaussian`, `Exponential` or `PureDP`."""
+        """Say whether every part is `Gaussian`, `Exponential`, `PureDP` or `PerturbedObjective`."""
         return accepts(event, _KINDS)

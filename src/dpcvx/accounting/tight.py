@@ -9,10 +9,21 @@ from dataclasses import dataclass
 from dpcvx.accounting.accountant import Accountant, require_delta, require_epsilon
 from dpcvx.accounting.gaussian import GDP
 from dpcvx.accounting.loss_distribution import PLD
+from dpcvx.accounting.objective import ObjectiveProfile
 from dpcvx.accounting.pure import PureComposition
 from dpcvx.accounting.renyi import RDP
 from dpcvx.accounting.selection import AdaptiveSelection
-from dpcvx.events import ApproxDP, Compose, Event, Exponential, Leaf, Repeat, count_leaves
+from dpcvx.events import (
+    ApproxDP,
+    Compose,
+    Event,
+    Exponential,
+    Leaf,
+    PerturbedObjective,
+    Poisson,
+    Repeat,
+    count_leaves,
+)
 
 
 def _split(event: Event) -> tuple[float, float, Compose | None]:
@@ -36,14 +47,26 @@ def _candidates(event: Event) -> tuple[Accountant, ...]:
         return (AdaptiveSelection(),)
     if not RDP().supports(event):
         return (PLD(),)
-    return (PureComposition(), RDP()) if PureComposition().supports(event) else (RDP(),)
+    also = (PureComposition(), ObjectiveProfile())
+    return (*(accountant for accountant in also if accountant.supports(event)), RDP())
+
+
+def _separate(event: Compose) -> tuple[Compose, ...]:
+    """Return the parts that no single accountant covers together: perturbed objectives beside samples."""
+    leaves = count_leaves(event)
+    if not {PerturbedObjective, Poisson} <= {type(leaf) for leaf in leaves}:
+        return (event,)
+    objectives = tuple(Repeat(leaf, n) for leaf, n in leaves.items() if isinstance(leaf, PerturbedObjective))
+    others = tuple(Repeat(leaf, n) for leaf, n in leaves.items() if not isinstance(leaf, PerturbedObjective))
+    return Compose(objectives), Compose(others)
 
 
 @dataclass(frozen=True)
 class Tight:
     """The smallest bound over the accountants that cover the event; covers every event.
 
-    `ApproxDP` parts are added by basic composition. `PLD` answers only where a Poisson sample leaves no other
+    `ApproxDP` parts are added by basic composition, and so are perturbed objectives beside Poisson samples,
+    with half of delta (or epsilon) for either. `PLD` answers only where a Poisson sample leaves no other
     choice, and `AdaptiveSelection` only for one selection: both are slow beyond that.
     """
 
@@ -55,8 +78,11 @@ class Tight:
             return math.inf
         if rest is None:
             return known_epsilon
-        left = delta - known_delta
-        return known_epsilon + min(accountant.epsilon(rest, left) for accountant in _candidates(rest))
+        parts = _separate(rest)
+        left = (delta - known_delta) / len(parts)
+        return known_epsilon + math.fsum(
+            min(accountant.epsilon(part, left) for accountant in _candidates(part)) for part in parts
+        )
 
     def delta(self, event: Event, epsilon: float) -> float:
         """Return the smallest known delta at epsilon."""
@@ -66,8 +92,15 @@ class Tight:
             return 1.0
         if rest is None:
             return min(1.0, known_delta)
-        left = epsilon - known_epsilon
-        return min(1.0, known_delta + min(accountant.delta(rest, left) for accountant in _candidates(rest)))
+        parts = _separate(rest)
+        left = (epsilon - known_epsilon) / len(parts)
+        return min(
+            1.0,
+            known_delta
+            + math.fsum(
+                min(accountant.delta(part, left) for accountant in _candidates(part)) for part in parts
+            ),
+        )
 
     def supports(self, event: Event) -> bool:
         """Say yes; what is not an event raises `NotAccountable`."""
