@@ -19,10 +19,12 @@ from dpcvx.grid import Dense, Door, ResidualBound, Sparse, fixed_point, targets
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
 
-__all__ = ["Arrays", "DataSource", "Margins", "source"]
+__all__ = ["Arrays", "DataSource", "Margins", "Points", "source"]
 
 BLOCK_BYTES = 2**18  # rows read twice by a gradient pass; stays in a core's second-level cache
 WORK_PER_THREAD = 2**20  # below this many products a thread costs more than it saves
+
+Points = tuple[Vector, Vector]
 
 
 class DataSource(Protocol):
@@ -38,6 +40,15 @@ class DataSource(Protocol):
 
     def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
         """Return sum_i rho_i k_i in units of 2^-34, in the shape of theta."""
+
+    def difference_sum(
+        self, loss: Loss, points: Points, batch: IntVector, residual: ResidualBound, bound: ResidualBound
+    ) -> IntVector:
+        """Return sum_i (rho_i - rho'_i) k_i over the rows of a batch, in the shape of an iterate.
+
+        rho_i and rho'_i are the residuals at the two points, each within ``residual``; their difference is
+        clipped to ``bound``. Units of 2^-34.
+        """
 
     def follow(self, loss: Loss, outputs: int) -> Margins:
         """Return margins that are kept up to date while an iterate moves along coordinates."""
@@ -127,10 +138,8 @@ class Arrays:
         """Return sum_i rho_i k_i in units of 2^-34, in the shape of theta."""
         from dpcvx import kernels
 
-        integers, unit = fixed_point(theta)
+        integers, unit = self._sent(theta)
         outputs, d = integers.shape
-        if d != self.d:
-            raise ValueError(f"theta has {d} rows, but the records have {self.d} features.")
         y = self._targets(loss, outputs)
         rows = self._row_major()
         residuals = kernels.residuals_of(loss.slope, loss.joint)
@@ -148,6 +157,35 @@ class Arrays:
         sums = sum(self.parts(part, self.n, self._size * outputs), np.zeros((outputs, d), dtype=np.int64))
         return sums.T.copy().reshape(np.shape(theta))
 
+    def difference_sum(
+        self, loss: Loss, points: Points, batch: IntVector, residual: ResidualBound, bound: ResidualBound
+    ) -> IntVector:
+        """Return sum_i (rho_i - rho'_i) k_i over the rows of a batch, in the shape of an iterate."""
+        from dpcvx import kernels
+
+        (first, first_unit), (second, second_unit) = (self._sent(theta) for theta in points)
+        outputs, d = first.shape
+        if second.shape != first.shape:
+            raise ValueError(f"The points have shapes {np.shape(points[0])} and {np.shape(points[1])}.")
+        y = self._targets(loss, outputs)
+        rows = self._row_major()
+        function = kernels.residuals_of(loss.slope, loss.joint)
+        rest = (float(loss.parameter), residual.l2, residual.linf)
+        public = (first, second), (first_unit, second_unit), function, rest, (bound.l2, bound.linf)
+
+        def part(start: int, stop: int) -> IntVector:
+            sums = np.zeros((outputs, d), dtype=np.int64)
+            where = (start, stop, min(self._block_rows, stop - start), sums)
+            if isinstance(rows, Dense):
+                kernels.difference_dense(rows.values, y, batch, *public, *where)
+            else:
+                kernels.difference_sparse(rows.indptr, rows.indices, rows.values, y, batch, *public, *where)
+            return sums
+
+        work = 2 * outputs * self._size * len(batch) // self.n
+        sums = sum(self.parts(part, len(batch), work), np.zeros((outputs, d), dtype=np.int64))
+        return sums.T.copy().reshape(np.shape(points[0]))
+
     def follow(self, loss: Loss, outputs: int) -> Followed:
         """Return margins that start at w = 0."""
         return Followed(self, loss, self._targets(loss, outputs), self._column_major(), outputs)
@@ -157,11 +195,18 @@ class Arrays:
         threads = self._threads or max(1, min(_cores(), work // WORK_PER_THREAD))
         edges = [count * t // threads for t in range(threads + 1)]
         ranges = [(a, b) for a, b in pairwise(edges) if a < b]
-        if len(ranges) == 1:
-            return [part(*ranges[0])]
+        if len(ranges) <= 1:
+            return [part(*edge) for edge in ranges]
         # A pool of its own for each pass: nothing is left behind that a fork could lose.
         with ThreadPoolExecutor(len(ranges)) as pool:
             return list(pool.map(lambda edge: part(*edge), ranges))
+
+    def _sent(self, theta: Vector) -> tuple[NDArray[np.int32], float]:
+        """An iterate in fixed point, and its unit."""
+        integers, unit = fixed_point(theta)
+        if integers.shape[1] != self.d:
+            raise ValueError(f"theta has {integers.shape[1]} rows, but the records have {self.d} features.")
+        return integers, unit
 
     def _targets(self, loss: Loss, outputs: int) -> Vector:
         if self._y is None:

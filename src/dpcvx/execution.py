@@ -17,7 +17,15 @@ from dpcvx.accounting import Accountant, Budget, Tight
 from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Event, Repeat
-from dpcvx.mechanisms import Combination, Mechanism, NoisyGradient, NoisyVertex, Vertex, records_changed
+from dpcvx.mechanisms import (
+    Combination,
+    Mechanism,
+    NoisyDifference,
+    NoisyGradient,
+    NoisyVertex,
+    Vertex,
+    records_changed,
+)
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
@@ -153,6 +161,11 @@ class Plan:
         return sum(stage.n_calls for stage in self.stages)
 
     @property
+    def gradient_evaluations(self) -> float:
+        """Gradients of single records in all; expected and public where records are sampled."""
+        return sum(stage.n_calls * stage.mechanism.evaluations for stage in self.stages)
+
+    @property
     def n_draws(self) -> int:
         """Noise values in all."""
         return sum(stage.n_calls * stage.mechanism.n_draws for stage in self.stages)
@@ -198,6 +211,11 @@ class Release:
         """Number of private answers used; public, fixed by the plan."""
         return self.plan.n_calls
 
+    @property
+    def gradient_evaluations(self) -> float:
+        """Gradients of single records; expected where records were sampled, never the realised number."""
+        return self.plan.gradient_evaluations
+
 
 class Oracle:
     """Answers the current stage's question, at most its planned number of times.
@@ -237,6 +255,13 @@ class Oracle:
         """Noisy gradient of the objective at a public theta."""
         mechanism: NoisyGradient = self._current(NoisyGradient, "gradient")
         answer = mechanism(theta, self._source, self._rng)
+        self._report()
+        return answer
+
+    def difference(self, theta: Vector, anchor: Vector) -> Vector:
+        """Noisy gradient at theta minus gradient at an anchor, both public, over a sample of the records."""
+        mechanism: NoisyDifference = self._current(NoisyDifference, "difference")
+        answer = mechanism(theta, anchor, self._source, self._rng)
         self._report()
         return answer
 

@@ -355,3 +355,71 @@ def gradient_sparse(
         multiply_sparse(indptr, indices, values, theta, first, last, 0, margins)
         function(margins, y, first, 0, last - first, unit, parameter, l2, linf, rho)
         accumulate_sparse(indptr, indices, values, rho, first, last, sums)
+
+
+# -- differences of residuals between two iterates, over a batch of rows
+
+
+@compiled
+def subtract(rho, before, count, l2, linf):
+    """rho - before of each record, clipped on the integers to the bounds of a difference."""
+    for k in range(rho.shape[0]):
+        for i in range(count):
+            change = np.int64(rho[k, i]) - np.int64(before[k, i])
+            rho[k, i] = -linf if change < -linf else linf if change > linf else change
+    for i in range(count):
+        shrink(rho, i, l2)
+
+
+@compiled
+def difference_dense(matrix, y, batch, points, units, function, rest, bound, start, stop, block, sums):
+    """sums += sum_i (rho_i(points[0]) - rho_i(points[1])) k_i over rows batch[start] to batch[stop - 1].
+
+    Only these rows are read, a block of them at a time into a copy that stays in cache.
+    """
+    outputs = sums.shape[0]
+    parameter, l2, linf = rest
+    rows = np.empty((block, matrix.shape[1]), dtype=np.int16)
+    targets = np.empty((y.shape[0], block))
+    margins = np.empty((outputs, block), dtype=np.int64)
+    rho = np.empty((outputs, block), dtype=np.int32)
+    before = np.empty((outputs, block), dtype=np.int32)
+    for first in range(start, stop, block):
+        count = min(stop - first, block)
+        for i in range(count):
+            rows[i] = matrix[batch[first + i]]
+            targets[:, i] = y[:, batch[first + i]]
+        multiply_dense(rows, points[0], 0, count, 0, margins)
+        function(margins, targets, 0, 0, count, units[0], parameter, l2, linf, rho)
+        multiply_dense(rows, points[1], 0, count, 0, margins)
+        function(margins, targets, 0, 0, count, units[1], parameter, l2, linf, before)
+        subtract(rho, before, count, bound[0], bound[1])
+        accumulate_dense(rows, rho, 0, count, sums)
+
+
+@compiled
+def difference_sparse(
+    indptr, indices, values, y, batch, points, units, function, rest, bound, start, stop, block, sums
+):
+    """The same for compressed rows, read where they are."""
+    outputs = sums.shape[0]
+    parameter, l2, linf = rest
+    targets = np.empty((y.shape[0], block))
+    margins = np.empty((outputs, block), dtype=np.int64)
+    rho = np.empty((outputs, block), dtype=np.int32)
+    before = np.empty((outputs, block), dtype=np.int32)
+    for first in range(start, stop, block):
+        count = min(stop - first, block)
+        for i in range(count):
+            row = batch[first + i]
+            targets[:, i] = y[:, row]
+            multiply_sparse(indptr, indices, values, points[0], row, row + 1, i, margins)
+        function(margins, targets, 0, 0, count, units[0], parameter, l2, linf, rho)
+        for i in range(count):
+            row = batch[first + i]
+            multiply_sparse(indptr, indices, values, points[1], row, row + 1, i, margins)
+        function(margins, targets, 0, 0, count, units[1], parameter, l2, linf, before)
+        subtract(rho, before, count, bound[0], bound[1])
+        for i in range(count):
+            row = batch[first + i]
+            accumulate_sparse(indptr, indices, values, rho[:, i : i + 1], row, row + 1, sums)

@@ -158,6 +158,17 @@ class Problem:
             largest *= self.outputs ** (1 / ord)
         return largest if clip is None else min(largest, clip)
 
+    def slope_change(self, theta: Vector, other: Vector, ord: float = 2, clip: float | None = None) -> float:
+        """Bound on the norm of phi' at <x, theta> minus phi' at <x, other>, both clipped at ``clip``.
+
+        Clipping never moves two slopes apart, so the smoothness of phi bounds the change as it stands.
+        """
+        step = theta - other
+        moved = min(
+            self.row_norm * math.sqrt(float((step**2).sum())), self.bounds.x_inf * float(abs(step).sum())
+        )
+        return min(2 * self.slope(ord, clip=clip), self.loss.smoothness(self.z_max) * moved if moved else 0.0)
+
     def lipschitz(self, ord: float = 2, clip: float | None = None) -> float:
         """Bound on the norm of one record's gradient: L2 for ord=2, L1 (the l_inf norm) for ord=inf."""
         return self.slope(ord, clip=clip) * (self.row_norm if ord == 2 else self.bounds.x_inf)

@@ -21,7 +21,7 @@ from dpcvx.losses import Loss
 from dpcvx.mechanisms import Vertex, records_changed
 
 if TYPE_CHECKING:
-    from dpcvx.data import DataSource, Margins
+    from dpcvx.data import DataSource, Margins, Points
     from dpcvx.noise import Generator
 
 __all__ = ["Question", "Transcript", "discrepancies", "record", "replay", "share"]
@@ -40,13 +40,16 @@ class Question:
     total : IntVector or None
         What the records answered, before noise. Private: never publish a transcript.
     bound : ResidualBound or None
-        Bound on one record's residual that the sensitivity follows from.
+        Bound on one record's residual, or difference of residuals, that the sensitivity follows from.
+    sample : IntVector or None
+        Records that were drawn to take part; None for all of them. Private.
     """
 
     kind: str
     asked: tuple[Any, ...]
     total: IntVector | None = None
     bound: ResidualBound | None = None
+    sample: IntVector | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,16 +62,32 @@ class Transcript:
 
 
 class _Recorder:
-    """A data source that passes every call on and keeps a note of it."""
+    """A data source that passes every call on and keeps a note of it.
 
-    def __init__(self, source: DataSource) -> None:
-        self._source = source
+    In a replay the records drawn are those of the earlier run, as far as they exist: the sample is a coin of
+    the mechanism, and the sensitivity is for the same coins.
+    """
+
+    def __init__(self, source: DataSource, earlier: tuple[Question, ...] | None) -> None:
+        self._source, self._earlier = source, earlier
         self.n, self.d = source.n, source.d
         self.questions: list[Question] = []
 
     def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
         total = self._source.gradient_sum(loss, theta, bound)
         self.questions.append(Question("gradient_sum", (loss, theta.tobytes(), bound), total, bound))
+        return total
+
+    def difference_sum(
+        self, loss: Loss, points: Points, batch: IntVector, residual: ResidualBound, bound: ResidualBound
+    ) -> IntVector:
+        place = len(self.questions)
+        if self._earlier is not None and place < len(self._earlier):
+            drawn = self._earlier[place].sample
+            batch = batch if drawn is None else drawn[drawn < self.n]
+        total = self._source.difference_sum(loss, points, batch, residual, bound)
+        asked = (loss, *(point.tobytes() for point in points), residual, bound)
+        self.questions.append(Question("difference_sum", asked, total, bound, batch))
         return total
 
     def follow(self, loss: Loss, outputs: int) -> Margins:
@@ -112,6 +131,10 @@ class _FrozenOracle:
         answer: Vector = self._answer(self._oracle.gradient(theta))
         return answer
 
+    def difference(self, theta: Vector, anchor: Vector) -> Vector:
+        answer: Vector = self._answer(self._oracle.difference(theta, anchor))
+        return answer
+
     def vertex(self) -> Vertex:
         answer: Vertex = self._answer(self._oracle.vertex())
         return answer
@@ -120,9 +143,9 @@ class _FrozenOracle:
         self._oracle.move(step, vertex)
 
 
-def _run(plan: Plan, source: DataSource, rng: Generator, frozen: tuple[Any, ...] | None) -> Transcript:
-    recorder = _Recorder(source)
-    oracle = _FrozenOracle(Oracle(plan, recorder, rng), frozen)
+def _run(plan: Plan, source: DataSource, rng: Generator, earlier: Transcript | None) -> Transcript:
+    recorder = _Recorder(source, None if earlier is None else earlier.questions)
+    oracle = _FrozenOracle(Oracle(plan, recorder, rng), None if earlier is None else earlier.answers)
     theta = plan.solver.run(plan, oracle)  # type: ignore[arg-type]  # it answers what an oracle answers
     return Transcript(tuple(recorder.questions), tuple(oracle.answers), theta)
 
@@ -149,11 +172,12 @@ def replay(plan: Plan, source: DataSource, rng: Generator, transcript: Transcrip
     source : DataSource
         The other records.
     rng : Generator
-        Noise is drawn as usual, and not heard.
+        Noise is drawn as usual, and not heard. Samples of records are those of the earlier run, as far as
+        their indices exist: under add/remove let the last record be the one that is missing.
     transcript : Transcript
         The earlier run.
     """
-    return _run(plan, source, rng, transcript.answers)
+    return _run(plan, source, rng, transcript)
 
 
 def discrepancies(plan: Plan, first: Transcript, second: Transcript) -> list[str]:
@@ -161,7 +185,8 @@ def discrepancies(plan: Plan, first: Transcript, second: Transcript) -> list[str
 
     The questions must be the same, in the same order, and the returned parameter the same to the last bit.
     Two exact sums may differ by what one record weighs (PRIVACY_MATH §11b): c R sqrt(K2) in the l2 norm for a
-    gradient, c R_inf K_inf in every entry for scores, with c = 2 under replace-one and 1 under add/remove.
+    gradient, or for a difference of gradients over the same sample; c R_inf K_inf in every entry for scores;
+    with c = 2 under replace-one and 1 under add/remove.
     """
     found = []
     if len(first.questions) != len(second.questions):
@@ -188,7 +213,7 @@ def share(plan: Plan, one: Question, other: Question) -> float:
     k_inf, k2 = integer_bounds(plan.problem.bounds, plan.problem.d)
     changed = records_changed(plan.budget.relation)
     difference = [int(a) - int(b) for a, b in zip(one.total.flat, other.total.flat, strict=True)]
-    if one.kind == "gradient_sum":
+    if one.kind in ("gradient_sum", "difference_sum"):
         distance, allowed = sum(v * v for v in difference), (changed * one.bound.l2) ** 2 * k2
     else:
         distance, allowed = max(abs(v) for v in difference) ** 2, (changed * one.bound.linf * k_inf) ** 2

@@ -4,6 +4,7 @@ These classes are the only callers of a `DataSource`. Fields are public; records
 Every sensitivity holds on the stored integers, without slack (PRIVACY_MATH §11b).
 """
 
+from dpcvx.mechanisms.difference import NoisyDifference
 from dpcvx.mechanisms.gradient import NoisyGradient
 from dpcvx.mechanisms.question import Mechanism, records_changed
 from dpcvx.mechanisms.vertex import Combination, NoisyVertex, Vertex, weight_bits
@@ -11,6 +12,7 @@ from dpcvx.mechanisms.vertex import Combination, NoisyVertex, Vertex, weight_bit
 __all__ = [
     "Combination",
     "Mechanism",
+    "NoisyDifference",
     "NoisyGradient",
     "NoisyVertex",
     "Vertex",

@@ -83,6 +83,11 @@ class NoisyGradient:
         return self.noise_multiplier * self.sensitivity
 
     @property
+    def evaluations(self) -> float:
+        """One gradient for each record."""
+        return self.n
+
+    @property
     def n_draws(self) -> int:
         """One value per coordinate."""
         return self.problem.size

@@ -53,6 +53,11 @@ class Mechanism(Protocol):
         """Total-variation distance of one call's noise from its ideal law."""
         ...
 
+    @property
+    def evaluations(self) -> float:
+        """Gradients of single records in one call; for a sample their expected, public number."""
+        ...
+
 
 def records_changed(relation: str) -> int:
     """Terms of a sum that differ between neighbours: two under replace-one, one under add/remove."""

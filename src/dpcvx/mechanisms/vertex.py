@@ -167,6 +167,11 @@ class NoisyVertex:
         return 2 * self.sensitivity / self.eta
 
     @property
+    def evaluations(self) -> float:
+        """One gradient for each record."""
+        return self.n
+
+    @property
     def n_draws(self) -> int:
         """One value per vertex."""
         return int(self.problem.C.n_vertices(self.problem.size))

@@ -1,0 +1,156 @@
+"""The change of the gradient between two public points, over a Poisson sample of the records."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpcvx.arrays import Vector
+from dpcvx.errors import Incompatible
+from dpcvx.events import Event, Poisson
+from dpcvx.grid import LARGEST_RESIDUAL, RESIDUAL_BITS, SUM_UNIT, ResidualBound, integer_bounds
+from dpcvx.mechanisms.question import check_capacity, records_changed, residual_bound, room
+from dpcvx.problem import Problem
+
+if TYPE_CHECKING:
+    from dpcvx.data import DataSource
+    from dpcvx.noise import Generator
+
+__all__ = ["NoisyDifference"]
+
+
+@dataclass(frozen=True)
+class NoisyDifference:
+    """Gradient at theta minus gradient at an anchor, over a Poisson sample, with lattice Gaussian noise.
+
+    Question: S(D) = sum_{i in B} (rho_i - rho'_i) k_i in Z^d, where B holds each record with probability q,
+    rho_i and rho'_i are the integer slopes at theta and at the anchor, their difference is clipped to R, and
+    k_i is the stored row. The answer is 2^-34 (S + K)/(q n) + l2 (theta - anchor) with K = round(scale Z);
+    the normaliser q n is public and never the size of B.
+    One record weighs at most C = R sqrt(K2) on the integers. R is the largest possible difference at the two
+    public points, so nothing is cut off: min(2 L2, smoothness * ||theta - anchor||) on the scale of
+    gradients.
+    Sensitivity for the same sample (l2, replace-one): 2 C; C under add/remove.
+    Event: Poisson(q, noise_multiplier, relation) with scale = noise_multiplier * C (PRIVACY_MATH §6, §8). R
+    follows the public points while the ratio, and the event, stay fixed.
+
+    Parameters
+    ----------
+    problem : Problem
+    n : int
+        Public normaliser: the number of records.
+    probability : float
+        Chance q of each record to be in a sample; a multiple of 2^-16.
+    noise_multiplier : float
+        Standard deviation of the noise over C, the weight of one record.
+    relation : str
+        "replace" or "add_remove".
+    clip : float, optional
+        Residuals phi' are clipped to this size before they are subtracted; None keeps the loss's own bound.
+    """
+
+    problem: Problem
+    n: int
+    probability: float
+    noise_multiplier: float
+    relation: str = "replace"
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        from dpcvx.sampling import probability_above
+
+        if probability_above(self.probability) != self.probability:
+            raise ValueError(
+                f"probability is {self.probability!r}; it must be a multiple of 2^-16 in (0, 1]: "
+                "use dpcvx.sampling.probability_above."
+            )
+        if not math.isfinite(self.problem.slope(2, clip=self.clip)):
+            raise Incompatible(
+                f"{type(self.problem.loss).__name__} has unbounded slopes here: "
+                "give a bounded domain or a residual clip."
+            )
+        check_capacity(self, self.n)
+
+    @property
+    def capacity(self) -> int:
+        """Most records whose exact sum, with its noise, stays inside 62 bits; all may be in a sample."""
+        return room(self.problem, self.clip, self._scale(self._largest)) // 2
+
+    @property
+    def event(self) -> Event:
+        """Poisson(probability, noise_multiplier, relation)."""
+        return Poisson(self.probability, self.noise_multiplier, self.relation)
+
+    @property
+    def sensitivity(self) -> float:
+        """Largest l2 change of the un-noised answer for the same sample, over all pairs of points."""
+        return records_changed(self.relation) * self._weight(self._largest) * self._unit
+
+    @property
+    def noise(self) -> float:
+        """Largest standard deviation of one coordinate of the answer."""
+        return self._scale(self._largest) * self._unit
+
+    @property
+    def n_draws(self) -> int:
+        """One value per coordinate."""
+        return self.problem.size
+
+    @property
+    def failure(self) -> float:
+        """Total variation of one call's noise; the sample has exactly its law."""
+        from dpcvx.noise import gaussian_failure
+
+        return self.n_draws * gaussian_failure(self._scale(self._largest))
+
+    @property
+    def evaluations(self) -> float:
+        """Gradients of single records in one call, expected: two for each record of a sample."""
+        return 2 * self.probability * self.n
+
+    @property
+    def _unit(self) -> float:
+        return SUM_UNIT / (self.probability * self.n)
+
+    @property
+    def _residual(self) -> ResidualBound:
+        return residual_bound(self.problem, None, self.clip)
+
+    @property
+    def _largest(self) -> ResidualBound:
+        return ResidualBound(
+            *(min(LARGEST_RESIDUAL, 2 * r) for r in (self._residual.l2, self._residual.linf))
+        )
+
+    def bound(self, theta: Vector, anchor: Vector) -> ResidualBound:
+        """Integer bounds of one record's difference between two public points.
+
+        Rounding adds at most 1 to each coordinate of a difference, so there is always noise.
+        """
+        largest, spread = self._largest, (math.ceil(math.sqrt(self.problem.outputs)), 1)
+        l2, linf = (
+            math.floor(2**RESIDUAL_BITS * self.problem.slope_change(theta, anchor, ord, self.clip)) + extra
+            for ord, extra in zip((2, math.inf), spread, strict=True)
+        )
+        return ResidualBound(min(largest.l2, l2), min(largest.linf, linf))
+
+    def _weight(self, bound: ResidualBound) -> int:
+        """C of PRIVACY_MATH §6 and §8, on the integers and rounded up."""
+        _, k2 = integer_bounds(self.problem.bounds, self.problem.d)
+        return math.isqrt(bound.l2**2 * k2) + 1
+
+    def _scale(self, bound: ResidualBound) -> int:
+        return math.ceil(Fraction(self.noise_multiplier) * self._weight(bound))
+
+    def __call__(self, theta: Vector, anchor: Vector, data: DataSource, rng: Generator) -> Vector:
+        """Return the noisy difference of the gradients at theta and at the anchor."""
+        from dpcvx.noise import lattice_gaussian
+        from dpcvx.sampling import poisson_sample
+
+        bound = self.bound(theta, anchor)
+        sample = poisson_sample(self.probability, data.n, rng)
+        total = data.difference_sum(self.problem.loss, (theta, anchor), sample, self._residual, bound)
+        noise = lattice_gaussian(self._scale(bound), total.size, rng).reshape(total.shape)
+        return (total + noise) * self._unit + self.problem.l2 * (theta - anchor)
