@@ -321,10 +321,7 @@ def _plan(model: Model, n: int, features: int, classes: int, settings: dict[str,
     """The plan of a fit on n records, by the estimator's own rules; columns are taken as bounded numbers."""
     import numpy as np
 
-    from dpcvx.accounting import Budget
     from dpcvx.estimators.columns import Columns, Table
-    from dpcvx.estimators.model import LARGEST_DELTA
-    from dpcvx.problem import Problem
 
     if n < 1 or features < 1 or classes < 2:
         raise ValueError(
@@ -334,18 +331,7 @@ def _plan(model: Model, n: int, features: int, classes: int, settings: dict[str,
     estimator = _estimator(model, bounds=(-1.0, 1.0), **labels, **settings)
     estimator._check_parameters()
     columns = Columns.declare(Table(np.empty((1, features))), estimator.bounds, None, estimator.data_norm)
-    target = estimator._declare_target(np.empty(0))
-    domain = estimator._domain_of(target.loss)
-    intercept = estimator._intercept(domain)
-    problem = Problem(
-        target.loss,
-        domain,
-        bounds=estimator._record_bounds(columns, intercept),
-        d=columns.width + (intercept != 0),
-        outputs=target.outputs,
-    )
-    delta = min(1 / n**2, LARGEST_DELTA) if estimator.delta is None else estimator.delta
-    planned: Plan = estimator._plan(problem, n, Budget(estimator.epsilon, delta))
+    planned: Plan = estimator._plan_fit(n, columns, estimator._declare_target(np.empty(0)))[0]
     return planned
 
 

@@ -148,6 +148,19 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         values = self._open_target(y, table.n)
         columns = Columns.declare(table, self.bounds, self.categories, self.data_norm)
         target = self._declare_target(values)
+        chosen, intercept = self._plan_fit(table.n, columns, target)
+        rng = self._generator()
+        validate_data(self, table.header(), skip_check_array=True)
+
+        door = Door(chosen.problem.bounds, columns.center, columns.scale, intercept)
+        source = Arrays(columns.rows(table, door), self._encode_target(values, target), layout=chosen.layout)
+        with _progress(self.verbose, type(self).__name__) as progress:
+            release = execute(chosen, source, rng=rng, progress=progress)
+        self._publish(release, columns, target, intercept)
+        return self
+
+    def _plan_fit(self, n: int, columns: Columns, target: Target) -> tuple[Plan, float]:
+        """Plan of a fit to n records, and the value of the intercept's feature, from public facts alone."""
         domain = self._domain_of(target.loss)
         intercept = self._intercept(domain)
         problem = Problem(
@@ -158,17 +171,8 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             outputs=target.outputs,
             l2=float(self.l2),
         )
-        delta = min(1 / table.n**2, LARGEST_DELTA) if self.delta is None else float(self.delta)
-        chosen = self._plan(problem, table.n, Budget(float(self.epsilon or 0), delta))
-        rng = self._generator()
-        validate_data(self, table.header(), skip_check_array=True)
-
-        door = Door(problem.bounds, columns.center, columns.scale, intercept)
-        source = Arrays(columns.rows(table, door), self._encode_target(values, target), layout=chosen.layout)
-        with _progress(self.verbose, type(self).__name__) as progress:
-            release = execute(chosen, source, rng=rng, progress=progress)
-        self._publish(release, columns, target, intercept)
-        return self
+        delta = min(1 / n**2, LARGEST_DELTA) if self.delta is None else float(self.delta)
+        return self._plan(problem, n, Budget(float(self.epsilon or 0), delta)), intercept
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model and its privacy statement as JSON; `dpcvx.load` reads it back.
