@@ -11,6 +11,7 @@ from dpcvx.domains import L1Ball
 from dpcvx.execution import execute
 from dpcvx.grid import FEATURE_BITS, Dense
 from dpcvx.losses import Logistic, Squared
+from dpcvx.mechanisms import Vertex
 from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyFrankWolfe
@@ -80,6 +81,29 @@ def test_the_default_number_of_steps_grows_like_n_to_two_thirds():
         NoisyFrankWolfe().plan(problem, n, Budget(1.0, 1e-9), Tight()).n_calls for n in (10_000, 80_000)
     ]
     assert counts[1] / counts[0] == pytest.approx(4.0, rel=0.03)
+
+
+class Scripted:
+    """An oracle that answers with one new vertex after the other."""
+
+    def __init__(self):
+        self._next = 0
+
+    def vertex(self):
+        self._next += 1
+        return Vertex(self._next - 1)
+
+    def move(self, step, vertex):
+        pass
+
+
+def test_decaying_steps_are_two_over_t_plus_two():
+    """[TTZ15] Algorithm 2: the t-th of T vertices ends with the weight 2 t / (T (T + 1))."""
+    T = 8
+    problem = Problem(Squared(), L1Ball(1.0), bounds=Bounds(1.0), d=T)
+    plan = NoisyFrankWolfe(T).plan(problem, 100, Budget(1.0, 1e-6), Tight())
+    weights = plan.solver.run(plan, Scripted())
+    np.testing.assert_allclose(weights, 2 * np.arange(1, T + 1) / (T * (T + 1)), rtol=1e-6)
 
 
 def excess_without_noise(steps, T, loss, seed=0):
