@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dpcvx.accounting import GDP, PLD, RDP, AdaptiveSelection, Budget, PureComposition, Tight, calibrate
     from dpcvx.data import source
-    from dpcvx.domains import Box, L1Ball, L2Ball, LinfBall, Simplex, VertexHull
+    from dpcvx.domains import (
+        Box,
+        L1Ball,
+        L2Ball,
+        LinfBall,
+        Simplex,
+        SubmodularBall,
+        SubmodularPolyhedron,
+        VertexHull,
+    )
     from dpcvx.errors import BudgetExceeded, Incompatible, NotAccountable, PrivacyLeakWarning
     from dpcvx.estimators import (
         PrivateHuberRegressor,
@@ -27,14 +36,24 @@ if TYPE_CHECKING:
     from dpcvx.noise import SecureGenerator, SeededGenerator
     from dpcvx.planner import plan
     from dpcvx.problem import Bounds, Problem
+    from dpcvx.regularizers import L1, ElasticNet, GroupL2, Ridge, SubmodularNorm
     from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, NoisyMirrorDescent
+    from dpcvx.submodular import (
+        Cardinality,
+        ConcaveOfCardinality,
+        FromCallable,
+        GroupCover,
+        Interval,
+        check_set_function,
+        tree_cover,
+    )
 
 __version__ = "0.1.0"
 
 _MODULES = {
     "accounting": "GDP PLD RDP AdaptiveSelection Budget PureComposition Tight calibrate",
     "data": "source",
-    "domains": "Box L1Ball L2Ball LinfBall Simplex VertexHull",
+    "domains": "Box L1Ball L2Ball LinfBall Simplex SubmodularBall SubmodularPolyhedron VertexHull",
     "errors": "BudgetExceeded Incompatible NotAccountable PrivacyLeakWarning",
     "estimators": "PrivateHuberRegressor PrivateLasso PrivateLinearRegression PrivateLinearSVC "
     "PrivateLogisticRegression PrivateQuantileRegressor load",
@@ -43,7 +62,10 @@ _MODULES = {
     "noise": "SecureGenerator SeededGenerator",
     "planner": "plan",
     "problem": "Bounds Problem",
+    "regularizers": "ElasticNet GroupL2 L1 Ridge SubmodularNorm",
     "solvers": "NoisyFrankWolfe NoisyGradientDescent NoisyMirrorDescent",
+    "submodular": "Cardinality ConcaveOfCardinality FromCallable GroupCover Interval "
+    "check_set_function tree_cover",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 

@@ -11,7 +11,7 @@ ROOT = Path(dpcvx.__file__).parent
 # A module may import from earlier layers and from its own.
 LAYERS = [
     "arrays errors",
-    "events losses mirror domains submodular",
+    "events losses mirror domains minimum_norm submodular regularizers",
     "accounting problem",
     "grid noise noise_kernels kernels",
     "data sampling",

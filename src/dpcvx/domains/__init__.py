@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 from dpcvx.arrays import Shape, Vector
 from dpcvx.domains.balls import Box, L1Ball, L2Ball, LinfBall
 from dpcvx.domains.polytopes import Simplex, VertexHull
+from dpcvx.domains.submodular import SubmodularBall, SubmodularPolyhedron
 from dpcvx.mirror import MirrorMap
 
 __all__ = [
@@ -24,6 +25,8 @@ __all__ = [
     "L2Ball",
     "LinfBall",
     "Simplex",
+    "SubmodularBall",
+    "SubmodularPolyhedron",
     "VertexHull",
 ]
 
@@ -39,7 +42,7 @@ class Domain(Protocol):
         """Return a public point of C."""
 
     def norm(self, ord: float, d: Shape) -> float:
-        """Return the maximum of ||theta||_ord over C, for ord >= 1."""
+        """Return the maximum of ||theta||_ord over C, for ord >= 1 (of submodular sets, an upper bound)."""
 
     def diameter(self, ord: float, d: Shape) -> float:
         """Return the maximum of ||u - v||_ord over u, v in C, for ord >= 1."""
