@@ -3,19 +3,24 @@
 import numpy as np
 
 from dpcvx.arrays import Shape
-from dpcvx.domains import Box, Domain, L1Ball, L2Ball, LinfBall, Simplex, VertexHull
-from dpcvx.domains.submodular import SubmodularBall, SubmodularPolyhedron
-from dpcvx.losses import Huber, Logistic, Loss, Quantile, Sigmoid, SmoothHinge, Softmax, Squared, Welsch
-from dpcvx.regularizers import L1, ElasticNet, GroupL2, Regularizer, Ridge, SubmodularNorm
-from dpcvx.submodular import (
-    Cardinality,
-    ConcaveOfCardinality,
-    FromCallable,
-    GroupCover,
-    Interval,
-    SetFunction,
-    tree_cover,
+from dpcvx.domains import (
+    Box,
+    Domain,
+    GroupBall,
+    InterpolationBall,
+    L1Ball,
+    L2Ball,
+    LinfBall,
+    NuclearBall,
+    Simplex,
+    Transformed,
+    VertexHull,
 )
+from dpcvx.domains.interpolation import Interpolation
+from dpcvx.domains.magnitudes import PNorm
+from dpcvx.domains.vertex_norm import VertexNorm
+from dpcvx.losses import Huber, Logistic, Loss, Quantile, Sigmoid, SmoothHinge, Softmax, Squared, Welsch
+from dpcvx.mirror import Entropy, MirrorMap
 
 BINARY_LOSSES: list[Loss] = [Logistic(), SmoothHinge(), SmoothHinge(width=3.0), Sigmoid()]
 REGRESSION_LOSSES: list[Loss] = [
@@ -33,32 +38,9 @@ ALL_LOSSES: list[Loss] = [*SCALAR_LOSSES, Softmax()]
 
 _angles = np.linspace(0.0, 2 * np.pi, 40, endpoint=False)
 _random = np.random.default_rng(5)
+_few = VertexHull(np.random.default_rng(6).normal(size=(12, 60)))  # few vertices in many dimensions
+_many = VertexHull(np.random.default_rng(7).normal(size=(150, 3)))  # many vertices in few
 
-# A function of d coordinates, and d; small enough to list all sets.
-ALL_SET_FUNCTIONS: list[tuple[SetFunction, int]] = [
-    (Cardinality(), 5),
-    (ConcaveOfCardinality(np.sqrt), 6),
-    (ConcaveOfCardinality([2.0, 3.0, 3.5, 3.5]), 4),
-    (ConcaveOfCardinality(lambda k: np.minimum(k, 1.0)), 5),
-    (GroupCover([[0, 1], [2, 3], [4, 5]]), 6),
-    (GroupCover([[0, 3], [2], [1, 4]], [1.0, 0.5, 3.0]), 5),
-    (GroupCover([[0, 1, 2], [2, 3], [3, 4, 5], [0, 5]], [1.0, 0.5, 2.0, 0.7]), 6),
-    (tree_cover([-1, 0, 0, 1, 1, 2]), 6),
-    (tree_cover([2, 2, -1, -1, 3], [0.5, 2.0, 1.0, 1.0, 0.1]), 5),
-    (Interval(6, 4.0), 6),
-    (Interval(5, 9.0), 5),
-    (Interval(1, 0.0), 1),
-    (FromCallable(lambda mask: float(np.log1p(mask @ np.arange(1.0, 7.0))), 6), 6),
-]
-ALL_REGULARIZERS: list[tuple[Regularizer, Shape]] = [
-    (L1(0.7), (3, 2)),
-    (L1(0.0), 2),
-    (Ridge(2.0), 4),
-    (ElasticNet(0.5, 1.5), 5),
-    (GroupL2([[0, 4], [1, 2]], 0.8), 6),
-    (GroupL2([[0, 4], [1, 2]], 0.8), (3, 2)),
-    *((SubmodularNorm(F, 0.6), d) for F, d in ALL_SET_FUNCTIONS),
-]
 
 # A set stores no dimension, so each comes with the shape of a parameter.
 AROUND_ZERO: list[tuple[Domain, Shape]] = [
@@ -74,12 +56,18 @@ AROUND_ZERO: list[tuple[Domain, Shape]] = [
     (VertexHull(np.vstack([np.eye(4), -np.ones((1, 4))])), 4),
     (VertexHull(3.0 * np.column_stack([np.cos(_angles), np.sin(_angles)])), 2),
     (VertexHull(np.vstack([_random.normal(size=(12, 4)), np.eye(4), -np.eye(4)])), (2, 2)),
-    (SubmodularBall(ConcaveOfCardinality(np.sqrt), 2.0), 5),
-    (SubmodularBall(GroupCover([[0, 1], [2, 3]]), 0.5), (2, 2)),
-    (SubmodularBall(tree_cover([-1, 0, 0, 1]), 2.0), 4),
-    (SubmodularPolyhedron(ConcaveOfCardinality(np.sqrt), 0.5), 5),
-    (SubmodularPolyhedron(GroupCover([[0, 1], [2, 3]]), 2.0), (2, 2)),
-    (SubmodularPolyhedron(Interval(4, 2.0), 2.0), 4),
+    (GroupBall(2, 1.5), 5),
+    (GroupBall([3, 1], 0.5), 4),
+    (GroupBall([[0, 2], [1], [3]], 2.0), (4, 2)),
+    (InterpolationBall(0.0, 2.0), 4),
+    (InterpolationBall(0.3, 2.0), 5),
+    (InterpolationBall(0.8, 0.5), (3, 2)),
+    (InterpolationBall(1.0, 2.0), 4),
+    (NuclearBall(2.0), (3, 2)),
+    (NuclearBall(0.5), (2, 4)),
+    (NuclearBall(1.0), 3),
+    (Transformed(L1Ball(1.0), 2.5), 4),
+    (Transformed(GroupBall(2, 1.0), 3.0, [0.1, -0.2, 0.3, 0.0]), (2, 2)),
 ]
 OFF_ZERO: list[tuple[Domain, Shape]] = [
     (Box([1.0, -1.0, 2.0], [2.0, 1.0, 5.0]), 3),
@@ -88,5 +76,32 @@ OFF_ZERO: list[tuple[Domain, Shape]] = [
     (Simplex(3.0), (2, 2)),
     (VertexHull([[1.0, 0.0, 2.0], [0.0, 3.0, 1.0]]), 3),
     (VertexHull(4.0 + _random.normal(size=(7, 3))), 3),
+    (Transformed(L2Ball(1.0), 0.5, [2.0, 0.0, 1.0]), 3),
+    (Transformed(NuclearBall(1.0), 2.0, 3.0), (2, 2)),
+    (Transformed(Simplex(), 2.0, [0.0, 0.5, 1.0, 0.0]), 4),
 ]
 ALL_DOMAINS: list[tuple[Domain, Shape]] = AROUND_ZERO + OFF_ZERO
+
+# (psi, C, d): the map each set chooses, and those that it would choose in other dimensions only.
+ALL_MIRROR_MAPS: list[tuple[MirrorMap, Domain, Shape]] = [
+    *((C.mirror_map(d), C, d) for C, d in ALL_DOMAINS),  # type: ignore[attr-defined]
+    (Entropy(1.0), Simplex(), 5),
+    (Entropy(3.0), Simplex(3.0), (2, 2)),
+    (Entropy(1.0), Simplex(), 200),
+    *(
+        (PNorm(C, p), C, d)
+        for C, d, p in [
+            (L1Ball(2.0), 6, 3.0),
+            (L1Ball(0.5), (2, 3), 9.0),
+            (GroupBall(2, 1.5), 7, 3.0),
+            (GroupBall([[0, 2], [1], [3]], 2.0), (4, 2), 6.0),
+            (NuclearBall(2.0), (3, 2), 2.5),
+            (NuclearBall(0.5), (3, 5), 4.0),
+        ]
+    ),
+    *((VertexNorm(C), C, d) for C, d in ALL_DOMAINS if isinstance(C, VertexHull)),
+    (VertexNorm(_few), _few, 60),
+    (VertexNorm(_many), _many, 3),
+    (Interpolation(InterpolationBall(0.3, 2.0), 9), InterpolationBall(0.3, 2.0), 9),
+    (Interpolation(InterpolationBall(0.8, 0.5), 30), InterpolationBall(0.8, 0.5), (10, 3)),
+]

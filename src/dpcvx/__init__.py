@@ -13,13 +13,18 @@ if TYPE_CHECKING:
     from dpcvx.data import source
     from dpcvx.domains import (
         Box,
+        GroupBall,
+        InterpolationBall,
         L1Ball,
         L2Ball,
         LinfBall,
+        NuclearBall,
         Simplex,
         SubmodularBall,
         SubmodularPolyhedron,
+        Transformed,
         VertexHull,
+        gaussian_width,
     )
     from dpcvx.errors import BudgetExceeded, Incompatible, NotAccountable, PrivacyLeakWarning
     from dpcvx.estimators import (
@@ -53,7 +58,8 @@ __version__ = "0.1.0"
 _MODULES = {
     "accounting": "GDP PLD RDP AdaptiveSelection Budget PureComposition Tight calibrate",
     "data": "source",
-    "domains": "Box L1Ball L2Ball LinfBall Simplex SubmodularBall SubmodularPolyhedron VertexHull",
+    "domains": "Box GroupBall InterpolationBall L1Ball L2Ball LinfBall NuclearBall Simplex SubmodularBall "
+    "SubmodularPolyhedron Transformed VertexHull gaussian_width",
     "errors": "BudgetExceeded Incompatible NotAccountable PrivacyLeakWarning",
     "estimators": "PrivateHuberRegressor PrivateLasso PrivateLinearRegression PrivateLinearSVC "
     "PrivateLogisticRegression PrivateQuantileRegressor load",

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -10,15 +11,21 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dpcvx.domains import (
     Box,
     Domain,
+    GroupBall,
+    HasCoordinateVertices,
     HasLMO,
     HasMirrorMap,
     HasProjection,
     HasVertices,
+    InterpolationBall,
     L1Ball,
     L2Ball,
     LinfBall,
+    NuclearBall,
     Simplex,
+    Transformed,
     VertexHull,
+    gaussian_width,
 )
 from zoo import ALL_DOMAINS, AROUND_ZERO, OFF_ZERO
 
@@ -39,9 +46,9 @@ def points(C, d, count=60, spread=4.0):
 
 
 def directions(d, count):
-    """Axes, then signs, then Gaussian directions."""
+    """Axes, then equal entries, then signs, then Gaussian directions."""
     size = int(np.prod(d))
-    axes = np.vstack([np.eye(size), -np.eye(size)])
+    axes = np.vstack([np.eye(size), -np.eye(size), np.tri(size)])
     signs = np.array(list(itertools.product([-1.0, 1.0], repeat=size)))
     normal = np.random.default_rng(2).normal(size=(count, size))
     return [w.reshape(d) for w in np.vstack([axes, signs, normal])]
@@ -68,7 +75,8 @@ def test_is_a_domain(C, d):
 
 
 def test_only_polytopes_with_few_vertices_list_them():
-    assert {type(C) for C, _ in WITH_VERTICES} == {L1Ball, Simplex, VertexHull}
+    kinds = {type(getattr(C, "domain", C)) for C, _ in WITH_VERTICES}
+    assert kinds == {L1Ball, Simplex, VertexHull}
 
 
 @over(ALL_DOMAINS)
@@ -134,6 +142,10 @@ def test_vertices(C, d):
     for g in directions(d, 5)[-5:]:
         assert_allclose(C.vertex_scores(g), [(g * v).sum() for v in vertices], rtol=1e-12, atol=1e-12)
         assert_array_equal(C.lmo(g), vertices[int(C.vertex_scores(g).argmin())])
+        if isinstance(C, HasCoordinateVertices):
+            j, value = C.coordinate(1, d)
+            assert np.flatnonzero(vertices[1]).tolist() == [j]
+            assert vertices[1].flat[j] == value
 
 
 def test_order_of_the_cross_polytope_vertices():
@@ -143,13 +155,20 @@ def test_order_of_the_cross_polytope_vertices():
     assert_array_equal(C.vertex(3, (2, 3)), [[0, 0, 0], [2, 0, 0]])
 
 
-@over([*WITH_LMO, (L1Ball(2.0), 500), (L2Ball(1.0), 500), (LinfBall(1.0), 500), (Simplex(), 500)])
+@over(
+    [
+        *WITH_LMO,
+        *((C, 500) for C in (L1Ball(2.0), L2Ball(1.0), LinfBall(1.0), Simplex(), GroupBall(20, 1.0))),
+        *((InterpolationBall(alpha, 1.0), 500) for alpha in (0.02, 0.5, 0.9, 0.99)),
+        (NuclearBall(1.0), (20, 10)),
+    ]
+)
 def test_gaussian_width_bounds_monte_carlo_and_is_of_its_size(C, d):
     rng = np.random.default_rng(6)
     draws = []
-    for _ in range(2000):
+    for _ in range(1000):
         g = rng.normal(size=d)
-        draws.append(-(g * C.lmo(g)).sum())
+        draws.append(-(g * (C.lmo(g) - C.start(d))).sum())
     mean, error = np.mean(draws), np.std(draws) / math.sqrt(len(draws))
     assert mean - 4 * error <= C.gaussian_width(d) <= 3 * mean
 
@@ -176,7 +195,10 @@ def test_norm_and_diameter_hold_and_are_attained(C, d, ord):
             climb = steepest(a - b, ord)
             a, b = C.lmo(-climb), C.lmo(climb)
         longest, widest = max(longest, norm(u, ord)), max(widest, norm(a - b, ord))
-    assert longest == pytest.approx(C.norm(ord, d), rel=1e-9)
+    if isinstance(C, Transformed):  # whose norm is a bound
+        assert longest * (1 - 1e-9) <= C.norm(ord, d) <= 2 * longest
+    else:
+        assert longest == pytest.approx(C.norm(ord, d), rel=1e-9)
     assert widest == pytest.approx(C.diameter(ord, d), rel=1e-9)
 
 
@@ -234,7 +256,12 @@ def test_hull_of_a_polytopes_vertices_is_that_polytope(C, d):
 
 
 @pytest.mark.parametrize(
-    "C", [L2Ball(1.5), L1Ball(1.5), LinfBall(0.4), Box(-1.0, 0.5), Simplex(2.0)], ids=repr
+    "C",
+    [
+        *(L2Ball(1.5), L1Ball(1.5), LinfBall(0.4), Box(-1.0, 0.5), Simplex(2.0)),
+        *(GroupBall(3, 1.5), InterpolationBall(0.4, 1.5), Transformed(L1Ball(1.0), 2.0, 0.3)),
+    ],
+    ids=repr,
 )
 def test_a_matrix_is_its_entries(C):
     rng = np.random.default_rng(9)
@@ -278,7 +305,7 @@ def test_a_hull_keeps_its_own_vertices():
         hull.vertices[0, 0] = 9.0
 
 
-@pytest.mark.parametrize("ball", [L2Ball, L1Ball, LinfBall, Simplex])
+@pytest.mark.parametrize("ball", [L2Ball, L1Ball, LinfBall, Simplex, NuclearBall])
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan])
 def test_radius_must_be_positive_and_finite(ball, bad):
     with pytest.raises(ValueError, match=rf"{ball.__name__} needs a finite radius > 0; got radius="):
@@ -319,3 +346,181 @@ def test_sets_that_list_entries_refuse_another_number_of_them():
         Box([0.0, 0.0], 1.0).project(np.zeros(3))
     with pytest.raises(ValueError, match="vertices with 2 entries; the parameter has 3"):
         VertexHull([[0.0, 1.0]]).lmo(np.zeros(3))
+
+
+def test_groups_may_be_sizes_indices_or_labels():
+    alike = [
+        GroupBall([2, 1, 2], 1.0),
+        GroupBall([[1, 0], [2], [4, 3]], 1.0),
+        GroupBall.of_labels("aabcc", 1.0),
+        GroupBall(np.array([2, 1, 2]), 1.0),
+    ]
+    v = np.array([3.0, 4.0, -2.0, 0.0, 5.0])
+    for C in alike:
+        assert alike[0] == C
+        assert hash(C) == hash(alike[0])
+        assert C.minkowski(v) == pytest.approx(5 + 2 + 5)
+    assert GroupBall(2, 1.0).minkowski(v) == pytest.approx(5 + 2 + 5)
+
+
+def test_groups_of_rows_hold_all_outputs():
+    C, v = GroupBall.of_labels([0, 1, 0], 2.0), np.arange(1.0, 7).reshape(3, 2)
+    assert C.minkowski(v) == pytest.approx((math.sqrt(1 + 4 + 25 + 36) + 5) / 2)
+    assert C.norm(1, (3, 2)) == C.norm(1, 6) == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        (0, "at least one entry"),
+        ([], "at least one entry"),
+        ([2, 0], "at least one entry"),
+        ([[0, 1], []], "at least one entry"),
+        ([[0, 1], [1, 2]], "no overlap, no gap"),
+        ([[0], [2]], "no overlap, no gap"),
+    ],
+)
+def test_groups_must_share_out_the_coefficients(groups, message):
+    with pytest.raises(ValueError, match=message):
+        GroupBall(groups, 1.0)
+
+
+def test_groups_must_fit_the_parameter():
+    with pytest.raises(ValueError, match="groups of 3 coefficients in all; the parameter has 4 entries"):
+        GroupBall([2, 1], 1.0).project(np.zeros(4))
+
+
+@pytest.mark.parametrize("bad", [-0.1, 1.1, math.nan])
+def test_alpha_is_a_share(bad):
+    with pytest.raises(ValueError, match=r"alpha in \[0, 1\]; got alpha="):
+        InterpolationBall(bad, 1.0)
+
+
+@pytest.mark.parametrize(("alpha", "ball"), [(0.0, L1Ball(1.5)), (1.0, L2Ball(1.5))])
+def test_interpolation_ends_at_the_l1_and_the_l2_ball(alpha, ball):
+    C, rng = InterpolationBall(alpha, 1.5), np.random.default_rng(10)
+    for _ in range(10):
+        v = 2 * rng.normal(size=6)
+        assert_allclose(C.project(v), ball.project(v), atol=1e-9)
+        assert_allclose(C.lmo(v), ball.lmo(v), atol=1e-9)
+        assert C.minkowski(v) == pytest.approx(ball.minkowski(v))
+    assert C.norm(1.5, 6) == pytest.approx(ball.norm(1.5, 6))
+    assert C.gaussian_width(50) == pytest.approx(ball.gaussian_width(50))
+
+
+def test_interpolation_norm_is_that_of_equal_entries():
+    """No vector with two levels is longer: checked where the number of entries that is best changes."""
+    for alpha in (0.05, 0.5, 0.9, 0.97):
+        C = InterpolationBall(alpha, 1.0)
+        for ord in (1.0, 1.2, 1.5, 1.8):
+            for j in range(8):
+                for x in np.linspace(0.0, 1.0, 30):
+                    v = np.array([1.0] * j + [x] * (8 - j))
+                    if v.any():
+                        assert norm(v, ord) / C.minkowski(v) <= C.norm(ord, 8) * (1 + 1e-12)
+
+
+def test_nuclear_ball_of_a_vector_is_the_l2_ball_and_of_a_diagonal_the_l1_ball():
+    C, rng = NuclearBall(1.5), np.random.default_rng(11)
+    for _ in range(10):
+        v = rng.normal(size=4)
+        assert_allclose(C.project(v), L2Ball(1.5).project(v), atol=1e-12)
+        assert_allclose(C.project(np.diag(v)), np.diag(L1Ball(1.5).project(v)), atol=1e-12)
+        assert_allclose(C.lmo(np.diag(v)), np.diag(L1Ball(1.5).lmo(v)), atol=1e-12)
+    assert C.gaussian_width(4) == L2Ball(1.5).gaussian_width(4)
+    with pytest.raises(ValueError, match="a vector or a matrix; got shape"):
+        C.project(np.zeros((2, 2, 2)))
+
+
+class Bare:
+    """A set that can do nothing beyond the Domain protocol."""
+
+    def __init__(self):
+        self._ball = L2Ball(1.0)
+
+    def __getattr__(self, name):
+        if name in ("project", "lmo", "mirror_map"):
+            raise AttributeError(name)
+        return getattr(self._ball, name)
+
+
+def test_a_transformed_set_has_the_abilities_of_the_other_and_no_more():
+    abilities = (HasProjection, HasLMO, HasVertices, HasCoordinateVertices, HasMirrorMap)
+
+    def of(C):
+        return [isinstance(C, ability) for ability in abilities]
+
+    assert of(Transformed(L1Ball(1.0), 2.0)) == [True, True, True, True, True]
+    assert of(Transformed(L1Ball(1.0), 2.0, 1.0)) == [True, True, True, False, True]
+    assert of(Transformed(L2Ball(1.0))) == [True, True, False, False, True]
+    bare = Transformed(Bare(), 2.0, [0.5, 0.0])
+    assert of(bare) == [False] * 5
+    assert isinstance(bare, Domain)
+    assert bare.minkowski(np.array([2.5, 0.0])) == pytest.approx(1.0)
+    assert bare.contains(np.array([2.5, 0.0]))
+
+
+def test_a_transformed_set_is_a_value():
+    C = Transformed(L1Ball(1.0), 2.0, np.array([1.0, 0.0]))
+    for copy in (pickle.loads(pickle.dumps(C)), Transformed(L1Ball(1.0), 2.0, [1.0, 0.0])):
+        assert copy == C
+        assert hash(copy) == hash(C)
+        assert_array_equal(copy.lmo(np.array([1.0, -3.0])), [1.0, 2.0])
+    assert Transformed(L1Ball(1.0), 2.0) != C
+
+
+def test_a_scaled_ball_is_the_larger_ball():
+    C, same, rng = Transformed(L1Ball(1.0), 3.0), L1Ball(3.0), np.random.default_rng(12)
+    v = 4 * rng.normal(size=5)
+    assert_allclose(C.project(v), same.project(v), atol=1e-12)
+    assert C.minkowski(v) == pytest.approx(same.minkowski(v))
+    assert C.norm(1.5, 5) == same.norm(1.5, 5)
+    assert C.gaussian_width(5) == pytest.approx(same.gaussian_width(5))
+
+
+@pytest.mark.parametrize(
+    ("scale", "shift", "message"),
+    [
+        (0.0, 0.0, "finite scale > 0"),
+        (math.inf, 0.0, "finite scale > 0"),
+        (1.0, math.nan, "finite shift"),
+        (1.0, [[1.0]], "flat sequence"),
+    ],
+)
+def test_a_transformation_needs_finite_numbers(scale, shift, message):
+    with pytest.raises(ValueError, match=message):
+        Transformed(L2Ball(1.0), scale, shift)
+
+
+def test_a_shift_must_fit_the_parameter():
+    with pytest.raises(ValueError, match="a shift of 2 entries; the parameter has 3"):
+        Transformed(L2Ball(1.0), 1.0, [0.0, 1.0]).start(3)
+
+
+@pytest.mark.parametrize(
+    ("C", "d", "truth"),
+    [
+        (L2Ball(2.0), 9, 2 * math.sqrt(2) * math.gamma(5) / math.gamma(4.5)),
+        (Box([-1.0, 0.0], [1.0, 3.0]), 2, 5 / math.sqrt(2 * math.pi)),
+        (Simplex(3.0), 2, 3 / math.sqrt(math.pi)),
+        (Transformed(LinfBall(1.0), 2.0, 7.0), (2, 2), 8 * math.sqrt(2 / math.pi)),
+    ],
+    ids=repr,
+)
+def test_simulated_width_holds_the_truth_in_its_interval(C, d, truth):
+    for confidence in (0.5, 0.95):
+        width = gaussian_width(C, d, samples=2000, rng=np.random.default_rng(13), confidence=confidence)
+        assert width.low < truth < width.high
+        assert width.mean == pytest.approx(truth, rel=0.05)
+    # A mean of r-Lipschitz functions, r between half the diameter and the diameter; r sqrt(2 log(40) / 2000).
+    assert 0.0607 < (width.high - width.low) / C.diameter(2, d) < 0.1215
+
+
+def test_simulated_width_refuses_what_it_cannot_do():
+    rng = np.random.default_rng(14)
+    with pytest.raises(ValueError, match="samples must be at least 1"):
+        gaussian_width(L2Ball(1.0), 2, samples=0, rng=rng)
+    with pytest.raises(ValueError, match=r"confidence must be in \(0, 1\)"):
+        gaussian_width(L2Ball(1.0), 2, samples=10, rng=rng, confidence=1.0)
+    with pytest.raises(TypeError, match="needs a domain with HasLMO; Bare has none"):
+        gaussian_width(Bare(), 2, samples=10, rng=rng)

@@ -1,7 +1,8 @@
 """The constraint set C: convex, compact, independent of any algorithm.
 
-Parameters are vectors (d,) or matrices (d, K). Every set here takes a matrix as its d K entries in row order:
-the l2 norm is Frobenius, the l1 and linf norms are entrywise, and arrays come back in the shape they came in.
+Parameters are vectors (d,) or matrices (d, K). Every set here but the nuclear ball takes a matrix as its d K
+entries in row order: the l2 norm is Frobenius, the l1 and linf norms are entrywise, and arrays come back in
+the shape they came in.
 What a set can do beyond `Domain` is a separate protocol; a solver lists the ones it needs.
 """
 
@@ -9,25 +10,32 @@ from typing import Protocol, runtime_checkable
 
 from dpcvx.arrays import Shape, Vector
 from dpcvx.domains.balls import Box, L1Ball, L2Ball, LinfBall
+from dpcvx.domains.group import GroupBall
+from dpcvx.domains.interpolation import InterpolationBall
+from dpcvx.domains.nuclear import NuclearBall
 from dpcvx.domains.polytopes import Simplex, VertexHull
-from dpcvx.domains.submodular import SubmodularBall, SubmodularPolyhedron
+from dpcvx.domains.transformed import Transformed
+from dpcvx.domains.width import gaussian_width
 from dpcvx.mirror import MirrorMap
 
 __all__ = [
     "Box",
     "Domain",
+    "GroupBall",
     "HasCoordinateVertices",
     "HasLMO",
     "HasMirrorMap",
     "HasProjection",
     "HasVertices",
+    "InterpolationBall",
     "L1Ball",
     "L2Ball",
     "LinfBall",
+    "NuclearBall",
     "Simplex",
-    "SubmodularBall",
-    "SubmodularPolyhedron",
+    "Transformed",
     "VertexHull",
+    "gaussian_width",
 ]
 
 
@@ -42,7 +50,7 @@ class Domain(Protocol):
         """Return a public point of C."""
 
     def norm(self, ord: float, d: Shape) -> float:
-        """Return the maximum of ||theta||_ord over C, for ord >= 1 (of submodular sets, an upper bound)."""
+        """Return the maximum of ||theta||_ord over C, ord >= 1 (for moved sets a bound)."""
 
     def diameter(self, ord: float, d: Shape) -> float:
         """Return the maximum of ||u - v||_ord over u, v in C, for ord >= 1."""

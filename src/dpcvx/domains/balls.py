@@ -1,13 +1,14 @@
 """Norm balls and boxes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dpcvx.arrays import Shape, Vector
-from dpcvx.mirror import Euclidean, MirrorMap
+from dpcvx.domains.magnitudes import PNorm, conjugate_order
+from dpcvx.mirror import Euclidean, MirrorMap, smallest_bound
 
 
 def size_of(d: Shape) -> int:
@@ -26,6 +27,11 @@ def unit_vector(i: int, value: float, d: Shape) -> Vector:
     e = np.zeros(d)
     e.flat[i] = value
     return e
+
+
+def normal_moment(order: float, k: int = 1) -> float:
+    """Return E||g||_2^order for k standard normal entries: 2^(order/2) Gamma((k + order)/2) / Gamma(k/2)."""
+    return math.exp(order / 2 * math.log(2) + math.lgamma((k + order) / 2) - math.lgamma(k / 2))
 
 
 def project_to_simplex(v: Vector, radius: float) -> Vector:
@@ -165,9 +171,21 @@ class L1Ball:
         scores = self.radius * np.ravel(g)
         return np.concatenate([scores, -scores])
 
+    def magnitudes(self, v: Vector) -> tuple[Vector, Callable[[Vector], Vector]]:
+        """Return the absolute values, and the map from new ones to an array with the signs of v."""
+        return np.abs(v).ravel(), lambda sizes: np.copysign(sizes.reshape(v.shape), v)
+
+    def n_magnitudes(self, d: Shape) -> int:
+        """Return d."""
+        return size_of(d)
+
+    def noise_norm(self, order: float, d: Shape) -> float:
+        """Return (d E|g|^order)^(2/order), which is E||g||_order^2 or more (Jensen)."""
+        return math.pow(size_of(d) * normal_moment(order), 2 / order)
+
     def mirror_map(self, d: Shape) -> MirrorMap:
-        """Return the Euclidean map."""
-        return Euclidean(self)
+        """Return the p-norm map, or the Euclidean one in the few dimensions where that is better."""
+        return smallest_bound([Euclidean(self), PNorm(self, conjugate_order(size_of(d)))], d)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from scipy.special import logsumexp
 
 from dpcvx.arrays import Shape, Vector
 from dpcvx.domains.balls import check_radius, project_to_simplex, size_of, unit_vector
-from dpcvx.mirror import Euclidean, MirrorMap
+from dpcvx.domains.vertex_norm import VertexNorm
+from dpcvx.mirror import Entropy, Euclidean, MirrorMap, smallest_bound
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,8 @@ class Simplex:
         return self.radius * np.ravel(g)
 
     def mirror_map(self, d: Shape) -> MirrorMap:
-        """Return the Euclidean map."""
-        return Euclidean(self)
+        """Return the entropy map, or the Euclidean one in the few dimensions where that is better."""
+        return smallest_bound([Euclidean(self), Entropy(self.radius)], d)
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,8 +210,8 @@ class VertexHull:
         return self._rows(g.shape) @ np.ravel(g)
 
     def mirror_map(self, d: Shape) -> MirrorMap:
-        """Return the Euclidean map."""
-        return Euclidean(self)
+        """Return the map of the smallest vertex coefficients, or the Euclidean one where that is better."""
+        return smallest_bound([Euclidean(self), VertexNorm(self)], d)
 
     def _rows(self, d: Shape) -> Vector:
         """Return the vertices as rows, after checking that they fit a parameter of shape d."""

@@ -1,0 +1,99 @@
+"""The nuclear-norm ball."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpcvx.arrays import Shape, Vector
+from dpcvx.domains.balls import check_radius, project_to_simplex, size_of
+from dpcvx.domains.magnitudes import PNorm, conjugate_order
+from dpcvx.mirror import Euclidean, MirrorMap, smallest_bound
+
+
+def sides(d: Shape) -> tuple[int, int]:
+    """Return the numbers of rows and columns of a parameter of shape d; a vector is one column."""
+    shape = (d,) if isinstance(d, int) else d
+    if len(shape) > 2:
+        raise ValueError(f"NuclearBall needs a vector or a matrix; got shape {shape}.")
+    return (shape[0], 1) if len(shape) == 1 else (shape[0], shape[1])
+
+
+@dataclass(frozen=True)
+class NuclearBall:
+    """Ball of low-rank matrices, of any shape (d, K).
+
+    C = {theta : sum_j sigma_j(theta) <= radius}, sigma_j the singular values
+
+    Parameters
+    ----------
+    radius : float
+        Positive and finite.
+
+    Notes
+    -----
+    A vector is a matrix of one column, for which this is the Euclidean ball.
+    """
+
+    radius: float
+
+    def __post_init__(self) -> None:
+        check_radius("NuclearBall", self.radius)
+
+    def contains(self, theta: Vector, tol: float = 1e-9) -> bool:
+        """Return whether the nuclear norm is at most radius (1 + tol)."""
+        return self.minkowski(theta) <= 1 + tol
+
+    def start(self, d: Shape) -> Vector:
+        """Return 0."""
+        return np.zeros(d)
+
+    def norm(self, ord: float, d: Shape) -> float:
+        """Return the maximum over rank-one matrices: radius (d K)^(1/ord - 1/2), and radius for ord >= 2."""
+        return self.radius * math.pow(size_of(d), max(1 / ord - 0.5, 0.0))
+
+    def diameter(self, ord: float, d: Shape) -> float:
+        """Return twice the norm."""
+        return 2 * self.norm(ord, d)
+
+    def gaussian_width(self, d: Shape) -> float:
+        """Return radius (sqrt(d) + sqrt(K)) >= radius E sigma_1(g) (Gordon), and radius sqrt(d) if K = 1."""
+        m, n = sorted(sides(d))
+        return self.radius * (math.sqrt(n) + (math.sqrt(m) if m > 1 else 0.0))
+
+    def minkowski(self, theta: Vector) -> float:
+        """Return the nuclear norm over radius."""
+        return float(self.magnitudes(theta)[0].sum()) / self.radius
+
+    def project(self, v: Vector) -> Vector:
+        """Return v with its singular values shrunk by one common amount."""
+        sizes, rebuild = self.magnitudes(v)
+        return v.copy() if sizes.sum() <= self.radius else rebuild(project_to_simplex(sizes, self.radius))
+
+    def lmo(self, g: Vector) -> Vector:
+        """Return -radius times the outer product of the leading singular vectors."""
+        sizes, rebuild = self.magnitudes(g)
+        return rebuild(np.where(np.arange(sizes.size) == 0, -self.radius, 0.0))
+
+    def magnitudes(self, v: Vector) -> tuple[Vector, Callable[[Vector], Vector]]:
+        """Return the singular values, and the map from new ones to a matrix with v's singular vectors."""
+        left, sizes, right = np.linalg.svd(v.reshape(sides(v.shape)), full_matrices=False)
+        return sizes, lambda new: ((left * new) @ right).reshape(v.shape)
+
+    def n_magnitudes(self, d: Shape) -> int:
+        """Return min(d, K)."""
+        return min(sides(d))
+
+    def noise_norm(self, order: float, d: Shape) -> float:
+        """Return the smaller of d K and min(d, K)^(2/order) (w^2 + 1), w = sqrt(d) + sqrt(K).
+
+        The first is E||g||_F^2, no less than the same with order >= 2 for 2. The second bounds every singular
+        value by the largest, whose mean is at most w and whose variance is at most 1 (Poincare).
+        """
+        width = NuclearBall(1.0).gaussian_width(d)
+        return min(float(size_of(d)), math.pow(self.n_magnitudes(d), 2 / order) * (width**2 + 1))
+
+    def mirror_map(self, d: Shape) -> MirrorMap:
+        """Return the p-norm map of the singular values, or the Euclidean one where that is better."""
+        return smallest_bound([Euclidean(self), PNorm(self, conjugate_order(self.n_magnitudes(d)))], d)
