@@ -90,7 +90,7 @@ FAULTS = [None, "half noise", "missing factor 2", "no clip"]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("T", [1, 3])
+@pytest.mark.parametrize("T", [1, 2])
 def test_gradient_descent_on_one_feature(T, fault, monkeypatch):
     """The last iterate is nearly a sum of all answers: steps so short that the gradient stays what it is."""
     faulty(fault, monkeypatch)
