@@ -18,9 +18,20 @@ from dpcvx.domains import (
 )
 from dpcvx.domains.interpolation import Interpolation
 from dpcvx.domains.magnitudes import PNorm
+from dpcvx.domains.submodular import SubmodularBall, SubmodularPolyhedron
 from dpcvx.domains.vertex_norm import VertexNorm
 from dpcvx.losses import Huber, Logistic, Loss, Quantile, Sigmoid, SmoothHinge, Softmax, Squared, Welsch
 from dpcvx.mirror import Entropy, MirrorMap
+from dpcvx.regularizers import L1, ElasticNet, GroupL2, Regularizer, Ridge, SubmodularNorm
+from dpcvx.submodular import (
+    Cardinality,
+    ConcaveOfCardinality,
+    FromCallable,
+    GroupCover,
+    Interval,
+    SetFunction,
+    tree_cover,
+)
 
 BINARY_LOSSES: list[Loss] = [Logistic(), SmoothHinge(), SmoothHinge(width=3.0), Sigmoid()]
 REGRESSION_LOSSES: list[Loss] = [
@@ -41,6 +52,31 @@ _random = np.random.default_rng(5)
 _few = VertexHull(np.random.default_rng(6).normal(size=(12, 60)))  # few vertices in many dimensions
 _many = VertexHull(np.random.default_rng(7).normal(size=(150, 3)))  # many vertices in few
 
+# A function of d coordinates, and d; small enough to list all sets.
+ALL_SET_FUNCTIONS: list[tuple[SetFunction, int]] = [
+    (Cardinality(), 5),
+    (ConcaveOfCardinality(np.sqrt), 6),
+    (ConcaveOfCardinality([2.0, 3.0, 3.5, 3.5]), 4),
+    (ConcaveOfCardinality(lambda k: np.minimum(k, 1.0)), 5),
+    (GroupCover([[0, 1], [2, 3], [4, 5]]), 6),
+    (GroupCover([[0, 3], [2], [1, 4]], [1.0, 0.5, 3.0]), 5),
+    (GroupCover([[0, 1, 2], [2, 3], [3, 4, 5], [0, 5]], [1.0, 0.5, 2.0, 0.7]), 6),
+    (tree_cover([-1, 0, 0, 1, 1, 2]), 6),
+    (tree_cover([2, 2, -1, -1, 3], [0.5, 2.0, 1.0, 1.0, 0.1]), 5),
+    (Interval(6, 4.0), 6),
+    (Interval(5, 9.0), 5),
+    (Interval(1, 0.0), 1),
+    (FromCallable(lambda mask: float(np.log1p(mask @ np.arange(1.0, 7.0))), 6), 6),
+]
+ALL_REGULARIZERS: list[tuple[Regularizer, Shape]] = [
+    (L1(0.7), (3, 2)),
+    (L1(0.0), 2),
+    (Ridge(2.0), 4),
+    (ElasticNet(0.5, 1.5), 5),
+    (GroupL2([[0, 4], [1, 2]], 0.8), 6),
+    (GroupL2([[0, 4], [1, 2]], 0.8), (3, 2)),
+    *((SubmodularNorm(F, 0.6), d) for F, d in ALL_SET_FUNCTIONS),
+]
 
 # A set stores no dimension, so each comes with the shape of a parameter.
 AROUND_ZERO: list[tuple[Domain, Shape]] = [
@@ -68,6 +104,12 @@ AROUND_ZERO: list[tuple[Domain, Shape]] = [
     (NuclearBall(1.0), 3),
     (Transformed(L1Ball(1.0), 2.5), 4),
     (Transformed(GroupBall(2, 1.0), 3.0, [0.1, -0.2, 0.3, 0.0]), (2, 2)),
+    (SubmodularBall(ConcaveOfCardinality(np.sqrt), 2.0), 5),
+    (SubmodularBall(GroupCover([[0, 1], [2, 3]]), 0.5), (2, 2)),
+    (SubmodularBall(tree_cover([-1, 0, 0, 1]), 2.0), 4),
+    (SubmodularPolyhedron(ConcaveOfCardinality(np.sqrt), 0.5), 5),
+    (SubmodularPolyhedron(GroupCover([[0, 1], [2, 3]]), 2.0), (2, 2)),
+    (SubmodularPolyhedron(Interval(4, 2.0), 2.0), 4),
 ]
 OFF_ZERO: list[tuple[Domain, Shape]] = [
     (Box([1.0, -1.0, 2.0], [2.0, 1.0, 5.0]), 3),

@@ -14,6 +14,7 @@ from dpcvx.domains.group import GroupBall
 from dpcvx.domains.interpolation import InterpolationBall
 from dpcvx.domains.nuclear import NuclearBall
 from dpcvx.domains.polytopes import Simplex, VertexHull
+from dpcvx.domains.submodular import SubmodularBall, SubmodularPolyhedron
 from dpcvx.domains.transformed import Transformed
 from dpcvx.domains.width import gaussian_width
 from dpcvx.mirror import MirrorMap
@@ -33,6 +34,8 @@ __all__ = [
     "LinfBall",
     "NuclearBall",
     "Simplex",
+    "SubmodularBall",
+    "SubmodularPolyhedron",
     "Transformed",
     "VertexHull",
     "gaussian_width",
@@ -50,7 +53,7 @@ class Domain(Protocol):
         """Return a public point of C."""
 
     def norm(self, ord: float, d: Shape) -> float:
-        """Return the maximum of ||theta||_ord over C, ord >= 1 (for moved sets a bound)."""
+        """Return the maximum of ||theta||_ord over C, ord >= 1 (for moved and submodular sets a bound)."""
 
     def diameter(self, ord: float, d: Shape) -> float:
         """Return the maximum of ||u - v||_ord over u, v in C, for ord >= 1."""
