@@ -94,7 +94,7 @@ AROUND_ZERO: list[tuple[Domain, Shape]] = [
     (VertexHull(np.vstack([_random.normal(size=(12, 4)), np.eye(4), -np.eye(4)])), (2, 2)),
     (GroupBall(2, 1.5), 5),
     (GroupBall([3, 1], 0.5), 4),
-    (GroupBall([[0, 2], [1], [3]], 2.0), (4, 2)),
+    (GroupBall([[0, 2], [1]], 2.0), (3, 2)),
     (InterpolationBall(0.0, 2.0), 4),
     (InterpolationBall(0.3, 2.0), 5),
     (InterpolationBall(0.8, 0.5), (3, 2)),

@@ -435,8 +435,8 @@ def test_nuclear_ball_of_a_vector_is_the_l2_ball_and_of_a_diagonal_the_l1_ball()
 class Bare:
     """A set that can do nothing beyond the Domain protocol."""
 
-    def __init__(self):
-        self._ball = L2Ball(1.0)
+    def __init__(self, ball=L2Ball(1.0)):  # noqa: B008
+        self._ball = ball
 
     def __getattr__(self, name):
         if name in ("project", "lmo", "mirror_map"):
@@ -458,6 +458,8 @@ def test_a_transformed_set_has_the_abilities_of_the_other_and_no_more():
     assert isinstance(bare, Domain)
     assert bare.minkowski(np.array([2.5, 0.0])) == pytest.approx(1.0)
     assert bare.contains(np.array([2.5, 0.0]))
+    with pytest.raises(TypeError, match="contains 0 or has HasProjection; Bare does not"):
+        Transformed(Bare(Simplex()), 1.0, 1.0).minkowski(np.ones(2))
 
 
 def test_a_transformed_set_is_a_value():

@@ -100,6 +100,11 @@ class Transformed:
         unit = theta / size
         reach = self.norm(2, theta.shape)  # beyond it a unit is outside for certain
         around_zero = self.domain.contains(np.zeros_like(theta))
+        if not around_zero and not hasattr(self.domain, "project"):
+            raise TypeError(
+                "The gauge of a moved set needs a domain that contains 0 or has HasProjection; "
+                f"{type(self.domain).__name__} does not."
+            )
 
         def outside(a: float) -> float:
             x = (a * unit - shift) / self.scale
@@ -108,18 +113,17 @@ class Transformed:
             distance = float(np.linalg.norm((x - self._other.project(x)).ravel()))
             return distance * self.scale / reach - 1e-12
 
-        low, high = 0.0, reach
-        while outside(low) > 0 and high - low > 1e-15 * reach:  # thirds, until low is inside
+        low, high, least = 0.0, reach, outside(0.0)
+        while least > 0 and high - low > 1e-15 * reach:  # thirds, until low is inside
             left, right = (2 * low + high) / 3, (low + 2 * high) / 3
-            if outside(left) <= 0:
-                low = left
-            elif outside(left) <= outside(right):
+            value = outside(left)
+            if value > 0 and value <= outside(right):
                 high = right
             else:
-                low = left
-        if outside(low) > 1e-9:
+                low, least = left, value
+        if least > 1e-9:
             return math.inf
-        if outside(low) > 0:  # a ray that only touches the set
+        if least > 0:  # the ray only touches the set
             return size / low
         return size / float(brentq(outside, low, 1.01 * reach, xtol=1e-300, rtol=1e-15))
 
