@@ -9,7 +9,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpcvx.accounting import GDP, PLD, RDP, AdaptiveSelection, Budget, PureComposition, Tight, calibrate
+    from dpcvx.accounting import (
+        GDP,
+        PLD,
+        RDP,
+        AdaptiveSelection,
+        Budget,
+        ObjectiveProfile,
+        PureComposition,
+        Tight,
+        calibrate,
+    )
     from dpcvx.data import source
     from dpcvx.domains import (
         Box,
@@ -42,7 +52,13 @@ if TYPE_CHECKING:
     from dpcvx.planner import plan
     from dpcvx.problem import Bounds, Problem
     from dpcvx.regularizers import L1, ElasticNet, GroupL2, Ridge, SubmodularNorm
-    from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, NoisyMirrorDescent
+    from dpcvx.solvers import (
+        NoisyFrankWolfe,
+        NoisyGradientDescent,
+        NoisyMirrorDescent,
+        ObjectivePerturbation,
+        OutputPerturbation,
+    )
     from dpcvx.submodular import (
         Cardinality,
         ConcaveOfCardinality,
@@ -56,7 +72,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = {
-    "accounting": "GDP PLD RDP AdaptiveSelection Budget PureComposition Tight calibrate",
+    "accounting": "GDP PLD RDP AdaptiveSelection Budget ObjectiveProfile PureComposition Tight calibrate",
     "data": "source",
     "domains": "Box GroupBall InterpolationBall L1Ball L2Ball LinfBall NuclearBall Simplex SubmodularBall "
     "SubmodularPolyhedron Transformed VertexHull gaussian_width",
@@ -69,7 +85,8 @@ _MODULES = {
     "planner": "plan",
     "problem": "Bounds Problem",
     "regularizers": "ElasticNet GroupL2 L1 Ridge SubmodularNorm",
-    "solvers": "NoisyFrankWolfe NoisyGradientDescent NoisyMirrorDescent",
+    "solvers": "NoisyFrankWolfe NoisyGradientDescent NoisyMirrorDescent ObjectivePerturbation "
+    "OutputPerturbation",
     "submodular": "Cardinality ConcaveOfCardinality FromCallable GroupCover Interval "
     "check_set_function tree_cover",
 }

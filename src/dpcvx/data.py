@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from dpcvx.arrays import IntVector, Vector
 from dpcvx.grid import Dense, Door, ResidualBound, Sparse, fixed_point, targets
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
+
+if TYPE_CHECKING:
+    from dpcvx.minimise import Objective
 
 __all__ = ["Arrays", "DataSource", "Margins", "Points", "source"]
 
@@ -49,6 +52,9 @@ class DataSource(Protocol):
         rho_i and rho'_i are the residuals at the two points, each within ``residual``; their difference is
         clipped to ``bound``. Units of 2^-34.
         """
+
+    def objective(self, loss: Loss, outputs: int, z_max: float) -> Objective:
+        """Return the sum of the losses in float64, for minimisers that run beside the records."""
 
     def follow(self, loss: Loss, outputs: int) -> Margins:
         """Return margins that are kept up to date while an iterate moves along coordinates."""
@@ -185,6 +191,12 @@ class Arrays:
         work = 2 * outputs * self._size * len(batch) // self.n
         sums = sum(self.parts(part, len(batch), work), np.zeros((outputs, d), dtype=np.int64))
         return sums.T.copy().reshape(np.shape(points[0]))
+
+    def objective(self, loss: Loss, outputs: int, z_max: float) -> Objective:
+        """Return the sum of the losses, phi continued along its tangent beyond |z| = z_max."""
+        from dpcvx.minimise import Objective
+
+        return Objective(self._row_major(), self._targets(loss, outputs), loss, z_max)
 
     def follow(self, loss: Loss, outputs: int) -> Followed:
         """Return margins that start at w = 0."""

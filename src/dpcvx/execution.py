@@ -22,7 +22,9 @@ from dpcvx.mechanisms import (
     Mechanism,
     NoisyDifference,
     NoisyGradient,
+    NoisyMinimiser,
     NoisyVertex,
+    PerturbedMinimiser,
     Vertex,
     records_changed,
 )
@@ -65,6 +67,11 @@ def require(solver: Solver, problem: Problem) -> None:
                 f"{type(solver).__name__} needs a domain with {ability.__name__}; {given} has none. "
                 'Choose another set, or leave the choice to solver="auto".'
             )
+    if problem.regularizer is not None and not getattr(solver, "proximal", False):
+        raise Incompatible(
+            f"{type(solver).__name__} has no step for a regularizer; {type(problem.regularizer).__name__} "
+            "would be ignored. Use ObjectivePerturbation or OutputPerturbation, or give a domain instead."
+        )
 
 
 def check_count(name: str, value: int | None) -> None:
@@ -231,7 +238,7 @@ class Oracle:
         self._margins: Margins | None = None
         self._point: Combination | None = None
 
-    def _current(self, kind: type[Any], question: str) -> Any:
+    def _current(self, kind: type[Any] | tuple[type[Any], ...], question: str) -> Any:
         if self._stage < len(self._plan.stages) and self._calls == self._plan.stages[self._stage].n_calls:
             self._stage, self._calls, self._margins, self._point = self._stage + 1, 0, None, None
         if self._stage == len(self._plan.stages):
@@ -262,6 +269,14 @@ class Oracle:
         """Noisy gradient at theta minus gradient at an anchor, both public, over a sample of the records."""
         mechanism: NoisyDifference = self._current(NoisyDifference, "difference")
         answer = mechanism(theta, anchor, self._source, self._rng)
+        self._report()
+        return answer
+
+    def minimiser(self, linear: Vector | None = None) -> Vector:
+        """Private minimiser of the objective, plus a public linear term where the question takes one."""
+        mechanism = self._current((NoisyMinimiser, PerturbedMinimiser), "minimiser")
+        public = () if linear is None else (linear,)
+        answer: Vector = mechanism(*public, data=self._source, rng=self._rng)
         self._report()
         return answer
 

@@ -1,8 +1,8 @@
 """What is minimised, and every constant that follows from it.
 
-The objective is F(theta) = (1/n) sum_i phi(<x_i, theta>, y_i) + (l2/2) ||theta||^2 over theta in C. `Problem`
-turns the loss, the bounds of a record and the set C into Lipschitz, smoothness and curvature constants.
-Nobody else multiplies constants.
+The objective is F(theta) = (1/n) sum_i phi(<x_i, theta>, y_i) + (l2/2) ||theta||^2 + r(theta), theta in C.
+`Problem` turns the loss, the bounds of a record and the set C into Lipschitz, smoothness and curvature
+constants. Nobody else multiplies constants.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpcvx.arrays import Vector
 from dpcvx.domains import Domain
 from dpcvx.errors import Incompatible
 from dpcvx.losses import Loss
+
+if TYPE_CHECKING:
+    from dpcvx.regularizers import Regularizer
 
 __all__ = ["Bounds", "Problem", "is_regression"]
 
@@ -66,7 +69,7 @@ class Bounds:
 class Problem:
     """Empirical risk minimisation over a convex set, with public constants only.
 
-    min_{theta in C} (1/n) sum_i phi(<x_i, theta>, y_i) + (l2/2) ||theta||^2
+    min_{theta in C} (1/n) sum_i phi(<x_i, theta>, y_i) + (l2/2) ||theta||^2 + r(theta)
 
     Parameters
     ----------
@@ -82,6 +85,9 @@ class Problem:
         Number of columns K of a matrix parameter (d, K); 1 for a vector.
     l2 : float
         Ridge on the mean objective, every coordinate included.
+    regularizer : Regularizer, optional
+        Convex r >= 0 with r(0) = 0 and a prox, independent of the records. A solver that has no use for it
+        refuses the problem.
     """
 
     loss: Loss
@@ -90,6 +96,7 @@ class Problem:
     d: int = dataclasses.field(kw_only=True)
     outputs: int = dataclasses.field(default=1, kw_only=True)
     l2: float = dataclasses.field(default=0.0, kw_only=True)
+    regularizer: Regularizer | None = dataclasses.field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.d < 1 or self.outputs < 1:

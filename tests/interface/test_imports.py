@@ -13,7 +13,7 @@ LAYERS = [
     "arrays errors",
     "events losses mirror domains minimum_norm submodular regularizers",
     "accounting problem",
-    "grid noise noise_kernels kernels",
+    "grid noise noise_kernels kernels minimise",
     "data sampling",
     "mechanisms",
     "execution",
@@ -28,7 +28,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names.spl
 HEAVY = {"scipy", "numba", "sklearn", "dp_accounting", "pyarrow", "matplotlib", "pandas", "polars"}
 UPWARD = {("execution", "report")}  # a plan prints itself, through an import made when it is printed
 # The methods by which records answer. `data` implements them; `audit.replay` stands between, a source itself.
-QUESTIONS = {"gradient_sum", "difference_sum", "follow"}
+QUESTIONS = {"gradient_sum", "difference_sum", "follow", "objective"}
 MARGIN_QUESTIONS = {"scores", "add", "reset"}  # common words: asked of records only under these names
 MARGINS = ("margins", "source", "followed", "records")
 

@@ -22,6 +22,7 @@ from dpcvx.mechanisms import Vertex, records_changed
 
 if TYPE_CHECKING:
     from dpcvx.data import DataSource, Margins, Points
+    from dpcvx.minimise import Objective
     from dpcvx.noise import Generator
 
 __all__ = ["Question", "Transcript", "discrepancies", "record", "replay", "share"]
@@ -90,6 +91,10 @@ class _Recorder:
         self.questions.append(Question("difference_sum", asked, total, bound, batch))
         return total
 
+    def objective(self, loss: Loss, outputs: int, z_max: float) -> Objective:
+        self.questions.append(Question("objective", (loss, outputs, z_max)))
+        return self._source.objective(loss, outputs, z_max)
+
     def follow(self, loss: Loss, outputs: int) -> Margins:
         self.questions.append(Question("follow", (loss, outputs)))
         return _RecordedMargins(self._source.follow(loss, outputs), self.questions)
@@ -133,6 +138,10 @@ class _FrozenOracle:
 
     def difference(self, theta: Vector, anchor: Vector) -> Vector:
         answer: Vector = self._answer(self._oracle.difference(theta, anchor))
+        return answer
+
+    def minimiser(self, linear: Vector | None = None) -> Vector:
+        answer: Vector = self._answer(self._oracle.minimiser(linear))
         return answer
 
     def vertex(self) -> Vertex:

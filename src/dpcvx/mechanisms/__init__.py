@@ -6,6 +6,7 @@ Every sensitivity holds on the stored integers, without slack (PRIVACY_MATH §11
 
 from dpcvx.mechanisms.difference import NoisyDifference
 from dpcvx.mechanisms.gradient import NoisyGradient
+from dpcvx.mechanisms.minimiser import NoisyMinimiser, PerturbedMinimiser
 from dpcvx.mechanisms.question import Mechanism, records_changed
 from dpcvx.mechanisms.vertex import Combination, NoisyVertex, Vertex, weight_bits
 
@@ -14,7 +15,9 @@ __all__ = [
     "Mechanism",
     "NoisyDifference",
     "NoisyGradient",
+    "NoisyMinimiser",
     "NoisyVertex",
+    "PerturbedMinimiser",
     "Vertex",
     "records_changed",
     "weight_bits",
