@@ -1,8 +1,28 @@
 """An oracle without noise: with it, a private solver is the ordinary algorithm."""
 
+import math
+
 import numpy as np
 
+from dpcvx.accounting import gaussian_epsilon
+from dpcvx.events import Gaussian, count_leaves
+
 from dpcvx.mechanisms import NoisyVertex
+
+
+class LimitAccountant:
+    """A quick stand-in for `PLD` where the price is not under test: the Gaussian limit of Poisson samples."""
+
+    def epsilon(self, event, delta):
+        mu2 = 0.0
+        for leaf, count in count_leaves(event).items():
+            if isinstance(leaf, Gaussian):
+                mu2 += count / leaf.noise_multiplier**2
+            else:
+                x = min(1 / leaf.noise_multiplier**2, 500.0)
+                growth = 4 * math.sinh(x) if leaf.relation == "replace" else math.expm1(x)
+                mu2 += count * leaf.probability**2 * growth
+        return gaussian_epsilon(math.sqrt(mu2), delta)
 
 
 class ExactOracle:
@@ -18,11 +38,15 @@ class ExactOracle:
         problem = self._plan.problem
         return problem.loss.value(self._X @ theta, self._y).mean() + problem.l2 / 2 * (theta**2).sum()
 
-    def gradient(self, theta):
+    def gradient(self, theta, support=None):
         self.points.append(theta)
         problem = self._plan.problem
         slopes = problem.loss.grad(self._X @ theta, self._y)
-        return self._X.T @ slopes / len(self._y) + problem.l2 * theta
+        gradient = self._X.T @ slopes / len(self._y) + problem.l2 * theta
+        return gradient if support is None else gradient[support]
+
+    def difference(self, theta, anchor):
+        return self.gradient(theta) - self.gradient(anchor)
 
     def vertex(self):
         problem = self._plan.problem

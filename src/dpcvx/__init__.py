@@ -53,11 +53,17 @@ if TYPE_CHECKING:
     from dpcvx.problem import Bounds, Problem
     from dpcvx.regularizers import L1, ElasticNet, GroupL2, Ridge, SubmodularNorm
     from dpcvx.solvers import (
+        GradientOracle,
+        NoisyAcceleratedMirrorDescent,
+        NoisyCorrectiveFrankWolfe,
         NoisyFrankWolfe,
+        NoisyGeneralFrankWolfe,
         NoisyGradientDescent,
         NoisyMirrorDescent,
+        NoisyStronglyConvexMirrorDescent,
         ObjectivePerturbation,
         OutputPerturbation,
+        run_with_oracle,
     )
     from dpcvx.submodular import (
         Cardinality,
@@ -85,8 +91,9 @@ _MODULES = {
     "planner": "plan",
     "problem": "Bounds Problem",
     "regularizers": "ElasticNet GroupL2 L1 Ridge SubmodularNorm",
-    "solvers": "NoisyFrankWolfe NoisyGradientDescent NoisyMirrorDescent ObjectivePerturbation "
-    "OutputPerturbation",
+    "solvers": "GradientOracle NoisyAcceleratedMirrorDescent NoisyCorrectiveFrankWolfe NoisyFrankWolfe "
+    "NoisyGeneralFrankWolfe NoisyGradientDescent NoisyMirrorDescent "
+    "NoisyStronglyConvexMirrorDescent ObjectivePerturbation OutputPerturbation run_with_oracle",
     "submodular": "Cardinality ConcaveOfCardinality FromCallable GroupCover Interval "
     "check_set_function tree_cover",
 }

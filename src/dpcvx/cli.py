@@ -79,7 +79,13 @@ ModelName = Annotated[Model, typer.Option("--model", help="What to fit.")]
 Epsilon = Annotated[float, typer.Option(help="Privacy budget; smaller is more private.")]
 Delta = Annotated[float | None, typer.Option(help="Default: min(1/n^2, 1e-5).")]
 Radius = Annotated[float | None, typer.Option(help="Size of the set of models, in scaled units.")]
-Solver = Annotated[str, typer.Option(help="auto, gradient_descent, mirror_descent or frank_wolfe.")]
+Solver = Annotated[
+    str,
+    typer.Option(
+        help="auto, gradient_descent, mirror_descent, frank_wolfe, corrective_frank_wolfe, "
+        "general_frank_wolfe, accelerated_mirror_descent or strongly_convex_mirror_descent."
+    ),
+]
 Iterations = Annotated[int | None, typer.Option("--n-iter", help="Number of private answers.")]
 DataNorm = Annotated[float | None, typer.Option(help="Largest l2 norm of a row; rows are clipped to it.")]
 QuantileLevel = Annotated[float | None, typer.Option("--quantile", help="For --model quantile.")]

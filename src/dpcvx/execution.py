@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 
 from dpcvx.accounting import Accountant, Budget, Tight
-from dpcvx.arrays import Vector
+from dpcvx.arrays import IntVector, Vector
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Event, Repeat
 from dpcvx.mechanisms import (
@@ -25,6 +25,7 @@ from dpcvx.mechanisms import (
     NoisyMinimiser,
     NoisyVertex,
     PerturbedMinimiser,
+    RestrictedGradient,
     Vertex,
     records_changed,
 )
@@ -258,10 +259,14 @@ class Oracle:
         if self._progress is not None:
             self._progress(self._total, self._plan.n_calls)
 
-    def gradient(self, theta: Vector) -> Vector:
-        """Noisy gradient of the objective at a public theta."""
-        mechanism: NoisyGradient = self._current(NoisyGradient, "gradient")
-        answer = mechanism(theta, self._source, self._rng)
+    def gradient(self, theta: Vector, support: IntVector | None = None) -> Vector:
+        """Noisy gradient of the objective at a public theta, on the features of a support if one is given."""
+        if support is None:
+            mechanism: NoisyGradient = self._current(NoisyGradient, "gradient")
+            answer = mechanism(theta, self._source, self._rng)
+        else:
+            restricted: RestrictedGradient = self._current(RestrictedGradient, "gradient on a support")
+            answer = restricted(theta, support, self._source, self._rng)
         self._report()
         return answer
 

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from dpcvx.accounting import Accountant, Budget, Tight
 from dpcvx.errors import Incompatible
 from dpcvx.execution import Candidate, Plan, Solver
 from dpcvx.losses import Loss
 from dpcvx.problem import Problem, is_regression
-from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, NoisyMirrorDescent
+from dpcvx.solvers import (
+    NoisyCorrectiveFrankWolfe,
+    NoisyFrankWolfe,
+    NoisyGradientDescent,
+    NoisyMirrorDescent,
+)
 
-__all__ = ["default_radius", "plan", "residual_clip"]
+__all__ = ["AUTOMATIC", "default_radius", "plan", "residual_clip"]
+
+# Those whose predictions have been held against measured risks; the others are asked for by name.
+AUTOMATIC: tuple[type[Any], ...] = (
+    NoisyGradientDescent,
+    NoisyMirrorDescent,
+    NoisyFrankWolfe,
+    NoisyCorrectiveFrankWolfe,
+)
 
 
 def default_radius(loss: Loss) -> float:
@@ -67,11 +81,7 @@ def plan(
         raise ValueError(f"n must be at least 1, got {n}.")
     if candidates == "all":
         clip = residual_clip(problem)
-        candidates = (
-            NoisyGradientDescent(clip=clip),
-            NoisyMirrorDescent(clip=clip),
-            NoisyFrankWolfe(clip=clip),
-        )
+        candidates = tuple(kind(clip=clip) for kind in AUTOMATIC)
     if isinstance(candidates, str):
         raise ValueError(f'candidates must be "all" or a tuple of solvers, got {candidates!r}.')
     weighed, refusals = [], []

@@ -16,6 +16,7 @@ from dpcvx.arrays import Vector
 from dpcvx.domains import Domain
 from dpcvx.errors import Incompatible
 from dpcvx.losses import Loss
+from dpcvx.mirror import MirrorMap
 
 if TYPE_CHECKING:
     from dpcvx.regularizers import Regularizer
@@ -184,6 +185,18 @@ class Problem:
     def smoothness(self) -> float:
         """Smoothness of F in the l2 norm."""
         return self.loss.smoothness(self.z_max) * self.row_norm**2 + self.l2
+
+    def lipschitz_in(self, psi: MirrorMap, clip: float | None = None) -> float:
+        """Bound on the dual norm of the gradient of F, the ridge's included, in the geometry of psi."""
+        wide, narrow = psi.radius(1, self.shape), psi.radius(2, self.shape)
+        record = min(narrow * self.lipschitz(2, clip), wide * self.lipschitz(math.inf, clip))
+        return record + (self.l2 * narrow * self.C.norm(2, self.size) if self.l2 else 0.0)
+
+    def smoothness_in(self, psi: MirrorMap) -> float:
+        """Smoothness of F in the norm of psi."""
+        wide, narrow = psi.radius(1, self.shape), psi.radius(2, self.shape)
+        row = min(narrow * self.row_norm, wide * self.bounds.x_inf)
+        return self.loss.smoothness(self.z_max) * row**2 + self.l2 * narrow**2
 
     @property
     def strong_convexity(self) -> float:

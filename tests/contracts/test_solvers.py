@@ -18,7 +18,15 @@ from dpcvx.losses import Huber, Logistic, Quantile, Softmax, Squared
 from dpcvx.mechanisms import NoisyGradient, NoisyVertex
 from dpcvx.noise import SecureGenerator, SeededGenerator
 from dpcvx.problem import Bounds, Problem
-from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, NoisyMirrorDescent
+from dpcvx.solvers import (
+    NoisyAcceleratedMirrorDescent,
+    NoisyCorrectiveFrankWolfe,
+    NoisyFrankWolfe,
+    NoisyGeneralFrankWolfe,
+    NoisyGradientDescent,
+    NoisyMirrorDescent,
+    NoisyStronglyConvexMirrorDescent,
+)
 from exact import ExactOracle
 
 N, D = 60, 4
@@ -37,6 +45,17 @@ CASES = [
     (NoisyFrankWolfe(), Problem(Squared(), Simplex(1.5), bounds=Bounds(1.0), d=D)),
     (NoisyFrankWolfe(6), Problem(Softmax(), L1Ball(1.5), bounds=Bounds(1.0), d=D, outputs=3)),
     (NoisyFrankWolfe(6), Problem(Huber(1.0), HULL, bounds=Bounds(1.0), d=D)),
+    (
+        NoisyStronglyConvexMirrorDescent(6),
+        Problem(Quantile(0.8), L2Ball(1.0), bounds=Bounds(1.0), d=D, l2=0.2),
+    ),
+    (NoisyAcceleratedMirrorDescent(6), Problem(Logistic(), L1Ball(1.5), bounds=Bounds(1.0), d=D)),
+    (NoisyAcceleratedMirrorDescent(), Problem(Softmax(), L2Ball(1.0), bounds=Bounds(1.0), d=D, outputs=3)),
+    (NoisyGeneralFrankWolfe(6), Problem(Squared(), Box(-1.0, 0.5), bounds=Bounds(1.0), d=D)),
+    (NoisyGeneralFrankWolfe(), Problem(Logistic(), L2Ball(1.0), bounds=Bounds(1.0), d=D, l2=0.1)),
+    (NoisyCorrectiveFrankWolfe(8), Problem(Squared(), L1Ball(1.5), bounds=Bounds(1.0), d=D)),
+    (NoisyCorrectiveFrankWolfe(), Problem(Logistic(), Simplex(1.5), bounds=Bounds(1.0), d=D, l2=0.1)),
+    (NoisyCorrectiveFrankWolfe(9, 4), Problem(Softmax(), L1Ball(1.5), bounds=Bounds(1.0), d=D, outputs=3)),
 ]
 over_cases = pytest.mark.parametrize(
     ("solver", "problem"),
@@ -227,7 +246,7 @@ def test_a_solver_refuses_a_set_or_loss_it_cannot_use():
 
 @pytest.mark.parametrize("count", [0, -1, 2.0, True, "3"])
 def test_an_iteration_count_is_a_positive_integer(count):
-    for solver in (NoisyGradientDescent, NoisyMirrorDescent, NoisyFrankWolfe):
+    for solver in {type(case[0]) for case in CASES}:
         with pytest.raises(ValueError, match="positive integer"):
             solver(n_iter=count)
 

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 EXPECTED = {
     "data_frame": "'region=north'",
-    "lasso_core": "NoisyFrankWolfe",
+    "lasso_core": "NoisyCorrectiveFrankWolfe: columns [ 3 17]",
     "own_domain": "[",
     "own_loss": "[",
     "own_solver": "NoisyGradientDescent (chosen)",

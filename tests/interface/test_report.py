@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from dpcvx import Bounds, Budget, L1Ball, L2Ball, Logistic, NoisyFrankWolfe, Problem, Softmax, Squared, plan
+from dpcvx.planner import AUTOMATIC
 from dpcvx.report import Comparison, Section, html_report, privacy_utility_plot
 
 BUDGET = Budget(epsilon=1.0, delta=1e-8)
@@ -21,7 +22,7 @@ def lasso_plan():
 def test_the_table_shows_every_candidate_and_its_two_parts(lasso_plan):
     table = str(lasso_plan)
     rows = {line.split()[0]: line.split()[-3:] for line in table.splitlines() if line.startswith("  Noisy")}
-    assert set(rows) == {"NoisyFrankWolfe", "NoisyGradientDescent", "NoisyMirrorDescent"}
+    assert set(rows) == {kind.__name__ for kind in AUTOMATIC}
     for candidate in lasso_plan.candidates:
         shown = [float(cell) for cell in rows[type(candidate.solver).__name__]]
         assert shown == pytest.approx(
@@ -32,17 +33,18 @@ def test_the_table_shows_every_candidate_and_its_two_parts(lasso_plan):
 
 
 def test_the_table_shows_the_public_facts(lasso_plan):
-    table, (stage,) = str(lasso_plan), lasso_plan.stages
+    table = str(lasso_plan)
     for fact in (
         "logistic loss over L1Ball(radius=10), d = 201",
         "n = 50,000",
         "replacing one record",
         "epsilon = 1, delta = 1e-08",
-        f"{stage.n_calls} x {type(stage.mechanism).__name__}",
-        f"sensitivity {stage.mechanism.sensitivity:.4g}",
-        f"noise {stage.mechanism.noise:.4g}",
     ):
         assert fact in table
+    for stage in lasso_plan.stages:
+        assert f"{stage.n_calls} x {type(stage.mechanism).__name__}" in table
+        assert f"sensitivity {stage.mechanism.sensitivity:.4g}" in table
+        assert f"noise {stage.mechanism.noise:.4g}" in table
 
 
 def test_the_table_lines_up(lasso_plan):
@@ -52,7 +54,7 @@ def test_the_table_lines_up(lasso_plan):
 
 def test_the_explanation_gives_reason_price_and_guarantee(lasso_plan):
     words, best = lasso_plan.explain(), lasso_plan.candidates[0]
-    assert f"{type(best.solver).__name__} was chosen from 3 solvers" in words
+    assert f"{type(best.solver).__name__} was chosen from {len(AUTOMATIC)} solvers" in words
     assert f"{lasso_plan.stages[0].n_calls} times" in words
     assert "(epsilon = 1, delta = 1e-08)-differentially private" in words
     assert f"{best.privacy:.3g} from the noise, so the noise dominates" in words

@@ -132,8 +132,8 @@ class _FrozenOracle:
         self.answers.append(answer)
         return answer
 
-    def gradient(self, theta: Vector) -> Vector:
-        answer: Vector = self._answer(self._oracle.gradient(theta))
+    def gradient(self, theta: Vector, support: IntVector | None = None) -> Vector:
+        answer: Vector = self._answer(self._oracle.gradient(theta, support))
         return answer
 
     def difference(self, theta: Vector, anchor: Vector) -> Vector:

@@ -55,8 +55,9 @@ PARAMETERS = {
     ),
     "quantile": ("float", "Quantile to model, in (0, 1)."),
     "solver": (
-        '"auto", "gradient_descent", "mirror_descent", "frank_wolfe" or Solver',
-        'Algorithm; ``"auto"`` takes the one with the smallest predicted excess risk.',
+        "str or Solver",
+        'Algorithm: ``"auto"`` takes the one with the smallest predicted excess risk; a name such as '
+        '``"gradient_descent"`` or ``"corrective_frank_wolfe"``, or an object, decides it.',
     ),
     "n_iter": ("int, optional", "Number of private answers; by default chosen from public facts."),
     "ledger": ("None", "Account of what was spent; not available in this version."),

@@ -31,9 +31,17 @@ from dpcvx.execution import Plan, Release, Solver, execute
 from dpcvx.grid import Door
 from dpcvx.losses import Loss
 from dpcvx.noise import Generator, SecureGenerator, SeededGenerator
-from dpcvx.planner import default_radius, plan, residual_clip
+from dpcvx.planner import AUTOMATIC, default_radius, plan, residual_clip
 from dpcvx.problem import Bounds, Problem
-from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, NoisyMirrorDescent
+from dpcvx.solvers import (
+    NoisyAcceleratedMirrorDescent,
+    NoisyCorrectiveFrankWolfe,
+    NoisyFrankWolfe,
+    NoisyGeneralFrankWolfe,
+    NoisyGradientDescent,
+    NoisyMirrorDescent,
+    NoisyStronglyConvexMirrorDescent,
+)
 from dpcvx.statement import PrivacyStatement
 
 __all__ = ["LinearModel", "Target"]
@@ -43,6 +51,10 @@ SOLVERS: dict[str, type[Any]] = {
     "gradient_descent": NoisyGradientDescent,
     "mirror_descent": NoisyMirrorDescent,
     "frank_wolfe": NoisyFrankWolfe,
+    "corrective_frank_wolfe": NoisyCorrectiveFrankWolfe,
+    "general_frank_wolfe": NoisyGeneralFrankWolfe,
+    "accelerated_mirror_descent": NoisyAcceleratedMirrorDescent,
+    "strongly_convex_mirror_descent": NoisyStronglyConvexMirrorDescent,
 }
 
 INTERCEPT = 1.0
@@ -292,8 +304,8 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             if self.solver != "auto" and self.solver not in SOLVERS:
                 known = ", ".join(map(repr, ["auto", *SOLVERS]))
                 raise ValueError(f"solver must be one of {known} or a Solver object, got {self.solver!r}.")
-            names = list(SOLVERS) if self.solver == "auto" else [self.solver]
-            candidates = tuple(SOLVERS[name](clip=clip, **settings) for name in names)
+            kinds = AUTOMATIC if self.solver == "auto" else (SOLVERS[self.solver],)
+            candidates = tuple(kind(clip=clip, **settings) for kind in kinds)
         elif not hasattr(self.solver, "plan") or isinstance(self.solver, type):
             raise TypeError(f"solver must be a name or a Solver object, got {self.solver!r}.")
         else:

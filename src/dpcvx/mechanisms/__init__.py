@@ -8,6 +8,7 @@ from dpcvx.mechanisms.difference import NoisyDifference
 from dpcvx.mechanisms.gradient import NoisyGradient
 from dpcvx.mechanisms.minimiser import NoisyMinimiser, PerturbedMinimiser
 from dpcvx.mechanisms.question import Mechanism, records_changed
+from dpcvx.mechanisms.restricted import RestrictedGradient
 from dpcvx.mechanisms.vertex import Combination, NoisyVertex, Vertex, weight_bits
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "NoisyMinimiser",
     "NoisyVertex",
     "PerturbedMinimiser",
+    "RestrictedGradient",
     "Vertex",
     "records_changed",
     "weight_bits",

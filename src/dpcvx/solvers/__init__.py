@@ -1,15 +1,26 @@
 """Published algorithms, one file each; every one asks an oracle and never sees data."""
 
+from dpcvx.solvers.accelerated_mirror_descent import NoisyAcceleratedMirrorDescent
+from dpcvx.solvers.corrective_frank_wolfe import NoisyCorrectiveFrankWolfe
 from dpcvx.solvers.frank_wolfe import NoisyFrankWolfe
+from dpcvx.solvers.general_frank_wolfe import NoisyGeneralFrankWolfe
 from dpcvx.solvers.gradient_descent import NoisyGradientDescent
 from dpcvx.solvers.mirror_descent import NoisyMirrorDescent
 from dpcvx.solvers.objective_perturbation import ObjectivePerturbation
 from dpcvx.solvers.output_perturbation import OutputPerturbation
+from dpcvx.solvers.own_oracle import GradientOracle, run_with_oracle
+from dpcvx.solvers.strongly_convex_mirror_descent import NoisyStronglyConvexMirrorDescent
 
 __all__ = [
+    "GradientOracle",
+    "NoisyAcceleratedMirrorDescent",
+    "NoisyCorrectiveFrankWolfe",
     "NoisyFrankWolfe",
+    "NoisyGeneralFrankWolfe",
     "NoisyGradientDescent",
     "NoisyMirrorDescent",
+    "NoisyStronglyConvexMirrorDescent",
     "ObjectivePerturbation",
     "OutputPerturbation",
+    "run_with_oracle",
 ]

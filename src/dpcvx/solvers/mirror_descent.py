@@ -31,9 +31,12 @@ class NoisyMirrorDescent:
     sigma = 2 L2 sqrt(T)/(n mu(eps, delta)) (PRIVACY_MATH §1); at delta = 1e-6 that is 9 to 16 times less
     than the paper's formula.
 
-    Utility: [TTZ14] Theorem 3.2. For the Euclidean map the expected excess risk is at most r sqrt((L2^2 + d
-    sigma^2)/T) with r = max_C ||theta - start||_2; no smoothness is needed. As sigma^2 grows like T, steps
-    beyond T = (n mu)^2/(4 d) buy little: that is the default, at most 1000.
+    Utility: [TTZ14] Theorem 3.2. Let D = max_C B_psi(., start), m the modulus of psi, L the bound on the dual
+    norm of gradients and N = E||g||_*^2 for standard normal g. The step
+    eta = sqrt(2 m D/(T (L^2 + N sigma^2))) gives an expected excess risk of at most
+    2.2 sqrt(D (L^2 + N sigma^2)/(m T)); for the Euclidean map it is r sqrt((L2^2 + d sigma^2)/T) with
+    r = max_C ||theta - start||_2. No smoothness is needed. As sigma^2 grows like T, steps beyond the T at
+    which N sigma^2 = L^2 buy little: that is the default, at most 1000.
 
     Deviations: noise by exact calibration; T gradients serve T + 1 points, since the paper's last gradient
     reaches no output and is not asked for.
@@ -66,8 +69,10 @@ class NoisyMirrorDescent:
         """Descend along the oracle's gradients and average."""
         problem, (stage,) = plan.problem, plan.stages
         psi, T = problem.C.mirror_map(problem.shape), stage.n_calls
-        G2 = problem.lipschitz(2, self.clip) ** 2 + problem.size * stage.mechanism.noise**2
-        eta = problem.C.norm(2, problem.size) / math.sqrt((T + 1) * G2)  # [TTZ14] Thm 3.2
+        noise = stage.mechanism.noise**2 * psi.noise_norm(problem.shape)
+        G2 = problem.lipschitz_in(psi, self.clip) ** 2 + noise
+        D = psi.divergence_bound(problem.shape)
+        eta = math.sqrt(2 * psi.strong_convexity * D / ((T + 1) * G2))  # [TTZ14] Thm 3.2
         theta: Vector = problem.C.start(problem.shape)
         mean = theta.copy()
         for t in range(T):
@@ -77,13 +82,20 @@ class NoisyMirrorDescent:
 
     def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
         """Bound the excess risk: (optimisation part, privacy part)."""
-        r, L = problem.C.norm(2, problem.size), problem.lipschitz(2, self.clip)
-        noise = records_changed(budget.relation) * L / (n * gaussian_mu(budget.epsilon, budget.delta))
-        return r * L / math.sqrt(self._steps(problem, n, budget)), r * noise * math.sqrt(problem.size)
+        psi, T = problem.C.mirror_map(problem.shape), self._steps(problem, n, budget)
+        r = math.sqrt(2 * psi.divergence_bound(problem.shape) / psi.strong_convexity)
+        noise = self._noise(problem, n, budget) * math.sqrt(psi.noise_norm(problem.shape))
+        return r * problem.lipschitz_in(psi, self.clip) / math.sqrt(T), r * noise
+
+    def _noise(self, problem: Problem, n: int, budget: Budget) -> float:
+        """Standard deviation of a gradient's coordinate, over sqrt(T)."""
+        mu = gaussian_mu(budget.epsilon, budget.delta)
+        return records_changed(budget.relation) * problem.lipschitz(2, self.clip) / (n * mu)
 
     def _steps(self, problem: Problem, n: int, budget: Budget) -> int:
         if self.n_iter is not None:
             return self.n_iter
-        mu = gaussian_mu(budget.epsilon, budget.delta)
-        enough = (n * mu / records_changed(budget.relation)) ** 2 / problem.size
+        psi = problem.C.mirror_map(problem.shape)
+        noise = self._noise(problem, n, budget) ** 2 * psi.noise_norm(problem.shape)
+        enough: float = problem.lipschitz_in(psi, self.clip) ** 2 / noise
         return round(min(max(enough, 2), MOST_STEPS))

@@ -1,0 +1,168 @@
+"""Frank-Wolfe that selects a few vertices and refits their weights."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar, cast
+
+import numpy as np
+
+from dpcvx.accounting import Accountant, Budget, calibrate, gaussian_mu
+from dpcvx.arrays import Vector
+from dpcvx.domains import HasCoordinateVertices, HasProjection
+from dpcvx.errors import Incompatible
+from dpcvx.events import Compose, Event, Exponential, Gaussian, Repeat
+from dpcvx.execution import Oracle, Plan, Stage, check_count, records_changed, require, spendable
+from dpcvx.mechanisms import NoisyVertex, RestrictedGradient, weight_bits
+from dpcvx.problem import Problem
+
+__all__ = ["NoisyCorrectiveFrankWolfe"]
+
+MOST_SELECTIONS = 1000  # of a default; beyond it selections must be asked for
+MOST_STEPS = 1000  # of the refit by default
+
+
+@dataclass(frozen=True)
+class NoisyCorrectiveFrankWolfe:
+    """Select features by Frank-Wolfe with half of the budget, refit on them with the other half.
+
+    S = features of T1 selected vertices; theta = T2 steps of projected gradient descent over C within S
+
+    Algorithm: beyond the papers. Stage 1 is [TTZ14] Algorithm 4 with few steps, mu = 1/(T1 + 2). Its vertices
+    are good long before their weights are, and the set S is public; stage 2 finds the weights by noisy
+    gradients on S alone, starting from stage 1's point.
+
+    Privacy: T1 questions `NoisyVertex` (score sensitivity 2 c L1/n, replace-one) and T2 questions
+    `RestrictedGradient` (l2 sensitivity 2 (phi' bound) min(B_2, B_x sqrt(k))/n for k = |S| features,
+    replace-one); event Compose(Repeat(Exponential(eta), T1), Repeat(Gaussian, T2)), by Rényi curves
+    T1 R_a(eta) + a mu_2^2/2, converted once (PRIVACY_MATH §15). S follows from released selections, so the
+    noise may depend on k.
+
+    Utility: no rate beyond Frank-Wolfe's is proved; the prediction is a model. Optimisation: curvature/(8 T1)
+    is what the best average of T1 vertices leaves (Maurey), and r^2/(2 T1 H) what the refit leaves, because
+    stage 1's weights are off by about one share r/T1 each; H is the length that a unit gradient would move
+    the refit. Privacy: selections are blind below tau = (2 L1 sqrt(T1)/(n mu_1)) log(vertices), and
+    coefficients below tau with l1 norm c have a squared error of at most c tau/2; the refit's noise costs
+    (phi''/2) (2 L2 B H/(n mu_2))^2 as in gradient descent, L2 and B = max ||x||_2 taken on the support. The
+    defaults minimise the sum. On designs of signs the measured excess risk is a third to a hundredth of
+    Frank-Wolfe's for sparse and harmonic coefficients, and as large for many equal ones.
+
+    Deviations: none, as there is no paper.
+
+    Parameters
+    ----------
+    n_iter : int, optional
+        Answers in all, T1 + T2; at least 2.
+    selections : int, optional
+        T1; by default the model's, and no more than half of n_iter.
+    clip : float, optional
+        Residuals phi' are clipped to this size.
+    """
+
+    n_iter: int | None = None
+    selections: int | None = None
+    clip: float | None = None
+
+    requires: ClassVar[tuple[type, ...]] = (HasCoordinateVertices, HasProjection)
+
+    def __post_init__(self) -> None:
+        check_count("n_iter", self.n_iter)
+        check_count("selections", self.selections)
+
+    def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
+        """Fix the numbers of selections and steps and their noise from public facts."""
+        require(self, problem)
+        T1, T2 = self._counts(problem, n, budget)
+
+        def event(t: float) -> Event:  # halves of mu^2; eta is close to 2 mu / sqrt(T1) (PRIVACY_MATH §2.1)
+            eta, noise_multiplier = 2 / (t * math.sqrt(T1)), t * math.sqrt(T2)
+            return Compose((Repeat(Exponential(eta), T1), Repeat(Gaussian(noise_multiplier), T2)))
+
+        t = calibrate(event, spendable(budget), accountant)
+        bits = weight_bits([_step(T1)] * T1)
+        select = NoisyVertex(problem, n, 2 / (t * math.sqrt(T1)), bits, budget.relation, self.clip)
+        refit = RestrictedGradient(
+            problem, n, t * math.sqrt(T2), min(T1, problem.d), budget.relation, self.clip
+        )
+        solver = NoisyCorrectiveFrankWolfe(T1 + T2, T1, self.clip)
+        return Plan((Stage(select, T1), Stage(refit, T2)), problem, n, solver, budget, accountant)
+
+    def run(self, plan: Plan, ask: Oracle) -> Vector:
+        """Select vertices, then descend over their features."""
+        C, (select, refit) = plan.problem.C, plan.stages
+        point, T1, T2 = cast(NoisyVertex, select.mechanism).origin(), select.n_calls, refit.n_calls
+        features = set()
+        for _ in range(T1):
+            vertex = ask.vertex()  # a noisy best vertex at the current point
+            point.move(_step(T1), vertex)
+            ask.move(_step(T1), vertex)
+            features.add(vertex.index // plan.problem.outputs)
+        support = np.array(sorted(features))
+        step = _refit_step(cast(RestrictedGradient, refit.mechanism), len(support), T1, T2)
+        theta = np.zeros(plan.problem.shape)
+        theta[support] = C.project(point.dense()[support])
+        for _ in range(T2):
+            g = ask.gradient(theta, support)
+            theta[support] = C.project(theta[support] - step * g)
+        return theta
+
+    def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
+        """Model the excess risk: (optimisation part, privacy part)."""
+        return self._parts(problem, n, budget, self._counts(problem, n, budget)[0])
+
+    def _parts(self, problem: Problem, n: int, budget: Budget, T1: int) -> tuple[float, float]:
+        r, c = problem.C.norm(2, problem.size), problem.C.norm(1, problem.size)
+        half = gaussian_mu(budget.epsilon, budget.delta) / math.sqrt(2)
+        changed = records_changed(budget.relation)
+        tau = changed * problem.lipschitz(math.inf, self.clip) * math.sqrt(T1) / (n * half)
+        blind = c * tau * math.log(problem.C.n_vertices(problem.size)) / 2
+        H, price = self._travel(problem, n, budget, T1)
+        return problem.curvature / (8 * T1) + r**2 / (2 * T1 * H), blind + price * H**2
+
+    def _travel(self, problem: Problem, n: int, budget: Budget, T1: int) -> tuple[float, float]:
+        """H, and the privacy part at H = 1, if every selection finds another feature."""
+        small = replace(problem, d=min(T1, problem.d))
+        half = gaussian_mu(budget.epsilon, budget.delta) / math.sqrt(2)
+        shift = records_changed(budget.relation) * small.lipschitz(2, self.clip) / (n * half)
+        price = small.smoothness / 2 * shift**2
+        return _best_travel(small, T1, price), price
+
+    def _counts(self, problem: Problem, n: int, budget: Budget) -> tuple[int, int]:
+        if not math.isfinite(problem.smoothness):
+            raise Incompatible(
+                f"NoisyCorrectiveFrankWolfe needs a smooth loss; {type(problem.loss).__name__} is not. "
+                "Use NoisyMirrorDescent."
+            )
+        T1 = self.selections
+        if T1 is None:
+            most = MOST_SELECTIONS if self.n_iter is None else max(1, min(MOST_SELECTIONS, self.n_iter // 2))
+            grid = np.unique(np.geomspace(1, most, 64).astype(int)).tolist()
+            T1 = min(grid, key=lambda count: sum(self._parts(problem, n, budget, count)))
+        if self.n_iter is not None:
+            if self.n_iter <= T1:
+                raise Incompatible(
+                    f"n_iter={self.n_iter} leaves no step for a refit after {T1} selection(s); "
+                    "use more, or NoisyFrankWolfe."
+                )
+            return T1, self.n_iter - T1
+        H, _ = self._travel(problem, n, budget, T1)
+        longest = replace(problem, d=min(T1, problem.d)).smoothness
+        return T1, round(min(max(math.ceil(H * longest), 1), MOST_STEPS))
+
+
+def _step(T1: int) -> float:
+    return 1 / (T1 + 2)
+
+
+def _best_travel(small: Problem, T1: int, price: float) -> float:
+    """H that minimises r^2/(2 T1 H) + price H^2."""
+    r: float = small.C.norm(2, small.size)
+    return float((r**2 / (4 * T1 * price)) ** (1 / 3))
+
+
+def _refit_step(refit: RestrictedGradient, features: int, T1: int, T2: int) -> float:
+    """Share of H that each step moves, now that the size of the support is known."""
+    small = refit.on(features)
+    price = small.smoothness / 2 * refit.noise_on(features) ** 2 / T2
+    return min(_best_travel(small, T1, price) / T2, 1 / small.smoothness)

@@ -1,0 +1,102 @@
+"""Noisy Frank-Wolfe over general convex sets."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dpcvx.accounting import Accountant, Budget, calibrate, gaussian_mu
+from dpcvx.arrays import Vector
+from dpcvx.domains import HasLMO
+from dpcvx.errors import Incompatible
+from dpcvx.events import Gaussian, Repeat
+from dpcvx.execution import Oracle, Plan, Stage, check_count, records_changed, require, spendable
+from dpcvx.mechanisms import NoisyGradient
+from dpcvx.problem import Problem
+
+__all__ = ["NoisyGeneralFrankWolfe"]
+
+MOST_STEPS = 10_000  # passes over the records that a default may cost; beyond it n_iter must be asked for
+
+
+@dataclass(frozen=True)
+class NoisyGeneralFrankWolfe:
+    """Frank-Wolfe on noisy gradients, for any set with a linear minimisation oracle.
+
+    theta_{t+1} = (1 - mu_t) theta_t + mu_t argmin_{s in C} <g_t, s>
+
+    Algorithm: [TTZ14] Algorithm 5, whose steps are ``steps="constant"``, mu = 1/(T + 2);
+    ``steps="decaying"``, mu_t = 2/(t + 2) for t = 0, 1, ..., converges.
+
+    Privacy: T questions `NoisyGradient` (l2 sensitivity 2 L2/n, replace-one); event Repeat(Gaussian, T), so
+    sigma = 2 L2 sqrt(T)/(n mu(eps, delta)) (PRIVACY_MATH §1, §3). The minimisation over C, exact or not, is
+    post-processing: its error costs accuracy, never privacy.
+
+    Utility: [TTZ14] Theorem B.2. With decaying steps the expected excess risk is at most
+    2 curvature/(T + 2) + sigma G_C, with G_C the Gaussian width of C: E<b, theta* - s_t> <= E max_s <-b, s> =
+    sigma G_C at each step. The default T minimises that sum.
+
+    Deviations: noise by exact calibration (the paper's has L2 to the first power); decaying steps by default;
+    T gradients serve T moves, where the paper pays for one more.
+
+    Parameters
+    ----------
+    n_iter : int, optional
+        Number of gradients T.
+    steps : {"decaying", "constant"}
+        Step rule.
+    clip : float, optional
+        Residuals phi' are clipped to this size.
+    """
+
+    n_iter: int | None = None
+    steps: str = "decaying"
+    clip: float | None = None
+
+    requires: ClassVar[tuple[type, ...]] = (HasLMO,)
+
+    def __post_init__(self) -> None:
+        check_count("n_iter", self.n_iter)
+        if self.steps not in ("decaying", "constant"):
+            raise ValueError(f'steps must be "decaying" or "constant", got {self.steps!r}.')
+
+    def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
+        """Fix the number of steps and the noise from public facts."""
+        require(self, problem)
+        T = self._count(problem, n, budget)
+        noise_multiplier = calibrate(lambda t: Repeat(Gaussian(t), T), spendable(budget), accountant)
+        mechanism = NoisyGradient(problem, n, noise_multiplier, budget.relation, self.clip)
+        solver = NoisyGeneralFrankWolfe(T, self.steps, self.clip)
+        return Plan((Stage(mechanism, T),), problem, n, solver, budget, accountant)
+
+    def run(self, plan: Plan, ask: Oracle) -> Vector:
+        """Move towards the minimisers of the oracle's gradients."""
+        C, T = plan.problem.C, plan.n_calls
+        theta: Vector = C.start(plan.problem.shape)
+        for t in range(T):
+            mu = 2 / (t + 2) if self.steps == "decaying" else 1 / (T + 2)
+            theta = (1 - mu) * theta + mu * C.lmo(ask.gradient(theta))
+        return theta
+
+    def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
+        """Bound the excess risk: (optimisation part, privacy part)."""
+        return self._parts(problem, n, budget, self._count(problem, n, budget))
+
+    def _parts(self, problem: Problem, n: int, budget: Budget, T: int) -> tuple[float, float]:
+        mu, changed = gaussian_mu(budget.epsilon, budget.delta), records_changed(budget.relation)
+        sigma = changed * problem.lipschitz(2, self.clip) * math.sqrt(T) / (n * mu)
+        return 2 * problem.curvature / (T + 2), sigma * problem.C.gaussian_width(problem.shape)
+
+    def _count(self, problem: Problem, n: int, budget: Budget) -> int:
+        if self.n_iter is not None:
+            return self.n_iter
+        if not math.isfinite(problem.curvature):
+            raise Incompatible(
+                f"NoisyGeneralFrankWolfe needs a smooth loss to choose n_iter; {type(problem.loss).__name__} "
+                "is not. Give n_iter, or use NoisyMirrorDescent."
+            )
+        _, privacy = self._parts(problem, n, budget, 1)
+        # The minimiser of 2 curvature/T + privacy * sqrt(T).
+        best: float = (4 * problem.curvature / privacy) ** (2 / 3)
+        return round(min(max(best, 1.0), MOST_STEPS))
