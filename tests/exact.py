@@ -6,7 +6,6 @@ import numpy as np
 
 from dpcvx.accounting import gaussian_epsilon
 from dpcvx.events import Gaussian, count_leaves
-
 from dpcvx.mechanisms import NoisyVertex
 
 

@@ -61,6 +61,8 @@ if TYPE_CHECKING:
         NoisyGradientDescent,
         NoisyMirrorDescent,
         NoisyStronglyConvexMirrorDescent,
+        NoisySVRG,
+        NoisySVRGPlusPlus,
         ObjectivePerturbation,
         OutputPerturbation,
         run_with_oracle,
@@ -92,7 +94,7 @@ _MODULES = {
     "problem": "Bounds Problem",
     "regularizers": "ElasticNet GroupL2 L1 Ridge SubmodularNorm",
     "solvers": "GradientOracle NoisyAcceleratedMirrorDescent NoisyCorrectiveFrankWolfe NoisyFrankWolfe "
-    "NoisyGeneralFrankWolfe NoisyGradientDescent NoisyMirrorDescent "
+    "NoisyGeneralFrankWolfe NoisyGradientDescent NoisyMirrorDescent NoisySVRG NoisySVRGPlusPlus "
     "NoisyStronglyConvexMirrorDescent ObjectivePerturbation OutputPerturbation run_with_oracle",
     "submodular": "Cardinality ConcaveOfCardinality FromCallable GroupCover Interval "
     "check_set_function tree_cover",

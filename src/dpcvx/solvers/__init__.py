@@ -10,6 +10,7 @@ from dpcvx.solvers.objective_perturbation import ObjectivePerturbation
 from dpcvx.solvers.output_perturbation import OutputPerturbation
 from dpcvx.solvers.own_oracle import GradientOracle, run_with_oracle
 from dpcvx.solvers.strongly_convex_mirror_descent import NoisyStronglyConvexMirrorDescent
+from dpcvx.solvers.svrg import NoisySVRG, NoisySVRGPlusPlus
 
 __all__ = [
     "GradientOracle",
@@ -19,6 +20,8 @@ __all__ = [
     "NoisyGeneralFrankWolfe",
     "NoisyGradientDescent",
     "NoisyMirrorDescent",
+    "NoisySVRG",
+    "NoisySVRGPlusPlus",
     "NoisyStronglyConvexMirrorDescent",
     "ObjectivePerturbation",
     "OutputPerturbation",
