@@ -22,7 +22,7 @@ import numpy as np
 
 from dpcvx.arrays import Shape, Vector
 
-SMALLEST = 1e-300  # share of the simplex below which an entry is kept, not lost
+SMALLEST = 1e-300  # share of the simplex that every entry keeps
 
 
 class MirrorMap(Protocol):
@@ -128,8 +128,8 @@ class Entropy:
     -----
     With this scale psi is 1-strongly convex in the l1 norm (Pinsker's inequality). Differences of points of
     the simplex sum to 0, so the dual norm is half the range of g, not its largest entry.
-    A step never returns an exact 0 for an entry that was positive: one that underflows would be lost for
-    good.
+    An entry below 1e-300 total counts as that much: one that underflows, or that rounding makes negative,
+    would otherwise be lost for good.
     """
 
     total: float
@@ -141,19 +141,15 @@ class Entropy:
         return float(np.abs(v).sum())
 
     def bregman(self, u: Vector, v: Vector) -> float:
-        """Return total sum_j u_j log(u_j / v_j), infinite where v vanishes and u does not."""
-        p, q = np.ravel(u) / self.total, np.ravel(v) / self.total
-        with np.errstate(divide="ignore", invalid="ignore"):
-            terms = np.where(p > 0, p * (np.log(p) - np.log(q)) - p + q, q)  # each is >= 0: no cancellation
-        return self.total**2 * float(terms.sum())
+        """Return total sum_j u_j log(u_j / v_j)."""
+        p, q = self._shares(u), self._shares(v)
+        return self.total**2 * float((p * np.log(p / q) - p + q).sum())  # terms >= 0: no cancellation
 
     def step(self, theta: Vector, g: Vector, eta: float) -> Vector:
         """Return theta exp(-eta g / total), normalised."""
-        with np.errstate(divide="ignore"):
-            logs = np.log(theta) - (eta / self.total) * g
-        weights = np.exp(logs - logs.max())
-        weights = np.where(theta > 0, np.maximum(weights, SMALLEST), 0.0)
-        new: Vector = weights * (self.total / weights.sum())
+        logs = np.log(self._shares(theta)) - (eta / self.total) * g
+        shares = self._shares(self.total * np.exp(logs - logs.max()))
+        new: Vector = shares * (self.total / shares.sum())
         return new
 
     def divergence_bound(self, d: Shape) -> float:
@@ -171,3 +167,6 @@ class Entropy:
     def radius(self, ord: float, d: Shape) -> float:
         """Return 2^(1/ord - 1), the norm of half the difference of two vertices of the unit simplex."""
         return math.pow(2.0, 1 / ord - 1)
+
+    def _shares(self, theta: Vector) -> Vector:
+        return np.maximum(theta / self.total, SMALLEST)

@@ -189,6 +189,11 @@ class TransformedMap:
         The other set's map psi_0.
     domain : Transformed
         The set C that steps stay in.
+
+    Notes
+    -----
+    A moved point holds small entries of the one it comes from to few digits. Where psi_0 is steep there, as
+    the entropy is, only steps from the start are exact (see `dpcvx.mirror`).
     """
 
     base: MirrorMap
