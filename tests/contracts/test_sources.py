@@ -81,6 +81,55 @@ def test_gradient_and_scores_equal_python_integers(loss, storage):
     assert_array_equal(margins.scores(unit, WIDE), expected)
 
 
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+@pytest.mark.parametrize("loss", ALL_LOSSES, ids=repr)
+def test_differences_over_a_batch_equal_python_integers(loss, storage):
+    outputs = 3 if loss.joint else 1
+    X, y, theta = records(loss, outputs)
+    rows = storages(X)["dense"].values
+    anchor, batch = 0.3 * theta[::-1], np.array([0, 3, 4, 11, 20, 28])
+    limit = 2**RESIDUAL_BITS // 5
+    expected = np.zeros((D, outputs), dtype=np.int64)
+    for i in batch:
+        rho = []
+        for point in (theta, anchor):
+            weights, unit = fixed_point(point)
+            margins = [sum(k * w for k, w in zip(rows[i].tolist(), w, strict=True)) for w in weights.tolist()]
+            rho.append(residual(loss, margins, unit, y[i], WIDE))
+        for k, (after, before) in enumerate(zip(*rho, strict=True)):
+            expected[:, k] += max(-limit, min(limit, after - before)) * rows[i].astype(np.int64)
+    arrays = Arrays(storages(X)[storage], y)
+    answer = arrays.difference_sum(loss, (theta, anchor), batch, WIDE, ResidualBound(2**30, limit))
+    assert_array_equal(answer, expected.reshape(theta.shape))
+    assert answer.any()
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+def test_no_difference_depends_on_blocks_threads_or_layout(storage, outputs):
+    loss = Huber(0.4)
+    X, y, theta = records(loss, outputs, n=61)
+    batch, bound = np.flatnonzero(np.random.default_rng(1).random(61) < 0.6), ResidualBound(2**18, 2**17)
+    question = (loss, (theta, 0.1 * theta), batch, ResidualBound(2**19, 2**19), bound)
+    reference = Arrays(storages(X)["dense"], y, threads=1, block_rows=61).difference_sum(*question)
+    assert reference.any()
+    for threads in (1, 2, 7, 100):
+        for block_rows in (1, 7, 9, 1000):
+            for layout in ("rows", "columns"):
+                arrays = Arrays(
+                    storages(X)[storage], y, layout=layout, threads=threads, block_rows=block_rows
+                )
+                assert_array_equal(arrays.difference_sum(*question), reference)
+
+
+def test_points_of_a_difference_must_have_one_shape():
+    arrays = Arrays(storages(records(Squared(), 1)[0])["dense"], records(Squared(), 1)[1])
+    with pytest.raises(ValueError, match="shapes"):
+        arrays.difference_sum(Squared(), (np.zeros(D), np.zeros((D, 2))), np.arange(3), WIDE, WIDE)
+    with pytest.raises(ValueError, match="7 rows"):
+        arrays.difference_sum(Squared(), (np.zeros(7), np.zeros(D)), np.arange(3), WIDE, WIDE)
+
+
 @pytest.mark.parametrize("outputs", [1, 2, 4])
 @pytest.mark.parametrize("storage", ["dense", "sparse"])
 def test_no_answer_depends_on_blocks_threads_layout_or_order(storage, outputs):
