@@ -25,6 +25,7 @@ __all__ = [
     "ConcaveOfCardinality",
     "FromCallable",
     "GroupCover",
+    "HasShrink",
     "Interval",
     "SetFunction",
     "check_set_function",
@@ -464,7 +465,7 @@ def densest_subset(F: SetFunction, weights: Vector) -> IntVector:
             return np.sort(A)
         ratios = np.cumsum(weights[order]) / np.cumsum(F.marginal_gains(order))
         best = int(ratios.argmax())
-        if ratios[best] <= t * (1 + 1e-14):
+        if not ratios[best] > t * (1 + 1e-14):  # not a number, too, ends here
             return np.sort(A)
         A, t = order[: best + 1], float(ratios[best])
 

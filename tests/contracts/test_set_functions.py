@@ -112,6 +112,11 @@ def test_dual_norm_is_the_largest_density(F, d):
     assert best.size / F(best) == pytest.approx(max(A.size / value for A, value in table), rel=1e-12)
 
 
+@pytest.mark.timeout(10)
+def test_dual_norm_of_what_is_not_a_number_ends():
+    assert math.isnan(dual_norm(Cardinality(), np.array([1.0, math.nan])))
+
+
 @over
 @pytest.mark.parametrize("step", [1e-3, 0.3, 2.0])
 def test_prox_is_optimal(F, d, step):
@@ -199,6 +204,16 @@ def test_sets_have_the_gauge_the_corners_and_the_projection_of_their_norm(C, d):
         # p is nearest exactly if v - p is in the cone of directions in which no point of C is beyond p.
         assert (v - p) @ p == pytest.approx(1.5 * support(v - p), rel=1e-9, abs=1e-10)
         assert gauge(v) > 1.5 or np.array_equal(p, v)
+
+
+@pytest.mark.parametrize("F", [Cardinality(), LARGE[0], LARGE[2]], ids=lambda F: type(F).__name__)
+def test_projection_onto_the_ball_takes_few_proxes(F, monkeypatch):
+    calls = []
+    monkeypatch.setattr("dpcvx.domains.submodular.prox", lambda *args: calls.append(args) or prox(*args))
+    v = np.random.default_rng(7).normal(size=120)
+    C = SubmodularBall(F, 0.2 * norm(F, v))
+    assert norm(F, C.project(v)) == pytest.approx(C.radius, rel=1e-12)
+    assert len(calls) <= 10
 
 
 @over_sets

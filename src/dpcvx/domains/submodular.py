@@ -36,9 +36,10 @@ def largest_density(F: SetFunction, size: int) -> float:
 
 
 def width_between(peak: float, total: float) -> float:
-    """Return E of sum_j a_j |g_j| over weights a_j <= c_j that sum to at most `peak`, c_j <= total in sum.
+    """Return a bound on the width of {s : |s_j| <= c_j, ||s||_1 <= peak}, with sum_j c_j = total >= peak.
 
-    Bounded for every t by peak t + total E(|g| - t)_+; the best t has total P(|g| > t) = peak.
+    For every t, <g, s> <= peak t + sum_j c_j (|g_j| - t)_+. The bound is the expectation of the right side at
+    its best t, where total P(|g| > t) = peak.
     """
     t = float(ndtri(min(peak / total, 1.0) / 2))
     return 2 * total * math.exp(-t * t / 2) / math.sqrt(2 * math.pi)
