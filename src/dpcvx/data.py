@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.grid import Dense, Door, ResidualBound, Sparse, fixed_point, targets
+from dpcvx.grid import Dense, Door, ResidualBound, Sparse, enforce, fixed_point, integer_bounds, targets
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
 
@@ -40,6 +40,9 @@ class DataSource(Protocol):
     @property
     def d(self) -> int:
         """Number of stored features."""
+
+    def within(self, bounds: Bounds) -> DataSource:
+        """Return these records with every stored row inside the bounds: a longer one is shrunk."""
 
     def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
         """Return sum_i rho_i k_i in units of 2^-34, in the shape of theta."""
@@ -95,7 +98,8 @@ def source(X: Any, y: Any = None, *, bounds: Bounds, layout: str = "rows") -> Ar
     Arrays
         The data source.
     """
-    return Arrays(Door(bounds).quantise(X), None if y is None else targets(y, bounds.y), layout=layout)
+    values = None if y is None else targets(y, bounds.y)
+    return Arrays(Door(bounds).quantise(X), values, bounds=bounds, layout=layout)
 
 
 class Arrays:
@@ -107,6 +111,8 @@ class Arrays:
         Stored integers, as `Door.quantise` returns them.
     y : ndarray of float64, shape (n, K), optional
         Targets, as `targets` returns them.
+    bounds : Bounds, optional
+        Bounds that the door enforced on the rows; without them `within` goes over all rows.
     layout : {"rows", "columns"}
         Storage order to keep; the other is made when first needed.
     threads : int, optional
@@ -120,6 +126,7 @@ class Arrays:
         rows: Dense | Sparse,
         y: Vector | None = None,
         *,
+        bounds: Bounds | None = None,
         layout: str = "rows",
         threads: int | None = None,
         block_rows: int | None = None,
@@ -136,9 +143,26 @@ class Arrays:
         self._rows = rows if layout == "rows" else None
         self._columns = rows.transpose() if layout == "columns" else None
         self._size = rows.size
-        self._threads = threads
+        self._bounds = bounds
+        self._layout, self._threads = layout, threads
         row_bytes = max(1, 2 * rows.size // self.n)
         self._block_rows = block_rows or min(self.n, max(8, BLOCK_BYTES // row_bytes))
+
+    def within(self, bounds: Bounds) -> Arrays:
+        """Return these records with every stored row inside the bounds: a longer one is shrunk."""
+        if self._bounds is not None:
+            enforced, wanted = (integer_bounds(each, self.d) for each in (self._bounds, bounds))
+            if enforced[0] <= wanted[0] and enforced[1] <= wanted[1]:
+                return self
+        y = None if self._y is None else self._y.T
+        return Arrays(
+            enforce(self._row_major(), bounds),
+            y,
+            bounds=bounds,
+            layout=self._layout,
+            threads=self._threads,
+            block_rows=self._block_rows,
+        )
 
     def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
         """Return sum_i rho_i k_i in units of 2^-34, in the shape of theta."""

@@ -345,5 +345,6 @@ def execute(
         from dpcvx.noise import SecureGenerator
 
         rng = SecureGenerator()
+    source = source.within(plan.problem.bounds)
     theta = plan.solver.run(plan, Oracle(plan, source, rng, progress))
     return Release(np.asarray(theta, dtype=np.float64), plan, rng.private)

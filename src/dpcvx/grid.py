@@ -30,6 +30,7 @@ __all__ = [
     "Door",
     "ResidualBound",
     "Sparse",
+    "enforce",
     "fixed_point",
     "integer_bounds",
     "read_numbers",
@@ -296,6 +297,16 @@ class Door:
         center = np.array(np.broadcast_to(np.asarray(self.center, dtype=np.float64), (d,)))
         scale = np.array(np.broadcast_to(np.asarray(self.scale, dtype=np.float64), (d,)))
         return center, scale, (self.bounds.x_inf, row_norm, k_inf, k2)
+
+
+def enforce(rows: Dense | Sparse, bounds: Bounds) -> Dense | Sparse:
+    """Return stored rows inside the bounds: one that is, unchanged; one that is not, shrunk by the door."""
+    if isinstance(rows, Dense):
+        return Door(bounds).quantise(rows.values * 2.0**-FEATURE_BITS)
+    from scipy.sparse import csr_array
+
+    values = rows.values * 2.0**-FEATURE_BITS
+    return Door(bounds).quantise(csr_array((values, rows.indices, rows.indptr), shape=rows.shape))
 
 
 def targets(y: Any, limit: float | None = None) -> Vector:

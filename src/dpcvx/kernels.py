@@ -9,6 +9,7 @@ answer. Matrices of margins, residuals and sums hold one row per output: (K, n) 
 
 from __future__ import annotations
 
+import dis
 import hashlib
 from collections.abc import Callable
 from functools import cache
@@ -266,6 +267,7 @@ def vector_residuals(margins, y, first, at, count, unit, parameter, l2, linf, rh
     for i in range(count):
         for k in range(outputs):
             z[k] = clamped(margins[k, at + i] * unit)
+        out[:] = 0.0  # what a slope leaves alone is zero, never another record's
         slope(z, y[0, first + i], parameter, out)  # noqa: F821
         for k in range(outputs):
             rho[k, at + i] = rounded(out[k], linf)
@@ -297,12 +299,15 @@ def bind(function: Callable[..., Any], **names: Any) -> Callable[..., Any]:
 
 def compile_slope(slope: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a plain Python function together with the plain functions that it calls."""
-    if hasattr(slope, "py_func"):
-        return slope  # compiled already
-    if not isinstance(slope, FunctionType):
+    plain_slope = getattr(slope, "py_func", slope)
+    if not isinstance(plain_slope, FunctionType):
         raise TypeError(
             f"A loss's slope must be a plain function (a static method), got {type(slope).__name__}."
         )
+    if any(step.opname == "RAISE_VARARGS" for step in dis.get_instructions(plain_slope)):
+        raise TypeError("A loss's slope must not raise or assert: one record would end the others' run.")
+    if plain_slope is not slope:
+        return slope  # compiled already
     called = {name: slope.__globals__.get(name) for name in slope.__code__.co_names}
     plain = {name: compile_slope(value) for name, value in called.items() if isinstance(value, FunctionType)}
     return njit(error_model="numpy")(bind(slope, **plain))

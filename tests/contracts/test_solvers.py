@@ -81,6 +81,10 @@ class Counting:
     def __init__(self, inner):
         self._inner, self.n, self.d, self.passes = inner, inner.n, inner.d, 0
 
+    def within(self, bounds):
+        self._inner = self._inner.within(bounds)
+        return self
+
     def gradient_sum(self, *arguments):
         self.passes += 1
         return self._inner.gradient_sum(*arguments)

@@ -5,9 +5,11 @@ import math
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import dpcvx as dp
-from dpcvx.grid import ResidualBound, integer_bounds
+from dpcvx.data import Arrays
+from dpcvx.grid import Door, ResidualBound, integer_bounds
 from dpcvx.mechanisms import NoisyGradient, NoisyVertex
 
 PROBLEM = dp.Problem(dp.Logistic(), dp.L1Ball(2.0), bounds=dp.Bounds(1.0), d=3)
@@ -71,3 +73,114 @@ def test_rounding_never_turns_a_selection_around():
 def test_features_below_the_grid_are_refused():
     with pytest.raises(ValueError, match="x_inf"):
         dp.Bounds(2**-15)
+
+
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+@pytest.mark.parametrize("layout", ["rows", "columns"])
+def test_rows_stored_under_wider_bounds_are_shrunk_to_the_plans(storage, layout):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.9, 1.9, (6, 40))
+    X[0] *= 1e-3  # short enough already
+    y = np.sign(rng.normal(size=6))
+    narrow, wide = dp.Bounds(1.0, 1.0), dp.Bounds(1.95)
+    X = sp.csr_array(X) if storage == "sparse" else X
+    records = dp.source(X, y, bounds=wide, layout=layout).within(narrow)
+    undeclared = Arrays(Door(wide).quantise(X), y[:, None], layout=layout).within(narrow)
+    assert records.within(narrow) is records
+    for each in (records, undeclared):
+        rows = each._row_major()
+        stored = rows.values.astype(int) if storage == "dense" else csr(rows)
+        assert (abs(stored) <= 2**14).all()
+        assert ((stored**2).sum(axis=1) <= 2**28).all()
+        assert ((stored[1:] ** 2).sum(axis=1) > 0.99 * 2**28).all()  # shrunk, not dropped
+        first = np.fix(np.asarray(X[[0]].todense() if storage == "sparse" else X[[0]]) * 2**14)
+        assert (stored[0] == first).all()
+
+
+def csr(rows):
+    return sp.csr_array((rows.values.astype(int), rows.indices, rows.indptr), shape=rows.shape).toarray()
+
+
+def test_a_source_with_wider_bounds_is_no_louder_than_the_plan_allows():
+    """A record at the wide bound would weigh 29 times its share if execute trusted the source."""
+    problem = dp.Problem(dp.Logistic(), dp.L2Ball(1.0), bounds=dp.Bounds(1.0, 1.0), d=400)
+    plan = dp.plan(problem, 4, dp.Budget(1.0, 1e-6), (dp.NoisyGradientDescent(n_iter=1),))
+    seen = []
+
+    class Watched(Arrays):
+        def gradient_sum(self, loss, theta, bound):
+            seen.append(super().gradient_sum(loss, theta, bound))
+            return seen[-1]
+
+        def within(self, bounds):
+            inner = super().within(bounds)
+            return Watched(inner._row_major(), inner._y.T, bounds=bounds)
+
+    for sign in (1.0, -1.0):
+        X, y = np.zeros((4, 400)), np.ones(4)
+        X[0] = 1.9 * sign
+        dp.execute(plan, Watched(Door(dp.Bounds(1.95)).quantise(X), y[:, None]))
+    change = np.linalg.norm((seen[0] - seen[1]).astype(float)) * 2.0**-34 / 4
+    assert 0.25 * plan.stages[0].mechanism.sensitivity < change <= plan.stages[0].mechanism.sensitivity
+
+
+@dataclasses.dataclass(frozen=True)
+class Partial:
+    """A joint loss whose slope leaves its output alone for a missing label."""
+
+    name, convex, joint, y_range, parameter = "partial", True, True, (-1.0, 1.0), 0.0
+
+    @staticmethod
+    def slope(z, y, a, out):
+        if y < 0:
+            return
+        out[0] = 1.0
+        out[1] = -1.0
+
+
+def test_what_a_joint_slope_leaves_alone_is_zero_not_another_records_residual():
+    X, theta, bound = np.ones((3, 1)), np.zeros((1, 2)), ResidualBound(2**21, 2**20)
+    totals = [
+        dp.source(X, [first, -1.0, -1.0], bounds=dp.Bounds(1.0)).gradient_sum(Partial(), theta, bound)
+        for first in (1.0, -1.0)
+    ]
+    assert (totals[0] == [[2**34, -(2**34)]]).all()
+    assert (totals[1] == 0).all()
+
+
+class Raising(Partial):
+    joint = False
+
+    @staticmethod
+    def slope(z, y, a):
+        if y > 0.9:
+            raise ValueError
+        return z
+
+
+class Asserting(Raising):
+    @staticmethod
+    def slope(z, y, a):
+        assert y <= 0.9
+        return z
+
+
+@pytest.mark.parametrize("loss", [Raising(), Asserting()])
+def test_a_slope_that_could_raise_is_refused_before_a_record_is_read(loss):
+    with pytest.raises(TypeError, match="must not raise"):
+        dp.source([[1.0]], [0.0], bounds=dp.Bounds(1.0)).gradient_sum(loss, np.zeros(1), ResidualBound(1, 1))
+
+
+def test_selection_measures_the_vertices_it_scores():
+    class Understated(dp.L1Ball):
+        def norm(self, ord, d):
+            return super().norm(ord, d) / 10
+
+    honest, lying = (
+        NoisyVertex(dp.Problem(dp.Logistic(), ball(2.0), bounds=dp.Bounds(1.0), d=3), 100, 0.1, 20, clip=1.0)
+        for ball in (dp.L1Ball, Understated)
+    )
+    assert lying.sensitivity == pytest.approx(honest.sensitivity, rel=0.5)
+    hull = dp.VertexHull(np.array([[1.0, 2.0], [0.0, -4.0], [0.5, 0.5]]))
+    selection = NoisyVertex(dp.Problem(dp.Logistic(), hull, bounds=dp.Bounds(1.0), d=2), 10, 0.1, 20)
+    assert selection.sensitivity == pytest.approx(2 * 4.0 * selection.problem.slope(math.inf) / 10, rel=1e-5)

@@ -178,6 +178,9 @@ class Leaky:
     def __init__(self, source, extra):
         self.n, self.d, self._source, self._extra = source.n, source.d, source, extra
 
+    def within(self, bounds):
+        return self
+
     def gradient_sum(self, loss, theta, bound):
         total = np.zeros(theta.shape, dtype=np.int64)
         total[0] = self._extra and 2 * bound.l2 * 2**14 + self._extra - 1

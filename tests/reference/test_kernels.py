@@ -92,7 +92,7 @@ def test_shrinking_stays_inside_the_norm_and_loses_little(values, l2):
         shrink(rho, 0, l2)
         after = rho[:, 0].tolist()
         assert sum(v * v for v in after) <= l2 * l2
-        if norm <= l2:
+        if sum(v * v for v in values) <= l2 * l2:
             assert after == values
         else:
             assert np.abs(np.array(after) - np.array(values) * (l2 / norm)).max() <= 2

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dpcvx.data import DataSource, Margins, Points
     from dpcvx.minimise import Objective
     from dpcvx.noise import Generator
+    from dpcvx.problem import Bounds
 
 __all__ = ["Question", "Transcript", "discrepancies", "record", "replay", "share"]
 
@@ -73,6 +74,10 @@ class _Recorder:
         self._source, self._earlier = source, earlier
         self.n, self.d = source.n, source.d
         self.questions: list[Question] = []
+
+    def within(self, bounds: Bounds) -> _Recorder:
+        self._source = self._source.within(bounds)
+        return self
 
     def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
         total = self._source.gradient_sum(loss, theta, bound)

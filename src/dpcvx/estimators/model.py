@@ -165,7 +165,8 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         validate_data(self, table.header(), skip_check_array=True)
 
         door = Door(chosen.problem.bounds, columns.center, columns.scale, intercept)
-        source = Arrays(columns.rows(table, door), self._encode_target(values, target), layout=chosen.layout)
+        rows, targets = columns.rows(table, door), self._encode_target(values, target)
+        source = Arrays(rows, targets, bounds=door.bounds, layout=chosen.layout)
         with _progress(self.verbose, type(self).__name__) as progress:
             release = execute(chosen, source, rng=rng, progress=progress)
         self._publish(release, columns, target, intercept)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -183,9 +184,17 @@ class NoisyVertex:
 
         return self.n_draws * selection_failure()
 
+    @cached_property
+    def _length(self) -> float:
+        """c = max ||s||_1, measured on the vertices that are scored."""
+        if isinstance(self.problem.domain, HasCoordinateVertices):
+            return _radius(self.problem)
+        size = self.problem.size
+        return max(float(abs(self.problem.C.vertex(i, size)).sum()) for i in range(self.n_draws))
+
     def _sensitivity(self, bound: ResidualBound) -> float:
         k_inf, _ = integer_bounds(self.problem.bounds, self.problem.d)
-        c: float = self.problem.C.norm(1, self.problem.size)
+        c = self._length
         return records_changed(self.relation) * c * SUM_UNIT * bound.linf * k_inf / self.n
 
     def _temperature(self, bound: ResidualBound) -> float:
