@@ -25,7 +25,7 @@ SHARES = (0.5, 0.75, 0.9)  # of the budget for full gradients, weighed by a defa
 TYPICAL_DIFFERENCE = 0.1  # of the largest gradient; PRIVACY_MATH §6: variance reduction pays from there on
 MOST_EPOCHS = 8
 LONGEST_EPOCH = LEVELS // 2  # with batch = n/(2 steps) a longer one would ask for samples below n/LEVELS
-EPOCH_GAIN = 3.0  # logarithm of what kappa steps take off the excess; benchmarks/svrg.py measures 2.6 to 3.3
+EPOCH_GAIN = 3.0  # logarithm of what kappa steps take off the excess; benchmarks/svrg.py measures 2.4 to 3.3
 
 
 @dataclass(frozen=True)
