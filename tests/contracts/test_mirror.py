@@ -127,10 +127,13 @@ def test_divergence_from_the_start_is_bounded_and_of_the_bounds_size(psi, C, d):
 
 
 def dual_norm(psi, C, d, g):
-    """<g, s> / ||s|| for the s to which a short step leads: the dual norm where psi is a squared norm."""
+    """The larger <g, s> / ||s|| of two s: where a short step leads, and from the least to the largest <g, .>.
+
+    The first gives the dual norm where psi is a squared norm, the second where the norm is that of C.
+    """
     middle = points(C, d, 1)[0] if isinstance(C, Box) else C.start(d)  # a box may start in a corner
-    s = psi.step(middle, -g, 1e-3 * size(C, d) ** 0.5) - middle
-    return (g * s).sum() / psi.norm(s)
+    step = psi.step(middle, -g, 1e-3 * size(C, d) ** 0.5) - middle
+    return max((g * s).sum() / psi.norm(s) for s in (step, C.lmo(-g) - C.lmo(g)))
 
 
 @over_maps
