@@ -68,7 +68,8 @@ class Objective:
             from scipy.sparse import csr_array
 
             X = csr_array((rows.values * unit, rows.indices, rows.indptr), shape=rows.shape)
-        self._blocks = [X[start : start + BLOCK_ROWS] for start in range(0, self.n, BLOCK_ROWS)]
+        blocks = [X[start : start + BLOCK_ROWS] for start in range(0, self.n, BLOCK_ROWS)]
+        self._blocks = [(block, block.T) for block in blocks]
         self._X = X
         if not loss.joint:
             y = np.clip(y, *loss.y_range) if is_regression(loss) else np.where(np.abs(y) == 1, y, 0.0)
@@ -86,7 +87,8 @@ class Objective:
         z = np.clip(self._X @ theta, -self._z_max, self._z_max)
         slopes = self._loss.grad(z, self._y)
         parts = [
-            block.T @ slopes[i * BLOCK_ROWS : (i + 1) * BLOCK_ROWS] for i, block in enumerate(self._blocks)
+            transposed @ slopes[i * BLOCK_ROWS : (i + 1) * BLOCK_ROWS]
+            for i, (_, transposed) in enumerate(self._blocks)
         ]
         # NumPy sums pairwise along the fast axis.
         total: Vector = np.ascontiguousarray(np.stack(parts, axis=-1)).sum(axis=-1)
@@ -98,9 +100,9 @@ class Objective:
         bend = (self._loss.grad(z + h, self._y) - self._loss.grad(z - h, self._y)) / (2 * h)
         bend = np.where(np.abs(z) < self._z_max, np.maximum(bend, 0.0), 0.0)
         total = np.zeros((self.d, self.d))
-        for i, block in enumerate(self._blocks):
+        for i, (block, transposed) in enumerate(self._blocks):
             weights = bend[i * BLOCK_ROWS : (i + 1) * BLOCK_ROWS]
-            product = block.T @ (block * weights[:, None])
+            product = transposed @ (block * weights[:, None])
             total += product if isinstance(product, np.ndarray) else product.toarray()
         return total
 
@@ -137,11 +139,13 @@ class Ridged:
             raise Incompatible(f"A minimiser needs a smooth convex loss; {name} is not. Use gradients.")
         if not math.isfinite(self.slope):
             raise Incompatible(f"{name} has unbounded slopes here: give a bounded domain, or use Huber.")
-        if problem.domain is not None:
-            if problem.regularizer is not None:
+        if problem.regularizer is not None:
+            if problem.domain is not None:
                 raise Incompatible("A minimiser takes a domain or a regularizer, not both: leave one out.")
-            if not isinstance(problem.domain, HasProjection):
-                raise Incompatible(f"{type(problem.domain).__name__} has no projection: choose another set.")
+            if problem.regularizer.value(np.zeros(problem.shape)) != 0:
+                raise Incompatible("A minimiser needs a regularizer that is least, and 0, at theta = 0.")
+        if not isinstance(problem.domain, HasProjection | None):
+            raise Incompatible(f"{type(problem.domain).__name__} has no projection: choose another set.")
 
     @property
     def slope(self) -> float:
@@ -186,15 +190,17 @@ class Ridged:
     def rounding(self) -> float:
         """What float64 may change in a certificate, in units of the gradient of J.
 
-        A margin of d products is off by (d + 8) u B ||theta||, a slope by that times beta and a few
-        roundings, a block's sum by as many u as it has rows (in any order), the pairwise sum of blocks by
-        less than 64 u; by Minkowski's inequality a sum of vectors whose entries are each off by e relatively
-        is off by e times the sum of their norms. An inexact projection enters with the inverse step. The
-        whole is never less than n^2 u L B, what one sum over all records could be off by (PRIVACY_MATH §4).
+        A margin of d products is off by (d + 8) u B ||theta||, a residual by a few u of the target too, a
+        slope by that times beta and a few roundings more, a block's sum by as many u as it has rows (in any
+        order), the pairwise sum of blocks by less than 64 u; by Minkowski's inequality a sum of vectors whose
+        entries are each off by e relatively is off by e times the sum of their norms. An inexact projection
+        enters with the inverse step. The whole is never less than n^2 u L B, what one sum over all records
+        could be off by (PRIVACY_MATH §4).
         """
         problem, M = self.problem, self.smoothness
-        per_record = (BLOCK_ROWS + 64 + SLOPE_ROUNDINGS) * self.slope
-        per_record += self.bend * (problem.d + 8) * self.row * self.reach
+        per_record = (BLOCK_ROWS + 64 + SLOPE_ROUNDINGS + problem.outputs) * self.slope
+        target = 1 + max(abs(end) for end in problem.loss.y_range)
+        per_record += self.bend * ((problem.d + 8) * self.row * self.reach + 8 * target)
         sums = math.sqrt(problem.outputs) * self.records * self.row * per_record * ROUNDOFF
         terms = self.pull + self.ridge * self.reach
         sums = max(sums + 8 * ROUNDOFF * terms, self.records**2 * ROUNDOFF * self.slope * self.row)
@@ -312,11 +318,12 @@ class _Search:
         """Minimiser over C of the quadratic model at theta."""
         H = self._objective.hessian(theta) + self._facts.ridge * np.eye(theta.size)
         g = self.gradient(theta)
-        free: Vector = theta - np.linalg.solve(H, g)
+        sizes, directions = np.linalg.eigh(H)
+        free: Vector = theta - directions @ ((directions.T @ g) / np.maximum(sizes, self._facts.ridge))
         problem = self._facts.problem
         if problem.domain is None and problem.regularizer is None:
             return free
-        M = float(np.linalg.eigvalsh(H)[-1])
+        M = float(sizes[-1])
         root = math.sqrt(M / self._facts.ridge)
         return _accelerated(
             self._prox(free, 1 / M),

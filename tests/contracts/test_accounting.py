@@ -222,7 +222,7 @@ class TestTight:
         )
 
     def test_an_objective_beside_samples_is_added(self):
-        objective, sample = KINDS["objective"](2.0), KINDS["poisson"](2.0)
+        objective, sample = Repeat(KINDS["objective"](2.0), 3), KINDS["poisson"](2.0)
         event = Compose((objective, sample))
         sums = [Tight().epsilon(part, DELTA / 2) for part in (objective, sample)]
         assert Tight().epsilon(event, DELTA) == pytest.approx(sum(sums), rel=1e-12)

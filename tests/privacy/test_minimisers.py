@@ -11,7 +11,7 @@ from scipy import stats
 import dpcvx.mechanisms.minimiser
 import dpcvx.noise
 from adversary import neighbour, records, stored
-from dpcvx.accounting import RDP, Budget, Tight, objective_delta
+from dpcvx.accounting import RDP, Budget, Tight, objective_delta, objective_renyi
 from dpcvx.audit.replay import discrepancies, record, replay
 from dpcvx.domains import Box, L1Ball, L2Ball
 from dpcvx.errors import Incompatible
@@ -91,6 +91,26 @@ def test_the_densities_see_a_shift_that_is_too_small(relation):
         return objective_delta(epsilon, dataclasses.replace(event, shift=event.shift / 2))
 
     assert max(worst_ratios(relation, [Huber(0.05)], with_half_the_shift)) > 1
+
+
+@pytest.mark.parametrize("relation", ["replace", "add_remove"])
+def test_no_exact_density_breaks_the_renyi_curve(relation):
+    """The last case keeps slopes at opposite ends wherever its moments come from: it is near its bound."""
+    orders, widest = np.array([1.5, 3.0, 8.0]), 0.0
+    cases = list(itertools.product([Huber(1.0), Huber(0.05), Logistic()], [(3.0, 2.0), (0.5, 3.0)]))
+    for loss, (ridge, sigma) in [*cases, (Huber(0.05), (20.0, 0.1))]:
+        beta, L = loss.smoothness(math.inf), loss.lipschitz(math.inf)
+        event = PerturbedObjective(L / sigma, math.log1p(beta / ridge), relation)
+        other = [(1.0, -1.0)] if relation == "replace" else []
+        p, q = (output_law(loss, data, ridge, sigma) for data in ([(1.0, 1.0)], other))
+        kept = (p > 1e-200) & (q > 1e-200)
+        for one, two in ((p[kept], q[kept]), (q[kept], p[kept])):
+            for order, allowed in zip(orders, objective_renyi(orders, event), strict=True):
+                moment = (np.exp(order * np.log(one) + (1 - order) * np.log(two))).sum() * (GRID[1] - GRID[0])
+                divergence = math.log(moment) / (order - 1)
+                assert divergence <= allowed
+                widest = max(widest, divergence / allowed)
+    assert widest > 0.6
 
 
 def test_both_tails_are_reached_when_a_record_is_added():

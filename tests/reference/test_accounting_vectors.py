@@ -256,6 +256,7 @@ def test_objective_profile(relation, epsilon, shift, jacobian, delta):
         ("replace", 5, 0.1, 0.0, 0.401541),
         ("replace", 10, 0.2, 0.0, 0.877099),
         ("replace", 20, 0.05, 0.0, 0.143818),
+        ("replace", 20, 0.05, 0.3, 0.443818),
     ],
 )
 def test_objective_renyi(relation, order, shift, jacobian, divergence):
