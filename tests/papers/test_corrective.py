@@ -207,12 +207,14 @@ def test_counts_are_the_models_or_the_users():
     assert default.solver == NoisyCorrectiveFrankWolfe(T1 + T2, T1)
     assert default.stages[1].mechanism.largest == T1
     assert [type(stage.mechanism) for stage in default.stages] == [NoisyVertex, RestrictedGradient]
+    few = Problem(Squared(), L1Ball(1.0), bounds=Bounds(1.0), d=9)  # half of the features at most
+    assert NoisyCorrectiveFrankWolfe().plan(few, 10**6, BUDGET, Tight()).stages[0].n_calls == 4
     short = NoisyCorrectiveFrankWolfe(10).plan(problem, 10_000, BUDGET, Tight())
     assert [stage.n_calls for stage in short.stages] == [5, 5]
     with pytest.raises(Incompatible, match="leaves no step"):
         NoisyCorrectiveFrankWolfe(1).plan(problem, 10_000, BUDGET, Tight())
+    corner = Problem(Quantile(0.5), L1Ball(1.0), bounds=Bounds(1.0), d=10)
     with pytest.raises(Incompatible, match="smooth"):
-        corner = Problem(Quantile(0.5), L1Ball(1.0), bounds=Bounds(1.0), d=10)
         NoisyCorrectiveFrankWolfe().plan(corner, 100, BUDGET, Tight())
     for wrong in ({"n_iter": 0}, {"selections": 0}):
         with pytest.raises(ValueError, match="positive integer"):

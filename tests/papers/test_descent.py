@@ -173,6 +173,19 @@ def test_mirror_descent_on_sub_gaussian_gradients(loss, domain, T):
     assert objective(quiet) - best <= 1.05 * r * problem.lipschitz_in(psi) / math.sqrt(T)
 
 
+def test_the_step_of_mirror_descent_is_the_theorems():
+    """With the Euclidean map r/sqrt((T + 1) (L2^2 + d sigma^2))."""
+    problem = Problem(Logistic(), L2Ball(3.0), bounds=Bounds(1.0, 1.0), d=D)
+
+    class Constant:
+        def gradient(self, theta):
+            return np.full(D, 1e-3)
+
+    theta = run_with_oracle(NoisyMirrorDescent(), problem, Constant(), n_iter=1, noise=0.7)
+    eta = 3.0 / math.sqrt(2 * (problem.lipschitz(2) ** 2 + D * 0.7**2))
+    np.testing.assert_allclose(theta, -eta * 1e-3 / 2)  # the mean of the start, 0, and one step
+
+
 @pytest.mark.parametrize(
     "solver",
     [

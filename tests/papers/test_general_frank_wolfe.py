@@ -100,8 +100,11 @@ def test_constant_steps_are_the_papers():
     problem = Problem(Logistic(), L1Ball(1.0), bounds=Bounds(1.0), d=D)
     X = np.zeros((N, D))
     X[:, 0] = 1.0
-    theta, _ = solve_exactly(NoisyGeneralFrankWolfe(8, "constant"), problem, X, np.ones(N), BUDGET, Tight())
+    y = np.ones(N)
+    theta, _ = solve_exactly(NoisyGeneralFrankWolfe(8, "constant"), problem, X, y, BUDGET, Tight())
     assert theta[0] == pytest.approx(1 - 0.9**8)
+    theta, oracle = solve_exactly(NoisyGeneralFrankWolfe(3), problem, -X, y, BUDGET, Tight())
+    assert [point[0] for point in oracle.points] == [0.0, -1.0, -1.0]  # decaying steps start with 1
     with pytest.raises(ValueError, match="steps"):
         NoisyGeneralFrankWolfe(8, "growing")
 

@@ -71,6 +71,17 @@ def test_the_weighted_average_is_within_its_bound(loss, T):
     assert -1e-3 < quiet <= 2 * (plan.problem.lipschitz(2) + LAM * 2.0) ** 2 / (LAM * (T + 1))
 
 
+def test_the_result_is_the_average_with_weights_proportional_to_t():
+    X, y = records(100, 1)
+    oracle = ExactOracle(NoisyStronglyConvexMirrorDescent(5).plan(problem(), 100, BUDGET, Tight()), X, y)
+    theta = run_with_oracle(NoisyStronglyConvexMirrorDescent(), problem(), oracle, n_iter=5)
+    points = np.array(oracle.points)
+    np.testing.assert_allclose(theta, np.array([1, 2, 3, 4, 5]) @ points / 15, rtol=1e-12)
+    steps = 2 / (LAM * np.array([2, 3, 4, 5]))
+    moves = [points[t] - steps[t] * oracle.gradient(points[t]) for t in range(4)]
+    np.testing.assert_allclose(points[1:], [problem().domain.project(v) for v in moves], rtol=1e-12)
+
+
 def test_the_prediction_is_the_bound_and_its_privacy_part_falls_like_one_over_n_squared():
     solver = NoisyStronglyConvexMirrorDescent(400)
     optimisation, privacy = solver.predict(problem(), 1000, BUDGET)
