@@ -10,7 +10,6 @@ Nothing here raises, warns or chooses a path because of a value: errors speak of
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
+from dpcvx.cells import NUMBER_KINDS, column_numbers, compressed_rows, native_array, opened, read_numbers
 from dpcvx.problem import Bounds
 
 __all__ = [
@@ -33,7 +33,6 @@ __all__ = [
     "enforce",
     "fixed_point",
     "integer_bounds",
-    "read_numbers",
     "targets",
 ]
 
@@ -44,7 +43,6 @@ SUM_UNIT = 2.0 ** -(FEATURE_BITS + RESIDUAL_BITS)
 LARGEST_RESIDUAL = 2**31 - 1  # residuals are multiplied as 32-bit integers
 ITERATE_BITS = 30  # entries of an iterate stay below 2^30
 ITERATE_SUM_BITS = 46  # and their sum below 2^46 before rounding, so that margins stay inside 62 bits
-NUMBER_KINDS = "biuf"
 CELLS_AT_ONCE = 2**20  # cells converted to float64 at a time
 
 
@@ -254,8 +252,6 @@ class Door:
         return Dense(stored)
 
     def _quantise_sparse(self, X: Any) -> Sparse:
-        from scipy.sparse import csr_array
-
         if np.any(self.center):
             raise ValueError("Sparse records cannot be centred: give center 0, or pass them dense.")
         if X.ndim != 2:
@@ -263,12 +259,7 @@ class Door:
         _check_dtype(X.dtype)
         if X.dtype.kind not in NUMBER_KINDS:
             raise TypeError(f"Sparse records must be numbers, got dtype {X.dtype}.")
-        with np.errstate(all="ignore"):
-            rows = X.astype(np.float64).tocsr()  # a copy, and float64 before duplicates are summed
-        # A fresh matrix: flags that claim order and uniqueness are not inherited but found again.
-        rows = csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape)
-        rows.check_format(full_check=True)
-        rows.sum_duplicates()
+        rows = compressed_rows(X)
         n, d = rows.shape
         _, scale, limits = self._limits(n, d)
         from dpcvx.kernels import quantise_sparse
@@ -319,7 +310,7 @@ def targets(y: Any, limit: float | None = None) -> Vector:
     limit : float, optional
         Clip to [-limit, limit].
     """
-    y = np.asarray(_native_series(y))
+    y = native_array(y)
     if y.ndim not in (1, 2) or y.shape[0] == 0:
         raise ValueError(f"y must have shape (n,) or (n, K) with n >= 1, got {y.shape}.")
     _check_dtype(y.dtype)
@@ -332,7 +323,7 @@ def _blocks(X: Any) -> tuple[int, int, Iterator[tuple[int, Vector]]]:
     """Shape of dense records, and float64 blocks of rows with the index of their first row."""
     import narwhals as nw
 
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    frame = opened(X)
     if isinstance(frame, nw.DataFrame):
         n, d = frame.shape
         for name, dtype in frame.schema.items():
@@ -343,11 +334,11 @@ def _blocks(X: Any) -> tuple[int, int, Iterator[tuple[int, Vector]]]:
             part = frame[start:stop]
             block = np.empty((stop - start, d))
             for j, column in enumerate(part.iter_columns()):
-                block[:, j] = read_numbers(column.to_numpy())
+                block[:, j] = column_numbers(column)
             return block
 
     else:
-        array = np.asarray(X)
+        array = native_array(X, ndim=2)
         if array.ndim != 2:
             raise ValueError(
                 f"Records must form a 2-d array, got {array.ndim} dimension(s). "
@@ -368,35 +359,8 @@ def _read_by_blocks(n: int, d: int, read: Callable[[int, int], Vector]) -> Itera
         yield start, read(start, min(n, start + step))
 
 
-def _native_series(y: Any) -> Any:
-    import narwhals as nw
-
-    column = nw.from_native(y, allow_series=True, eager_only=True, pass_through=True)
-    return column.to_numpy() if isinstance(column, nw.Series | nw.DataFrame) else y
-
-
 def _check_dtype(dtype: np.dtype[Any]) -> None:
     if dtype.kind == "c":
         raise ValueError("Complex data not supported: give real numbers.")
     if dtype.kind in "mMV":
         raise TypeError(f"Data of type {dtype} are not numbers; convert them first.")
-
-
-def read_numbers(cells: NDArray[Any]) -> Vector:
-    """Cells as C-contiguous float64, NaN where a cell is not a number."""
-    if cells.dtype.kind in NUMBER_KINDS:
-        with np.errstate(all="ignore"):
-            return np.ascontiguousarray(cells, dtype=np.float64)
-    numbers = np.empty(cells.shape, dtype=np.float64)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a cell that warns is no number either, and must not be heard of
-        for place, cell in zip(np.ndindex(cells.shape), cells.flat, strict=True):
-            numbers[place] = _number(cell)
-    return numbers
-
-
-def _number(cell: Any) -> float:
-    try:
-        return float(cell)
-    except Exception:  # whatever a cell's own conversion raises, one record must not stop a fit
-        return math.nan

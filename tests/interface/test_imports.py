@@ -10,7 +10,7 @@ import dpcvx
 ROOT = Path(dpcvx.__file__).parent
 # A module may import from earlier layers and from its own.
 LAYERS = [
-    "arrays errors",
+    "arrays cells errors",
     "events losses mirror domains minimum_norm submodular regularizers",
     "accounting problem",
     "grid noise noise_kernels kernels minimise",
@@ -130,6 +130,7 @@ def test_light_modules_import_nothing_heavy(path):
         "mirror",
         "problem",
         "noise",
+        "cells",
         "grid",
         "cli",
     ):

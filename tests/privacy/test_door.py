@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import io
 import math
 import warnings
 from fractions import Fraction
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
@@ -309,3 +311,172 @@ def test_doors_are_checked():
     for bounds in (Bounds(0.5), Bounds(1.0, x_2=1.0)):
         with pytest.raises(ValueError, match="needs x_inf >= 1 and x_2 > 1"):
             Door(bounds, intercept=True)
+
+
+def parquet(table):
+    """The table after a round trip through a file."""
+    file = io.BytesIO()
+    pq.write_table(table, file)
+    return pq.read_table(io.BytesIO(file.getvalue()))
+
+
+def texts(cells):
+    return [None if cell is None else str(cell) for cell in cells]
+
+
+DICTIONARIES = {
+    "arrow": lambda cells: pa.table({"c": pa.array(cells).dictionary_encode()}),
+    "chunks": lambda cells: pa.table(
+        {"c": pa.chunked_array([pa.array(part).dictionary_encode() for part in (cells[:2], cells[2:])])}
+    ),
+    "batch": lambda cells: pa.record_batch({"c": pa.array(cells).dictionary_encode()}),
+    "from pandas": lambda cells: pa.Table.from_pandas(pd.DataFrame({"c": pd.Categorical(cells)})),
+    "parquet": lambda cells: parquet(pa.table({"c": pa.array(texts(cells)).dictionary_encode()})),
+    "from polars": lambda cells: pa.table({"c": pl.Series(texts(cells), dtype=pl.Categorical).to_arrow()}),
+    "polars": lambda cells: pl.DataFrame({"c": pl.Series(texts(cells), dtype=pl.Categorical)}),
+    "pandas": lambda cells: pd.DataFrame({"c": pd.Categorical(cells)}),
+    "pandas on arrow": lambda cells: pd.DataFrame(
+        {"c": pd.arrays.ArrowExtensionArray(pa.array(cells).dictionary_encode())}
+    ),
+}
+
+
+@pytest.mark.parametrize("last", [0.25, -0.5])
+@pytest.mark.parametrize("kind", DICTIONARIES)
+def test_a_missing_cell_of_a_dictionary_is_missing(kind, last):
+    """A library gave it the dictionary's last entry, which other records decide."""
+    table = DICTIONARIES[kind]([0.5, None, None, None, last])
+    expected = [0.5, 0.0, 0.0, 0.0, last]
+    assert_array_equal(matrix(Door(Bounds(1.0)).quantise(table))[:, 0] / ONE, expected)
+    assert_array_equal(targets(table)[:, 0], expected)
+    assert_array_equal(targets(table["c"])[:, 0], expected)
+
+
+def invalid_text():
+    """An Arrow column whose second cell is not UTF-8."""
+    cells = pa.array([b"0.5", b"\xff\xfes3cret", None, b"0.25"])
+    return pa.Array.from_buffers(pa.string(), 4, cells.buffers(), cells.null_count)
+
+
+INVALID = {
+    "arrow": lambda column: pa.table({"c": column}),
+    "dictionary": lambda column: pa.table({"c": column.dictionary_encode()}),
+    "parquet": lambda column: parquet(pa.table({"c": column})),
+    "pandas": lambda column: pd.DataFrame({"c": pd.array(column, dtype="str")}),
+    "pandas on arrow": lambda column: pd.DataFrame({"c": pd.arrays.ArrowExtensionArray(column)}),
+    "batch": lambda column: pa.record_batch({"c": column}),
+}
+
+
+@pytest.mark.parametrize("kind", INVALID)
+def test_text_that_is_not_utf8_is_no_reason_to_stop(kind):
+    table = INVALID[kind](invalid_text())
+    assert_array_equal(matrix(Door(Bounds(1.0)).quantise(table))[:, 0] / ONE, [0.5, 0.0, 0.0, 0.25])
+    assert_array_equal(targets(table["c"])[:, 0], [0.5, 0.0, 0.0, 0.25])
+
+
+class Refusing:
+    """A cell that raises when NumPy looks into it."""
+
+    def __array__(self, *_, **__):
+        raise RuntimeError("s3cret")
+
+    def __len__(self):
+        raise RuntimeError("s3cret")
+
+    def __getitem__(self, place):
+        raise RuntimeError("s3cret")
+
+    __float__ = __array__
+
+
+@pytest.mark.parametrize(
+    "cell", ["x", "0.5", None, b"1", [1, 2], (), np.ones(2), 10**400, 1j, math.nan, {}, Refusing()], ids=repr
+)
+def test_one_odd_cell_of_a_list_changes_no_other(cell):
+    """NumPy takes the type of a list from all of its cells: beside "x" even True is text, and no number."""
+    rows = [[0.5, True, "0.25"], [1e-3, 0.75, 0], [1, 2, 3]]
+    door = Door(Bounds(1.0))
+    expected = [[8192, ONE, 4096], [16, 12288, 0]]
+    for place in range(3):
+        odd = [cell if j == place else value for j, value in enumerate(rows[2])]
+        for table in ([*rows[:2], odd], (*rows[:2], tuple(odd))):
+            assert_array_equal(matrix(door.quantise(table))[:2], expected)
+    assert_array_equal(targets([0.5, True, "0.25", cell], 2.0)[:3, 0], [0.5, 1.0, 0.25])
+    assert_array_equal(targets([cell, 0.5, True, "0.25"], 2.0)[1:, 0], [0.5, 1.0, 0.25])
+
+
+def test_lists_of_another_shape_are_refused_without_a_cell():
+    door = Door(Bounds(1.0))
+    for rows, words in (
+        ([[1.0, 987.5], [2.0]], "same number of cells"),
+        ([[[987.5], [1.0]]], "nested deeper"),
+        ([987.5, 1.0], "2-d array, got 1"),
+        ([], "2-d array, got 1"),
+        ([[], []], "at least one row and one column"),
+        ("987.5", "2-d array, got 0"),
+    ):
+        with pytest.raises(ValueError, match=words) as caught:
+            door.quantise(rows)
+        assert "987" not in str(caught.value)
+    with pytest.raises(ValueError, match="nested deeper"):
+        targets([[987.5], [1.0]])
+    assert_array_equal(targets([np.array(0.5), np.array(0.25)])[:, 0], [0.5, 0.25])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, bool, object, "U4"])
+def test_masked_cells_are_missing(dtype):
+    """What lies beneath a mask is somebody's value, or rubbish."""
+    cells = np.ma.masked_array(np.ones((3, 2), dtype=dtype), mask=[[0, 1], [0, 0], [1, 0]])
+    expected = np.array([[1, 0], [1, 1], [0, 1]])
+    if dtype == "U4":
+        cells.data[:] = "1"
+    assert_array_equal(matrix(Door(Bounds(1.0)).quantise(cells)), expected * ONE)
+    assert_array_equal(targets(cells), expected)
+    assert_array_equal(targets(cells[:, 0])[:, 0], expected[:, 0])
+
+
+def test_masked_arrays_of_other_types_are_refused():
+    for cells in (np.ma.zeros((2, 2), dtype="M8[s]"), np.ma.zeros((2, 2), dtype=[("a", int)])):
+        with pytest.raises(TypeError, match="are not numbers"):
+            Door(Bounds(1.0)).quantise(cells)
+    with pytest.raises(ValueError, match="Complex"):
+        targets(np.ma.zeros(2, dtype=complex))
+
+
+def malformed(kind):
+    """A sparse matrix with one part changed after it was made."""
+    X = sp.csr_array(np.eye(4))
+    if kind == "beyond":
+        X.indices[2] = 987
+    elif kind == "negative":
+        X.indices[2] = -987
+    elif kind == "descending":
+        X.indptr[2] = 1
+        X.indptr[1] = 987
+    elif kind == "hidden rows":
+        X.indptr[:] = [0, 4, 4, 4, 0]
+    elif kind == "too long":
+        X.indptr[-1] = 987
+    elif kind == "columns":
+        X = X.tocsc()
+        X.indices[2] = 987
+    elif kind == "coordinates":
+        X = X.tocoo()
+        X.coords[0][2] = 987
+    elif kind == "lists":
+        X = X.tolil()
+        X.rows[2][0] = 987
+    return X
+
+
+MALFORMED = ["beyond", "negative", "descending", "hidden rows", "too long", "columns", "coordinates", "lists"]
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+def test_a_malformed_sparse_matrix_is_refused_in_the_same_words(kind):
+    """Compiled code must not follow such an index, nor an error name it."""
+    with pytest.raises(ValueError, match="The sparse matrix is malformed: its indices") as caught:
+        Door(Bounds(1.0)).quantise(malformed(kind))
+    assert "987" not in str(caught.value)
+    assert caught.value.__suppress_context__

@@ -7,6 +7,8 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
@@ -130,6 +132,105 @@ def test_a_poisoned_level_of_a_table(cell):
     poisoned = table.copy()
     poisoned.loc[N - 1, "sex"] = cell
     assert public_view(model.fit(poisoned, Y)) == before
+
+
+@pytest.mark.parametrize("last", ["a", "b", "z"])
+def test_a_missing_level_of_a_dictionary_is_missing(last):
+    # A library gave it the dictionary's last entry, which other records decide.
+    cells = ["a", "b", *[None] * 6, last]
+    encoded = pa.array(cells).dictionary_encode()
+    plain = np.array(cells, dtype=object)
+    y = np.linspace(-10, 10, 9)
+    model = PrivateLinearRegression(**PUBLIC, categories={"c": ["a", "b", "z"]}, y_bounds=(-10, 10))
+    expected = model.fit(pd.DataFrame({"c": plain}), y).coef_
+    for table in (pa.table({"c": encoded}), pa.record_batch({"c": encoded})):
+        np.testing.assert_array_equal(model.fit(table, y).coef_, expected)
+        np.testing.assert_array_equal(model.predict(table)[2:8], np.full(6, model.intercept_))
+    labels = PrivateLogisticRegression(**PUBLIC, classes=("a", "b", "z"))
+    expected = labels.fit(X[:9], plain).coef_
+    for column in (encoded, pa.chunked_array([encoded]), pd.Categorical(cells), pl.Series(cells)):
+        np.testing.assert_array_equal(labels.fit(X[:9], column).coef_, expected)
+
+
+def test_text_that_is_not_utf8_is_an_unknown_level():
+    cells = pa.array([b"f", b"\xff\xfes3cret", None] + [b"m"] * (N - 3))
+    text = pa.Array.from_buffers(pa.string(), N, cells.buffers(), cells.null_count)
+    plain = np.array(["f", "?", None] + ["m"] * (N - 3), dtype=object)
+    model = PrivateLinearSVC(**PUBLIC, classes=("f", "m"), categories={"c": ["f", "m"]})
+    expected = model.fit(pd.DataFrame({"c": plain}), plain).coef_
+    on_arrow = pd.Series(pd.arrays.ArrowExtensionArray(text))
+    for column in (text, text.dictionary_encode(), pd.Series(pd.array(text, dtype="str")), on_arrow):
+        table = pd.DataFrame({"c": column}) if isinstance(column, pd.Series) else pa.table({"c": column})
+        np.testing.assert_array_equal(model.fit(table, column).coef_, expected)
+        assert len(model.predict(table)) == N
+
+
+BIG = 2**53
+WHOLE = {
+    "polars": lambda cells: pl.Series("c", cells),
+    "arrow": lambda cells: pa.chunked_array([pa.array(cells)]),
+    "arrow array": pa.array,
+    "dictionary": lambda cells: pa.array(cells).dictionary_encode(),
+    "nullable": lambda cells: pd.Series(cells, name="c", dtype="Int64"),
+    "nullable array": lambda cells: pd.array(cells, dtype="Int64"),
+    "pandas on arrow": lambda cells: pd.Series(cells, name="c", dtype="int64[pyarrow]"),
+    "category": lambda cells: pd.Series(pd.Categorical(pd.array(cells, dtype="Int64")), name="c"),
+    "list": list,
+}
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_a_missing_cell_leaves_large_integers_exact(kind):
+    labels = [BIG, BIG + 1] * (N // 2)
+    model = PrivateLogisticRegression(**PUBLIC, classes=(BIG, BIG + 1))
+    others = model.fit(X, np.array([*labels[:-1], 7])).coef_
+    np.testing.assert_array_equal(model.fit(X, WHOLE[kind]([*labels[:-1], None])).coef_, others)
+    np.testing.assert_array_equal(model.fit(X, WHOLE[kind]([*labels[:-1], 7])).coef_, others)
+
+
+@pytest.mark.parametrize("kind", ["polars", "arrow", "nullable", "pandas on arrow", "category"])
+def test_a_missing_cell_leaves_large_integer_levels_exact(kind):
+    module = {"polars": pl.DataFrame, "arrow": pa.table}.get(kind, pd.DataFrame)
+    levels = [BIG, BIG + 1] * (N // 2)
+    model = PrivateLasso(**PUBLIC, categories={"c": [BIG, BIG + 1]}, y_bounds=(-10, 10))
+    others = model.fit(pd.DataFrame({"c": [*levels[:-1], 7]}), Y).coef_
+    np.testing.assert_array_equal(
+        model.fit(module({"c": WHOLE[kind]([*levels[:-1], None])}), Y).coef_, others
+    )
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_a_missing_label_leaves_the_type_of_the_classes(kind):
+    model = PrivateLogisticRegression(**PUBLIC, classes="from_y")
+    views = []
+    for last in (1, None):
+        model.fit(X, WHOLE[kind]([0, 1] * (N // 2 - 1) + [0, last]))
+        views.append((model.classes_.dtype, model.classes_.tolist(), model.predict(X).dtype))
+    assert views[0] == views[1] == (np.dtype(np.int64), [0, 1], np.dtype(np.int64))
+
+
+@pytest.mark.parametrize("dtype", [float, int, object])
+def test_masked_cells_and_labels_are_missing(dtype):
+    labels = (Y > 0).astype(int)
+    hidden = np.arange(N) % 4 == 0
+    blank, unlabelled = np.round(X), labels.astype(float)
+    blank[hidden, 1], unlabelled[hidden] = np.nan, np.nan
+    rows, y = np.ma.masked_array(np.round(X), dtype=dtype), np.ma.masked_array(labels, dtype=dtype)
+    rows[hidden, 1], y[hidden] = np.ma.masked, np.ma.masked
+    model = PrivateLogisticRegression(**PUBLIC, classes=(0, 1))
+    expected = model.fit(blank, unlabelled).coef_
+    np.testing.assert_array_equal(model.fit(rows, y).coef_, expected)
+
+
+@pytest.mark.parametrize("place", [987, -987])
+def test_a_malformed_sparse_matrix_names_no_index(place):
+    rows = sp.csr_array(X)
+    rows.indices[-1] = place
+    model = PrivateLinearSVC(**PUBLIC, classes=(0, 1)).fit(sp.csr_array(X), Y > 0)
+    for use in (lambda: model.fit(rows, Y > 0), lambda: model.predict(rows)):
+        with pytest.raises(ValueError, match="The sparse matrix is malformed") as caught:
+            use()
+        assert "987" not in str(caught.value)
 
 
 def test_a_poisoned_row_moves_the_sums_no_further_than_any_other():

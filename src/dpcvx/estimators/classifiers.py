@@ -239,5 +239,5 @@ def _sorted_labels(labels: list[Any]) -> NDArray[Any]:
 def _is_missing(label: Any) -> bool:
     try:
         return label is None or not bool(label == label)
-    except (TypeError, ValueError):
+    except Exception:  # whatever a label's own comparison raises, one record must not stop a fit
         return True

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
-from dpcvx.grid import CELLS_AT_ONCE, Dense, Door, Sparse, read_numbers
+from dpcvx.cells import column_cells, column_numbers, compressed_rows, native_array, opened, read_numbers
+from dpcvx.grid import CELLS_AT_ONCE, Dense, Door, Sparse
 
-__all__ = ["Columns", "Table", "level_codes", "native_array", "plain_labels"]
+__all__ = ["Columns", "Table", "level_codes", "plain_labels"]
 
 Levels = tuple[tuple[Any, ...] | None, ...]  # per raw column: its declared levels, or None for a number
 
@@ -35,19 +36,6 @@ def plain_labels(labels: Any, what: str) -> tuple[Any, ...]:
             f"{what} must be a list of different labels (text, numbers, booleans), got {labels!r}."
         )
     return plain
-
-
-def native_array(values: Any) -> NDArray[Any]:
-    """Return an array of a column of any kind, its cells as they are.
-
-    A Python list has no type of its own: it is taken cell by cell, so that one odd cell cannot change others.
-    """
-    import narwhals as nw
-
-    column = nw.from_native(values, allow_series=True, eager_only=True, pass_through=True)
-    if isinstance(column, nw.Series | nw.DataFrame):
-        return np.asarray(column.to_numpy())
-    return np.asarray(values) if hasattr(values, "__array__") else np.asarray(values, dtype=object)
 
 
 def level_codes(cells: NDArray[Any], levels: Sequence[Any]) -> NDArray[np.int64]:
@@ -96,7 +84,7 @@ class Table:
         self.sparse = hasattr(X, "tocsr")
         self._rows: Any = X
         if not self.sparse:
-            frame = nw.from_native(X, eager_only=True, pass_through=True)
+            frame = opened(X)
             if isinstance(frame, nw.DataFrame):
                 self._rows, self.names = frame, tuple(frame.columns)
                 types = frame.schema.dtypes()
@@ -104,7 +92,7 @@ class Table:
                     j for j, kind in enumerate(types) if not (kind.is_numeric() or kind == nw.Boolean)
                 )
             else:
-                self._rows = native_array(X)
+                self._rows = native_array(X, ndim=2)
         if len(self._rows.shape) != 2:
             raise ValueError(
                 f"Expected 2D array, got {len(self._rows.shape)}D array instead: X needs one row per person "
@@ -153,7 +141,13 @@ class Table:
         if self.names is None:
             cells: NDArray[Any] = self._rows[start:stop, j]
             return cells
-        return np.asarray(self._rows[start:stop, j].to_numpy())
+        return column_cells(self._rows[start:stop, j])
+
+    def column_numbers(self, j: int, start: int, stop: int) -> Vector:
+        """Cells of one column as numbers, NaN where one is none."""
+        if self.names is None:
+            return read_numbers(self._rows[start:stop, j])
+        return column_numbers(self._rows[start:stop, j])
 
     def numbers(self, start: int, stop: int) -> Vector:
         """Every cell of rows start..stop as a number, NaN where it is none."""
@@ -161,19 +155,12 @@ class Table:
             return read_numbers(self._rows[start:stop])
         block = np.empty((stop - start, self.d))
         for j in range(self.d):
-            block[:, j] = read_numbers(self.column(j, start, stop))
+            block[:, j] = self.column_numbers(j, start, stop)
         return block
 
     def compressed(self) -> Any:
         """Rows as a fresh float64 CSR array, duplicates summed."""
-        from scipy.sparse import csr_array
-
-        with np.errstate(all="ignore"):
-            rows = self._rows.astype(np.float64).tocsr()
-            # A fresh array: flags that claim order and uniqueness are not inherited but found again.
-            rows = csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape, copy=True)
-            rows.sum_duplicates()
-        return rows
+        return compressed_rows(self._rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,12 +301,11 @@ class Columns:
         block = np.zeros((stop - start, self.width))
         place = 0
         for j, declared in enumerate(self.levels):
-            cells = table.column(j, start, stop)
             if declared is None:
-                block[:, place] = read_numbers(cells)
+                block[:, place] = table.column_numbers(j, start, stop)
                 place += 1
             else:
-                codes = level_codes(cells, declared)
+                codes = level_codes(table.column(j, start, stop), declared)
                 known = np.flatnonzero(codes >= 0)
                 block[known, place + codes[known]] = 1.0
                 place += len(declared)

@@ -23,10 +23,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpcvx.accounting import Budget
 from dpcvx.arrays import Vector
+from dpcvx.cells import native_array
 from dpcvx.data import Arrays
 from dpcvx.domains import Domain, L1Ball, L2Ball
 from dpcvx.errors import Incompatible, PrivacyLeakWarning
-from dpcvx.estimators.columns import Columns, Table, native_array
+from dpcvx.estimators.columns import Columns, Table
 from dpcvx.execution import Plan, Release, Solver, execute
 from dpcvx.grid import Door
 from dpcvx.losses import Loss

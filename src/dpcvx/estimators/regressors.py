@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
 from dpcvx.arrays import Vector
+from dpcvx.cells import read_numbers
 from dpcvx.estimators.documentation import documented
 from dpcvx.estimators.model import LinearModel, Target
-from dpcvx.grid import read_numbers, targets
+from dpcvx.grid import targets
 from dpcvx.losses import Huber, Loss, Quantile, Squared
 
 __all__ = [

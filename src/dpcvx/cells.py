@@ -1,0 +1,200 @@
+"""Raw cells as they enter: one reader of arrays, lists, and pandas / polars / Arrow columns.
+
+A cell is a function of its own record and of declared types alone. Libraries turn a column of integers into
+one of floats because of a single missing cell, give the missing cell of a dictionary the last entry, look
+into the cells of a list for its type, and print a cell that is no valid text: none of that happens here.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcvx.arrays import Vector
+
+__all__ = ["column_cells", "column_numbers", "compressed_rows", "native_array", "opened", "read_numbers"]
+
+NUMBER_KINDS = "biuf"
+
+
+def opened(values: Any) -> Any:
+    """Return a narwhals frame or series of whatever has declared column types, anything else as it is."""
+    import narwhals as nw
+
+    pa, pd = nw.dependencies.get_pyarrow(), nw.dependencies.get_pandas()
+    if pa is not None and isinstance(values, pa.Array):
+        values = pa.chunked_array([values])
+    elif pa is not None and isinstance(values, pa.RecordBatch):
+        values = pa.Table.from_batches([values])
+    elif pd is not None and isinstance(values, pd.Index | pd.api.extensions.ExtensionArray):
+        values = pd.Series(values)
+    return nw.from_native(values, allow_series=True, eager_only=True, pass_through=True)
+
+
+def native_array(values: Any, ndim: int = 1) -> NDArray[Any]:
+    """Return an array of values of any kind, their cells as they are.
+
+    Parameters
+    ----------
+    values : array-like, or pandas / polars / Arrow column or table
+        A masked cell of a NumPy array is a missing one.
+    ndim : {1, 2}
+        Dimensions of a Python list, which has no type to tell: 1 for a list of cells, 2 for one of rows.
+    """
+    import narwhals as nw
+
+    typed = opened(values)
+    if isinstance(typed, nw.Series):
+        return column_cells(typed)
+    if isinstance(typed, nw.DataFrame):
+        return np.stack([column_cells(column) for column in typed.iter_columns()], axis=1)
+    if isinstance(values, np.ma.MaskedArray):
+        return _unmasked(values)
+    return np.asarray(values) if hasattr(values, "__array__") else _listed(values, ndim)
+
+
+def column_cells(column: Any) -> NDArray[Any]:
+    """Cells of a narwhals series: exact numbers and text; None, NaN or pandas' NA where one is missing."""
+    import narwhals as nw
+
+    if column.dtype.is_temporal() or column.dtype.is_nested():
+        raise TypeError(f"Column {column.name!r} has type {column.dtype}; numbers or text are needed.")
+    native = column.to_native()
+    if column.implementation.is_pandas_like() and hasattr(native, "cat"):
+        levels = column_cells(nw.from_native(native.cat.categories.to_series(), series_only=True))
+        found: NDArray[Any] = _objects([*levels.tolist(), None])[native.cat.codes.to_numpy()]  # -1 for none
+        return found
+    if isinstance(getattr(native, "dtype", None), np.dtype):
+        return np.asarray(column.to_numpy())
+    stored = _arrow(column)
+    return _objects(column.to_list()) if stored is None else _arrow_cells(stored)
+
+
+def column_numbers(column: Any) -> Vector:
+    """Cells of a narwhals series as float64, NaN where one is missing or no number."""
+    stored = None if isinstance(getattr(column.to_native(), "dtype", None), np.dtype) else _arrow(column)
+    if stored is not None:
+        import pyarrow as pa
+        from pyarrow import types
+
+        numeric = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
+        if any(test(stored.type) for test in numeric):
+            return np.asarray(stored.cast(pa.float64(), safe=False).to_numpy())
+    return read_numbers(column_cells(column))
+
+
+def read_numbers(cells: NDArray[Any]) -> Vector:
+    """Cells as C-contiguous float64, NaN where a cell is not a number."""
+    if cells.dtype.kind in NUMBER_KINDS:
+        with np.errstate(all="ignore"):
+            return np.ascontiguousarray(cells, dtype=np.float64)
+    numbers = np.empty(cells.shape, dtype=np.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a cell that warns is no number either, and must not be heard of
+        for place, cell in zip(np.ndindex(cells.shape), cells.flat, strict=True):
+            numbers[place] = _number(cell)
+    return numbers
+
+
+def compressed_rows(X: Any) -> Any:
+    """Rows of a SciPy sparse matrix of numbers as a fresh float64 CSR array, duplicates summed."""
+    from scipy.sparse import coo_array, csr_array
+
+    try:
+        # Fresh arrays around the same parts, so that what they claim is found again, and checked before
+        # compiled code follows an index.
+        if X.format in ("csr", "csc", "bsr"):
+            X = type(X)((X.data, X.indices, X.indptr), shape=X.shape)
+            X.check_format(full_check=True)
+        elif X.format == "coo":
+            X = coo_array((X.data, X.coords), shape=X.shape)
+        with np.errstate(all="ignore"):
+            rows = X.astype(np.float64).tocsr()  # float64 before duplicates are summed
+            rows = csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape, copy=True)
+            rows.check_format(full_check=True)
+            if rows.indptr.size > 1 and np.diff(rows.indptr).min() < 0:  # SciPy asks only where nnz > 0
+                raise ValueError
+            rows.sum_duplicates()
+    except (ValueError, IndexError):  # their text names an index of a record
+        raise ValueError(
+            "The sparse matrix is malformed: its indices must lie inside its shape, and its row pointers "
+            "must start at 0 and not descend."
+        ) from None
+    return rows
+
+
+def _number(cell: Any) -> float:
+    try:
+        return float(cell)
+    except Exception:  # whatever a cell's own conversion raises, one record must not stop a fit
+        return math.nan
+
+
+def _arrow(column: Any) -> Any:
+    """Arrow data of a series whose type has an exact Arrow form, dictionaries resolved; None for others."""
+    import narwhals as nw
+    import pyarrow as pa
+
+    native, kind = column.to_native(), column.dtype
+    if column.implementation.is_pandas_like():
+        storage = str(getattr(native.dtype, "storage", ""))
+        arrow_backed = hasattr(native.dtype, "pyarrow_dtype") or storage.startswith("pyarrow")
+        if not (arrow_backed or kind.is_numeric() or kind == nw.Boolean):
+            return None
+    elif kind in (nw.Object, nw.Int128, nw.UInt128):
+        return None
+    stored = native if isinstance(native, pa.ChunkedArray) else column.to_arrow()
+    stored = stored if isinstance(stored, pa.ChunkedArray) else pa.chunked_array([stored])
+    # Arrow's to_numpy takes the last entry of a dictionary for a missing cell; its cast does not.
+    return stored.cast(stored.type.value_type) if pa.types.is_dictionary(stored.type) else stored
+
+
+def _arrow_cells(stored: Any) -> NDArray[Any]:
+    import pyarrow as pa
+    from pyarrow import types
+
+    if types.is_floating(stored.type):
+        return np.asarray(stored.to_numpy())
+    if any(test(stored.type) for test in (types.is_string, types.is_large_string, types.is_string_view)):
+        raw = stored.cast(pa.large_binary(), safe=False).to_pylist()
+        return _objects([None if cell is None else cell.decode("utf-8", errors="replace") for cell in raw])
+    return _objects(stored.to_pylist())
+
+
+def _unmasked(values: Any) -> NDArray[Any]:
+    """A masked array with its masked cells missing, in a type that does not depend on the mask."""
+    if values.dtype.kind == "f":
+        return np.asarray(values.filled(np.nan))
+    if values.dtype.kind in "biuOSU":
+        return np.asarray(values.astype(object).filled(None))
+    return np.asarray(values)
+
+
+def _listed(values: Any, ndim: int) -> NDArray[Any]:
+    """A Python list cell by cell, so that one odd cell cannot change others."""
+    if not isinstance(values, Sequence) or isinstance(values, str | bytes):
+        return np.asarray(values, dtype=object)
+    cells = _objects(values)
+    if not len(cells) or not all(map(_is_row, cells)):
+        return cells
+    if ndim == 1:
+        raise ValueError("The list is nested deeper than cells or rows of cells; give a NumPy array.")
+    lengths = {len(row) for row in cells}
+    if len(lengths) > 1:
+        raise ValueError("The rows of a list must all have the same number of cells.")
+    return _listed(list(chain.from_iterable(cells)), 1).reshape(len(cells), lengths.pop())
+
+
+def _is_row(cell: Any) -> bool:
+    return isinstance(cell, list | tuple) or (isinstance(cell, np.ndarray) and cell.ndim > 0)
+
+
+def _objects(cells: Sequence[Any]) -> NDArray[Any]:
+    """Cells as an array of objects; unlike np.array it looks into none of them."""
+    return np.fromiter(cells, dtype=object, count=len(cells))
