@@ -19,7 +19,7 @@ from dpcvx.arrays import Vector
 from dpcvx.domains import Box, GroupBall, HasProjection, L1Ball, L2Ball, LinfBall, Simplex
 from dpcvx.errors import Incompatible
 from dpcvx.grid import FEATURE_BITS, Dense, Sparse, integer_bounds
-from dpcvx.losses import Loss
+from dpcvx.losses import Huber, Logistic, Loss, SmoothHinge, Softmax, Squared
 from dpcvx.problem import Problem, is_regression
 from dpcvx.regularizers import L1, ElasticNet, GroupL2, Ridge
 
@@ -33,6 +33,7 @@ CLOSED_FORM: tuple[type, ...] = (
     *(Box, GroupBall, L1Ball, L2Ball, LinfBall, Simplex),
     *(ElasticNet, GroupL2, L1, Ridge),
 )
+KNOWN_LOSSES: tuple[type, ...] = (Huber, Logistic, SmoothHinge, Softmax, Squared)
 NEWTON_SIZE = 500  # coordinates up to which Hessians are formed
 NEWTON_STEPS = 30
 CHECK_EVERY = 25  # accelerated steps between two certificates, each of which costs two gradients
@@ -137,6 +138,11 @@ class Ridged:
             raise ValueError(f"ridge is {self.ridge!r}; it must be a positive finite number.")
         if not (problem.loss.convex and math.isfinite(self.bend)):
             raise Incompatible(f"A minimiser needs a smooth convex loss; {name} is not. Use gradients.")
+        if type(problem.loss) not in KNOWN_LOSSES:
+            raise Incompatible(
+                f"Privacy of a minimiser rests on slopes and curvature that {name} declares, which nothing "
+                f"enforces: use one of {', '.join(loss.__name__ for loss in KNOWN_LOSSES)}, or gradients."
+            )
         if not math.isfinite(self.slope):
             raise Incompatible(f"{name} has unbounded slopes here: give a bounded domain, or use Huber.")
         if problem.regularizer is not None:

@@ -239,15 +239,28 @@ def test_gradients_are_within_the_rounding_allowance(n):
     assert error <= 0.05 * Ridged(problem, n, n, 1.0).rounding
 
 
+class Boastful(Huber):
+    """A loss of the user's own, whose constants may be wrong."""
+
+
+class Shifted(L1):
+    """A regularizer that is not 0 at 0."""
+
+    def value(self, theta):
+        return super().value(theta - 1.0)
+
+
 @pytest.mark.parametrize(
     ("problem", "match"),
     [
         (problem_of(Quantile(0.5)), "smooth convex"),
         (problem_of(Sigmoid()), "smooth convex"),
         (problem_of(Squared()), "unbounded slopes"),
+        (problem_of(Boastful(0.5)), "which nothing enforces"),
+        (problem_of(Logistic(), regularizer=Shifted(0.1)), "at theta = 0"),
         (problem_of(Logistic(), L2Ball(1.0), regularizer=L1(0.1)), "not both"),
     ],
-    ids=["corner", "not convex", "unbounded", "two"],
+    ids=["corner", "not convex", "unbounded", "unknown", "off zero", "two"],
 )
 def test_what_cannot_be_bounded_is_refused_from_public_facts(problem, match):
     with pytest.raises(Incompatible, match=match):
