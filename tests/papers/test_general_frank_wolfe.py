@@ -95,14 +95,15 @@ def test_an_inexact_minimisation_costs_accuracy_and_no_privacy():
     assert oracle.objective(thetas[1]) > oracle.objective(thetas[0])
 
 
-def test_constant_steps_are_the_papers():
-    """mu = 1/(T + 2) from the start: T moves towards one corner cover 1 - (1 - mu)^T of the way."""
+def test_both_step_rules_move_as_they_say():
+    """T constant moves of log(T + 1)/(T + 1) towards one corner leave (1 - mu)^T < 1/T of the way."""
     problem = Problem(Logistic(), L1Ball(1.0), bounds=Bounds(1.0), d=D)
     X = np.zeros((N, D))
     X[:, 0] = 1.0
     y = np.ones(N)
     theta, _ = solve_exactly(NoisyGeneralFrankWolfe(8, "constant"), problem, X, y, BUDGET, Tight())
-    assert theta[0] == pytest.approx(1 - 0.9**8)
+    assert theta[0] == pytest.approx(1 - (1 - np.log(9) / 9) ** 8)
+    assert theta[0] > 1 - 1 / 8
     theta, oracle = solve_exactly(NoisyGeneralFrankWolfe(3), problem, -X, y, BUDGET, Tight())
     assert [point[0] for point in oracle.points] == [0.0, -1.0, -1.0]  # decaying steps start with 1
     with pytest.raises(ValueError, match="steps"):

@@ -26,8 +26,8 @@ class NoisyGeneralFrankWolfe:
 
     theta_{t+1} = (1 - mu_t) theta_t + mu_t argmin_{s in C} <g_t, s>
 
-    Algorithm: [TTZ14] Algorithm 5, whose steps are ``steps="constant"``, mu = 1/(T + 2);
-    ``steps="decaying"``, mu_t = 2/(t + 2) for t = 0, 1, ..., converges.
+    Algorithm: [TTZ14] Algorithm 5 with ``steps="constant"``, mu = log(T + 1)/(T + 1), or with
+    ``steps="decaying"``, mu_t = 2/(t + 2) for t = 0, 1, ....
 
     Privacy: T questions `NoisyGradient` (l2 sensitivity 2 L2/n, replace-one); event Repeat(Gaussian, T), so
     sigma = 2 L2 sqrt(T)/(n mu(eps, delta)) (PRIVACY_MATH §1, §3). The minimisation over C, exact or not, is
@@ -38,7 +38,7 @@ class NoisyGeneralFrankWolfe:
     sigma G_C at each step. The default T minimises that sum.
 
     Deviations: noise by exact calibration (the paper's has L2 to the first power); decaying steps by default;
-    T gradients serve T moves, where the paper pays for one more.
+    the paper's constant step 1/(T + 2) leaves more than 1/e of the first excess, so a longer one is taken.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class NoisyGeneralFrankWolfe:
         C, T = plan.problem.C, plan.n_calls
         theta: Vector = C.start(plan.problem.shape)
         for t in range(T):
-            mu = 2 / (t + 2) if self.steps == "decaying" else 1 / (T + 2)
+            mu = 2 / (t + 2) if self.steps == "decaying" else math.log(T + 1) / (T + 1)
             theta = (1 - mu) * theta + mu * C.lmo(ask.gradient(theta))
         return theta
 
