@@ -152,10 +152,16 @@ class Plan:
                     f"{self.budget.relation!r}."
                 )
         if self.sampler_delta > SAMPLER_SHARE * self.budget.delta:
+            failure = self.sampler_delta / (1 + math.exp(min(self.budget.epsilon, 700.0)))
+            epsilon = math.floor(math.log(max(SAMPLER_SHARE * self.budget.delta / failure - 1, 1.0)))
+            delta = self.sampler_delta / SAMPLER_SHARE
+            ways = [f"epsilon at most {epsilon}"] if epsilon > 0 else []
+            ways += [f"delta at least {delta:.2g}"] if delta < 1 else []
             raise Incompatible(
-                f"delta={self.budget.delta:g} is too small for this plan: drawing "
-                f"{self.n_draws:g} noise values to finite precision costs {self.sampler_delta:g}, more than "
-                f"a thousandth of it. Use at least {self.sampler_delta / SAMPLER_SHARE:g}."
+                f"{self.n_draws:g} noise values of finite precision cannot carry epsilon="
+                f"{self.budget.epsilon:g} at delta={self.budget.delta:g}: they cost "
+                f"{self.sampler_delta:.2g}, more than a thousandth of delta. "
+                f"Use {' or '.join(ways) or 'fewer iterations'}."
             )
 
     @property

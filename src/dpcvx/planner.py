@@ -40,16 +40,16 @@ def default_radius(loss: Loss) -> float:
 
 
 def residual_clip(problem: Problem) -> float | None:
-    """Largest residual worth keeping where slopes are unbounded (squared loss): the width of y's range.
+    """Largest residual worth keeping where slopes are unbounded (squared loss): the largest one at theta = 0.
 
-    A model worth publishing predicts inside the declared range of y, so none of its residuals exceeds the
-    width of that range. Clipping there leaves such a model's gradient as it is, and caps the noise that a
+    A model that misses a person by more than the constant in the middle of y's range can miss anybody is of
+    little use; clipping there leaves the gradient of a better one nearly as it is, and caps the noise that a
     large set would ask for.
     """
     loss = problem.loss
     if math.isfinite(loss.lipschitz(math.inf)):
         return None
-    return loss.lipschitz(max(abs(bound) for bound in loss.y_range))
+    return loss.lipschitz(0.0)
 
 
 def plan(

@@ -12,6 +12,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dpcvx.arrays import Vector
 from dpcvx.domains import Domain
 from dpcvx.errors import Incompatible
@@ -180,6 +182,14 @@ class Problem:
     def lipschitz(self, ord: float = 2, clip: float | None = None) -> float:
         """Bound on the norm of one record's gradient: L2 for ord=2, L1 (the l_inf norm) for ord=inf."""
         return self.slope(ord, clip=clip) * (self.row_norm if ord == 2 else self.bounds.x_inf)
+
+    @property
+    def loss_at_zero(self) -> float:
+        """Largest loss of a record at theta = 0: what the model that scores everybody 0 can cost."""
+        if self.loss.joint:
+            return float(self.loss.value(np.zeros((1, self.outputs)), np.zeros(1))[0])
+        ends = np.array(self.loss.y_range)
+        return self.outputs * float(self.loss.value(np.zeros(2), ends).max())
 
     @property
     def smoothness(self) -> float:

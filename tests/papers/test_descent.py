@@ -212,3 +212,23 @@ def test_a_run_on_an_own_oracle_checks_its_arguments():
     for wrong in ({"n_iter": 0}, {"n_iter": 5, "noise": -1.0}, {"n_iter": 5, "noise": math.inf}):
         with pytest.raises(ValueError, match="must be"):
             run_with_oracle(NoisyMirrorDescent(), problem, None, **wrong)
+
+
+@pytest.mark.parametrize(
+    ("loss", "radius", "d", "n", "epsilon"),
+    [
+        (Logistic(), 10.0, 50_000, 16_000, 1.0),  # the noise would fill the set
+        (Squared(), 3.0, 51, 2_000, 0.1),  # the noise would cost more than the constant model
+        (Logistic(), 10.0, 10, 50_000, 1.0),  # neither: the bound's own minimiser
+    ],
+)
+def test_the_noise_fills_neither_the_set_nor_the_loss(loss, radius, d, n, epsilon):
+    problem = Problem(loss, L2Ball(radius), bounds=Bounds(1.0, 1.0), d=d)
+    budget = Budget(epsilon, 1e-6)
+    plan = NoisyGradientDescent(clip=1.0).plan(problem, n, budget, Tight())
+    solver, noise = plan.solver, plan.stages[0].mechanism.noise
+    lengths = (1 - solver.momentum ** np.arange(1, plan.n_calls + 1)) / (1 - solver.momentum)
+    travel = solver.step * lengths.sum()
+    moved = noise / math.sqrt(plan.n_calls) * travel  # standard deviation of a coordinate, by the rule
+    assert moved * math.sqrt(d) <= radius * 1.01
+    assert problem.smoothness / 2 * moved**2 <= 0.1 * problem.loss_at_zero * 1.01

@@ -122,18 +122,12 @@ def excess_without_noise(steps, T, loss, seed=0):
     "steps",
     [
         "decaying",
-        pytest.param(
-            "constant",
-            marks=pytest.mark.xfail(
-                reason="a step of 1/(T + 2) keeps (1 - 1/(T + 2))^T, more than a third, of the first excess: "
-                "[TTZ14] Theorem 5.6 quotes a bound of [Jag13] that needs decaying steps"
-            ),
-        ),
+        "constant",
     ],
 )
 def test_both_step_rules_converge(steps, loss):
     """Without noise the excess falls below a hundredth of what it was at the start."""
     excess, start, curvature = excess_without_noise(steps, 1000, loss)
     assert excess < start / 100
-    if steps == "decaying":
-        assert excess <= 2 * curvature / 1002
+    bound = 2 * curvature / 1002 if steps == "decaying" else start / 1001 + curvature * math.log(1001) / 1001
+    assert excess <= bound

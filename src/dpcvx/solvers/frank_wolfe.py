@@ -27,7 +27,7 @@ class NoisyFrankWolfe:
     theta_{t+1} = (1 - mu_t) theta_t + mu_t s_t, s_t a vertex drawn by the exponential mechanism
 
     Algorithm: [TTZ15] Algorithm 2 with ``steps="decaying"``, mu_t = 2/(t + 2) for t = 0, 1, ...; [TTZ14]
-    Algorithm 4 with ``steps="constant"``, mu = 1/(T + 2).
+    Algorithm 4 with ``steps="constant"``, mu = log(T + 1)/(T + 1).
 
     Privacy: T questions `NoisyVertex` (score sensitivity 2 c L1/n, replace-one); event
     Repeat(Exponential(eta), T), eta calibrated as the bounded range of T adaptive selections
@@ -38,7 +38,9 @@ class NoisyFrankWolfe:
     n^(-2/3).
 
     Deviations: the exponential mechanism (Gumbel) instead of Laplace report-noisy-max, whose constants in the
-    papers do not cover replace-one; decaying steps start at mu_0 = 1, so the first point is a vertex.
+    papers do not cover replace-one; decaying steps start at mu_0 = 1, so the first point is a vertex; the
+    paper's constant step 1/(T + 2) leaves (1 - 1/(T + 2))^T > 1/e of the first excess, so a longer one is
+    taken, which leaves at most excess/T + curvature log(T)/T.
 
     Parameters
     ----------
@@ -86,7 +88,7 @@ class NoisyFrankWolfe:
         return self._parts(problem, n, budget, self._count(problem, n, budget))
 
     def _step(self, t: int, T: int) -> float:
-        return 2 / (t + 2) if self.steps == "decaying" else 1 / (T + 2)
+        return 2 / (t + 2) if self.steps == "decaying" else math.log(T + 1) / (T + 1)
 
     def _parts(self, problem: Problem, n: int, budget: Budget, T: int) -> tuple[float, float]:
         mu = gaussian_mu(budget.epsilon, budget.delta)  # eta is close to 2 mu / sqrt(T) (PRIVACY_MATH §2.1)

@@ -19,6 +19,10 @@ from dpcvx.problem import Problem
 
 __all__ = ["NoisyGradientDescent"]
 
+NOISE_SHARE = (
+    0.1  # of the loss at theta = 0 that noise may cost; a model that costs more is worth less than none
+)
+
 
 @dataclass(frozen=True)
 class NoisyGradientDescent:
@@ -37,7 +41,10 @@ class NoisyGradientDescent:
     score <x, theta> by that times ||x||, which does not grow with d; the optimisation error of smooth descent
     is at most r^2/(2 H). The default H minimises r^2/(2 H) + (phi''/2) (2 L2 B H/(n mu))^2, with B = max
     ||x||_2 and r = max_C ||theta||_2: public numbers.
-    The number of steps is the smallest for which the step is at most 1/smoothness.
+    H stops short of the length at which the noise alone would fill C, sqrt(d) 2 L2 H/(n mu) = r, since beyond
+    it the projection shrinks the signal with the noise, and of the length at which its predicted cost is a
+    tenth of the largest loss at theta = 0. The number of steps is the smallest for which the step is at most
+    1/smoothness.
 
     Deviations: momentum and projection; T is fixed in advance and the last iterate, not a random one, is
     returned.
@@ -100,7 +107,12 @@ class NoisyGradientDescent:
         grid = np.geomspace(1e-3, 1e9, 1201) / problem.smoothness
         price = _privacy(problem, n, budget, self.clip, 1.0)  # it grows like H^2
         total = [_optimisation(problem, H) + price * H**2 for H in grid]
-        return float(grid[int(np.argmin(total))])
+        fills: float = problem.C.norm(2, problem.size) / math.sqrt(problem.size)
+        return min(
+            float(grid[int(np.argmin(total))]),
+            fills / _shift(problem, n, budget, self.clip),
+            math.sqrt(NOISE_SHARE * problem.loss_at_zero / price),
+        )
 
     def _schedule(self, problem: Problem, n: int, budget: Budget) -> tuple[int, float]:
         if not math.isfinite(problem.smoothness):
@@ -126,7 +138,11 @@ def _optimisation(problem: Problem, H: float) -> float:
     return r**2 / (2 * H) if lam * H < 1e-6 else r**2 * lam / math.expm1(min(2 * lam * H, 700.0))
 
 
-def _privacy(problem: Problem, n: int, budget: Budget, clip: float | None, H: float) -> float:
+def _shift(problem: Problem, n: int, budget: Budget, clip: float | None) -> float:
+    """Standard deviation of one coordinate of theta that the noise causes for H = 1."""
     mu = gaussian_mu(budget.epsilon, budget.delta)
-    shift = records_changed(budget.relation) * problem.lipschitz(2, clip) * H / (n * mu)
-    return problem.smoothness / 2 * shift**2
+    return records_changed(budget.relation) * problem.lipschitz(2, clip) / (n * mu)
+
+
+def _privacy(problem: Problem, n: int, budget: Budget, clip: float | None, H: float) -> float:
+    return problem.smoothness / 2 * (_shift(problem, n, budget, clip) * H) ** 2
