@@ -218,7 +218,7 @@ def test_a_run_on_an_own_oracle_checks_its_arguments():
     ("loss", "radius", "d", "n", "epsilon"),
     [
         (Logistic(), 10.0, 50_000, 16_000, 1.0),  # the noise would fill the set
-        (Squared(), 3.0, 51, 2_000, 0.1),  # the noise would cost more than the constant model
+        (Squared(), 3.0, 3, 300, 0.1),  # the noise would cost more than the constant model
         (Logistic(), 10.0, 10, 50_000, 1.0),  # neither: the bound's own minimiser
     ],
 )
