@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from dpcvx.cells import column_cells, column_numbers, opened
 from dpcvx.errors import DpcvxError
 
 __all__ = ["Schema", "TableFile", "Unreadable", "open_table", "read_schema"]
@@ -27,6 +28,8 @@ Pair = tuple[float, float]
 
 SCHEMA_KEYS = {"bounds", "default", "categories", "target", "data_norm"}
 TARGET_KEYS = {"bounds", "classes"}
+# Said instead of the columns found: the first line of a file without a header is somebody's record.
+HEADER_HINT = "check the names: the first line of a CSV file must be its header."
 
 
 class Unreadable(DpcvxError):  # noqa: N818 - the name says what happened
@@ -72,10 +75,10 @@ class Schema:
         chosen : sequence of str
             Columns to use; all declared ones by default.
         """
-        _require_columns([target], columns, "The target")
+        _require_columns([target], columns, "The table's header lacks the target")
         declared = [*self.bounds, *self.categories]
-        _require_columns(declared, columns, "The bounds file declares columns that the table lacks:")
-        _require_columns(chosen, columns, "--features names columns that the table lacks:")
+        _require_columns(declared, columns, "The bounds file declares columns that the table's header lacks:")
+        _require_columns(chosen, columns, "--features names columns that the table's header lacks:")
         if target in declared or target in chosen:
             raise ValueError(
                 f"{target!r} is the target and a feature at once; declare it under [target] only."
@@ -163,8 +166,8 @@ class TableFile:
         kinds: dict[str, str] | None = None,
     ) -> None:
         self.columns, self._read, self._kinds = columns, read, kinds
-        if twice := {name for name in columns if columns.count(name) > 1}:
-            raise ValueError(f"The table names {_listed(twice)} more than once; rename the columns.")
+        if len(set(columns)) < len(columns):
+            raise ValueError(f"The table names a column more than once; {HEADER_HINT}")
 
     def read(
         self,
@@ -241,6 +244,8 @@ def open_table(path: Path) -> TableFile:
 def _open_csv(path: Path) -> TableFile:
     content = _bytes(path)
     lines = content.removesuffix(b"\n").split(b"\n")
+    if b"\r" in lines[0].removesuffix(b"\r"):
+        raise Unreadable(f"{path} has a lone carriage return in its header; end lines with a line feed.")
     header = _cells(lines[0].removeprefix(b"\xef\xbb\xbf"))
     if header in ([], [""]):
         raise Unreadable(f"{path} is empty: the first line must name the columns.")
@@ -302,9 +307,13 @@ def _open_parquet(path: Path) -> TableFile:
             table = file.read(columns=[*numeric, *words])
         except (pa.ArrowException, OSError):
             raise Unreadable(f"{path} cannot be read as Parquet.") from None
-        columns: dict[str, Any] = {name: _numbers(table[name]) for name in numeric}
+        columns: dict[str, Any] = {name: column_numbers(opened(table[name])) for name in numeric}
         for name in words:
-            columns[name] = _strings(table[name]) if kinds[name] == "text" else list(_numbers(table[name]))
+            column = opened(table[name])
+            if kinds[name] == "text":
+                columns[name] = [cell if cell is None else cell.strip() for cell in column_cells(column)]
+            else:
+                columns[name] = list(column_numbers(column))
         return columns
 
     return TableFile(list(file.schema_arrow.names), read, kinds)
@@ -320,26 +329,6 @@ def _kind(declared: Any) -> str:
         return "text"
     numeric = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean)
     return "number" if any(test(declared) for test in numeric) else str(declared)
-
-
-def _plain(column: Any) -> Any:
-    import pyarrow as pa
-
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-
-
-def _numbers(column: Any) -> Any:
-    import pyarrow as pa
-
-    return _plain(column).cast(pa.float64(), safe=False).to_numpy()
-
-
-def _strings(column: Any) -> list[str | None]:
-    """The cells of a text column; bytes that are not UTF-8 are no reason to stop."""
-    import pyarrow as pa
-
-    cells = _plain(column).cast(pa.large_binary(), safe=False).to_pylist()
-    return [None if cell is None else cell.decode("utf-8", errors="replace").strip() for cell in cells]
 
 
 def _matched(cells: list[Any], levels: Sequence[Level]) -> Any:
@@ -397,7 +386,7 @@ def _is_number(value: Any) -> bool:
 
 def _require_columns(names: Sequence[str], columns: Sequence[str], complaint: str) -> None:
     if absent := [name for name in names if name not in columns]:
-        raise ValueError(f"{complaint} {_listed(absent)}; the columns are {_listed(columns)}.")
+        raise ValueError(f"{complaint} {_listed(absent)}; {HEADER_HINT}")
 
 
 def _listed(names: Any) -> str:

@@ -208,7 +208,7 @@ WRONG = {
     "empty parquet": (FIT.replace("people.csv", "empty.parquet"), 3, "empty.parquet is empty"),
     "parquet without rows": (FIT.replace("people.csv", "rowless.parquet"), 3, "no rows"),
     "no parquet at all": (FIT.replace("people.csv", "text.parquet"), 3, "cannot be read as Parquet"),
-    "same name twice": (FIT.replace("people.csv", "twice.csv"), 2, "'age' more than once"),
+    "same name twice": (FIT.replace("people.csv", "twice.csv"), 2, "names a column more than once"),
     "unknown target": (FIT.replace("--target income", "--target wealth"), 2, "'wealth'"),
     "unknown column": (FIT.replace("bounds.toml", "unknown.toml"), 2, "'height'"),
     "undeclared column": (FIT + " --features age,rich", 2, "Nothing is declared for 'rich'"),
@@ -353,6 +353,32 @@ def test_a_poisoned_line_leaves_every_other_record_alone(folder):
         assert table.schema == clean.schema
         assert table[:6] == clean[:6]
         assert table[7:] == clean[7:]
+
+
+HEADERS = {
+    "no header": (b"s3cret,F,30,40,no\n21,M,31,41,yes\n", 2, "header lacks"),
+    "same cell twice": (b"s3cret,s3cret,30,40,no\n21,M,31,41,yes\n", 2, "names a column more than once"),
+    "lone return": (b"age,sex,hours,income,rich\rs3cret,F,30,40,no\n21,M,31,41,yes\n", 3, "lone carriage"),
+    "only lone returns": (b"age,sex,hours,income,rich\rs3cret,F,30,40,no\r", 3, "lone carriage return"),
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_no_error_takes_a_record_for_a_header(folder, run, name):
+    content, expected, words = HEADERS[name]
+    assert run(FIT + " --quiet")[0] == 0
+    (folder / "new.csv").write_bytes(content)
+    for command in (
+        FIT.replace("people.csv", "new.csv"),
+        FIT.replace("people.csv", "new.csv --features age"),
+    ):
+        code, out, err = run(command)
+        assert (code, out) == (expected, "")
+        assert words in err
+        assert not any(cell in err for cell in ("s3cret", "30", "41"))
+    code, out, err = run("predict model.json new.csv")
+    assert (code, out) == (expected, "")
+    assert not any(cell in err for cell in ("s3cret", "30", "41"))
 
 
 def test_quoted_cells_are_read_and_unknown_levels_keep_their_type(tmp_path):
