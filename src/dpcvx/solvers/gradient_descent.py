@@ -19,9 +19,7 @@ from dpcvx.problem import Problem
 
 __all__ = ["NoisyGradientDescent"]
 
-NOISE_SHARE = (
-    0.1  # of the loss at theta = 0 that noise may cost; a model that costs more is worth less than none
-)
+NOISE_SHARE = 0.1  # of the loss at theta = 0: a model whose noise costs more is hardly worth having
 
 
 @dataclass(frozen=True)
