@@ -48,7 +48,7 @@ class NoisyCorrectiveFrankWolfe:
     coefficients below tau with l1 norm c have a squared error of at most c tau/2; the refit's noise costs
     (phi''/2) (2 L2 B H/(n mu_2))^2 as in gradient descent, L2 and B = max ||x||_2 taken on the support. The
     defaults minimise the sum, and select at most half of the features. On designs of signs the measured
-    excess risk is a quarter to a hundredth of Frank-Wolfe's for sparse and harmonic coefficients, and about
+    excess risk is a third to a hundredth of Frank-Wolfe's for sparse and harmonic coefficients, and about
     the same for a hundred equal ones.
 
     Deviations: none, as there is no paper.
