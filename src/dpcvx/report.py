@@ -12,6 +12,7 @@ from io import BytesIO
 from statistics import mean
 from typing import Any
 
+from dpcvx.events import Compose
 from dpcvx.execution import Plan
 
 __all__ = [
@@ -278,7 +279,8 @@ def _numbers(thing: object, skip: Sequence[str]) -> str:
 
 def _price(mechanism: Any) -> str:
     event = mechanism.event
-    return f"{type(event).__name__}({_numbers(event, skip=())})"
+    parts = event.events if isinstance(event, Compose) else (event,)
+    return " and ".join(f"{type(part).__name__}({_numbers(part, skip=())})" for part in parts)
 
 
 def privacy_utility_plot(comparisons: Sequence[Comparison]) -> bytes:

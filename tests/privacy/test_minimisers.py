@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 import math
 
 import numpy as np
@@ -15,6 +16,7 @@ from dpcvx.accounting import RDP, Budget, Tight, objective_delta, objective_reny
 from dpcvx.audit.replay import discrepancies, record, replay
 from dpcvx.domains import Box, L1Ball, L2Ball
 from dpcvx.errors import Incompatible
+from dpcvx.estimators import PrivateLogisticRegression
 from dpcvx.events import Compose, Gaussian, PerturbedObjective
 from dpcvx.execution import Plan, execute
 from dpcvx.losses import Huber, Logistic, Quantile, SmoothHinge, Softmax, Squared
@@ -293,6 +295,20 @@ def test_plans_keep_their_budget_and_absurd_records_come_through(solver, relatio
         assert plan.explain()
         assert "Minimiser" in str(plan)
         assert plan.gradient_evaluations >= 30
+
+
+@pytest.mark.parametrize("solver", [ObjectivePerturbation(), OutputPerturbation()], ids=repr)
+def test_a_statement_says_what_the_question_cost(solver):
+    X = np.random.default_rng(9).uniform(0, 1, (300, 2))
+    model = PrivateLogisticRegression(
+        epsilon=2.0, delta=1e-6, bounds=(0, 1), classes=[-1, 1], solver=solver, random_state=0
+    ).fit(X, np.where(X[:, 0] > 0.5, 1, -1))
+    (question,) = json.loads(model.privacy_statement_.to_json())["mechanisms"]
+    kinds = [part["event"] for part in question.get("events", [question])]
+    objective = isinstance(solver, ObjectivePerturbation)
+    assert kinds == (["PerturbedObjective", "Gaussian"] if objective else ["Gaussian"])
+    for text in (str(model.privacy_statement_), str(model.plan_)):
+        assert all(kind in text for kind in kinds)
 
 
 def test_less_budget_is_more_noise_and_add_remove_needs_about_half():
