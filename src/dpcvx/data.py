@@ -79,7 +79,7 @@ class Margins(Protocol):
         """Return sum_i rho_i k_ij, (d,) or (d, K), with rho_i the residual at z_i = m_i * scale."""
 
 
-def source(X: Any, y: Any = None, *, bounds: Bounds, layout: str = "rows") -> Arrays:
+def source(X: Any, y: Any = None, *, bounds: Bounds, layout: str = "rows", missing: float = 0.0) -> Arrays:
     """Take records in scaled units through the door.
 
     Parameters
@@ -87,18 +87,21 @@ def source(X: Any, y: Any = None, *, bounds: Bounds, layout: str = "rows") -> Ar
     X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
         Records; they are clipped to the bounds, and cells that are no finite numbers count as 0.
     y : array-like, shape (n,) or (n, K), optional
-        Targets, or class codes for a joint loss.
+        Targets, labels -1 and 1, or class codes 0, 1, ... for a joint loss.
     bounds : Bounds
         Public bounds of one record.
     layout : {"rows", "columns"}
         "rows" serves gradients, "columns" Frank-Wolfe; the other is made when first needed.
+    missing : float
+        What a target that is no finite number becomes: 0 is the middle of the bounds, or no label; among
+        class codes give -1, since 0 is a class.
 
     Returns
     -------
     Arrays
         The data source.
     """
-    values = None if y is None else targets(y, bounds.y)
+    values = None if y is None else targets(y, bounds.y, missing)
     return Arrays(Door(bounds).quantise(X), values, bounds=bounds, layout=layout)
 
 

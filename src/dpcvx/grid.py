@@ -300,8 +300,8 @@ def enforce(rows: Dense | Sparse, bounds: Bounds) -> Dense | Sparse:
     return Door(bounds).quantise(csr_array((values, rows.indices, rows.indptr), shape=rows.shape))
 
 
-def targets(y: Any, limit: float | None = None) -> Vector:
-    """Return targets or class codes as float64 (n, K), clipped; what is not a finite number becomes 0.
+def targets(y: Any, limit: float | None = None, missing: float = 0.0) -> Vector:
+    """Return targets or class codes as float64 (n, K), clipped.
 
     Parameters
     ----------
@@ -309,13 +309,17 @@ def targets(y: Any, limit: float | None = None) -> Vector:
         Raw targets.
     limit : float, optional
         Clip to [-limit, limit].
+    missing : float
+        What a cell that is no finite number becomes.
     """
+    if not math.isfinite(missing):
+        raise ValueError(f"missing must be a finite number, got {missing!r}.")
     y = native_array(y)
     if y.ndim not in (1, 2) or y.shape[0] == 0:
         raise ValueError(f"y must have shape (n,) or (n, K) with n >= 1, got {y.shape}.")
     _check_dtype(y.dtype)
     numbers = read_numbers(y.reshape(y.shape[0], -1))
-    numbers = np.where(np.isfinite(numbers), numbers, 0.0)
+    numbers = np.where(np.isfinite(numbers), numbers, missing)
     return numbers if limit is None else np.clip(numbers, -limit, limit)
 
 

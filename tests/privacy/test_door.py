@@ -18,7 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from dpcvx.grid import Dense, Door, integer_bounds, targets
+from dpcvx.data import source
+from dpcvx.grid import Dense, Door, ResidualBound, integer_bounds, targets
+from dpcvx.losses import Softmax
 from dpcvx.problem import Bounds
 
 ONE = 2**14
@@ -181,6 +183,20 @@ def test_targets_are_finite_and_clipped():
     for shape in ((), (0,), (2, 2, 2)):
         with pytest.raises(ValueError, match="y must have shape"):
             targets(np.zeros(shape))
+
+
+def test_a_missing_class_code_is_no_class():
+    """As 0 it would be the first class; a joint loss gives a code that is none of its own the slope 0."""
+    X, theta, bound = np.ones((3, 2)), np.ones((2, 3)), ResidualBound(2**30, 2**30)
+    for odd in (math.nan, math.inf, None, "x"):
+        y = np.array([2, odd, 1], dtype=object)
+        records = source(X, y, bounds=Bounds(1.0), missing=-1)
+        others = source(X[[0, 2]], [2, 1], bounds=Bounds(1.0))
+        assert_array_equal(
+            records.gradient_sum(Softmax(), theta, bound), others.gradient_sum(Softmax(), theta, bound)
+        )
+    with pytest.raises(ValueError, match="missing must be a finite number"):
+        targets([1.0], missing=math.nan)
 
 
 COLUMNS = {
