@@ -95,7 +95,9 @@ def compare(curves, level, value):
     for name, points in curves.items():
         passes = first(points, level, value)
         shown = f"{passes:.0f} passes" if math.isfinite(passes) else "not reached by any plan here"
-        print(f"    {name:<40} {shown}, {passes / reduced:.1f} times those of NoisySVRG")
+        if math.isfinite(passes) and math.isfinite(reduced):
+            shown += f", {passes / reduced:.1f} times those of NoisySVRG"
+        print(f"    {name:<40} {shown}")
 
 
 def plot(curves, levels, title):
