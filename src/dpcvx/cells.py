@@ -172,7 +172,9 @@ def _unmasked(values: Any) -> NDArray[Any]:
     if values.dtype.kind == "f":
         return np.asarray(values.filled(np.nan))
     if values.dtype.kind in "biuOSU":
-        return np.asarray(values.astype(object).filled(None))
+        cells = np.array(values, dtype=object)
+        cells[np.ma.getmaskarray(values)] = None
+        return cells
     return np.asarray(values)
 
 

@@ -222,6 +222,41 @@ def test_masked_cells_and_labels_are_missing(dtype):
     np.testing.assert_array_equal(model.fit(rows, y).coef_, expected)
 
 
+def test_a_masked_label_is_no_level_at_all():
+    # NumPy fills objects and text with marks of its own, which may be declared levels.
+    marks = ("?", "N/A", "None", "1")
+    for dtype in (object, "U4"):
+        y = np.ma.masked_array(["1"] * N, mask=np.arange(N) % 2, dtype=dtype)
+        model = PrivateLogisticRegression(**PUBLIC, classes=marks)
+        expected = model.fit(X, np.where(y.mask, None, "1")).coef_
+        np.testing.assert_array_equal(model.fit(X, y).coef_, expected)
+
+
+class Refusing(Bomb):
+    """A cell that raises when NumPy looks into it, too."""
+
+    def __array__(self, *_, **__):
+        raise RuntimeError("987654321")
+
+    __len__ = __getitem__ = __array__
+
+
+@pytest.mark.parametrize("cell", [*CELLS.values(), Refusing()], ids=[*CELLS, "refusing"])
+def test_a_poisoned_cell_of_a_list_changes_no_other(cell):
+    labels = (Y > 0).astype(int).tolist()
+    rows = X.tolist()
+    blank = [*rows[:-1], [None] * D], [*labels[:-1], None]
+    # The odd row has no label in the first fit, the odd label has a missing row in the second.
+    for poisoned in (([*rows[:-1], [cell] * D], blank[1]), (blank[0], [*labels[:-1], cell])):
+        for classes in ((0, 1), "from_y"):
+            if classes == "from_y" and not (cell is None or isinstance(cell, Bomb) or cell != cell):
+                continue  # a label, and the set of labels is public
+            model = PrivateLogisticRegression(**PUBLIC, classes=classes, fit_intercept=False, l2=0)
+            expected = model.fit(*blank).coef_
+            np.testing.assert_array_equal(model.fit(*poisoned).coef_, expected)
+            assert model.classes_.tolist() == [0, 1]
+
+
 @pytest.mark.parametrize("place", [987, -987])
 def test_a_malformed_sparse_matrix_names_no_index(place):
     rows = sp.csr_array(X)
