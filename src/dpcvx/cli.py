@@ -148,7 +148,7 @@ def fit(
         verbose=int(sys.stderr.isatty() and not quiet),
     )
     settings |= _target_settings(model, schema, bounds)
-    _check_writable(out)
+    _check_writable(out, data, bounds)
     table = open_table(data)
     names = schema.features(
         table.columns, target, [name.strip() for name in features.split(",") if name.strip()]
@@ -185,7 +185,7 @@ def predict(
     if not model.is_file():
         raise Unreadable(f"{model} does not exist.")
     if out is not None:
-        _check_writable(out)
+        _check_writable(out, data, model)
     estimator = _load(model)
     table = open_table(data)
     names = [str(name) for name in estimator.feature_names_in_]
@@ -250,8 +250,7 @@ def demo(
     """Fit private models on real data about people, at several budgets; write a plot and a report."""
     from dpcvx.demo import run
 
-    _check_writable(out / "report.html")
-    run(out)
+    _write(out, run)
 
 
 def main() -> None:
@@ -347,11 +346,13 @@ def _load(path: Path) -> Any:
     return load(path)
 
 
-def _check_writable(path: Path) -> None:
-    """Refuse an output that cannot be written, before privacy is spent on it."""
+def _check_writable(path: Path, *inputs: Path) -> None:
+    """Refuse an output that cannot be written or would replace an input, before privacy is spent on it."""
     from dpcvx.tables import Unreadable
 
-    folder = next((parent for parent in path.absolute().parents if parent.exists()), path)
+    if path.resolve() in [source.resolve() for source in inputs]:
+        raise ValueError(f"--out {path} would overwrite an input: choose another file.")
+    folder = path.absolute().parent
     if path.is_dir() or not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
         raise Unreadable(f"{path} cannot be written: choose a file in a folder where you may write.")
 
@@ -360,7 +361,6 @@ def _write(path: Path, write: Any) -> None:
     from dpcvx.tables import Unreadable
 
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         write(path)
     except OSError as error:
         raise Unreadable(f"{path} cannot be written: {error.strerror}.") from None

@@ -113,6 +113,7 @@ def run(folder: Path, epsilons: Sequence[float] = EPSILONS, runs: int = RUNS) ->
     console = Console()
     started = time.perf_counter()
     tables = [_data(task.data) for task in TASKS]  # says what to install before work is done
+    folder.mkdir(parents=True, exist_ok=True)
     outcomes = []
     for task, table in zip(TASKS, tables, strict=True):
         console.rule(f"[bold]{task.title}", align="left")
@@ -127,7 +128,6 @@ def run(folder: Path, epsilons: Sequence[float] = EPSILONS, runs: int = RUNS) ->
     console.rule("[bold]What was promised", align="left")
     console.print(str(model.privacy_statement_), highlight=False, markup=False, soft_wrap=True)
     console.print(f"\n{NOT_FOR_REAL}\n", style="italic")
-    folder.mkdir(parents=True, exist_ok=True)
     picture = privacy_utility_plot([outcome.comparison for outcome in outcomes])
     (folder / "privacy_utility.png").write_bytes(picture)
     (folder / "report.html").write_text(_page(outcomes), encoding="utf-8")

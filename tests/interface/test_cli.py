@@ -242,6 +242,9 @@ WRONG = {
     "unknown solver": (FIT + " --solver newton", 2, "newton"),
     "foreign option": (FIT + " --quantile 0.9", 2, "--quantile belongs to --model quantile"),
     "no iterations": (FIT + " --n-iter 0", 2, "n_iter"),
+    "out is the data": (FIT.replace("model.json", "./people.csv"), 2, "would overwrite an input"),
+    "out is the bounds": (FIT.replace("model.json", "bounds.toml"), 2, "would overwrite an input"),
+    "out in no folder": (FIT.replace("model.json", "none/model.json"), 3, "cannot be written"),
     "out is a folder": (FIT.replace("model.json", "."), 3, "cannot be written"),
     "out below a file": (FIT.replace("model.json", "people.csv/model.json"), 3, "cannot be written"),
     "unknown command": ("fitt", 2, "fitt"),
@@ -549,3 +552,12 @@ def test_the_demo_says_what_to_install(tmp_path, monkeypatch, run):
     assert code == 3
     assert 'pip install "dpcvx[demo]"' in err
     assert not (tmp_path / "out").exists()
+
+
+def test_predictions_do_not_overwrite_the_model_or_the_data(folder, run):
+    assert run(FIT)[0] == 0
+    for name in ("model.json", "people.csv"):
+        before = (folder / name).read_bytes()
+        code, _, err = run(f"predict model.json people.csv --out {name}")
+        assert (code, "would overwrite an input" in err) == (2, True)
+        assert (folder / name).read_bytes() == before

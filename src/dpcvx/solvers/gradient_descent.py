@@ -96,7 +96,10 @@ class NoisyGradientDescent:
     def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
         """Bound the excess risk: (optimisation part, privacy part)."""
         H = self._travel(problem, n, budget)
-        return _optimisation(problem, H), _privacy(problem, n, budget, self.clip, H)
+        # Descent from 0 does not lose what it had there.
+        return min(_optimisation(problem, H), problem.loss_at_zero), _privacy(
+            problem, n, budget, self.clip, H
+        )
 
     def _travel(self, problem: Problem, n: int, budget: Budget) -> float:
         """H: minimiser of the predicted excess risk, or what n_iter and step imply."""
