@@ -32,7 +32,7 @@ OBJECTS: dict[str, type[Any]] = {
         name: getattr(domains, name)
         for name in ("Box", "L1Ball", "L2Ball", "LinfBall", "Simplex", "VertexHull")
     },
-    **{name: each for name in solvers.__all__ if dataclasses.is_dataclass(each := getattr(solvers, name))},
+    **{name: getattr(solvers, name) for name in solvers.__all__ if isinstance(getattr(solvers, name), type)},
 }
 LABEL_KINDS = {"b": bool, "i": int, "u": int, "f": float, "U": str}
 
