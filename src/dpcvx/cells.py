@@ -61,24 +61,18 @@ def native_array(values: Any, ndim: int = 1) -> NDArray[Any]:
 
 def column_cells(column: Any) -> NDArray[Any]:
     """Cells of a narwhals series: exact numbers and text; None, NaN or pandas' NA where one is missing."""
-    import narwhals as nw
-
     if column.dtype.is_temporal() or column.dtype.is_nested():
         raise TypeError(f"Column {column.name!r} has type {column.dtype}; numbers or text are needed.")
-    native = column.to_native()
-    if column.implementation.is_pandas_like() and hasattr(native, "cat"):
-        levels = column_cells(nw.from_native(native.cat.categories.to_series(), series_only=True))
-        found: NDArray[Any] = _objects([*levels.tolist(), None])[native.cat.codes.to_numpy()]  # -1 for none
-        return found
-    if isinstance(getattr(native, "dtype", None), np.dtype):
+    if isinstance(getattr(column.to_native(), "dtype", None), np.dtype):
         return np.asarray(column.to_numpy())
     stored = _arrow(column)
+    # Unlike to_numpy, to_list keeps integers beside a missing cell as they are.
     return _objects(column.to_list()) if stored is None else _arrow_cells(stored)
 
 
 def column_numbers(column: Any) -> Vector:
     """Cells of a narwhals series as float64, NaN where one is missing or no number."""
-    stored = None if isinstance(getattr(column.to_native(), "dtype", None), np.dtype) else _arrow(column)
+    stored = _arrow(column)
     if stored is not None:
         import pyarrow as pa
         from pyarrow import types
@@ -145,7 +139,8 @@ def _arrow(column: Any) -> Any:
     if column.implementation.is_pandas_like():
         storage = str(getattr(native.dtype, "storage", ""))
         arrow_backed = hasattr(native.dtype, "pyarrow_dtype") or storage.startswith("pyarrow")
-        if not (arrow_backed or kind.is_numeric() or kind == nw.Boolean):
+        nullable = (kind.is_numeric() or kind == nw.Boolean) and not isinstance(native.dtype, np.dtype)
+        if not (arrow_backed or nullable):
             return None
     elif kind in (nw.Object, nw.Int128, nw.UInt128):
         return None

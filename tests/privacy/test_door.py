@@ -309,6 +309,21 @@ def test_shapes_and_types_are_checked(wrong, error, words):
         Door(Bounds(1.0)).quantise(wrong)
 
 
+@pytest.mark.parametrize(
+    "column",
+    [
+        pl.Series([datetime.date(2020, 1, 1)]),
+        pd.Series(pd.to_datetime(["2020-01-01"], utc=True)),
+        pa.array([[1, 2]]),
+        pa.array([1], pa.time32("s")),
+    ],
+    ids=["date", "instant", "list", "time"],
+)
+def test_targets_of_other_types_are_refused_by_their_type(column):
+    with pytest.raises(TypeError, match="numbers or text are needed"):
+        targets(column)
+
+
 def test_sparse_records_of_objects_are_refused_by_their_type():
     X = sp.coo_array(np.eye(2))
     X.data = np.array([1.0, "x"], dtype=object)
@@ -407,7 +422,9 @@ class Refusing:
 
 
 @pytest.mark.parametrize(
-    "cell", ["x", "0.5", None, b"1", [1, 2], (), np.ones(2), 10**400, 1j, math.nan, {}, Refusing()], ids=repr
+    "cell",
+    ["x", "0.5", None, b"1", [1, 2], (), np.ones(2), 10**400, 1j, math.nan, {}, Refusing()],
+    ids=lambda cell: type(cell).__name__,
 )
 def test_one_odd_cell_of_a_list_changes_no_other(cell):
     """NumPy takes the type of a list from all of its cells: beside "x" even True is text, and no number."""
