@@ -17,6 +17,7 @@ from datasets import FOLDER, OUTPUT, sparse
 from dpcvx import PrivateLogisticRegression
 
 PEER = OUTPUT / "venv-diffprivlib"
+PAUSE = 0.3  # seconds; BLAS threads spin for a while after a call and would disturb the next side
 # Reads a line, fits once, prints the seconds: one fit at a time, so that the two sides can take turns.
 PEER_SCRIPT = """
 import sys, time, warnings
@@ -53,6 +54,7 @@ def main() -> None:
     dense = X.toarray() / np.sqrt(14)
 
     def ours(records, seed):
+        time.sleep(PAUSE)
         start = time.perf_counter()
         model = PrivateLogisticRegression(
             epsilon=1.0,
@@ -72,6 +74,7 @@ def main() -> None:
     )
 
     def theirs():
+        time.sleep(PAUSE)
         peer.stdin.write("fit\n")
         peer.stdin.flush()
         return tuple(map(float, peer.stdout.readline().split()))

@@ -155,12 +155,14 @@ def multiply_dense(matrix, vectors, start, stop, at, out):
 @compiled
 def multiply_sparse(indptr, indices, values, vectors, start, stop, at, out):
     """out[k, at + i] = <row start + i, vectors[k]> for compressed rows start to stop."""
-    for i in range(stop - start):
-        for k in range(vectors.shape[0]):
+    for k in range(vectors.shape[0]):
+        vector, scores = vectors[k], out[k]
+        for i in range(stop - start):
             total = np.int64(0)
             for e in range(indptr[start + i], indptr[start + i + 1]):
-                total += np.int64(values[e]) * np.int64(vectors[k, indices[e]])
-            out[k, at + i] = total
+                # Unsigned: a column is never counted from the end, and the compiler need not ask.
+                total += np.int64(values[e]) * np.int64(vector[np.uint64(indices[e])])
+            scores[at + i] = total
 
 
 @compiled
@@ -190,11 +192,12 @@ def add_eight(rows, weights, total):
 @compiled
 def accumulate_sparse(indptr, indices, values, weights, start, stop, sums):
     """sums[k] += sum_i weights[k, i] times compressed row start + i."""
-    for i in range(stop - start):
-        for k in range(weights.shape[0]):
+    for k in range(weights.shape[0]):
+        total = sums[k]
+        for i in range(stop - start):
             weight = np.int64(weights[k, i])
             for e in range(indptr[start + i], indptr[start + i + 1]):
-                sums[k, indices[e]] += np.int64(values[e]) * weight
+                total[np.uint64(indices[e])] += np.int64(values[e]) * weight
 
 
 @compiled

@@ -97,9 +97,8 @@ class NoisyGradientDescent:
         """Bound the excess risk: (optimisation part, privacy part)."""
         H = self._travel(problem, n, budget)
         # Descent from 0 does not lose what it had there.
-        return min(_optimisation(problem, H), problem.loss_at_zero), _privacy(
-            problem, n, budget, self.clip, H
-        )
+        stopped = float(_optimisation(problem, np.array(H)))
+        return min(stopped, problem.loss_at_zero), _privacy(problem, n, budget, self.clip, H)
 
     def _travel(self, problem: Problem, n: int, budget: Budget) -> float:
         """H: minimiser of the predicted excess risk, or what n_iter and step imply."""
@@ -107,7 +106,7 @@ class NoisyGradientDescent:
             return self.step * _unit_travel(self.n_iter, self.momentum)
         grid = np.geomspace(1e-3, 1e9, 1201) / problem.smoothness
         price = _privacy(problem, n, budget, self.clip, 1.0)  # it grows like H^2
-        total = [_optimisation(problem, H) + price * H**2 for H in grid]
+        total = _optimisation(problem, grid) + price * grid**2
         fills: float = problem.C.norm(2, problem.size) / math.sqrt(problem.size)
         return min(
             float(grid[int(np.argmin(total))]),
@@ -133,10 +132,11 @@ def _unit_travel(T: int, momentum: float) -> float:
     return (T - momentum * (1 - momentum**T) / (1 - momentum)) / (1 - momentum)
 
 
-def _optimisation(problem: Problem, H: float) -> float:
-    r: float = problem.C.norm(2, problem.size)
-    lam = problem.strong_convexity
-    return r**2 / (2 * H) if lam * H < 1e-6 else r**2 * lam / math.expm1(min(2 * lam * H, 700.0))
+def _optimisation(problem: Problem, H: Vector) -> Vector:
+    """r^2/(2 H), and less with a ridge: r^2 lam/(e^(2 lam H) - 1)."""
+    r, lam = problem.C.norm(2, problem.size), problem.strong_convexity
+    bound: Vector = r**2 / (2 * H)
+    return bound if lam == 0 else r**2 * lam / np.expm1(np.minimum(2 * lam * H, 700.0))
 
 
 def _shift(problem: Problem, n: int, budget: Budget, clip: float | None) -> float:
