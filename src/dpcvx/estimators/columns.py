@@ -219,9 +219,6 @@ class Columns:
             center, scale = np.zeros(len(names)), np.maximum(abs(lowest), abs(highest))
         else:
             center, scale = _unit_map(levels, lowest, highest)
-        scale = np.where(
-            scale > 0, scale, 1.0
-        )  # one declared value only: the feature is 0 whatever its scale
         return cls(levels, tuple(names), lowest, highest, center, scale)
 
     @property
@@ -229,17 +226,11 @@ class Columns:
         """Number of features."""
         return len(self.names)
 
-    @property
-    def constant(self) -> NDArray[np.bool_]:
-        """Features with a single declared value: they carry nothing."""
-        same: NDArray[np.bool_] = self.low == self.high
-        return same
-
     def row_norm(self) -> float:
         """Bound on the l2 norm of a centred and scaled row: 1 from each number, 1 from a column of levels."""
         groups = sum(declared is not None for declared in self.levels)
         one_hot = sum(len(declared) for declared in self.levels if declared is not None)
-        return math.sqrt(max(1, self.width - one_hot - int(self.constant.sum()) + groups))
+        return math.sqrt(max(1, self.width - one_hot + groups))
 
     def rows(self, table: Table, door: Door) -> Dense | Sparse:
         """Take every record through the door, a block at a time."""
@@ -362,11 +353,13 @@ def _declared_bounds(table: Table, bounds: Any, levels: Levels) -> tuple[Vector,
                     f"of the {table.d} columns, got shapes {parts[0].shape} and {parts[1].shape}."
                 )
         low, high = (np.array(np.broadcast_to(part, (table.d,))) for part in parts)
-    wrong = [j for j in wanted if not (math.isfinite(high[j] - low[j]) and low[j] <= high[j])]
+    wrong = [j for j in wanted if not 0 < high[j] - low[j] < math.inf]
     if wrong:
         j = wrong[0]
         raise ValueError(
-            f"bounds must be finite with low <= high; column {table.label(j)} has ({low[j]:g}, {high[j]:g})."
+            f"bounds must be finite with low < high; column {table.label(j)} has ({low[j]:g}, {high[j]:g}). "
+            "A pair of arrays holds all lows, then all highs; for one pair per column give a mapping from "
+            "column to pair."
         )
     return low, high
 

@@ -333,7 +333,6 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         """Set the fitted attributes: the released parameter in the user's units."""
         theta = release.theta
         weights = theta[: columns.width] * (target.scale / columns.scale.reshape(-1, *[1] * (theta.ndim - 1)))
-        weights[columns.constant] = 0.0  # such a feature was 0 for everybody: what is there is noise alone
         offset = target.center - columns.center @ weights
         if intercept:
             offset = offset + target.scale * intercept * theta[-1]
