@@ -13,58 +13,19 @@ from sklearn.utils.multiclass import check_classification_targets
 from dpcvx.arrays import Vector
 from dpcvx.estimators.columns import Columns, level_codes, plain_labels
 from dpcvx.estimators.documentation import documented
-from dpcvx.estimators.model import LinearModel, Target
+from dpcvx.estimators.model import LinearModel, Target, parameters
 from dpcvx.execution import Release
 from dpcvx.losses import Logistic, Loss, SmoothHinge, Softmax
 
 __all__ = ["PrivateLinearSVC", "PrivateLogisticRegression"]
 
 
+@parameters
 class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
     """A linear model of a label among declared classes."""
 
-    classes_: NDArray[Any]
-
-    def __init__(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        bounds: Any = None,
-        data_norm: float | None = None,
-        classes: Any = None,
-        categories: dict[Any, Any] | None = None,
-        fit_intercept: bool = True,
-        domain: Any = "l2",
-        radius: float | None = None,
-        l2: float = 0,
-        standardize: Any = "auto",
-        solver: Any = "auto",
-        n_iter: int | None = None,
-        ledger: Any = None,
-        account: Any = None,
-        random_state: Any = None,
-        backend: str = "auto",
-        verbose: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.data_norm = data_norm
-        self.classes = classes
-        self.categories = categories
-        self.fit_intercept = fit_intercept
-        self.domain = domain
-        self.radius = radius
-        self.l2 = l2
-        self.standardize = standardize
-        self.solver = solver
-        self.n_iter = n_iter
-        self.ledger = ledger
-        self.account = account
-        self.random_state = random_state
-        self.backend = backend
-        self.verbose = verbose
+    classes: Any = None
+    domain: Any = "l2"
 
     def _loss(self, n_classes: int) -> Loss:
         raise NotImplementedError
@@ -113,8 +74,8 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
             "classes_are": origin,
             "labels": "a row with another label, or without one, contributes nothing",
         }
-        outputs = 1 if len(classes) == 2 else len(classes)
-        return Target(self._loss(len(classes)), outputs, facts=facts, classes=classes)
+        shape = () if len(classes) == 2 else (len(classes),)
+        return Target(self._loss(len(classes)), shape, facts=facts, classes=classes)
 
     def _declared_classes(self, y: NDArray[Any]) -> tuple[NDArray[Any], str]:
         name = type(self).__name__

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from dpcvx.data import Arrays
 from dpcvx.domains import Domain, L1Ball, L2Ball
 from dpcvx.errors import Incompatible, PrivacyLeakWarning
 from dpcvx.estimators.columns import Columns, Table
-from dpcvx.execution import Plan, Release, Solver, execute
+from dpcvx.execution import Plan, Release, execute
 from dpcvx.grid import Door
 from dpcvx.losses import Loss
 from dpcvx.noise import Generator, SecureGenerator, SeededGenerator
@@ -45,7 +45,7 @@ from dpcvx.solvers import (
 )
 from dpcvx.statement import PrivacyStatement
 
-__all__ = ["LinearModel", "Target"]
+__all__ = ["LinearModel", "Target", "parameters"]
 
 DOMAINS: dict[str, type[Any]] = {"l1": L1Ball, "l2": L2Ball}
 SOLVERS: dict[str, type[Any]] = {
@@ -86,9 +86,9 @@ class Target:
     ----------
     loss : Loss
         In scaled units.
-    outputs : int
-        Number of scores of a row.
-    center, scale : float
+    shape : tuple of int
+        Shape of a row's scores: () for one, (K,) for several.
+    center, scale : float or Vector
         A score z stands for center + scale * z in the user's units.
     facts : dict
         What the statement says of it.
@@ -97,31 +97,58 @@ class Target:
     """
 
     loss: Loss
-    outputs: int = 1
-    center: float = 0.0
-    scale: float = 1.0
+    shape: tuple[int, ...] = ()
+    center: float | Vector = 0.0
+    scale: float | Vector = 1.0
     facts: dict[str, Any] = dataclasses.field(default_factory=dict)
     classes: Any = None
 
+    @property
+    def outputs(self) -> int:
+        """Number of scores of a row."""
+        return math.prod(self.shape)
 
-class LinearModel(BaseEstimator):  # type: ignore[misc]
+
+Model = TypeVar("Model")
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False)
+def parameters(cls: type[Model]) -> type[Model]:
+    """Make the annotated defaults of a class, and those it inherits, its keyword-only parameters.
+
+    scikit-learn reads an estimator's parameters from the signature of its constructor.
+    """
+    return dataclasses.dataclass(kw_only=True, eq=False, repr=False)(cls)
+
+
+@parameters
+class Settings:
+    """Parameters that every estimator has."""
+
+    epsilon: float | None = None
+    delta: float | None = None
+    bounds: Any = None
+    data_norm: float | None = None
+    categories: dict[Any, Any] | None = None
+    fit_intercept: bool = True
+    radius: float | None = None
+    l2: float | None = 0
+    standardize: Any = "auto"
+    solver: Any = "auto"
+    n_iter: int | None = None
+    ledger: Any = None
+    account: Any = None
+    random_state: Any = None
+    backend: str = "auto"
+    verbose: int = 0
+
+
+class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
     """A linear model fitted through a plan; see the estimators for parameters and attributes."""
 
     _geometry: ClassVar[str] = "l2"  # the estimator's own set, where the user may not choose one
 
-    epsilon: float | None
-    delta: float | None
-    bounds: Any
-    data_norm: float | None
-    categories: dict[Any, Any] | None
-    fit_intercept: bool
-    radius: float | None
-    l2: float
-    solver: str | Solver
-    n_iter: int | None
-    random_state: Any
-    verbose: int
-
+    classes_: NDArray[Any]
     coef_: Vector
     intercept_: Any
     n_iter_: int
@@ -175,7 +202,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
     def _plan_fit(self, n: int, columns: Columns, target: Target) -> tuple[Plan, float]:
         """Plan of a fit to n records, and the value of the intercept's feature, from public facts alone."""
-        domain = self._domain_of(target.loss)
+        domain = self._domain_of(target.loss, columns)
         intercept = self._intercept(domain)
         problem = Problem(
             target.loss,
@@ -183,7 +210,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             bounds=self._record_bounds(columns, intercept),
             d=columns.width + (intercept != 0),
             outputs=target.outputs,
-            l2=float(self.l2),
+            l2=self._ridge(domain),
         )
         delta = min(1 / n**2, LARGEST_DELTA) if self.delta is None else float(self.delta)
         return self._plan(problem, n, Budget(float(self.epsilon or 0), delta)), intercept
@@ -260,16 +287,24 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"X has {n} rows but y has {values.shape[0]}; they must agree.")
         return values
 
-    def _domain_of(self, loss: Loss) -> Domain:
+    def _ridge(self, domain: Domain) -> float:
+        """Weight of the ridge in scaled units."""
+        if self.l2 is None:
+            raise ValueError(f"{type(self).__name__} needs l2, the ridge: 0 for none, or a positive number.")
+        return float(self.l2)
+
+    def _radius(self, loss: Loss) -> float:
+        return default_radius(loss) if self.radius is None else float(self.radius)
+
+    def _domain_of(self, loss: Loss, columns: Columns) -> Domain:
+        """Return the set of the parameter, the intercept's coefficient last."""
         chosen = getattr(self, "domain", self._geometry)
         if isinstance(chosen, str):
             if chosen not in DOMAINS:
                 raise ValueError(
                     f'domain must be "l2", "l1" or a Domain such as dpcvx.L2Ball(10.0), got {chosen!r}.'
                 )
-            domain: Domain = DOMAINS[chosen](
-                default_radius(loss) if self.radius is None else float(self.radius)
-            )
+            domain: Domain = DOMAINS[chosen](self._radius(loss))
             return domain
         if not isinstance(chosen, Domain):
             raise TypeError(f'domain must be "l2", "l1" or a Domain object, got {type(chosen).__name__}.')
@@ -331,7 +366,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
     def _publish(self, release: Release, columns: Columns, target: Target, intercept: float) -> None:
         """Set the fitted attributes: the released parameter in the user's units."""
-        theta = release.theta
+        theta = release.theta.reshape(-1, *target.shape)
         weights = theta[: columns.width] * (target.scale / columns.scale.reshape(-1, *[1] * (theta.ndim - 1)))
         offset = target.center - columns.center @ weights
         if intercept:

@@ -12,7 +12,7 @@ from sklearn.base import RegressorMixin
 from dpcvx.arrays import Vector
 from dpcvx.cells import read_numbers
 from dpcvx.estimators.documentation import documented
-from dpcvx.estimators.model import LinearModel, Target
+from dpcvx.estimators.model import LinearModel, Target, parameters
 from dpcvx.grid import targets
 from dpcvx.losses import Huber, Loss, Quantile, Squared
 
@@ -27,10 +27,11 @@ __all__ = [
 HUBER_SHARE = 0.1
 
 
+@parameters
 class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
     """A linear model of a number within declared bounds."""
 
-    y_bounds: Any
+    y_bounds: Any = None
 
     def _loss(self, half_width: float) -> Loss:
         raise NotImplementedError
@@ -75,7 +76,7 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         low, high = self._y_range()
         half_width = (high - low) / 2
         facts = {"y_bounds": [low, high], "y_enforced": "clipped; a missing target counts as the middle"}
-        return Target(self._loss(half_width), 1, low + half_width, half_width, facts)
+        return Target(self._loss(half_width), (), low + half_width, half_width, facts)
 
     def _encode_target(self, y: NDArray[Any], target: Target) -> Vector:
         with np.errstate(all="ignore"):
@@ -85,45 +86,6 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
 
 class SquaredRegressor(LinearRegressor):
     """Least squares over a set; the subclass says which."""
-
-    def __init__(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        bounds: Any = None,
-        data_norm: float | None = None,
-        y_bounds: Any = None,
-        categories: dict[Any, Any] | None = None,
-        fit_intercept: bool = True,
-        radius: float | None = None,
-        l2: float = 0,
-        standardize: Any = "auto",
-        solver: Any = "auto",
-        n_iter: int | None = None,
-        ledger: Any = None,
-        account: Any = None,
-        random_state: Any = None,
-        backend: str = "auto",
-        verbose: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.data_norm = data_norm
-        self.y_bounds = y_bounds
-        self.categories = categories
-        self.fit_intercept = fit_intercept
-        self.radius = radius
-        self.l2 = l2
-        self.standardize = standardize
-        self.solver = solver
-        self.n_iter = n_iter
-        self.ledger = ledger
-        self.account = account
-        self.random_state = random_state
-        self.backend = backend
-        self.verbose = verbose
 
     def _loss(self, half_width: float) -> Loss:
         return Squared()
@@ -152,54 +114,15 @@ class PrivateLasso(SquaredRegressor):
 
 
 @documented
+@parameters
 class PrivateHuberRegressor(LinearRegressor):
     """Robust regression: squared loss for small residuals, absolute loss beyond a threshold.
 
     minimise (1/n) sum_i huber(<x_i, theta> - y_i) + (l2/2) ||theta||_2^2 over the set, all in scaled units
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        bounds: Any = None,
-        data_norm: float | None = None,
-        y_bounds: Any = None,
-        categories: dict[Any, Any] | None = None,
-        fit_intercept: bool = True,
-        domain: Any = "l2",
-        radius: float | None = None,
-        l2: float = 0,
-        standardize: Any = "auto",
-        threshold: float | None = None,
-        solver: Any = "auto",
-        n_iter: int | None = None,
-        ledger: Any = None,
-        account: Any = None,
-        random_state: Any = None,
-        backend: str = "auto",
-        verbose: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.data_norm = data_norm
-        self.y_bounds = y_bounds
-        self.categories = categories
-        self.fit_intercept = fit_intercept
-        self.domain = domain
-        self.radius = radius
-        self.l2 = l2
-        self.standardize = standardize
-        self.threshold = threshold
-        self.solver = solver
-        self.n_iter = n_iter
-        self.ledger = ledger
-        self.account = account
-        self.random_state = random_state
-        self.backend = backend
-        self.verbose = verbose
+    domain: Any = "l2"
+    threshold: float | None = None
 
     def _loss(self, half_width: float) -> Loss:
         self._check_number("threshold", self.threshold)
@@ -209,54 +132,15 @@ class PrivateHuberRegressor(LinearRegressor):
 
 
 @documented
+@parameters
 class PrivateQuantileRegressor(LinearRegressor):
     """Regression of a quantile of the target, by default its median.
 
     minimise (1/n) sum_i pinball(y_i - <x_i, theta>) + (l2/2) ||theta||_2^2 over the set, all in scaled units
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        bounds: Any = None,
-        data_norm: float | None = None,
-        y_bounds: Any = None,
-        categories: dict[Any, Any] | None = None,
-        fit_intercept: bool = True,
-        domain: Any = "l2",
-        radius: float | None = None,
-        l2: float = 0,
-        standardize: Any = "auto",
-        quantile: float = 0.5,
-        solver: Any = "auto",
-        n_iter: int | None = None,
-        ledger: Any = None,
-        account: Any = None,
-        random_state: Any = None,
-        backend: str = "auto",
-        verbose: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.data_norm = data_norm
-        self.y_bounds = y_bounds
-        self.categories = categories
-        self.fit_intercept = fit_intercept
-        self.domain = domain
-        self.radius = radius
-        self.l2 = l2
-        self.standardize = standardize
-        self.quantile = quantile
-        self.solver = solver
-        self.n_iter = n_iter
-        self.ledger = ledger
-        self.account = account
-        self.random_state = random_state
-        self.backend = backend
-        self.verbose = verbose
+    domain: Any = "l2"
+    quantile: float = 0.5
 
     def _loss(self, half_width: float) -> Loss:
         self._check_number("quantile", self.quantile)
