@@ -16,44 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
-from dpcvx.cells import column_cells, column_numbers, compressed_rows, native_array, opened, read_numbers
+from dpcvx.cells import (
+    column_cells,
+    column_numbers,
+    compressed_rows,
+    level_codes,
+    native_array,
+    opened,
+    plain_labels,
+    read_numbers,
+)
 from dpcvx.grid import CELLS_AT_ONCE, Dense, Door, Sparse
 
 __all__ = ["Columns", "Table", "level_codes", "plain_labels"]
 
 Levels = tuple[tuple[Any, ...] | None, ...]  # per raw column: its declared levels, or None for a number
-
-
-def plain_labels(labels: Any, what: str) -> tuple[Any, ...]:
-    """Return declared labels as plain text, numbers and booleans, all different."""
-    try:
-        plain = tuple(label.item() if isinstance(label, np.generic) else label for label in labels)
-    except TypeError:
-        plain = (None,)
-    accepted = all(isinstance(label, str | bool | int | float) and label == label for label in plain)
-    if isinstance(labels, str) or not accepted or len(set(plain)) != len(plain):
-        raise ValueError(
-            f"{what} must be a list of different labels (text, numbers, booleans), got {labels!r}."
-        )
-    return plain
-
-
-def level_codes(cells: NDArray[Any], levels: Sequence[Any]) -> NDArray[np.int64]:
-    """Return the position of each cell in `levels`, -1 for a cell that is none of them."""
-    if cells.dtype.kind in "biuf" and all(isinstance(level, numbers.Real) for level in levels):
-        codes = np.full(cells.shape, -1, dtype=np.int64)
-        for code, level in enumerate(levels):
-            codes[cells == level] = code
-        return codes
-    known = {level: code for code, level in enumerate(levels)}
-    return np.array([_level_code(cell, known) for cell in cells.tolist()], dtype=np.int64)
-
-
-def _level_code(cell: Any, known: Mapping[Any, int]) -> int:
-    try:
-        return known.get(cell, -1)
-    except Exception:  # an unhashable cell is no declared level, and must not stop a fit
-        return -1
 
 
 class Table:
