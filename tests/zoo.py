@@ -3,6 +3,7 @@
 import numpy as np
 
 from dpcvx.arrays import Shape
+from dpcvx.direct_sum import DirectSum
 from dpcvx.domains import (
     Box,
     Domain,
@@ -67,6 +68,10 @@ ALL_SET_FUNCTIONS: list[tuple[SetFunction, int]] = [
     (Interval(5, 9.0), 5),
     (Interval(1, 0.0), 1),
     (FromCallable(lambda mask: float(np.log1p(mask @ np.arange(1.0, 7.0))), 6), 6),
+]
+ALL_SET_FUNCTIONS += [
+    (DirectSum([Interval(3, 2.0), GroupCover([[0]], [2.5])], [3, 1]), 4),
+    (DirectSum([ConcaveOfCardinality(np.sqrt), ALL_SET_FUNCTIONS[-1][0]], [2, 6]), 8),
 ]
 ALL_REGULARIZERS: list[tuple[Regularizer, Shape]] = [
     (L1(0.7), (3, 2)),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         calibrate,
     )
     from dpcvx.data import source
+    from dpcvx.direct_sum import DirectSum
     from dpcvx.domains import (
         Box,
         GroupBall,
@@ -82,6 +83,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "accounting": "GDP PLD RDP AdaptiveSelection Budget ObjectiveProfile PureComposition Tight calibrate",
     "data": "source",
+    "direct_sum": "DirectSum",
     "domains": "Box GroupBall InterpolationBall L1Ball L2Ball LinfBall NuclearBall Simplex SubmodularBall "
     "SubmodularPolyhedron Transformed VertexHull gaussian_width",
     "errors": "BudgetExceeded Incompatible NotAccountable PrivacyLeakWarning",
