@@ -1,0 +1,190 @@
+"""Distributions over a universe: the public one that questions are answered from, and the records' own.
+
+`Histogram` is public. `Counts` holds records: it answers mechanisms only, and prints nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcvx.arrays import IntVector, Vector
+from dpcvx.queries.universe import Universe
+
+if TYPE_CHECKING:
+    from dpcvx.noise import Generator
+
+__all__ = ["Counts", "Histogram"]
+
+INNER_CELLS = 2**11  # cells that a pass folds at once: 16 KiB of sums stay in the first-level cache
+
+
+class Histogram:
+    """A public distribution over all cells of a universe.
+
+    Parameters
+    ----------
+    universe : Universe
+    weights : array of float64 or float32, optional
+        Shape (n_cells,), not negative; they are normalised. Sums are taken in float64 whatever the type.
+        Without weights and log-weights all cells weigh the same.
+    log_weights : array of float64 or float32, optional
+        Their logarithms instead, up to a common constant; the largest one becomes 0 before exp.
+    """
+
+    def __init__(
+        self,
+        universe: Universe,
+        weights: NDArray[Any] | None = None,
+        *,
+        log_weights: NDArray[Any] | None = None,
+    ) -> None:
+        if weights is not None and log_weights is not None:
+            raise ValueError("Give weights or log_weights, not both.")
+        if log_weights is not None:
+            given = np.asarray(log_weights)
+            weights = np.exp(given - given.max()) if given.size else given
+        elif weights is None:
+            weights = np.full(universe.n_cells, 1.0)
+        weights = np.asarray(weights)
+        if weights.dtype != np.float32:
+            weights = weights.astype(np.float64, copy=False)
+        total = weights.sum(dtype=np.float64) if weights.shape == (universe.n_cells,) else math.nan
+        if not (total > 0 and math.isfinite(total) and weights.min() >= 0):
+            raise ValueError(
+                f"A histogram needs {universe.n_cells} weights, one for each cell, none negative and not all "
+                f"zero; got shape {weights.shape}."
+            )
+        self.universe = universe
+        self.weights: NDArray[Any] = weights / weights.dtype.type(total)
+        self.weights.flags.writeable = False
+
+    def marginal(self, attributes: tuple[int, ...]) -> Vector:
+        """Return the distribution of some attributes, one axis for each, in the order they are given in."""
+        from dpcvx.queries import kernels
+
+        split = _Split(self.universe, self.universe.axes(attributes))
+        sums = np.zeros((split.n_rows, split.inner))
+        kernels.fold(self.weights.reshape(-1, split.inner), split.rows, sums)
+        table = np.zeros((split.n_rows, split.n_columns))
+        kernels.gather(split.columns, sums, table)
+        return split.arranged(table / table.sum())
+
+    def reweight(self, attributes: tuple[int, ...], log_factor: Vector) -> Histogram:
+        """Return the distribution times exp(log_factor(x_A)), normalised.
+
+        Parameters
+        ----------
+        attributes : tuple of int
+            The attributes A.
+        log_factor : Vector
+            One number for each cell of A, in the shape of ``marginal(attributes)``.
+        """
+        from dpcvx.queries import kernels
+
+        split = _Split(self.universe, self.universe.axes(attributes))
+        if np.shape(log_factor) != split.shape:
+            raise ValueError(f"log_factor has shape {np.shape(log_factor)}; it must be {split.shape}.")
+        factors = split.flat(np.exp(log_factor - np.max(log_factor)))
+        out = np.empty_like(self.weights)
+        kernels.scale(
+            self.weights.reshape(-1, split.inner),
+            split.rows,
+            split.columns,
+            factors.astype(out.dtype),
+            out.reshape(-1, split.inner),
+        )
+        return Histogram(self.universe, out)
+
+    def sample(self, n: int, rng: Generator) -> IntVector:
+        """Return n cell numbers drawn independently, shape (n,)."""
+        cumulative = np.cumsum(self.weights, dtype=np.float64)
+        uniform = (rng.words(n) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        cells: IntVector = np.searchsorted(cumulative, uniform * cumulative[-1], side="right")
+        return cells
+
+
+class Counts:
+    """The records as exact integer counts of cells, inside the gate.
+
+    A pass takes one look at each record, or at each cell if there are fewer of those: a public choice.
+
+    Parameters
+    ----------
+    universe : Universe
+    cells : IntVector
+        Cell number of every record, as `Universe.encode` returns them.
+    """
+
+    def __init__(self, universe: Universe, cells: IntVector) -> None:
+        self.universe = universe
+        self.n = len(cells)
+        self._cells = cells if self.n < universe.n_cells else None
+        self._table = np.bincount(cells, minlength=universe.n_cells) if self._cells is None else None
+
+    @classmethod
+    def of(cls, universe: Universe, table: Any) -> Counts:
+        """Take the records of a table through the door."""
+        return cls(universe, universe.encode(table))
+
+    def marginal(self, attributes: tuple[int, ...]) -> IntVector:
+        """Return the exact number of records in each cell of some attributes, one axis for each."""
+        from dpcvx.queries import kernels
+
+        axes = self.universe.axes(attributes)
+        sizes = tuple(self.universe.shape[a] for a in axes)
+        if self._table is not None:
+            split = _Split(self.universe, axes)
+            sums = np.zeros((split.n_rows, split.inner), dtype=np.int64)
+            kernels.fold(self._table.reshape(-1, split.inner), split.rows, sums)
+            table = np.zeros((split.n_rows, split.n_columns), dtype=np.int64)
+            kernels.gather(split.columns, sums, table)
+            return split.arranged(table)
+        strides = np.array([math.prod(self.universe.shape[a + 1 :]) for a in axes], dtype=np.int64)
+        counted = np.zeros(math.prod(sizes), dtype=np.int64)
+        kernels.count(self._cells, strides, np.array(sizes, dtype=np.int64), counted)
+        return counted.reshape(sizes)
+
+
+class _Split:
+    """The universe as outer times inner cells, and the place of each in the table of some attributes."""
+
+    def __init__(self, universe: Universe, axes: tuple[int, ...]) -> None:
+        sizes = universe.shape
+        first = len(sizes)
+        while first > 0 and math.prod(sizes[first - 1 :]) <= INNER_CELLS:
+            first -= 1
+        first = min(first, len(sizes) - 1)
+        self.inner = math.prod(sizes[first:])
+        ordered = sorted(axes)
+        self._order = [ordered.index(a) for a in axes]
+        self._sizes = [sizes[a] for a in ordered]
+        self.shape = tuple(sizes[a] for a in axes)
+        outer, inner = [a for a in ordered if a < first], [a - first for a in ordered if a >= first]
+        self.rows, self.n_rows = _places(sizes[:first], outer)
+        self.columns, self.n_columns = _places(sizes[first:], inner)
+
+    def arranged(self, table: NDArray[Any]) -> NDArray[Any]:
+        """The table with its axes in the order of the attributes."""
+        return np.ascontiguousarray(table.reshape(self._sizes).transpose(self._order))
+
+    def flat(self, table: NDArray[Any]) -> NDArray[Any]:
+        """The inverse of `arranged`."""
+        return np.ascontiguousarray(table.transpose(np.argsort(self._order))).reshape(
+            self.n_rows, self.n_columns
+        )
+
+
+def _places(sizes: tuple[int, ...], kept: list[int]) -> tuple[IntVector, int]:
+    """For each cell of some axes its number among the cells of the kept ones, and how many those are."""
+    places = np.zeros((1,) * len(sizes), dtype=np.int64)
+    count = 1
+    for axis in kept:
+        shape = [1] * len(sizes)
+        shape[axis] = sizes[axis]
+        places = places * sizes[axis] + np.arange(sizes[axis]).reshape(shape)
+        count *= sizes[axis]
+    return np.ascontiguousarray(np.broadcast_to(places, sizes)).ravel(), count

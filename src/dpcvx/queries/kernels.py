@@ -1,0 +1,57 @@
+"""Compiled passes over the cells of a universe; imported only when a histogram is used.
+
+A pass reads the cells in order and accumulates in float64 or in exact integers.
+"""
+
+# Numba gives the kernels their types when it compiles them.
+# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
+
+from __future__ import annotations
+
+from numba import njit
+
+compiled = njit(cache=True, nogil=True, error_model="numpy")
+
+
+@compiled
+def fold(weights, rows, sums):
+    """Add row o of `weights`, shape (outer, inner), to row rows[o] of `sums`."""
+    outer, inner = weights.shape
+    for o in range(outer):
+        row = rows[o]
+        for i in range(inner):
+            sums[row, i] += weights[o, i]
+
+
+@compiled
+def gather(columns, sums, table):
+    """Add column i of `sums` to column columns[i] of `table`."""
+    for row in range(sums.shape[0]):
+        for i in range(columns.shape[0]):
+            table[row, columns[i]] += sums[row, i]
+
+
+@compiled
+def scale(weights, rows, columns, factors, out):
+    """out[o, i] = weights[o, i] * factors[rows[o], columns[i]]; return the sum in float64."""
+    outer, inner = weights.shape
+    total = 0.0
+    for o in range(outer):
+        row = rows[o]
+        part = 0.0
+        for i in range(inner):
+            product = weights[o, i] * factors[row, columns[i]]
+            out[o, i] = product
+            part += product
+        total += part
+    return total
+
+
+@compiled
+def count(cells, strides, sizes, table):
+    """Count the records in each cell of the marginal of some attributes, exactly."""
+    for record in range(cells.shape[0]):
+        place = 0
+        for a in range(strides.shape[0]):
+            place = place * sizes[a] + cells[record] // strides[a] % sizes[a]
+        table[place] += 1

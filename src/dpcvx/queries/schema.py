@@ -1,0 +1,285 @@
+"""The public declaration of a table: what its columns may hold, and the cell of whatever else they do.
+
+Everything here comes from knowledge about the world, never from the table.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcvx.arrays import IntVector, Vector
+from dpcvx.cells import level_codes, plain_labels
+
+__all__ = ["Attribute", "Binned", "Column", "Schema"]
+
+Level: TypeAlias = str | bool | int | float
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A column of declared levels; binary if there are two of them.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    levels : tuple
+        At least two different texts, numbers or booleans, in an order of your choice.
+    other : str, bool, int or float, optional
+        The level that anything else counts as, a missing cell included; None is the last one.
+    """
+
+    name: str
+    levels: tuple[Level, ...]
+    other: Level | None = None
+
+    def __post_init__(self) -> None:
+        _require_name(self.name)
+        levels = plain_labels(self.levels, f"levels of {self.name!r}")
+        if len(levels) < 2 or not all(math.isfinite(v) for v in levels if isinstance(v, float)):
+            raise ValueError(f"levels of {self.name!r} must be two or more, and finite; got {self.levels!r}.")
+        object.__setattr__(self, "levels", levels)
+        if self.other is None:
+            object.__setattr__(self, "other", levels[-1])
+        elif self.other not in levels:
+            raise ValueError(f"other of {self.name!r} is {self.other!r}; it must be one of {levels!r}.")
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return len(self.levels)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The levels as text."""
+        return tuple(str(level) for level in self.levels)
+
+    @property
+    def values(self) -> Vector:
+        """One number for each level, evenly spaced: -1 and 1 if there are two."""
+        return np.linspace(-1.0, 1.0, self.size)
+
+    @property
+    def units(self) -> NDArray[Any]:
+        """What stands for each cell in a table: the level itself."""
+        kinds = {type(level) for level in self.levels}
+        return np.array(self.levels, dtype=None if len(kinds) == 1 and kinds != {str} else object)
+
+    def encode(self, cells: NDArray[Any]) -> IntVector:
+        """Return the cell number of each raw cell, whatever it holds."""
+        codes = level_codes(cells, self.levels)
+        codes[codes < 0] = self.levels.index(self.other)
+        return codes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the declaration as plain types."""
+        return {"name": self.name, "levels": list(self.levels), "other": self.other}
+
+
+@dataclass(frozen=True)
+class Binned:
+    """A column of numbers, cut into bins.
+
+    Cell i holds edges[i] <= v < edges[i + 1]; numbers below the first edge count in the first bin, those from
+    the last edge on in the last one.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    edges : tuple of float
+        Increasing, in the table's units; one more than there are bins.
+    missing : float, optional
+        The number that a missing cell, or one that is no number, counts as; None is the middle bin.
+    """
+
+    name: str
+    edges: tuple[float, ...]
+    missing: float | None = None
+
+    def __post_init__(self) -> None:
+        _require_name(self.name)
+        try:
+            edges = tuple(float(edge) for edge in self.edges)
+        except (TypeError, ValueError):
+            edges = ()
+        steps = np.diff(edges)
+        if len(edges) < 3 or not (np.isfinite(steps).all() and (steps > 0).all()):
+            raise ValueError(
+                f"edges of {self.name!r} must be three or more finite numbers that increase, which makes two "
+                f"bins or more; got {self.edges!r}."
+            )
+        object.__setattr__(self, "edges", edges)
+        if self.missing is None:
+            object.__setattr__(self, "missing", float(self.midpoints[(self.size - 1) // 2]))
+        elif isinstance(self.missing, bool | str) or not edges[0] <= self.missing <= edges[-1]:
+            raise ValueError(
+                f"missing of {self.name!r} is {self.missing!r}; it must be a number from {edges[0]:g} to "
+                f"{edges[-1]:g}, whose bin missing cells count in."
+            )
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return len(self.edges) - 1
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The bins as text, in the table's units."""
+        pairs = list(zip(self.edges, self.edges[1:], strict=False))
+        return (
+            *(f"[{low:g}, {high:g})" for low, high in pairs[:-1]),
+            f"[{pairs[-1][0]:g}, {pairs[-1][1]:g}]",
+        )
+
+    @property
+    def midpoints(self) -> Vector:
+        """Middle of each bin, in the table's units."""
+        edges = np.array(self.edges)
+        return edges[:-1] + np.diff(edges) / 2
+
+    @property
+    def values(self) -> Vector:
+        """Middle of each bin, with the first edge at -1 and the last at 1."""
+        low, high = self.edges[0], self.edges[-1]
+        half = (high - low) / 2
+        return (self.midpoints - (low + half)) / half
+
+    @property
+    def units(self) -> NDArray[Any]:
+        """What stands for each cell in a table: the middle of the bin."""
+        return self.midpoints
+
+    def encode(self, numbers: Vector) -> IntVector:
+        """Return the cell number of each number; one that is NaN is missing."""
+        missing = self.edges[0] if self.missing is None else self.missing  # never None after __post_init__
+        wanted = np.where(np.isnan(numbers), missing, numbers)
+        codes: IntVector = np.searchsorted(self.edges[1:-1], wanted, side="right").astype(np.int64)
+        return codes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the declaration as plain types."""
+        return {"name": self.name, "edges": list(self.edges), "missing": self.missing}
+
+
+Column: TypeAlias = Attribute | Binned
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Every attribute of a table that questions may be about.
+
+    Parameters
+    ----------
+    attributes : tuple of Attribute or Binned
+        In the order of the universe's axes.
+    """
+
+    attributes: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        attributes = tuple(self.attributes)
+        object.__setattr__(self, "attributes", attributes)
+        if not attributes or not all(isinstance(a, Attribute | Binned) for a in attributes):
+            raise ValueError(f"A schema needs one or more of Attribute and Binned, got {self.attributes!r}.")
+        if len(set(self.names)) < len(attributes):
+            raise ValueError(f"A schema names a column more than once: {', '.join(self.names)}.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(attribute.name for attribute in self.attributes)
+
+    @property
+    def levels(self) -> dict[str, tuple[Level, ...]]:
+        """Levels of the columns that are not binned numbers, as `TableFile.read` takes them."""
+        return {a.name: a.levels for a in self.attributes if isinstance(a, Attribute)}
+
+    def __getitem__(self, name: str) -> Column:
+        return self.attributes[self.position(name)]
+
+    def position(self, name: str) -> int:
+        """Return the place of a column, or say which there are."""
+        if name not in self._places:
+            raise KeyError(f"The schema has no column {name!r}; it has {', '.join(self.names)}.")
+        return self._places[name]
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self.names)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the declaration as plain types."""
+        return {"attributes": [attribute.to_dict() for attribute in self.attributes]}
+
+    def to_json(self) -> str:
+        """Return the declaration as JSON text."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, content: Any) -> Schema:
+        """Read what `to_dict` wrote; anything else is a ValueError."""
+        listed = content.get("attributes") if isinstance(content, Mapping) else None
+        if not isinstance(listed, list) or set(content) != {"attributes"}:
+            raise ValueError('A schema must be an object {"attributes": [...]} and nothing else.')
+        return cls(tuple(_attribute(each) for each in listed))
+
+    @classmethod
+    def from_json(cls, text: str) -> Schema:
+        """Read what `to_json` wrote; anything else is a ValueError."""
+        try:
+            content = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"The schema is not valid JSON: {error}") from None
+        return cls.from_dict(content)
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Schema:
+        """Read a schema file.
+
+        Parameters
+        ----------
+        path : str or Path
+            TOML with one section ``[attributes.NAME]`` for each column, as in the page on queries.
+        """
+        try:
+            content = tomllib.loads(Path(path).read_bytes().decode())
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path} is not valid TOML: {error}") from None
+        sections = content.get("attributes")
+        if not isinstance(sections, dict) or set(content) != {"attributes"}:
+            raise ValueError(
+                f"{path} must hold sections [attributes.NAME], one for each column, and no more."
+            )
+        wrong = [name for name, section in sections.items() if not isinstance(section, dict)]
+        if wrong:
+            raise ValueError(f"{path}: {wrong[0]!r} must be a section [attributes.{wrong[0]}].")
+        return cls.from_dict({"attributes": [{"name": name, **sections[name]} for name in sections]})
+
+
+def _attribute(content: Any) -> Column:
+    keys = set(content) if isinstance(content, Mapping) else set()
+    for kind, needed, optional in ((Attribute, "levels", "other"), (Binned, "edges", "missing")):
+        if {"name", needed} <= keys <= {"name", needed, optional}:
+            if not isinstance(content[needed], list):
+                raise ValueError(f"{needed} of {content['name']!r} must be a list, got {content[needed]!r}.")
+            return kind(content["name"], tuple(content[needed]), content.get(optional))
+    raise ValueError(
+        "A column needs a name and either levels (and perhaps other) or edges (and perhaps missing); "
+        f"got {', '.join(sorted(map(str, keys))) or content!r}."
+    )
+
+
+def _require_name(name: Any) -> None:
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"The name of a column must be a text, got {name!r}.")

@@ -1,0 +1,131 @@
+"""All the records that a schema allows, numbered, and never listed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dpcvx.arrays import IntVector
+from dpcvx.cells import column_cells, column_numbers, native_array, opened, read_numbers
+from dpcvx.errors import Incompatible
+from dpcvx.queries.schema import Attribute, Column, Schema
+
+__all__ = ["LARGEST_UNIVERSE", "Universe"]
+
+LARGEST_UNIVERSE = 2**24  # cells; a histogram of so many takes 128 MiB in float64, half of it in float32
+
+
+@dataclass(frozen=True)
+class Universe:
+    """The product of the attributes' cells; cell x has the number sum_a x_a prod_{b > a} size_b.
+
+    Parameters
+    ----------
+    schema : Schema
+        The attributes, first one slowest.
+    """
+
+    schema: Schema
+
+    def __post_init__(self) -> None:
+        if self.n_cells > LARGEST_UNIVERSE:
+            sizes = ", ".join(f"{a.name} {a.size}" for a in self.schema.attributes)
+            raise Incompatible(
+                f"The schema has {self.n_cells:,} cells, the product of the sizes {sizes}; at most "
+                f"{LARGEST_UNIVERSE:,} are served. Leave columns out, join levels or widen bins."
+            )
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Number of cells of each attribute."""
+        return tuple(attribute.size for attribute in self.schema.attributes)
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells."""
+        return math.prod(self.shape)
+
+    def axes(self, attributes: tuple[int, ...]) -> tuple[int, ...]:
+        """Return attribute numbers as they are, if they are different and exist."""
+        if len(set(attributes)) < len(attributes) or not all(a in range(len(self.shape)) for a in attributes):
+            raise ValueError(
+                f"attributes must be different numbers from 0 to {len(self.shape) - 1}, got {attributes!r}."
+            )
+        return tuple(attributes)
+
+    def encode(self, table: Any) -> IntVector:
+        """Return the cell number of every record, shape (n,).
+
+        Unknown levels, numbers out of range and missing cells have declared places; no cell raises.
+
+        Parameters
+        ----------
+        table : pandas / polars / Arrow table, NumPy structured array, or mapping from name to column
+            Columns that the schema does not name are not read.
+        """
+        columns = _columns(table, self.schema.names)
+        codes = [_codes(a, columns[a.name]) for a in self.schema.attributes]
+        if len({len(code) for code in codes}) > 1:
+            raise ValueError("The columns of a table must all have the same number of cells.")
+        cells = np.zeros(len(codes[0]), dtype=np.int64)
+        for size, code in zip(self.shape, codes, strict=True):
+            cells *= size
+            cells += code
+        return cells
+
+    def decode(self, cells: IntVector) -> dict[str, Any]:
+        """Return the columns of the given cells in the table's units: levels, and the middles of bins."""
+        digits = np.unravel_index(cells, self.shape)
+        return {a.name: a.units[code] for a, code in zip(self.schema.attributes, digits, strict=True)}
+
+
+def _columns(table: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
+    """The columns of a table by name, unread."""
+    import narwhals as nw
+
+    frame = opened(table)
+    if isinstance(frame, nw.DataFrame):
+        known = frame.columns
+        found: Mapping[str, Any] = {name: frame[name] for name in names if name in known}
+    elif isinstance(table, np.ndarray) and table.dtype.names is not None and table.ndim == 1:
+        found = {name: table[name] for name in names if name in table.dtype.names}
+    elif isinstance(table, Mapping):
+        found = {name: _opened(table[name]) for name in names if name in table}
+    else:
+        raise TypeError(
+            "A table of records must be a pandas, polars or Arrow table, a NumPy structured array, or a "
+            f"mapping from name to column; got {type(table).__name__}."
+        )
+    if absent := [name for name in names if name not in found]:
+        raise ValueError(f"The schema declares columns that the table lacks: {', '.join(absent)}.")
+    return found
+
+
+def _opened(column: Any) -> Any:
+    """A column of a mapping; the cells of a list stay what they are, lists included."""
+    if isinstance(column, list | tuple):
+        return np.fromiter(column, dtype=object, count=len(column))
+    return opened(column)
+
+
+def _codes(attribute: Column, column: Any) -> IntVector:
+    import narwhals as nw
+
+    typed = isinstance(column, nw.Series)
+    if typed and not isinstance(attribute, Attribute):
+        return attribute.encode(column_numbers(column))
+    cells = column_cells(column) if typed else native_array(column)
+    _require_column(attribute, cells)
+    return attribute.encode(cells if isinstance(attribute, Attribute) else read_numbers(cells))
+
+
+def _require_column(attribute: Column, cells: Any) -> None:
+    if cells.ndim != 1:
+        raise ValueError(f"Column {attribute.name!r} has {cells.ndim} dimensions; it must have one.")
+    if cells.dtype.kind in "cmMV":
+        raise TypeError(f"Column {attribute.name!r} has dtype {cells.dtype}; numbers or text are needed.")
