@@ -21,6 +21,7 @@ LAYERS = [
     "planner",
     "report statement tables",
     "estimators",
+    "queries",
     "audit",
     "cli demo",
 ]
