@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         load,
     )
     from dpcvx.execution import Plan, Release, Stage, execute
+    from dpcvx.hard_instances import PaddedTardos
     from dpcvx.losses import Huber, Logistic, Quantile, Sigmoid, SmoothHinge, Softmax, Squared, Welsch
     from dpcvx.noise import SecureGenerator, SeededGenerator
     from dpcvx.planner import plan
@@ -90,6 +91,7 @@ _MODULES = {
     "estimators": "PrivateHuberRegressor PrivateLasso PrivateLinearRegression PrivateLinearSVC "
     "PrivateLogisticRegression PrivateQuantileRegressor load",
     "execution": "Plan Release Stage execute",
+    "hard_instances": "PaddedTardos",
     "losses": "Huber Logistic Quantile Sigmoid SmoothHinge Softmax Squared Welsch",
     "noise": "SecureGenerator SeededGenerator",
     "planner": "plan",

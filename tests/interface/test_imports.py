@@ -11,7 +11,7 @@ ROOT = Path(dpcvx.__file__).parent
 # A module may import from earlier layers and from its own.
 LAYERS = [
     "arrays cells errors",
-    "events losses mirror domains minimum_norm submodular direct_sum regularizers",
+    "events hard_instances losses mirror domains minimum_norm submodular direct_sum regularizers",
     "accounting problem",
     "grid noise noise_kernels kernels minimise",
     "data sampling",
