@@ -37,7 +37,15 @@ if TYPE_CHECKING:
         VertexHull,
         gaussian_width,
     )
-    from dpcvx.errors import BudgetExceeded, Incompatible, NotAccountable, PrivacyLeakWarning
+    from dpcvx.errors import (
+        BudgetExceeded,
+        DeadKey,
+        Incompatible,
+        LedgerDamaged,
+        LedgerUnavailable,
+        NotAccountable,
+        PrivacyLeakWarning,
+    )
     from dpcvx.estimators import (
         PrivateHuberRegressor,
         PrivateLasso,
@@ -49,6 +57,7 @@ if TYPE_CHECKING:
     )
     from dpcvx.execution import Plan, Release, Stage, execute
     from dpcvx.hard_instances import PaddedTardos
+    from dpcvx.ledger import Account, Ledger, Receipt
     from dpcvx.losses import Huber, Logistic, Quantile, Sigmoid, SmoothHinge, Softmax, Squared, Welsch
     from dpcvx.noise import SecureGenerator, SeededGenerator
     from dpcvx.planner import plan
@@ -87,11 +96,13 @@ _MODULES = {
     "direct_sum": "DirectSum",
     "domains": "Box GroupBall InterpolationBall L1Ball L2Ball LinfBall NuclearBall Simplex SubmodularBall "
     "SubmodularPolyhedron Transformed VertexHull gaussian_width",
-    "errors": "BudgetExceeded Incompatible NotAccountable PrivacyLeakWarning",
+    "errors": "BudgetExceeded DeadKey Incompatible LedgerDamaged LedgerUnavailable NotAccountable "
+    "PrivacyLeakWarning",
     "estimators": "PrivateHuberRegressor PrivateLasso PrivateLinearRegression PrivateLinearSVC "
     "PrivateLogisticRegression PrivateQuantileRegressor load",
     "execution": "Plan Release Stage execute",
     "hard_instances": "PaddedTardos",
+    "ledger": "Account Ledger Receipt",
     "losses": "Huber Logistic Quantile Sigmoid SmoothHinge Softmax Squared Welsch",
     "noise": "SecureGenerator SeededGenerator",
     "planner": "plan",

@@ -17,18 +17,34 @@ class BudgetExceeded(DpcvxError):  # noqa: N818 - the name says what happened
         Epsilon asked for.
     remaining : float
         Epsilon left.
+    reason : str
+        What is short, where it is not epsilon alone.
     """
 
-    def __init__(self, requested: float, remaining: float) -> None:
-        super().__init__(requested, remaining)  # both in args, so that the error survives pickling
+    def __init__(self, requested: float, remaining: float, reason: str = "") -> None:
+        super().__init__(requested, remaining, reason)  # all in args, so that the error survives pickling
         self.requested = requested
         self.remaining = remaining
+        self.reason = reason
 
     def __str__(self) -> str:
         return (
             f"epsilon {self.requested:g} was requested but only {self.remaining:g} is left. "
-            "Ask for less, or have the data owner raise the cap."
+            + (f"{self.reason} " if self.reason else "")
+            + "Ask for less, or have the data owner raise the cap."
         )
+
+
+class DeadKey(DpcvxError):  # noqa: N818
+    """A key was charged, but its answer was never stored: a new key has to pay again."""
+
+
+class LedgerDamaged(DpcvxError):  # noqa: N818
+    """A ledger was edited, cut short or replaced by an old copy."""
+
+
+class LedgerUnavailable(DpcvxError):  # noqa: N818
+    """The store of a ledger cannot be opened or does not answer."""
 
 
 class Incompatible(DpcvxError, ValueError):  # noqa: N818

@@ -6,9 +6,12 @@ neighbouring relation of the plan that holds the event, so an accountant needs n
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from dpcvx.errors import NotAccountable
 
@@ -182,3 +185,42 @@ def count_leaves(event: Event) -> Counter[Leaf]:
         f"{type(event).__name__} is not an event that can be accounted for. Describe the release by "
         "Gaussian, Exponential, PureDP, ApproxDP, Poisson or PerturbedObjective."
     )
+
+
+_KINDS: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (Gaussian, Exponential, PureDP, ApproxDP, Poisson, PerturbedObjective, Repeat, Compose)
+}
+
+
+def to_plain(event: Event) -> dict[str, Any]:
+    """Return the event in plain types that JSON can hold; one that is made of others holds them.
+
+    Raises
+    ------
+    NotAccountable
+        If something that is not an event is found.
+    """
+    count_leaves(event)  # refuses what is no event
+    match event:
+        case Repeat():
+            return {"event": "Repeat", "count": event.count, "of": to_plain(event.event)}
+        case Compose():
+            return {"event": "Compose", "events": [to_plain(part) for part in event.events]}
+    fields = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
+    return {"event": type(event).__name__, **fields}
+
+
+def from_plain(content: Mapping[str, Any]) -> Event:
+    """Read back what `to_plain` wrote; anything else is a ValueError."""
+    try:
+        fields = dict(content)
+        kind = _KINDS[fields.pop("event")]
+        if kind is Repeat:
+            fields = {"event": from_plain(fields.pop("of")), **fields}
+        elif kind is Compose:
+            fields = {"events": tuple(from_plain(part) for part in fields.pop("events")), **fields}
+        event: Event = kind(**fields)
+    except (KeyError, TypeError) as problem:
+        raise ValueError(f"This describes no event: {sorted(map(str, content))}.") from problem
+    return event

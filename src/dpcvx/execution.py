@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from dpcvx.accounting import Accountant, Budget, Tight
+from dpcvx.accounting import SAMPLER_SHARE, Accountant, Budget, Tight, spendable
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Event, Repeat
@@ -49,14 +49,7 @@ __all__ = [
     "spendable",
 ]
 
-SAMPLER_SHARE = 1e-3  # PRIVACY_MATH §11b, rule for every sampler: at most delta/1000 for inexact sampling
-
 Progress = Callable[[int, int], None]
-
-
-def spendable(budget: Budget) -> Budget:
-    """Budget left for the mechanisms once the samplers' share of delta is set aside."""
-    return replace(budget, delta=budget.delta * (1 - SAMPLER_SHARE))
 
 
 def require(solver: Solver, problem: Problem) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpcvx.events import Compose
+from dpcvx.events import to_plain
 
 if TYPE_CHECKING:
     from dpcvx.execution import Plan
@@ -217,18 +217,10 @@ def _describe(mechanism: Any, count: int) -> dict[str, Any]:
     return {
         "question": type(mechanism).__name__,
         "count": count,
-        **_event(mechanism.event),
+        **to_plain(mechanism.event),
         "sensitivity": mechanism.sensitivity,
         "noise": mechanism.noise,
     }
-
-
-def _event(event: Any) -> dict[str, Any]:
-    """An event in plain types; one that is made of others lists them."""
-    if isinstance(event, Compose):
-        return {"event": "Compose", "events": [_event(part) for part in event.events]}
-    fields = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
-    return {"event": type(event).__name__, **fields}
 
 
 def _sentence(part: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ Every constant here is a function of events alone. `Tight` is the default accoun
 """
 
 from dpcvx.accounting.accountant import Accountant
-from dpcvx.accounting.budget import Budget, calibrate
+from dpcvx.accounting.budget import SAMPLER_SHARE, Budget, calibrate, spendable
 from dpcvx.accounting.gaussian import GDP, gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpcvx.accounting.loss_distribution import PLD
 from dpcvx.accounting.objective import ObjectiveProfile, objective_delta, objective_epsilon, objective_renyi
@@ -17,6 +17,7 @@ __all__ = [
     "GDP",
     "PLD",
     "RDP",
+    "SAMPLER_SHARE",
     "Accountant",
     "AdaptiveSelection",
     "Budget",
@@ -32,4 +33,5 @@ __all__ = [
     "objective_renyi",
     "selection_delta",
     "selection_renyi",
+    "spendable",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpcvx.accounting.accountant import Accountant, require_delta
 from dpcvx.accounting.inversion import first_passing
@@ -35,6 +35,14 @@ class Budget:
         require_delta(self.delta)
         if self.relation not in RELATIONS:
             raise ValueError(f"relation is {self.relation!r}; use one of {', '.join(RELATIONS)}.")
+
+
+SAMPLER_SHARE = 1e-3  # PRIVACY_MATH §11b, rule for every sampler: at most delta/1000 for inexact sampling
+
+
+def spendable(budget: Budget) -> Budget:
+    """Budget left for the mechanisms once the samplers' share of delta is set aside."""
+    return replace(budget, delta=budget.delta * (1 - SAMPLER_SHARE))
 
 
 _LARGEST_EXPONENT = 255  # noise is searched for between 2^-255 and 2^255

@@ -1,0 +1,376 @@
+"""Durable accounts of what was spent on a data set: charge, then compute, never refund."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from dpcvx.accounting import Budget
+from dpcvx.errors import BudgetExceeded, DeadKey, Incompatible, LedgerDamaged
+from dpcvx.events import Event, Poisson, count_leaves, to_plain
+from dpcvx.ledger import store
+from dpcvx.ledger.chain import FORMAT, Entry, Receipt, append, canonical, digest, genesis, has
+from dpcvx.ledger.filters import FRESH, WHOLE, Spending, admit, remaining, requested
+from dpcvx.ledger.store import account_table, entry_table, head_table
+from dpcvx.ledger.witness import Head, witness_at
+
+if TYPE_CHECKING:
+    from dpcvx.ledger.statement import AccountStatement
+    from dpcvx.ledger.verification import Verification
+
+__all__ = ["Account", "Ledger"]
+
+LONGEST = 1000  # characters of names, purposes and keys
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Ledger:
+    """Accounts in a file or on a server.
+
+    A ledger is its address. Copies, pickles, clones and forked processes speak of the same accounts.
+
+    Parameters
+    ----------
+    url : str or path, optional
+        A path, ``sqlite:///file.db`` or ``postgresql://user@host/name``. By default ``dpcvx.db`` in the
+        user's data folder.
+    witness : str or path, optional
+        A file, or the URL of a second store, that is told of every entry. With it an old copy of the ledger
+        is refused; keep it apart from the ledger and its backups.
+    """
+
+    url: str
+    witness: str | None
+
+    def __init__(
+        self, url: str | os.PathLike[str] | None = None, *, witness: str | os.PathLike[str] | None = None
+    ) -> None:
+        place = None if witness is None else os.fspath(witness)
+        if place is not None:
+            place = store.address(place) if "://" in place else os.path.abspath(place)
+        object.__setattr__(self, "url", store.address(url))
+        object.__setattr__(self, "witness", place)
+
+    def __repr__(self) -> str:
+        witness = "" if self.witness is None else f", witness={_shown(self.witness)!r}"
+        return f"Ledger({_shown(self.url)!r}{witness})"
+
+    @property
+    def engine(self) -> sa.Engine:
+        """Engine of the store, for tables that belong beside the accounts."""
+        return store.engine(self.url)
+
+    def create(self, name: str, *, epsilon: float, delta: float, relation: str = "replace") -> Account:
+        """Open an account; its cap never changes.
+
+        Parameters
+        ----------
+        name : str
+            For instance the name of the data set.
+        epsilon, delta : float
+            The cap: the guarantee of everything that will ever be charged to the account.
+        relation : {"replace", "add_remove"}
+            Neighbouring relation of the cap and of every charge.
+
+        Returns
+        -------
+        Account
+        """
+        _check_text("name", name)
+        cap = Budget(float(epsilon), float(delta), relation)
+        with store.preparing(self.url) as connection:
+            store.metadata.create_all(connection)
+            if connection.execute(sa.select(head_table.c.id)).first() is None:
+                identity = uuid.uuid4().hex
+                first = {"id": 1, "format": FORMAT, "identity": identity, "sequence": 0}
+                connection.execute(head_table.insert(), {**first, "hash": genesis(identity)})
+            head = self._lock(connection)
+            known = sa.select(account_table.c.name).where(account_table.c.name == name)
+            if connection.execute(known).first() is not None:
+                raise Incompatible(f"The ledger has an account {name!r} already: open it with account().")
+            limits = {"epsilon": cap.epsilon, "delta": cap.delta, "relation": cap.relation}
+            start = {"spending": canonical(FRESH.to_plain()), "used": 0, "failed": 0}
+            connection.execute(account_table.insert(), {"name": name, **limits, **start})
+            head = append(connection, head, name, "create", None, limits)[0]
+        self._tell(head)
+        return Account(self, name)
+
+    def account(self, name: str) -> Account:
+        """Return an account that exists."""
+        if name not in (known := self.accounts()):
+            raise Incompatible(
+                f"The ledger has no account {name!r}; it has {', '.join(map(repr, known)) or 'none'}. "
+                "Make it with Ledger.create, or dpcvx ledger create."
+            )
+        return Account(self, name)
+
+    def accounts(self) -> tuple[str, ...]:
+        """Return the names of the accounts, sorted."""
+        with store.reading(self.url) as connection:
+            return tuple(sorted(connection.execute(sa.select(account_table.c.name)).scalars()))
+
+    def verify(self, witness: str | os.PathLike[str] | None = None) -> Verification:
+        """Check every entry, hash and total, and that no witnessed head is missing.
+
+        Parameters
+        ----------
+        witness : str or path, optional
+            Another witness than the ledger's own.
+
+        Raises
+        ------
+        LedgerDamaged
+            If anything was edited or is missing.
+        """
+        from dpcvx.ledger.verification import verify
+
+        return verify(self if witness is None else Ledger(self.url, witness=witness))
+
+    def _lock(self, connection: sa.Connection) -> Head:
+        """Return the head; nobody else appends before the transaction ends."""
+        row = connection.execute(sa.select(head_table).with_for_update()).one_or_none()
+        if row is None or row.format != FORMAT:
+            raise LedgerDamaged(f"{self!r} has no head of format {FORMAT}.")
+        head = Head(row.identity, row.sequence, row.hash)
+        if self.witness is not None:
+            seen = witness_at(self.witness).latest(head.identity)
+            if seen is not None and seen != head and not has(connection, seen):
+                raise LedgerDamaged(
+                    f"The witness saw entry {seen.sequence} of {self!r}, which is not there: this is an old "
+                    "or edited copy. Nothing is charged to it; restore the newest copy."
+                )
+        return head
+
+    def _tell(self, head: Head) -> None:
+        if self.witness is not None:
+            witness_at(self.witness).append(head)
+
+
+@dataclass(frozen=True)
+class Account:
+    """What may be spent on one data set, and what was.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    name : str
+    """
+
+    ledger: Ledger
+    name: str
+
+    @property
+    def budget(self) -> Budget:
+        """The cap."""
+        return self._state()[0]
+
+    @property
+    def used(self) -> float:
+        """Part of the cap that is spent, between 0 and 1."""
+        cap, spending = self._state()
+        return spending.used(cap) / WHOLE
+
+    def charge(
+        self,
+        event: Event,
+        *,
+        purpose: str,
+        failure: float = 0.0,
+        key: str | None = None,
+        budget: Budget | None = None,
+    ) -> Receipt:
+        """Pay for a release before it is made; durable when it returns.
+
+        Parameters
+        ----------
+        event : Event
+            What will be released.
+        purpose : str
+            What for, in words that may be published.
+        failure : float
+            Total-variation distance of the samplers from the event's noise, summed over all draws.
+        key : str, optional
+            Makes retries safe. A key that was charged and answered returns its receipt with the stored
+            answer and charges nothing.
+        budget : Budget, optional
+            What the release was planned for. Its relation must be the account's, and its delta is where
+            basic composition prices the event.
+
+        Returns
+        -------
+        Receipt
+
+        Raises
+        ------
+        BudgetExceeded
+            If the event does not fit; nothing is written.
+        DeadKey
+            If the key was charged and its answer was never stored.
+        """
+        _check_text("purpose", purpose)
+        if key is not None:
+            _check_text("key", key)
+        if isinstance(failure, bool) or not isinstance(failure, int | float) or not 0 <= failure < 1:
+            raise ValueError(f"failure is {failure!r}; it must be a probability below 1.")
+        details = {
+            "purpose": purpose,
+            "event": to_plain(event),
+            "failure": float(failure),
+            "planned_delta": None if budget is None else budget.delta,
+        }
+        relation = None if budget is None else budget.relation
+        relations = {relation, *(getattr(leaf, "relation", None) for leaf in count_leaves(event))} - {None}
+        if any(isinstance(leaf, Poisson) for leaf in count_leaves(event)):
+            cap, spending = self._state()
+            self._admit(cap, spending, event, details)  # seconds of work, kept for the locked part below
+        with store.writing(self.ledger.url) as connection:
+            head = self.ledger._lock(connection)
+            cap, spending = self._state(connection)
+            if relations - {cap.relation}:
+                raise Incompatible(
+                    f"Account {self.name!r} is kept under {cap.relation!r}; the release is private under "
+                    f"{', '.join(sorted(map(repr, relations)))}. Charge it to an account of its own relation."
+                )
+            if key is not None and (paid := self._paid(connection, key)) is not None:
+                return self._again(connection, cap, paid, details)
+            after = self._admit(cap, spending, event, details)
+            if after is not None:
+                content = {**details, "spending": after.to_plain()}
+                head, time = append(connection, head, self.name, "charge", key, content)
+                row = account_table.update().where(account_table.c.name == self.name)
+                changed = {"spending": canonical(after.to_plain()), "used": after.used(cap)}
+                connection.execute(row, {**changed, "failed": after.failed(cap)})
+        if after is None:
+            raise self._exceeded(cap, spending, event)
+        self.ledger._tell(head)
+        return Receipt(self.name, cap, head.sequence, time, head.hash, key)
+
+    def store(self, key: str, answer: bytes) -> None:
+        """Store the answer of a charged key, once; durable when it returns.
+
+        Parameters
+        ----------
+        key : str
+        answer : bytes
+            What will be sent, now and to every retry.
+        """
+        if not isinstance(answer, bytes):
+            raise TypeError(f"answer is a {type(answer).__name__}; it must be bytes.")
+        with store.writing(self.ledger.url) as connection:
+            head = self.ledger._lock(connection)
+            if self._paid(connection, key) is None:
+                raise Incompatible(
+                    f"Key {key!r} was never charged to account {self.name!r}: charge it first."
+                )
+            if self._answered(connection, key) is not None:
+                raise Incompatible(f"Key {key!r} has an answer already; it is never replaced.")
+            content = {"answer": digest(answer)}
+            head, _ = append(connection, head, self.name, "answer", key, content, answer)
+        self.ledger._tell(head)
+
+    def answer(self, key: str) -> bytes | None:
+        """Return the stored answer of a key, or None."""
+        with store.reading(self.ledger.url) as connection:
+            return self._answered(connection, key)
+
+    def history(self) -> tuple[Entry, ...]:
+        """Return every charge, in order."""
+        mine = (entry_table.c.account == self.name) & (entry_table.c.kind == "charge")
+        chosen = sa.select(entry_table.c.content, entry_table.c.hash).where(mine)
+        with store.reading(self.ledger.url) as connection:
+            cap, _ = self._state(connection)
+            rows = connection.execute(chosen.order_by(entry_table.c.sequence)).all()
+        return tuple(_entry(cap, json.loads(row.content), row.hash) for row in rows)
+
+    def remaining(self, delta: float | None = None) -> float:
+        """Return the epsilon that one more Gaussian release could still have.
+
+        Parameters
+        ----------
+        delta : float, optional
+            The release's delta; by default the cap's.
+        """
+        cap, spending = self._state()
+        return remaining(cap, spending, cap.delta if delta is None else float(delta))
+
+    def statement(self) -> AccountStatement:
+        """Return the guarantee and the whole history, in words and as JSON."""
+        from dpcvx.ledger.statement import AccountStatement
+
+        return AccountStatement.of(self)
+
+    def _state(self, connection: sa.Connection | None = None) -> tuple[Budget, Spending]:
+        if connection is None:
+            with store.reading(self.ledger.url) as opened:
+                return self._state(opened)
+        row = connection.execute(sa.select(account_table).where(account_table.c.name == self.name)).first()
+        if row is None:
+            raise Incompatible(f"The ledger has no account {self.name!r}; make it with Ledger.create.")
+        cap = Budget(row.epsilon, row.delta, row.relation)
+        return cap, Spending.from_plain(json.loads(row.spending))
+
+    def _admit(
+        self, cap: Budget, spending: Spending, event: Event, details: Mapping[str, Any]
+    ) -> Spending | None:
+        delta = details["planned_delta"]
+        return admit(cap, spending, event, failure=details["failure"], delta=delta)
+
+    def _paid(self, connection: sa.Connection, key: str) -> Any:
+        where = (entry_table.c.account == self.name) & (entry_table.c.kind == "charge")
+        return connection.execute(sa.select(entry_table).where(where & (entry_table.c.key == key))).first()
+
+    def _answered(self, connection: sa.Connection, key: str) -> bytes | None:
+        where = (entry_table.c.account == self.name) & (entry_table.c.kind == "answer")
+        chosen = sa.select(entry_table.c.answer).where(where & (entry_table.c.key == key))
+        found: bytes | None = connection.execute(chosen).scalar()
+        return found
+
+    def _again(
+        self, connection: sa.Connection, cap: Budget, paid: Any, details: Mapping[str, Any]
+    ) -> Receipt:
+        """Receipt of a key that was charged before."""
+        content = json.loads(paid.content)
+        if any(content[name] != value for name, value in details.items()):
+            raise Incompatible(
+                f"Key {paid.key!r} was charged for something else ({content['purpose']}): use a new key."
+            )
+        answer = self._answered(connection, paid.key)
+        if answer is None:
+            raise DeadKey(
+                f"Key {paid.key!r} was charged at {content['time']} and its answer was never stored. What "
+                "was paid is lost; ask again with a new key, which pays again."
+            )
+        return Receipt(self.name, cap, paid.sequence, content["time"], paid.hash, paid.key, answer)
+
+    def _exceeded(self, cap: Budget, spending: Spending, event: Event) -> BudgetExceeded:
+        asked, left = requested(cap, event), remaining(cap, spending, cap.delta)
+        reason = ""
+        if spending.mode == "whole":
+            reason = f"One release has taken the whole of account {self.name!r}."
+        elif asked <= left:
+            reason = "Together with what was charged before, this kind of release does not fit."
+        return BudgetExceeded(asked, left, reason)
+
+
+def _entry(cap: Budget, content: Mapping[str, Any], hash: str) -> Entry:
+    used = Spending.from_plain(content["spending"]).used(cap) / WHOLE
+    names = ("sequence", "time", "purpose", "event", "failure", "key")
+    return Entry(**{name: content[name] for name in names}, used=used, hash=hash)
+
+
+def _check_text(name: str, value: str) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is a {type(value).__name__}; it must be text.")
+    if not value.strip() or len(value) > LONGEST or not value.isprintable():
+        raise ValueError(f"{name} must be printable text of 1 to {LONGEST} characters.")
+
+
+def _shown(place: str) -> str:
+    """Address without its password."""
+    return sa.make_url(place).render_as_string(hide_password=True) if "://" in place else place

@@ -1,0 +1,349 @@
+"""When a charge still fits: privacy filters that run side by side (PRIVACY_MATH §9.4).
+
+Each filter keeps a running total and goes on while the total of the whole sequence is within its limit. A
+charge is granted if at least one filter goes on. Filter i makes everything it accepts
+(epsilon, delta_i)-private, and the delta_i add up to no more than the cap's delta.
+
+Totals are integers in units of 1e-30; costs are rounded up and limits down, so that no sum drifts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from dpcvx.accounting import (
+    GDP,
+    RDP,
+    SAMPLER_SHARE,
+    Budget,
+    Tight,
+    gaussian_epsilon,
+    gaussian_mu,
+    spendable,
+)
+from dpcvx.events import ApproxDP, Compose, Event, Exponential, Gaussian, PureDP, Repeat, count_leaves
+
+__all__ = ["FRESH", "WHOLE", "Spending", "admit", "covers", "remaining", "requested"]
+
+SCALE = 10**30
+WHOLE = 2**53  # of `Spending.used`: everything is spent
+ROUNDING = 1e-9  # limits that formulas of floats give are lowered by this part of themselves
+
+# Shares of delta by what the first charge is, which is known before anything is released. A filter that
+# cannot accept the first charge gets none. A share enters limits through its logarithm, so that eight tenths
+# cost the Gaussian filter two per cent; basic composition alone may keep everything.
+SHARES = {
+    "gaussian": {"gaussian": 0.8, "renyi": 0.12, "renyi_twice": 0.04, "basic": 0.04},
+    "renyi": {"renyi": 0.8, "renyi_twice": 0.16, "basic": 0.04},
+    "basic": {"basic": 1.0},
+}
+SMALLEST_SHARE = 1e-3  # of delta, given to one event by basic composition
+
+Cost = tuple[int, ...]
+
+
+def _up(value: float) -> int:
+    """Units of a float, read as the decimal number that it prints as."""
+    return math.ceil(Fraction(repr(float(value))) * SCALE)
+
+
+def _down(value: float) -> int:
+    return math.floor(Fraction(repr(float(value))) * SCALE)
+
+
+class Filter(Protocol):
+    """A rule that accepts a sequence of events while its totals are within its limits."""
+
+    @property
+    def limits(self) -> Cost:
+        """Largest totals."""
+        ...
+
+    def cost(self, event: Event, failure: float, delta: float | None) -> Cost | None:
+        """Return what the event adds to the totals, or None if the rule does not cover it."""
+        ...
+
+
+@dataclass(frozen=True)
+class GaussianFilter:
+    """Gaussian releases alone: sum of mu^2 <= mu(epsilon, delta)^2."""
+
+    epsilon: float
+    delta: float
+
+    @property
+    def limits(self) -> Cost:
+        """Largest sum of mu^2."""
+        return (_down(gaussian_mu(self.epsilon, self.delta) ** 2 * (1 - ROUNDING)),)
+
+    def cost(self, event: Event, failure: float, delta: float | None) -> Cost | None:
+        """Return mu^2 of the event."""
+        if not GDP().supports(event):
+            return None
+        leaves = count_leaves(event).items()
+        squares = (n / leaf.noise_multiplier**2 for leaf, n in leaves if isinstance(leaf, Gaussian))
+        return (_up(math.fsum(squares)),)
+
+
+@dataclass(frozen=True)
+class RenyiFilter:
+    """Events with a Rényi curve: sum of R(a) at one order a <= what converts to (epsilon, delta)."""
+
+    epsilon: float
+    delta: float
+    order: float
+
+    @property
+    def limits(self) -> Cost:
+        """Largest sum of R(a)."""
+        return (_down(_renyi_limit(self.epsilon, self.delta, self.order) * (1 - ROUNDING)),)
+
+    def cost(self, event: Event, failure: float, delta: float | None) -> Cost | None:
+        """Return R(a) of the event."""
+        if not RDP().supports(event):
+            return None
+        divergence = float(RDP().curve(event, np.array([self.order]))[0])
+        return (_up(divergence),) if math.isfinite(divergence) else None
+
+
+def _renyi_limit(epsilon: float, delta: float, order: float) -> float:
+    """Largest R(a) that converts to (epsilon, delta) at the order a: PRIVACY_MATH §0 solved for R."""
+    return epsilon - math.log1p(-1 / order) + (math.log(delta) + math.log(order)) / (order - 1)
+
+
+def _best_order(epsilon: float, delta: float) -> float:
+    """Order at which Gaussian releases, whose curve is a mu^2/2, may have the largest sum of mu^2."""
+    orders = 1 + np.exp(np.linspace(math.log(1e-3), math.log(1e9), 2000))
+    return float(max(orders, key=lambda order: _renyi_limit(epsilon, delta, float(order)) / order))
+
+
+@dataclass(frozen=True)
+class BasicFilter:
+    """Every event, by an (epsilon_i, delta_i) of its own: both are added up, and sampling failures to delta.
+
+    The delta_i of an event that has a whole profile is a free choice. It is that of the plan, scaled to the
+    share of this filter, or without a plan the part of delta that the event takes of epsilon.
+    """
+
+    epsilon: float
+    delta: float
+    share: float
+
+    @property
+    def limits(self) -> Cost:
+        """Largest sums of epsilon_i and delta_i."""
+        return _down(self.epsilon), _down(self.delta)
+
+    def cost(self, event: Event, failure: float, delta: float | None) -> Cost | None:
+        """Return (epsilon_i, delta_i), failures included."""
+        leaves = count_leaves(event)
+        known = math.fsum(n * leaf.delta for leaf, n in leaves.items() if isinstance(leaf, ApproxDP))
+        rest = tuple(Repeat(leaf, n) for leaf, n in leaves.items() if not isinstance(leaf, ApproxDP))
+        pairs = []
+        if all(isinstance(leaf, PureDP | Exponential | ApproxDP) for leaf in leaves):
+            pairs.append((Tight().epsilon(event, known), known))
+        if rest and self.delta > 0:
+            extra = self.share * delta if delta is not None else self.delta * self._part(Compose(rest))
+            if known + extra < 1:
+                pairs.append((Tight().epsilon(event, known + extra), known + extra))
+        finite = [pair for pair in pairs if math.isfinite(pair[0])]
+        if not finite:
+            return None
+        # What takes the smallest parts of epsilon and delta together.
+        own = min(finite, key=lambda pair: pair[0] / self.epsilon + (pair[1] / self.delta if pair[1] else 0))
+        sampling = (1 + math.exp(min(self.epsilon, 700.0))) * failure
+        return _up(own[0]), _up(own[1]) + _up(sampling)
+
+    def _part(self, event: Event) -> float:
+        return min(1.0, max(SMALLEST_SHARE, Tight().epsilon(event, self.delta) / self.epsilon))
+
+
+@lru_cache(maxsize=256)
+def _filters(cap: Budget, mode: str) -> dict[str, tuple[Filter, Cost]]:
+    """Filters of an account by name, each with its limits, in the order of the proof's labels."""
+    shares = SHARES[mode]
+    # One filter alone takes the samplers' failures out of its own delta; several leave them a reserve.
+    delta = cap.delta if mode == "basic" else spendable(cap).delta
+    made: dict[str, Filter] = {}
+    for name, share in shares.items():
+        if name == "basic":
+            made[name] = BasicFilter(cap.epsilon, share * delta, share)
+        elif name == "gaussian":
+            made[name] = GaussianFilter(cap.epsilon, share * delta)
+        else:
+            order = _best_order(cap.epsilon, shares["renyi"] * delta)
+            made[name] = RenyiFilter(
+                cap.epsilon, share * delta, order if name == "renyi" else 1 + 2 * (order - 1)
+            )
+    return {name: (rule, rule.limits) for name, rule in made.items()}
+
+
+@lru_cache(maxsize=4096)
+def _costs(
+    cap: Budget, mode: str, event: Event, failure: float, delta: float | None
+) -> tuple[tuple[str, Cost | None], ...]:
+    return tuple((name, rule.cost(event, failure, delta)) for name, (rule, _) in _filters(cap, mode).items())
+
+
+def _failure_limit(cap: Budget) -> int:
+    """Largest sum of sampling failures: (1 + e^epsilon) times it is the samplers' share of delta."""
+    return _down(SAMPLER_SHARE * cap.delta / (1 + math.exp(min(cap.epsilon, 700.0))))
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What an account has spent.
+
+    Parameters
+    ----------
+    mode : {"fresh", "gaussian", "renyi", "basic", "whole"}
+        Set by the first charge; "whole" is an account that one release has taken.
+    totals : tuple of (str, tuple of int)
+        Totals of the filters that still accept everything charged so far.
+    failure : int
+        Sum of the sampling failures.
+    """
+
+    mode: str = "fresh"
+    totals: tuple[tuple[str, Cost], ...] = ()
+    failure: int = 0
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the fields in plain types; integers as text, because most readers of JSON round them."""
+        totals = {name: [str(part) for part in total] for name, total in self.totals}
+        return {"mode": self.mode, "totals": totals, "failure": str(self.failure)}
+
+    @classmethod
+    def from_plain(cls, content: Mapping[str, Any]) -> Spending:
+        """Read back what `to_plain` wrote."""
+        totals = ((name, tuple(int(part) for part in total)) for name, total in content["totals"].items())
+        return cls(content["mode"], tuple(sorted(totals)), int(content["failure"]))
+
+    def used(self, cap: Budget) -> int:
+        """Part of the cap that is spent, in units of 1/WHOLE, rounded up: the least over the filters."""
+        if self.mode == "fresh":
+            return 0
+        if self.mode == "whole":
+            return WHOLE
+        filters = _filters(cap, self.mode)
+        return min(_used(total, filters[name][1]) for name, total in self.totals)
+
+    def failed(self, cap: Budget) -> int:
+        """Part of the samplers' reserve that is spent, in units of 1/WHOLE, rounded up."""
+        if self.mode not in ("gaussian", "renyi"):
+            return 0
+        return _used((self.failure,), (_failure_limit(cap),))
+
+
+def _used(total: Cost, limits: Cost) -> int:
+    parts = (-(-spent * WHOLE // limit) for spent, limit in zip(total, limits, strict=True) if spent)
+    return max(parts, default=0)
+
+
+FRESH = Spending()
+
+
+def admit(
+    cap: Budget, spending: Spending, event: Event, *, failure: float = 0.0, delta: float | None = None
+) -> Spending | None:
+    """Return what is spent once the event is charged, or None if it does not fit.
+
+    Parameters
+    ----------
+    cap : Budget
+    spending : Spending
+        So far.
+    event : Event
+    failure : float
+        Total-variation distance of the samplers from the event's noise, summed.
+    delta : float, optional
+        Delta for which the event's noise was planned.
+    """
+    if spending.mode == "whole":
+        return None
+    mode = _mode(cap, event) if spending.mode == "fresh" else spending.mode
+    filters = _filters(cap, mode)
+    before = {name: (0,) * len(limits) for name, (_, limits) in filters.items()}
+    before = before if spending.mode == "fresh" else dict(spending.totals)
+    totals = []
+    for name, cost in _costs(cap, mode, event, failure, delta):
+        if cost is not None and name in before:
+            total = tuple(map(sum, zip(before[name], cost, strict=True)))
+            if all(spent <= limit for spent, limit in zip(total, filters[name][1], strict=True)):
+                totals.append((name, total))
+    failures = spending.failure + _up(failure)
+    if totals and (mode == "basic" or failures <= _failure_limit(cap)):
+        return Spending(mode, tuple(sorted(totals)), failures)
+    if spending.mode == "fresh" and _fits_whole(cap, event, failure):
+        return Spending("whole", (), failures)
+    return None
+
+
+def covers(
+    cap: Budget, before: Spending, after: Spending, event: Event, *, failure: float, delta: float | None
+) -> bool:
+    """Say whether totals that were written down for a charge are valid and not below its price.
+
+    A price may differ in its last digits from machine to machine, so `ROUNDING` is allowed.
+    """
+    tolerance = Fraction(repr(ROUNDING))
+    first = before.mode == "fresh"
+    if after.failure < before.failure + _up(failure) * (1 - tolerance):
+        return False
+    if after.mode == "whole":
+        return first and _fits_whole(replace(cap, epsilon=cap.epsilon * (1 + ROUNDING)), event, failure)
+    if after.mode not in SHARES or not (first or after.mode == before.mode) or not after.totals:
+        return False
+    costs, earlier = dict(_costs(cap, after.mode, event, failure, delta)), dict(before.totals)
+    for name, total in after.totals:
+        cost, start = costs.get(name), earlier.get(name, (0,) * len(total) if first else None)
+        if cost is None or start is None or len(total) != len(cost):
+            return False
+        if any(t < s + c * (1 - tolerance) for t, s, c in zip(total, start, cost, strict=True)):
+            return False
+    return after.used(cap) <= WHOLE and after.failed(cap) <= WHOLE
+
+
+def _mode(cap: Budget, event: Event) -> str:
+    if cap.delta == 0 or not RDP().supports(event):
+        return "basic"
+    return "gaussian" if GDP().supports(event) else "renyi"
+
+
+def _fits_whole(cap: Budget, event: Event, failure: float) -> bool:
+    """Say whether the event alone is within the cap. No answer exists before it, so it is not adaptive."""
+    left = cap.delta - (1 + math.exp(min(cap.epsilon, 700.0))) * failure
+    return left >= 0 and Tight().epsilon(event, left) <= cap.epsilon
+
+
+def requested(cap: Budget, event: Event) -> float:
+    """Epsilon of the event alone at the cap's delta."""
+    return Tight().epsilon(event, spendable(cap).delta)
+
+
+@lru_cache(maxsize=256)
+def remaining(cap: Budget, spending: Spending, delta: float) -> float:
+    """Return the epsilon, at delta, of the largest Gaussian release that would be granted."""
+    if cap.delta == 0 or delta == 0 or spending.mode == "whole":
+        return 0.0
+    priced = spendable(Budget(cap.epsilon, delta)).delta
+    # Nothing larger than the whole cap fits; a release of a millionth of it is no release.
+    high = math.log(gaussian_mu(cap.epsilon, cap.delta))
+    low = high - math.log(1e6)
+
+    def fits(log_mu: float) -> bool:
+        return admit(cap, spending, Gaussian(math.exp(-log_mu)), delta=priced) is not None
+
+    if not fits(low):
+        return 0.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return min(cap.epsilon, gaussian_epsilon(math.exp(low), priced))

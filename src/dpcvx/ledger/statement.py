@@ -1,0 +1,107 @@
+"""What an account promises, with everything that was charged to it, in words and as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import textwrap
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dpcvx.accounting import Budget
+
+if TYPE_CHECKING:
+    from dpcvx.ledger.accounts import Account
+    from dpcvx.ledger.chain import Entry
+
+__all__ = ["AccountStatement", "event_words"]
+
+_NEIGHBOURS = {
+    "replace": "two data sets of the same size that differ in one row",
+    "add_remove": "two data sets of which one has one row more",
+}
+NOT_COVERED = (
+    "releases on the same people that were not charged to this account",
+    "the same people in another account or ledger: the caps of both are added",
+    "running time and memory",
+    "a person who is in several rows",
+)
+
+
+@dataclass(frozen=True)
+class AccountStatement:
+    """The guarantee of an account and its whole history.
+
+    Parameters
+    ----------
+    account : str
+    budget : Budget
+        The guarantee. It is the cap, however much of it was used.
+    used : float
+        Part of the cap that is spent.
+    history : tuple of Entry
+    """
+
+    account: str
+    budget: Budget
+    used: float
+    history: tuple[Entry, ...]
+
+    @classmethod
+    def of(cls, account: Account) -> AccountStatement:
+        """State what an account promises now."""
+        history = account.history()
+        return cls(account.name, account.budget, history[-1].used if history else 0.0, history)
+
+    @property
+    def meaning(self) -> str:
+        """The guarantee in one plain paragraph."""
+        return (
+            f"Take {_NEIGHBOURS[self.budget.relation]}. Any conclusion that somebody could draw from "
+            f"everything that was or will be charged to account {self.account!r} "
+            f"is at most e^{self.budget.epsilon:g} times as likely with one as with the other, apart from an "
+            f"extra probability of at most {self.budget.delta:.3g}. The charges were chosen in the light of "
+            "earlier answers, so the guarantee is the whole cap even where less of it was used."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return every field as plain types that JSON can hold."""
+        return {
+            "account": self.account,
+            **dataclasses.asdict(self.budget),
+            "used": self.used,
+            "meaning": self.meaning,
+            "not_covered": list(NOT_COVERED),
+            "history": [dataclasses.asdict(entry) for entry in self.history],
+        }
+
+    def to_json(self) -> str:
+        """Return the statement as JSON text."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+
+    def __str__(self) -> str:
+        budget = self.budget
+        lines = [f"Privacy statement of account {self.account!r}", "", *textwrap.wrap(self.meaning, 110), ""]
+        rows = [
+            ("guarantee", f"epsilon = {budget.epsilon:g}, delta = {budget.delta:.3g} ({budget.relation!r})"),
+            ("used", f"{self.used:.1%} of the cap, in {len(self.history)} charge(s)"),
+            *(
+                ("charged", f"{entry.time}  {entry.purpose}: {event_words(entry.event)}")
+                for entry in self.history
+            ),
+            ("not covered", "; ".join(NOT_COVERED)),
+        ]
+        for name, text in rows:
+            lines += textwrap.wrap(text, 110, initial_indent=f"{name:<13}", subsequent_indent=" " * 13)
+        return "\n".join(lines)
+
+
+def event_words(event: dict[str, Any]) -> str:
+    """Return an event of plain types in one line."""
+    kind = event["event"]
+    if kind == "Compose":
+        return " + ".join(event_words(part) for part in event["events"])
+    if kind == "Repeat":
+        return f"{event['count']} x {event_words(event['of'])}"
+    values = (f"{v:.4g}" if isinstance(v, float) else str(v) for k, v in event.items() if k != "event")
+    return f"{kind}({', '.join(values)})"

@@ -1,0 +1,146 @@
+"""Check of a whole ledger: the chain of hashes, every price and total, and the heads that a witness saw."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from dpcvx.accounting import Budget
+from dpcvx.errors import LedgerDamaged
+from dpcvx.events import from_plain
+from dpcvx.ledger import store
+from dpcvx.ledger.accounts import Ledger
+from dpcvx.ledger.chain import FORMAT, canonical, digest, genesis
+from dpcvx.ledger.filters import FRESH, Spending, covers
+from dpcvx.ledger.store import account_table, entry_table, head_table
+from dpcvx.ledger.witness import Head, witness_at
+
+__all__ = ["Verification", "verify"]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was checked and found sound.
+
+    Parameters
+    ----------
+    entries, accounts : int
+        How many.
+    head : str
+        Hash of the last entry; it covers all of them.
+    witnessed : int, optional
+        Number of heads that a witness had seen, all of them present; None without a witness, and then an old
+        copy of the ledger would not have been noticed.
+    """
+
+    entries: int
+    accounts: int
+    head: str
+    witnessed: int | None
+
+    def __str__(self) -> str:
+        told = (
+            "no witness, so an old copy would not be noticed"
+            if self.witnessed is None
+            else f"all {self.witnessed} witnessed heads are there"
+        )
+        return f"{self.entries} entries of {self.accounts} account(s) are sound; {told}; head {self.head}"
+
+
+@dataclass
+class _Replayed:
+    """State of an account as its entries tell it."""
+
+    cap: Budget
+    spending: Spending = FRESH
+    charged: set[str] = field(default_factory=set)
+
+
+def verify(ledger: Ledger) -> Verification:
+    """Check a ledger; see `Ledger.verify`."""
+    seen = _witnessed(ledger)  # first: heads seen before the entries are read must be among them
+    with store.reading(ledger.url) as connection:
+        heads = connection.execute(sa.select(head_table)).all()
+        rows = connection.execute(sa.select(entry_table).order_by(entry_table.c.sequence)).all()
+        accounts = connection.execute(sa.select(account_table)).all()
+    if len(heads) != 1 or heads[0].format != FORMAT:
+        raise LedgerDamaged(f"{ledger!r} has no head of format {FORMAT}.")
+    replayed: dict[str, _Replayed] = {}
+    hashes = [genesis(heads[0].identity)]
+    for row in rows:
+        try:
+            _check_entry(row, hashes, replayed)
+        except (KeyError, TypeError, ValueError) as problem:
+            raise LedgerDamaged(f"Entry {row.sequence} of {ledger!r} was edited.") from problem
+        hashes.append(row.hash)
+    if (heads[0].sequence, heads[0].hash) != (len(rows), hashes[-1]):
+        raise LedgerDamaged(f"The last entries of {ledger!r} are missing, or its head was edited.")
+    if {row.name for row in accounts} != set(replayed):
+        raise LedgerDamaged(f"The accounts of {ledger!r} are not those that its entries made.")
+    for row in accounts:
+        _check_account(row, replayed[row.name])
+    for head in seen or ():
+        if head.sequence >= len(hashes) or hashes[head.sequence] != head.hash:
+            raise LedgerDamaged(
+                f"The witness saw entry {head.sequence} of {ledger!r}, which is not there: this is an old or "
+                "edited copy."
+            )
+    return Verification(len(rows), len(accounts), hashes[-1], None if seen is None else len(seen))
+
+
+def _check_entry(row: Any, hashes: list[str], replayed: dict[str, _Replayed]) -> None:
+    """Check one entry against the chain so far and replay it; what is wrong is a ValueError or KeyError."""
+    content = json.loads(row.content)
+    told = (content["sequence"], content["account"], content["kind"], content["key"])
+    if told != (row.sequence, row.account, row.kind, row.key) or row.sequence != len(hashes):
+        raise ValueError("The entry is not where it says it is.")
+    if (
+        canonical(content) != row.content
+        or digest(row.content) != row.hash
+        or content["previous"] != hashes[-1]
+    ):
+        raise ValueError("The chain is broken.")
+    if (digest(row.answer) if row.answer is not None else None) != content.get("answer"):
+        raise ValueError("The stored answer is another one.")
+    if row.kind == "create":
+        if row.account in replayed:
+            raise ValueError("The account was made twice.")
+        replayed[row.account] = _Replayed(Budget(content["epsilon"], content["delta"], content["relation"]))
+    elif row.kind == "charge":
+        _check_charge(content, replayed[row.account])
+    elif row.kind != "answer" or row.key not in replayed[row.account].charged:
+        raise ValueError("The entry is no charge, answer or account.")
+
+
+def _check_charge(content: Mapping[str, Any], account: _Replayed) -> None:
+    after = Spending.from_plain(content["spending"])
+    priced = {"failure": content["failure"], "delta": content["planned_delta"]}
+    if not covers(account.cap, account.spending, after, from_plain(content["event"]), **priced):
+        raise ValueError("The charge was priced too low.")
+    account.spending = after
+    if content["key"] is not None:
+        account.charged.add(content["key"])
+
+
+def _check_account(row: Any, told: _Replayed) -> None:
+    cap, spending = told.cap, told.spending
+    stored = (row.epsilon, row.delta, row.relation, row.spending, row.used, row.failed)
+    plain = canonical(spending.to_plain())
+    if stored != (cap.epsilon, cap.delta, cap.relation, plain, spending.used(cap), spending.failed(cap)):
+        raise LedgerDamaged(f"Account {row.name!r} was edited: its entries tell another total or cap.")
+
+
+def _witnessed(ledger: Ledger) -> tuple[Head, ...] | None:
+    """Heads that the witness has seen; None without a witness."""
+    if ledger.witness is None:
+        return None
+    with store.reading(ledger.url) as connection:
+        identity = connection.execute(sa.select(head_table.c.identity)).scalar()
+    seen = witness_at(ledger.witness).heads(str(identity))
+    if not seen:
+        raise LedgerDamaged(f"The witness has never seen {ledger!r}: it is another ledger's, or was lost.")
+    return seen
