@@ -14,10 +14,19 @@ import sqlalchemy as sa
 from dpcvx.accounting import Budget
 from dpcvx.errors import BudgetExceeded, DeadKey, Incompatible, LedgerDamaged
 from dpcvx.events import Event, Poisson, count_leaves, to_plain
-from dpcvx.ledger import store
 from dpcvx.ledger.chain import FORMAT, Entry, Receipt, append, canonical, digest, genesis, has
 from dpcvx.ledger.filters import FRESH, WHOLE, Spending, admit, remaining, requested
-from dpcvx.ledger.store import account_table, entry_table, head_table
+from dpcvx.ledger.store import (
+    account_table,
+    address,
+    engine,
+    entry_table,
+    head_table,
+    metadata,
+    preparing,
+    reading,
+    writing,
+)
 from dpcvx.ledger.witness import Head, witness_at
 
 if TYPE_CHECKING:
@@ -53,8 +62,8 @@ class Ledger:
     ) -> None:
         place = None if witness is None else os.fspath(witness)
         if place is not None:
-            place = store.address(place) if "://" in place else os.path.abspath(place)
-        object.__setattr__(self, "url", store.address(url))
+            place = address(place) if "://" in place else os.path.abspath(place)
+        object.__setattr__(self, "url", address(url))
         object.__setattr__(self, "witness", place)
 
     def __repr__(self) -> str:
@@ -64,7 +73,7 @@ class Ledger:
     @property
     def engine(self) -> sa.Engine:
         """Engine of the store, for tables that belong beside the accounts."""
-        return store.engine(self.url)
+        return engine(self.url)
 
     def create(self, name: str, *, epsilon: float, delta: float, relation: str = "replace") -> Account:
         """Open an account; its cap never changes.
@@ -84,8 +93,8 @@ class Ledger:
         """
         _check_text("name", name)
         cap = Budget(float(epsilon), float(delta), relation)
-        with store.preparing(self.url) as connection:
-            store.metadata.create_all(connection)
+        with preparing(self.url) as connection:
+            metadata.create_all(connection)
             if connection.execute(sa.select(head_table.c.id)).first() is None:
                 identity = uuid.uuid4().hex
                 first = {"id": 1, "format": FORMAT, "identity": identity, "sequence": 0}
@@ -112,7 +121,7 @@ class Ledger:
 
     def accounts(self) -> tuple[str, ...]:
         """Return the names of the accounts, sorted."""
-        with store.reading(self.url) as connection:
+        with reading(self.url) as connection:
             return tuple(sorted(connection.execute(sa.select(account_table.c.name)).scalars()))
 
     def verify(self, witness: str | os.PathLike[str] | None = None) -> Verification:
@@ -229,7 +238,7 @@ class Account:
         if any(isinstance(leaf, Poisson) for leaf in count_leaves(event)):
             cap, spending = self._state()
             self._admit(cap, spending, event, details)  # seconds of work, kept for the locked part below
-        with store.writing(self.ledger.url) as connection:
+        with writing(self.ledger.url) as connection:
             head = self.ledger._lock(connection)
             cap, spending = self._state(connection)
             if relations - {cap.relation}:
@@ -262,7 +271,7 @@ class Account:
         """
         if not isinstance(answer, bytes):
             raise TypeError(f"answer is a {type(answer).__name__}; it must be bytes.")
-        with store.writing(self.ledger.url) as connection:
+        with writing(self.ledger.url) as connection:
             head = self.ledger._lock(connection)
             if self._paid(connection, key) is None:
                 raise Incompatible(
@@ -276,14 +285,14 @@ class Account:
 
     def answer(self, key: str) -> bytes | None:
         """Return the stored answer of a key, or None."""
-        with store.reading(self.ledger.url) as connection:
+        with reading(self.ledger.url) as connection:
             return self._answered(connection, key)
 
     def history(self) -> tuple[Entry, ...]:
         """Return every charge, in order."""
         mine = (entry_table.c.account == self.name) & (entry_table.c.kind == "charge")
         chosen = sa.select(entry_table.c.content, entry_table.c.hash).where(mine)
-        with store.reading(self.ledger.url) as connection:
+        with reading(self.ledger.url) as connection:
             cap, _ = self._state(connection)
             rows = connection.execute(chosen.order_by(entry_table.c.sequence)).all()
         return tuple(_entry(cap, json.loads(row.content), row.hash) for row in rows)
@@ -307,7 +316,7 @@ class Account:
 
     def _state(self, connection: sa.Connection | None = None) -> tuple[Budget, Spending]:
         if connection is None:
-            with store.reading(self.ledger.url) as opened:
+            with reading(self.ledger.url) as opened:
                 return self._state(opened)
         row = connection.execute(sa.select(account_table).where(account_table.c.name == self.name)).first()
         if row is None:

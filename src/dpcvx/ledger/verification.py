@@ -12,11 +12,10 @@ import sqlalchemy as sa
 from dpcvx.accounting import Budget
 from dpcvx.errors import LedgerDamaged
 from dpcvx.events import from_plain
-from dpcvx.ledger import store
 from dpcvx.ledger.accounts import Ledger
 from dpcvx.ledger.chain import FORMAT, canonical, digest, genesis
 from dpcvx.ledger.filters import FRESH, Spending, covers
-from dpcvx.ledger.store import account_table, entry_table, head_table
+from dpcvx.ledger.store import account_table, entry_table, head_table, reading
 from dpcvx.ledger.witness import Head, witness_at
 
 __all__ = ["Verification", "verify"]
@@ -63,7 +62,7 @@ class _Replayed:
 def verify(ledger: Ledger) -> Verification:
     """Check a ledger; see `Ledger.verify`."""
     seen = _witnessed(ledger)  # first: heads seen before the entries are read must be among them
-    with store.reading(ledger.url) as connection:
+    with reading(ledger.url) as connection:
         heads = connection.execute(sa.select(head_table)).all()
         rows = connection.execute(sa.select(entry_table).order_by(entry_table.c.sequence)).all()
         accounts = connection.execute(sa.select(account_table)).all()
@@ -138,7 +137,7 @@ def _witnessed(ledger: Ledger) -> tuple[Head, ...] | None:
     """Heads that the witness has seen; None without a witness."""
     if ledger.witness is None:
         return None
-    with store.reading(ledger.url) as connection:
+    with reading(ledger.url) as connection:
         identity = connection.execute(sa.select(head_table.c.identity)).scalar()
     seen = witness_at(ledger.witness).heads(str(identity))
     if not seen:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import sqlalchemy as sa
 
-from dpcvx.ledger import store
+from dpcvx.ledger.store import preparing, reading, writing
 
 __all__ = ["Head", "Witness", "witness_at"]
 
@@ -106,7 +106,7 @@ class StoreWitness:
         """Insert a row."""
         _prepare(self.url)
         row = {"identity": head.identity, "sequence": head.sequence, "hash": head.hash}
-        with store.writing(self.url) as connection:
+        with writing(self.url) as connection:
             connection.execute(_table.insert(), row)
 
     def latest(self, identity: str) -> Head | None:
@@ -120,14 +120,14 @@ class StoreWitness:
     def _select(self, identity: str, limit: int | None = None) -> tuple[Head, ...]:
         _prepare(self.url)
         chosen = sa.select(_table).where(_table.c.identity == identity)
-        with store.reading(self.url) as connection:
+        with reading(self.url) as connection:
             rows = connection.execute(chosen.order_by(_table.c.sequence.desc()).limit(limit))
             return tuple(Head(*row) for row in rows)
 
 
 @lru_cache(maxsize=64)
 def _prepare(url: str) -> None:
-    with store.preparing(url) as connection:
+    with preparing(url) as connection:
         _metadata.create_all(connection)
 
 
