@@ -7,6 +7,7 @@ records while a solver runs; it answers each stage's question the planned number
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -33,6 +34,7 @@ from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
     from dpcvx.data import DataSource, Margins
+    from dpcvx.ledger import Ledger, Receipt
     from dpcvx.noise import Generator
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "Release",
     "Solver",
     "Stage",
+    "charge",
     "check_count",
     "execute",
     "records_changed",
@@ -180,8 +183,12 @@ class Plan:
     @property
     def sampler_delta(self) -> float:
         """Delta paid for noise of finite precision: (1 + e^eps) * sum of total variations."""
-        failure = sum(stage.n_calls * stage.mechanism.failure for stage in self.stages)
-        return (1 + math.exp(min(self.budget.epsilon, 700.0))) * failure
+        return (1 + math.exp(min(self.budget.epsilon, 700.0))) * self.failure
+
+    @property
+    def failure(self) -> float:
+        """Sum of the total variations between the noise that is drawn and the noise that is accounted for."""
+        return math.fsum(stage.n_calls * stage.mechanism.failure for stage in self.stages)
 
     @property
     def epsilon(self) -> float:
@@ -207,11 +214,12 @@ class Plan:
 
 @dataclass(frozen=True)
 class Release:
-    """What is published: the parameter and the plan that produced it."""
+    """What is published: the parameter, the plan that produced it, and the receipt if it was charged."""
 
     theta: Vector
     plan: Plan
     private: bool
+    receipt: Receipt | None = None
 
     @property
     def n_iter(self) -> int:
@@ -300,13 +308,49 @@ class Oracle:
         self._point.move(step, vertex, self._margins)
 
 
+def charge(
+    plan: Plan,
+    ledger: Ledger | str | os.PathLike[str] | None,
+    account: str | None,
+    *,
+    private: bool,
+    purpose: str,
+) -> Receipt | None:
+    """Pay for a plan from an account before a record is read; return None where no account is given.
+
+    Parameters
+    ----------
+    plan : Plan
+    ledger : Ledger, path or URL, optional
+    account : str, optional
+        Name of the account; it is given if and only if a ledger is.
+    private : bool
+        Whether the noise will be cryptographic. Nothing vouches for a seeded run, which is refused.
+    purpose : str
+        What the history says of it.
+    """
+    if ledger is None and account is None:
+        return None
+    if ledger is None or account is None:
+        given, missing = ("account", "ledger") if ledger is None else ("ledger", "account")
+        raise Incompatible(f"{given} was given without {missing}: give both to charge the run, or neither.")
+    if not private:
+        raise Incompatible(
+            "A seeded run is not private, so no ledger can vouch for it: leave the seed out, or the ledger."
+        )
+    from dpcvx.ledger import Account, Ledger
+
+    payer = Account(ledger if isinstance(ledger, Ledger) else Ledger(ledger), account)
+    return payer.charge(plan.event, purpose=purpose, failure=plan.failure, budget=spendable(plan.budget))
+
+
 def execute(
     plan: Plan,
     source: DataSource,
     *,
     rng: Generator | None = None,
-    ledger: None = None,
-    account: None = None,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+    account: str | None = None,
     progress: Progress | None = None,
 ) -> Release:
     """Run a plan on records: the only path, used by estimators, service and command line alike.
@@ -320,13 +364,13 @@ def execute(
     rng : Generator, optional
         Source of randomness; None draws from a cryptographic generator, a ``SeededGenerator`` marks the
         release "not private".
-    ledger, account : None
-        Accounts are not part of this version; anything but None is refused.
+    ledger : Ledger, path or URL, optional
+        Where the run is charged, durably, before the first question.
+    account : str, optional
+        Name of the account; it is given if and only if a ledger is.
     progress : callable, optional
         Called with (answers so far, answers planned); both are public.
     """
-    if ledger is not None or account is not None:
-        raise Incompatible("ledger and account are not available in this version; leave them None.")
     if plan.budget.relation == "replace" and source.n != plan.n:
         raise Incompatible(
             f"The plan is for n={plan.n} records, the source has {source.n}: plan again with n={source.n}."
@@ -344,6 +388,7 @@ def execute(
         from dpcvx.noise import SecureGenerator
 
         rng = SecureGenerator()
+    receipt = charge(plan, ledger, account, private=rng.private, purpose=type(plan.solver).__name__)
     source = source.within(plan.problem.bounds)
     theta = plan.solver.run(plan, Oracle(plan, source, rng, progress))
-    return Release(np.asarray(theta, dtype=np.float64), plan, rng.private)
+    return Release(np.asarray(theta, dtype=np.float64), plan, rng.private, receipt)

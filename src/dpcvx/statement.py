@@ -13,6 +13,7 @@ from dpcvx.events import to_plain
 
 if TYPE_CHECKING:
     from dpcvx.execution import Plan
+    from dpcvx.ledger import Receipt
 
 __all__ = ["PrivacyStatement"]
 
@@ -23,12 +24,17 @@ NO_LEDGER = "no ledger: nothing was charged; releases on the same people add up"
 TUNING = (
     "dpcvx tuned nothing on the data; settings that somebody chose by looking at the data are not covered"
 )
+SECOND_FIT = "a second fit on the same people: its epsilon and delta are added to these"
 NOT_COVERED = (
     "score() and any other metric computed on the private rows",
     "the scores and the choice of GridSearchCV and other tuners",
     "running time and memory",
-    "a second fit on the same people: its epsilon and delta are added to these",
+    SECOND_FIT,
     "a person who is in several rows",
+)
+CHARGED_NOT_COVERED = tuple(
+    "a fit on the same people that is not charged to the same account" if item == SECOND_FIT else item
+    for item in NOT_COVERED
 )
 RELATIONS = {
     "replace": "two data sets of the same size that differ in one row",
@@ -87,7 +93,14 @@ class PrivacyStatement:
 
     @classmethod
     def of(
-        cls, plan: Plan, *, model: str, private: bool, bounds: Mapping[str, Any], public: Mapping[str, Any]
+        cls,
+        plan: Plan,
+        *,
+        model: str,
+        private: bool,
+        bounds: Mapping[str, Any],
+        public: Mapping[str, Any],
+        receipt: Receipt | None = None,
     ) -> PrivacyStatement:
         """State what a plan promises.
 
@@ -101,6 +114,8 @@ class PrivacyStatement:
             Whether the randomness was cryptographic.
         bounds, public : mapping
             Declared bounds with the way they are enforced, and the other public facts.
+        receipt : Receipt, optional
+            Of the account that paid.
         """
         from dpcvx import __version__
 
@@ -119,6 +134,8 @@ class PrivacyStatement:
             bounds=dict(bounds),
             public=dict(public),
             randomness=CRYPTOGRAPHIC if private else SEEDED,
+            ledger=NO_LEDGER if receipt is None else _charged(receipt),
+            not_covered=NOT_COVERED if receipt is None else CHARGED_NOT_COVERED,
         )
 
     @property
@@ -199,6 +216,14 @@ class PrivacyStatement:
         for name, text in rows:
             lines += textwrap.wrap(text, 110, initial_indent=f"{name:<13}", subsequent_indent=" " * 13)
         return "\n".join(lines)
+
+
+def _charged(receipt: Receipt) -> str:
+    return (
+        f"charged to account {receipt.account!r} before a record was read, entry {receipt.sequence}, "
+        f"{receipt.time}, hash {receipt.hash}; everything charged to that account together has epsilon "
+        f"{receipt.budget.epsilon:g} and delta {receipt.budget.delta:.3g}"
+    )
 
 
 _PARTS = {"question", "count", "event", "sensitivity", "noise"}

@@ -60,8 +60,12 @@ PARAMETERS = {
         '``"gradient_descent"`` or ``"corrective_frank_wolfe"``, or an object, decides it.',
     ),
     "n_iter": ("int, optional", "Number of private answers; by default chosen from public facts."),
-    "ledger": ("None", "Account of what was spent; not available in this version."),
-    "account": ("None", "Name of the account; not available in this version."),
+    "ledger": (
+        "Ledger, path or URL, optional",
+        "Where the fit is charged, durably, before a record is read. Without one nothing is charged, and the "
+        "statement says so.",
+    ),
+    "account": ("str, optional", "Name of the account that pays; given together with ``ledger``."),
     "random_state": (
         "None, int, RandomState or Generator",
         "None draws noise cryptographically. Anything else is for tests: the statement is stamped NOT "

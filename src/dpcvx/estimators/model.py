@@ -28,7 +28,7 @@ from dpcvx.data import Arrays
 from dpcvx.domains import Domain, L1Ball, L2Ball
 from dpcvx.errors import Incompatible, PrivacyLeakWarning
 from dpcvx.estimators.columns import Columns, Table
-from dpcvx.execution import Plan, Release, execute
+from dpcvx.execution import Plan, Release, charge, execute
 from dpcvx.grid import Door
 from dpcvx.losses import Loss
 from dpcvx.noise import Generator, SecureGenerator, SeededGenerator
@@ -75,7 +75,7 @@ REFUSED = {
     "class_weight": "a class's weight changes how far one person can move the model",
     "groups": "one row is one person here; rows that share a person are not protected together",
 }
-LATER: dict[str, Any] = {"ledger": None, "account": None, "backend": "auto", "standardize": "auto"}
+LATER: dict[str, Any] = {"backend": "auto", "standardize": "auto"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,12 +191,15 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
         chosen, intercept = self._plan_fit(table.n, columns, target)
         rng = self._generator()
         validate_data(self, table.header(), skip_check_array=True)
+        purpose = f"fit of {type(self).__name__} to {table.n} records"
+        receipt = charge(chosen, self.ledger, self.account, private=rng.private, purpose=purpose)
 
         door = Door(chosen.problem.bounds, columns.center, columns.scale, intercept)
         rows, targets = columns.rows(table, door), self._encode_target(values, target)
         source = Arrays(rows, targets, bounds=door.bounds, layout=chosen.layout)
         with _progress(self.verbose, type(self).__name__) as progress:
             release = execute(chosen, source, rng=rng, progress=progress)
+        release = dataclasses.replace(release, receipt=receipt)
         self._publish(release, columns, target, intercept)
         return self
 
@@ -383,6 +386,7 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
             private=release.private,
             bounds=self._bounds_facts(columns, target),
             public=self._public_facts(release.plan, columns, target, intercept),
+            receipt=release.receipt,
         )
 
     def _bounds_facts(self, columns: Columns, target: Target) -> dict[str, Any]:

@@ -46,7 +46,12 @@ def save(model: LinearModel, path: str | Path) -> None:
         "format": FORMAT,
         "schema": SCHEMA,
         "class": type(model).__name__,
-        "parameters": {name: _plain(value, name) for name, value in model.get_params(deep=False).items()},
+        # The ledger's address may hold a password. Without it a model that is read back refuses to fit
+        # again, because its account is still named.
+        "parameters": {
+            name: None if name == "ledger" else _plain(value, name)
+            for name, value in model.get_params(deep=False).items()
+        },
         "coef": model.coef_.tolist(),
         "intercept": np.asarray(model.intercept_).tolist(),
         "n_iter": model.n_iter_,
