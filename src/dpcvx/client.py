@@ -1,0 +1,174 @@
+"""Client of the query service: asks, and asks again after a failure without being charged twice."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from dpcvx.errors import DpcvxError
+
+if TYPE_CHECKING:
+    import httpx
+
+    from dpcvx.queries import Answer, Query, Schema
+
+__all__ = ["Client", "ServiceError"]
+
+API = "/api/v1"
+PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before each further try
+LONGEST_WAIT = 60.0  # seconds; a limit that lasts longer is reported
+PASSING = {429, 502, 503, 504}  # statuses that a later try may not meet
+
+
+class ServiceError(DpcvxError):
+    """The service refused a request, or could not be reached.
+
+    Attributes
+    ----------
+    code : str
+        Stable code, such as "budget_spent"; "unreachable" when there was no response.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(code, message)  # both in args, so that the error survives pickling
+        self.code = code
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.code})"
+
+
+class Client:
+    """A query service, as seen by an analyst.
+
+    Parameters
+    ----------
+    url : str
+        Address of the service, such as "https://statistics.example".
+    key : str
+        API key.
+    timeout : float
+        Seconds to wait for a response before the request is repeated.
+
+    Examples
+    --------
+    >>> client = dpcvx.Client("http://127.0.0.1:8000", key)              # doctest: +SKIP
+    >>> print(client.ask(dpcvx.Regression("income", ("age", "sex"))))    # doctest: +SKIP
+    """
+
+    def __init__(self, url: str, key: str, *, timeout: float = 120.0) -> None:
+        try:
+            import httpx
+        except ImportError as missing:
+            raise ImportError('The client needs httpx: run  pip install "dpcvx[serve]"') from missing
+        if not url.startswith(("http://", "https://")):
+            raise ValueError(f"url must start with http:// or https://, got {url!r}.")
+        headers = {"Authorization": f"Bearer {key.strip()}"}
+        self._http = httpx.Client(base_url=url.rstrip("/") + API, headers=headers, timeout=timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+    def ask(self, query: Query | Mapping[str, Any], *, key: str | None = None) -> Answer:
+        """Ask a question; a lost response is fetched again, not paid again.
+
+        Parameters
+        ----------
+        query : Query or mapping
+            A question, or its JSON form.
+        key : str, optional
+            Idempotency key, to repeat a question after this process has ended; a new one by default.
+
+        Returns
+        -------
+        Answer
+        """
+        from dpcvx.queries import Answer
+
+        content = query if isinstance(query, Mapping) else query.to_json()
+        headers = {"Idempotency-Key": key or secrets.token_hex(16)}
+        return Answer.from_json(self._request("POST", "/queries", json=content, headers=headers).json())
+
+    def schema(self) -> Schema:
+        """Return the public declaration of the data."""
+        from dpcvx.queries import Schema
+
+        return Schema.from_json(self._request("GET", "/schema").json())
+
+    def budget(self) -> dict[str, Any]:
+        """Return the cap, what is left of it, and how much this key may ask."""
+        content: dict[str, Any] = self._request("GET", "/budget").json()
+        return content
+
+    def history(self, limit: int = 100) -> list[dict[str, Any]]:
+        """Return this key's questions and answers, newest first."""
+        content = self._request("GET", "/history", params={"limit": limit}).json()
+        questions: list[dict[str, Any]] = content["questions"]
+        return questions
+
+    def statement(self) -> dict[str, Any]:
+        """Return what is promised about every answer."""
+        content: dict[str, Any] = self._request("GET", "/statement").json()
+        return content
+
+    def synthetic(self, rows: int, path: str | Path) -> None:
+        """Write invented records to a file.
+
+        Parameters
+        ----------
+        rows : int
+            How many.
+        path : str or Path
+            Ends in .csv or .parquet.
+        """
+        path = Path(path)
+        kind = path.suffix.removeprefix(".")
+        if kind not in ("csv", "parquet"):
+            raise ValueError(f"{path} must end in .csv or .parquet, to say what it is.")
+        response = self._request("GET", "/synthetic", params={"rows": rows, "format": kind})
+        path.write_bytes(response.content)
+
+    def _request(self, method: str, path: str, **content: Any) -> httpx.Response:
+        import httpx
+
+        for pause in (*PAUSES, None):
+            try:
+                response = self._http.request(method, path, **content)
+            except httpx.TransportError as error:
+                if pause is None:
+                    raise ServiceError(
+                        "unreachable", f"No response from {self._http.base_url.host}: {type(error).__name__}."
+                    ) from None
+                time.sleep(pause)
+                continue
+            if response.is_success:
+                return response
+            wait = float(response.headers.get("Retry-After", 0))
+            if response.status_code not in PASSING or pause is None or wait > LONGEST_WAIT:
+                break
+            time.sleep(max(pause, wait))
+        raise _error(response)
+
+
+def _error(response: httpx.Response) -> ServiceError:
+    try:
+        content = response.json()
+        return ServiceError(str(content["code"]), str(content["message"]))
+    except (ValueError, KeyError, TypeError):
+        return ServiceError("unexpected", f"The server answered with status {response.status_code}.")

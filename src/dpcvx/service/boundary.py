@@ -1,0 +1,131 @@
+"""The outermost layer of the service: what may come in, and what may go out.
+
+Every response carries the same headers; a body that is too long is refused before it is read to the end; an
+error that nobody foresaw becomes one opaque answer, and its text, which could hold data, is written nowhere.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import traceback
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpcvx.service.refusal import Refusal
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["BODY_LIMIT", "Boundary", "Metrics"]
+
+BODY_LIMIT = 64 * 1024  # bytes; the longest honest question takes a few thousand
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+INTERNAL = Refusal(
+    "internal", "Something went wrong; tell the data owner when. A retry must use the same Idempotency-Key."
+)
+OTHER = "other"  # one name for every path that is no route, so that nobody can make the metrics grow
+
+log = logging.getLogger("dpcvx.service")
+
+
+class Metrics:
+    """Counts of requests by route and status: nothing about answers, branches, times or analysts."""
+
+    def __init__(self) -> None:
+        self._requests: Counter[tuple[str, int]] = Counter()
+
+    def count(self, route: str, status: int) -> None:
+        """Count one response."""
+        self._requests[route, status] += 1
+
+    def text(self) -> str:
+        """Return the counts in the text format of Prometheus."""
+        lines = ["# HELP dpcvx_requests_total Responses sent.", "# TYPE dpcvx_requests_total counter"]
+        for (route, status), count in sorted(self._requests.items()):
+            lines.append(f'dpcvx_requests_total{{route="{route}",status="{status}"}} {count}')
+        return "\n".join(lines) + "\n"
+
+
+class Boundary:
+    """ASGI middleware around the whole service.
+
+    Parameters
+    ----------
+    app : ASGI application
+        What it protects.
+    metrics : Metrics
+        Where responses are counted.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self.app, self.metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = False
+        taken = 0
+
+        async def limited() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > BODY_LIMIT:
+                raise TOO_LARGE
+            return message
+
+        async def stamped(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                own = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+                kept = [pair for pair in message.get("headers", []) if pair[0].lower() not in dict(own)]
+                message["headers"] = [*kept, *own]
+                route = scope.get("route")
+                self.metrics.count(getattr(route, "path", OTHER), message["status"])
+            await send(message)
+
+        try:
+            if _declared_length(scope) > BODY_LIMIT:
+                raise TOO_LARGE
+            await self.app(scope, limited, stamped)
+        except Exception as error:
+            refusal = error if isinstance(error, Refusal) else INTERNAL
+            if refusal is INTERNAL:
+                log.error("%s", place(error))
+            if not started:
+                await _refuse(refusal, stamped)
+
+
+TOO_LARGE = Refusal("too_large", f"A request may be at most {BODY_LIMIT} bytes long.")
+
+
+def place(error: BaseException) -> str:
+    """Kind and place of an error, without its text."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"unexpected {type(error).__name__} in {Path(last.filename).name}, line {last.lineno}"
+
+
+def _declared_length(scope: Scope) -> int:
+    lengths = [value for name, value in scope["headers"] if name == b"content-length"]
+    return int(lengths[0]) if lengths and lengths[0].isdigit() else 0
+
+
+async def _refuse(refusal: Refusal, send: Send) -> None:
+    body = json.dumps(refusal.body).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    headers += [(name.lower().encode(), value.encode()) for name, value in refusal.headers.items()]
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,64 @@
+"""The public side of a deployment as JSON: its attributes, and the questions that may be asked about them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpcvx.queries.query import BALLS, LARGEST_RADIUS, LOSSES
+from dpcvx.queries.schema import Schema
+
+__all__ = ["attributes", "question_schema"]
+
+
+def attributes(schema: Schema) -> dict[str, Any]:
+    """Return the declaration, with the labels by which conditions name the cells of each attribute."""
+    listed = [{**one.to_dict(), "labels": list(one.labels)} for one in schema.attributes]
+    return {
+        "attributes": listed,
+        "losses": list(LOSSES),
+        "sets": list(BALLS),
+        "largest_radius": LARGEST_RADIUS,
+    }
+
+
+def question_schema(schema: Schema) -> dict[str, Any]:
+    """Return the JSON schema of a question about these attributes."""
+    name = {"type": "string", "enum": list(schema.names)}
+    some = {"type": "array", "items": name, "uniqueItems": True}
+    where = {
+        "type": "object",
+        "properties": {
+            one.name: {"type": "array", "items": {"enum": list(one.labels)}, "minItems": 1}
+            for one in schema.attributes
+        },
+        "additionalProperties": False,
+    }
+    number = {"type": "number", "maximum": LARGEST_RADIUS}
+    return {
+        "oneOf": [
+            _question(
+                "regression",
+                ("target", "features"),
+                target=name,
+                features={**some, "minItems": 1},
+                loss={"type": "string", "enum": list(LOSSES), "default": "logistic"},
+                set={"type": "string", "enum": list(BALLS), "default": "l2"},
+                radius={**number, "exclusiveMinimum": 0, "default": 3.0},
+                intercept={"type": "boolean", "default": True},
+                l2={**number, "minimum": 0, "default": 0.0},
+            ),
+            _question("count", ("where",), where={**where, "minProperties": 1}),
+            _question("mean", ("of",), of=name, where=where),
+            _question("marginal", ("attributes",), attributes={**some, "minItems": 1}),
+        ]
+    }
+
+
+def _question(kind: str, needed: tuple[str, ...], **fields: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "title": kind.capitalize(),
+        "properties": {"kind": {"type": "string", "enum": [kind]}, **fields},
+        "required": ["kind", *needed],
+        "additionalProperties": False,
+    }

@@ -1,0 +1,172 @@
+"""API keys: shown once when they are made, kept as Argon2 hashes beside the ledger."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from argon2 import PasswordHasher
+from argon2.exceptions import VerifyMismatchError
+
+from dpcvx.ledger import Ledger
+from dpcvx.service.store import Store, key_table
+
+__all__ = ["SCOPES", "ApiKey", "Keys", "open_keys"]
+
+SCOPES = ("ask", "admin")
+PREFIX = "dpcvx"
+# A secret has 256 random bits, so the hash need not slow down guessing: these are the least costs that OWASP
+# gives for passwords, and an unknown key costs the server no more than that.
+HASHER = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
+
+
+@dataclass(frozen=True)
+class ApiKey:
+    """What is known about a key; never its secret.
+
+    Parameters
+    ----------
+    id : str
+        Public part of the key.
+    name : str
+        Whose key it is.
+    scopes : tuple of str
+        "ask": questions, history and synthetic data; "admin": keys.
+    per_minute, per_day : int
+        Questions that it may ask.
+    created : int
+        Seconds since 1970.
+    revoked : bool
+        Whether it is refused from now on.
+    """
+
+    id: str
+    name: str
+    scopes: tuple[str, ...]
+    per_minute: int
+    per_day: int
+    created: int
+    revoked: bool = False
+
+
+class Keys:
+    """The API keys of one account.
+
+    Parameters
+    ----------
+    store : Store
+        Where they are kept.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        # Keys that Argon2 has accepted in this process, by a digest that is of no use outside it.
+        self._pepper = secrets.token_bytes(32)
+        self._accepted: dict[str, bytes] = {}
+        self._nobody = HASHER.hash(secrets.token_urlsafe(32))
+
+    def create(
+        self, name: str, *, scopes: Iterable[str] = ("ask",), per_minute: int = 60, per_day: int = 5000
+    ) -> tuple[ApiKey, str]:
+        """Make a key; return what is known about it, and its text, which is kept nowhere.
+
+        Parameters
+        ----------
+        name : str
+            Whose key it is.
+        scopes : iterable of str
+            Some of "ask" and "admin".
+        per_minute, per_day : int
+            Questions that it may ask.
+        """
+        chosen = tuple(scope for scope in SCOPES if scope in tuple(scopes))
+        if not chosen or set(scopes) - set(SCOPES):
+            raise ValueError(
+                f"scopes must be some of {', '.join(SCOPES)}; got {', '.join(scopes) or 'none'}."
+            )
+        if not 1 <= len(name) <= 100 or not name.isprintable():
+            raise ValueError("A key's name must be 1 to 100 printable characters.")
+        if min(per_minute, per_day) < 1:
+            raise ValueError(f"per_minute and per_day must be at least 1; got {per_minute} and {per_day}.")
+        key = ApiKey(secrets.token_hex(6), name, chosen, per_minute, per_day, int(time.time()))
+        secret = secrets.token_urlsafe(32)
+        with self._store.writing() as connection:
+            connection.execute(
+                key_table.insert().values(
+                    account=self._store.account,
+                    id=key.id,
+                    name=name,
+                    hash=HASHER.hash(secret),
+                    scopes=" ".join(chosen),
+                    per_minute=per_minute,
+                    per_day=per_day,
+                    created=key.created,
+                    revoked=False,
+                )
+            )
+        return key, f"{PREFIX}-{key.id}-{secret}"
+
+    def list(self) -> tuple[ApiKey, ...]:
+        """Every key of the account, revoked ones too, oldest first."""
+        chosen = sa.select(key_table).where(key_table.c.account == self._store.account)
+        with self._store.reading() as connection:
+            rows = connection.execute(chosen.order_by(key_table.c.created, key_table.c.id)).all()
+        return tuple(_read(row) for row in rows)
+
+    def revoke(self, id: str) -> ApiKey:
+        """Refuse a key from now on; KeyError if there is none of this id."""
+        with self._store.writing() as connection:
+            connection.execute(key_table.update().where(*self._is(id)).values(revoked=True))
+            row = connection.execute(sa.select(key_table).where(*self._is(id))).one_or_none()
+        if row is None:
+            raise KeyError(id)
+        return _read(row)
+
+    def verify(self, text: str) -> ApiKey | None:
+        """Return the key that a text is, or None.
+
+        An unknown id, a wrong secret and a revoked key cost the same: one Argon2 verification.
+        """
+        prefix, _, rest = text.partition("-")
+        id, _, secret = rest.partition("-")
+        if not (id.isascii() and id.isalnum()):
+            id = ""  # no key's id; not every database can be asked for every text
+        with self._store.reading() as connection:
+            row = connection.execute(sa.select(key_table).where(*self._is(id))).one_or_none()
+        digest = hmac.digest(self._pepper, text.encode(errors="replace"), "sha256")
+        key = None if row is None or row.revoked or prefix != PREFIX else _read(row)
+        if key is not None and hmac.compare_digest(self._accepted.get(id, b""), digest):
+            return key
+        try:
+            HASHER.verify(self._nobody if row is None else row.hash, secret)
+        except VerifyMismatchError:
+            return None
+        if key is not None:
+            self._accepted[id] = digest
+        return key
+
+    def _is(self, id: str) -> tuple[sa.ColumnElement[bool], ...]:
+        return key_table.c.account == self._store.account, key_table.c.id == id
+
+
+def open_keys(url: str | None, account: str) -> Keys:
+    """Return the API keys of an account that exists."""
+    Ledger(url).account(account)
+    return Keys(Store(url, account))
+
+
+def _read(row: sa.Row[Any]) -> ApiKey:
+    return ApiKey(
+        row.id,
+        row.name,
+        tuple(row.scopes.split()),
+        row.per_minute,
+        row.per_day,
+        row.created,
+        row.revoked,
+    )

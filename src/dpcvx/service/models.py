@@ -1,0 +1,83 @@
+"""Shapes of what the service sends and takes, for checks and for its OpenAPI description."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dpcvx.service.refusal import CODES
+
+__all__ = ["BudgetLeft", "History", "KeyList", "KeyRecord", "MadeKey", "NewKey", "PastQuestion", "Problem"]
+
+
+class Problem(BaseModel):
+    """A refusal: a stable code and one sentence."""
+
+    code: Literal[tuple(CODES)]  # type: ignore[valid-type]
+    message: str
+
+
+class BudgetLeft(BaseModel):
+    """The guarantee of the whole account, and what this key may still ask."""
+
+    epsilon: float
+    delta: float
+    relation: str
+    remaining: float = Field(
+        description="Epsilon, at the account's delta, that new measurements can still use."
+    )
+    questions_per_minute: int
+    questions_per_day: int
+    questions_today: int
+
+
+class PastQuestion(BaseModel):
+    """A question of this key and its answer."""
+
+    idempotency_key: str
+    asked: float = Field(description="Seconds since 1970.")
+    question: dict[str, Any]
+    answer: dict[str, Any]
+
+
+class History(BaseModel):
+    """Questions of this key, newest first."""
+
+    questions: list[PastQuestion]
+
+
+class KeyRecord(BaseModel):
+    """What is known about an API key."""
+
+    id: str
+    name: str
+    scopes: list[str]
+    per_minute: int
+    per_day: int
+    created: int
+    revoked: bool
+
+
+class KeyList(BaseModel):
+    """Every key of the account."""
+
+    keys: list[KeyRecord]
+
+
+class NewKey(BaseModel):
+    """A key to be made."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")
+    scopes: list[Literal["ask", "admin"]] = Field(default=["ask"], min_length=1, max_length=2)
+    per_minute: int = Field(default=60, ge=1, le=1_000_000)
+    per_day: int = Field(default=5000, ge=1, le=1_000_000_000)
+
+
+class MadeKey(BaseModel):
+    """A new key; its text is shown this once."""
+
+    key: KeyRecord
+    text: str

@@ -1,0 +1,127 @@
+"""The questions of each key and their answers, as they were sent."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from dpcvx.service.keys import ApiKey
+from dpcvx.service.refusal import Refusal
+from dpcvx.service.store import Store, question_table
+
+__all__ = ["Asked", "Questions"]
+
+MINUTE, DAY = 60, 86_400
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question that was answered.
+
+    Parameters
+    ----------
+    idempotency : str
+        The key that the analyst gave it.
+    asked : float
+        Seconds since 1970.
+    question : str
+        Canonical JSON.
+    answer : bytes
+        JSON, as it was sent.
+    """
+
+    idempotency: str
+    asked: float
+    question: str
+    answer: bytes
+
+
+class Questions:
+    """What each key asked, durable; the limits are counted on it, so that a restart forgets none.
+
+    Parameters
+    ----------
+    store : Store
+        Where it is kept.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def begin(self, key: ApiKey, idempotency: str, question: str) -> bytes | None:
+        """Note that a question is asked; return the answer if it was answered before.
+
+        Raises
+        ------
+        Refusal
+            If the key was used for another question, or has asked too many.
+        """
+        with self._store.writing() as connection:
+            row = connection.execute(
+                sa.select(question_table).where(*self._is(key, idempotency))
+            ).one_or_none()
+            if row is not None:
+                if row.question != question:
+                    raise Refusal(
+                        "key_reused",
+                        "This Idempotency-Key belongs to another question: use a new one for each question.",
+                    )
+                return None if row.answer is None else bytes(row.answer)
+            now = time.time()
+            for limit, span, word in ((key.per_minute, MINUTE, "minute"), (key.per_day, DAY, "day")):
+                recent = (*self._of(key), question_table.c.asked > now - span)
+                count, first = connection.execute(
+                    sa.select(sa.func.count(), sa.func.min(question_table.c.asked)).where(*recent)
+                ).one()
+                if count >= limit:
+                    raise Refusal(
+                        "too_many_questions",
+                        f"This key may ask {limit} questions a {word}: wait, or ask the data owner for more.",
+                        retry_after=max(1, int(first + span - now) + 1),
+                    )
+            connection.execute(
+                question_table.insert().values(
+                    account=self._store.account,
+                    key=key.id,
+                    idempotency=idempotency,
+                    asked=now,
+                    question=question,
+                )
+            )
+        return None
+
+    def finish(self, key: ApiKey, idempotency: str, answer: bytes) -> None:
+        """Keep an answer; durable when it returns, so that it may be sent."""
+        with self._store.writing() as connection:
+            connection.execute(
+                question_table.update().where(*self._is(key, idempotency)).values(answer=answer)
+            )
+
+    def history(self, key: ApiKey, limit: int) -> tuple[Asked, ...]:
+        """The latest answered questions of a key, newest first."""
+        columns = question_table.c
+        chosen = (
+            sa.select(columns.idempotency, columns.asked, columns.question, columns.answer)
+            .where(*self._of(key), columns.answer.is_not(None))
+            .order_by(columns.asked.desc(), columns.idempotency)
+            .limit(limit)
+        )
+        with self._store.reading() as connection:
+            rows = connection.execute(chosen).all()
+        return tuple(Asked(row.idempotency, row.asked, row.question, bytes(row.answer)) for row in rows)
+
+    def asked_today(self, key: ApiKey) -> int:
+        """Number of questions of a key in the last 24 hours."""
+        recent = (*self._of(key), question_table.c.asked > time.time() - DAY)
+        with self._store.reading() as connection:
+            return connection.execute(
+                sa.select(sa.func.count()).select_from(question_table).where(*recent)
+            ).scalar_one()
+
+    def _of(self, key: ApiKey) -> tuple[sa.ColumnElement[bool], ...]:
+        return question_table.c.account == self._store.account, question_table.c.key == key.id
+
+    def _is(self, key: ApiKey, idempotency: str) -> tuple[sa.ColumnElement[bool], ...]:
+        return *self._of(key), question_table.c.idempotency == idempotency

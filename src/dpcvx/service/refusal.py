@@ -1,0 +1,60 @@
+"""Refusals of the service: a stable code and one sentence, made from public facts alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["CODES", "Refusal"]
+
+# Every code that can leave the service, and its HTTP status. Programs may rely on both.
+CODES = {
+    "malformed": 422,
+    "too_large": 413,
+    "unauthorised": 401,
+    "forbidden": 403,
+    "not_found": 404,
+    "method_not_allowed": 405,
+    "key_reused": 409,
+    "key_dead": 409,
+    "budget_spent": 409,
+    "too_many_questions": 429,
+    "internal": 500,
+}
+
+
+@dataclass(eq=False)
+class Refusal(Exception):  # noqa: N818 - the name says what happened
+    """A request is refused.
+
+    Parameters
+    ----------
+    code : str
+        One of `CODES`.
+    message : str
+        What was wrong and what to do; never anything that depends on a record.
+    retry_after : int, optional
+        Seconds after which the same request may succeed.
+    """
+
+    code: str
+    message: str
+    retry_after: int | None = None
+
+    @property
+    def status(self) -> int:
+        """HTTP status of the code."""
+        return CODES[self.code]
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """What is sent."""
+        return {"code": self.code, "message": self.message}
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers that go with it."""
+        headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
+        if self.code == "unauthorised":
+            headers["WWW-Authenticate"] = "Bearer"
+        return headers

@@ -1,0 +1,186 @@
+"""Start of the query service: everything public is checked before the first measurement is paid for."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from dpcvx.accounting import Budget
+from dpcvx.errors import LedgerUnavailable
+from dpcvx.ledger import Account, Ledger
+from dpcvx.queries import QueryEngine, Schema, Universe
+from dpcvx.service.application import application
+from dpcvx.service.desk import Desk
+from dpcvx.service.store import Store
+from dpcvx.tables import Unreadable, open_table
+
+__all__ = ["Settings", "demonstration", "run"]
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+GRACE = 60  # seconds that questions under way may take after the server was told to stop
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is served, to whom, and on which budget.
+
+    Parameters
+    ----------
+    data, schema : Path
+        The table, and the public declaration of its columns.
+    epsilon : float
+        Cap of the account.
+    delta : float, optional
+        None: min(1/n^2, 1e-5).
+    ledger : str, optional
+        File or URL; None is the user's own file.
+    witness : str, optional
+        Where the ledger's head is noted too.
+    account : str
+        Name of the account.
+    host, port : str, int
+        Where to listen.
+    slot : float
+        Seconds between two times at which an answer to a question may leave.
+    """
+
+    data: Path
+    schema: Path
+    epsilon: float
+    delta: float | None
+    ledger: str | None
+    witness: str | None
+    account: str
+    host: str
+    port: int
+    slot: float
+
+
+def run(settings: Settings) -> None:
+    """Serve until told to stop."""
+    schema = _read_schema(settings.schema)
+    Universe(schema)  # refuses what is too large
+    Budget(settings.epsilon, settings.delta or 0.0)
+    table = open_table(settings.data)
+    listening = _listen(settings.host, settings.port)
+    columns, _ = table.read(list(schema.names), schema.levels)
+    _serve(schema, columns, settings, listening)
+
+
+def demonstration(*, host: str, port: int, slot: float) -> None:
+    """Serve the census data of ``dpcvx demo`` until told to stop, and forget all of it."""
+    from dpcvx.service.demonstration import people
+
+    listening = _listen(host, port)
+    schema, columns = people()
+    with tempfile.TemporaryDirectory(prefix="dpcvx-") as folder:
+        settings = Settings(
+            Path("demo"),
+            Path("demo"),
+            2.0,
+            delta=None,
+            ledger=str(Path(folder) / "demo.db"),
+            witness=None,
+            account="demo",
+            host=host,
+            port=port,
+            slot=slot,
+        )
+        _serve(schema, columns, settings, listening, _show_key)
+
+
+def _serve(
+    schema: Schema,
+    columns: Any,
+    settings: Settings,
+    listening: socket.socket,
+    ready: Callable[[Desk], None] | None = None,
+) -> None:
+    import uvicorn
+
+    console = Console(stderr=True, highlight=False)
+    account = _account(settings, columns.num_rows)
+    store = Store(settings.ledger, settings.account)
+    with store.alone(), listening:
+        with console.status(f"warm start: measuring {len(schema.names)} attributes privately"):
+            engine = QueryEngine(
+                schema, columns, budget=account.budget, ledger=settings.ledger, account=settings.account
+            )
+        desk = Desk(engine, store)
+        console.print(_opening(settings, account, desk), markup=False, soft_wrap=True)
+        if ready is not None:
+            ready(desk)
+        config = uvicorn.Config(
+            application(desk, slot=settings.slot),
+            log_level="warning",
+            server_header=False,
+            timeout_graceful_shutdown=GRACE,
+        )
+        uvicorn.Server(config).run(sockets=[listening])
+        console.print("stopped; the account keeps what was spent, and a new start continues from there")
+
+
+def _read_schema(path: Path) -> Schema:
+    try:
+        return Schema.from_toml(path)
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Take the port first: privacy spent on a server that cannot listen would be lost."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listening = socket.create_server((host, port), family=family, backlog=1024)
+    except OSError as error:
+        raise Unreadable(
+            f"Cannot listen on {host} port {port}: {error.strerror}. Try another --port."
+        ) from None
+    listening.set_inheritable(True)
+    return listening
+
+
+def _account(settings: Settings, n: int) -> Account:
+    """The account, made if it is new; what it was made with cannot be changed by another start."""
+    ledger = Ledger(settings.ledger, witness=settings.witness)
+    try:
+        known = ledger.accounts()
+    except LedgerUnavailable:
+        known = ()  # no ledger yet; if the place cannot be reached at all, making one says so
+    if settings.account not in known:
+        delta = min(1 / n**2, 1e-5) if settings.delta is None else settings.delta
+        return ledger.create(settings.account, epsilon=settings.epsilon, delta=delta)
+    account = ledger.account(settings.account)
+    cap = account.budget
+    if cap.epsilon != settings.epsilon or settings.delta not in (None, cap.delta):
+        raise ValueError(
+            f"Account {settings.account!r} has the cap epsilon {cap.epsilon:g}, delta {cap.delta:g}, which "
+            "cannot be changed: start with these, or with another --account for other people."
+        )
+    return account
+
+
+def _opening(settings: Settings, account: Account, desk: Desk) -> str:
+    cap = account.budget
+    lines = [
+        f"serving {settings.data} at http://{settings.host}:{settings.port}  (stop with Ctrl-C)",
+        f"account {settings.account}: epsilon {cap.epsilon:g}, delta {cap.delta:.3g} for all "
+        f"questions together; {desk.engine.remaining:.3g} left for new measurements",
+    ]
+    if settings.host not in LOCAL:
+        lines.append("keys travel unencrypted on this address: put a reverse proxy with TLS in front")
+    if not desk.keys.list():
+        lines.append(f"nobody has a key yet:  dpcvx keys create NAME --account {settings.account}")
+    return "\n".join(lines)
+
+
+def _show_key(desk: Desk) -> None:
+    _, text = desk.keys.create("demo", scopes=("ask", "admin"))
+    print(f"key for this demonstration: {text}", file=sys.stderr, flush=True)

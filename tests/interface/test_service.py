@@ -1,0 +1,460 @@
+"""The query service: who may ask, what is refused and how, and that nothing but answers leaves."""
+
+import json
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcvx.errors import BudgetExceeded, DeadKey
+from dpcvx.service import application as application_module
+from dpcvx.service import keys as keys_module
+from dpcvx.service.application import application
+from dpcvx.service.boundary import BODY_LIMIT
+from dpcvx.service.desk import padded
+from dpcvx.service.refusal import CODES
+from serving import REGRESSION, Teller, make_desk, serving, visitor
+
+POST, API = "POST", "/api/v1"
+ROUTES = [
+    ("GET", "/schema"),
+    ("POST", "/queries"),
+    ("GET", "/history"),
+    ("GET", "/budget"),
+    ("GET", "/synthetic"),
+    ("GET", "/statement"),
+    ("GET", "/keys"),
+    ("POST", "/keys"),
+    ("DELETE", "/keys/0123456789ab"),
+    ("GET", "/openapi.json"),
+]
+
+
+@pytest.fixture
+def engine():
+    return Teller()
+
+
+@pytest.fixture
+def desk(tmp_path, engine):
+    return make_desk(tmp_path, engine)
+
+
+@pytest.fixture
+def ann(desk):
+    with visitor(desk) as client:
+        yield client
+
+
+def ask(client, question=REGRESSION, key=None):
+    return client.post(f"{API}/queries", json=question, headers={"Idempotency-Key": key} if key else {})
+
+
+def code(response):
+    content = response.json()
+    assert set(content) == {"code", "message"}
+    assert CODES[content["code"]] == response.status_code
+    return content["code"]
+
+
+def test_a_question_is_answered_and_kept_in_the_history_of_its_key(ann, engine):
+    response = ask(ann, key="first")
+    assert response.status_code == 200
+    names = [one["name"] for one in response.json()["coefficients"]]
+    assert names == ["intercept", "age", "sex=m"]
+    (past,) = ann.get(f"{API}/history").json()["questions"]
+    assert past["idempotency_key"] == "first"
+    assert past["answer"] == response.json()
+    assert past["question"] == engine.asked[0][0].to_json()
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES, ids=[f"{m} {p}" for m, p in ROUTES])
+def test_every_route_needs_a_valid_key(ann, desk, engine, method, path):
+    revoked, text = desk.keys.create("gone", scopes=("ask", "admin"))
+    desk.keys.revoke(revoked.id)
+    id, secret = ann.headers["Authorization"].removeprefix("Bearer ").split("-", 2)[1:]
+    wrong = ["", "Bearer", "Bearer x", f"Bearer {text}", f"Bearer dpcvx-{id}-{secret[:-1]}", f"Basic {secret}"]
+    wrong += [f"Bearer other-{id}-{secret}", f"Bearer dpcvx-{id}-", f"Bearer dpcvx-0123456789ab-{secret}"]
+    bodies = set()
+    for header in wrong:
+        response = ann.request(method, API + path, headers={"Authorization": header})
+        assert code(response) == "unauthorised"
+        bodies.add(response.content)
+    assert len(bodies) == 1
+    assert not engine.asked
+
+
+@pytest.mark.parametrize("case", ["unknown id", "wrong secret", "revoked", "no key at all"])
+def test_every_wrong_key_costs_one_verification(desk, monkeypatch, case):
+    key, text = desk.keys.create("ann")
+    tried = {"unknown id": "dpcvx-0123456789ab-x", "wrong secret": text + "x", "revoked": text, "no key at all": ""}
+    if case == "revoked":
+        assert desk.keys.verify(text) == key
+        desk.keys.revoke(key.id)
+    calls = []
+    hasher = keys_module.HASHER
+
+    class Counting:
+        def verify(self, *given):
+            calls.append(given)
+            return hasher.verify(*given)
+
+    monkeypatch.setattr(keys_module, "HASHER", Counting())
+    assert desk.keys.verify(tried[case]) is None
+    assert len(calls) == 1
+
+
+def test_a_key_is_kept_as_a_hash_only(desk, tmp_path):
+    _, text = desk.keys.create("ann")
+    secret = text.split("-", 2)[2]
+    content = (tmp_path / "ledger.db").read_bytes()
+    assert b"$argon2id$" in content
+    assert secret.encode() not in content
+
+
+def test_scopes_part_analysts_from_administrators(desk, engine):
+    with visitor(desk, scopes=("ask",)) as analyst:
+        assert code(analyst.get(f"{API}/keys")) == "forbidden"
+        assert code(analyst.post(f"{API}/keys", json={"name": "me", "scopes": ["admin"]})) == "forbidden"
+        assert code(analyst.delete(f"{API}/keys/0123456789ab")) == "forbidden"
+    with visitor(desk, scopes=("admin",)) as owner:
+        for path in ("queries", "history", "synthetic"):
+            response = ask(owner) if path == "queries" else owner.get(f"{API}/{path}")
+            assert code(response) == "forbidden"
+        assert owner.get(f"{API}/budget").status_code == 200
+    assert not engine.asked
+
+
+def test_an_administrator_makes_and_revokes_keys(desk):
+    with visitor(desk, scopes=("admin",)) as owner:
+        made = owner.post(f"{API}/keys", json={"name": "bob", "per_minute": 3})
+        assert made.status_code == 201
+        headers = {"Authorization": f"Bearer {made.json()['text']}"}
+        assert owner.get(f"{API}/budget", headers=headers).json()["questions_per_minute"] == 3
+        id = made.json()["key"]["id"]
+        assert owner.delete(f"{API}/keys/{id}").json()["revoked"] is True
+        assert code(owner.get(f"{API}/budget", headers=headers)) == "unauthorised"
+        listed = {key["id"]: key for key in owner.get(f"{API}/keys").json()["keys"]}
+        assert listed[id]["revoked"] is True
+        assert "text" not in listed[id]
+        assert code(owner.delete(f"{API}/keys/{'0' * 12}")) == "not_found"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"name": ""},
+        {"name": "a\u0000b"},
+        {"name": "a\u200bb"},
+        {"name": "a", "scopes": []},
+        {"name": "a", "scopes": ["root"]},
+        {"name": "a", "per_day": 0},
+        {"name": "a", "per_day": 10**12},
+        {"name": "a", "extra": 1},
+        {},
+        [],
+        None,
+    ],
+    ids=lambda body: json.dumps(body),
+)
+def test_keys_that_make_no_sense_are_refused(desk, body):
+    with visitor(desk, scopes=("admin",)) as owner:
+        assert code(owner.post(f"{API}/keys", json=body)) == "malformed"
+        assert len(desk.keys.list()) == 1
+
+
+MALFORMED = {
+    "nothing": b"",
+    "no JSON": b"{",
+    "no object": b"[]",
+    "bytes": b"\xff\xfe\x00",
+    "deep": b"[" * 60_000,
+    "not a number": b'{"kind": "regression", "target": "smokes", "features": ["age"], "radius": NaN}',
+    "infinite": b'{"kind": "regression", "target": "smokes", "features": ["age"], "radius": 1e999}',
+    "half a pair": b'{"kind": "count", "where": {"\\ud800": ["f"]}}',
+    "many digits": b'{"kind": "count", "where": ' + b"9" * 5000 + b"}",
+    "unknown kind": b'{"kind": "rows"}',
+    "unknown field": b'{"kind": "count", "where": {"sex": ["f"]}, "limit": 3}',
+    "unknown attribute": b'{"kind": "mean", "of": "income"}',
+    "unknown level": b'{"kind": "count", "where": {"sex": ["x"]}}',
+    "no condition": b'{"kind": "count", "where": {}}',
+    "level that is no text": b'{"kind": "count", "where": {"sex": [1]}}',
+    "target too wide": b'{"kind": "regression", "target": "region", "features": ["age"], "loss": "logistic"}',
+    "target as feature": b'{"kind": "regression", "target": "smokes", "features": ["smokes"]}',
+    "radius": b'{"kind": "regression", "target": "smokes", "features": ["age"], "radius": -1}',
+    "mean of words": b'{"kind": "mean", "of": "region"}',
+    "null character": b'{"kind": "mean", "of": "\\u0000"}',
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_questions_are_refused_before_the_engine_and_cost_nothing(ann, engine, name):
+    response = ann.post(f"{API}/queries", content=MALFORMED[name], headers={"Idempotency-Key": "k"})
+    assert code(response) == "malformed"
+    assert not engine.asked
+    assert ann.get(f"{API}/budget").json()["questions_today"] == 0
+
+
+@pytest.mark.parametrize("key", ["a b", "x" * 65, "é", "a/b", "'"])
+def test_idempotency_keys_are_plain_words(ann, engine, key):
+    headers = {"Idempotency-Key": key.encode()}
+    assert code(ann.post(f"{API}/queries", json=REGRESSION, headers=headers)) == "malformed"
+    assert not engine.asked
+
+
+@pytest.mark.parametrize("declared", [True, False], ids=["declared length", "streamed"])
+@pytest.mark.parametrize("path", ["/queries", "/keys"])
+def test_oversized_requests_are_refused(desk, engine, path, declared):
+    body = json.dumps(REGRESSION).encode().ljust(BODY_LIMIT + 1)
+    pieces = (body[k : k + 5000] for k in range(0, len(body), 5000))
+    with visitor(desk, scopes=("ask", "admin")) as client:
+        assert code(client.post(API + path, content=body if declared else pieces)) == "too_large"
+        assert ask(client, json.loads(body)).status_code == 200
+    assert len(engine.asked) == 1
+
+
+def test_a_replay_gets_the_same_bytes_and_the_engine_is_asked_once(ann, desk, engine):
+    first = ask(ann, key="again")
+    engine.number = 0.75
+    assert ask(ann, key="again").content == first.content
+    assert len(engine.asked) == 1
+    assert ann.get(f"{API}/budget").json()["questions_today"] == 1
+    assert ask(ann, key="other").content != first.content
+
+
+def test_a_replay_after_a_restart_gets_the_same_bytes(tmp_path, desk, ann):
+    first = ask(ann, key="again")
+    later = make_desk(tmp_path, Teller(number=0.75))
+    with serving(application(later, slot=0.01)) as address:
+        again = httpx.post(
+            f"{address}{API}/queries",
+            json=REGRESSION,
+            headers={"Authorization": ann.headers["Authorization"], "Idempotency-Key": "again"},
+        )
+    assert again.content == first.content
+    assert not later.engine.asked
+
+
+def test_a_key_that_was_used_for_another_question_is_refused(ann, engine):
+    ask(ann, key="once")
+    assert code(ask(ann, {**REGRESSION, "radius": 2.0}, key="once")) == "key_reused"
+    assert len(engine.asked) == 1
+
+
+def test_analysts_do_not_share_keys_or_histories(desk, engine):
+    with visitor(desk) as ann:
+        ask(ann, key="same")
+        _, text = desk.keys.create("bob")
+        bob = {"Authorization": f"Bearer {text}"}
+        question = {"kind": "mean", "of": "age"}
+        response = ann.post(f"{API}/queries", json=question, headers={**bob, "Idempotency-Key": "same"})
+        assert response.status_code == 200
+        (past,) = ann.get(f"{API}/history", headers=bob).json()["questions"]
+        assert past["question"]["kind"] == "mean"
+    keys = [key for _, key in engine.asked]
+    assert len(set(keys)) == 2
+    assert all(key.endswith(".same") for key in keys)
+
+
+def test_history_is_newest_first_and_can_be_cut(ann):
+    for key in ("one", "two", "three"):
+        ask(ann, key=key)
+    listed = [past["idempotency_key"] for past in ann.get(f"{API}/history?limit=2").json()["questions"]]
+    assert listed == ["three", "two"]
+
+
+@pytest.mark.parametrize(
+    ("problem", "expected"),
+    [(BudgetExceeded(0.5, 0.1), "budget_spent"), (DeadKey("people"), "key_dead")],
+    ids=["budget", "dead key"],
+)
+def test_refusals_of_the_ledger_have_codes(ann, engine, problem, expected):
+    engine.problem = problem
+    assert code(ask(ann)) == expected
+    assert ann.get(f"{API}/history").json() == {"questions": []}
+
+
+@pytest.mark.parametrize("kind", [ValueError, TypeError, KeyError, MemoryError, RuntimeError])
+def test_an_unforeseen_error_is_opaque_everywhere(ann, engine, caplog, capfd, kind):
+    engine.problem = kind("Mrs Miller, 45, north")
+    with caplog.at_level(logging.DEBUG):
+        response = ask(ann)
+    assert code(response) == "internal"
+    written = response.text + caplog.text + "".join(capfd.readouterr())
+    assert "Miller" not in written
+    assert f"unexpected {kind.__name__} in serving.py" in caplog.text
+    engine.problem = None
+    assert ask(ann).status_code == 200
+
+
+def test_unforeseen_errors_of_different_kinds_look_the_same(ann, engine):
+    bodies = set()
+    for problem in (ValueError("a"), ZeroDivisionError("much longer than that"), OSError(2, "no")):
+        engine.problem = problem
+        bodies.add(ask(ann).content)
+    assert len(bodies) == 1
+
+
+@pytest.mark.parametrize(("limit", "span"), [("per_minute", 60), ("per_day", 86_400)])
+def test_limits_hold_per_key_and_survive_a_restart(tmp_path, desk, engine, limit, span):
+    with visitor(desk, **{limit: 2}) as ann:
+        ask(ann, key="a"), ask(ann, key="b")
+        refused = ask(ann, key="c")
+        assert code(refused) == "too_many_questions"
+        assert span - 30 < int(refused.headers["Retry-After"]) <= span + 1
+        assert ask(ann, key="a").status_code == 200  # a replay is no new question
+        _, text = desk.keys.create("bob")
+        assert ann.post(
+            f"{API}/queries", json=REGRESSION, headers={"Authorization": f"Bearer {text}"}
+        ).is_success
+        header = ann.headers["Authorization"]
+    with serving(application(make_desk(tmp_path), slot=0.01)) as address:
+        again = httpx.post(f"{address}{API}/queries", json=REGRESSION, headers={"Authorization": header})
+    assert code(again) == "too_many_questions"
+    assert len(engine.asked) == 3
+
+
+def test_old_questions_do_not_count(desk, monkeypatch):
+    key, _ = desk.keys.create("ann", per_minute=1)
+    query = desk.question(json.dumps(REGRESSION).encode())
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now - 61)
+    desk.ask(key, "old", query)
+    monkeypatch.undo()
+    desk.ask(key, "new", query)
+    assert len(desk.questions.history(key, 10)) == 2
+
+
+def test_one_key_cannot_fill_the_queue_and_the_loop_stays_awake(desk, engine):
+    engine.gate = threading.Event()
+    with visitor(desk) as ann, ThreadPoolExecutor(application_module.WAITING + 1) as pool:
+        waiting = [pool.submit(ask, ann, key=f"k{k}") for k in range(application_module.WAITING + 1)]
+        done = next(one for one in _completed(waiting))
+        assert code(done.result()) == "too_many_questions"
+        assert ann.get("/healthz").status_code == 200  # while the engine is busy
+        engine.gate.set()
+        assert sum(one.result().status_code == 200 for one in waiting) == application_module.WAITING
+    assert engine.most_inside == 1
+
+
+def _completed(futures):
+    from concurrent.futures import as_completed
+
+    return as_completed(futures, timeout=30)
+
+
+@given(
+    st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=4, max_size=4),
+    st.sampled_from(["histogram", "oracle"]),
+    st.none() | st.booleans(),
+)
+def test_length_depends_on_the_shape_alone(numbers, branch, flag):
+    def answer(values, word, bit):
+        content = {"coefficients": [{"name": "age", "estimate": v} for v in values], "branch": word, "bound": bit}
+        return json.dumps(content).encode()
+
+    body = padded(answer(numbers, branch, flag))
+    assert len(body) == len(padded(answer([0.0] * 4, "oracle", None)))
+    assert json.loads(body) == json.loads(answer(numbers, branch, flag))
+
+
+def test_both_branches_answer_with_equal_status_headers_and_length(desk, engine):
+    seen = []
+    with visitor(desk) as ann:
+        for engine.branch, engine.number in (("histogram", 1.0), ("oracle", -1.2345678901234567e-300)):
+            response = ask(ann)
+            headers = {k: v for k, v in response.headers.items() if k != "date"}
+            seen.append((response.status_code, headers, len(response.content), _shape(response.json())))
+    assert seen[0] == seen[1]
+    assert seen[0][2] % 1024 == 0
+
+
+def _shape(content):
+    if isinstance(content, dict):
+        return {name: _shape(value) for name, value in content.items()}
+    return [_shape(value) for value in content] if isinstance(content, list) else "value"
+
+
+@pytest.mark.parametrize(("seconds", "slots"), [(0.0, 1), (0.25, 2)])
+def test_answers_leave_after_a_whole_number_of_slots(desk, engine, seconds, slots):
+    engine.seconds = seconds
+    with visitor(desk, slot=0.2) as ann:
+        ann.get(f"{API}/schema")  # the key is known from here on
+        started = time.monotonic()
+        ask(ann)
+        assert time.monotonic() - started >= 0.2 * slots
+
+
+def test_refusals_of_the_engine_wait_for_a_slot_too(desk, engine):
+    engine.problem = BudgetExceeded(1.0, 0.0)
+    with visitor(desk, slot=0.2) as ann:
+        ann.get(f"{API}/schema")
+        started = time.monotonic()
+        assert code(ask(ann)) == "budget_spent"
+        assert time.monotonic() - started >= 0.2
+
+
+def test_metrics_say_nothing_about_answers_or_analysts(desk, engine):
+    texts = []
+    for branch in ("histogram", "oracle"):
+        engine.branch = branch
+        with visitor(desk) as ann:
+            ask(ann), ann.get("/nothing/here"), ann.get("/nor/there")
+            texts.append(ann.get("/metrics").text)
+    assert texts[0] == texts[1]
+    assert 'dpcvx_requests_total{route="/api/v1/queries",status="200"} 1' in texts[0]
+    assert 'dpcvx_requests_total{route="other",status="404"} 2' in texts[0]
+    assert not [word for word in ("ann", "smokes", "histogram", "oracle", "nothing") if word in texts[0]]
+
+
+@pytest.mark.parametrize("path", ["/", "/page.js", "/style.css", "/healthz", "/metrics", "/nowhere", f"{API}/schema"])
+def test_every_response_has_the_protective_headers(ann, path):
+    headers = ann.get(path).headers
+    policy = headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Cache-Control"] == "no-store"
+    assert "server" not in headers or "uvicorn" in headers["server"]
+
+
+@pytest.mark.parametrize("path", ["/nowhere", f"{API}/nowhere", "/docs", "/redoc", "/openapi.json"])
+def test_what_is_not_there_has_a_code(ann, path):
+    assert code(ann.get(path)) == "not_found"
+
+
+def test_a_wrong_method_has_a_code(ann):
+    response = ann.put(f"{API}/queries", json=REGRESSION)
+    assert code(response) == "method_not_allowed"
+    assert response.headers["Allow"] == "POST"
+
+
+def test_the_description_lists_every_code_and_the_questions_of_this_schema(ann):
+    description = ann.get(f"{API}/openapi.json").json()
+    assert set(description["components"]["schemas"]["Problem"]["properties"]["code"]["enum"]) == set(CODES)
+    body = description["paths"][f"{API}/queries"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    kinds = {kind["title"]: kind["properties"] for kind in body["oneOf"]}
+    assert kinds["Regression"]["target"]["enum"] == ["sex", "age", "region", "smokes"]
+    assert kinds["Count"]["where"]["properties"]["sex"]["items"]["enum"] == ["f", "m"]
+
+
+def test_the_schema_has_what_a_form_needs(ann):
+    content = ann.get(f"{API}/schema").json()
+    age = content["attributes"][1]
+    assert age == {"name": "age", "edges": [20, 40, 60, 80], "missing": 50, "labels": ["[20, 40)", "[40, 60)", "[60, 80]"]}
+    assert content["losses"][0] == "logistic"
+
+
+def test_an_account_has_one_server_at_a_time(tmp_path, desk):
+    store = desk.keys._store
+    with store.alone():
+        other = make_desk(tmp_path).keys._store
+        with pytest.raises(ValueError, match="served by another process"), other.alone():
+            pass
+    with other.alone():
+        pass

@@ -1,0 +1,110 @@
+"""A service for tests: real HTTP on a free port, real keys and ledger, and an engine that is easy to steer."""
+
+import contextlib
+import socket
+import threading
+import time
+from dataclasses import dataclass, field
+
+import httpx
+import uvicorn
+
+from dpcvx.accounting import Budget
+from dpcvx.ledger import Ledger
+from dpcvx.queries.schema import Attribute, Binned, Schema
+from dpcvx.service.application import application
+from dpcvx.service.desk import Desk
+from dpcvx.service.store import Store
+
+SCHEMA = Schema(
+    (
+        Attribute("sex", ("f", "m")),
+        Binned("age", (20, 40, 60, 80)),
+        Attribute("region", ("north", "south", "west")),
+        Attribute("smokes", ("no", "yes")),
+    )
+)
+REGRESSION = {"kind": "regression", "target": "smokes", "features": ["age", "sex"]}
+
+
+@dataclass
+class Found:
+    """An answer with nothing behind it."""
+
+    content: dict
+
+    def to_json(self):
+        return self.content
+
+
+@dataclass
+class Teller:
+    """An engine without data: says what it is told to, and notes what it was asked."""
+
+    schema: Schema = SCHEMA
+    n: int = 1000
+    budget: Budget = Budget(1.0, 1e-6)  # noqa: RUF009 - frozen
+    remaining: float = 0.4
+    branch: str = "histogram"
+    number: float = 0.25
+    seconds: float = 0.0
+    problem: Exception | None = None
+    asked: list = field(default_factory=list)
+    inside: int = 0
+    most_inside: int = 0
+    gate: threading.Event | None = None
+
+    def ask(self, query, key=None):
+        self.inside += 1
+        self.most_inside = max(self.most_inside, self.inside)
+        try:
+            self.asked.append((query, key))
+            if self.gate is not None:
+                self.gate.wait(30)
+            time.sleep(self.seconds)
+            if self.problem is not None:
+                raise self.problem
+            names = query.compile(self.schema, self.n).names
+            values = [
+                {"name": name, "estimate": self.number, "low": self.number - 1, "high": self.number + 1}
+                for name in names
+            ]
+            return Found({"coefficients": values, "branch": self.branch, "error": self.number})
+        finally:
+            self.inside -= 1
+
+    def statement(self):
+        return {"meaning": "Nothing is promised by an engine without data."}
+
+
+def make_desk(folder, engine=None, account="people"):
+    """A desk on a ledger in a folder; the same account again if it is there already."""
+    ledger = Ledger(folder / "ledger.db")
+    if not (folder / "ledger.db").exists():
+        ledger.create(account, epsilon=1.0, delta=1e-6)
+    return Desk(engine or Teller(), Store(ledger.url, account))
+
+
+@contextlib.contextmanager
+def serving(app):
+    """Serve an application on a free port; yields its address."""
+    listening = socket.create_server(("127.0.0.1", 0), backlog=256)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=10))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        listening.close()
+
+
+@contextlib.contextmanager
+def visitor(desk, *, slot=0.01, **key):
+    """An HTTP client with a fresh key at a served desk."""
+    with serving(application(desk, slot=slot)) as address:
+        _, text = desk.keys.create("ann", **key)
+        headers = {"Authorization": f"Bearer {text}"}
+        with httpx.Client(base_url=address, headers=headers, timeout=60) as client:
+            yield client
