@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpcvx.ledger_commands import LedgerUrl, ledger_app
+
 if TYPE_CHECKING:
     from dpcvx.execution import Plan
     from dpcvx.tables import Schema
@@ -125,6 +127,10 @@ def fit(
     data_norm: DataNorm = None,
     quantile: QuantileLevel = None,
     threshold: Threshold = None,
+    account: Annotated[
+        str | None, typer.Option(help="Account that pays; see dpcvx ledger. Default: none.")
+    ] = None,
+    ledger: LedgerUrl = None,
     seed: Annotated[int | None, typer.Option(help="For tests: the model is stamped NOT PRIVATE.")] = None,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
@@ -145,6 +151,8 @@ def fit(
         quantile=quantile,
         threshold=threshold,
         random_state=seed,
+        account=account,
+        ledger=_ledger(ledger, account),
         verbose=int(sys.stderr.isatty() and not quiet),
     )
     settings |= _target_settings(model, schema, bounds)
@@ -253,6 +261,9 @@ def demo(
     _write(out, run)
 
 
+app.add_typer(ledger_app, name="ledger")
+
+
 def main() -> None:
     """Run the command line; every error a person can mend is one sentence and an exit code."""
     try:
@@ -268,12 +279,12 @@ def main() -> None:
 
 def _explained(error: Exception) -> tuple[str, int]:
     """Message and exit code of an error; text that could hold data is withheld."""
-    from dpcvx.errors import DpcvxError
+    from dpcvx.errors import DpcvxError, LedgerUnavailable
     from dpcvx.tables import Unreadable
 
     if hasattr(error, "format_message"):  # of typer: the command line itself is wrong
         return str(error.format_message()), REFUSED
-    if isinstance(error, Unreadable):
+    if isinstance(error, Unreadable | LedgerUnavailable):
         return str(error), FILE_PROBLEM
     last = traceback.extract_tb(error.__traceback__)[-1]
     ours = Path(last.filename).is_relative_to(Path(__file__).parent)
@@ -300,6 +311,17 @@ def _settings(model: Model, **given: Any) -> dict[str, Any]:
         if given[name] is not None and model is not owner:
             raise ValueError(f"--{name} belongs to --model {owner}, not to --model {model}.")
     return {name: value for name, value in given.items() if value is not None}
+
+
+def _ledger(url: str | None, account: str | None) -> Any:
+    """The ledger that pays: the user's own file where only an account is named."""
+    if account is None:
+        if url is not None:
+            raise ValueError("--ledger needs --account, the name of the account that pays.")
+        return None
+    from dpcvx.ledger import Ledger
+
+    return Ledger(url)
 
 
 def _target_settings(model: Model, schema: Schema, path: Path) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class BudgetExceeded(DpcvxError):  # noqa: N818 - the name says what happened
         return (
             f"epsilon {self.requested:g} was requested but only {self.remaining:g} is left. "
             + (f"{self.reason} " if self.reason else "")
-            + "Ask for less, or have the data owner raise the cap."
+            + "Ask for less, or talk to the data owner."
         )
 
 

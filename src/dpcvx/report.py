@@ -8,21 +8,28 @@ import math
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from io import BytesIO
 from statistics import mean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpcvx.events import Compose
 from dpcvx.execution import Plan
 
+if TYPE_CHECKING:
+    from dpcvx.accounting import Budget
+    from dpcvx.ledger import Entry
+
 __all__ = [
     "Comparison",
     "Section",
+    "aligned",
     "explain_plan",
     "html_report",
     "plan_record",
     "plan_table",
     "privacy_utility_plot",
+    "spending_plot",
 ]
 
 PRIVATE, PLAIN, TRIVIAL = "#0b6e75", "#b4552d", "#8a8f98"  # colours of the three models compared
@@ -108,7 +115,7 @@ def plan_table(plan: Plan) -> str:
         facts.append(("", f"sensitivity {mechanism.sensitivity:.4g}, noise {mechanism.noise:.4g}"))
     lines = ["Plan, fixed before a record is read", *(f"  {name:<10} {value}" for name, value in facts)]
     if plan.candidates:
-        lines += ["", *_aligned(_candidate_rows(plan))]
+        lines += ["", *aligned(_candidate_rows(plan))]
     return "\n".join(lines)
 
 
@@ -171,13 +178,13 @@ def _candidate_rows(plan: Plan) -> list[tuple[str, ...]]:
     return rows
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns of text, the first to the left and the others to the right, under a ruled header."""
+def aligned(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str]:
+    """Return columns of text under a ruled header; those in ``left`` to the left, others to the right."""
     widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
     lines = [
         "  "
         + "   ".join(
-            f"{cell:<{w}}" if j == 0 else f"{cell:>{w}}"
+            f"{cell:<{w}}" if j in left else f"{cell:>{w}}"
             for j, (cell, w) in enumerate(zip(row, widths, strict=True))
         )
         for row in rows
@@ -295,18 +302,61 @@ def privacy_utility_plot(comparisons: Sequence[Comparison]) -> bytes:
     bytes
         A PNG picture.
     """
+    figure = _figure(5.6 * len(comparisons))
+    panels = figure.subplots(1, len(comparisons), squeeze=False)[0]
+    for axes, comparison in zip(panels, comparisons, strict=True):
+        _draw(axes, comparison)
+    return _png(figure)
+
+
+def spending_plot(account: str, budget: Budget, history: Sequence[Entry]) -> bytes:
+    """Draw how much of an account's cap was spent over time.
+
+    Parameters
+    ----------
+    account : str
+    budget : Budget
+        The cap.
+    history : sequence of Entry
+
+    Returns
+    -------
+    bytes
+        A PNG picture.
+    """
+    figure = _figure(7.0)
+    from matplotlib.dates import ConciseDateFormatter
+
+    axes = figure.subplots()
+    times = [datetime.fromisoformat(entry.time) for entry in history]
+    used = [100 * entry.used for entry in history]
+    axes.axhline(100, color=PLAIN, linewidth=1.6, linestyle=(0, (6, 3)))
+    if times:
+        axes.step(times, used, where="post", color=PRIVATE, linewidth=2.4)
+        axes.plot(times, used, "o", color=PRIVATE, markersize=5, markeredgecolor="white")
+        axes.fill_between(times, used, step="post", color=PRIVATE, alpha=0.16, linewidth=0)
+    axes.set_ylim(0, 112)
+    cap = f"cap: epsilon {budget.epsilon:g}, delta {budget.delta:.3g}"
+    axes.text(0.01, 102, cap, color=PLAIN, ha="left", va="bottom", transform=axes.get_yaxis_transform())
+    _label(axes, f"Account {account}: {len(history)} charge(s)", "time (UTC)", "spent, % of the cap")
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(axes.xaxis.get_major_locator()))
+    return _png(figure)
+
+
+def _figure(width: float) -> Any:
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as missing:
         raise ImportError('Plots need matplotlib: run  pip install "dpcvx[plot]"') from missing
 
-    size = (5.6 * len(comparisons), 4.2)
-    figure: Any = Figure(figsize=size, dpi=160, layout="constrained", facecolor="white")
+    figure: Any = Figure(figsize=(width, 4.2), dpi=160, layout="constrained", facecolor="white")
     figure.get_layout_engine().set(w_pad=0.12, h_pad=0.12)
-    panels = figure.subplots(1, len(comparisons), squeeze=False)[0]
-    for axes, comparison in zip(panels, comparisons, strict=True):
-        _draw(axes, comparison)
+    return figure
+
+
+def _png(figure: Any) -> bytes:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     picture = BytesIO()
     canvas: Any = FigureCanvasAgg(figure)
     canvas.print_png(picture, metadata={"Software": None})
@@ -345,9 +395,14 @@ def _draw(axes: Any, comparison: Comparison) -> None:
         color=PRIVATE,
         fontweight="bold",
     )
-    axes.set_title(comparison.title, loc="left", fontsize=11.5, fontweight="bold", color="#1d2733")
-    axes.set_xlabel("epsilon   (more privacy  ←  →  less privacy)", color="#4a5563")
-    axes.set_ylabel(comparison.metric, color="#4a5563")
+    _label(axes, comparison.title, "epsilon   (more privacy  ←  →  less privacy)", comparison.metric)
+
+
+def _label(axes: Any, title: str, x: str, y: str) -> None:
+    """Titles and the light grid that all plots share."""
+    axes.set_title(title, loc="left", fontsize=11.5, fontweight="bold", color="#1d2733")
+    axes.set_xlabel(x, color="#4a5563")
+    axes.set_ylabel(y, color="#4a5563")
     axes.grid(axis="y", color="#e6e9ed", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "left"]].set_visible(False)

@@ -19,7 +19,6 @@ from dpcvx.ledger.filters import FRESH, WHOLE, Spending, admit, remaining, reque
 from dpcvx.ledger.store import (
     account_table,
     address,
-    engine,
     entry_table,
     head_table,
     metadata,
@@ -69,11 +68,6 @@ class Ledger:
     def __repr__(self) -> str:
         witness = "" if self.witness is None else f", witness={_shown(self.witness)!r}"
         return f"Ledger({_shown(self.url)!r}{witness})"
-
-    @property
-    def engine(self) -> sa.Engine:
-        """Engine of the store, for tables that belong beside the accounts."""
-        return engine(self.url)
 
     def create(self, name: str, *, epsilon: float, delta: float, relation: str = "replace") -> Account:
         """Open an account; its cap never changes.
