@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from functools import cache
 
 import cvxpy as cp
@@ -103,6 +104,11 @@ def problem_on(case, l2=RIDGE):
 def problem_with(case, domain=None):
     """With a regularizer; slopes that are bounded everywhere let theta be free."""
     regularizer, shape = zoo.ALL_REGULARIZERS[case]
+    weights = {
+        name: getattr(regularizer, name) for name in ("weight", "l1", "l2") if hasattr(regularizer, name)
+    }
+    # A twentieth of the zoo's, which would leave nothing of theta here.
+    regularizer = replace(regularizer, **{name: weight / 20 for name, weight in weights.items()})
     d, outputs = sizes(shape)
     return Problem(
         Huber(0.4), domain, bounds=Bounds(1.0), d=d, outputs=outputs, l2=RIDGE, regularizer=regularizer
@@ -199,8 +205,7 @@ def optimum(problem):
         objective += value
     if problem.domain is not None:
         inside = [*inside, *constraints(problem.domain, theta, problem.shape)]
-    tight = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-9)
-    cp.Problem(cp.Minimize(objective), inside).solve(solver=cp.CLARABEL, **tight)
+    cp.Problem(cp.Minimize(objective), inside).solve(solver=cp.CLARABEL)  # gaps and residuals of 1e-8
     point = theta.value.reshape(problem.shape)
     return risk(problem, point), point
 
@@ -226,7 +231,7 @@ def excess(problem, theta):
         assert problem.domain.contains(theta, 1e-7)
     assert theta.shape == problem.shape
     above = risk(problem, theta) - value
-    assert above > -1e-8
+    assert above > -1e-7
     return above
 
 
@@ -266,6 +271,9 @@ def test_some_optima_are_inside_their_sets_and_some_on_the_boundary():
     assert sum(depth < 0.9 for depth in depths) > 5
     assert sum(depth > 0.999 for depth in depths) > 5
     assert all(first_excess(problem_on(i)) > 1e-3 for i in range(len(zoo.ALL_DOMAINS)))
+    penalised = [problem_with(i) for i in range(len(zoo.ALL_REGULARIZERS))]
+    gains = [excess(problem, np.zeros(problem.shape)) for problem in penalised]
+    assert sum(gain > 1e-3 for gain in gains) >= len(gains) - 1  # one is so strong that 0 is best
 
 
 @fitting(NoisyGradientDescent())
