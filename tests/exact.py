@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from scipy.optimize import minimize
 
 from dpcvx.accounting import gaussian_epsilon
 from dpcvx.events import Gaussian, count_leaves
@@ -25,7 +26,7 @@ class LimitAccountant:
 
 
 class ExactOracle:
-    """Answers with exact float64 gradients and the best vertex; the data are plain arrays."""
+    """Answers with exact gradients, minimisers and best vertices; the data are plain arrays."""
 
     def __init__(self, plan, X, y):
         self._plan, self._X, self._y = plan, X, y
@@ -46,6 +47,20 @@ class ExactOracle:
 
     def difference(self, theta, anchor):
         return self.gradient(theta) - self.gradient(anchor)
+
+    def minimiser(self, linear):
+        problem = self._plan.stages[0].mechanism.problem
+
+        def value_and_slope(theta):
+            z = self._X @ theta
+            value = problem.loss.value(z, self._y).mean() + problem.l2 / 2 * (theta**2).sum() + linear @ theta
+            slope = self._X.T @ problem.loss.grad(z, self._y) / len(self._y) + problem.l2 * theta + linear
+            return value, slope
+
+        options = {"gtol": 1e-11, "ftol": 1e-16, "maxiter": 5000}
+        start = self.points[-1] if self.points else np.zeros(problem.d)
+        self.points.append(minimize(value_and_slope, start, jac=True, method="L-BFGS-B", options=options).x)
+        return self.points[-1]
 
     def vertex(self):
         problem = self._plan.problem

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         GradientOracle,
         NoisyAcceleratedMirrorDescent,
         NoisyCorrectiveFrankWolfe,
+        NoisyDualFrankWolfe,
         NoisyFrankWolfe,
         NoisyGeneralFrankWolfe,
         NoisyGradientDescent,
@@ -108,9 +109,10 @@ _MODULES = {
     "planner": "plan",
     "problem": "Bounds Problem",
     "regularizers": "ElasticNet GroupL2 L1 Ridge SubmodularNorm",
-    "solvers": "GradientOracle NoisyAcceleratedMirrorDescent NoisyCorrectiveFrankWolfe NoisyFrankWolfe "
-    "NoisyGeneralFrankWolfe NoisyGradientDescent NoisyMirrorDescent NoisySVRG NoisySVRGPlusPlus "
-    "NoisyStronglyConvexMirrorDescent ObjectivePerturbation OutputPerturbation run_with_oracle",
+    "solvers": "GradientOracle NoisyAcceleratedMirrorDescent NoisyCorrectiveFrankWolfe NoisyDualFrankWolfe "
+    "NoisyFrankWolfe NoisyGeneralFrankWolfe NoisyGradientDescent NoisyMirrorDescent NoisySVRG "
+    "NoisySVRGPlusPlus NoisyStronglyConvexMirrorDescent ObjectivePerturbation OutputPerturbation "
+    "run_with_oracle",
     "submodular": "Cardinality ConcaveOfCardinality FromCallable GroupCover Interval "
     "check_set_function tree_cover",
 }

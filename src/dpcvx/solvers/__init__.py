@@ -2,6 +2,7 @@
 
 from dpcvx.solvers.accelerated_mirror_descent import NoisyAcceleratedMirrorDescent
 from dpcvx.solvers.corrective_frank_wolfe import NoisyCorrectiveFrankWolfe
+from dpcvx.solvers.dual_frank_wolfe import NoisyDualFrankWolfe
 from dpcvx.solvers.frank_wolfe import NoisyFrankWolfe
 from dpcvx.solvers.general_frank_wolfe import NoisyGeneralFrankWolfe
 from dpcvx.solvers.gradient_descent import NoisyGradientDescent
@@ -16,6 +17,7 @@ __all__ = [
     "GradientOracle",
     "NoisyAcceleratedMirrorDescent",
     "NoisyCorrectiveFrankWolfe",
+    "NoisyDualFrankWolfe",
     "NoisyFrankWolfe",
     "NoisyGeneralFrankWolfe",
     "NoisyGradientDescent",
