@@ -17,7 +17,7 @@ from dpcvx.queries.universe import Universe
 if TYPE_CHECKING:
     from dpcvx.noise import Generator
 
-__all__ = ["Counts", "Histogram"]
+__all__ = ["Counts", "Histogram", "Split"]
 
 INNER_CELLS = 2**11  # cells that a pass folds at once: 16 KiB of sums stay in the first-level cache
 
@@ -64,14 +64,9 @@ class Histogram:
 
     def marginal(self, attributes: tuple[int, ...]) -> Vector:
         """Return the distribution of some attributes, one axis for each, in the order they are given in."""
-        from dpcvx.queries import kernels
-
-        split = _Split(self.universe, self.universe.axes(attributes))
-        sums = np.zeros((split.n_rows, split.inner))
-        kernels.fold(self.weights.reshape(-1, split.inner), split.rows, sums)
-        table = np.zeros((split.n_rows, split.n_columns))
-        kernels.gather(split.columns, sums, table)
-        return split.arranged(table / table.sum())
+        table = Split(self.universe.shape, self.universe.axes(attributes)).table(self.weights)
+        total: Vector = table / table.sum()
+        return total
 
     def reweight(self, attributes: tuple[int, ...], log_factor: Vector) -> Histogram:
         """Return the distribution times exp(log_factor(x_A)), normalised.
@@ -85,7 +80,7 @@ class Histogram:
         """
         from dpcvx.queries import kernels
 
-        split = _Split(self.universe, self.universe.axes(attributes))
+        split = Split(self.universe.shape, self.universe.axes(attributes))
         if np.shape(log_factor) != split.shape:
             raise ValueError(f"log_factor has shape {np.shape(log_factor)}; it must be {split.shape}.")
         factors = split.flat(np.exp(log_factor - np.max(log_factor)))
@@ -137,23 +132,25 @@ class Counts:
         axes = self.universe.axes(attributes)
         sizes = tuple(self.universe.shape[a] for a in axes)
         if self._table is not None:
-            split = _Split(self.universe, axes)
-            sums = np.zeros((split.n_rows, split.inner), dtype=np.int64)
-            kernels.fold(self._table.reshape(-1, split.inner), split.rows, sums)
-            table = np.zeros((split.n_rows, split.n_columns), dtype=np.int64)
-            kernels.gather(split.columns, sums, table)
-            return split.arranged(table)
+            return Split(self.universe.shape, axes).table(self._table)
         strides = np.array([math.prod(self.universe.shape[a + 1 :]) for a in axes], dtype=np.int64)
         counted = np.zeros(math.prod(sizes), dtype=np.int64)
         kernels.count(self._cells, strides, np.array(sizes, dtype=np.int64), counted)
         return counted.reshape(sizes)
 
 
-class _Split:
-    """The universe as outer times inner cells, and the place of each in the table of some attributes."""
+class Split:
+    """A universe as outer times inner cells, and the place of each in the table of some attributes.
 
-    def __init__(self, universe: Universe, axes: tuple[int, ...]) -> None:
-        sizes = universe.shape
+    Parameters
+    ----------
+    sizes : tuple of int
+        Shape of the universe.
+    axes : tuple of int
+        The attributes, in the order of the table's axes.
+    """
+
+    def __init__(self, sizes: tuple[int, ...], axes: tuple[int, ...]) -> None:
         first = len(sizes)
         while first > 0 and math.prod(sizes[first - 1 :]) <= INNER_CELLS:
             first -= 1
@@ -167,12 +164,23 @@ class _Split:
         self.rows, self.n_rows = _places(sizes[:first], outer)
         self.columns, self.n_columns = _places(sizes[first:], inner)
 
-    def arranged(self, table: NDArray[Any]) -> NDArray[Any]:
+    def table(self, weights: NDArray[Any]) -> NDArray[Any]:
+        """Sum the weights of all cells by the attributes: integers exactly, others in float64."""
+        from dpcvx.queries import kernels
+
+        kind = np.int64 if weights.dtype.kind == "i" else np.float64
+        sums = np.zeros((self.n_rows, self.inner), dtype=kind)
+        kernels.fold(weights.reshape(-1, self.inner), self.rows, sums)
+        table = np.zeros((self.n_rows, self.n_columns), dtype=kind)
+        kernels.gather(self.columns, sums, table)
+        return self._arranged(table)
+
+    def _arranged(self, table: NDArray[Any]) -> NDArray[Any]:
         """The table with its axes in the order of the attributes."""
         return np.ascontiguousarray(table.reshape(self._sizes).transpose(self._order))
 
     def flat(self, table: NDArray[Any]) -> NDArray[Any]:
-        """The inverse of `arranged`."""
+        """A table as the kernels take it: outer cells times inner cells."""
         return np.ascontiguousarray(table.transpose(np.argsort(self._order))).reshape(
             self.n_rows, self.n_columns
         )

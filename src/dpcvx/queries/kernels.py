@@ -48,6 +48,16 @@ def scale(weights, rows, columns, factors, out):
 
 
 @compiled
+def shift(log_weights, rows, columns, table):
+    """log_weights[o, i] += table[rows[o], columns[i]]."""
+    outer, inner = log_weights.shape
+    for o in range(outer):
+        row = rows[o]
+        for i in range(inner):
+            log_weights[o, i] += table[row, columns[i]]
+
+
+@compiled
 def count(cells, strides, sizes, table):
     """Count the records in each cell of the marginal of some attributes, exactly."""
     for record in range(cells.shape[0]):

@@ -1,0 +1,336 @@
+"""Noisy low-order marginals, released once: the warm start of everything that is asked later."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from itertools import combinations, product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcvx.arrays import IntVector, Vector
+from dpcvx.events import Event, Gaussian
+from dpcvx.mechanisms.question import LARGEST_SUM, check_capacity, records_changed
+
+if TYPE_CHECKING:
+    from dpcvx.noise import Generator
+    from dpcvx.queries.histogram import Counts
+
+__all__ = ["Measurement", "NoisyMarginals"]
+
+LATTICE_BITS = 30  # a statistic in [-1, 1] has 2^30 lattice steps; 2^30 records fit
+WEIGHT_BITS = 3  # weights of the lower orders are multiples of 1/8
+LARGEST_WEIGHT = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """Released means of public functions of some attributes.
+
+    values_j = E f_j(x_A) + N(0, deviation^2)
+
+    Parameters
+    ----------
+    attributes : tuple of int
+        The attributes A.
+    features : tuple of Matrix
+        Either one matrix for each attribute, (size, m_a), whose products are the functions; or a single one,
+        (cells of A, m), that lists them.
+    values : Vector
+        Noisy means, shape (m,), the first attribute's functions slowest.
+    deviation : float
+        Standard deviation of the noise.
+    """
+
+    attributes: tuple[int, ...]
+    features: tuple[Vector, ...]
+    values: Vector
+    deviation: float
+
+    def means(self, table: Vector) -> Vector:
+        """Return the mean of every function under a distribution of A, shape (m,)."""
+        return _contract(table, self.features)
+
+    def second_moments(self, table: Vector) -> Vector:
+        """Return the mean of every function's square, shape (m,)."""
+        return _contract(table, tuple(features**2 for features in self.features))
+
+    def potential(self, coefficients: Vector) -> Vector:
+        """Return sum_j coefficients_j f_j for every cell of A, flat."""
+        return _contract(coefficients, tuple(features.T for features in self.features))
+
+    def at(self, digits: tuple[NDArray[Any], ...], sizes: tuple[int, ...]) -> Vector:
+        """Return every function at some cells of A, given by their place on each attribute, (cells, m)."""
+        if len(self.features) == 1:
+            digits = (np.ravel_multi_index(digits, sizes),)
+        values: Vector = np.ones((len(digits[0]), 1))
+        for features, place in zip(self.features, digits, strict=True):
+            values = (values[:, :, None] * features[place][:, None, :]).reshape(len(values), -1)
+        return values
+
+    def listed(self) -> Measurement:
+        """Return the same with all functions in a single matrix."""
+        joint: Vector = np.ones((1, 1))
+        for features in self.features:
+            joint = np.kron(joint, features).astype(np.float64, copy=False)
+        return Measurement(self.attributes, (joint,), self.values, self.deviation)
+
+
+def _contract(table: NDArray[Any], matrices: tuple[NDArray[Any], ...]) -> NDArray[Any]:
+    """Multiply each axis of a table by a matrix (from, to); exact for integers."""
+    for matrix in matrices:
+        table = table.reshape(len(matrix), -1).T @ matrix  # the axis leaves in front and joins at the end
+    return table.ravel()
+
+
+@cache
+def contrasts(size: int, bits: int) -> IntVector:
+    """Helmert contrasts of a number of levels, times 2^bits and rounded, shape (size, size - 1).
+
+    Before rounding, rows have norm 1 and <q_i, q_j> = -1/(size - 1): two levels are -1 and 1.
+    """
+    level, column = np.arange(size)[:, None], np.arange(1, size)[None, :]
+    raw = np.where(level < column, 1.0, np.where(level == column, -column, 0.0))
+    unit = raw * np.sqrt(size / (size - 1) / (column * (column + 1)))
+    rounded = -np.rint(unit * 2.0**bits).astype(np.int64)
+    rounded.flags.writeable = False
+    return rounded
+
+
+@dataclass(frozen=True)
+class NoisyMarginals:
+    """Means of all contrasts of up to ``order`` attributes, with lattice Gaussian noise.
+
+    Question: S(D) = sum_i F(x_i), integers; F(x) lists w_r prod_{a in A} q_a(x_a) over all sets A of
+    r <= order attributes, q_a the contrasts of `contrasts`. The marginals of up to ``order`` attributes are
+    linear functions of it.
+    Sensitivity (l2, replace-one): max ||F(x) - F(x')||, bounded on the stored integers by enumeration of how
+    many attributes of each size differ; exact if all are binary, where w = 1 and order 2 give
+    2 sqrt(floor((d + 1)^2/4))/n (PRIVACY_MATH §9.5). Under add/remove: max ||F(x)||.
+    Event: Gaussian(noise_multiplier).
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        Number of cells of each attribute.
+    n : int
+        Public normaliser: the number of records.
+    noise_multiplier : float
+        Standard deviation of the noise over the sensitivity.
+    order : int
+        Largest number of attributes in one statistic.
+    relation : str
+        "replace" or "add_remove".
+    """
+
+    sizes: tuple[int, ...]
+    n: int
+    noise_multiplier: float
+    order: int = 2
+    relation: str = "replace"
+
+    def __post_init__(self) -> None:
+        records_changed(self.relation)
+        if not 1 <= self.order <= min(3, len(self.sizes)):
+            raise ValueError(
+                f"order is {self.order}; it must be from 1 to {min(3, len(self.sizes))} for "
+                f"{len(self.sizes)} attributes."
+            )
+        check_capacity(self, self.n)
+
+    @property
+    def subsets(self) -> tuple[tuple[int, ...], ...]:
+        """The sets of attributes that are measured."""
+        places = range(len(self.sizes))
+        return tuple(A for r in range(1, self.order + 1) for A in combinations(places, r))
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """Weight of the statistics of 1, 2, ... attributes; the last is 1."""
+        return tuple(eighths / 2**WEIGHT_BITS for eighths in _weights(self._grouped, self.order))
+
+    @property
+    def _grouped(self) -> tuple[tuple[int, int], ...]:
+        return tuple(sorted(Counter(self.sizes).items()))
+
+    @property
+    def _bits(self) -> int:
+        return LATTICE_BITS // self.order
+
+    def _factor(self, r: int) -> int:
+        """Integer by which statistics of r attributes are multiplied: their weight, on a common lattice."""
+        return _factors(_weights(self._grouped, self.order), self._bits)[r - 1]
+
+    @property
+    def _unit(self) -> float:
+        return 2.0 ** -(self.order * self._bits)
+
+    @property
+    def _integer_sensitivity(self) -> int:
+        weights = _weights(self._grouped, self.order)
+        squared = _squared_sensitivity(self._grouped, weights, self._bits, self.relation)
+        return math.isqrt(squared - 1) + 1
+
+    @property
+    def _scale(self) -> int:
+        return math.ceil(Fraction(self.noise_multiplier) * self._integer_sensitivity)
+
+    @property
+    def event(self) -> Event:
+        """Gaussian(noise_multiplier)."""
+        return Gaussian(self.noise_multiplier)
+
+    @property
+    def sensitivity(self) -> float:
+        """Largest l2 change of the weighted means."""
+        return self._integer_sensitivity * self._unit / self.n
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of one weighted mean."""
+        return self._scale * self._unit / self.n
+
+    @property
+    def deviations(self) -> tuple[float, ...]:
+        """Standard deviation of the noise on a mean of 1, 2, ... attributes."""
+        return tuple(self.noise / weight for weight in self.weights)
+
+    @property
+    def capacity(self) -> int:
+        """Most records whose exact sum, with its noise, stays inside 62 bits."""
+        largest = max(int(abs(contrasts(size, self._bits)).max()) for size in self.sizes)
+        term = max(self._factor(r) * largest**r for r in range(1, self.order + 1))
+        room: int = max(0, LARGEST_SUM - 1 - 16 * self._scale) // term
+        return room
+
+    @property
+    def evaluations(self) -> float:
+        """One look at each record for every set of attributes."""
+        return float(self.n * len(self.subsets))
+
+    @property
+    def n_draws(self) -> int:
+        """One value per statistic."""
+        return sum(math.prod(self.sizes[a] - 1 for a in A) for A in self.subsets)
+
+    @property
+    def failure(self) -> float:
+        """Total variation of one call's noise."""
+        from dpcvx.noise import gaussian_failure
+
+        return self.n_draws * gaussian_failure(self._scale)
+
+    def __call__(self, data: Counts, rng: Generator) -> tuple[Measurement, ...]:
+        """Return the noisy means, one measurement for each set of attributes."""
+        from dpcvx.noise import lattice_gaussian
+
+        exact = [
+            self._factor(len(A)) * _contract(data.marginal(A), tuple(map(self._contrasts, A)))
+            for A in self.subsets
+        ]
+        noise = lattice_gaussian(self._scale, self.n_draws, rng)
+        parts = np.split(noise, np.cumsum([part.size for part in exact])[:-1])
+        return tuple(
+            Measurement(
+                A,
+                tuple(self._contrasts(a) * np.float64(2.0**-self._bits) for a in A),
+                (part + extra) * np.float64(self._unit / self.n / self.weights[len(A) - 1]),
+                self.deviations[len(A) - 1],
+            )
+            for A, part, extra in zip(self.subsets, exact, parts, strict=True)
+        )
+
+    def _contrasts(self, attribute: int) -> IntVector:
+        return contrasts(self.sizes[attribute], self._bits)
+
+
+def _factors(weights: tuple[int, ...], bits: int) -> tuple[int, ...]:
+    order = len(weights)
+    shifts = [(order - r) * bits - WEIGHT_BITS for r in range(1, order)]
+    return (*(w << shift for w, shift in zip(weights, shifts, strict=False)), 1)
+
+
+@cache
+def _squared_sensitivity(
+    grouped: tuple[tuple[int, int], ...], weights: tuple[int, ...], bits: int, relation: str
+) -> int:
+    """Bound max ||F(x) - F(x')||^2, or max ||F(x)||^2 under add/remove, on the stored integers.
+
+    ||F(x) - F(x')||^2 = K(x, x) + K(x', x') - 2 K(x, x') with K = sum_r w_r^2 e_r(g), e_r the elementary
+    symmetric polynomials and g_a = <q_a(x_a), q_a(x'_a)>. Where x and x' agree, g_a is a square norm; where
+    they differ, a product of two levels. Both lie in intervals: points up to rounding, and exactly so for two
+    levels.
+    """
+    same, differ = {}, {}
+    for size, _ in grouped:
+        gram = contrasts(size, bits) @ contrasts(size, bits).T
+        apart = gram[~np.eye(size, dtype=bool)]
+        same[size] = (int(gram.diagonal().min()), int(gram.diagonal().max()))
+        differ[size] = (int(apart.min()), int(apart.max()))
+    squares = [factor**2 for factor in _factors(weights, bits)]
+
+    def kernel(changed: tuple[int, ...]) -> tuple[int, int]:
+        """Interval of K(x, x') if so many attributes of each size differ."""
+        parts = [(1, 1)] + [(0, 0)] * len(weights)  # e_0, e_1, ...
+        for (size, count), number in zip(grouped, changed, strict=True):
+            for g in [differ[size]] * number + [same[size]] * (count - number):
+                for r in range(len(weights), 0, -1):
+                    parts[r] = _added(parts[r], _multiplied(g, parts[r - 1]))
+        low, high = (
+            sum(square * part[end] for square, part in zip(squares, parts[1:], strict=True)) for end in (0, 1)
+        )
+        return low, high
+
+    _, largest = kernel((0,) * len(grouped))
+    if relation == "add_remove":
+        return largest
+    choices = product(*(range(count + 1) for _, count in grouped))
+    return max(2 * largest - 2 * kernel(changed)[0] for changed in choices if any(changed))
+
+
+def _added(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return one[0] + other[0], one[1] + other[1]
+
+
+def _multiplied(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    ends = [a * b for a in one for b in other]
+    return min(ends), max(ends)
+
+
+@cache
+def _weights(grouped: tuple[tuple[int, int], ...], order: int) -> tuple[int, ...]:
+    """Weights of the orders in eighths, the last one 8: those of the smallest mean variance of a cell.
+
+    A cell of the table of A has, on average, the variance sum_T (noise/w_|T|)^2 prod_{a in T} (k_a - 1)^2 /
+    prod_{a in A} k_a^2, T the subsets of A; the mean is over all A of ``order`` attributes.
+    """
+    one = 2**WEIGHT_BITS
+    if order == 1:
+        return (one,)
+    # Generating polynomial in t: prod_a (1 + s (1/k_a^2 + t ((k_a - 1)/k_a)^2)), the coefficient of s^order.
+    shares = np.zeros((order + 1, order + 1))
+    shares[0, 0] = 1.0
+    for size, count in grouped:
+        for _ in range(count):
+            for r in range(order, 0, -1):
+                shares[r] += shares[r - 1] / size**2
+                shares[r, 1:] += shares[r - 1, :-1] * ((size - 1) / size) ** 2
+    bits = LATTICE_BITS // order
+
+    def variance(weights: tuple[int, ...]) -> float:
+        squared = _squared_sensitivity(grouped, weights, bits, "replace")
+        parts = [float(shares[order, r]) / (weights[r - 1] / one) ** 2 for r in range(1, order + 1)]
+        return float(squared * sum(parts))
+
+    best = (one,) * order
+    for r in range(order - 1):  # from the means upwards; each choice is exact given the others
+        candidates = [
+            (*best[:r], eighths, *best[r + 1 :]) for eighths in range(one // 2, LARGEST_WEIGHT * one + 1)
+        ]
+        best = min(candidates, key=variance)
+    return best

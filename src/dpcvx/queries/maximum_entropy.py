@@ -1,0 +1,222 @@
+"""The distribution of largest entropy that agrees with noisy means, up to their noise: post-processing."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from dpcvx.arrays import Vector
+from dpcvx.queries.histogram import Histogram, Split
+from dpcvx.queries.marginals import Measurement
+from dpcvx.queries.universe import Universe
+
+__all__ = ["fit"]
+
+Axes = tuple[int, ...]
+Tables = dict[Axes, NDArray[Any]]
+
+AGREEMENT = 0.05  # what the minimiser leaves open, in units of what the noise does
+ROUNDS, ROUND_STEPS = 20, 25  # at most so many steps of the quasi-Newton method between new curvatures
+MEMORY = 20  # pairs of steps that it keeps
+SAMPLE = 16  # cells for each mean in an estimate of the curvature
+LARGEST_MATRIX = 2048  # means up to which the curvature is estimated as a matrix
+LISTED = 2**12  # entries up to which products of features are multiplied out
+
+
+def fit(
+    universe: Universe, measurements: Sequence[Measurement], *, dtype: DTypeLike = np.float64
+) -> Histogram:
+    """Return the log-linear model of noisy means.
+
+    p(x) ~ exp(sum_j c_j f_j(x)), c = argmin log Z(c) - <c, values> + sum_j (sigma_j r_j/2) c_j^2
+
+    sigma_j is the noise of mean j, r_j the root mean square of f_j over the universe. At the minimum mean j
+    is off by sigma_j r_j c_j: the dual of maximum entropy with the means known up to their noise, the MAP of
+    a standard normal prior on r_j c_j where noise and curvature balance. Nothing here reads a record.
+
+    Parameters
+    ----------
+    universe : Universe
+    measurements : sequence of Measurement
+        Released means; several may be about the same attributes.
+    dtype : float64 or float32
+        Type of the histogram; float32 halves the memory of large universes.
+    """
+    if not measurements:
+        return Histogram(universe)
+    starts = [np.zeros(len(m.values)) for m in measurements]
+    for place, size in enumerate(universe.shape):  # start from each attribute by itself
+        mine = [i for i, m in enumerate(measurements) if m.attributes == (place,)]
+        if mine and len(universe.shape) > 1:
+            alone = _Model((size,), [replace(measurements[i], attributes=(0,)) for i in mine], np.float64)
+            for i, found in zip(mine, alone.solve([starts[i] for i in mine]), strict=True):
+                starts[i] = found
+    model = _Model(universe.shape, measurements, dtype)
+    return Histogram(universe, log_weights=model.log_weights(model.solve(starts)))
+
+
+class _Model:
+    """Log-linear models over a product of axes, and the means that are measured."""
+
+    def __init__(self, shape: Axes, measurements: Sequence[Measurement], dtype: DTypeLike) -> None:
+        self._shape, self._dtype = shape, np.dtype(dtype)
+        cells = [math.prod(shape[a] for a in m.attributes) for m in measurements]
+        self._measurements = [
+            m.listed() if size * len(m.values) <= LISTED else m
+            for size, m in zip(cells, measurements, strict=True)
+        ]
+        # Tables of few attributes are made together where most of them are wanted, others one by one.
+        keys = {_key(m) for m in measurements}
+        found = Counter(map(len, keys))
+        common = [r for r in found if r <= 3 and 2 * found[r] >= math.comb(len(shape), r)]
+        self._order = max(common, default=1)
+        self._splits = {key: Split(shape, key) for key in keys if len(key) > self._order}
+        self._edges = np.cumsum([len(m.values) for m in measurements])[:-1]
+
+    def log_weights(self, coefficients: Sequence[Vector]) -> NDArray[Any]:
+        """Log-weights of all cells, flat."""
+        from dpcvx.queries import kernels
+
+        tables: Tables = {}
+        for m, c in zip(self._measurements, coefficients, strict=True):
+            key = _key(m)
+            potential = m.potential(c).reshape(self._sizes(m)).transpose(np.argsort(m.attributes))
+            tables[key] = tables[key] + potential if key in tables else potential
+        total = _grow(tables, (), self._shape, self._order, self._dtype).ravel()
+        for key, split in self._splits.items():
+            table = tables[key].astype(self._dtype).reshape(split.n_rows, split.n_columns)
+            kernels.shift(total.reshape(-1, split.inner), split.rows, split.columns, table)
+        return total
+
+    def means(self, weights: NDArray[Any]) -> Vector:
+        """Sums of the measured functions times the weights of all cells."""
+        tables: Tables = {}
+        _sweep(weights.reshape(1, -1), (), self._shape, self._order, tables)
+        for key, split in self._splits.items():
+            tables[key] = split.table(weights)
+        parts = [
+            m.means(tables[_key(m)].transpose([_key(m).index(a) for a in m.attributes]))
+            for m in self._measurements
+        ]
+        return np.concatenate(parts)
+
+    def solve(self, starts: Sequence[Vector]) -> list[Vector]:
+        """Minimise over the coefficients.
+
+        A quasi-Newton method in coordinates in which the curvature, estimated from a sample of cells, is one;
+        a round ends after a few steps, and the next has a new estimate.
+        """
+        from scipy.optimize import minimize
+
+        values = np.concatenate([m.values for m in self._measurements])
+        noise = np.concatenate([np.full(len(m.values), m.deviation) for m in self._measurements])
+        ridge = noise * np.sqrt(self._mean_squares())
+
+        def value_and_gradient(c: Vector) -> tuple[float, Vector]:
+            top, total, weights = self._weights(c)
+            value = top + math.log(total) - c @ values + 0.5 * ridge @ c**2
+            return value, self.means(weights) / total - values + ridge * c
+
+        c = np.concatenate(starts)
+        for _ in range(ROUNDS):
+            whiten = self._whitening(c, ridge)
+
+            def from_here(z: Vector, c: Vector = c, whiten: Vector = whiten) -> tuple[float, Vector]:
+                value, gradient = value_and_gradient(c + _times(whiten.T, z))
+                return value, _times(whiten, gradient)
+
+            enough = AGREEMENT * math.sqrt(((whiten * noise) ** 2).sum() / len(c))
+            found = minimize(
+                from_here,
+                np.zeros(len(c)),
+                jac=True,
+                method="L-BFGS-B",
+                options={"maxcor": MEMORY, "maxiter": ROUND_STEPS, "ftol": 0.0, "gtol": enough},
+            )
+            c = c + _times(whiten.T, found.x)
+            if abs(found.jac).max() <= enough:
+                break
+        return list(np.split(c, self._edges))
+
+    def _weights(self, c: Vector) -> tuple[float, float, NDArray[Any]]:
+        """Largest log-weight, and the weights of all cells divided by its exp, with their sum."""
+        weights = self.log_weights(np.split(c, self._edges))
+        top = weights.max()
+        weights -= top
+        np.exp(weights, out=weights)
+        return float(top), float(weights.sum(dtype=np.float64)), weights
+
+    def _sizes(self, measurement: Measurement) -> Axes:
+        return tuple(self._shape[a] for a in measurement.attributes)
+
+    def _mean_squares(self) -> Vector:
+        """Mean square of every function over all cells."""
+        parts = []
+        for m in self._measurements:
+            even = np.ones(self._sizes(m))
+            parts.append(m.second_moments(even / even.size))
+        return np.concatenate(parts)
+
+    def _whitening(self, c: Vector, ridge: Vector) -> Vector:
+        """W with W H W^T = 1 for the curvature H at c: a matrix, or beyond the largest one a diagonal.
+
+        H is the covariance of the functions, here over cells at evenly spread quantiles of p, plus the ridge.
+        """
+        if len(c) > LARGEST_MATRIX:
+            return 1 / np.sqrt(self._mean_squares() + ridge)
+        _, total, weights = self._weights(c)
+        size = SAMPLE * len(c)
+        levels = (np.arange(size) + 0.5) * (total / size)
+        cells = np.searchsorted(np.cumsum(weights, dtype=np.float64), levels).clip(max=weights.size - 1)
+        digits = np.unravel_index(cells, self._shape)
+        parts = [m.at(tuple(digits[a] for a in m.attributes), self._sizes(m)) for m in self._measurements]
+        functions = np.concatenate(parts, axis=1)
+        functions -= functions.mean(axis=0)
+        root = np.linalg.cholesky(functions.T @ functions / size + np.diag(ridge))
+        return np.linalg.inv(root)
+
+
+def _times(matrix: Vector, vector: Vector) -> Vector:
+    """Product with a matrix, or with the diagonal of one."""
+    return matrix @ vector if matrix.ndim == 2 else matrix * vector
+
+
+def _key(measurement: Measurement) -> Axes:
+    return tuple(sorted(measurement.attributes))
+
+
+def _grow(tables: Tables, prefix: Axes, shape: Axes, order: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Sum the tables that begin with `prefix` over the cells of prefix times all later axes.
+
+    Axes join from the last to the first, so that most of the work is in the last few joins.
+    """
+    rows = math.prod(shape[a] for a in prefix)
+    total: NDArray[Any] = tables.get(prefix, np.zeros(rows)).reshape(rows, 1).astype(dtype)
+    for axis in range(len(shape) - 1, prefix[-1] if prefix else -1, -1):
+        here, size = (*prefix, axis), shape[axis]
+        if len(here) < order:
+            joined = _grow(tables, here, shape, order, dtype).reshape(rows, size, -1)
+            joined += total[:, None, :]
+        else:
+            table = tables.get(here, np.zeros(rows * size)).reshape(rows, size, 1).astype(dtype)
+            joined = table + total[:, None, :]
+        total = joined.reshape(rows, -1)
+    return total
+
+
+def _sweep(block: NDArray[Any], prefix: Axes, shape: Axes, order: int, tables: Tables) -> None:
+    """Sum out axes from the first to the last, keeping every table of up to `order` attributes on the way."""
+    rows = block.shape[0]
+    for axis in range(prefix[-1] + 1 if prefix else 0, len(shape)):
+        here, size = (*prefix, axis), shape[axis]
+        block = block.reshape(rows, size, -1)
+        tables[here] = block.sum(axis=2, dtype=np.float64).reshape([shape[a] for a in here])
+        if len(here) < order:
+            _sweep(block.reshape(rows * size, -1), here, shape, order, tables)
+        block = block.sum(axis=1)
