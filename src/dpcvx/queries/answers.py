@@ -1,0 +1,129 @@
+"""What leaves the engine: numbers with intervals, an error with confidence, and what is left."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["BRANCHES", "Answer", "Coefficient"]
+
+BRANCHES = ("histogram", "oracle")
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """One number of an answer and its interval."""
+
+    name: str
+    estimate: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Answer to one query; its shape depends on the query alone.
+
+    Parameters
+    ----------
+    query : dict
+        The query's JSON form.
+    coefficients : tuple of Coefficient
+        Coefficients of a regression, or the counts, means or shares asked for.
+    branch : {"histogram", "oracle"}
+        Whether the public histogram answered, or a new private measurement.
+    error : float
+        Estimate of the error: excess loss of a regression over the best one on these records, largest
+        absolute error of counts, means and shares.
+    error_bound : float
+        Upper bound on it, from released values and public scales alone.
+    confidence : float
+        Share of the queries like those that the engine checks itself by, whose error is below the bound.
+    guarantee : float
+        Upper bound with the same confidence whatever the query, and however it was chosen.
+    checked : bool
+        Whether the answer was compared with the records, by sparse vector or by measuring anew; False once
+        that part of the budget is spent, or where there was none.
+    remaining : float
+        Epsilon that is left for new measurements, after this answer.
+    private : bool
+        False where a seeded generator drew the noise.
+    """
+
+    query: dict[str, Any]
+    coefficients: tuple[Coefficient, ...]
+    branch: str
+    error: float
+    error_bound: float
+    confidence: float
+    guarantee: float
+    checked: bool
+    remaining: float
+    private: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the numbers."""
+        return tuple(coefficient.name for coefficient in self.coefficients)
+
+    @property
+    def estimates(self) -> tuple[float, ...]:
+        """The numbers."""
+        return tuple(coefficient.estimate for coefficient in self.coefficients)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return every field in plain types."""
+        content = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {**content, "coefficients": [dataclasses.asdict(each) for each in self.coefficients]}
+
+    @classmethod
+    def from_json(cls, content: Any) -> Answer:
+        """Read what `to_json` wrote; anything else is a ValueError."""
+        kinds: dict[str, Any] = {
+            "query": Mapping,
+            "coefficients": list,
+            "branch": str,
+            "checked": bool,
+            "private": bool,
+            **dict.fromkeys(("error", "error_bound", "confidence", "guarantee", "remaining"), float),
+        }
+        if not isinstance(content, Mapping) or set(content) != set(kinds):
+            raise ValueError(f"An answer is an object with the fields {', '.join(kinds)}.")
+        for name, kind in kinds.items():
+            value = content[name]
+            if not (_is_number(value) if kind is float else isinstance(value, kind)):
+                raise ValueError(f"Field {name!r} of an answer has the wrong type: {type(value).__name__}.")
+        if content["branch"] not in BRANCHES:
+            raise ValueError(f"branch must be one of {', '.join(BRANCHES)}.")
+        numbers = tuple(_coefficient(each) for each in content["coefficients"])
+        return cls(**{**content, "query": dict(content["query"]), "coefficients": numbers})
+
+    def __str__(self) -> str:
+        width = max(len(name) for name in ("", *self.names))
+        lines = [f"{'':<{width}}  {'estimate':>12} {'low':>12} {'high':>12}"]
+        for each in self.coefficients:
+            numbers = " ".join(f"{value:>12.5g}" for value in (each.estimate, each.low, each.high))
+            lines.append(f"{each.name:<{width}}  {numbers}")
+        source = "the public histogram" if self.branch == "histogram" else "a new private measurement"
+        lines.append(
+            f"from {source}{'' if self.checked else ', not checked'}; error about {self.error:.2g}, at most "
+            f"{self.error_bound:.2g} with {self.confidence:.0%} confidence; epsilon {self.remaining:.3g} "
+            "left for new measurements"
+        )
+        return "\n".join(lines)
+
+
+def _coefficient(content: Any) -> Coefficient:
+    fields = [field.name for field in dataclasses.fields(Coefficient)]
+    if not isinstance(content, Mapping) or set(content) != set(fields):
+        raise ValueError(f"A number of an answer has the fields {', '.join(fields)}.")
+    if not isinstance(content["name"], str) or not all(_is_number(content[name]) for name in fields[1:]):
+        raise ValueError("A number of an answer has a name and three numbers.")
+    return Coefficient(**content)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

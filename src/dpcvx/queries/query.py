@@ -1,0 +1,465 @@
+"""What an analyst may ask: public descriptions of regressions and of counts, means and marginals.
+
+A description knows names only. Together with a schema it becomes a question on the cells of a marginal
+(`dpcvx.queries.questions`). JSON goes both ways; every error comes from the description and the schema.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from dpcvx.arrays import Vector
+from dpcvx.domains import Box, Domain, L1Ball, L2Ball, LinfBall, Simplex
+from dpcvx.losses import Huber, Logistic, Loss, Quantile, SmoothHinge, Squared
+from dpcvx.problem import Bounds, Problem
+from dpcvx.queries.questions import ConvexQuestion, LinearQuestion, Question
+from dpcvx.queries.schema import Binned, Column, Schema
+
+__all__ = ["Count", "Marginal", "Mean", "Query", "Regression", "query_from_json"]
+
+LARGEST_RADIUS = 1000.0
+LARGEST_MARGINAL = 2**16  # cells of the attributes that one query touches
+LOSSES: dict[str, Loss] = {
+    "logistic": Logistic(),
+    "squared": Squared(),
+    "huber": Huber(0.5),
+    "smooth_hinge": SmoothHinge(),
+    "quantile": Quantile(0.5),
+}
+LABELLED = ("logistic", "smooth_hinge")
+BALLS: dict[str, type[Any]] = {"l2": L2Ball, "l1": L1Ball}
+SETS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Box, L1Ball, L2Ball, LinfBall, Simplex)}
+
+
+class Query(Protocol):
+    """A public description of one question."""
+
+    def compile(self, schema: Schema, n: int) -> Question:
+        """Return the question on the cells of the marginal that it touches, for n records."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the description as plain types."""
+        ...
+
+
+@dataclass(frozen=True)
+class Regression:
+    """Linear model of one attribute on others, fitted by convex minimisation.
+
+    argmin over C of (1/n) sum_i phi(<x_i, theta>, y_i) + (l2/2) ||theta||^2
+
+    Parameters
+    ----------
+    target : str
+        Attribute to explain. Losses of labels need an attribute with two levels; the second one is y = 1.
+    features : sequence of str
+        Attributes to explain it by: two levels become -1 and 1, more become one column for each, numbers
+        become the midpoint of their bin, scaled to [-1, 1].
+    loss : str or Loss
+        "logistic", "squared", "huber", "smooth_hinge", "quantile", or a convex loss.
+    domain : str or Domain
+        "l2" or "l1", a ball of the given radius, or any set of the library with projection and linear
+        minimiser.
+    radius : float
+        Size of the ball, in scaled coordinates, the intercept's included.
+    intercept : bool
+        Whether a column of ones is added.
+    l2 : float
+        Ridge on the mean objective.
+    """
+
+    target: str
+    features: Sequence[str]
+    loss: str | Loss = "logistic"
+    domain: str | Domain = "l2"
+    radius: float = 3.0
+    intercept: bool = True
+    l2: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_name("target", self.target)
+        object.__setattr__(self, "features", _names("features", self.features))
+        if isinstance(self.loss, str) and self.loss not in LOSSES:
+            raise ValueError(f"loss is {self.loss!r}; use one of {', '.join(LOSSES)}, or a Loss.")
+        if not isinstance(self.loss, str) and (not self.loss.convex or self.loss.joint):
+            raise ValueError(f"A query needs a convex loss of one score; {self.loss.name} is not.")
+        if isinstance(self.domain, str) and self.domain not in BALLS:
+            raise ValueError(f"domain is {self.domain!r}; use one of {', '.join(BALLS)}, or a Domain.")
+        _check_number("radius", self.radius, low=0.0, high=LARGEST_RADIUS, open_low=True)
+        _check_number("l2", self.l2, low=0.0, high=LARGEST_RADIUS)
+        if not isinstance(self.intercept, bool):
+            raise ValueError(f"intercept is {self.intercept!r}; it must be true or false.")
+        if self.target in self.features:
+            raise ValueError(f"{self.target!r} is the target and a feature; leave it out of the features.")
+        if not self.features and not self.intercept:
+            raise ValueError("A regression without features needs an intercept.")
+
+    def compile(self, schema: Schema, n: int) -> Question:
+        """Return the convex question on the marginal of target and features."""
+        attributes = _indices(schema, (self.target, *self.features))
+        loss = LOSSES[self.loss] if isinstance(self.loss, str) else self.loss
+        target = schema.attributes[attributes[0]]
+        if loss.name in LABELLED and target.size != 2:
+            raise ValueError(
+                f"{loss.name} needs a target with two levels; {target.name!r} has {target.size} cells. "
+                "Use squared, huber or quantile, or declare a binary attribute."
+            )
+        names: list[str] = []
+        columns: list[Vector] = []
+        if self.intercept:
+            names.append("intercept")
+            columns.append(np.ones(_cells(schema, attributes)))
+        for place, index in enumerate(attributes[1:], start=1):
+            for name, code in _columns(schema.attributes[index]):
+                names.append(name)
+                columns.append(_spread(schema, attributes, place, code))
+        X = np.stack(columns, axis=1)
+        domain = BALLS[self.domain](self.radius) if isinstance(self.domain, str) else self.domain
+        bounds = Bounds(1.0, float(np.sqrt((X**2).sum(axis=1).max())))
+        problem = Problem(loss, domain, bounds=bounds, d=X.shape[1], l2=self.l2)
+        y = _spread(schema, attributes, 0, np.asarray(target.values, dtype=np.float64))
+        return ConvexQuestion(attributes, _sizes(schema, attributes), tuple(names), problem, X, y, n)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the description as plain types."""
+        return {
+            "kind": "regression",
+            "loss": _loss_to_json(self.loss),
+            "target": self.target,
+            "features": list(self.features),
+            "set": _set_to_json(self.domain),
+            "radius": self.radius,
+            "intercept": self.intercept,
+            "l2": self.l2,
+        }
+
+
+@dataclass(frozen=True)
+class Count:
+    """Number of records whose attributes have one of the given levels.
+
+    Parameters
+    ----------
+    where : mapping of str to sequence of str
+        Levels (or labels of bins) that count, by attribute; attributes left out may have any.
+    """
+
+    where: Mapping[str, Sequence[str]]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "where", _condition(self.where, needed=True))
+
+    def compile(self, schema: Schema, n: int) -> Question:
+        """Return the linear question n 1[where]."""
+        attributes = _indices(schema, tuple(self.where))
+        inside = _satisfied(schema, attributes, self.where)
+        return LinearQuestion(attributes, _sizes(schema, attributes), ("count",), n * inside[:, None])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the description as plain types."""
+        return {"kind": "count", "where": {name: list(levels) for name, levels in self.where.items()}}
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Mean of a numeric or binary attribute over the records of a condition.
+
+    argmin over the attribute's range of sum_i 1[where] (v_i - theta)^2 / 2; a binary attribute counts as the
+    share of its second level.
+
+    Parameters
+    ----------
+    of : str
+        Attribute with numbers or with two levels.
+    where : mapping of str to sequence of str
+        Condition, as in `Count`; empty for all records.
+    """
+
+    of: str
+    where: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_name("of", self.of)
+        object.__setattr__(self, "where", _condition(self.where, needed=False))
+
+    def compile(self, schema: Schema, n: int) -> Question:
+        """Return the linear question, or with a condition the one-dimensional regression."""
+        attribute = schema.attributes[_indices(schema, (self.of,))[0]]
+        values, low, high = _numbers(attribute)
+        if not self.where:
+            units = low + (values + 1) / 2 * (high - low)
+            attributes = _indices(schema, (self.of,))
+            return LinearQuestion(attributes, (attribute.size,), (f"mean {self.of}",), units[:, None])
+        names = (self.of, *(name for name in self.where if name != self.of))
+        attributes = _indices(schema, names)
+        inside = _satisfied(schema, attributes, self.where)
+        problem = Problem(Squared(), Box(-1.0, 1.0), bounds=Bounds(1.0, 1.0), d=1)
+        return ConvexQuestion(
+            attributes,
+            _sizes(schema, attributes),
+            (f"mean {self.of}",),
+            problem,
+            inside[:, None],
+            inside * _spread(schema, attributes, 0, values),
+            n,
+            units=(low, high),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the description as plain types."""
+        where = {name: list(levels) for name, levels in self.where.items()}
+        return {"kind": "mean", "of": self.of, "where": where}
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """Share of the records in every cell of a few attributes.
+
+    Parameters
+    ----------
+    attributes : sequence of str
+        Their names.
+    """
+
+    attributes: Sequence[str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attributes", _names("attributes", self.attributes))
+        if not self.attributes:
+            raise ValueError("A marginal needs at least one attribute.")
+
+    def compile(self, schema: Schema, n: int) -> Question:
+        """Return the linear question whose answers are the cells' shares."""
+        attributes = _indices(schema, self.attributes, largest=LARGEST_TABLE)
+        parts = [schema.attributes[index] for index in attributes]
+        places = np.unravel_index(np.arange(_cells(schema, attributes)), _sizes(schema, attributes))
+        names = tuple(
+            ", ".join(f"{part.name}={part.labels[k]}" for part, k in zip(parts, cell, strict=True))
+            for cell in zip(*places, strict=True)
+        )
+        return LinearQuestion(attributes, _sizes(schema, attributes), names, np.eye(len(names)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the description as plain types."""
+        return {"kind": "marginal", "attributes": list(self.attributes)}
+
+
+LARGEST_TABLE = 4096  # cells of a marginal that is answered as a table
+
+
+def query_from_json(content: Any) -> Query:
+    """Read a description that `to_json` wrote, or that an analyst typed; anything else is a ValueError.
+
+    Parameters
+    ----------
+    content : dict
+        {"kind": "regression" | "count" | "mean" | "marginal", ...}
+    """
+    if not isinstance(content, Mapping) or not all(isinstance(name, str) for name in content):
+        raise ValueError('A query is a JSON object such as {"kind": "count", "where": {"sex": ["f"]}}.')
+    fields = dict(content)
+    kind = fields.pop("kind", None)
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}.")
+    known, needed = KINDS[kind]
+    unknown, absent = sorted(set(fields) - set(known)), sorted(set(needed) - set(fields))
+    if unknown or absent:
+        raise ValueError(f"A {kind} has the fields {', '.join(known)}; unknown {unknown}, missing {absent}.")
+    if kind == "count":
+        return Count(fields["where"])
+    if kind == "mean":
+        return Mean(fields["of"], fields.get("where", {}))
+    if kind == "marginal":
+        return Marginal(fields["attributes"])
+    if "loss" in fields:
+        fields["loss"] = _loss_from_json(fields["loss"])
+    if "set" in fields:
+        fields["domain"] = _set_from_json(fields.pop("set"))
+    return Regression(**fields)
+
+
+KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "regression": (
+        ("target", "features", "loss", "set", "radius", "intercept", "l2"),
+        ("target", "features"),
+    ),
+    "count": (("where",), ("where",)),
+    "mean": (("of", "where"), ("of",)),
+    "marginal": (("attributes",), ("attributes",)),
+}
+
+
+def _loss_to_json(loss: str | Loss) -> Any:
+    if isinstance(loss, str):
+        return loss
+    if loss.name not in LOSSES or type(loss) is not type(LOSSES[loss.name]):
+        raise ValueError(f"{type(loss).__name__} has no JSON form; use one of {', '.join(LOSSES)}.")
+    return {"name": loss.name, **{name: getattr(loss, name) for name in _parameters(loss)}}
+
+
+def _loss_from_json(content: Any) -> str | Loss:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, Mapping) or content.get("name") not in LOSSES:
+        raise ValueError(f'loss must be one of {", ".join(LOSSES)}, or {{"name": ..., parameter: number}}.')
+    usual = LOSSES[content["name"]]
+    rest = {name: value for name, value in content.items() if name != "name"}
+    if not set(rest) <= set(_parameters(usual)):
+        raise ValueError(f"{usual.name} has the parameters {list(_parameters(usual))}, got {sorted(rest)}.")
+    for name, value in rest.items():
+        _check_number(name, value, low=0.0, high=LARGEST_RADIUS, open_low=True)
+    made: Loss = dataclasses.replace(usual, **rest)  # type: ignore[type-var]
+    return made
+
+
+def _parameters(loss: Loss) -> tuple[str, ...]:
+    fields = dataclasses.fields(loss)  # type: ignore[arg-type]
+    return tuple(field.name for field in fields if field.name != "y_range")
+
+
+def _set_to_json(domain: str | Domain) -> Any:
+    if isinstance(domain, str):
+        return domain
+    name = type(domain).__name__
+    if SETS.get(name) is not type(domain):
+        raise ValueError(f"{name} has no JSON form; use one of {', '.join((*BALLS, *SETS))}.")
+    return {"name": name, **dataclasses.asdict(domain)}  # type: ignore[call-overload]
+
+
+def _set_from_json(content: Any) -> str | Domain:
+    if isinstance(content, str):
+        return content
+    name = content.get("name") if isinstance(content, Mapping) else None
+    if not isinstance(name, str) or name not in SETS:
+        raise ValueError(f'set must be one of {", ".join(BALLS)}, or {{"name": {" | ".join(SETS)}, ...}}.')
+    rest = {field: value for field, value in content.items() if field != "name"}
+    fields = [field.name for field in dataclasses.fields(SETS[name])]
+    if set(rest) != set(fields):
+        raise ValueError(f"{name} has the fields {fields}, got {sorted(map(str, rest))}.")
+    for field, value in rest.items():
+        for number in value if isinstance(value, list) else [value]:
+            _check_number(field, number, low=-LARGEST_RADIUS, high=LARGEST_RADIUS)
+    made: Domain = SETS[name](
+        **{field: tuple(value) if isinstance(value, list) else value for field, value in rest.items()}
+    )
+    return made
+
+
+def _check_name(field: str, value: Any) -> None:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{field} must be the name of an attribute, got {_shown(value)}.")
+
+
+def _names(field: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        raise ValueError(f"{field} must be a list of names, got {_shown(value)}.")
+    for name in value:
+        _check_name(field, name)
+    if len(set(value)) != len(value):
+        raise ValueError(f"{field} names an attribute twice.")
+    return tuple(value)
+
+
+def _condition(value: Any, *, needed: bool) -> dict[str, tuple[str, ...]]:
+    if not isinstance(value, Mapping) or (needed and not value):
+        raise ValueError(f'where must be an object such as {{"sex": ["f"]}}, got {_shown(value)}.')
+    condition = {}
+    for name, levels in value.items():
+        _check_name("where", name)
+        if isinstance(levels, str) or not isinstance(levels, Sequence) or not levels:
+            raise ValueError(f"where[{_shown(name)}] must be a list of levels with at least one.")
+        if not all(isinstance(level, str) for level in levels):
+            raise ValueError(f"where[{_shown(name)}] must hold labels of the schema, as text.")
+        condition[name] = tuple(levels)
+    return condition
+
+
+def _check_number(field: str, value: Any, *, low: float, high: float, open_low: bool = False) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not number or not low <= value <= high or (open_low and value == low):
+        raise ValueError(
+            f"{field} must be a number {'above' if open_low else 'of at least'} {low:g} and at most {high:g}, "
+            f"got {_shown(value)}."
+        )
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _indices(schema: Schema, names: Sequence[str], largest: int = LARGEST_MARGINAL) -> tuple[int, ...]:
+    """Places of the attributes in the schema; refuses unknown names and marginals that are too large."""
+    known = [attribute.name for attribute in schema.attributes]
+    for name in names:
+        if name not in known:
+            raise ValueError(f"The schema has no attribute {_shown(name)}; it has {', '.join(known)}.")
+    indices = tuple(known.index(name) for name in names)
+    if _cells(schema, indices) > largest:
+        raise ValueError(
+            f"These attributes have {_cells(schema, indices)} cells together, more than {largest}: ask about "
+            "fewer of them, or declare coarser ones."
+        )
+    return indices
+
+
+def _sizes(schema: Schema, attributes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(schema.attributes[index].size for index in attributes)
+
+
+def _cells(schema: Schema, attributes: Sequence[int]) -> int:
+    return math.prod(_sizes(schema, attributes))
+
+
+def _spread(schema: Schema, attributes: Sequence[int], place: int, code: Vector) -> Vector:
+    """Value of one attribute's code at every cell of the marginal, row-major."""
+    sizes = _sizes(schema, attributes)
+    shape = [1] * len(sizes)
+    shape[place] = sizes[place]
+    return np.ascontiguousarray(
+        np.broadcast_to(np.asarray(code, dtype=np.float64).reshape(shape), sizes)
+    ).ravel()
+
+
+def _columns(attribute: Column) -> list[tuple[str, Vector]]:
+    """Columns of a feature: its numbers or signs, or one indicator for each of more than two levels."""
+    if isinstance(attribute, Binned):
+        return [(attribute.name, attribute.values)]
+    if attribute.size == 2:
+        return [(f"{attribute.name}={attribute.labels[1]}", attribute.values)]
+    return [
+        (f"{attribute.name}={label}", np.eye(attribute.size)[k]) for k, label in enumerate(attribute.labels)
+    ]
+
+
+def _numbers(attribute: Column) -> tuple[Vector, float, float]:
+    """Codes in [-1, 1], and the values in the table's units that -1 and 1 stand for."""
+    if isinstance(attribute, Binned):
+        return attribute.values, attribute.edges[0], attribute.edges[-1]
+    if attribute.size == 2:
+        return attribute.values, 0.0, 1.0
+    raise ValueError(f"A mean needs numbers or two levels; {attribute.name!r} has {attribute.size} levels.")
+
+
+def _satisfied(schema: Schema, attributes: Sequence[int], where: Mapping[str, Sequence[str]]) -> Vector:
+    """1 at the cells of the marginal where the condition holds, else 0."""
+    inside = np.ones(_cells(schema, attributes))
+    for place, index in enumerate(attributes):
+        attribute = schema.attributes[index]
+        if attribute.name in where:
+            labels = [str(label) for label in attribute.labels]
+            unknown = [level for level in where[attribute.name] if level not in labels]
+            if unknown:
+                raise ValueError(
+                    f"{attribute.name!r} has no level {_shown(unknown[0])}; it has {_shown(labels)}."
+                )
+            code = np.array([float(label in where[attribute.name]) for label in labels])
+            inside *= _spread(schema, attributes, place, code)
+    return inside

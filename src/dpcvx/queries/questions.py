@@ -1,0 +1,308 @@
+"""Questions on the cells of a marginal: their answer on a distribution, their error, and its sensitivity.
+
+A question sees a distribution over the cells of the few attributes that it touches: the public histogram's,
+or the records' own inside the gate. Convex questions are minimised by a deterministic method; linear ones
+(counts, marginals, means) are the convex questions whose losses are linear.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from dpcvx.arrays import Vector
+from dpcvx.domains import HasLMO, HasProjection
+from dpcvx.errors import Incompatible
+from dpcvx.losses import Quantile
+from dpcvx.problem import Problem
+
+__all__ = ["TOLERANCE", "ConvexQuestion", "LinearQuestion", "Question"]
+
+TOLERANCE = 2.0**-7  # of the sensitivity of an error: what inexact minimisation may change in it
+ROUNDING = 1e-9  # of the range of the loss: far above what float64 sums over 2^16 cells can be off by
+RESTARTED_STEPS = 3000  # accelerated steps before the ones whose number the theory gives
+CHECK_EVERY = 10  # accelerated steps between two certificates
+CORNER = 2.0**-6  # half-width over which the corner of the pinball loss is rounded, in units of the target
+
+
+class Question(Protocol):
+    """A query on the cells of a marginal."""
+
+    @property
+    def attributes(self) -> tuple[int, ...]:
+        """Places in the schema of the attributes that the marginal is over."""
+        ...
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of cells of each of these attributes."""
+        ...
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the numbers in an answer."""
+        ...
+
+    @property
+    def scale(self) -> float:
+        """S: largest |l(theta; x) - l(theta'; x)| over the set and the cells."""
+        ...
+
+    def answer(self, weights: Vector) -> Vector:
+        """Return the minimiser on a distribution over the cells."""
+        ...
+
+    def range(self, theta: Vector) -> float:
+        """Return n times the sensitivity (replace-one) of the error of a public theta."""
+        ...
+
+    def error(self, weights: Vector, theta: Vector) -> float:
+        """Return the excess loss of theta on a distribution, within `TOLERANCE` range(theta) / n."""
+        ...
+
+    def certificate(self, theta: Vector, better: Vector) -> Vector:
+        """Return u(x) over the cells, in [-S, S]: how the loss at x changes from theta towards better."""
+        ...
+
+    def gradients(self, theta: Vector) -> Vector:
+        """Return at every cell the gradient of the loss, or the functions that are averaged; (m, k)."""
+        ...
+
+    def reported(self, theta: Vector) -> Vector:
+        """Return the numbers of an answer in the units that the analyst expects."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class ConvexQuestion:
+    """argmin over C of sum_x p(x) phi(<x, theta>, y(x)) + (l2/2) ||theta||^2 over the cells of a marginal.
+
+    Parameters
+    ----------
+    attributes, sizes : tuple of int
+        Places in the schema, and numbers of cells there.
+    names : tuple of str
+        Names of the coefficients.
+    problem : Problem
+        Loss, set, bounds and ridge.
+    X, y : ndarray, shapes (m, d) and (m,)
+        Features and target of every cell, row-major.
+    records : int
+        Public number of records: minimisation is exact to a part of the sensitivity, which is over it.
+    units : tuple of float
+        What the values -1 and 1 of a coefficient are reported as.
+    """
+
+    attributes: tuple[int, ...]
+    sizes: tuple[int, ...]
+    names: tuple[str, ...]
+    problem: Problem
+    X: Vector
+    y: Vector
+    records: int
+    units: tuple[float, float] = field(default=(-1.0, 1.0), kw_only=True)
+
+    def __post_init__(self) -> None:
+        domain = self.problem.domain
+        if not isinstance(domain, HasProjection) or not isinstance(domain, HasLMO):
+            raise Incompatible(
+                f"A query needs a set with projection and linear minimiser; {type(domain).__name__} lacks "
+                "one. Use a ball or a box."
+            )
+        if not self.problem.loss.convex:
+            raise Incompatible(f"A query needs a convex loss; {self.problem.loss.name} is not.")
+
+    @cached_property
+    def _loss(self) -> Any:
+        loss = self.problem.loss
+        return _Rounded(loss.quantile) if isinstance(loss, Quantile) else loss
+
+    @cached_property
+    def _extremes(self) -> tuple[Vector, Vector]:
+        """Smallest and largest loss of every cell over the set, ridge left out, both a little outward."""
+        C = self.problem.C
+        low = np.array([x @ C.lmo(x) for x in self.X])
+        high = np.array([x @ C.lmo(-x) for x in self.X])
+        largest = np.maximum(self._loss.value(low, self.y), self._loss.value(high, self.y))
+        left, right = low.copy(), high.copy()
+        for _ in range(60):  # the slope of a convex loss grows: bisection for where it changes its sign
+            middle = (left + right) / 2
+            falling = self._loss.grad(middle, self.y) < 0
+            left, right = np.where(falling, middle, left), np.where(falling, right, middle)
+        smallest = np.minimum(self._loss.value(left, self.y), self._loss.value(right, self.y))
+        slack = ROUNDING * float((largest - smallest).max())
+        return smallest - slack, largest + slack
+
+    @cached_property
+    def scale(self) -> float:
+        """S: largest |l(theta; x) - l(theta'; x)| over the set and the cells."""
+        smallest, largest = self._extremes
+        return float((largest - smallest).max())
+
+    def range(self, theta: Vector) -> float:
+        """Return max_x [l(theta; x) - min l(.; x)] + max_x [max l(.; x) - l(theta; x)], at most 2 S.
+
+        For every theta' the term l(theta; x) - l(theta'; x) of one record lies between minus the second and
+        plus the first part, so replacing a record moves every mean under the maximum, hence the error, by at
+        most this over n (PRIVACY_MATH §9.1).
+        """
+        smallest, largest = self._extremes
+        value = self._loss.value(self.X @ theta, self.y)
+        return float((value - smallest).max() + (largest - value).max())
+
+    def answer(self, weights: Vector) -> Vector:
+        """Return the minimiser on a distribution over the cells."""
+        start = self.problem.C.start(self.problem.d)
+        return self._minimiser(weights, start, TOLERANCE * self.scale / self.records)
+
+    def error(self, weights: Vector, theta: Vector) -> float:
+        """Return the excess loss of theta on a distribution, within `TOLERANCE` range(theta) / n."""
+        best = self._minimiser(weights, theta, TOLERANCE / 2 * self.range(theta) / self.records)
+        return self._value(weights, theta) - self._value(weights, best)
+
+    def certificate(self, theta: Vector, better: Vector) -> Vector:
+        """Return u(x) = <better - theta, grad l_x(theta)>, clipped to [-S, S]."""
+        slopes = self._loss.grad(self.X @ theta, self.y)
+        u: Vector = np.clip(slopes * (self.X @ (better - theta)), -self.scale, self.scale)
+        return u
+
+    def reported(self, theta: Vector) -> Vector:
+        """Return the coefficients, mapped to the units."""
+        low, high = self.units
+        return low + (theta + 1) / 2 * (high - low)
+
+    def gradients(self, theta: Vector, clip: float | None = None) -> Vector:
+        """Return the gradient of the loss at every cell, (m, d), ridge left out, slopes clipped."""
+        slopes = self._loss.grad(self.X @ theta, self.y)
+        gradients: Vector = (slopes if clip is None else np.clip(slopes, -clip, clip))[:, None] * self.X
+        return gradients
+
+    def hessian(self, weights: Vector, theta: Vector) -> Vector:
+        """Return the Hessian of the objective on a distribution, by central differences of the slope."""
+        z, h = self.X @ theta, 1e-4
+        bend = (self._loss.grad(z + h, self.y) - self._loss.grad(z - h, self.y)) / (2 * h)
+        hessian: Vector = (self.X * (weights * bend)[:, None]).T @ self.X
+        return hessian + self.problem.l2 * np.eye(self.problem.d)
+
+    def _value(self, weights: Vector, theta: Vector) -> float:
+        ridge = self.problem.l2 / 2 * float(theta @ theta)
+        return math.fsum(weights * self._loss.value(self.X @ theta, self.y)) + ridge
+
+    def _minimiser(self, weights: Vector, start: Vector, tolerance: float) -> Vector:
+        """A point whose loss is within ``tolerance`` of the least one: accelerated projected gradient.
+
+        Restarted momentum stops at a certificate, the Frank-Wolfe gap max_s <g, theta - s>. Where that has
+        not been reached, plain momentum follows for 2 D sqrt(L / (2 tolerance)) steps from a public bound L,
+        after which the loss is within the tolerance whatever the weights.
+        """
+        problem, C, X, y, loss = self.problem, self.problem.C, self.X, self.y, self._loss
+        bend = loss.smoothness(problem.z_max)
+
+        def gradient(theta: Vector) -> Vector:
+            slopes: Vector = weights * loss.grad(X @ theta, y)
+            return slopes @ X + problem.l2 * theta
+
+        squares = np.linalg.eigvalsh((X * weights[:, None]).T @ X)[-1]
+        step = 1 / max(bend * float(squares) * (1 + 1e-9) + problem.l2, 1e-12)
+        theta, ahead, t = start, start, 1.0
+        for count in range(RESTARTED_STEPS):
+            if count % CHECK_EVERY == 0:
+                g = gradient(theta)
+                if float(g @ (theta - C.lmo(g))) <= tolerance:
+                    return theta
+            moved = C.project(ahead - step * gradient(ahead))
+            if float((ahead - moved) @ (moved - theta)) > 0:  # momentum points uphill
+                ahead, t = theta, 1.0
+                continue
+            following = (1 + math.sqrt(1 + 4 * t * t)) / 2
+            ahead = moved + (t - 1) / following * (moved - theta)
+            theta, t = moved, following
+        smoothness = bend * problem.row_norm**2 + problem.l2
+        diameter = C.diameter(2, problem.d)
+        ahead, t = theta, 1.0
+        for _ in range(math.ceil(diameter * math.sqrt(2 * smoothness / tolerance))):
+            moved = C.project(ahead - gradient(ahead) / smoothness)
+            following = (1 + math.sqrt(1 + 4 * t * t)) / 2
+            ahead = moved + (t - 1) / following * (moved - theta)
+            theta, t = moved, following
+        return theta
+
+
+@dataclass(frozen=True, eq=False)
+class LinearQuestion:
+    """Means of public functions of a cell: counts, marginals, means.
+
+    The loss is -<theta, q(x) - answer> over the l1 ball, so the excess loss of an answer is its largest
+    error, max_j |sum_x p(x) q_j(x) - answer_j|.
+
+    Parameters
+    ----------
+    attributes, sizes : tuple of int
+        Places in the schema, and numbers of cells there.
+    names : tuple of str
+        Names of the functions.
+    values : ndarray, shape (m, k)
+        q_j(x) at every cell, row-major.
+    """
+
+    attributes: tuple[int, ...]
+    sizes: tuple[int, ...]
+    names: tuple[str, ...]
+    values: Vector
+
+    @cached_property
+    def scale(self) -> float:
+        """S: the widest range of a function."""
+        return float((self.values.max(axis=0) - self.values.min(axis=0)).max())
+
+    def range(self, theta: Vector) -> float:
+        """Return S: one record moves no mean by more than its function's range over n."""
+        return self.scale
+
+    def answer(self, weights: Vector) -> Vector:
+        """Return the means."""
+        means: Vector = weights @ self.values
+        return means
+
+    def error(self, weights: Vector, theta: Vector) -> float:
+        """Return the largest error of a mean."""
+        return float(np.abs(weights @ self.values - theta).max())
+
+    def certificate(self, theta: Vector, better: Vector) -> Vector:
+        """Return u(x) = -sign q_j(x) for the mean j that is farthest off, centred."""
+        gap = better - theta
+        j = int(np.abs(gap).argmax())
+        u: Vector = -np.sign(gap[j]) * (self.values[:, j] - theta[j])
+        return u
+
+    def gradients(self, theta: Vector) -> Vector:
+        """Return the functions."""
+        return self.values
+
+    def reported(self, theta: Vector) -> Vector:
+        """Return the means."""
+        return theta
+
+
+@dataclass(frozen=True)
+class _Rounded:
+    """The pinball loss with its corner rounded: its Moreau envelope, at most CORNER/2 max(q, 1-q)^2 below.
+
+    s r - CORNER s^2 / 2 with r = z - y and s = r / CORNER clipped to [-q, 1 - q]
+    """
+
+    quantile: float
+
+    def value(self, z: Vector, y: Vector) -> Vector:
+        s = self.grad(z, y)
+        return s * (z - y) - CORNER / 2 * s**2
+
+    def grad(self, z: Vector, y: Vector) -> Vector:
+        return np.clip((z - y) / CORNER, -self.quantile, 1 - self.quantile)
+
+    def smoothness(self, z_max: float) -> float:
+        return 1 / CORNER

@@ -1,0 +1,138 @@
+"""Sparse vector: says which of many scores are above a threshold, and pays for those alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dpcvx.errors import Incompatible
+from dpcvx.events import Event, PureDP
+from dpcvx.queries.questions import TOLERANCE
+
+if TYPE_CHECKING:
+    from dpcvx.noise import Generator
+
+__all__ = ["AboveThreshold", "Run"]
+
+LATTICE_BITS = 30  # a score of 1, the sensitivity, has 2^30 lattice steps
+SPLIT = 2.0 ** (2 / 3)  # e2 / e1, which makes the noise of a comparison least (PRIVACY_MATH §9.2)
+
+
+@dataclass(frozen=True)
+class AboveThreshold:
+    """One run of comparisons with a noisy threshold, up to and including the first that is above.
+
+    Question: scores f(D) = (err(D) - level) / (range / n), one for each query of the run, chosen adaptively;
+    the answer says whether f(D) plus noise is at least the noisy threshold 0.
+    Sensitivity (replace-one): 1 for every score, plus twice the tolerance of the inner minimiser, and one
+    lattice step for rounding: D steps of 2^-30 in all. Scores need not be monotone.
+    Event: PureDP(epsilon) for the whole run, however many scores are below (PRIVACY_MATH §9.2, §15): discrete
+    Laplace noise of scale D/e1 on the threshold and 2 D/e2 on each score, e1 + e2 = epsilon. A further run
+    draws a further threshold and is a further event.
+
+    Parameters
+    ----------
+    epsilon : float
+        Cost of the run.
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        if not (self.epsilon > 0 and math.isfinite(self.epsilon)):
+            raise ValueError(f"epsilon is {self.epsilon!r}; it must be a positive finite number.")
+        from dpcvx.noise import MAX_LAPLACE_SCALE
+
+        if max(self.scales) > MAX_LAPLACE_SCALE:
+            raise Incompatible(f"epsilon={self.epsilon:g} is too small for a run of comparisons.")
+
+    @property
+    def event(self) -> Event:
+        """PureDP(epsilon)."""
+        return PureDP(self.epsilon)
+
+    @property
+    def relation(self) -> str:
+        """Neighbours differ by replacing one record."""
+        return "replace"
+
+    @property
+    def sensitivity(self) -> float:
+        """Largest change of a score."""
+        return self._steps * 2.0**-LATTICE_BITS
+
+    @property
+    def noise(self) -> float:
+        """Scale of the Laplace noise on a score."""
+        return self.scales[1] * 2.0**-LATTICE_BITS
+
+    @property
+    def n_draws(self) -> int:
+        """One value per comparison; the threshold's is drawn when the run starts."""
+        return 1
+
+    @property
+    def failure(self) -> float:
+        """Total variation of one draw's noise."""
+        from dpcvx.noise import laplace_failure
+
+        return laplace_failure(max(self.scales))
+
+    @property
+    def _steps(self) -> int:
+        """D: largest change of a score in lattice steps."""
+        return math.ceil((1 + 2 * TOLERANCE) * 2.0**LATTICE_BITS) + 1
+
+    @property
+    def scales(self) -> tuple[int, int]:
+        """Scales of the threshold's and of a score's noise, in lattice steps."""
+        first = Fraction(self.epsilon / (1 + SPLIT))
+        second = Fraction(self.epsilon) - first  # so that the parts sum to epsilon exactly
+        return math.ceil(self._steps / first), math.ceil(2 * self._steps / second)
+
+    def tail(self, distance: float) -> float:
+        """Return P(a score's noise minus the threshold's > distance), in units of the sensitivity.
+
+        For Laplace variables of scales a > b: (a^2 e^(-t/a) - b^2 e^(-t/b)) / (2 (a^2 - b^2)).
+        """
+        b, a = (scale * 2.0**-LATTICE_BITS for scale in self.scales)
+        upper = a * a * math.exp(-distance / a) - b * b * math.exp(-distance / b)
+        return upper / (2 * (a * a - b * b))
+
+    def distance(self, probability: float) -> float:
+        """Return the distance that a comparison is off by with at most the given probability, below 1/2."""
+        if not 0 < probability < 0.5:
+            raise ValueError(f"probability is {probability!r}; it must be above 0 and below 1/2.")
+        low, high = 0.0, 1.0
+        while self.tail(high) > probability:
+            high *= 2
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.tail(middle) > probability else (low, middle)
+        return high
+
+    def start(self, rng: Generator) -> Run:
+        """Draw a fresh threshold; the run must have been paid for."""
+        return Run(self, rng)
+
+
+class Run:
+    """The private state of a run: its noisy threshold. It stays inside the gate and prints nothing."""
+
+    def __init__(self, mechanism: AboveThreshold, rng: Generator) -> None:
+        from dpcvx.noise import lattice_laplace
+
+        self._mechanism, self._over = mechanism, False
+        self._threshold = int(lattice_laplace(mechanism.scales[0], 1, rng)[0])
+
+    def above(self, score: float, rng: Generator) -> bool:
+        """Compare one score; the run is over with the first that is above."""
+        from dpcvx.noise import lattice_laplace
+
+        if self._over:
+            raise Incompatible("This run is over: pay for another one and start it.")
+        noise = int(lattice_laplace(self._mechanism.scales[1], 1, rng)[0])
+        self._over = round(score * 2.0**LATTICE_BITS) + noise >= self._threshold
+        return self._over

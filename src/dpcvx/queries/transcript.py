@@ -1,0 +1,186 @@
+"""The public transcript of an engine: what it released, kept so that a new start continues from there."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from dpcvx.arrays import Vector
+from dpcvx.queries.marginals import Measurement
+
+if TYPE_CHECKING:
+    from dpcvx.ledger import Account
+
+__all__ = ["Kept", "Remembered", "Transcript", "arrays", "measurements", "packed", "packed_measurements"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing that was released, or a run that was begun."""
+
+    kind: str
+    key: str
+    content: bytes
+
+
+class Transcript(Protocol):
+    """Entries in order; an entry is durable when `append` returns."""
+
+    def append(self, kind: str, key: str, content: bytes = b"") -> None:
+        """Add an entry."""
+        ...
+
+    def entries(self) -> list[Entry]:
+        """Return everything but answers."""
+        ...
+
+    def answer(self, key: str) -> bytes | None:
+        """Return the answer that was kept for a key."""
+        ...
+
+
+class Remembered:
+    """A transcript in memory: it ends with the process, and so does the engine."""
+
+    def __init__(self) -> None:
+        self._entries: list[Entry] = []
+        self._answers: dict[str, bytes] = {}
+
+    def append(self, kind: str, key: str, content: bytes = b"") -> None:
+        """Add an entry."""
+        if kind == "answer":
+            self._answers[key] = content
+        else:
+            self._entries.append(Entry(kind, key, content))
+
+    def entries(self) -> list[Entry]:
+        """Return everything but answers."""
+        return list(self._entries)
+
+    def answer(self, key: str) -> bytes | None:
+        """Return the answer that was kept for a key."""
+        return self._answers.get(key)
+
+
+class Kept:
+    """A transcript in the store of an account's ledger.
+
+    Parameters
+    ----------
+    account : Account
+    engine : str
+        Digest of the engine's public plan: another plan has another transcript.
+    """
+
+    def __init__(self, account: Account, engine: str) -> None:
+        import sqlalchemy as sa
+
+        from dpcvx.ledger import store
+
+        self._url, self._own = account.ledger.url, {"account": account.name, "engine": engine}
+        number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+        self._metadata = sa.MetaData()
+        self._table = sa.Table(
+            "query_transcripts",
+            self._metadata,
+            sa.Column("sequence", number, primary_key=True),
+            sa.Column("account", sa.String, nullable=False),
+            sa.Column("engine", sa.String(64), nullable=False),
+            sa.Column("kind", sa.String, nullable=False),
+            sa.Column("key", sa.String, nullable=False),
+            sa.Column("content", sa.LargeBinary, nullable=False),
+            sa.UniqueConstraint("account", "engine", "kind", "key"),
+        )
+        with store.preparing(self._url) as connection:
+            self._metadata.create_all(connection)
+
+    def append(self, kind: str, key: str, content: bytes = b"") -> None:
+        """Add an entry; durable when it returns."""
+        from dpcvx.ledger import store
+
+        with store.writing(self._url) as connection:
+            row = {**self._own, "kind": kind, "key": key, "content": content}
+            connection.execute(self._table.insert(), row)
+
+    def entries(self) -> list[Entry]:
+        """Return everything but answers."""
+        import sqlalchemy as sa
+
+        from dpcvx.ledger import store
+
+        columns = self._table.c
+        chosen = sa.select(columns.kind, columns.key, columns.content).where(
+            columns.account == self._own["account"],
+            columns.engine == self._own["engine"],
+            columns.kind != "answer",
+        )
+        with store.reading(self._url) as connection:
+            rows = connection.execute(chosen.order_by(columns.sequence)).all()
+        return [Entry(row.kind, row.key, row.content) for row in rows]
+
+    def answer(self, key: str) -> bytes | None:
+        """Return the answer that was kept for a key."""
+        import sqlalchemy as sa
+
+        from dpcvx.ledger import store
+
+        columns = self._table.c
+        chosen = sa.select(columns.content).where(
+            columns.account == self._own["account"],
+            columns.engine == self._own["engine"],
+            columns.kind == "answer",
+            columns.key == key,
+        )
+        with store.reading(self._url) as connection:
+            found: bytes | None = connection.execute(chosen).scalar()
+        return found
+
+
+def packed(**named: Vector) -> bytes:
+    """Return arrays as bytes."""
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **named)
+    return buffer.getvalue()
+
+
+def arrays(content: bytes) -> dict[str, Vector]:
+    """Read what `packed` wrote; nothing is executed."""
+    with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
+
+
+def packed_measurements(group: tuple[Measurement, ...]) -> bytes:
+    """Return released means as bytes."""
+    named: dict[str, Vector] = {"count": np.array(len(group))}
+    for i, m in enumerate(group):
+        named[f"{i}.attributes"] = np.array(m.attributes)
+        named[f"{i}.values"] = m.values
+        named[f"{i}.deviation"] = np.array(m.deviation)
+        for j, features in enumerate(m.features):
+            named[f"{i}.features.{j}"] = features
+    return packed(**named)
+
+
+def measurements(content: bytes) -> tuple[Measurement, ...]:
+    """Read what `packed_measurements` wrote."""
+    stored = arrays(content)
+
+    def features(i: int) -> Iterator[Vector]:
+        j = 0
+        while (name := f"{i}.features.{j}") in stored:
+            yield stored[name]
+            j += 1
+
+    return tuple(
+        Measurement(
+            tuple(stored[f"{i}.attributes"].tolist()),
+            tuple(features(i)),
+            stored[f"{i}.values"],
+            float(stored[f"{i}.deviation"]),
+        )
+        for i in range(int(stored["count"]))
+    )

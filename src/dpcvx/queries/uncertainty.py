@@ -1,0 +1,108 @@
+"""What is known about the error of a public answer: from released values, their noise and public scales."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpcvx.arrays import Vector
+from dpcvx.queries.marginals import Measurement
+from dpcvx.queries.multiplicative_weights import listed_functions
+from dpcvx.queries.questions import ConvexQuestion, Question
+
+__all__ = ["CONFIDENCE", "Propagated", "half_widths", "propagate"]
+
+CONFIDENCE = 0.95
+NORMAL_97_5 = 1.959963984540054  # standard normal quantile of 0.975
+FLOOR = 1e-3  # of the largest curvature: directions that the loss hardly sees
+
+
+@dataclass(frozen=True, eq=False)
+class Propagated:
+    """Expected error of an answer by the noise of measurements alone, and the deviation of each number."""
+
+    error: float
+    deviations: Vector
+
+
+def propagate(
+    question: Question, weights: Vector, theta: Vector, measurements: Sequence[Measurement]
+) -> Propagated:
+    """Carry the noise of measured means through to an answer, to first order.
+
+    A change of the measured means moves the mean gradient of the loss by B^T times it, B the coefficients of
+    the ridge regression of gradients on measured functions that the fit implies. Noise of variance sigma_k^2
+    then has the covariance V = sum_k sigma_k^2 B_k B_k^T on the gradient, H^-1 V H^-1 on the minimiser, and
+    costs tr(H^-1 V)/2. What the model itself is off by is no part of this.
+
+    Parameters
+    ----------
+    question : Question
+    weights : Vector
+        The histogram's distribution over the question's cells.
+    theta : Vector
+        Its answer.
+    measurements : sequence of Measurement
+        Those about attributes of the question alone are used.
+    """
+    known = set(question.attributes)
+    used = [m for m in measurements if known.issuperset(m.attributes)]
+    values = question.gradients(theta)
+    if not used:
+        return Propagated(0.0, np.zeros(values.shape[1]))
+    F = np.concatenate([_over(question, m) for m in used], axis=1)
+    noise = np.concatenate([np.full(len(m.values), m.deviation) for m in used])
+    centred = F - weights @ F
+    covariance = (centred * weights[:, None]).T @ centred
+    penalty = noise * np.sqrt(
+        (F**2).mean(axis=0)
+    )  # as in the fit: what it gives up of a mean, it does not err by
+    B = np.linalg.solve(covariance + np.diag(penalty), (centred * weights[:, None]).T @ values)
+    B *= noise[:, None]
+    V = B.T @ B
+    if not isinstance(question, ConvexQuestion):
+        deviations = np.sqrt(np.diag(V))
+        return Propagated(float(deviations.max()), deviations)
+    inverse = curvature(question, weights, theta)
+    covariance = inverse @ V @ inverse
+    return Propagated(float(np.trace(inverse @ V)) / 2, np.sqrt(np.maximum(np.diag(covariance), 0.0)))
+
+
+def curvature(question: ConvexQuestion, weights: Vector, theta: Vector) -> Vector:
+    """Return the inverse of the Hessian, directions of little curvature held to `FLOOR` of the largest."""
+    sizes, directions = np.linalg.eigh(question.hessian(weights, theta))
+    inverse: Vector = (directions / np.maximum(sizes, FLOOR * max(sizes[-1], 1e-12))) @ directions.T
+    return inverse
+
+
+def half_widths(
+    question: Question, weights: Vector, theta: Vector, propagated: Propagated, bound: float
+) -> Vector:
+    """Return half of the length of each number's interval.
+
+    The larger of the propagated noise's, and of what an excess loss at the bound means for one of d
+    coefficients, sqrt(2 bound (H^-1)_jj / d) normal deviations; for means the bound itself.
+    """
+    noise = NORMAL_97_5 * propagated.deviations
+    if not isinstance(question, ConvexQuestion):
+        return np.maximum(noise, bound)
+    spread = np.diag(curvature(question, weights, theta)) * 2 * bound / question.problem.d
+    return np.maximum(noise, NORMAL_97_5 * np.sqrt(spread))
+
+
+def _over(question: Question, measurement: Measurement) -> Vector:
+    """The functions of a measurement at every cell of a question that has all its attributes, (m, k)."""
+    m = math.prod(question.sizes)
+    if measurement.attributes == question.attributes:
+        return listed_functions(measurement)
+    if len(measurement.features) != len(measurement.attributes):
+        return np.empty((m, 0))
+    digits = np.unravel_index(np.arange(m), question.sizes)
+    listed = np.ones((m, 1))
+    for attribute, features in zip(measurement.attributes, measurement.features, strict=True):
+        place = question.attributes.index(attribute)
+        listed = (listed[:, :, None] * features[digits[place]][:, None, :]).reshape(m, -1)
+    return listed
