@@ -79,7 +79,7 @@ class NoisyMeans:
         integers = self.integers.astype(object)
         ranges: int = sum(integers.max(axis=0) ** 2)  # the smallest value is 0
         longest: int = max((integers**2).sum(axis=1))
-        return math.isqrt(min(ranges, 2 * longest)) + 1
+        return math.isqrt(int(min(ranges, 2 * longest))) + 1
 
     @property
     def _scale(self) -> int:

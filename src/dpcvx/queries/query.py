@@ -385,8 +385,8 @@ def _check_number(field: str, value: Any, *, low: float, high: float, open_low: 
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not number or not low <= value <= high or (open_low and value == low):
         raise ValueError(
-            f"{field} must be a number {'above' if open_low else 'of at least'} {low:g} and at most {high:g}, "
-            f"got {_shown(value)}."
+            f"{field} must be a number {'above' if open_low else 'of at least'} {low:g} and at most "
+            f"{high:g}, got {_shown(value)}."
         )
 
 
