@@ -47,12 +47,16 @@ if TYPE_CHECKING:
         PrivacyLeakWarning,
     )
     from dpcvx.estimators import (
+        PrivateElasticNet,
+        PrivateGroupLasso,
         PrivateHuberRegressor,
         PrivateLasso,
         PrivateLinearRegression,
         PrivateLinearSVC,
         PrivateLogisticRegression,
+        PrivateLowRankRegression,
         PrivateQuantileRegressor,
+        PrivateStructuredLasso,
         load,
     )
     from dpcvx.execution import Plan, Release, Stage, execute
@@ -99,8 +103,9 @@ _MODULES = {
     "SubmodularPolyhedron Transformed VertexHull gaussian_width",
     "errors": "BudgetExceeded DeadKey Incompatible LedgerDamaged LedgerUnavailable NotAccountable "
     "PrivacyLeakWarning",
-    "estimators": "PrivateHuberRegressor PrivateLasso PrivateLinearRegression PrivateLinearSVC "
-    "PrivateLogisticRegression PrivateQuantileRegressor load",
+    "estimators": "PrivateElasticNet PrivateGroupLasso PrivateHuberRegressor PrivateLasso "
+    "PrivateLinearRegression PrivateLinearSVC PrivateLogisticRegression PrivateLowRankRegression "
+    "PrivateQuantileRegressor PrivateStructuredLasso load",
     "execution": "Plan Release Stage execute",
     "hard_instances": "PaddedTardos",
     "ledger": "Account Ledger Receipt",

@@ -7,26 +7,24 @@ from dataclasses import replace
 from typing import Any
 
 from dpcvx.accounting import Accountant, Budget, Tight
+from dpcvx.domains import HasCoordinateVertices, HasMirrorMap, HasProjection, HasVertices
 from dpcvx.errors import Incompatible
 from dpcvx.execution import Candidate, Plan, Solver
 from dpcvx.losses import Loss
+from dpcvx.mirror import Euclidean
 from dpcvx.problem import Problem, is_regression
 from dpcvx.solvers import (
+    NoisyAcceleratedMirrorDescent,
     NoisyCorrectiveFrankWolfe,
     NoisyFrankWolfe,
+    NoisyGeneralFrankWolfe,
     NoisyGradientDescent,
     NoisyMirrorDescent,
 )
 
-__all__ = ["AUTOMATIC", "default_radius", "plan", "residual_clip"]
+__all__ = ["automatic", "default_radius", "default_ridge", "plan", "residual_clip"]
 
-# Those whose predictions have been held against measured risks; the others are asked for by name.
-AUTOMATIC: tuple[type[Any], ...] = (
-    NoisyGradientDescent,
-    NoisyMirrorDescent,
-    NoisyFrankWolfe,
-    NoisyCorrectiveFrankWolfe,
-)
+RIDGE_SHARE = 0.1
 
 
 def default_radius(loss: Loss) -> float:
@@ -39,6 +37,15 @@ def default_radius(loss: Loss) -> float:
     return 3.0 if is_regression(loss) else 10.0
 
 
+def default_ridge(radius: float) -> float:
+    """Weight of a ridge, in scaled units, when the user names none, for a set of this Euclidean radius.
+
+    The most that the ridge can cost, (l2/2) radius^2, is a tenth of the most that the constant in the middle
+    of y's range can cost, 1/2.
+    """
+    return RIDGE_SHARE / radius**2
+
+
 def residual_clip(problem: Problem) -> float | None:
     """Largest residual worth keeping where slopes are unbounded (squared loss): the largest one at theta = 0.
 
@@ -49,7 +56,29 @@ def residual_clip(problem: Problem) -> float | None:
     loss = problem.loss
     if math.isfinite(loss.lipschitz(math.inf)):
         return None
-    return loss.lipschitz(0.0)
+    return problem.slope(2, 0.0)
+
+
+def automatic(problem: Problem) -> tuple[type[Any], ...]:
+    """Return the solvers that are weighed where the user names none, by what the set can do.
+
+    Predictions are worst cases and compare like with like only, so a solver is left out where measured risks
+    contradict them. Frank-Wolfe's bound is often below that of its corrective variant, and its risk up to a
+    hundred times above. Accelerated mirror descent is behind gradient descent in the Euclidean geometry,
+    and ahead of it by a factor where the set has another one, as groups do.
+    """
+    C = problem.domain
+    kinds: list[type[Any]] = [NoisyGradientDescent, NoisyMirrorDescent]
+    if isinstance(C, HasCoordinateVertices) and isinstance(C, HasProjection):
+        kinds.append(NoisyCorrectiveFrankWolfe)
+    else:
+        if isinstance(C, HasVertices):
+            kinds.append(NoisyFrankWolfe)
+        if isinstance(C, HasMirrorMap) and not isinstance(C.mirror_map(problem.shape), Euclidean):
+            kinds.append(NoisyAcceleratedMirrorDescent)
+    if not isinstance(C, HasProjection | HasMirrorMap):
+        kinds.append(NoisyGeneralFrankWolfe)
+    return tuple(kinds)
 
 
 def plan(
@@ -81,7 +110,7 @@ def plan(
         raise ValueError(f"n must be at least 1, got {n}.")
     if candidates == "all":
         clip = residual_clip(problem)
-        candidates = tuple(kind(clip=clip) for kind in AUTOMATIC)
+        candidates = tuple(kind(clip=clip) for kind in automatic(problem))
     if isinstance(candidates, str):
         raise ValueError(f'candidates must be "all" or a tuple of solvers, got {candidates!r}.')
     weighed, refusals = [], []

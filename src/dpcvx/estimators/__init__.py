@@ -1,20 +1,27 @@
 """Private models with scikit-learn's interface."""
 
 from dpcvx.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
+from dpcvx.estimators.low_rank import PrivateLowRankRegression
 from dpcvx.estimators.persistence import load
 from dpcvx.estimators.regressors import (
+    PrivateElasticNet,
     PrivateHuberRegressor,
     PrivateLasso,
     PrivateLinearRegression,
     PrivateQuantileRegressor,
 )
+from dpcvx.estimators.structured import PrivateGroupLasso, PrivateStructuredLasso
 
 __all__ = [
+    "PrivateElasticNet",
+    "PrivateGroupLasso",
     "PrivateHuberRegressor",
     "PrivateLasso",
     "PrivateLinearRegression",
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
+    "PrivateLowRankRegression",
     "PrivateQuantileRegressor",
+    "PrivateStructuredLasso",
     "load",
 ]

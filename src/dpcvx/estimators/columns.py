@@ -10,6 +10,7 @@ import math
 import numbers
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from dpcvx.cells import (
 )
 from dpcvx.grid import CELLS_AT_ONCE, Dense, Door, Sparse
 
-__all__ = ["Columns", "Table", "level_codes", "plain_labels"]
+__all__ = ["Columns", "Table", "bound_pair", "level_codes", "plain_labels"]
 
 Levels = tuple[tuple[Any, ...] | None, ...]  # per raw column: its declared levels, or None for a number
 
@@ -203,6 +204,19 @@ class Columns:
         """Number of features."""
         return len(self.names)
 
+    def spans(self) -> list[range]:
+        """Features of each raw column: one of a number, one for each level of a category."""
+        sizes = [1 if declared is None else len(declared) for declared in self.levels]
+        return [range(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
+
+    def labels(self) -> list[str]:
+        """Name of each raw column for people."""
+        firsts = [self.names[span[0]] for span in self.spans()]
+        return [
+            name if declared is None else name.removesuffix(f"={declared[0]}")
+            for name, declared in zip(firsts, self.levels, strict=True)
+        ]
+
     def row_norm(self) -> float:
         """Bound on the l2 norm of a centred and scaled row: 1 from each number, 1 from a column of levels."""
         groups = sum(declared is not None for declared in self.levels)
@@ -320,9 +334,9 @@ def _declared_bounds(table: Table, bounds: Any, levels: Levels) -> tuple[Vector,
                 f"bounds are missing for column(s) {', '.join(missing)}: give a pair (low, high) for each."
             )
         for j, pair in given.items():
-            low[j], high[j] = _pair(pair, f"bounds of {table.label(j)}")
+            low[j], high[j] = bound_pair(pair, f"bounds of {table.label(j)}")
     else:
-        parts = _pair(bounds, "bounds")
+        parts = bound_pair(bounds, "bounds")
         for part in parts:
             if part.shape not in ((), (table.d,)):
                 raise ValueError(
@@ -341,7 +355,8 @@ def _declared_bounds(table: Table, bounds: Any, levels: Levels) -> tuple[Vector,
     return low, high
 
 
-def _pair(given: Any, what: str) -> tuple[Vector, Vector]:
+def bound_pair(given: Any, what: str) -> tuple[Vector, Vector]:
+    """Return a declared pair (low, high) of numbers or of arrays of them."""
     try:
         low, high = given
         return np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)

@@ -54,6 +54,17 @@ PARAMETERS = {
         "``y_bounds``.",
     ),
     "quantile": ("float", "Quantile to model, in (0, 1)."),
+    "groups": (
+        "mapping from name to columns, list of lists of columns, or one label per column, optional",
+        "Columns of X that belong together, by name or position. A column that is in none is a group of its "
+        "own, so that None makes a group of each column, with all of its levels.",
+    ),
+    "set_function": (
+        "SetFunction, optional",
+        "Price of a set of features, the levels of a category counted one by one, the intercept not "
+        "counted. None charges 1 for each column of X, however many of its levels are used: without "
+        "categories that is the l1 ball of `PrivateLasso`.",
+    ),
     "solver": (
         "str or Solver",
         'Algorithm: ``"auto"`` takes the one with the smallest predicted excess risk; a name such as '

@@ -32,7 +32,7 @@ from dpcvx.execution import Plan, Release, charge, execute
 from dpcvx.grid import Door
 from dpcvx.losses import Loss
 from dpcvx.noise import Generator, SecureGenerator, SeededGenerator
-from dpcvx.planner import AUTOMATIC, default_radius, plan, residual_clip
+from dpcvx.planner import automatic, default_radius, plan, residual_clip
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,
@@ -205,7 +205,7 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
 
     def _plan_fit(self, n: int, columns: Columns, target: Target) -> tuple[Plan, float]:
         """Plan of a fit to n records, and the value of the intercept's feature, from public facts alone."""
-        domain = self._domain_of(target.loss, columns)
+        domain = self._domain_of(target, columns)
         intercept = self._intercept(domain)
         problem = Problem(
             target.loss,
@@ -274,20 +274,25 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
     def _open_target(self, y: Any, n: int) -> NDArray[Any]:
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        values = self._target_cells(y)
+        if values.dtype.kind in "cmMV":
+            raise TypeError(f"y has dtype {values.dtype}; numbers or labels are needed.")
+        if values.shape[0] != n:
+            raise ValueError(f"X has {n} rows but y has {values.shape[0]}; they must agree.")
+        return values
+
+    def _target_cells(self, y: Any) -> NDArray[Any]:
+        """Raw targets, one for each row."""
         values = native_array(y)
         if values.ndim == 2 and values.shape[1] == 1:
             warnings.warn(
                 "A column-vector y was passed when a 1d array was expected. Use y.ravel().",
                 DataConversionWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
             values = values[:, 0]
         if values.ndim != 1:
             raise ValueError(f"y should be a 1d array, got an array of shape {values.shape} instead.")
-        if values.dtype.kind in "cmMV":
-            raise TypeError(f"y has dtype {values.dtype}; numbers or labels are needed.")
-        if values.shape[0] != n:
-            raise ValueError(f"X has {n} rows but y has {values.shape[0]}; they must agree.")
         return values
 
     def _ridge(self, domain: Domain) -> float:
@@ -299,7 +304,7 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
     def _radius(self, loss: Loss) -> float:
         return default_radius(loss) if self.radius is None else float(self.radius)
 
-    def _domain_of(self, loss: Loss, columns: Columns) -> Domain:
+    def _domain_of(self, target: Target, columns: Columns) -> Domain:
         """Return the set of the parameter, the intercept's coefficient last."""
         chosen = getattr(self, "domain", self._geometry)
         if isinstance(chosen, str):
@@ -307,7 +312,7 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
                 raise ValueError(
                     f'domain must be "l2", "l1" or a Domain such as dpcvx.L2Ball(10.0), got {chosen!r}.'
                 )
-            domain: Domain = DOMAINS[chosen](self._radius(loss))
+            domain: Domain = DOMAINS[chosen](self._radius(target.loss))
             return domain
         if not isinstance(chosen, Domain):
             raise TypeError(f'domain must be "l2", "l1" or a Domain object, got {type(chosen).__name__}.')
@@ -344,7 +349,7 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
             if self.solver != "auto" and self.solver not in SOLVERS:
                 known = ", ".join(map(repr, ["auto", *SOLVERS]))
                 raise ValueError(f"solver must be one of {known} or a Solver object, got {self.solver!r}.")
-            kinds = AUTOMATIC if self.solver == "auto" else (SOLVERS[self.solver],)
+            kinds = automatic(problem) if self.solver == "auto" else (SOLVERS[self.solver],)
             candidates = tuple(kind(clip=clip, **settings) for kind in kinds)
         elif not hasattr(self.solver, "plan") or isinstance(self.solver, type):
             raise TypeError(f"solver must be a name or a Solver object, got {self.solver!r}.")
@@ -452,8 +457,9 @@ def _is_integer(value: Any) -> bool:
 
 
 def _setting(thing: Any) -> str:
-    """Public object in one line, long arrays shortened."""
-    return " ".join(repr(thing).split())[:200]
+    """Public object in one line; of a long one the middle is left out."""
+    text = " ".join(repr(thing).split())
+    return text if len(text) <= 200 else f"{text[:150]} ... {text[-45:]}"
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,16 +10,21 @@ from sklearn.base import RegressorMixin
 
 from dpcvx.arrays import Vector
 from dpcvx.cells import read_numbers
+from dpcvx.domains import Domain
+from dpcvx.estimators.columns import bound_pair
 from dpcvx.estimators.documentation import documented
 from dpcvx.estimators.model import LinearModel, Target, parameters
 from dpcvx.grid import targets
 from dpcvx.losses import Huber, Loss, Quantile, Squared
+from dpcvx.planner import default_ridge
 
 __all__ = [
+    "PrivateElasticNet",
     "PrivateHuberRegressor",
     "PrivateLasso",
     "PrivateLinearRegression",
     "PrivateQuantileRegressor",
+    "SquaredRegressor",
 ]
 
 # Of the width of y_bounds: residuals of a tenth of the declared range count as outliers.
@@ -33,7 +37,7 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
 
     y_bounds: Any = None
 
-    def _loss(self, half_width: float) -> Loss:
+    def _loss(self, half_width: Any) -> Loss:
         raise NotImplementedError
 
     def predict(self, X: Any) -> Vector:
@@ -56,27 +60,31 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         self._warn_of_leak()
         return float(super().score(X, y, sample_weight))
 
-    def _y_range(self) -> tuple[float, float]:
+    def _y_range(self, shape: tuple[int, ...]) -> tuple[Vector, Vector]:
+        """Declared bounds of a target, or of each of K: shape () or (K,)."""
         if self.y_bounds is None:
             raise ValueError(
                 f"{type(self).__name__} needs y_bounds=(low, high) of the target, from public knowledge "
                 "and not from y."
             )
-        try:
-            low, high = (float(bound) for bound in self.y_bounds)
-        except (TypeError, ValueError):
+        low, high = bound_pair(self.y_bounds, "y_bounds")
+        if not {low.shape, high.shape} <= {(), shape}:
+            wanted = " or of arrays with one entry for each target" if shape else ""
             raise ValueError(
-                f"y_bounds must be a pair (low, high) of numbers, got {self.y_bounds!r}."
-            ) from None
-        if not (low < high and math.isfinite(high - low)):
+                f"y_bounds must be a pair (low, high) of numbers{wanted}, got {self.y_bounds!r}."
+            )
+        if not ((low < high) & np.isfinite(high - low)).all():
             raise ValueError(f"y_bounds must be finite with low < high, got {self.y_bounds!r}.")
-        return low, high
+        return np.broadcast_to(low, shape), np.broadcast_to(high, shape)
 
     def _declare_target(self, y: NDArray[Any]) -> Target:
-        low, high = self._y_range()
+        low, high = self._y_range(y.shape[1:])
         half_width = (high - low) / 2
-        facts = {"y_bounds": [low, high], "y_enforced": "clipped; a missing target counts as the middle"}
-        return Target(self._loss(half_width), (), low + half_width, half_width, facts)
+        facts = {
+            "y_bounds": [low.tolist(), high.tolist()],
+            "y_enforced": "clipped; a missing target counts as the middle",
+        }
+        return Target(self._loss(half_width), y.shape[1:], low + half_width, half_width, facts)
 
     def _encode_target(self, y: NDArray[Any], target: Target) -> Vector:
         with np.errstate(all="ignore"):
@@ -87,7 +95,7 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
 class SquaredRegressor(LinearRegressor):
     """Least squares over a set; the subclass says which."""
 
-    def _loss(self, half_width: float) -> Loss:
+    def _loss(self, half_width: Any) -> Loss:
         return Squared()
 
 
@@ -115,6 +123,26 @@ class PrivateLasso(SquaredRegressor):
 
 @documented
 @parameters
+class PrivateElasticNet(SquaredRegressor):
+    """Least squares over an l1 ball with a ridge: few features matter, and those that vary together share.
+
+    minimise (1/n) sum_i (<x_i, theta> - y_i)^2 / 2 + (l2/2) ||theta||_2^2 over ||theta||_1 <= radius, all in
+    scaled units
+
+    ``l2=None`` is 0.1/radius^2: the most that the ridge can cost is then a tenth of the most that the
+    constant in the middle of ``y_bounds`` can cost.
+    """
+
+    _geometry: ClassVar[str] = "l1"
+
+    l2: float | None = None
+
+    def _ridge(self, domain: Domain) -> float:
+        return default_ridge(domain.norm(2, 1)) if self.l2 is None else float(self.l2)
+
+
+@documented
+@parameters
 class PrivateHuberRegressor(LinearRegressor):
     """Robust regression: squared loss for small residuals, absolute loss beyond a threshold.
 
@@ -124,11 +152,11 @@ class PrivateHuberRegressor(LinearRegressor):
     domain: Any = "l2"
     threshold: float | None = None
 
-    def _loss(self, half_width: float) -> Loss:
+    def _loss(self, half_width: Any) -> Loss:
         self._check_number("threshold", self.threshold)
         if self.threshold is None:
             return Huber(2 * HUBER_SHARE)
-        return Huber(float(self.threshold) / half_width)
+        return Huber(float(self.threshold / half_width))
 
 
 @documented
@@ -142,6 +170,6 @@ class PrivateQuantileRegressor(LinearRegressor):
     domain: Any = "l2"
     quantile: float = 0.5
 
-    def _loss(self, half_width: float) -> Loss:
+    def _loss(self, half_width: Any) -> Loss:
         self._check_number("quantile", self.quantile)
         return Quantile(float(self.quantile))

@@ -38,7 +38,7 @@ class NoisyGradientDescent:
     coordinate by a standard deviation of 2 L2 H/(n mu), whatever the number of steps that share H, hence a
     score <x, theta> by that times ||x||, which does not grow with d; the optimisation error of smooth descent
     is at most r^2/(2 H). The default H minimises r^2/(2 H) + (phi''/2) (2 L2 B H/(n mu))^2, with B = max
-    ||x||_2 and r = max_C ||theta||_2: public numbers.
+    ||x||_2 and r = max_C ||theta||_2: public numbers. The second term counts for each of a record's scores.
     H stops short of the length at which the noise alone would fill C, sqrt(d) 2 L2 H/(n mu) = r, since beyond
     it the projection shrinks the signal with the noise, and of the length at which its predicted cost is a
     tenth of the largest loss at theta = 0. The number of steps is the smallest for which the step is at most
@@ -146,4 +146,5 @@ def _shift(problem: Problem, n: int, budget: Budget, clip: float | None) -> floa
 
 
 def _privacy(problem: Problem, n: int, budget: Budget, clip: float | None, H: float) -> float:
-    return problem.smoothness / 2 * (_shift(problem, n, budget, clip) * H) ** 2
+    scores = 1 if problem.loss.joint else problem.outputs
+    return scores * problem.smoothness / 2 * (_shift(problem, n, budget, clip) * H) ** 2
