@@ -1,4 +1,4 @@
-"""A service for tests: real HTTP on a free port, real keys and ledger, and an engine that is easy to steer."""
+"""A service for tests: real HTTP, real keys, a real ledger, and an engine that is easy to steer."""
 
 import contextlib
 import socket
@@ -7,10 +7,12 @@ import time
 from dataclasses import dataclass, field
 
 import httpx
+import numpy as np
 import uvicorn
 
 from dpcvx.accounting import Budget
 from dpcvx.ledger import Ledger
+from dpcvx.queries.answers import Answer, Coefficient
 from dpcvx.queries.schema import Attribute, Binned, Schema
 from dpcvx.service.application import application
 from dpcvx.service.desk import Desk
@@ -27,14 +29,11 @@ SCHEMA = Schema(
 REGRESSION = {"kind": "regression", "target": "smokes", "features": ["age", "sex"]}
 
 
-@dataclass
-class Found:
-    """An answer with nothing behind it."""
+class Promise:
+    """A statement that says enough for a page to show it."""
 
-    content: dict
-
-    def to_json(self):
-        return self.content
+    def to_dict(self):
+        return {"meaning": "This run gives no guarantee.", "private": False}
 
 
 @dataclass
@@ -64,17 +63,30 @@ class Teller:
             time.sleep(self.seconds)
             if self.problem is not None:
                 raise self.problem
-            names = query.compile(self.schema, self.n).names
             values = [
-                {"name": name, "estimate": self.number, "low": self.number - 1, "high": self.number + 1}
-                for name in names
+                Coefficient(name, self.number, self.number - 1, self.number + 1)
+                for name in query.compile(self.schema, self.n).names
             ]
-            return Found({"coefficients": values, "branch": self.branch, "error": self.number})
+            return Answer(
+                query=query.to_json(),
+                coefficients=tuple(values),
+                branch=self.branch,
+                error=self.number,
+                error_bound=2 * self.number,
+                confidence=0.95,
+                guarantee=3 * self.number,
+                checked=True,
+                remaining=self.remaining,
+                private=True,
+            )
         finally:
             self.inside -= 1
 
     def statement(self):
-        return {"meaning": "Nothing is promised by an engine without data."}
+        return Promise()
+
+    def synthetic(self, rows, rng=None):
+        return {name: np.repeat(self.schema[name].units[:1], rows) for name in self.schema.names}
 
 
 def make_desk(folder, engine=None, account="people"):

@@ -14,7 +14,9 @@ from dpcvx.errors import DpcvxError
 if TYPE_CHECKING:
     import httpx
 
-    from dpcvx.queries import Answer, Query, Schema
+    from dpcvx.queries.answers import Answer
+    from dpcvx.queries.query import Query
+    from dpcvx.queries.schema import Schema
 
 __all__ = ["Client", "ServiceError"]
 
@@ -99,7 +101,7 @@ class Client:
         -------
         Answer
         """
-        from dpcvx.queries import Answer
+        from dpcvx.queries.answers import Answer
 
         content = query if isinstance(query, Mapping) else query.to_json()
         headers = {"Idempotency-Key": key or secrets.token_hex(16)}
@@ -107,9 +109,11 @@ class Client:
 
     def schema(self) -> Schema:
         """Return the public declaration of the data."""
-        from dpcvx.queries import Schema
+        from dpcvx.queries.schema import Schema
 
-        return Schema.from_json(self._request("GET", "/schema").json())
+        listed = self._request("GET", "/schema").json()["attributes"]
+        declared = [{name: value for name, value in one.items() if name != "labels"} for one in listed]
+        return Schema.from_dict({"attributes": declared})
 
     def budget(self) -> dict[str, Any]:
         """Return the cap, what is left of it, and how much this key may ask."""

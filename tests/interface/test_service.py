@@ -78,7 +78,14 @@ def test_every_route_needs_a_valid_key(ann, desk, engine, method, path):
     revoked, text = desk.keys.create("gone", scopes=("ask", "admin"))
     desk.keys.revoke(revoked.id)
     id, secret = ann.headers["Authorization"].removeprefix("Bearer ").split("-", 2)[1:]
-    wrong = ["", "Bearer", "Bearer x", f"Bearer {text}", f"Bearer dpcvx-{id}-{secret[:-1]}", f"Basic {secret}"]
+    wrong = [
+        "",
+        "Bearer",
+        "Bearer x",
+        f"Bearer {text}",
+        f"Bearer dpcvx-{id}-{secret[:-1]}",
+        f"Basic {secret}",
+    ]
     wrong += [f"Bearer other-{id}-{secret}", f"Bearer dpcvx-{id}-", f"Bearer dpcvx-0123456789ab-{secret}"]
     bodies = set()
     for header in wrong:
@@ -92,7 +99,12 @@ def test_every_route_needs_a_valid_key(ann, desk, engine, method, path):
 @pytest.mark.parametrize("case", ["unknown id", "wrong secret", "revoked", "no key at all"])
 def test_every_wrong_key_costs_one_verification(desk, monkeypatch, case):
     key, text = desk.keys.create("ann")
-    tried = {"unknown id": "dpcvx-0123456789ab-x", "wrong secret": text + "x", "revoked": text, "no key at all": ""}
+    tried = {
+        "unknown id": "dpcvx-0123456789ab-x",
+        "wrong secret": text + "x",
+        "revoked": text,
+        "no key at all": "",
+    }
     if case == "revoked":
         assert desk.keys.verify(text) == key
         desk.keys.revoke(key.id)
@@ -355,7 +367,11 @@ def _completed(futures):
 )
 def test_length_depends_on_the_shape_alone(numbers, branch, flag):
     def answer(values, word, bit):
-        content = {"coefficients": [{"name": "age", "estimate": v} for v in values], "branch": word, "bound": bit}
+        content = {
+            "coefficients": [{"name": "age", "estimate": v} for v in values],
+            "branch": word,
+            "bound": bit,
+        }
         return json.dumps(content).encode()
 
     body = padded(answer(numbers, branch, flag))
@@ -412,7 +428,9 @@ def test_metrics_say_nothing_about_answers_or_analysts(desk, engine):
     assert not [word for word in ("ann", "smokes", "histogram", "oracle", "nothing") if word in texts[0]]
 
 
-@pytest.mark.parametrize("path", ["/", "/page.js", "/style.css", "/healthz", "/metrics", "/nowhere", f"{API}/schema"])
+@pytest.mark.parametrize(
+    "path", ["/", "/page.js", "/style.css", "/healthz", "/metrics", "/nowhere", f"{API}/schema"]
+)
 def test_every_response_has_the_protective_headers(ann, path):
     headers = ann.get(path).headers
     policy = headers["Content-Security-Policy"]
@@ -437,7 +455,9 @@ def test_a_wrong_method_has_a_code(ann):
 def test_the_description_lists_every_code_and_the_questions_of_this_schema(ann):
     description = ann.get(f"{API}/openapi.json").json()
     assert set(description["components"]["schemas"]["Problem"]["properties"]["code"]["enum"]) == set(CODES)
-    body = description["paths"][f"{API}/queries"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    body = description["paths"][f"{API}/queries"]["post"]["requestBody"]["content"]["application/json"][
+        "schema"
+    ]
     kinds = {kind["title"]: kind["properties"] for kind in body["oneOf"]}
     assert kinds["Regression"]["target"]["enum"] == ["sex", "age", "region", "smokes"]
     assert kinds["Count"]["where"]["properties"]["sex"]["items"]["enum"] == ["f", "m"]
@@ -446,7 +466,12 @@ def test_the_description_lists_every_code_and_the_questions_of_this_schema(ann):
 def test_the_schema_has_what_a_form_needs(ann):
     content = ann.get(f"{API}/schema").json()
     age = content["attributes"][1]
-    assert age == {"name": "age", "edges": [20, 40, 60, 80], "missing": 50, "labels": ["[20, 40)", "[40, 60)", "[60, 80]"]}
+    assert age == {
+        "name": "age",
+        "edges": [20, 40, 60, 80],
+        "missing": 50,
+        "labels": ["[20, 40)", "[40, 60)", "[60, 80]"],
+    }
     assert content["losses"][0] == "logistic"
 
 

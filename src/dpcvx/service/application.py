@@ -194,8 +194,11 @@ def application(desk: Desk, *, slot: float = 0.25) -> FastAPI:
     ) -> Response:
         """Invented records that follow the public histogram; they cost nothing, however many."""
         body = await in_turn(desk.synthetic, rows, format)
-        name = f'attachment; filename="synthetic.{format}"'
-        return Response(body, media_type=MEDIA[format], headers={"Content-Disposition": name})
+        headers = {
+            "Content-Disposition": f'attachment; filename="synthetic.{format}"',
+            "Link": f'<{API}/statement>; rel="describedby"',
+        }
+        return Response(body, media_type=MEDIA[format], headers=headers)
 
     @api.get("/statement", response_model=dict[str, Any])
     async def statement(_: AnyKey) -> Response:

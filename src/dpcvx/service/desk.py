@@ -6,6 +6,7 @@ After that an answer leaves, or one of a few refusals that say nothing about any
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from dpcvx.service.refusal import Refusal
 from dpcvx.service.store import Store
 
 if TYPE_CHECKING:
-    from dpcvx.queries import QueryEngine
+    from dpcvx.queries.engine import QueryEngine
 
 __all__ = ["Desk"]
 
@@ -109,11 +110,21 @@ class Desk:
 
     def statement(self) -> dict[str, Any]:
         """Return what is promised about every answer."""
-        return self.engine.statement()
+        return self.engine.statement().to_dict()
 
     def synthetic(self, rows: int, kind: str) -> bytes:
-        """Return invented records as a file's bytes."""
-        raise NotImplementedError
+        """Return invented records as the bytes of a CSV or Parquet file; Parquet holds the statement too."""
+        import pyarrow as pa
+        from pyarrow import csv, parquet
+
+        table = pa.table(self.engine.synthetic(rows))
+        file = io.BytesIO()
+        if kind == "csv":
+            csv.write_csv(table, file)
+        else:
+            statement = json.dumps(self.statement())
+            parquet.write_table(table.replace_schema_metadata({"dpcvx_statement": statement}), file)
+        return file.getvalue()
 
 
 def padded(answer: bytes) -> bytes:

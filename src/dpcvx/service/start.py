@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,9 @@ from rich.console import Console
 from dpcvx.accounting import Budget
 from dpcvx.errors import LedgerUnavailable
 from dpcvx.ledger import Account, Ledger
-from dpcvx.queries import QueryEngine, Schema, Universe
+from dpcvx.queries.engine import QueryEngine
+from dpcvx.queries.schema import Schema
+from dpcvx.queries.universe import Universe
 from dpcvx.service.application import application
 from dpcvx.service.desk import Desk
 from dpcvx.service.store import Store
@@ -110,20 +114,21 @@ def _serve(
     store = Store(settings.ledger, settings.account)
     with store.alone(), listening:
         with console.status(f"warm start: measuring {len(schema.names)} attributes privately"):
-            engine = QueryEngine(
-                schema, columns, budget=account.budget, ledger=settings.ledger, account=settings.account
-            )
+            engine = QueryEngine(schema, columns, account.budget, ledger=account.ledger, account=account.name)
         desk = Desk(engine, store)
-        console.print(_opening(settings, account, desk), markup=False, soft_wrap=True)
         if ready is not None:
             ready(desk)
+        console.print(_opening(settings, account, desk), markup=False, soft_wrap=True)
         config = uvicorn.Config(
             application(desk, slot=settings.slot),
             log_level="warning",
             server_header=False,
             timeout_graceful_shutdown=GRACE,
         )
-        uvicorn.Server(config).run(sockets=[listening])
+        # The server ends in its own time when told to stop, and only then passes the signal on.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        with suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[listening])
         console.print("stopped; the account keeps what was spent, and a new start continues from there")
 
 

@@ -124,11 +124,13 @@ function open(name) {
 }
 
 async function attempt(work, id) {
+  $(id).setAttribute("aria-busy", true);
   try {
     await work();
   } catch (error) {
     $(id).replaceChildren(make("p", { class: "status wrong" }, error.message));
   }
+  $(id).setAttribute("aria-busy", false);
 }
 
 function moveTab(event) {
@@ -273,11 +275,15 @@ function report(part, answer) {
   );
   const head = ["", "estimate", "low", "high"].map((title) => make("th", { scope: "col" }, title));
   const table = make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows));
+  const sure = `${Math.round(100 * answer.confidence)} %`;
   const facts = [
+    ["found by", answer.branch === "oracle" ? "a new private measurement" : "the public histogram, at no new cost"],
     ["error, estimated", number(answer.error)],
-    ["error, at most", `${number(answer.error_bound)} (${Math.round(100 * answer.confidence)} % confidence)`],
-    ["found by", answer.branch === "oracle" ? "a new private measurement" : "the public histogram, at no cost"],
+    ["error, at most", `${number(answer.error_bound)} for ${sure} of such questions`],
+    ["whatever is asked", `at most ${number(answer.guarantee)}, with ${sure} confidence`],
+    ["checked", answer.checked ? "yes, privately against the records" : "no: the budget for checks is spent"],
   ];
+  if (!answer.private) facts.unshift(["NOT PRIVATE", "the noise came from a seed"]);
   const list = make("dl", {}, ...facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
   if (values.length > 1 && values.length <= LARGEST_CHART) part.append(chart(values, answer.confidence, part.clientWidth));
   part.append(make("div", { class: "scroll" }, table), list);

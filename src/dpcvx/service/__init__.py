@@ -1,0 +1,1 @@
+"""The query service: an HTTP interface, its keys, and the web page."""

@@ -1,0 +1,66 @@
+"""Requests made from the service's own description, right and wrong: every response is a described one."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+schemathesis = pytest.importorskip("schemathesis")
+
+from schemathesis.checks import not_a_server_error  # noqa: E402
+from schemathesis.specs.openapi.checks import (  # noqa: E402
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from dpcvx.service.application import application  # noqa: E402
+from serving import Teller, make_desk, serving  # noqa: E402
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+OPERATIONS = 9
+
+
+def statuses(folder, cases, engine):
+    """Statuses of the responses to so many cases for each operation and kind of data."""
+    desk = make_desk(folder, engine)
+    _, text = desk.keys.create("fuzz", scopes=("ask", "admin"), per_minute=10**6, per_day=10**9)
+    headers = {"Authorization": f"Bearer {text}"}
+    found = Counter()
+    with serving(application(desk, slot=0.001)) as address:
+        schema = schemathesis.openapi.from_url(f"{address}/api/v1/openapi.json", headers=headers)
+        for operation in [each.ok() for each in schema.get_all_operations()]:
+            for mode in schemathesis.GenerationMode:
+
+                @settings(
+                    max_examples=cases,
+                    database=None,
+                    suppress_health_check=list(HealthCheck),
+                    phases=[Phase.generate],
+                )
+                @given(operation.as_strategy(generation_mode=mode))
+                def conforms(case, label=operation.label):
+                    response = case.call(headers=headers, timeout=60)
+                    found[label, response.status_code] += 1
+                    case.validate_response(response, checks=CHECKS)
+
+                conforms()
+    return found
+
+
+@pytest.mark.parametrize(
+    "cases", [16, pytest.param(300, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
+)
+def test_every_generated_request_gets_a_described_response(tmp_path, cases):
+    engine = Teller()
+    found = statuses(tmp_path, cases, engine)
+    assert found.total() > 0.9 * 2 * cases * OPERATIONS
+    assert len({label for label, _ in found}) == OPERATIONS
+    assert found["POST /api/v1/queries", 200] > cases / 4
+    assert found["POST /api/v1/queries", 422] > cases / 4
+    assert 0 < len(engine.asked) <= found["POST /api/v1/queries", 200]

@@ -1,0 +1,339 @@
+"""The web page in a real browser, from the key to the download, on a desk's width and a phone's."""
+
+import shutil
+
+import pytest
+
+from dpcvx.service.application import WEB, application
+from serving import Teller, make_desk, serving
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+from selenium.webdriver.support.ui import Select, WebDriverWait  # noqa: E402
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+needs_browser = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER), reason="needs Chromium and chromedriver: apt install chromium chromium-driver"
+)
+WIDTHS = {"desk": (1280, 900), "phone": (390, 844)}
+TABS = ["ask", "data", "history", "synthetic", "promise"]
+
+
+class Page:
+    """The page as a person uses it."""
+
+    def __init__(self, driver, address, text):
+        self.driver, self.address, self.text = driver, address, text
+
+    def find(self, selector):
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def all(self, selector):
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def until(self, condition):
+        return WebDriverWait(self.driver, 30, 0.05).until(lambda _: condition())
+
+    def resize(self, width, height):
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+    def visit(self):
+        self.driver.get(self.address)
+        self.driver.execute_script("sessionStorage.clear()")
+        self.driver.refresh()
+
+    def enter(self, text=None):
+        self.visit()
+        self.find("#key").send_keys(text or self.text, Keys.ENTER)
+
+    def enter_and_wait(self):
+        self.enter()
+        self.until(lambda: self.find("#budget-words").text)
+
+    def open(self, tab):
+        self.find(f"#tab-{tab}").click()
+        self.until(lambda: not self.all("[aria-busy=true]"))
+
+    def choose(self, kind):
+        self.find(f"input[name=kind][value={kind}]").click()
+
+    def tick(self, *names):
+        for name in names:
+            self.find(f"input[name=feature][value={name}]").click()
+
+    def ask(self):
+        self.find("#ask").click()
+        self.until(lambda: self.find("#ask").is_enabled())
+
+    def answer(self):
+        cells = [row.text.split() for row in self.all("#answer tbody tr")]
+        return self.find("#answer h2").text, cells
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    folder = tmp_path_factory.mktemp("downloads")
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.add_experimental_option("prefs", {"download.default_directory": str(folder)})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    browser.downloads = folder
+    yield browser
+    browser.quit()
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return Teller()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory, engine):
+    desk = make_desk(tmp_path_factory.mktemp("ledger"), engine)
+    _, text = desk.keys.create("ann", scopes=("ask", "admin"), per_minute=1000)
+    with serving(application(desk, slot=0.01)) as address:
+        yield address, text
+
+
+@pytest.fixture
+def page(driver, served, engine):
+    engine.problem = None
+    driver.get_log("browser")
+    page = Page(driver, *served)
+    page.resize(*WIDTHS["desk"])
+    yield page
+    expected = ("401 (Unauthorized)", "409 (Conflict)", "422 (Unprocessable")  # refusals that a test provokes
+    wrong = [line["message"] for line in driver.get_log("browser") if line["level"] == "SEVERE"]
+    assert not [line for line in wrong if not any(known in line for known in expected)]
+
+
+@needs_browser
+def test_a_wrong_key_stays_outside(page):
+    page.enter("dpcvx-000000000000-wrong")
+    assert "not known" in page.until(lambda: page.find("#login-status").text)
+    assert not page.find("#room").is_displayed()
+    assert page.driver.execute_script("return sessionStorage.length") == 0
+
+
+@needs_browser
+def test_the_key_lasts_as_long_as_the_tab_and_leaving_forgets_it(page):
+    page.enter_and_wait()
+    page.driver.refresh()
+    page.until(lambda: page.find("#budget-words").text)
+    page.find("#leave").click()
+    page.until(lambda: page.find("#login").is_displayed())
+    assert page.driver.execute_script("return sessionStorage.length + localStorage.length") == 0
+    assert page.driver.get_cookies() == []
+
+
+@needs_browser
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_regression_is_built_and_answered_with_table_and_plot(page, engine, width):
+    page.resize(*WIDTHS[width])
+    engine.branch, engine.number = "oracle", 0.25
+    page.enter_and_wait()
+    Select(page.find("#target")).select_by_value("smokes")
+    page.tick("age", "sex", "region")
+    Select(page.find("#set")).select_by_value("l1")
+    page.find("#radius").clear()
+    page.find("#radius").send_keys("5")
+    page.ask()
+    title, rows = page.answer()
+    assert title == "smokes ~ sex + age + region (logistic)"
+    assert [row[0] for row in rows] == [
+        "intercept",
+        "sex=m",
+        "age",
+        "region=north",
+        "region=south",
+        "region=west",
+    ]
+    assert rows[0][1:] == ["0.250", "-0.750", "1.250"]
+    asked = engine.asked[-1][0].to_json()
+    assert (asked["set"], asked["radius"], asked["loss"], asked["intercept"]) == ("l1", 5, "logistic", True)
+    assert len(page.all("#answer svg circle")) == len(page.all("#answer svg .interval")) == 6
+    assert "a new private measurement" in page.find("#answer dl").text
+    assert _fits(page)
+
+
+@needs_browser
+def test_the_plot_puts_values_where_the_axis_says(page, engine):
+    engine.number = 0.5
+    page.enter_and_wait()
+    Select(page.find("#target")).select_by_value("smokes")
+    page.tick("age")
+    page.ask()
+    place = {
+        e.get_attribute("class"): e
+        for e in page.all("#answer svg .zero, #answer svg .interval, #answer svg circle")
+    }
+    zero, low, high = (
+        float(place[c].get_attribute(a)) for c, a in (("zero", "x1"), ("interval", "x1"), ("interval", "x2"))
+    )
+    dot = float(place["estimate"].get_attribute("cx"))
+    assert low < zero < dot < high
+    assert (dot - zero) / (high - low) == pytest.approx(0.25, abs=1e-3)  # 0.5 of an interval from -0.5 to 1.5
+
+
+@needs_browser
+def test_counts_means_and_tables_are_asked_with_conditions(page, engine):
+    engine.branch = "histogram"
+    page.enter_and_wait()
+    page.choose("count")
+    page.ask()
+    assert "Add a condition" in page.find("#ask-status").text
+    Select(page.find("#condition")).select_by_value("age")
+    page.ask()
+    assert "at least one value of age" in page.find("#ask-status").text
+    page.all(".condition input")[1].click()
+    page.ask()
+    assert page.answer()[0] == "Count where age in {[40, 60)}"
+    page.choose("mean")
+    Select(page.find("#target")).select_by_value("age")
+    page.find(".condition button").click()
+    page.ask()
+    assert page.answer()[0] == "Mean of age"
+    page.choose("marginal")
+    page.tick("sex", "region")
+    page.ask()
+    assert len(page.answer()[1]) == 6
+    kinds = [query.to_json()["kind"] for query, _ in engine.asked[-3:]]
+    assert kinds == ["count", "mean", "marginal"]
+    assert "public histogram" in page.find("#answer dl").text
+
+
+@needs_browser
+def test_the_form_offers_only_what_can_be_answered(page):
+    page.enter_and_wait()
+    Select(page.find("#target")).select_by_value("region")
+    assert page.find("#loss").get_attribute("value") == "squared"
+    assert not page.find("#loss option[value=logistic]").is_enabled()
+    assert not page.find("input[name=feature][value=region]").is_enabled()
+    page.choose("mean")
+    assert not page.find("#target option[value=region]").is_enabled()
+    assert page.find("#target").get_attribute("value") != "region"
+    page.choose("regression")
+    page.ask()
+    assert "at least one feature" in page.find("#ask-status").text
+
+
+@needs_browser
+def test_a_refusal_is_shown_and_the_form_stays_usable(page, engine):
+    from dpcvx.errors import BudgetExceeded
+
+    page.enter_and_wait()
+    Select(page.find("#target")).select_by_value("smokes")
+    page.tick("age")
+    engine.problem = BudgetExceeded(1.0, 0.0)
+    page.ask()
+    assert "budget is spent" in page.find("#ask-status").text
+    engine.problem = None
+    page.ask()
+    assert page.find("#ask-status").text == ""
+    assert page.answer()[0].startswith("smokes")
+
+
+@needs_browser
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_part_opens_and_fits(page, width):
+    page.resize(*WIDTHS[width])
+    page.enter_and_wait()
+    Select(page.find("#target")).select_by_value("smokes")
+    page.tick("age")
+    page.ask()
+    shown = {}
+    for tab in TABS:
+        page.open(tab)
+        shown[tab] = page.until(lambda tab=tab: page.find(f"#panel-{tab}").text)
+        assert page.find(f"#tab-{tab}").is_displayed()
+        assert _fits(page)
+        assert [t for t in TABS if page.find(f"#panel-{t}").is_displayed()] == [tab]
+    assert "[20, 40)" in shown["data"]
+    page.open("history")
+    page.all("#past summary")[0].click()
+    assert page.until(lambda: page.all("#past tbody tr"))
+    assert "gives no guarantee" in shown["promise"]
+
+
+@needs_browser
+def test_attributes_can_be_searched(page):
+    page.enter_and_wait()
+    page.open("data")
+    page.find("#search").send_keys("REG")
+    assert [card.text for card in page.all("#attributes h3")] == ["region"]
+
+
+@needs_browser
+def test_the_budget_gauge_shows_what_is_left(page, engine):
+    page.enter_and_wait()
+    gauge, bar = page.find("#gauge"), page.find("#gauge-bar")
+    assert float(gauge.get_attribute("aria-valuenow")) == engine.remaining
+    assert bar.size["width"] / gauge.size["width"] == pytest.approx(engine.remaining, abs=0.02)
+    assert "0.400 of ε = 1" in page.find("#budget-words").text
+
+
+@needs_browser
+def test_synthetic_data_are_downloaded(page):
+    page.enter_and_wait()
+    page.open("synthetic")
+    page.find("#rows").clear()
+    page.find("#rows").send_keys("7")
+    page.find("#synthetic button").click()
+    page.until(lambda: page.find("#synthetic-status").text == "Downloaded.")
+    file = page.driver.downloads / "synthetic.csv"
+    page.until(lambda: file.exists() and file.read_text().endswith("\n"))
+    assert len(file.read_text().splitlines()) == 8
+    page.find("#rows").send_keys("000000000")
+    page.find("#synthetic button").click()
+    assert "rows" in page.until(lambda: page.find("#synthetic-status.wrong").text)
+
+
+@needs_browser
+def test_everything_can_be_done_by_keyboard_and_every_field_has_a_label(page):
+    page.enter_and_wait()
+    page.find("#tab-ask").send_keys(Keys.ARROW_RIGHT)
+    assert page.driver.switch_to.active_element.get_attribute("id") == "tab-data"
+    assert page.find("#panel-data").is_displayed()
+    page.driver.switch_to.active_element.send_keys(Keys.ARROW_LEFT)
+    assert page.find("#panel-ask").is_displayed()
+    unnamed = page.driver.execute_script(
+        "return [...document.querySelectorAll('input, select')].filter(e => !e.labels.length && "
+        "!e.getAttribute('aria-label')).map(e => e.outerHTML)"
+    )
+    assert unnamed == []
+    unreachable = page.driver.execute_script(
+        "return [...document.querySelectorAll('button, input, select, summary')].filter(e => "
+        "e.tabIndex < 0 && e.getAttribute('role') !== 'tab').length"
+    )
+    assert unreachable == 0
+
+
+@needs_browser
+def test_nothing_is_fetched_from_elsewhere(page):
+    import json
+
+    page.driver.get_log("performance")
+    page.enter_and_wait()
+    events = [json.loads(line["message"])["message"] for line in page.driver.get_log("performance")]
+    fetched = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+    assert any(url.endswith("/page.js") for url in fetched)
+    assert not [url for url in fetched if not url.startswith((page.address, "data:"))]
+
+
+def _fits(page):
+    """Nothing hangs over the side of the screen."""
+    return page.driver.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize("name", ["index.html", "page.js", "style.css"])
+def test_the_files_hold_no_inline_script_and_no_foreign_address(name):
+    text = (WEB / name).read_text().replace("http://www.w3.org/2000/svg", "")
+    assert len(text) > 1000
+    for word in ("http://", "https://", "//cdn", "@import", " style=", "onclick=", "innerHTML", "eval("):
+        assert word not in text
