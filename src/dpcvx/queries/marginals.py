@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from dpcvx.noise import Generator
     from dpcvx.queries.histogram import Counts
 
-__all__ = ["Measurement", "NoisyMarginals"]
+__all__ = ["Measurement", "NoisyMarginals", "marginal_order"]
 
 LATTICE_BITS = 30  # a statistic in [-1, 1] has 2^30 lattice steps; 2^30 records fit
 WEIGHT_BITS = 3  # weights of the lower orders are multiples of 1/8
 LARGEST_WEIGHT = 8
+MOST_PAIRS, MOST_TRIPLES = 2**16, 2**11  # statistics up to which pairs and triples are considered
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,6 +248,30 @@ class NoisyMarginals:
 
     def _contrasts(self, attribute: int) -> IntVector:
         return contrasts(self.sizes[attribute], self._bits)
+
+
+def marginal_order(sizes: tuple[int, ...], n: int, noise_multiplier: float, relation: str = "replace") -> int:
+    """Return how many attributes the statistics of a warm start should join, from public numbers.
+
+    Pairs are measured while their noise is below 1/sqrt(3), the deviation of a number of which nothing but
+    its range [-1, 1] is known; triples while theirs is below 1/sqrt(n), so that all orders are known better
+    than the records themselves tell them about the population. Either only while there are few enough of
+    them to be fitted quickly.
+
+    Parameters
+    ----------
+    sizes, n, noise_multiplier, relation
+        As in `NoisyMarginals`.
+    """
+    best = 1
+    for order, largest, most in ((2, 3**-0.5, MOST_PAIRS), (3, n**-0.5, MOST_TRIPLES)):
+        if order > len(sizes):
+            break
+        mechanism = NoisyMarginals(sizes, n, noise_multiplier, order, relation)
+        if mechanism.n_draws > most or mechanism.deviations[-1] > largest:
+            break
+        best = order
+    return best
 
 
 def _factors(weights: tuple[int, ...], bits: int) -> tuple[int, ...]:

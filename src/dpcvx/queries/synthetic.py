@@ -1,0 +1,115 @@
+"""Tables of invented records, drawn from a public histogram: post-processing, as many rows as you like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from dpcvx.arrays import Vector
+from dpcvx.queries.schema import Binned
+
+if TYPE_CHECKING:
+    from dpcvx.noise import Generator
+    from dpcvx.queries.histogram import Histogram
+
+__all__ = ["STATEMENT_KEY", "statement_path", "synthetic_table", "write_synthetic"]
+
+STATEMENT_KEY = b"dpcvx.privacy_statement"
+NUMBERS = ("midpoint", "uniform")
+
+
+class Statement(Protocol):
+    """What was promised about the histogram."""
+
+    def to_json(self) -> str:
+        """Return it as JSON text."""
+        ...
+
+
+def synthetic_table(
+    histogram: Histogram, n: int, rng: Generator, *, numbers: str = "midpoint"
+) -> dict[str, Any]:
+    """Draw records from a histogram, in the table's own units.
+
+    Parameters
+    ----------
+    histogram : Histogram
+        Public.
+    n : int
+        Rows to draw; nothing ties them to the number of records.
+    rng : Generator
+        A seeded one may be used: the draw hides nothing.
+    numbers : {"midpoint", "uniform"}
+        What stands for a bin: its middle, or a number drawn evenly from it.
+
+    Returns
+    -------
+    dict
+        Columns by name, each of n cells.
+    """
+    if n < 0:
+        raise ValueError(f"The number of rows is {n}; it must not be negative.")
+    if numbers not in NUMBERS:
+        raise ValueError(f"numbers must be one of {', '.join(NUMBERS)}, got {numbers!r}.")
+    schema = histogram.universe.schema
+    cells = histogram.sample(n, rng)
+    columns = histogram.universe.decode(cells)
+    if numbers == "uniform":
+        digits = np.unravel_index(cells, histogram.universe.shape)
+        for attribute, code in zip(schema.attributes, digits, strict=True):
+            if isinstance(attribute, Binned):
+                low, width = np.array(attribute.edges)[code], np.diff(attribute.edges)[code]
+                columns[attribute.name] = low + width * _uniform(n, rng)
+    return columns
+
+
+def _uniform(n: int, rng: Generator) -> Vector:
+    return (rng.words(n) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def statement_path(path: Path) -> Path:
+    """Name of the statement beside a table."""
+    return path.with_name(f"{path.name}.privacy.json")
+
+
+def write_synthetic(path: str | Path, columns: dict[str, Any], statement: Statement) -> None:
+    """Write a table with the privacy statement of its histogram.
+
+    The statement lies beside the table as NAME.privacy.json; a Parquet file also carries it in its metadata.
+
+    Parameters
+    ----------
+    path : str or Path
+        Ends in .csv or .parquet.
+    columns : dict
+        As `synthetic_table` returns them.
+    statement : PrivacyStatement
+        What was promised about the histogram; anything with ``to_json``.
+    """
+    import pyarrow as pa
+
+    path = Path(path)
+    kind = path.suffix.lower()
+    if kind not in (".csv", ".parquet"):
+        raise ValueError(f"{path} must end in .csv or .parquet, to say what it is.")
+    words = statement.to_json()
+    table = pa.table({name: pa.array(_cells(column)) for name, column in columns.items()})
+    statement_path(path).write_text(words, encoding="utf-8")  # first: never a table without its statement
+    if kind == ".csv":
+        from pyarrow import csv
+
+        csv.write_csv(table, path)
+    else:
+        from pyarrow import parquet
+
+        metadata = {**(table.schema.metadata or {}), STATEMENT_KEY: words.encode()}
+        parquet.write_table(table.replace_schema_metadata(metadata), path)
+
+
+def _cells(column: Any) -> Any:
+    """A column in one type: levels of several types become text."""
+    if column.dtype == object and len({type(cell) for cell in column}) > 1:
+        return [str(cell) for cell in column]
+    return column
