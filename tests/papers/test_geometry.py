@@ -114,6 +114,19 @@ def test_divergence_and_noise_of_the_l1_ball_grow_like_log_p():
     assert 3 < simplex[1] / simplex[0] < 2.5**2
 
 
+@pytest.mark.parametrize("shape", [(6, 6), (3, 9), (1, 5)])
+def test_noise_of_the_spectral_map_is_known_by_its_moments(shape):
+    """E||g||^2 in Schatten norms: at most the bound, which is close; exact for order 2."""
+    noise = np.random.default_rng(6).normal(size=(20_000, *shape))
+    singular = np.linalg.svd(noise, compute_uv=False)
+    C = NuclearBall(1.0)
+    assert C.noise_norm(2.0, shape) == math.prod(shape)
+    for order in (2.0, 2.7, 4.0, 5.5, 6.0, 8.0, 12.0):
+        simulated = ((singular**order).sum(axis=1) ** (2 / order)).mean()
+        assert simulated < 1.01 * C.noise_norm(order, shape)
+        assert C.noise_norm(order, shape) < (1.6 if order > 8 else 1.35) * simulated
+
+
 def least_modulus(value, slope, norm, pairs):
     """The smallest 2 B(u, v) / ||u - v||^2 over pairs."""
     found = []

@@ -20,6 +20,17 @@ def sides(d: Shape) -> tuple[int, int]:
     return (shape[0], 1) if len(shape) == 1 else (shape[0], shape[1])
 
 
+def _singular_moments(m: int, n: int) -> tuple[float, float, float, float]:
+    """Return E sum_j sigma_j^p for p = 2, 4, 6, 8 of m by n standard normal entries (Wishart moments)."""
+    s, q = float(m + n), float(m * n)
+    return (
+        q,
+        q * (s + 1),
+        q * (s**2 + q + 3 * s + 4),
+        q * (s**3 + 3 * q * s + 6 * s**2 + 5 * q + 21 * s + 20),
+    )
+
+
 @dataclass(frozen=True)
 class NuclearBall:
     """Ball of low-rank matrices, of any shape (d, K).
@@ -86,13 +97,18 @@ class NuclearBall:
         return min(sides(d))
 
     def noise_norm(self, order: float, d: Shape) -> float:
-        """Return the smaller of d K and min(d, K)^(2/order) (w^2 + 1), w = sqrt(d) + sqrt(K).
+        """Return the smaller of M(order)^(2/order), M(p) = E sum_j sigma_j(g)^p, and a bound by sigma_1.
 
-        The first is E||g||_F^2, no less than the same with order >= 2 for 2. The second bounds every singular
-        value by the largest, whose mean is at most w and whose variance is at most 1 (Poincare).
+        By Jensen the first is E||g||^2 or more. M is exact for p = 2, 4, 6, 8, log-convex in between, and the
+        norm only falls beyond. The second, min(d, K)^(2/order) (w^2 + 1) with w = sqrt(d) + sqrt(K), bounds
+        every singular value by the largest: its mean is at most w, its variance at most 1 (Poincare).
         """
+        moments, p = _singular_moments(*sides(d)), min(order, 8.0)
+        k = min(int(p / 2), 3)
+        t = p / 2 - k
+        spread = math.pow(moments[k - 1], (1 - t) * 2 / p) * math.pow(moments[k], t * 2 / p)
         width = NuclearBall(1.0).gaussian_width(d)
-        return min(float(size_of(d)), math.pow(self.n_magnitudes(d), 2 / order) * (width**2 + 1))
+        return min(spread, math.pow(self.n_magnitudes(d), 2 / order) * (width**2 + 1))
 
     def mirror_map(self, d: Shape) -> MirrorMap:
         """Return the p-norm map of the singular values, or the Euclidean one where that is better."""
