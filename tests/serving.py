@@ -1,6 +1,7 @@
 """A service for tests: real HTTP, real keys, a real ledger, and an engine that is easy to steer."""
 
 import contextlib
+import json
 import socket
 import threading
 import time
@@ -34,6 +35,9 @@ class Promise:
 
     def to_dict(self):
         return {"meaning": "This run gives no guarantee.", "private": False}
+
+    def to_json(self):
+        return json.dumps(self.to_dict())
 
 
 @dataclass

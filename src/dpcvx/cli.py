@@ -1,4 +1,4 @@
-"""Command line: ``dpcvx fit | predict | plan | demo``.
+"""Command line: ``dpcvx fit | predict | plan | demo | serve | ask | keys``.
 
 Only typer and the standard library are imported here, so that ``dpcvx --help`` answers at once.
 """
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpcvx.ledger_commands import LedgerUrl, ledger_app
+from dpcvx.service_commands import ask, keys_app, serve
 
 if TYPE_CHECKING:
     from dpcvx.execution import Plan
@@ -259,6 +260,11 @@ def demo(
     from dpcvx.demo import run
 
     _write(out, run)
+
+
+app.command()(serve)
+app.command()(ask)
+app.add_typer(keys_app, name="keys")
 
 
 app.add_typer(ledger_app, name="ledger")

@@ -6,13 +6,15 @@ After that an answer leaves, or one of a few refusals that say nothing about any
 
 from __future__ import annotations
 
-import io
 import json
 import math
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpcvx.errors import BudgetExceeded, DeadKey
 from dpcvx.queries.query import Query, query_from_json
+from dpcvx.queries.synthetic import write_synthetic
 from dpcvx.service.description import attributes, question_schema
 from dpcvx.service.keys import ApiKey, Keys
 from dpcvx.service.questions import Questions
@@ -114,17 +116,10 @@ class Desk:
 
     def synthetic(self, rows: int, kind: str) -> bytes:
         """Return invented records as the bytes of a CSV or Parquet file; Parquet holds the statement too."""
-        import pyarrow as pa
-        from pyarrow import csv, parquet
-
-        table = pa.table(self.engine.synthetic(rows))
-        file = io.BytesIO()
-        if kind == "csv":
-            csv.write_csv(table, file)
-        else:
-            statement = json.dumps(self.statement())
-            parquet.write_table(table.replace_schema_metadata({"dpcvx_statement": statement}), file)
-        return file.getvalue()
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"synthetic.{kind}"
+            write_synthetic(path, self.engine.synthetic(rows), self.engine.statement())
+            return path.read_bytes()
 
 
 def padded(answer: bytes) -> bytes:
