@@ -20,15 +20,28 @@ from dpcvx import (
     L2Ball,
     NoisyGradientDescent,
     PrivacyLeakWarning,
+    PrivateElasticNet,
+    PrivateGroupLasso,
     PrivateHuberRegressor,
     PrivateLasso,
     PrivateLinearRegression,
     PrivateLinearSVC,
     PrivateLogisticRegression,
+    PrivateLowRankRegression,
     PrivateQuantileRegressor,
+    PrivateStructuredLasso,
 )
 
-REGRESSORS = [PrivateLinearRegression, PrivateLasso, PrivateHuberRegressor, PrivateQuantileRegressor]
+REGRESSORS = [
+    PrivateLinearRegression,
+    PrivateLasso,
+    PrivateElasticNet,
+    PrivateGroupLasso,
+    PrivateStructuredLasso,
+    PrivateLowRankRegression,
+    PrivateHuberRegressor,
+    PrivateQuantileRegressor,
+]
 CLASSIFIERS = [PrivateLogisticRegression, PrivateLinearSVC]
 COMMON = {
     "epsilon": None,
@@ -51,6 +64,10 @@ COMMON = {
 OWN = {
     PrivateLinearRegression: {"y_bounds": None},
     PrivateLasso: {"y_bounds": None},
+    PrivateElasticNet: {"y_bounds": None, "l2": None},
+    PrivateGroupLasso: {"y_bounds": None, "groups": None},
+    PrivateStructuredLasso: {"y_bounds": None, "set_function": None},
+    PrivateLowRankRegression: {"y_bounds": None},
     PrivateHuberRegressor: {"y_bounds": None, "domain": "l2", "threshold": None},
     PrivateQuantileRegressor: {"y_bounds": None, "domain": "l2", "quantile": 0.5},
     PrivateLogisticRegression: {"classes": None, "domain": "l2"},
@@ -447,7 +464,7 @@ def test_wrong_parameters_of_classifiers_are_named(changes, words):
 
 def test_refused_values_leave_no_model_behind():
     X, y = people(20)
-    model = classification(ledger="people")
+    model = classification(backend="torch")
     with pytest.raises(Incompatible):
         model.fit(X, y > 10)
     assert not [name for name in vars(model) if name.endswith("_")]

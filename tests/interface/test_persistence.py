@@ -11,14 +11,27 @@ import pytest
 
 import dpcvx
 from dpcvx import (
+    Cardinality,
+    ConcaveOfCardinality,
+    DirectSum,
+    FromCallable,
+    GroupBall,
+    GroupCover,
+    Interval,
     L1Ball,
     NoisyMirrorDescent,
+    PrivateElasticNet,
+    PrivateGroupLasso,
     PrivateHuberRegressor,
     PrivateLasso,
     PrivateLinearRegression,
     PrivateLinearSVC,
     PrivateLogisticRegression,
+    PrivateLowRankRegression,
     PrivateQuantileRegressor,
+    PrivateStructuredLasso,
+    SubmodularBall,
+    Transformed,
     load,
 )
 
@@ -38,6 +51,43 @@ CASES = {
     "three": (PrivateLogisticRegression(**PUBLIC, classes=(0, 1, 2)), X, np.digitize(Y, [-2, 2])),
     "mixed": (PrivateLinearSVC(**PUBLIC, classes=("no", 1, 2.5)), X, np.digitize(Y, [-2, 2])),
     "norm": (PrivateLinearSVC(**PUBLIC, classes=(False, True), data_norm=9.0), X, Y > 0),
+    "elastic": (PrivateElasticNet(**PUBLIC, **TARGET), X, Y),
+    "groups": (PrivateGroupLasso(**PUBLIC, **TARGET, groups={"pair": [0, 2]}), X, Y),
+    "labels": (PrivateGroupLasso(**PUBLIC, **TARGET, groups=np.array(["a", "b", "a"])), X, Y),
+    "prices": (
+        PrivateStructuredLasso(**PUBLIC, **TARGET, set_function=GroupCover([[0, 1], [1, 2]], [1.0, 2.0])),
+        X,
+        Y,
+    ),
+    "chain": (PrivateStructuredLasso(**PUBLIC, **TARGET, set_function=Interval(3, 2.0)), X, Y),
+    "concave": (
+        PrivateStructuredLasso(**PUBLIC, **TARGET, set_function=ConcaveOfCardinality([1.0, 1.5, 1.6])),
+        X,
+        Y,
+    ),
+    "matrix": (
+        PrivateLowRankRegression(**PUBLIC, y_bounds=([-10, 0], [10, 5])),
+        X,
+        np.stack([Y, X[:, 2]], 1),
+    ),
+    "column": (PrivateLowRankRegression(**PUBLIC, **TARGET), X, Y[:, None]),
+    "one": (PrivateLowRankRegression(**PUBLIC, **TARGET), X, Y),
+    "group_ball": (
+        PrivateLogisticRegression(**PUBLIC, classes=(0, 1, 2), domain=GroupBall([[0, 3], [1, 2]], 4.0)),
+        X,
+        np.digitize(Y, [-2, 2]),
+    ),
+    "sum": (
+        PrivateHuberRegressor(
+            **PUBLIC,
+            **TARGET,
+            domain=Transformed(
+                SubmodularBall(DirectSum([Cardinality(), Interval(2, 0.0)], [2, 2]), 1.0), 2.0
+            ),
+        ),
+        X,
+        Y,
+    ),
     "table": (
         PrivateLinearRegression(
             **{**PUBLIC, "bounds": {"age": (0, 10)}}, **TARGET, categories={"sex": ["f", "m"], "code": [1, 2]}
@@ -77,6 +127,14 @@ def test_round_trip(tmp_path, case):
     assert second.read_bytes() == path.read_bytes()
     again.fit(rows, CASES[case][2])  # parameters came back too
     assert again.n_iter_ == model.n_iter_
+
+
+@pytest.mark.parametrize("own", [np.sqrt, FromCallable(lambda mask: float(mask.any()), 3)])
+def test_functions_are_not_saved_and_the_error_says_what_to_do(tmp_path, own):
+    F = own if isinstance(own, FromCallable) else ConcaveOfCardinality(own)
+    model = PrivateStructuredLasso(**PUBLIC, **TARGET, set_function=F).fit(X, Y)
+    with pytest.raises(TypeError, match=r"set_function .* cannot hold.*values in place of functions"):
+        model.save(tmp_path / "model.json")
 
 
 def test_a_seeded_model_stays_stamped(tmp_path):
@@ -164,6 +222,13 @@ HOSTILE = [
     (("parameters", "domain"), {"object": "L1Ball", "fields": {"radius": -1}}),
     (("parameters", "domain"), {"object": "L1Ball", "fields": {"radius": "big"}}),
     (("parameters", "domain"), {"object": "L1Ball", "fields": {"size": 1}}),
+    (("parameters", "domain"), {"object": "GroupBall", "fields": {"groups": [10**15], "radius": 1.0}}),
+    (("parameters", "domain"), {"object": "GroupBall", "fields": {"groups": [[0], [10**15]], "radius": 1.0}}),
+    (
+        ("parameters", "domain"),
+        {"object": "GroupCover", "fields": {"groups": [[0], [10**15]], "weights": [1.0, 1.0]}},
+    ),
+    (("parameters", "domain"), {"object": "FromCallable", "fields": {"function": "print", "size": 10**15}}),
     (("parameters", "categories"), {"pairs": [[[], 1]]}),
     (("parameters", "categories"), {"pairs": [1]}),
     (("parameters", "categories"), {"__reduce__": "x"}),

@@ -19,6 +19,10 @@ LABELS = {"classes": "from_y"}
 ESTIMATORS = [
     dpcvx.PrivateLinearRegression(**PUBLIC, **TARGET),
     dpcvx.PrivateLasso(**PUBLIC, **TARGET),
+    dpcvx.PrivateElasticNet(**PUBLIC, **TARGET),
+    dpcvx.PrivateGroupLasso(**PUBLIC, **TARGET),
+    dpcvx.PrivateStructuredLasso(**PUBLIC, **TARGET),
+    dpcvx.PrivateLowRankRegression(**PUBLIC, **TARGET),
     dpcvx.PrivateHuberRegressor(**PUBLIC, **TARGET, solver="mirror_descent"),
     dpcvx.PrivateQuantileRegressor(**PUBLIC, **TARGET),
     dpcvx.PrivateLogisticRegression(**PUBLIC, **LABELS),

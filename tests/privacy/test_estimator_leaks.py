@@ -14,15 +14,28 @@ import scipy.sparse as sp
 
 import dpcvx
 from dpcvx import (
+    PrivateElasticNet,
+    PrivateGroupLasso,
     PrivateHuberRegressor,
     PrivateLasso,
     PrivateLinearRegression,
     PrivateLinearSVC,
     PrivateLogisticRegression,
+    PrivateLowRankRegression,
     PrivateQuantileRegressor,
+    PrivateStructuredLasso,
 )
 
-REGRESSORS = [PrivateLinearRegression, PrivateLasso, PrivateHuberRegressor, PrivateQuantileRegressor]
+REGRESSORS = [
+    PrivateLinearRegression,
+    PrivateLasso,
+    PrivateElasticNet,
+    PrivateGroupLasso,
+    PrivateStructuredLasso,
+    PrivateLowRankRegression,
+    PrivateHuberRegressor,
+    PrivateQuantileRegressor,
+]
 CLASSIFIERS = [PrivateLogisticRegression, PrivateLinearSVC]
 N, D = 40, 3
 RNG = np.random.default_rng(0)
@@ -70,6 +83,8 @@ def models():
         yield kind(**PUBLIC, classes=("a", "b", "c")), np.array(["a", "b", "c"])[np.digitize(Y, [-2, 2])]
     yield PrivateLogisticRegression(**PUBLIC, classes=(0, 1), data_norm=9.0), (Y > 0).astype(int)
     yield PrivateLasso(**PUBLIC, y_bounds=(-10, 10), solver="frank_wolfe"), Y
+    yield PrivateGroupLasso(**PUBLIC, y_bounds=(-10, 10), groups=[[0, 2]], solver="mirror_descent"), Y
+    yield PrivateLowRankRegression(**PUBLIC, y_bounds=([-10, 0], [10, 9])), np.stack([Y, X[:, 2]], axis=1)
 
 
 MODELS = [pytest.param(model, y, id=f"{type(model).__name__}-{i}") for i, (model, y) in enumerate(models())]

@@ -38,9 +38,9 @@ class PrivateLowRankRegression(SquaredRegressor):
         if hasattr(y, "tocsr"):
             raise TypeError("y must be dense; a sparse matrix of targets is not taken.")
         values = native_array(y, ndim=2)
-        if isinstance(y, Sequence) and values.ndim == 1:
-            # A list declares no shape: that of one odd row must not decide how many targets there are.
-            raise ValueError("y must be a list of rows, such as [[1.0, 2.0], ...], or an array.")
+        if values.ndim == 1 and isinstance(y, Sequence) and any(isinstance(row, list | tuple) for row in y):
+            # One odd row must not decide how many targets a list has.
+            raise ValueError("The rows of a list must all have the same number of cells.")
         if values.ndim not in (1, 2) or values.size == 0:
             raise ValueError(f"y must have shape (n, K) or (n,), got an array of shape {values.shape}.")
         return values

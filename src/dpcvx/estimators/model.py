@@ -173,7 +173,7 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
         X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
             One row per person. Cells that are missing, infinite or no numbers count as the middle of their
             bounds (sparse records, and with ``data_norm``: as 0); cells beyond the bounds are clipped.
-        y : array-like, shape (n,)
+        y : array-like, shape (n,); (n, K) for several targets
             Targets.
         **metadata
             None is accepted: weights and groups are refused with the reason.

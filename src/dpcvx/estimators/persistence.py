@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcvx import domains, solvers
+from dpcvx import direct_sum, domains, solvers, submodular
 from dpcvx.estimators.columns import Columns
 from dpcvx.statement import PrivacyStatement
 
@@ -28,11 +28,10 @@ FIELDS = {
     "feature_names_in", "columns", "classes", "privacy_statement",
 }  # fmt: skip
 OBJECTS: dict[str, type[Any]] = {
-    **{
-        name: getattr(domains, name)
-        for name in ("Box", "L1Ball", "L2Ball", "LinfBall", "Simplex", "VertexHull")
-    },
-    **{name: getattr(solvers, name) for name in solvers.__all__ if isinstance(getattr(solvers, name), type)},
+    kind.__name__: kind
+    for module in (direct_sum, domains, solvers, submodular)
+    for kind in map(vars(module).get, module.__all__)
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type) and kind is not submodular.FromCallable
 }
 LABEL_KINDS = {"b": bool, "i": int, "u": int, "f": float, "U": str}
 
@@ -132,6 +131,8 @@ def _restore(content: dict[str, Any]) -> LinearModel:
     elif content["classes"] is not None:
         raise ValueError(f"{name} has no classes.")
     outputs = (n_classes,) if n_classes > 2 else ()
+    if model.__sklearn_tags__().target_tags.multi_output and isinstance(content["intercept"], list):
+        outputs = (_count(len(content["intercept"]), "number of targets"),)
     model.coef_ = _numbers(content["coef"], "coef", (*outputs, width))
     intercept = _numbers(content["intercept"], "intercept", outputs)
     model.intercept_ = intercept if outputs else float(intercept)
@@ -171,13 +172,16 @@ def _plain(value: Any, name: str) -> Any:
     if isinstance(value, Mapping):
         return {"pairs": [[_plain(key, name), _plain(item, name)] for key, item in value.items()]}
     if type(value).__name__ in OBJECTS and type(value) is OBJECTS[type(value).__name__]:
-        fields = {field.name: _plain(getattr(value, field.name), name) for field in dataclasses.fields(value)}
+        fields = {field: _plain(getattr(value, field), name) for field in sorted(_field_names(type(value)))}
         return {"object": type(value).__name__, "fields": fields}
     if isinstance(value, Sequence):
         return [_plain(item, name) for item in value]
     if isinstance(value, np.random.RandomState | np.random.Generator):
         return None  # the state is gone; the statement keeps the stamp
-    raise TypeError(f"Parameter {name} is a {type(value).__name__}, which a model file cannot hold.")
+    raise TypeError(
+        f"Parameter {name} is or has a {type(value).__name__}, which a model file cannot hold: functions and "
+        "classes of your own are code. Use objects of dpcvx, with values in place of functions."
+    )
 
 
 def _object(value: Any, name: str) -> Any:
@@ -193,6 +197,7 @@ def _object(value: Any, name: str) -> Any:
     if set(value) == {"object", "fields"} and isinstance(value["object"], str):
         kind, fields = OBJECTS.get(value["object"]), value["fields"]
         if kind is not None and isinstance(fields, dict) and set(fields) == _field_names(kind):
+            _check_indices(fields.get("groups"), name)
             try:
                 return kind(**{key: _object(item, name) for key, item in fields.items()})
             except (TypeError, ValueError) as problem:
@@ -200,8 +205,16 @@ def _object(value: Any, name: str) -> Any:
     raise ValueError(f"Parameter {name} has content that a model file cannot hold.")
 
 
+def _check_indices(groups: Any, name: str) -> None:
+    """Refuse groups that a short file could make longer than any memory: indices beyond their own number."""
+    if isinstance(groups, list):
+        members = [item for group in groups for item in (group if isinstance(group, list) else [None])]
+        if not all(type(item) is int and 0 <= item < len(members) for item in members):
+            raise ValueError(f"Parameter {name} must hold groups of indices that leave none out.")
+
+
 def _field_names(kind: type[Any]) -> set[str]:
-    return {field.name for field in dataclasses.fields(kind)}
+    return {field.name for field in dataclasses.fields(kind) if field.init}
 
 
 def _labels(content: Mapping[str, Any]) -> NDArray[Any]:
