@@ -36,6 +36,16 @@ __all__ = ["Account", "Ledger"]
 
 LONGEST = 1000  # characters of names, purposes and keys
 
+# Made once: building a statement costs as much as running it.
+_HEAD = sa.select(head_table).with_for_update()
+_ACCOUNT = sa.select(account_table).where(account_table.c.name == sa.bindparam("wanted"))
+_UPDATE = account_table.update().where(account_table.c.name == sa.bindparam("wanted"))
+_KEY = sa.select(entry_table).where(
+    entry_table.c.account == sa.bindparam("wanted"),
+    entry_table.c.kind == sa.bindparam("kind"),
+    entry_table.c.key == sa.bindparam("key"),
+)
+
 
 @dataclass(frozen=True, init=False, repr=False)
 class Ledger:
@@ -137,7 +147,7 @@ class Ledger:
 
     def _lock(self, connection: sa.Connection) -> Head:
         """Return the head; nobody else appends before the transaction ends."""
-        row = connection.execute(sa.select(head_table).with_for_update()).one_or_none()
+        row = connection.execute(_HEAD).one_or_none()
         if row is None or row.format != FORMAT:
             raise LedgerDamaged(f"{self!r} has no head of format {FORMAT}.")
         head = Head(row.identity, row.sequence, row.hash)
@@ -231,24 +241,20 @@ class Account:
         relations = {relation, *(getattr(leaf, "relation", None) for leaf in count_leaves(event))} - {None}
         if any(isinstance(leaf, Poisson) for leaf in count_leaves(event)):
             cap, spending = self._state()
+            self._check_relations(cap, relations)
             self._admit(cap, spending, event, details)  # seconds of work, kept for the locked part below
         with writing(self.ledger.url) as connection:
             head = self.ledger._lock(connection)
             cap, spending = self._state(connection)
-            if relations - {cap.relation}:
-                raise Incompatible(
-                    f"Account {self.name!r} is kept under {cap.relation!r}; the release is private under "
-                    f"{', '.join(sorted(map(repr, relations)))}. Charge it to an account of its own relation."
-                )
+            self._check_relations(cap, relations)
             if key is not None and (paid := self._paid(connection, key)) is not None:
                 return self._again(connection, cap, paid, details)
             after = self._admit(cap, spending, event, details)
             if after is not None:
                 content = {**details, "spending": after.to_plain()}
                 head, time = append(connection, head, self.name, "charge", key, content)
-                row = account_table.update().where(account_table.c.name == self.name)
                 changed = {"spending": canonical(after.to_plain()), "used": after.used(cap)}
-                connection.execute(row, {**changed, "failed": after.failed(cap)})
+                connection.execute(_UPDATE, {"wanted": self.name, **changed, "failed": after.failed(cap)})
         if after is None:
             raise self._exceeded(cap, spending, event)
         self.ledger._tell(head)
@@ -312,11 +318,18 @@ class Account:
         if connection is None:
             with reading(self.ledger.url) as opened:
                 return self._state(opened)
-        row = connection.execute(sa.select(account_table).where(account_table.c.name == self.name)).first()
+        row = connection.execute(_ACCOUNT, {"wanted": self.name}).first()
         if row is None:
             raise Incompatible(f"The ledger has no account {self.name!r}; make it with Ledger.create.")
         cap = Budget(row.epsilon, row.delta, row.relation)
         return cap, Spending.from_plain(json.loads(row.spending))
+
+    def _check_relations(self, cap: Budget, relations: set[Any]) -> None:
+        if relations - {cap.relation}:
+            raise Incompatible(
+                f"Account {self.name!r} is kept under {cap.relation!r}; the release is private under "
+                f"{', '.join(sorted(map(repr, relations)))}. Charge it to an account of its own relation."
+            )
 
     def _admit(
         self, cap: Budget, spending: Spending, event: Event, details: Mapping[str, Any]
@@ -325,14 +338,11 @@ class Account:
         return admit(cap, spending, event, failure=details["failure"], delta=delta)
 
     def _paid(self, connection: sa.Connection, key: str) -> Any:
-        where = (entry_table.c.account == self.name) & (entry_table.c.kind == "charge")
-        return connection.execute(sa.select(entry_table).where(where & (entry_table.c.key == key))).first()
+        return connection.execute(_KEY, {"wanted": self.name, "kind": "charge", "key": key}).first()
 
     def _answered(self, connection: sa.Connection, key: str) -> bytes | None:
-        where = (entry_table.c.account == self.name) & (entry_table.c.kind == "answer")
-        chosen = sa.select(entry_table.c.answer).where(where & (entry_table.c.key == key))
-        found: bytes | None = connection.execute(chosen).scalar()
-        return found
+        row = connection.execute(_KEY, {"wanted": self.name, "kind": "answer", "key": key}).first()
+        return None if row is None else row.answer
 
     def _again(
         self, connection: sa.Connection, cap: Budget, paid: Any, details: Mapping[str, Any]

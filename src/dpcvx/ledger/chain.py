@@ -96,6 +96,9 @@ class Entry:
     hash: str
 
 
+_INSERT, _MOVE = entry_table.insert(), head_table.update()  # made once, like those of accounts
+
+
 def append(
     connection: sa.Connection,
     head: Head,
@@ -111,8 +114,8 @@ def append(
     content = canonical({**details, **place, "time": time, "previous": head.hash})
     link = Head(head.identity, head.sequence + 1, digest(content))
     row = {**place, "content": content, "answer": answer, "hash": link.hash}
-    connection.execute(entry_table.insert(), row)
-    connection.execute(head_table.update(), {"sequence": link.sequence, "hash": link.hash})
+    connection.execute(_INSERT, row)
+    connection.execute(_MOVE, {"sequence": link.sequence, "hash": link.hash})
     return link, time
 
 

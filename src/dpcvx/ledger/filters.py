@@ -66,8 +66,8 @@ class Filter(Protocol):
         """Largest totals."""
         ...
 
-    def cost(self, event: Event, failure: float, delta: float | None) -> Cost | None:
-        """Return what the event adds to the totals, or None if the rule does not cover it."""
+    def costs(self, event: Event, failure: float, delta: float | None) -> tuple[Cost, ...]:
+        """Return what the event may add to the totals, best first; nothing if the rule does not cover it."""
         ...
 
 
@@ -83,13 +83,13 @@ class GaussianFilter:
         """Largest sum of mu^2."""
         return (_down(gaussian_mu(self.epsilon, self.delta) ** 2 * (1 - ROUNDING)),)
 
-    def cost(self, event: Event, failure: float, delta: float | None) -> Cost | None:
+    def costs(self, event: Event, failure: float, delta: float | None) -> tuple[Cost, ...]:
         """Return mu^2 of the event."""
         if not GDP().supports(event):
-            return None
+            return ()
         leaves = count_leaves(event).items()
         squares = (n / leaf.noise_multiplier**2 for leaf, n in leaves if isinstance(leaf, Gaussian))
-        return (_up(math.fsum(squares)),)
+        return ((_up(math.fsum(squares)),),)
 
 
 @dataclass(frozen=True)
@@ -105,12 +105,12 @@ class RenyiFilter:
         """Largest sum of R(a)."""
         return (_down(_renyi_limit(self.epsilon, self.delta, self.order) * (1 - ROUNDING)),)
 
-    def cost(self, event: Event, failure: float, delta: float | None) -> Cost | None:
+    def costs(self, event: Event, failure: float, delta: float | None) -> tuple[Cost, ...]:
         """Return R(a) of the event."""
         if not RDP().supports(event):
-            return None
+            return ()
         divergence = float(RDP().curve(event, np.array([self.order]))[0])
-        return (_up(divergence),) if math.isfinite(divergence) else None
+        return ((_up(divergence),),) if math.isfinite(divergence) else ()
 
 
 def _renyi_limit(epsilon: float, delta: float, order: float) -> float:
@@ -128,8 +128,8 @@ def _best_order(epsilon: float, delta: float) -> float:
 class BasicFilter:
     """Every event, by an (epsilon_i, delta_i) of its own: both are added up, and sampling failures to delta.
 
-    The delta_i of an event that has a whole profile is a free choice. It is that of the plan, scaled to the
-    share of this filter, or without a plan the part of delta that the event takes of epsilon.
+    The delta_i of an event that has a whole profile is a free choice: that of its plan, scaled to the share
+    of this filter; or the part of delta that it takes of epsilon; or nothing, for what is purely private.
     """
 
     epsilon: float
@@ -141,25 +141,26 @@ class BasicFilter:
         """Largest sums of epsilon_i and delta_i."""
         return _down(self.epsilon), _down(self.delta)
 
-    def cost(self, event: Event, failure: float, delta: float | None) -> Cost | None:
-        """Return (epsilon_i, delta_i), failures included."""
+    def costs(self, event: Event, failure: float, delta: float | None) -> tuple[Cost, ...]:
+        """Return pairs (epsilon_i, delta_i), failures included."""
         leaves = count_leaves(event)
         known = math.fsum(n * leaf.delta for leaf, n in leaves.items() if isinstance(leaf, ApproxDP))
         rest = tuple(Repeat(leaf, n) for leaf, n in leaves.items() if not isinstance(leaf, ApproxDP))
-        pairs = []
-        if all(isinstance(leaf, PureDP | Exponential | ApproxDP) for leaf in leaves):
-            pairs.append((Tight().epsilon(event, known), known))
+        pure = all(isinstance(leaf, PureDP | Exponential | ApproxDP) for leaf in leaves)
+        choices = [0.0] if pure else []
         if rest and self.delta > 0:
-            extra = self.share * delta if delta is not None else self.delta * self._part(Compose(rest))
-            if known + extra < 1:
-                pairs.append((Tight().epsilon(event, known + extra), known + extra))
-        finite = [pair for pair in pairs if math.isfinite(pair[0])]
-        if not finite:
-            return None
-        # What takes the smallest parts of epsilon and delta together.
-        own = min(finite, key=lambda pair: pair[0] / self.epsilon + (pair[1] / self.delta if pair[1] else 0))
-        sampling = (1 + math.exp(min(self.epsilon, 700.0))) * failure
-        return _up(own[0]), _up(own[1]) + _up(sampling)
+            choices.append(self.delta * self._part(Compose(rest)))
+        pairs = sorted((self._pair(event, known + extra) for extra in choices), key=self._size)
+        if rest and delta is not None:
+            pairs.insert(0, self._pair(event, known + self.share * delta))
+        sampling = _up((1 + math.exp(min(self.epsilon, 700.0))) * failure)
+        return tuple((_up(own), _up(lost) + sampling) for own, lost in pairs if math.isfinite(own))
+
+    def _pair(self, event: Event, delta: float) -> tuple[float, float]:
+        return (Tight().epsilon(event, delta) if delta < 1 else math.inf), delta
+
+    def _size(self, pair: tuple[float, float]) -> float:
+        return pair[0] / self.epsilon + (pair[1] / self.delta if pair[1] else 0.0)
 
     def _part(self, event: Event) -> float:
         return min(1.0, max(SMALLEST_SHARE, Tight().epsilon(event, self.delta) / self.epsilon))
@@ -188,8 +189,8 @@ def _filters(cap: Budget, mode: str) -> dict[str, tuple[Filter, Cost]]:
 @lru_cache(maxsize=4096)
 def _costs(
     cap: Budget, mode: str, event: Event, failure: float, delta: float | None
-) -> tuple[tuple[str, Cost | None], ...]:
-    return tuple((name, rule.cost(event, failure, delta)) for name, (rule, _) in _filters(cap, mode).items())
+) -> dict[str, tuple[Cost, ...]]:
+    return {name: rule.costs(event, failure, delta) for name, (rule, _) in _filters(cap, mode).items()}
 
 
 def _failure_limit(cap: Budget) -> int:
@@ -270,14 +271,17 @@ def admit(
         return None
     mode = _mode(cap, event) if spending.mode == "fresh" else spending.mode
     filters = _filters(cap, mode)
-    before = {name: (0,) * len(limits) for name, (_, limits) in filters.items()}
-    before = before if spending.mode == "fresh" else dict(spending.totals)
+    before = dict(spending.totals)
+    if spending.mode == "fresh":
+        before = {name: (0,) * len(limits) for name, (_, limits) in filters.items()}
     totals = []
-    for name, cost in _costs(cap, mode, event, failure, delta):
-        if cost is not None and name in before:
-            total = tuple(map(sum, zip(before[name], cost, strict=True)))
-            if all(spent <= limit for spent, limit in zip(total, filters[name][1], strict=True)):
-                totals.append((name, total))
+    costs = _costs(cap, mode, event, failure, delta)
+    for name, start in before.items():
+        sums = (tuple(map(sum, zip(start, cost, strict=True))) for cost in costs[name])
+        limits = filters[name][1]
+        fitting = (t for t in sums if all(spent <= limit for spent, limit in zip(t, limits, strict=True)))
+        if (total := next(fitting, None)) is not None:
+            totals.append((name, total))
     failures = spending.failure + _up(failure)
     if totals and (mode == "basic" or failures <= _failure_limit(cap)):
         return Spending(mode, tuple(sorted(totals)), failures)
@@ -299,14 +303,16 @@ def covers(
         return False
     if after.mode == "whole":
         return first and _fits_whole(replace(cap, epsilon=cap.epsilon * (1 + ROUNDING)), event, failure)
-    if after.mode not in SHARES or not (first or after.mode == before.mode) or not after.totals:
+    if after.mode != (_mode(cap, event) if first else before.mode) or not after.totals:
         return False
-    costs, earlier = dict(_costs(cap, after.mode, event, failure, delta)), dict(before.totals)
+    costs, earlier = _costs(cap, after.mode, event, failure, delta), dict(before.totals)
     for name, total in after.totals:
-        cost, start = costs.get(name), earlier.get(name, (0,) * len(total) if first else None)
-        if cost is None or start is None or len(total) != len(cost):
-            return False
-        if any(t < s + c * (1 - tolerance) for t, s, c in zip(total, start, cost, strict=True)):
+        start = earlier.get(name, (0,) * len(total) if first else ())
+        steps = tuple(t - s for t, s in zip(total, start, strict=True))
+        if not any(
+            all(step >= c * (1 - tolerance) for step, c in zip(steps, cost, strict=True))
+            for cost in costs.get(name, ())
+        ):
             return False
     return after.used(cap) <= WHOLE and after.failed(cap) <= WHOLE
 
@@ -325,7 +331,7 @@ def _fits_whole(cap: Budget, event: Event, failure: float) -> bool:
 
 def requested(cap: Budget, event: Event) -> float:
     """Epsilon of the event alone at the cap's delta."""
-    return Tight().epsilon(event, spendable(cap).delta)
+    return Tight().epsilon(event, cap.delta)
 
 
 @lru_cache(maxsize=256)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -117,16 +118,24 @@ def engine(url: str) -> sa.Engine:
     return _engine(url, os.getpid())
 
 
-@lru_cache(maxsize=64)
+@cache
 def _engine(url: str, process: int) -> sa.Engine:
     if url.startswith("postgresql"):
         # A server that is set up to acknowledge before it has written must not do so here.
         options = {"options": "-c synchronous_commit=on"}
-        return sa.create_engine(url, connect_args=options, pool_pre_ping=True)
-    made = sa.create_engine(url, connect_args={"timeout": LOCK_SECONDS})
-    sa.event.listen(made, "connect", _prepare_sqlite)
-    sa.event.listen(made, "begin", _begin_sqlite)
+        made = sa.create_engine(url, connect_args=options, pool_pre_ping=True)
+    else:
+        # Every transaction opens the file anew: a file that was put in its place is the ledger from then on.
+        made = sa.create_engine(url, connect_args={"timeout": LOCK_SECONDS}, poolclass=sa.NullPool)
+        sa.event.listen(made, "connect", _prepare_sqlite)
+        sa.event.listen(made, "begin", _begin_sqlite)
+    atexit.register(_dispose, made, process)
     return made
+
+
+def _dispose(made: sa.Engine, process: int) -> None:
+    if os.getpid() == process:  # a child that ends must not hang up for its parent
+        made.dispose()
 
 
 def _prepare_sqlite(connection: Any, _: Any) -> None:
@@ -161,7 +170,7 @@ def reading(url: str) -> Iterator[sa.Connection]:
 @contextmanager
 def preparing(url: str) -> Iterator[sa.Connection]:
     """Open a transaction that may create tables, one process at a time, in a new file where need be."""
-    if file := _file(url):
+    if file := _shown(url)[1]:
         file.parent.mkdir(parents=True, exist_ok=True)
     with _explained(url, new=True), engine(url).begin() as connection:
         if not file:
@@ -172,15 +181,19 @@ def preparing(url: str) -> Iterator[sa.Connection]:
 _PREPARING = 0x6470637678  # any number that is the same for all
 
 
-def _file(url: str) -> Path | None:
-    return Path(sa.make_url(url).database or "") if url.startswith("sqlite") else None
+@cache
+def _shown(url: str) -> tuple[str, Path | None]:
+    """Address without its password, and the file that it names."""
+    read = sa.make_url(url)
+    file = Path(read.database or "") if url.startswith("sqlite") else None
+    return read.render_as_string(hide_password=True), file
 
 
 @contextmanager
 def _explained(url: str, *, new: bool = False) -> Iterator[None]:
-    shown = sa.make_url(url).render_as_string(hide_password=True)
+    shown, file = _shown(url)
     missing = f"There is no ledger at {shown}: make an account with Ledger.create or dpcvx ledger create."
-    if not new and (file := _file(url)) and not file.is_file():
+    if not new and file is not None and not file.is_file():
         raise LedgerUnavailable(missing)  # SQLite would make an empty file
     try:
         yield

@@ -1,0 +1,652 @@
+"""Ledger: what an account promises on every store, under races, kills, copies, edits and random histories."""
+
+import copy
+import json
+import math
+import os
+import pickle
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+import postgres
+from dpcvx import Account, Budget, Ledger, accounting
+from dpcvx.errors import (
+    BudgetExceeded,
+    DeadKey,
+    Incompatible,
+    LedgerDamaged,
+    LedgerUnavailable,
+    NotAccountable,
+)
+from dpcvx.events import (
+    ApproxDP,
+    Compose,
+    Exponential,
+    Gaussian,
+    PerturbedObjective,
+    Poisson,
+    PureDP,
+    Repeat,
+    from_plain,
+    to_plain,
+)
+from dpcvx.ledger.store import account_table, address, engine, entry_table, head_table
+
+WORKERS = Path(__file__).parents[1] / "ledger_workers.py"
+STEP = ApproxDP(0.001, 0.0)  # a cap of epsilon 0.1 has room for exactly a hundred
+
+
+@pytest.fixture(scope="session")
+def databases():
+    if not postgres.can_start():
+        pytest.skip("PostgreSQL is not installed here; its half of these tests needs initdb and pg_ctl")
+    with postgres.server() as make:
+        yield make
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path):
+    if request.param == "sqlite":
+        yield str(tmp_path / "ledger.db")
+    else:
+        place = request.getfixturevalue("databases")()
+        yield place
+        engine(address(place)).dispose()
+
+
+@pytest.fixture
+def ledger(url):
+    return Ledger(url)
+
+
+@pytest.fixture
+def account(ledger):
+    return ledger.create("people", epsilon=0.1, delta=1e-6)
+
+
+def workers(*arguments):
+    done = subprocess.run(
+        [sys.executable, str(WORKERS), *map(str, arguments)], capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+# Accounts and charges
+
+
+def test_accounts_are_made_once_and_found_by_name(ledger):
+    made = ledger.create("people", epsilon=2.0, delta=1e-6)
+    other = ledger.create("patients", epsilon=1, delta=0, relation="add_remove")
+    assert ledger.accounts() == ("patients", "people")
+    assert ledger.account("people") == made
+    assert made.budget == Budget(2.0, 1e-6, "replace")
+    assert other.budget == Budget(1.0, 0.0, "add_remove")
+    with pytest.raises(Incompatible, match="has an account 'people' already"):
+        ledger.create("people", epsilon=9.0, delta=1e-6)
+    with pytest.raises(Incompatible, match="no account 'nobody'; it has 'patients', 'people'"):
+        ledger.account("nobody")
+    with pytest.raises(Incompatible, match="no account 'nobody'"):
+        Account(ledger, "nobody").charge(STEP, purpose="x")
+    assert made.budget.epsilon == 2.0
+    assert ledger.verify().accounts == 2
+
+
+def test_a_charge_leaves_a_receipt_and_an_entry(ledger, account):
+    event = Compose((Repeat(Gaussian(2000.0), 3), PureDP(0.001)))
+    receipt = account.charge(event, purpose="fit of a model", failure=1e-30, key="first")
+    (entry,) = account.history()
+    assert (receipt.account, receipt.budget, receipt.key, receipt.answer) == (
+        "people",
+        account.budget,
+        "first",
+        None,
+    )
+    assert (entry.sequence, entry.time, entry.hash) == (receipt.sequence, receipt.time, receipt.hash)
+    assert (entry.purpose, entry.failure, entry.key) == ("fit of a model", 1e-30, "first")
+    assert from_plain(entry.event) == event
+    assert 0 < entry.used == account.used < 1
+    assert entry.time.endswith("+00:00")
+
+
+def test_nothing_is_written_when_the_budget_is_exceeded(ledger, account):
+    account.charge(ApproxDP(0.07, 0.0), purpose="most of it")
+    before = (ledger.verify(), account.history(), account.used)
+    with pytest.raises(BudgetExceeded) as refused:
+        account.charge(ApproxDP(0.031, 0.0), purpose="too much")
+    assert refused.value.requested == 0.031
+    assert 0 < refused.value.remaining < 0.1
+    assert (ledger.verify(), account.history(), account.used) == before
+    account.charge(ApproxDP(0.03, 0.0), purpose="what is left, to the last digit")
+    assert account.used == 1.0
+    assert account.remaining() == 0.0
+
+
+def test_the_same_decimal_fraction_fits_as_often_as_it_should(ledger):
+    for name, parts in (("tenths", 10), ("thirds", 3), ("sevenths", 7)):
+        account = ledger.create(name, epsilon=1.0, delta=1e-6)
+        for _ in range(parts):
+            account.charge(ApproxDP(1 / parts, 1e-6 / parts), purpose="a part")
+        with pytest.raises(BudgetExceeded):
+            account.charge(ApproxDP(1e-9, 0.0), purpose="one too many")
+
+
+def test_one_release_may_take_the_whole_account(account):
+    noise = 1 / accounting.gaussian_mu(0.1, 1e-6 * (1 - accounting.SAMPLER_SHARE))
+    assert account.remaining() == pytest.approx(0.1, rel=1e-6)
+    account.charge(Gaussian(noise), purpose="everything")
+    assert (account.used, account.remaining()) == (1.0, 0.0)
+    with pytest.raises(BudgetExceeded, match="One release has taken the whole of account 'people'"):
+        account.charge(Gaussian(1e6), purpose="anything")
+
+
+def test_a_second_release_cannot_take_the_whole(account):
+    account.charge(Gaussian(1e4), purpose="a little")
+    noise = 1 / accounting.gaussian_mu(0.1, 1e-6 * (1 - accounting.SAMPLER_SHARE))
+    with pytest.raises(BudgetExceeded):
+        account.charge(Gaussian(noise), purpose="everything, adaptively")
+
+
+def test_what_remains_is_granted_and_not_much_more(ledger):
+    for first in (Gaussian(10.0), Exponential(0.2), ApproxDP(0.3, 1e-7)):
+        account = ledger.create(type(first).__name__, epsilon=1.0, delta=1e-6)
+        account.charge(first, purpose="first")
+        left = account.remaining()
+        assert 0.1 < left < 1
+        planned = accounting.spendable(Budget(left, 1e-6))
+        more = accounting.gaussian_mu(left * 1.001, planned.delta)
+        with pytest.raises(BudgetExceeded):
+            account.charge(Gaussian(1 / more), purpose="a little more", budget=planned)
+        noise = 1 / accounting.gaussian_mu(left * 0.99999, planned.delta)
+        account.charge(Gaussian(noise), purpose="the rest", budget=planned)
+        assert account.remaining() < 0.05
+
+
+def test_relations_must_agree(ledger, account):
+    objective = PerturbedObjective(0.001, 0.001, "add_remove")
+    for event in (Poisson(0.1, 50.0, "add_remove"), Repeat(objective, 2)):
+        with pytest.raises(Incompatible, match=r"kept under 'replace'.*'add_remove'"):
+            account.charge(event, purpose="x")
+    with pytest.raises(Incompatible, match="kept under 'replace'"):
+        account.charge(STEP, purpose="x", budget=Budget(0.001, 0.0, "add_remove"))
+    assert account.history() == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"event": "Gaussian"}, NotAccountable, "str is not an event"),
+        ({"purpose": ""}, ValueError, "purpose must be printable"),
+        ({"purpose": "line\nbreak"}, ValueError, "purpose must be printable"),
+        ({"purpose": 3}, TypeError, "purpose is a int"),
+        ({"key": ""}, ValueError, "key must be printable"),
+        ({"key": "k" * 2000}, ValueError, "key must be printable"),
+        ({"failure": -1e-9}, ValueError, "failure is -1e-09"),
+        ({"failure": math.nan}, ValueError, "failure is nan"),
+        ({"failure": "0"}, ValueError, "failure is '0'"),
+    ],
+)
+def test_wrong_charges_are_refused(tmp_path, changes, error, words):
+    account = Ledger(tmp_path / "a.db").create("people", epsilon=1.0, delta=1e-6)
+    arguments = {"event": STEP, "purpose": "x", **changes}
+    with pytest.raises(error, match=words):
+        account.charge(arguments.pop("event"), **arguments)
+    assert account.history() == ()
+
+
+# Keys and stored answers
+
+
+def test_a_key_is_charged_once_and_answers_for_ever(account):
+    first = account.charge(STEP, purpose="count", key="k")
+    account.store("k", b"\x00answer")
+    used = account.used
+    again = account.charge(STEP, purpose="count", key="k")
+    assert again.answer == account.answer("k") == b"\x00answer"
+    assert (again.sequence, again.hash, again.time) == (first.sequence, first.hash, first.time)
+    assert account.used == used
+    assert len(account.history()) == 1
+
+
+def test_a_key_without_an_answer_is_dead(account):
+    account.charge(STEP, purpose="count", key="k")
+    with pytest.raises(DeadKey, match="its answer was never stored"):
+        account.charge(STEP, purpose="count", key="k")
+    assert account.answer("k") is None
+    account.charge(STEP, purpose="count", key="new")
+    assert len(account.history()) == 2
+
+
+@pytest.mark.parametrize(
+    "changes", [{"event": ApproxDP(0.002, 0.0)}, {"purpose": "other"}, {"failure": 1e-20}], ids=str
+)
+def test_a_key_is_for_one_question(account, changes):
+    account.charge(STEP, purpose="count", key="k")
+    account.store("k", b"secret")
+    arguments = {"event": STEP, "purpose": "count", **changes}
+    with pytest.raises(Incompatible, match="was charged for something else"):
+        account.charge(arguments.pop("event"), key="k", **arguments)
+
+
+def test_an_answer_is_stored_once_and_only_for_a_charged_key(ledger, account):
+    account.charge(STEP, purpose="count", key="k")
+    account.charge(STEP, purpose="count")
+    with pytest.raises(Incompatible, match="never charged"):
+        account.store("other", b"x")
+    with pytest.raises(TypeError, match="must be bytes"):
+        account.store("k", "x")
+    account.store("k", b"")
+    with pytest.raises(Incompatible, match="never replaced"):
+        account.store("k", b"y")
+    assert account.answer("k") == b""
+    assert ledger.create("others", epsilon=1.0, delta=1e-6).answer("k") is None
+
+
+def test_an_answered_key_works_when_nothing_is_left(account):
+    account.charge(ApproxDP(0.1, 0.0), purpose="all", key="k")
+    account.store("k", b"x")
+    assert account.charge(ApproxDP(0.1, 0.0), purpose="all", key="k").answer == b"x"
+    with pytest.raises(BudgetExceeded):
+        account.charge(STEP, purpose="more", key="k2")
+
+
+# Statements
+
+
+def test_the_statement_claims_the_cap_however_little_was_used(account):
+    empty = account.statement().to_dict()
+    account.charge(Repeat(Gaussian(1000.0), 2), purpose="small fit")
+    statement = account.statement()
+    said = json.loads(statement.to_json())
+    for claim in (empty, said):
+        assert (claim["epsilon"], claim["delta"], claim["relation"]) == (0.1, 1e-6, "replace")
+        assert "e^0.1 times" in claim["meaning"]
+        assert "1e-06" in claim["meaning"]
+    assert said["history"][0]["purpose"] == "small fit"
+    assert said["history"][0]["event"] == to_plain(Repeat(Gaussian(1000.0), 2))
+    assert 0 == empty["used"] < said["used"] < 0.01
+    assert "2 x Gaussian(1000)" in str(statement)
+    assert "epsilon = 0.1, delta = 1e-06" in str(statement)
+
+
+# Addresses
+
+
+def test_addresses(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert Ledger().url == f"sqlite:///{tmp_path}/data/dpcvx/dpcvx.db"
+    assert Ledger().create("people", epsilon=1.0, delta=1e-6).budget.epsilon == 1.0
+    monkeypatch.chdir(tmp_path)
+    assert Ledger("a.db") == Ledger(tmp_path / "a.db") == Ledger(f"sqlite:///{tmp_path}/a.db")
+    for wrong in ("sqlite://", "sqlite:///:memory:", "mysql://host/name", "://"):
+        with pytest.raises(ValueError, match=r"sqlite:///file.db"):
+            Ledger(wrong)
+    hidden = Ledger("postgresql://me:secret@host/name", witness="postgresql://me:secret@other/name")
+    assert "secret" not in repr(hidden)
+    assert "secret" in hidden.url
+
+
+def test_a_missing_ledger_is_not_made_by_looking(tmp_path):
+    place = tmp_path / "none.db"
+    for look in (Ledger(place).accounts, Ledger(place).verify, lambda: Ledger(place).account("a")):
+        with pytest.raises(LedgerUnavailable, match="There is no ledger at"):
+            look()
+    assert not place.exists()
+    place.write_bytes(b"")
+    with pytest.raises(LedgerUnavailable, match="There is no ledger at"):
+        Ledger(place).accounts()
+    (tmp_path / "text.db").write_bytes(b"no database at all" * 100)
+    with pytest.raises(LedgerDamaged, match="no ledger, or it is damaged"):
+        Ledger(tmp_path / "text.db").accounts()
+
+
+def test_a_server_that_is_away_is_named_without_its_password():
+    with pytest.raises(LedgerUnavailable, match="does not answer") as refused:
+        Ledger("postgresql://me:secret@127.0.0.1:1/name").accounts()
+    assert "secret" not in str(refused.value)
+
+
+# Durability
+
+
+def test_sqlite_waits_for_the_disk(tmp_path):
+    ledger = Ledger(tmp_path / "a.db")
+    ledger.create("people", epsilon=1.0, delta=1e-6)
+    with engine(ledger.url).connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 3  # EXTRA
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "delete"
+        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+
+
+def test_postgresql_waits_for_the_disk(databases):
+    opened = engine(address(databases()))
+    with opened.connect() as connection:
+        assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
+    opened.dispose()
+
+
+def test_the_store_itself_refuses_to_overspend(ledger, account):
+    for column in ("used", "failed"):
+        with (
+            pytest.raises(sa.exc.IntegrityError, match=r"(?i)check"),
+            engine(ledger.url).begin() as connection,
+        ):
+            connection.execute(account_table.update(), {column: 2**53 + 1})
+
+
+# One account, whoever holds it
+
+
+def test_copies_clones_and_pickles_are_the_same_account(account):
+    for other in (copy.deepcopy(account), pickle.loads(pickle.dumps(account)), copy.copy(account)):
+        other.charge(STEP, purpose="copy")
+    assert len(account.history()) == 3
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_charges_the_same_account(account):
+    account.charge(STEP, purpose="parent")  # the parent's connection is open when the child is made
+    child = os.fork()
+    if child == 0:
+        try:
+            account.charge(STEP, purpose="child")
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    account.charge(STEP, purpose="parent")
+    assert [entry.purpose for entry in account.history()] == ["parent", "child", "parent"]
+
+
+def test_threads_share_one_account(account):
+    def attempt(_):
+        try:
+            account.charge(ApproxDP(0.01, 0.0), purpose="thread")
+        except BudgetExceeded:
+            return 0
+        return 1
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(attempt, range(40))) == 10
+    assert account.used == 1.0
+
+
+def test_the_same_key_from_many_threads_is_charged_once(account):
+    outcomes = []
+
+    def attempt():
+        try:
+            account.charge(STEP, purpose="count", key="k")
+            outcomes.append("charged")
+        except DeadKey:
+            outcomes.append("dead")
+
+    threads = [threading.Thread(target=attempt) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["charged"] + 5 * ["dead"]
+    assert len(account.history()) == 1
+
+
+@pytest.mark.parametrize(
+    ("processes", "tries", "room"),
+    [(6, 20, 60), pytest.param(64, 100, 2000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])],
+)
+def test_processes_are_granted_the_cap_and_not_one_more(ledger, processes, tries, room):
+    account = ledger.create("race", epsilon=room / 1000, delta=1e-6)
+    assert workers("race", ledger.url, "race", processes, tries) == {"granted": room}
+    assert len(account.history()) == room
+    assert account.used == 1.0
+    assert ledger.verify().entries == room + 1
+
+
+@pytest.mark.parametrize(
+    "rounds", [8, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
+)
+def test_what_was_released_was_charged_whenever_workers_are_killed(ledger, rounds):
+    account = ledger.create("killed", epsilon=1000.0, delta=1e-6)
+    told = workers("kill", ledger.url, "killed", rounds, 7)
+    charged = [entry.hash for entry in account.history()]
+    released = told["released"]
+    assert len(released) == len(set(released)) > 0
+    assert set(released) <= set(charged)
+    assert len(charged) - len(released) <= told["killed"]  # at most one charge of each is lost
+    assert account.used == pytest.approx(len(charged) * 1e-6)
+    assert ledger.verify().entries == len(charged) + 1
+    if ledger.url.startswith("sqlite"):
+        with sqlite3.connect(ledger.url.removeprefix("sqlite:///")) as file:
+            assert file.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+# Edits and old copies
+
+
+def filled(ledger):
+    people = ledger.create("people", epsilon=1.0, delta=1e-6)
+    people.charge(Gaussian(50.0), purpose="fit", failure=1e-20, key="a")
+    people.store("a", b"answer")
+    people.charge(PureDP(0.01), purpose="count", budget=Budget(0.01, 0.0))
+    ledger.create("others", epsilon=2.0, delta=1e-6).charge(ApproxDP(0.5, 1e-7), purpose="fit")
+    return people
+
+
+def changed(value):
+    match value:
+        case None:
+            return "x"
+        case bytes():
+            return value + b"x"
+        case str():
+            return value[:-1] + ("0" if value[-1:] != "0" else "1") if value else "x"
+        case int():
+            return value + 1
+    return value * 2
+
+
+def cells(ledger):
+    with engine(ledger.url).connect() as connection:
+        for table in (head_table, account_table, entry_table):
+            (primary,) = table.primary_key.columns
+            for row in connection.execute(sa.select(table)).mappings():
+                for column in table.columns:
+                    yield table, primary == row[primary.name], column, row[column.name]
+
+
+def test_an_edited_cell_is_always_detected(ledger):
+    filled(ledger)
+    sound = ledger.verify()
+    found = list(cells(ledger))
+    assert len(found) == 5 + 2 * 7 + 6 * 7
+    refused = set()
+    for table, where, column, value in found:
+        edited = b"x" if column is entry_table.c.answer and value is None else changed(value)
+        with engine(ledger.url).connect() as connection:
+            transaction = connection.begin()
+            if ledger.url.startswith("sqlite"):
+                connection.exec_driver_sql("PRAGMA defer_foreign_keys=ON")
+            try:
+                connection.execute(table.update().where(where), {column.name: edited})
+                transaction.commit()
+            except sa.exc.IntegrityError:
+                transaction.rollback()
+                refused.add(str(column))
+                continue
+        with pytest.raises(LedgerDamaged):
+            ledger.verify()
+        with engine(ledger.url).begin() as connection:
+            if column.primary_key:
+                where = column == edited
+            connection.execute(table.update().where(where), {column.name: value})
+    assert ledger.verify() == sound
+    assert refused <= {"ledger.id", "accounts.name", "entries.account", "entries.sequence"}  # by the store
+
+
+@pytest.mark.parametrize("table", ["ledger", "accounts", "entries"])
+def test_a_missing_row_is_always_detected(tmp_path, table):
+    path = tmp_path / "ledger.db"
+    filled(Ledger(path))
+    with sqlite3.connect(path) as file:
+        rows = file.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+    for row in range(rows):
+        shutil.copy(path, tmp_path / f"{row}.db")
+        with sqlite3.connect(tmp_path / f"{row}.db") as file:
+            file.execute(
+                f"DELETE FROM {table} WHERE rowid = (SELECT rowid FROM {table} LIMIT 1 OFFSET {row})"
+            )
+        with pytest.raises(LedgerDamaged):
+            Ledger(tmp_path / f"{row}.db").verify()
+
+
+def test_a_lowered_price_is_detected_even_if_all_hashes_are_made_anew(tmp_path):
+    from dpcvx.ledger import chain
+
+    ledger = Ledger(tmp_path / "a.db")
+    account = ledger.create("people", epsilon=1.0, delta=1e-6)
+    account.charge(Gaussian(50.0), purpose="fit")
+    with engine(ledger.url).begin() as connection:
+        row = connection.execute(sa.select(entry_table).where(entry_table.c.sequence == 2)).one()
+        content = json.loads(row.content)
+        totals = content["spending"]["totals"]
+        content["spending"]["totals"] = {name: [str(int(n) // 2) for n in totals[name]] for name in totals}
+        text = chain.canonical(content)
+        where = entry_table.c.sequence == 2
+        connection.execute(entry_table.update().where(where), {"content": text, "hash": chain.digest(text)})
+        connection.execute(head_table.update(), {"hash": chain.digest(text)})
+        connection.execute(account_table.update(), {"spending": chain.canonical(content["spending"])})
+    with pytest.raises(LedgerDamaged, match="Entry 2"):
+        ledger.verify()
+
+
+@pytest.mark.parametrize("kind", ["file", "store"])
+def test_an_old_copy_is_refused_where_there_is_a_witness(tmp_path, kind):
+    path = tmp_path / "ledger.db"
+    place = tmp_path / "witness" if kind == "file" else f"sqlite:///{tmp_path}/witness.db"
+    ledger = Ledger(path, witness=place)
+    account = ledger.create("people", epsilon=1.0, delta=1e-6)
+    account.charge(STEP, purpose="first", key="k")
+    shutil.copy(path, tmp_path / "old.db")
+    account.store("k", b"x")
+    account.charge(STEP, purpose="second")
+    assert ledger.verify().witnessed == 4
+    assert ledger.verify(witness=place) == ledger.verify()
+    shutil.copy(tmp_path / "old.db", path)
+    with pytest.raises(LedgerDamaged, match=r"The witness saw entry [34]"):
+        ledger.verify()
+    for write in (
+        lambda: account.charge(STEP, purpose="again"),
+        lambda: account.store("k", b"y"),
+        lambda: ledger.create("new", epsilon=1.0, delta=1e-6),
+    ):
+        with pytest.raises(LedgerDamaged, match="old or edited copy"):
+            write()
+    assert Ledger(path).verify().witnessed is None  # without a witness it is not noticed
+    # Somebody goes on with the old copy, and it becomes as long as the one that was lost.
+    Account(Ledger(path), "people").charge(STEP, purpose="unseen")
+    Account(Ledger(path), "people").charge(STEP, purpose="unseen")
+    with pytest.raises(LedgerDamaged, match="The witness saw"):
+        ledger.verify()
+    with pytest.raises(LedgerDamaged, match="old or edited copy"):
+        account.charge(STEP, purpose="again")
+
+
+def test_a_witness_may_lag_behind_but_must_know_the_ledger(tmp_path):
+    ledger = Ledger(tmp_path / "a.db", witness=tmp_path / "witness")
+    account = ledger.create("people", epsilon=1.0, delta=1e-6)
+    Account(Ledger(tmp_path / "a.db"), "people").charge(STEP, purpose="unseen")
+    account.charge(STEP, purpose="seen")
+    assert ledger.verify().witnessed == 2
+    other = Ledger(tmp_path / "b.db")
+    other.create("people", epsilon=1.0, delta=1e-6)
+    with pytest.raises(LedgerDamaged, match="never seen"):
+        other.verify(witness=tmp_path / "witness")
+
+
+def test_a_charge_is_lost_rather_than_released_where_the_witness_cannot_be_told(tmp_path):
+    ledger = Ledger(tmp_path / "a.db", witness=tmp_path / "witness")
+    account = ledger.create("people", epsilon=1.0, delta=1e-6)
+    (tmp_path / "witness").unlink()
+    (tmp_path / "witness").mkdir()
+    with pytest.raises(OSError):
+        account.charge(STEP, purpose="x")
+
+
+# Random histories against a plain model
+
+
+class Histories(RuleBasedStateMachine):
+    """Charges, answers, refusals and reopenings, beside a model that adds up exact decimals."""
+
+    folder: Path
+    count = 0
+
+    @initialize(cap=st.sampled_from([5, 20, 60]))
+    def start(self, cap):
+        type(self).count += 1
+        self.path = self.folder / f"{self.count}.db"
+        self.cap, self.spent, self.keys, self.answers, self.charges = cap, 0, {}, {}, 0
+        self.account = Ledger(self.path).create("people", epsilon=cap / 100, delta=1e-6)
+
+    @rule(cost=st.integers(1, 9), key=st.sampled_from([None, "a", "b", "c", "d"]))
+    def charge(self, cost, key):
+        event, fits = ApproxDP(cost / 100, 0.0), self.spent + cost <= self.cap
+        if key in self.keys and key is not None:
+            if self.keys[key] != cost:
+                with pytest.raises(Incompatible):
+                    self.account.charge(event, purpose="x", key=key)
+            elif key not in self.answers:
+                with pytest.raises(DeadKey):
+                    self.account.charge(event, purpose="x", key=key)
+            else:
+                assert self.account.charge(event, purpose="x", key=key).answer == self.answers[key]
+        elif fits:
+            assert self.account.charge(event, purpose="x", key=key).answer is None
+            self.spent, self.charges, self.keys[key] = self.spent + cost, self.charges + 1, cost
+        else:
+            with pytest.raises(BudgetExceeded):
+                self.account.charge(event, purpose="x", key=key)
+
+    @rule(key=st.sampled_from(["a", "b", "c", "d"]), answer=st.binary(max_size=4))
+    def store(self, key, answer):
+        if key in self.keys and key not in self.answers:
+            self.account.store(key, answer)
+            self.answers[key] = answer
+        else:
+            with pytest.raises(Incompatible):
+                self.account.store(key, answer)
+
+    @rule()
+    def reopen(self):
+        self.account = Ledger(self.path).account("people")
+
+    @rule()
+    def verify(self):
+        assert Ledger(self.path).verify().entries == 1 + self.charges + len(self.answers)
+
+    @invariant()
+    def agrees(self):
+        if hasattr(self, "account"):
+            assert self.account.used == pytest.approx(self.spent / self.cap, rel=1e-12)
+            assert all(self.account.answer(key) == self.answers.get(key) for key in "abcd")
+
+
+@pytest.mark.parametrize(
+    ("runs", "steps"),
+    [(6, 20), pytest.param(220, 50, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])],
+)
+def test_random_histories_agree_with_a_plain_model(tmp_path, runs, steps):
+    Histories.folder, Histories.count = tmp_path, 0
+    chosen = settings(max_examples=runs, stateful_step_count=steps, deadline=None)
+    run_state_machine_as_test(Histories, settings=chosen)
+    assert Histories.count >= runs
