@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,9 +65,10 @@ class Histogram:
 
     def marginal(self, attributes: tuple[int, ...]) -> Vector:
         """Return the distribution of some attributes, one axis for each, in the order they are given in."""
-        table = Split(self.universe.shape, self.universe.axes(attributes)).table(self.weights)
-        total: Vector = table / table.sum()
-        return total
+        ordered = sorted(self.universe.axes(attributes))
+        table = Split(self.universe.shape, ordered).table(self.weights)
+        table /= table.sum()
+        return np.ascontiguousarray(table.transpose([ordered.index(a) for a in attributes]))
 
     def reweight(self, attributes: tuple[int, ...], log_factor: Vector) -> Histogram:
         """Return the distribution times exp(log_factor(x_A)), normalised.
@@ -80,16 +82,17 @@ class Histogram:
         """
         from dpcvx.queries import kernels
 
-        split = Split(self.universe.shape, self.universe.axes(attributes))
-        if np.shape(log_factor) != split.shape:
-            raise ValueError(f"log_factor has shape {np.shape(log_factor)}; it must be {split.shape}.")
-        factors = split.flat(np.exp(log_factor - np.max(log_factor)))
+        split = Split(self.universe.shape, sorted(self.universe.axes(attributes)))
+        sizes = tuple(self.universe.shape[a] for a in attributes)
+        if np.shape(log_factor) != sizes:
+            raise ValueError(f"log_factor has shape {np.shape(log_factor)}; it must be {sizes}.")
+        factors = np.exp(log_factor - np.max(log_factor)).transpose(np.argsort(attributes))
         out = np.empty_like(self.weights)
         kernels.scale(
             self.weights.reshape(-1, split.inner),
             split.rows,
             split.columns,
-            factors.astype(out.dtype),
+            factors.reshape(split.n_rows, split.n_columns).astype(out.dtype),
             out.reshape(-1, split.inner),
         )
         return Histogram(self.universe, out)
@@ -98,8 +101,8 @@ class Histogram:
         """Return n cell numbers drawn independently, shape (n,)."""
         cumulative = np.cumsum(self.weights, dtype=np.float64)
         uniform = (rng.words(n) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-        cells: IntVector = np.searchsorted(cumulative, uniform * cumulative[-1], side="right")
-        return cells
+        cells = np.searchsorted(cumulative, uniform * cumulative[-1], side="right")
+        return np.minimum(cells, self.universe.n_cells - 1)  # the product may round up to the whole
 
 
 class Counts:
@@ -132,7 +135,9 @@ class Counts:
         axes = self.universe.axes(attributes)
         sizes = tuple(self.universe.shape[a] for a in axes)
         if self._table is not None:
-            return Split(self.universe.shape, axes).table(self._table)
+            ordered = sorted(axes)
+            table = Split(self.universe.shape, ordered).table(self._table)
+            return np.ascontiguousarray(table.transpose([ordered.index(a) for a in axes]))
         strides = np.array([math.prod(self.universe.shape[a + 1 :]) for a in axes], dtype=np.int64)
         counted = np.zeros(math.prod(sizes), dtype=np.int64)
         kernels.count(self._cells, strides, np.array(sizes, dtype=np.int64), counted)
@@ -146,23 +151,18 @@ class Split:
     ----------
     sizes : tuple of int
         Shape of the universe.
-    axes : tuple of int
-        The attributes, in the order of the table's axes.
+    axes : sequence of int
+        The attributes, increasing.
     """
 
-    def __init__(self, sizes: tuple[int, ...], axes: tuple[int, ...]) -> None:
-        first = len(sizes)
+    def __init__(self, sizes: tuple[int, ...], axes: Sequence[int]) -> None:
+        first = len(sizes) - 1
         while first > 0 and math.prod(sizes[first - 1 :]) <= INNER_CELLS:
             first -= 1
-        first = min(first, len(sizes) - 1)
         self.inner = math.prod(sizes[first:])
-        ordered = sorted(axes)
-        self._order = [ordered.index(a) for a in axes]
-        self._sizes = [sizes[a] for a in ordered]
-        self.shape = tuple(sizes[a] for a in axes)
-        outer, inner = [a for a in ordered if a < first], [a - first for a in ordered if a >= first]
-        self.rows, self.n_rows = _places(sizes[:first], outer)
-        self.columns, self.n_columns = _places(sizes[first:], inner)
+        self._shape = [sizes[a] for a in axes]
+        self.rows, self.n_rows = _places(sizes[:first], [a for a in axes if a < first])
+        self.columns, self.n_columns = _places(sizes[first:], [a - first for a in axes if a >= first])
 
     def table(self, weights: NDArray[Any]) -> NDArray[Any]:
         """Sum the weights of all cells by the attributes: integers exactly, others in float64."""
@@ -173,17 +173,7 @@ class Split:
         kernels.fold(weights.reshape(-1, self.inner), self.rows, sums)
         table = np.zeros((self.n_rows, self.n_columns), dtype=kind)
         kernels.gather(self.columns, sums, table)
-        return self._arranged(table)
-
-    def _arranged(self, table: NDArray[Any]) -> NDArray[Any]:
-        """The table with its axes in the order of the attributes."""
-        return np.ascontiguousarray(table.reshape(self._sizes).transpose(self._order))
-
-    def flat(self, table: NDArray[Any]) -> NDArray[Any]:
-        """A table as the kernels take it: outer cells times inner cells."""
-        return np.ascontiguousarray(table.transpose(np.argsort(self._order))).reshape(
-            self.n_rows, self.n_columns
-        )
+        return table.reshape(self._shape)
 
 
 def _places(sizes: tuple[int, ...], kept: list[int]) -> tuple[IntVector, int]:

@@ -33,18 +33,12 @@ def gather(columns, sums, table):
 
 @compiled
 def scale(weights, rows, columns, factors, out):
-    """out[o, i] = weights[o, i] * factors[rows[o], columns[i]]; return the sum in float64."""
+    """out[o, i] = weights[o, i] * factors[rows[o], columns[i]]."""
     outer, inner = weights.shape
-    total = 0.0
     for o in range(outer):
         row = rows[o]
-        part = 0.0
         for i in range(inner):
-            product = weights[o, i] * factors[row, columns[i]]
-            out[o, i] = product
-            part += product
-        total += part
-    return total
+            out[o, i] = weights[o, i] * factors[row, columns[i]]
 
 
 @compiled
