@@ -1,0 +1,128 @@
+"""The planner: every set gets a plan, by rules that measured risks support."""
+
+import math
+
+import numpy as np
+import pytest
+
+import dpcvx
+from dpcvx import (
+    Budget,
+    GroupBall,
+    L1Ball,
+    L2Ball,
+    NoisyAcceleratedMirrorDescent,
+    NoisyCorrectiveFrankWolfe,
+    NoisyFrankWolfe,
+    NoisyGeneralFrankWolfe,
+    NoisyGradientDescent,
+    NoisyMirrorDescent,
+    NuclearBall,
+    Problem,
+    Squared,
+)
+from dpcvx.planner import automatic, plan, residual_clip
+from zoo import ALL_DOMAINS
+
+BUDGET = Budget(1.0, 1e-6)
+
+
+def problem_over(C, d, outputs=1, **settings):
+    return Problem(Squared(), C, bounds=dpcvx.Bounds(1.0), d=d, outputs=outputs, **settings)
+
+
+@pytest.mark.parametrize(("C", "d"), ALL_DOMAINS, ids=lambda part: type(part).__name__)
+def test_every_set_gets_a_plan(C, d):
+    rows, *outputs = (d,) if isinstance(d, int) else d
+    problem = problem_over(C, rows, *outputs)
+    chosen = plan(problem, 10_000, BUDGET)
+    assert {type(candidate.solver) for candidate in chosen.candidates} <= set(automatic(problem))
+    assert all(math.isfinite(candidate.predicted) for candidate in chosen.candidates)
+
+
+class Corners:
+    """A set that can do nothing but minimise linear functions: the corners of a cube and their hull."""
+
+    def contains(self, theta, tol=1e-9):
+        return float(abs(theta).max()) <= 1 + tol
+
+    def start(self, d):
+        return np.zeros(d)
+
+    def norm(self, ord, d):
+        return float(np.prod(d)) ** (1 / ord)
+
+    def diameter(self, ord, d):
+        return 2 * self.norm(ord, d)
+
+    def gaussian_width(self, d):
+        return float(np.prod(d))
+
+    def minkowski(self, theta):
+        return float(abs(theta).max())
+
+    def lmo(self, g):
+        return -np.sign(g)
+
+
+def test_what_a_set_can_do_decides_which_solvers_are_weighed():
+    always = {NoisyGradientDescent, NoisyMirrorDescent}
+    groups = GroupBall([5] * 40, 3.0)
+    assert set(automatic(problem_over(L2Ball(3.0), 200))) == always
+    assert set(automatic(problem_over(L1Ball(3.0), 200))) == always | {NoisyCorrectiveFrankWolfe}
+    assert set(automatic(problem_over(groups, 200))) == always | {NoisyAcceleratedMirrorDescent}
+    assert set(automatic(problem_over(NuclearBall(3.0), 20, 5))) == always
+    hull = dpcvx.VertexHull(np.vstack([np.eye(3), -np.ones((1, 3))]))
+    assert NoisyFrankWolfe in automatic(problem_over(hull, 3))
+    assert NoisyGeneralFrankWolfe in automatic(problem_over(Corners(), 3))
+    assert type(plan(problem_over(Corners(), 3), 1000, BUDGET).solver) is NoisyGeneralFrankWolfe
+
+
+@pytest.mark.parametrize("outputs", [1, 4, 9])
+def test_residuals_of_several_targets_are_clipped_at_the_constant_models_largest(outputs):
+    problem = problem_over(NuclearBall(5.0), 3, outputs)
+    assert residual_clip(problem) == pytest.approx(math.sqrt(outputs))
+    assert problem.slope(2, clip=residual_clip(problem)) == pytest.approx(math.sqrt(outputs))
+
+
+def test_descent_prices_the_noise_of_every_target():
+    solver = NoisyGradientDescent(n_iter=20, step=0.01, clip=1.0)
+    one, four = (solver.predict(problem_over(L2Ball(5.0), 3, k), 10_000, BUDGET)[1] for k in (1, 4))
+    assert four == pytest.approx(4 * one)
+
+
+def excess(problem, rows, y, chosen, seed):
+    """Excess risk of a released point, over the optimum found by projected gradient descent."""
+    gram, cross = rows.T @ rows / len(rows), rows.T @ y / len(rows)
+
+    def risk(theta):
+        return 0.5 * float((theta * (gram @ theta)).sum() - 2 * (cross * theta).sum())
+
+    step, best = 1 / np.linalg.eigvalsh(gram)[-1], np.zeros(problem.shape)
+    for _ in range(500):
+        best = problem.domain.project(best - step * (gram @ best - cross))
+    source = dpcvx.source(rows, y, bounds=problem.bounds)
+    return risk(dpcvx.execute(chosen, source, rng=dpcvx.SeededGenerator(seed)).theta) - risk(best)
+
+
+@pytest.mark.slow
+def test_the_choice_for_groups_is_near_the_best():
+    """20,000 people, 200 features in 40 groups, three of which matter: the figures of `how_to_choose`."""
+    problem = problem_over(GroupBall([5] * 40 + [1], 3.0), 201)
+    chosen = plan(problem, 20_000, BUDGET)
+    others = [
+        plan(problem, 20_000, BUDGET, (kind(clip=1.0),))
+        for kind in (NoisyGradientDescent, NoisyMirrorDescent, NoisyGeneralFrankWolfe)
+    ]
+    rng = np.random.default_rng(0)
+    risks = []
+    for seed in range(3):
+        rows = np.column_stack([rng.uniform(-1, 1, (20_000, 200)), np.ones(20_000)])
+        theta = np.zeros(201)
+        for group in rng.choice(40, 3, replace=False):
+            theta[5 * group : 5 * group + 5] = rng.normal(size=5) / 3
+        y = np.clip(rows @ theta + 0.2 * rng.normal(size=len(rows)), -1, 1)
+        risks.append([excess(problem, rows, y, each, seed) for each in (chosen, *others)])
+    mean = np.mean(risks, axis=0)
+    assert mean[0] < 1.3 * mean[1:].min()
+    assert mean[0] < 0.5 * mean[1]  # the potential of groups against the Euclidean one
