@@ -101,8 +101,9 @@ class Histogram:
         """Return n cell numbers drawn independently, shape (n,)."""
         cumulative = np.cumsum(self.weights, dtype=np.float64)
         uniform = (rng.words(n) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-        cells = np.searchsorted(cumulative, uniform * cumulative[-1], side="right")
-        return np.minimum(cells, self.universe.n_cells - 1)  # the product may round up to the whole
+        cells: IntVector = np.searchsorted(cumulative, uniform * cumulative[-1], side="right")
+        cells[cells == self.universe.n_cells] -= 1  # the product may round up to the whole
+        return cells
 
 
 class Counts:
