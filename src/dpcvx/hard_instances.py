@@ -38,7 +38,7 @@ class PaddedTardos:
     the others, a Tardos code, m_c has the arcsine law. A private algorithm cannot tell them apart, and
     whatever follows the signs of the padding betrays users by the code.
 
-    Algorithm: the records of [TTZ14] Theorem 5.8, with the padded code of Theorem 5.9.
+    Algorithm: the records of [TTZ14] Theorem 5.8 with the padded code of Theorem 5.9, both in [TTZ15] too.
 
     Utility: a lower bound for every (eps, delta)-private algorithm (replace-one), at every n. Let s be the
     share of code columns, o = 1 - s, kappa = k/(w p), and f_c = clip(p theta_c/b, -1, 1) for any b > 0.

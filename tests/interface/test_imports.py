@@ -19,7 +19,7 @@ LAYERS = [
     "mechanisms",
     "execution",
     "solvers",
-    "planner",
+    "papers planner",
     "report statement tables",
     "estimators",
     "queries",

@@ -53,8 +53,9 @@ def terms(problem, rng, count):
 @over_problems
 def test_a_minimiser_moves_by_at_most_its_sensitivity_whatever_the_term(problem, relation, monkeypatch):
     """PRIVACY_MATH §10: the linear term cancels, so neighbours differ by 2 L/(n mu) at every term."""
-    silent = lambda scale, size, rng: np.zeros(size, dtype=np.int64)  # noqa: E731
-    monkeypatch.setattr(dpcvx.noise, "lattice_gaussian", silent)
+    monkeypatch.setattr(
+        dpcvx.noise, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
+    )
     budget, rng = Budget(1.0, 1e-6, relation), np.random.default_rng(2)
     mechanism = solver_for(problem, 3).plan(problem, N, budget, Tight()).stages[0].mechanism
     assert mechanism.problem.regularizer is None

@@ -33,7 +33,7 @@ class NoisyGeneralFrankWolfe:
     sigma = 2 L2 sqrt(T)/(n mu(eps, delta)) (PRIVACY_MATH §1, §3). The minimisation over C, exact or not, is
     post-processing: its error costs accuracy, never privacy.
 
-    Utility: [TTZ14] Theorem B.2. With decaying steps the expected excess risk is at most
+    Utility: [TTZ14] Theorem B.2, [TTZ15] Theorem 2.6. With decaying steps the expected excess risk is at most
     2 curvature/(T + 2) + sigma G_C, with G_C the Gaussian width of C: E<b, theta* - s_t> <= E max_s <-b, s> =
     sigma G_C at each step. The default T minimises that sum.
 
