@@ -38,9 +38,9 @@ def fit(
 
     with a_j = max(sigma_j r_j, sigma_j^2), sigma_j the noise of mean j, r_j the root mean square of f_j over
     the universe. It is the dual of maximum entropy with means known up to their noise: at the minimum mean j
-    is off by a_j c_j. For functions of r_j = 1 and a standard normal prior of c_j, the posterior mode shrinks
-    a direction of curvature h by h^2/(h^2 + sigma^2), the penalty by h/(h + a): they agree at h = sigma, where
-    noise and signal balance, and for h = 1, the largest there is, where noise drowns all.
+    is off by a_j c_j. For r_j = 1 and a standard normal prior of c_j, the posterior mode shrinks a direction
+    of curvature h by h^2/(h^2 + sigma^2), the penalty by h/(h + a): they agree at h = sigma, where noise and
+    signal balance, and at h = 1, a function that varies as over the universe, where noise drowns the signal.
     Nothing here reads a record.
 
     Parameters
