@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import os
 import secrets
 import time
 from collections.abc import Iterable
@@ -154,7 +155,7 @@ class Keys:
         return key_table.c.account == self._store.account, key_table.c.id == id
 
 
-def open_keys(url: str | None, account: str) -> Keys:
+def open_keys(url: str | os.PathLike[str] | None, account: str) -> Keys:
     """Return the API keys of an account that exists."""
     Ledger(url).account(account)
     return Keys(Store(url, account))

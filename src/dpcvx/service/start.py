@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from dpcvx.accounting import Budget
-from dpcvx.errors import LedgerUnavailable
+from dpcvx.errors import BudgetExceeded, LedgerUnavailable
 from dpcvx.ledger import Account, Ledger
 from dpcvx.queries.engine import QueryEngine
 from dpcvx.queries.schema import Schema
@@ -23,7 +23,7 @@ from dpcvx.queries.universe import Universe
 from dpcvx.service.application import application
 from dpcvx.service.desk import Desk
 from dpcvx.service.store import Store
-from dpcvx.tables import Unreadable, open_table
+from dpcvx.tables import HEADER_HINT, Unreadable, open_table
 
 __all__ = ["Settings", "demonstration", "run"]
 
@@ -73,18 +73,22 @@ def run(settings: Settings) -> None:
     Universe(schema)  # refuses what is too large
     Budget(settings.epsilon, settings.delta or 0.0)
     table = open_table(settings.data)
-    listening = _listen(settings.host, settings.port)
-    columns, _ = table.read(list(schema.names), schema.levels)
-    _serve(schema, columns, settings, listening)
+    if absent := [name for name in schema.names if name not in table.columns]:
+        raise ValueError(
+            f"{settings.schema} declares columns that {settings.data} lacks: {', '.join(absent)}; "
+            f"{HEADER_HINT}"
+        )
+    with _listen(settings.host, settings.port) as listening:
+        columns, _ = table.read(list(schema.names), schema.levels)
+        _serve(schema, columns, settings, listening)
 
 
 def demonstration(*, host: str, port: int, slot: float) -> None:
     """Serve the census data of ``dpcvx demo`` until told to stop, and forget all of it."""
     from dpcvx.service.demonstration import people
 
-    listening = _listen(host, port)
     schema, columns = people()
-    with tempfile.TemporaryDirectory(prefix="dpcvx-") as folder:
+    with _listen(host, port) as listening, tempfile.TemporaryDirectory(prefix="dpcvx-") as folder:
         settings = Settings(
             Path("demo"),
             Path("demo"),
@@ -112,9 +116,9 @@ def _serve(
     console = Console(stderr=True, highlight=False)
     account = _account(settings, columns.num_rows)
     store = Store(settings.ledger, settings.account)
-    with store.alone(), listening:
+    with store.alone():
         with console.status(f"warm start: measuring {len(schema.names)} attributes privately"):
-            engine = QueryEngine(schema, columns, account.budget, ledger=account.ledger, account=account.name)
+            engine = _engine(schema, columns, account)
         desk = Desk(engine, store)
         if ready is not None:
             ready(desk)
@@ -130,6 +134,17 @@ def _serve(
         with suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listening])
         console.print("stopped; the account keeps what was spent, and a new start continues from there")
+
+
+def _engine(schema: Schema, columns: Any, account: Account) -> QueryEngine:
+    try:
+        return QueryEngine(schema, columns, account.budget, ledger=account.ledger, account=account.name)
+    except BudgetExceeded:
+        raise ValueError(
+            f"Account {account.name!r} has paid for something else: another schema, more or fewer people, "
+            "or other releases. Start with the schema and the table that it was opened for, or with another "
+            "--account for other people."
+        ) from None
 
 
 def _read_schema(path: Path) -> Schema:

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import sqlalchemy as sa
 
-from dpcvx.ledger.store import address, engine, reading, writing
+from dpcvx.ledger.store import address, reading, writing
 
 __all__ = ["Store", "key_table", "question_table"]
 
@@ -72,15 +72,16 @@ class Store:
 
         Two servers would be charged to one account correctly, but each would know half of the transcript.
         """
+        name = hashlib.sha256(self.account.encode()).hexdigest()[:15]
         if self._url.startswith("postgresql"):
-            holder = engine(self._url)
-            take: sa.Executable = sa.select(
-                sa.func.pg_try_advisory_lock(sa.func.hashtext(f"dpcvx {self.account}"))
-            )
+            place, options = self._url, dict[str, float]()
+            take: sa.Executable = sa.select(sa.func.pg_try_advisory_lock(int(name, 16)))
         else:  # an exclusive transaction on a file beside the ledger: the system ends it with the process
-            beside = f"{self._url}.{hashlib.sha256(self.account.encode()).hexdigest()[:16]}.serving"
-            holder = sa.create_engine(beside, connect_args={"timeout": 0, "isolation_level": None})
+            place, options = f"{self._url}.{name}.serving", {"timeout": 0.0}
             take = sa.text("BEGIN EXCLUSIVE")
+        holder = sa.create_engine(
+            place, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT", connect_args=options
+        )
         with holder.connect() as connection:
             try:
                 taken = connection.execute(take)

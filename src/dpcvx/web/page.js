@@ -42,6 +42,11 @@ function number(value) {
   return size !== 0 && size < 0.001 ? value.toExponential(1) : value.toFixed(size >= 100 ? 1 : size >= 10 ? 2 : 3);
 }
 
+// A long name may break after its signs, not inside a word.
+function breakable(name) {
+  return name.split(/(?<=[=_,])/).flatMap((part, place) => (place ? [make("wbr"), part] : [part]));
+}
+
 function newKey() {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
 }
@@ -271,7 +276,7 @@ function words(asked) {
 function report(part, answer) {
   const values = answer.coefficients;
   const rows = values.map((one) =>
-    make("tr", {}, make("td", {}, one.name), ...[one.estimate, one.low, one.high].map((value) => make("td", {}, number(value)))),
+    make("tr", {}, make("td", {}, ...breakable(one.name)), ...[one.estimate, one.low, one.high].map((value) => make("td", {}, number(value)))),
   );
   const head = ["", "estimate", "low", "high"].map((title) => make("th", { scope: "col" }, title));
   const table = make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows));

@@ -1,0 +1,298 @@
+"""The real server on real data: many analysts at once, and a process that is killed while it answers."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import httpx
+import numpy as np
+import pytest
+import sqlalchemy as sa
+
+from dpcvx import cli
+from dpcvx.client import Client
+from dpcvx.events import Gaussian
+from dpcvx.ledger import Ledger
+from dpcvx.queries.query import Count, Marginal, Mean, Regression
+from dpcvx.service.keys import open_keys
+
+API = "/api/v1"
+N = 4000
+SCHEMA = """
+[attributes.a]
+levels = ["no", "yes"]
+[attributes.b]
+levels = ["no", "yes"]
+[attributes.parity]
+levels = ["even", "odd"]
+[attributes.age]
+edges = [20, 30, 40, 50, 60, 70, 80]
+"""
+
+
+@pytest.fixture
+def people(tmp_path):
+    """A table in which two attributes decide a third, which no pair of them shows."""
+    rng = np.random.default_rng(0)
+    a, b, age = rng.integers(0, 2, N), rng.integers(0, 2, N), rng.integers(20, 80, N)
+    rows = zip(
+        *(np.array(w)[k] for w, k in ((["no", "yes"], a), (["no", "yes"], b), (["even", "odd"], a ^ b))),
+        age,
+        strict=True,
+    )
+    (tmp_path / "people.csv").write_text(
+        "a,b,parity,age\n" + "\n".join(",".join(map(str, row)) for row in rows)
+    )
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    return tmp_path
+
+
+def command(folder, port, *more):
+    words = ["serve", "people.csv", "--schema", "schema.toml", "--epsilon", "4", "--delta", "1e-5"]
+    words += ["--ledger", "ledger.db", "--port", str(port), "--slot", "0.01", *more]
+    return [sys.executable, "-c", "from dpcvx.cli import main; main()", *words]
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
+
+
+@contextmanager
+def server(folder, port):
+    """A server in a process of its own; killed, not stopped, at the end."""
+    with subprocess.Popen(command(folder, port), cwd=folder, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            for _ in range(600):
+                if process.poll() is not None:
+                    raise AssertionError(process.stderr.read())
+                try:
+                    httpx.get(f"http://127.0.0.1:{port}/healthz")
+                    break
+                except httpx.TransportError:
+                    time.sleep(0.1)
+            yield process
+        finally:
+            process.kill()
+
+
+def make_key(folder):
+    return open_keys(folder / "ledger.db", "people").create("ann", per_minute=100_000)[1]
+
+
+def question(k):
+    """Many different questions, some of which the first histogram answers badly."""
+    kinds = (
+        Marginal(("a", "b", "parity")),
+        Count({"a": ["yes"], "b": ["yes"], "parity": ["even"]}),
+        Mean("age", {"a": ["no"]}),
+        Regression("parity", ("a", "age"), radius=1.0 + k / 100),
+    )
+    return kinds[k % len(kinds)].to_json()
+
+
+def transcript(folder):
+    """Number of entries of each kind, and the branches of the kept answers, as the ledger's file has them."""
+    engine = sa.create_engine(f"sqlite:///{folder / 'ledger.db'}")
+    with engine.connect() as connection:
+        rows = connection.execute(sa.text("SELECT kind, content FROM query_transcripts")).all()
+    engine.dispose()
+    branches = Counter(json.loads(row.content)["branch"] for row in rows if row.kind == "answer")
+    return Counter(row.kind for row in rows), branches
+
+
+def check_account(folder):
+    ledger = Ledger(folder / "ledger.db")
+    ledger.verify()
+    account = ledger.account("people")
+    assert len(account.history()) == 1  # one charge, before the first record was read
+    assert 0 < account.used <= 1
+
+
+def send(address, text, k):
+    """Response to question k under its own key, or None if there was none."""
+    headers = {"Authorization": f"Bearer {text}", "Idempotency-Key": f"k{k}"}
+    try:
+        return httpx.post(f"{address}{API}/queries", json=question(k), headers=headers, timeout=60)
+    except httpx.TransportError:
+        return None
+
+
+def test_a_killed_server_continues_with_the_same_answers(people):
+    port, sent = free_port(), 40
+    address = f"http://127.0.0.1:{port}"
+    with server(people, port) as process:
+        text = make_key(people)
+        with ThreadPoolExecutor(4) as pool:
+            futures = [pool.submit(send, address, text, k) for k in range(sent)]
+            while sum(future.done() for future in futures) < sent // 3:
+                time.sleep(0.01)
+            os.kill(process.pid, signal.SIGKILL)
+            before = [future.result() for future in futures]
+    acknowledged = {k: r for k, r in enumerate(before) if r is not None}
+    assert sent // 3 <= len(acknowledged) < sent
+    assert {r.status_code for r in acknowledged.values()} == {200}
+    check_account(people)
+    with server(people, port):
+        after = [send(address, text, k) for k in range(sent)]
+        history = httpx.get(f"{address}{API}/history?limit=1000", headers={"Authorization": f"Bearer {text}"})
+    assert {response.status_code for response in after} == {200}
+    assert all(after[k].content == response.content for k, response in acknowledged.items())
+    kept = {past["idempotency_key"]: past["answer"] for past in history.json()["questions"]}
+    assert kept == {f"k{k}": response.json() for k, response in enumerate(after)}
+    check_account(people)
+    kinds, branches = transcript(people)
+    assert kinds["answer"] == sent
+    # A measurement whose answer was lost with the process is kept, and counted; no answer has two.
+    assert 1 <= branches["oracle"] <= kinds["update"] <= branches["oracle"] + 1
+
+
+def test_many_analysts_at_once_are_all_answered_and_charged_once(people):
+    port, analysts, questions = free_port(), 12, 6
+    address = f"http://127.0.0.1:{port}"
+    with server(people, port):
+        text = make_key(people)
+        with httpx.Client(headers={"Authorization": f"Bearer {text}"}) as owner:
+            assert owner.get(f"{address}{API}/budget").json()["epsilon"] == 4
+
+        def analyst(number):
+            answers = {}
+            with Client(address, text) as client:
+                for k in range(questions):
+                    key = f"{number}-{k}"
+                    answers[key] = client.ask(question(k), key=key)
+                    assert client.ask(question(k), key=key) == answers[key]  # at once again
+            return answers
+
+        with ThreadPoolExecutor(analysts) as pool:
+            answers = {
+                key: answer for each in pool.map(analyst, range(analysts)) for key, answer in each.items()
+            }
+        with Client(address, text) as client:
+            history = client.history(1000)
+            remaining = client.budget()["remaining"]
+    assert len(answers) == len(history) == analysts * questions
+    assert {past["idempotency_key"]: past["answer"] for past in history} == {
+        key: answer.to_json() for key, answer in answers.items()
+    }
+    check_account(people)
+    kinds, branches = transcript(people)
+    assert kinds["answer"] == analysts * questions
+    assert kinds["update"] == branches["oracle"] >= 1
+    assert branches["histogram"] >= 1
+    assert remaining == min(answer.remaining for answer in answers.values())
+
+
+def test_a_stopped_server_says_so_and_ends_well(people):
+    port = free_port()
+    with server(people, port) as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert "a new start continues" in process.stderr.read()
+
+
+def run(folder, monkeypatch, capsys, *words):
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("sys.argv", ["dpcvx", *words])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    return stop.value.code, capsys.readouterr()
+
+
+REFUSED = {
+    "nothing to serve": (["serve"], 2, "needs a table, --schema and --epsilon"),
+    "no such schema": (
+        ["serve", "people.csv", "--schema", "no.toml", "--epsilon", "1"],
+        3,
+        "no.toml cannot be read",
+    ),
+    "no such table": (
+        ["serve", "no.csv", "--schema", "schema.toml", "--epsilon", "1"],
+        3,
+        "no.csv does not exist",
+    ),
+    "no budget": (["serve", "people.csv", "--schema", "schema.toml", "--epsilon", "0"], 2, "epsilon"),
+    "no such column": (["serve", "people.csv", "--schema", "other.toml", "--epsilon", "1"], 2, "income"),
+    "no such host": (
+        ["serve", "people.csv", "--schema", "schema.toml", "--epsilon", "1", "--host", "192.0.2.1"],
+        3,
+        "Cannot listen",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_everything_public_is_checked_before_anything_is_charged(people, monkeypatch, capsys, case):
+    (people / "other.toml").write_text(SCHEMA + '[attributes.income]\nlevels = ["low", "high"]\n')
+    words, expected, part = REFUSED[case]
+    code, shown = run(
+        people, monkeypatch, capsys, *words, *(["--ledger", "ledger.db"] if len(words) > 1 else [])
+    )
+    assert code == expected
+    assert part in shown.err
+    assert len(shown.err.splitlines()) == 1
+    assert not (people / "ledger.db").exists()
+
+
+def test_a_port_in_use_is_refused_before_anything_is_charged(people, monkeypatch, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        words = ["serve", "people.csv", "--schema", "schema.toml", "--epsilon", "1", "--ledger", "ledger.db"]
+        code, shown = run(people, monkeypatch, capsys, *words, "--port", str(taken.getsockname()[1]))
+    assert code == 3
+    assert "Try another --port" in shown.err
+    assert not (people / "ledger.db").exists()
+
+
+def test_an_account_keeps_its_cap_and_its_people(people, monkeypatch, capsys):
+    Ledger(people / "ledger.db").create("people", epsilon=4.0, delta=1e-5)
+    words = [
+        "serve",
+        "people.csv",
+        "--schema",
+        "schema.toml",
+        "--ledger",
+        "ledger.db",
+        "--port",
+        str(free_port()),
+    ]
+    code, shown = run(people, monkeypatch, capsys, *words, "--epsilon", "8")
+    assert code == 2
+    assert "has the cap epsilon 4" in shown.err
+    code, shown = run(people, monkeypatch, capsys, *words, "--epsilon", "4", "--delta", "1e-4")
+    assert code == 2
+    assert "cannot be changed" in shown.err
+    Ledger(people / "ledger.db").account("people").charge(Gaussian(2.0), purpose="a fit")
+    code, shown = run(people, monkeypatch, capsys, *words, "--epsilon", "4")
+    assert code == 2
+    assert "has paid for something else" in shown.err
+
+
+def test_keys_from_the_command_line(people, monkeypatch, capsys):
+    Ledger(people / "ledger.db").create("people", epsilon=4.0, delta=1e-5)
+    where = ["--account", "people", "--ledger", "ledger.db"]
+    code, shown = run(
+        people, monkeypatch, capsys, "keys", "create", "ann", *where, "--scope", "admin", "--json"
+    )
+    made = json.loads(shown.out)
+    assert code == 0
+    assert made["key"]["scopes"] == ["admin"]
+    assert made["text"].startswith(f"dpcvx-{made['key']['id']}-")
+    assert run(people, monkeypatch, capsys, "keys", "revoke", made["key"]["id"], *where)[0] == 0
+    code, shown = run(people, monkeypatch, capsys, "keys", "list", *where, "--json")
+    assert json.loads(shown.out)["keys"][0]["revoked"] is True
+    code, shown = run(people, monkeypatch, capsys, "keys", "list", *where)
+    assert "revoked" in shown.out
+    assert made["text"] not in shown.out
+    code, shown = run(people, monkeypatch, capsys, "keys", "revoke", "nobody", *where)
+    assert code == 2
+    assert "no key 'nobody'" in shown.err
+    code, shown = run(people, monkeypatch, capsys, "keys", "list", "--account", "x", "--ledger", "ledger.db")
+    assert code == 2
+    assert "no account 'x'" in shown.err
