@@ -61,6 +61,8 @@ class Model(StrEnum):
 
     LINEAR = "linear"
     LASSO = "lasso"
+    ELASTIC_NET = "elastic-net"
+    GROUP_LASSO = "group-lasso"
     LOGISTIC = "logistic"
     SVC = "svc"
     HUBER = "huber"
@@ -70,6 +72,8 @@ class Model(StrEnum):
 ESTIMATORS = {
     Model.LINEAR: "PrivateLinearRegression",
     Model.LASSO: "PrivateLasso",
+    Model.ELASTIC_NET: "PrivateElasticNet",
+    Model.GROUP_LASSO: "PrivateGroupLasso",
     Model.LOGISTIC: "PrivateLogisticRegression",
     Model.SVC: "PrivateLinearSVC",
     Model.HUBER: "PrivateHuberRegressor",
@@ -163,6 +167,8 @@ def fit(
         table.columns, target, [name.strip() for name in features.split(",") if name.strip()]
     )
     categories = {name: list(schema.categories[name]) for name in names if name in schema.categories}
+    if model is Model.GROUP_LASSO:
+        settings["groups"] = schema.column_groups(names)
     estimator = _estimator(
         model, bounds=schema.column_bounds(names), categories=categories or None, **settings
     )

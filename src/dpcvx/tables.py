@@ -26,7 +26,7 @@ __all__ = ["Schema", "TableFile", "Unreadable", "open_table", "read_schema"]
 Level = str | int | float
 Pair = tuple[float, float]
 
-SCHEMA_KEYS = {"bounds", "default", "categories", "target", "data_norm"}
+SCHEMA_KEYS = {"bounds", "default", "categories", "groups", "target", "data_norm"}
 TARGET_KEYS = {"bounds", "classes"}
 # Said instead of the columns found: the first line of a file without a header is somebody's record.
 HEADER_HINT = "check the names: the first line of a CSV file must be its header."
@@ -48,6 +48,8 @@ class Schema:
         Bounds of every column that is not declared otherwise; without it such columns are not used.
     categories : dict
         Levels of text columns.
+    groups : dict
+        Columns that belong together, by the name of their group.
     target_bounds : pair of float, optional
         Lowest and highest target, for regression.
     classes : tuple, optional
@@ -59,6 +61,7 @@ class Schema:
     bounds: dict[str, Pair] = field(default_factory=dict)
     default: Pair | None = None
     categories: dict[str, tuple[Level, ...]] = field(default_factory=dict)
+    groups: dict[str, tuple[Level, ...]] = field(default_factory=dict)
     target_bounds: Pair | None = None
     classes: tuple[Level, ...] | None = None
     data_norm: float | None = None
@@ -78,6 +81,8 @@ class Schema:
         _require_columns([target], columns, "The table's header lacks the target")
         declared = [*self.bounds, *self.categories]
         _require_columns(declared, columns, "The bounds file declares columns that the table's header lacks:")
+        grouped = [name for group in self.groups.values() for name in group]
+        _require_columns(grouped, columns, "The bounds file groups columns that the table's header lacks:")
         _require_columns(chosen, columns, "--features names columns that the table's header lacks:")
         if target in declared or target in chosen:
             raise ValueError(
@@ -97,6 +102,11 @@ class Schema:
         """Return the bounds of the numeric features."""
         numeric = [name for name in features if name not in self.categories]
         return {name: self.bounds[name] if name in self.bounds else self._default() for name in numeric}
+
+    def column_groups(self, features: Sequence[str]) -> dict[str, list[Level]]:
+        """Return what the groups hold of the features; the others are groups of their own."""
+        held = {group: [name for name in names if name in features] for group, names in self.groups.items()}
+        return {group: names for group, names in held.items() if names}
 
     def _default(self) -> Pair:
         if self.default is None:
@@ -122,8 +132,8 @@ def read_schema(path: Path) -> Schema:
         raise ValueError(f"{path} is not valid TOML: {error}") from None
     if unknown := set(content) - SCHEMA_KEYS:
         raise ValueError(f"{path} has unknown entries {_listed(unknown)}; known are {_listed(SCHEMA_KEYS)}.")
-    bounds, categories, target = (
-        _section(content, name, path) for name in ("bounds", "categories", "target")
+    bounds, categories, groups, target = (
+        _section(content, name, path) for name in ("bounds", "categories", "groups", "target")
     )
     if unknown := set(target) - TARGET_KEYS:
         raise ValueError(
@@ -140,6 +150,7 @@ def read_schema(path: Path) -> Schema:
         categories={
             name: _levels(levels, f"[categories] {name} in {path}") for name, levels in categories.items()
         },
+        groups={name: _levels(columns, f"[groups] {name} in {path}") for name, columns in groups.items()},
         target_bounds=_pair(target["bounds"], f"[target] bounds in {path}") if "bounds" in target else None,
         classes=_levels(target["classes"], f"[target] classes in {path}") if "classes" in target else None,
         data_norm=norm,
@@ -384,7 +395,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _require_columns(names: Sequence[str], columns: Sequence[str], complaint: str) -> None:
+def _require_columns(names: Sequence[Level], columns: Sequence[str], complaint: str) -> None:
     if absent := [name for name in names if name not in columns]:
         raise ValueError(f"{complaint} {_listed(absent)}; {HEADER_HINT}")
 

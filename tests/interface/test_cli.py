@@ -18,7 +18,7 @@ REGRESSION = (
     '[bounds]\nage = [17, 90]\nhours = [0, 80]\n[categories]\nsex = ["F", "M"]\n[target]\nbounds = [0, 100]\n'
 )
 CLASSIFICATION = REGRESSION.replace("bounds = [0, 100]", 'classes = ["no", "yes"]')
-MODELS = ("linear", "lasso", "huber", "quantile", "logistic", "svc")
+MODELS = ("linear", "lasso", "elastic-net", "group-lasso", "huber", "quantile", "logistic", "svc")
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +84,23 @@ def test_fit_prints_plan_and_statement_and_predict_reads_the_model(folder, run):
     assert (code, err, header, len(lines)) == (0, "", "prediction", N)
     expected = model.predict(pq.read_table("people.parquet", columns=["age", "sex", "hours"]))
     assert [float(line) for line in lines] == expected.tolist()
+
+
+def test_groups_of_the_bounds_file(folder, run):
+    fit = FIT.replace("linear", "group-lasso").replace("bounds.toml", "groups.toml")
+    (folder / "groups.toml").write_text(REGRESSION + '[groups]\nperson = ["age", "sex"]\n')
+    for features, expected in (
+        ("", [["age", "sex=F", "sex=M"], ["hours"], ["intercept"]]),
+        (" --features hours,sex", [["sex=F", "sex=M"], ["hours"], ["intercept"]]),
+        (" --features hours", [["hours"], ["intercept"]]),
+    ):
+        assert run(fit + features)[0] == 0
+        assert dpcvx.load("model.json").privacy_statement_.public["groups"] == expected
+    (folder / "groups.toml").write_text(REGRESSION + '[groups]\nperson = ["age", "size"]\n')
+    code, out, err = run(fit)
+    assert (code, out) == (2, "")
+    assert "groups columns that the table's header lacks: 'size'" in err
+    assert "hours" not in err  # of the table's header nothing is said
 
 
 @pytest.mark.parametrize("model", MODELS)
