@@ -99,10 +99,10 @@ def largest_gain(cap, events, admitted=admit, depth=5):
 GAMES = {
     "pure": (Budget(1.0, 0.02), [PureDP(0.5), PureDP(0.3), PureDP(0.8)], 0.0),
     "gaussian": (Budget(1.0, 0.05), [Gaussian(2.2), Gaussian(3.5)], 0.03),
-    "mixed": (Budget(1.5, 0.1), [Gaussian(2.0), PureDP(0.6), Exponential(1.0)], 0.045),
+    "mixed": (Budget(2.0, 0.2), [Gaussian(2.0), PureDP(0.5), Exponential(0.8)], 0.015),
     "approximate": (Budget(1.0, 0.1), [ApproxDP(0.4, 0.03), ApproxDP(0.1, 0.05), PureDP(0.3)], 0.09),
     "no delta": (Budget(1.0, 0.0), [PureDP(0.4), Exponential(0.3), PureDP(0.2)], 0.0),
-    "everything": (Budget(1.5, 0.15), [Gaussian(1.8), ApproxDP(0.5, 0.02), Exponential(0.9)], 0.07),
+    "everything": (Budget(2.0, 0.2), [Gaussian(2.0), ApproxDP(0.5, 0.002), Exponential(0.9)], 0.015),
 }
 
 
