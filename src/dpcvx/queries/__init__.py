@@ -1,4 +1,4 @@
-"""Many questions on one budget: a public schema, its universe of cells, and an engine that answers from it."""
+"""Many questions on one budget: a public schema, its universe of cells, and an engine that answers."""
 
 from dpcvx.queries.answers import Answer
 from dpcvx.queries.engine import QueryEngine

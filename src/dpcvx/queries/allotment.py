@@ -11,6 +11,7 @@ from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Event, Exponential, Gaussian, PureDP, Repeat
 from dpcvx.execution import spendable
 from dpcvx.queries.multiplicative_weights import updates_needed
+from dpcvx.queries.sparse_vector import AboveThreshold
 from dpcvx.queries.universe import Universe
 
 __all__ = ["METHODS", "Allotment", "allot", "choose_method"]
@@ -72,6 +73,21 @@ class Allotment:
             if event is not None and count > 0:
                 parts.append(Repeat(event, count))
         return Compose(tuple(parts))
+
+    def parts(self, first: str) -> list[tuple[str, int, Event, float]]:
+        """Return question, count, event and noise scale of every part, ``first`` being the first release."""
+        rows: list[tuple[str, int, Event, float]] = []
+        if self.start:
+            rows.append((first, 1, Gaussian(self.start), self.start))
+        rows += [("NoisyErrors", 1, Gaussian(noise), noise) for noise in self.checks]
+        if self.run:
+            scale = AboveThreshold(self.run).noise
+            rows.append(("AboveThreshold", self.updates, PureDP(self.run), scale))
+        if self.selection:
+            rows.append(("WorstQuestion", self.updates, Exponential(self.selection), 2 / self.selection))
+        if self.oracle:
+            rows.append(("measurement of one query", self.updates, Gaussian(self.oracle), self.oracle))
+        return rows
 
 
 def allot(method: str, universe: Universe, n: int, n_queries: int, budget: Budget) -> Allotment:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import dataclasses
 import json
 import math
 import os
@@ -13,24 +13,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpcvx.accounting import Budget, Tight
-from dpcvx.accounting.gaussian import gaussian_epsilon
 from dpcvx.arrays import Vector
-from dpcvx.errors import BudgetExceeded, DeadKey, Incompatible
-from dpcvx.events import Event, Exponential, Gaussian, count_leaves
-from dpcvx.execution import SAMPLER_SHARE, Plan, Solver, spendable  # type: ignore[attr-defined]
+from dpcvx.errors import BudgetExceeded, Incompatible
+from dpcvx.execution import Solver, spendable
 from dpcvx.queries.allotment import Allotment, allot, choose_method
 from dpcvx.queries.answers import Answer, Coefficient
 from dpcvx.queries.checks import FAMILIES, RANK, Check, family
-from dpcvx.queries.gate import Checked, Gate, NoisyErrors, NoisyHistogram, NoisyMeans, WorstQuestion
+from dpcvx.queries.gate import Checked, Gate, NoisyErrors, NoisyHistogram, WorstQuestion
 from dpcvx.queries.histogram import Counts, Histogram
 from dpcvx.queries.marginals import Measurement, NoisyMarginals
-from dpcvx.queries.multiplicative_weights import agree, step_size
+from dpcvx.queries.multiplicative_weights import agree, log_factor, step_size
+from dpcvx.queries.oracle import Measured, Oracle
+from dpcvx.queries.payment import open_account, pay
 from dpcvx.queries.query import Query
-from dpcvx.queries.questions import ConvexQuestion, LinearQuestion, Question
+from dpcvx.queries.questions import ConvexQuestion, Question
 from dpcvx.queries.schema import Schema
 from dpcvx.queries.sparse_vector import AboveThreshold, Run
 from dpcvx.queries.transcript import (
-    Kept,
     Remembered,
     Transcript,
     arrays,
@@ -38,16 +37,17 @@ from dpcvx.queries.transcript import (
     packed,
     packed_measurements,
 )
-from dpcvx.queries.uncertainty import CONFIDENCE, Propagated, half_widths, propagate
+from dpcvx.queries.uncertainty import CONFIDENCE, Propagated, half_widths, propagate, reach
 from dpcvx.queries.universe import Universe
 from dpcvx.statement import PrivacyStatement
 
 if TYPE_CHECKING:
-    from dpcvx.ledger import Account, Ledger
+    from dpcvx.ledger import Ledger
     from dpcvx.noise import Generator
 
 __all__ = ["QueryEngine"]
 
+MEANS = b"means"  # begins a lesson that consists of measured means
 FALSE_ALARM = 0.05  # chance that a run of the expected queries says "above" of a histogram without error
 
 
@@ -112,7 +112,7 @@ class QueryEngine:
         self.n = _length(table)
         if self.n < 1:
             raise ValueError("The table has no rows.")
-        self.n_queries, self._oracle = n_queries, oracle
+        self.n_queries = n_queries
         chosen = choose_method(self.universe, n_queries) if method == "auto" else method
         self.allotment: Allotment = allot(chosen, self.universe, self.n, n_queries, budget)
         if rng is None:
@@ -121,9 +121,10 @@ class QueryEngine:
             rng = SecureGenerator()
         self.private = rng.private
         self._start = self._first_mechanism()
+        self._oracle = self._single_query_oracle(oracle)
         self._lock = threading.RLock()
-        self._account = self._payer(ledger, account)
-        self._transcript = self._charge()
+        self._account = open_account(ledger, account, private=self.private)
+        self._transcript = self._pay()
         self._gate = Gate(Counts.of(self.universe, table), rng)
         self._run: Run | None = None
         self._runs = self._updates = 0
@@ -226,6 +227,17 @@ class QueryEngine:
         where = NO_LEDGER
         if self._account is not None:
             where = f"charged to account {self._account.name!r} before a record was read"
+        mechanisms = tuple(
+            {
+                "question": question,
+                "count": count,
+                "event": type(event).__name__,
+                **dataclasses.asdict(event),
+                "sensitivity": 1.0,  # everything is in units of its own sensitivity
+                "noise": noise,
+            }
+            for question, count, event, noise in self.allotment.parts(type(self._start).__name__)
+        )
         return PrivacyStatement(
             model=f"QueryEngine, method {self.method}",
             version=__version__,
@@ -236,8 +248,8 @@ class QueryEngine:
             delta=self.budget.delta,
             certified_epsilon=Tight().epsilon(self.allotment.event, spendable(self.budget).delta),
             accountant="Tight",
-            sampler_delta=self._sampler_delta,
-            mechanisms=tuple(self._parts()),
+            sampler_delta=self._sampler_failure * (1 + math.exp(min(self.budget.epsilon, 700.0))),
+            mechanisms=mechanisms,
             bounds={"cells": "every record is mapped to a declared cell of the schema; none is refused"},
             public={"n": self.n, "attributes": list(self.schema.names), "cells": self.universe.n_cells},
             randomness=CRYPTOGRAPHIC if self.private else SEEDED,
@@ -255,86 +267,49 @@ class QueryEngine:
         order = min(2, len(self.universe.shape))
         return NoisyMarginals(self.universe.shape, self.n, self.allotment.start, order)
 
-    def _payer(self, ledger: Any, account: str | None) -> Account | None:
-        if ledger is None and account is None:
+    def _single_query_oracle(self, solver: Solver | None) -> Oracle | None:
+        """The measurements may fail to sample by half of the samplers' share of delta, all together."""
+        if self.allotment.oracle == 0:
             return None
-        if ledger is None or account is None:
-            given, missing = ("account", "ledger") if ledger is None else ("ledger", "account")
-            raise Incompatible(f"{given} was given without {missing}: give both to charge, or neither.")
-        if not self.private:
-            raise Incompatible(
-                "A seeded engine is not private, so no ledger can vouch for it: leave the seed out, or the "
-                "ledger."
-            )
-        from dpcvx.ledger import Ledger
-
-        opened = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
-        return opened.account(account)
+        # A plan may fail by a thousandth of its delta over 1 + e^0 at least.
+        delta = self.budget.delta / (1 + math.exp(min(self.budget.epsilon, 700.0)))
+        return Oracle(self.n, self.allotment.oracle, delta / self.allotment.updates, solver)
 
     @property
-    def _sampler_delta(self) -> float:
-        """Delta paid for noise of finite precision; measurements may cost half of the share together."""
-        failure = 0.0 if self._start is None else self._start.failure
-        failure += sum(2.0**-70 for _ in self.allotment.checks)
-        own = (1 + math.exp(min(self.budget.epsilon, 700.0))) * failure
-        return own + SAMPLER_SHARE * self.budget.delta / 2
+    def _sampler_failure(self) -> float:
+        """Total variation of all noise: the first release's, and as much as `Oracle` may fail by.
 
-    def _charge(self) -> Transcript:
-        """Pay for everything at once, durably; a plan that was paid before continues."""
-        if self._sampler_delta > SAMPLER_SHARE * self.budget.delta:
+        A check draws one number, and comparisons draw from a law that is exact up to e^-128.
+        """
+        own = 0.0 if self._start is None else self._start.failure
+        return own + 0.5 * self._reserve
+
+    @property
+    def _reserve(self) -> float:
+        """What samplers may fail by in all: their share of delta over 1 + e^epsilon."""
+        share = self.budget.delta - spendable(self.budget).delta
+        return share / (1 + math.exp(min(self.budget.epsilon, 700.0)))
+
+    def _pay(self) -> Transcript:
+        if self._sampler_failure > self._reserve:
             raise Incompatible("This delta is too small for noise of finite precision: use a larger one.")
         if self._account is None:
             return Remembered()
         plan = {
             "schema": self.schema.to_dict(),
             "n": self.n,
-            "budget": [self.budget.epsilon, self.budget.delta],
             "n_queries": self.n_queries,
-            "allotment": repr(self.allotment),
+            "budget": [self.budget.epsilon, self.budget.delta],
+            "allotment": dataclasses.asdict(self.allotment),
         }
-        digest = hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
-        key = f"query engine {digest}"
-        failure = self._sampler_delta / (1 + math.exp(min(self.budget.epsilon, 700.0)))
-        try:
-            receipt = self._account.charge(
-                self.allotment.event,
-                purpose=f"query engine, method {self.method}",
-                failure=failure,
-                key=key,
-                budget=spendable(self.budget),
-            )
-            paid_before = receipt.answer is not None
-        except DeadKey:  # paid, and stopped before that was noted: no record has been read
-            paid_before = False
-        if not paid_before:
-            self._account.store(key, b"charged")
-        return Kept(self._account, digest)
-
-    def _parts(self) -> list[dict[str, Any]]:
-        a = self.allotment
-        rows: list[tuple[str, int, Event, float, float]] = []
-        if self._start is not None:
-            start = self._start
-            rows.append((type(start).__name__, 1, start.event, start.sensitivity, start.noise))
-        rows += [("NoisyErrors", 1, Gaussian(noise), 1.0, noise) for noise in a.checks]
-        if a.run:
-            run = AboveThreshold(a.run)
-            rows.append(("AboveThreshold", a.updates, run.event, run.sensitivity, run.noise))
-        if a.selection:
-            rows.append(("WorstQuestion", a.updates, Exponential(a.selection), 1.0, 2 / a.selection))
-        if a.oracle:
-            rows.append(("measurement by a solver", a.updates, Gaussian(a.oracle), 1.0, a.oracle))
-        return [
-            {
-                "question": question,
-                "count": count,
-                "event": type(event).__name__,
-                **vars(event),
-                "sensitivity": sensitivity,
-                "noise": noise,
-            }
-            for question, count, event, sensitivity, noise in rows
-        ]
+        return pay(
+            self._account,
+            plan,
+            self.allotment.event,
+            purpose=f"query engine, method {self.method}",
+            failure=self._sampler_failure,
+            budget=self.budget,
+        )
 
     # The interaction.
 
@@ -355,16 +330,16 @@ class QueryEngine:
             if entry.kind == "run":
                 self._runs += 1
             elif entry.kind == "update":
-                self._updates += 1
                 self._learn(entry.content)
         self._begin_run()
 
     def _release_start(self) -> bytes:
         if self._start is None:
             return b""
+        released = self._gate.ask(self._start)
         if isinstance(self._start, NoisyHistogram):
-            return packed(shares=self._gate.ask(self._start))
-        return packed_measurements(self._gate.ask(self._start))
+            return packed(shares=released)
+        return packed_measurements(released)
 
     def _read_start(self, content: bytes) -> tuple[Histogram, tuple[Measurement, ...]]:
         if self._start is None:
@@ -372,8 +347,8 @@ class QueryEngine:
         if isinstance(self._start, NoisyHistogram):
             from dpcvx.domains import Simplex
 
-            shares = Simplex().project(arrays(content)["shares"])
-            return Histogram(self.universe, np.maximum(shares, 0.0)), ()
+            nearest = Simplex().project(arrays(content)["shares"])
+            return Histogram(self.universe, np.maximum(nearest, 0.0)), ()
         from dpcvx.queries.maximum_entropy import fit
 
         released = measurements(content)
@@ -382,24 +357,31 @@ class QueryEngine:
     def _release_checks(self) -> bytes:
         values = []
         for name, noise in zip(FAMILIES, self.allotment.checks, strict=False):
-            checked = tuple(self._checked(question) for question in family(name, self.schema, self.n))
-            values.append(self._gate.ask(NoisyErrors(checked, RANK, noise)))
+            answers = [self._checked(question) for question in family(name, self.schema, self.n)]
+            around = tuple(self._around(checked, self._noise(checked))[0] for checked in answers)
+            values.append(self._gate.ask(NoisyErrors(around, RANK, noise)))
         return packed(values=np.array(values))
 
     def _read_checks(self, content: bytes) -> dict[str, Check]:
         values = arrays(content)["values"].tolist()
-        return {
-            name: Check(value, noise)
-            for name, value, noise in zip(FAMILIES, values, self.allotment.checks, strict=False)
-        }
+        named = zip(FAMILIES, values, self.allotment.checks, strict=False)
+        return {name: Check(value, noise) for name, value, noise in named}
 
     def _begin_run(self) -> None:
         """Start a run of comparisons if one is left; it counts from before the first comparison on."""
         self._run = None
         if self.allotment.run and self._runs < self.allotment.updates:
-            self._transcript.append("run", str(self._runs))
-            self._runs += 1
+            self._note_run()
             self._run = self._gate.start(AboveThreshold(self.allotment.run))
+
+    def _note_run(self) -> None:
+        self._transcript.append("run", str(self._runs))
+        self._runs += 1
+
+    @property
+    def _level(self) -> float:
+        """Error, in units of its sensitivity, that the noise of a run hides."""
+        return AboveThreshold(self.allotment.run).distance(FALSE_ALARM / self.n_queries)
 
     def _marginal(self, question: Question) -> Vector:
         return self._histogram.marginal(question.attributes).ravel()
@@ -407,57 +389,58 @@ class QueryEngine:
     def _checked(self, question: Question) -> Checked:
         return Checked(question, question.answer(self._marginal(question)))
 
+    def _noise(self, checked: Checked) -> Propagated:
+        """What the noise of the first release does to an answer."""
+        question, weights = checked.question, self._marginal(checked.question)
+        known = self._warm
+        if isinstance(self._start, NoisyHistogram):
+            deviation = self._start.noise * math.sqrt(self.universe.n_cells / len(weights))
+            known = (Measurement(question.attributes, (np.eye(len(weights)),), weights, deviation),)
+        return propagate(question, weights, checked.theta, known)
+
+    def _around(self, checked: Checked, noise: Propagated) -> tuple[Checked, float]:
+        """What the error of an answer is measured by, and the least part of it that this shows."""
+        question, theta = checked.question, checked.theta
+        if not isinstance(question, ConvexQuestion):
+            return checked, 1.0
+        part = reach(question, noise) if isinstance(self._start, NoisyMarginals) else 1.0
+        return Checked(question.near(theta, part), theta), part
+
     def _answer(self, query: Query, question: Question) -> Answer:
         if self.method == "composition":
             if self._updates == self.allotment.updates:
-                raise BudgetExceeded(self._oracle_epsilon, 0.0)
-            return self._answer_by_oracle(query, question, None)
+                raise BudgetExceeded(self._measuring.budget.epsilon, 0.0)
+            return self._measured_answer(query, question, None)
         checked = self._checked(question)
-        was_checked = self._run is not None
-        if self._run is not None and self._gate.above(self._run, checked, self._level):
+        noise = self._noise(checked)
+        around, part = self._around(checked, noise)
+        compared = self._run is not None
+        if self._run is not None and self._gate.above(self._run, around, self._level):
             self._run = None
             if self._updates < self.allotment.updates:
-                answer = self._answer_by_oracle(query, question, checked.theta)
-                self._begin_run()
-                return self._with_remaining(answer)
-            was_checked = False
-        weights = self._marginal(question)
-        propagated = propagate(question, weights, checked.theta, self._known)
-        unit = question.range(checked.theta) / self.n
+                return self._measured_answer(query, question, checked.theta)
+            compared = False
+        unit = around.question.range(around.theta) / self.n
         guarantee = question.scale
-        if was_checked:
-            run = AboveThreshold(self.allotment.run)
-            guarantee = min(guarantee, (self._level + run.distance(1 - CONFIDENCE)) * unit)
+        if compared:
+            distance = self._level + AboveThreshold(self.allotment.run).distance(1 - CONFIDENCE)
+            guarantee = min(guarantee, distance * unit / part)
         check = self._checks.get("regressions" if isinstance(question, ConvexQuestion) else "shares")
-        bound = guarantee if check is None else min(question.scale, max(check.bound * unit, propagated.error))
-        return self._finished(
-            query, question, checked.theta, propagated, "histogram", bound, guarantee, checked=was_checked
-        )
-
-    @property
-    def _known(self) -> tuple[Measurement, ...]:
-        if isinstance(self._start, NoisyHistogram):
-            return ()
-        return self._warm
-
-    @property
-    def _level(self) -> float:
-        """Error, in units of its sensitivity, that the noise of a run hides."""
-        return AboveThreshold(self.allotment.run).distance(FALSE_ALARM / self.n_queries)
+        bound = guarantee if check is None else min(question.scale, check.bound * unit)
+        return self._finished(query, checked, noise, "histogram", (bound, guarantee), compared=compared)
 
     def _finished(
         self,
         query: Query,
-        question: Question,
-        theta: Vector,
-        propagated: Propagated,
+        checked: Checked,
+        noise: Propagated,
         branch: str,
-        bound: float,
-        guarantee: float,
+        bounds: tuple[float, float],
         *,
-        checked: bool,
+        compared: bool,
     ) -> Answer:
-        half = half_widths(question, self._marginal(question), theta, propagated, bound)
+        question, theta = checked.question, checked.theta
+        half = half_widths(question, self._marginal(question), theta, noise, bounds[0])
         numbers = (question.reported(each) for each in (theta, theta - half, theta + half))
         return Answer(
             query=query.to_json(),
@@ -466,126 +449,63 @@ class QueryEngine:
                 for name, estimate, low, high in zip(question.names, *numbers, strict=True)
             ),
             branch=branch,
-            error=propagated.error,
-            error_bound=bound,
+            error=noise.error,
+            error_bound=bounds[0],
             confidence=CONFIDENCE,
-            guarantee=guarantee,
-            checked=checked,
+            guarantee=bounds[1],
+            checked=compared,
             remaining=self.remaining,
             private=self.private,
         )
 
-    def _with_remaining(self, answer: Answer) -> Answer:
-        import dataclasses
-
-        return dataclasses.replace(answer, remaining=self.remaining)
-
     # Measurements.
 
     @property
-    def _oracle_budget(self) -> Budget:
-        """Budget of one measurement: GDP of the allotted noise, and a delta small enough for its sampling."""
-        parts = max(1, self.allotment.updates) * (1 + math.exp(min(self.budget.epsilon, 700.0)))
-        delta = self.budget.delta / parts
-        mu = (1 - 1e-9) / self.allotment.oracle
-        return Budget(gaussian_epsilon(mu, delta * (1 - SAMPLER_SHARE)), delta)
+    def _measuring(self) -> Oracle:
+        if self._oracle is None:
+            raise Incompatible(f"Method {self.method!r} measures nothing anew.")
+        return self._oracle
 
-    @property
-    def _oracle_epsilon(self) -> float:
-        return gaussian_epsilon(1 / self.allotment.oracle, self.budget.delta)
-
-    def _plan(self, question: ConvexQuestion) -> Plan:
-        from dpcvx.planner import plan, residual_clip
-        from dpcvx.solvers import NoisyGradientDescent, NoisyMirrorDescent
-
-        clip = residual_clip(question.problem)
-        usual = (NoisyGradientDescent(clip=clip), NoisyMirrorDescent(clip=clip))
-        solvers = usual if self._oracle is None else (self._oracle,)
-        made = plan(question.problem, self.n, self._oracle_budget, solvers)
-        if _zcdp(made.event) > (1 + 1e-9) / (2 * self.allotment.oracle**2):
-            raise Incompatible(f"{type(made.solver).__name__} costs more than the part of one measurement.")
-        return made
-
-    def _measure(self, question: Question) -> tuple[Vector, tuple[Measurement, ...], float, float]:
-        """New private answer, what it measured, and its error: expected, and at 95 % confidence."""
-        if isinstance(question, LinearQuestion):
-            mechanism = NoisyMeans(question, self.n, self.allotment.oracle)
-            theta = self._gate.ask(mechanism)
-            from scipy.special import ndtri
-
-            tail = (1 - CONFIDENCE) / (2 * len(theta))
-            bound = -float(ndtri(tail)) * mechanism.noise
-            measured = Measurement(question.attributes, (question.values,), theta, mechanism.noise)
-            return theta, (measured,), mechanism.noise, bound
-        assert isinstance(question, ConvexQuestion)
-        plan = self._plan(question)
-        theta, group = self._gate.minimiser(plan, question)
-        predicted = plan.candidates[0].predicted
-        return theta, group, predicted, 3 * predicted
-
-    def _answer_by_oracle(self, query: Query, question: Question, theta: Vector | None) -> Answer:
-        better, group, error, bound = self._measure(question)
-        if theta is None:
-            content = b""
-        elif self.method == "multiplicative_weights" or not group:
-            step = step_size(self.universe.n_cells, self.allotment.updates)
-            factor = -step * question.certificate(theta, better) / question.scale
-            content = packed(attributes=np.array(question.attributes), factor=factor.reshape(question.sizes))
-        else:
-            content = b"m" + packed_measurements(group)
-        self._transcript.append("update", str(self._updates), content)
-        self._updates += 1
-        self._learn(content)
-        guarantee = min(question.scale, error / (1 - CONFIDENCE))
-        deviations = np.zeros(len(question.names))
+    def _measured_answer(self, query: Query, question: Question, theta: Vector | None) -> Answer:
+        """Measure anew, let the histogram learn if it answered theta, and start the next run."""
+        measured = self._measuring.measure(question, self._gate)
+        self._note_update(b"" if theta is None else self._lesson(question, theta, measured))
+        self._begin_run()
+        noise = Propagated(measured.error, np.zeros(len(question.names)))
+        bounds = measured.bound, min(question.scale, measured.error / (1 - CONFIDENCE))
         return self._finished(
-            query,
-            question,
-            better,
-            Propagated(error, deviations),
-            "oracle",
-            min(question.scale, bound),
-            guarantee,
-            checked=True,
+            query, Checked(question, measured.theta), noise, "oracle", bounds, compared=True
         )
 
-    def _learn(self, content: bytes) -> None:
-        """Let the histogram learn from what was measured."""
-        if content.startswith(b"m"):
-            self._measured.append(measurements(content[1:]))
+    def _lesson(self, question: Question, theta: Vector, measured: Measured) -> bytes:
+        """What the histogram learns: all that was measured, or where that is no mean the certificate."""
+        if measured.group and self.method != "multiplicative_weights":
+            return MEANS + packed_measurements(measured.group)
+        step = step_size(self.universe.n_cells, self.allotment.updates)
+        factor = log_factor(question, theta, measured.theta, step=step)
+        return packed(attributes=np.array(question.attributes), factor=factor)
+
+    def _note_update(self, lesson: bytes) -> None:
+        self._transcript.append("update", str(self._updates), lesson)
+        self._learn(lesson)
+
+    def _learn(self, lesson: bytes) -> None:
+        self._updates += 1
+        if lesson.startswith(MEANS):
+            self._measured.append(measurements(lesson[len(MEANS) :]))
             self._histogram = agree(self._base, self._measured)
-        elif content:
-            stored = arrays(content)
-            self._histogram = self._histogram.reweight(tuple(stored["attributes"].tolist()), stored["factor"])
+        elif lesson:
+            stored = arrays(lesson)
+            where = tuple(stored["attributes"].tolist())
+            self._histogram = self._histogram.reweight(where, stored["factor"])
 
     def _improve(self, questions: Sequence[Question]) -> None:
         """One round of the offline variant: select the worst question, measure it, learn."""
-        self._transcript.append("run", str(self._runs))
-        self._runs += 1
-        family = tuple(self._checked(question) for question in questions)
-        worst = self._gate.ask(WorstQuestion(family, self.n, self.allotment.selection))
-        question = questions[worst]
-        _, group, _, _ = self._measure(question)
-        content = b"m" + packed_measurements(group)
-        self._transcript.append("update", str(self._updates), content)
-        self._updates += 1
-        self._learn(content)
-
-
-def _zcdp(event: Event) -> float:
-    """Return rho of releases and selections: 1/(2 noise^2) and eta^2/8; anything else is refused."""
-    total = 0.0
-    for leaf, count in count_leaves(event).items():
-        match leaf:
-            case Gaussian():
-                total += count / (2 * leaf.noise_multiplier**2)
-            case Exponential():
-                total += count * leaf.eta**2 / 8
-            case _:
-                raise Incompatible(
-                    f"Measurements are Gaussian releases or selections, not {type(leaf).__name__}."
-                )
-    return total
+        self._note_run()
+        checked = tuple(self._checked(question) for question in questions)
+        worst = checked[self._gate.ask(WorstQuestion(checked, self.n, self.allotment.selection))]
+        measured = self._measuring.measure(worst.question, self._gate)
+        self._note_update(self._lesson(worst.question, worst.theta, measured))
 
 
 def _length(table: Any) -> int:

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpcvx.arrays import IntVector, Vector
+from dpcvx.data import Arrays
 from dpcvx.events import Event, Exponential, Gaussian
 from dpcvx.execution import Oracle, Plan
+from dpcvx.grid import Dense, Door, ResidualBound, fixed_point, targets
+from dpcvx.losses import Loss
 from dpcvx.mechanisms.question import LARGEST_SUM, check_capacity
-from dpcvx.queries.histogram import Counts, Histogram
+from dpcvx.queries.histogram import Counts
 from dpcvx.queries.marginals import Measurement
 from dpcvx.queries.questions import TOLERANCE, ConvexQuestion, LinearQuestion, Question
 from dpcvx.queries.sparse_vector import Run
@@ -22,7 +25,7 @@ from dpcvx.queries.universe import Universe
 if TYPE_CHECKING:
     from dpcvx.noise import Generator
 
-__all__ = ["Checked", "Gate", "NoisyErrors", "NoisyHistogram", "NoisyMeans", "WorstQuestion"]
+__all__ = ["CellRows", "Checked", "Gate", "NoisyErrors", "NoisyHistogram", "NoisyMeans", "WorstQuestion"]
 
 LATTICE_BITS = 30
 
@@ -104,7 +107,7 @@ class NoisyMeans:
     @property
     def n_draws(self) -> int:
         """One value per function."""
-        return self.question.values.shape[1]
+        return len(self.question.names)
 
     @property
     def failure(self) -> float:
@@ -376,7 +379,7 @@ class Gate:
 
     def minimiser(self, plan: Plan, question: ConvexQuestion) -> tuple[Vector, tuple[Measurement, ...]]:
         """Return a private minimiser by any solver, and its noisy gradients as measurements."""
-        oracle = _Listening(plan, _source(question, self._counts), self._rng)
+        oracle = _Listening(plan, CellRows(question, self._counts), self._rng)
         theta = plan.solver.run(plan, oracle)
         return np.asarray(theta, dtype=np.float64), tuple(
             Measurement(question.attributes, (question.gradients(point, clip),), answer, deviation)
@@ -384,16 +387,45 @@ class Gate:
         )
 
 
-def _source(question: ConvexQuestion, counts: Counts) -> Any:
-    """The records' rows for one question: a cell's row as often as there are records in it.
+class CellRows(Arrays):
+    """The records of one question: a cell's row as often as there are records in it.
 
-    A solver sees sums over rows, which do not depend on their order, and draws samples row by row.
+    Sums of gradients are taken cell by cell, count times what one record gives: the same integers as row by
+    row, and one record still moves one count. Samples are drawn row by row.
+
+    Parameters
+    ----------
+    question : ConvexQuestion
+    counts : Counts
     """
-    from dpcvx.data import source
 
-    times = counts.marginal(question.attributes).ravel()
-    bounds = question.problem.bounds
-    return source(np.repeat(question.X, times, axis=0), np.repeat(question.y, times), bounds=bounds)
+    def __init__(self, question: ConvexQuestion, counts: Counts) -> None:
+        bounds = question.problem.bounds
+        cells = Door(bounds).quantise(question.X)
+        if not isinstance(cells, Dense):
+            raise TypeError("The rows of cells must be dense.")
+        self._times = counts.marginal(question.attributes).ravel()
+        self._cell_rows, self._cell_targets = cells.values, targets(question.y, bounds.y)
+        super().__init__(
+            Dense(np.repeat(cells.values, self._times, axis=0)),
+            np.repeat(self._cell_targets, self._times, axis=0),
+            bounds=bounds,
+        )
+
+    def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
+        """Return sum_i rho_i k_i in units of 2^-34, in the shape of theta."""
+        from dpcvx import kernels
+
+        integers, unit = fixed_point(theta)
+        rows = self._cell_rows.astype(np.int64)
+        margins = integers.astype(np.int64) @ rows.T
+        rho = np.empty(margins.shape, dtype=np.int32)
+        function = kernels.residuals_of(loss.slope, loss.joint)
+        y = np.ascontiguousarray(self._cell_targets.T)
+        rest = (unit, float(loss.parameter), bound.l2, bound.linf)
+        kernels.residuals(function, margins, y, 0, len(rows), *rest, rho)
+        total: IntVector = (rho.astype(np.int64) * self._times) @ rows
+        return total.T.copy().reshape(np.shape(theta))
 
 
 class _Listening(Oracle):
@@ -411,10 +443,3 @@ class _Listening(Oracle):
             ridge = self._plan.problem.l2 * theta
             self.heard.append((theta.copy(), mechanism.clip, answer - ridge, mechanism.noise))
         return answer
-
-
-def shares_to_histogram(universe: Universe, shares: Vector) -> Histogram:
-    """Return the distribution nearest to noisy shares: their projection on the simplex."""
-    from dpcvx.domains import Simplex
-
-    return Histogram(universe, np.maximum(Simplex().project(shares), 0.0))

@@ -15,7 +15,7 @@ from dpcvx.queries.histogram import Histogram
 from dpcvx.queries.marginals import Measurement
 from dpcvx.queries.questions import Question
 
-__all__ = ["agree", "listed_functions", "step_size", "update", "updates_needed"]
+__all__ = ["agree", "listed_functions", "log_factor", "step_size", "updates_needed"]
 
 SWEEPS = 2  # passes over all measurements when a new one is added
 
@@ -33,16 +33,13 @@ def step_size(n_cells: int, n_updates: int) -> float:
     return min(1.0, math.sqrt(math.log(max(n_cells, 2)) / n_updates))
 
 
-def update(
-    histogram: Histogram, question: Question, theta: Vector, better: Vector, *, step: float
-) -> Histogram:
-    """Return the histogram moved against the certificate that theta is not the best: [U15] Figure 3.
+def log_factor(question: Question, theta: Vector, better: Vector, *, step: float) -> Vector:
+    """Return what the histogram is multiplied by, against the certificate that theta is not the best.
 
-    D(x) exp(-step u(x) / S) with u(x) = <better - theta, grad l_x(theta)>
+    D(x) exp(-step u(x) / S) with u(x) = <better - theta, grad l_x(theta)>: [U15] Figure 3
 
     Parameters
     ----------
-    histogram : Histogram
     question : Question
     theta : Vector
         The minimiser on the histogram.
@@ -51,10 +48,13 @@ def update(
     step : float
         The step eta. The paper's update has the other sign and no 1/S; its Lemma 3.4 needs both (PRIVACY_MATH
         §9.3).
+
+    Returns
+    -------
+    Vector
+        The logarithm of the factor at every cell of the question's attributes, one axis for each.
     """
-    sizes = tuple(histogram.universe.shape[a] for a in question.attributes)
-    log_factor = -step * question.certificate(theta, better) / question.scale
-    return histogram.reweight(question.attributes, log_factor.reshape(sizes))
+    return (-step * question.certificate(theta, better) / question.scale).reshape(question.sizes)
 
 
 def agree(histogram: Histogram, measured: Sequence[tuple[Measurement, ...]]) -> Histogram:

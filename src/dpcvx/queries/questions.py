@@ -8,7 +8,7 @@ or the records' own inside the gate. Convex questions are minimised by a determi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ import numpy as np
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasLMO, HasProjection
 from dpcvx.errors import Incompatible
-from dpcvx.losses import Quantile
+from dpcvx.losses import Huber, Logistic, Quantile, SmoothHinge, Squared
 from dpcvx.problem import Problem
 
 __all__ = ["TOLERANCE", "ConvexQuestion", "LinearQuestion", "Question"]
@@ -25,6 +25,7 @@ __all__ = ["TOLERANCE", "ConvexQuestion", "LinearQuestion", "Question"]
 TOLERANCE = 2.0**-7  # of the sensitivity of an error: what inexact minimisation may change in it
 ROUNDING = 1e-9  # of the range of the loss: far above what float64 sums over 2^16 cells can be off by
 RESTARTED_STEPS = 3000  # accelerated steps before the ones whose number the theory gives
+KNOWN_LOSSES: tuple[type, ...] = (Huber, Logistic, Quantile, SmoothHinge, Squared)
 CHECK_EVERY = 10  # accelerated steps between two certificates
 CORNER = 2.0**-6  # half-width over which the corner of the pinball loss is rounded, in units of the target
 
@@ -95,6 +96,8 @@ class ConvexQuestion:
         Public number of records: minimisation is exact to a part of the sensitivity, which is over it.
     units : tuple of float
         What the values -1 and 1 of a coefficient are reported as.
+    offset : Vector, optional
+        Public margins that are added to <x, theta>, shape (m,); none by default.
     """
 
     attributes: tuple[int, ...]
@@ -105,6 +108,7 @@ class ConvexQuestion:
     y: Vector
     records: int
     units: tuple[float, float] = field(default=(-1.0, 1.0), kw_only=True)
+    offset: Vector | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         domain = self.problem.domain
@@ -113,8 +117,25 @@ class ConvexQuestion:
                 f"A query needs a set with projection and linear minimiser; {type(domain).__name__} lacks "
                 "one. Use a ball or a box."
             )
-        if not self.problem.loss.convex:
-            raise Incompatible(f"A query needs a convex loss; {self.problem.loss.name} is not.")
+        if type(self.problem.loss) not in KNOWN_LOSSES:
+            raise Incompatible(
+                f"Sensitivities rest on what {type(self.problem.loss).__name__} declares about itself, which "
+                f"nothing enforces: use one of {', '.join(loss.__name__ for loss in KNOWN_LOSSES)}."
+            )
+
+    def near(self, theta: Vector, reach: float) -> ConvexQuestion:
+        """Return the question over theta + reach (C - theta) in place of C, theta being a point of both.
+
+        Its answers s in C stand for theta + reach (s - theta). By convexity its error at theta is between
+        reach times the error over C and all of it, and all of it where the minimiser is that near; the range
+        of its terms is about reach times that over C.
+        """
+        problem = replace(self.problem, l2=0.0) if self.problem.l2 else self.problem
+        return replace(self, problem=problem, X=reach * self.X, offset=(1 - reach) * self._margins(theta))
+
+    def _margins(self, theta: Vector) -> Vector:
+        margins: Vector = self.X @ theta
+        return margins if self.offset is None else margins + self.offset
 
     @cached_property
     def _loss(self) -> Any:
@@ -125,8 +146,9 @@ class ConvexQuestion:
     def _extremes(self) -> tuple[Vector, Vector]:
         """Smallest and largest loss of every cell over the set, ridge left out, both a little outward."""
         C = self.problem.C
-        low = np.array([x @ C.lmo(x) for x in self.X])
-        high = np.array([x @ C.lmo(-x) for x in self.X])
+        fixed = 0.0 if self.offset is None else self.offset
+        low = np.array([x @ C.lmo(x) for x in self.X]) + fixed
+        high = np.array([x @ C.lmo(-x) for x in self.X]) + fixed
         largest = np.maximum(self._loss.value(low, self.y), self._loss.value(high, self.y))
         left, right = low.copy(), high.copy()
         for _ in range(60):  # the slope of a convex loss grows: bisection for where it changes its sign
@@ -151,7 +173,7 @@ class ConvexQuestion:
         most this over n (PRIVACY_MATH §9.1).
         """
         smallest, largest = self._extremes
-        value = self._loss.value(self.X @ theta, self.y)
+        value = self._loss.value(self._margins(theta), self.y)
         return float((value - smallest).max() + (largest - value).max())
 
     def answer(self, weights: Vector) -> Vector:
@@ -166,7 +188,7 @@ class ConvexQuestion:
 
     def certificate(self, theta: Vector, better: Vector) -> Vector:
         """Return u(x) = <better - theta, grad l_x(theta)>, clipped to [-S, S]."""
-        slopes = self._loss.grad(self.X @ theta, self.y)
+        slopes = self._loss.grad(self._margins(theta), self.y)
         u: Vector = np.clip(slopes * (self.X @ (better - theta)), -self.scale, self.scale)
         return u
 
@@ -177,20 +199,20 @@ class ConvexQuestion:
 
     def gradients(self, theta: Vector, clip: float | None = None) -> Vector:
         """Return the gradient of the loss at every cell, (m, d), ridge left out, slopes clipped."""
-        slopes = self._loss.grad(self.X @ theta, self.y)
+        slopes = self._loss.grad(self._margins(theta), self.y)
         gradients: Vector = (slopes if clip is None else np.clip(slopes, -clip, clip))[:, None] * self.X
         return gradients
 
     def hessian(self, weights: Vector, theta: Vector) -> Vector:
         """Return the Hessian of the objective on a distribution, by central differences of the slope."""
-        z, h = self.X @ theta, 1e-4
+        z, h = self._margins(theta), 1e-4
         bend = (self._loss.grad(z + h, self.y) - self._loss.grad(z - h, self.y)) / (2 * h)
         hessian: Vector = (self.X * (weights * bend)[:, None]).T @ self.X
         return hessian + self.problem.l2 * np.eye(self.problem.d)
 
     def _value(self, weights: Vector, theta: Vector) -> float:
         ridge = self.problem.l2 / 2 * float(theta @ theta)
-        return math.fsum(weights * self._loss.value(self.X @ theta, self.y)) + ridge
+        return math.fsum(weights * self._loss.value(self._margins(theta), self.y)) + ridge
 
     def _minimiser(self, weights: Vector, start: Vector, tolerance: float) -> Vector:
         """A point whose loss is within ``tolerance`` of the least one: accelerated projected gradient.
@@ -200,10 +222,10 @@ class ConvexQuestion:
         after which the loss is within the tolerance whatever the weights.
         """
         problem, C, X, y, loss = self.problem, self.problem.C, self.X, self.y, self._loss
-        bend = loss.smoothness(problem.z_max)
+        bend = loss.smoothness(math.inf)
 
         def gradient(theta: Vector) -> Vector:
-            slopes: Vector = weights * loss.grad(X @ theta, y)
+            slopes: Vector = weights * loss.grad(self._margins(theta), y)
             return slopes @ X + problem.l2 * theta
 
         squares = np.linalg.eigvalsh((X * weights[:, None]).T @ X)[-1]

@@ -13,10 +13,11 @@ from dpcvx.queries.marginals import Measurement
 from dpcvx.queries.multiplicative_weights import listed_functions
 from dpcvx.queries.questions import ConvexQuestion, Question
 
-__all__ = ["CONFIDENCE", "Propagated", "half_widths", "propagate"]
+__all__ = ["CONFIDENCE", "Propagated", "half_widths", "propagate", "reach"]
 
 CONFIDENCE = 0.95
 NORMAL_97_5 = 1.959963984540054  # standard normal quantile of 0.975
+SHORTEST_REACH = 0.1
 FLOOR = 1e-3  # of the largest curvature: directions that the loss hardly sees
 
 
@@ -26,6 +27,11 @@ class Propagated:
 
     error: float
     deviations: Vector
+
+    @property
+    def distance(self) -> float:
+        """Root mean square of the distance that noise moves the answer by."""
+        return float(np.linalg.norm(self.deviations))
 
 
 def propagate(
@@ -69,6 +75,16 @@ def propagate(
     inverse = curvature(question, weights, theta)
     covariance = inverse @ V @ inverse
     return Propagated(float(np.trace(inverse @ V)) / 2, np.sqrt(np.maximum(np.diag(covariance), 0.0)))
+
+
+def reach(question: ConvexQuestion, propagated: Propagated) -> float:
+    """Return how far around an answer to look for its error, as a part of the set.
+
+    Three times as far as noise is expected to move it, and a tenth of the way at least: errors there are the
+    whole error, and depend less on each record than errors over all of the set.
+    """
+    size = float(question.problem.C.diameter(2, question.problem.d))
+    return min(1.0, max(SHORTEST_REACH, 3 * propagated.distance / size))
 
 
 def curvature(question: ConvexQuestion, weights: Vector, theta: Vector) -> Vector:
