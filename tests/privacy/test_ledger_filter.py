@@ -195,7 +195,7 @@ def test_a_filter_that_stopped_does_not_come_back():
 def test_what_no_curve_covers_goes_by_basic_composition():
     event = Poisson(0.01, 4.0)
     epsilon = accounting.Tight().epsilon(event, 2.5e-7)
-    cap = Budget(4 * epsilon, 1e-6)
+    cap = Budget(4.000001 * epsilon, 1e-6)
     assert count(cap, event, delta=2.5e-7) == 4
     spending = charged(cap, event, delta=2.5e-7)
     assert spending.mode == "basic"
