@@ -1,0 +1,130 @@
+"""``dpcvx ledger`` and ``dpcvx fit --account``: what they print, how they fail."""
+
+import json
+import sqlite3
+import sys
+
+import numpy as np
+import pytest
+
+import dpcvx
+from dpcvx import cli
+from dpcvx.events import Gaussian, PureDP
+
+CREATE = "ledger create people --epsilon 2 --delta 1e-6 --ledger book.db"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setattr(sys, "platform", "linux")
+    return tmp_path
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run the command line; return its exit code, standard output and standard error."""
+
+    def run(command):
+        monkeypatch.setattr(sys, "argv", ["dpcvx", *command.split()])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        captured = capsys.readouterr()
+        return stop.value.code, captured.out, captured.err
+
+    return run
+
+
+def test_create_show_history_and_verify(run, folder):
+    code, out, err = run(CREATE + " --witness told.txt")
+    assert (code, err) == (0, "")
+    assert "people: epsilon 2, delta 1e-06 (replace)" in out
+    assert f"[{'.' * 30}] 0.0% used in 0 charge(s)" in out
+    account = dpcvx.Ledger("book.db", witness="told.txt").account("people")
+    account.charge(Gaussian(4.0), purpose="fit of a model")
+    account.charge(PureDP(0.01), purpose="a count")
+    code, out, err = run("ledger show --ledger book.db")
+    assert (code, err) == (0, "")
+    assert f"{account.used:.1%} used in 2 charge(s)" in out
+    assert out.count("#") == int(30 * account.used) > 5
+    assert f"epsilon {account.remaining():.4g}" in out
+    code, out, err = run("ledger history people --ledger book.db --plot spending.png")
+    assert (code, err) == (0, "")
+    assert "fit of a model: Gaussian(4)" in out
+    assert "a count: PureDP(0.01)" in out
+    assert "at most e^2 times as likely" in " ".join(out.split())
+    assert (folder / "spending.png").read_bytes().startswith(b"\x89PNG")
+    code, out, err = run("ledger verify --ledger book.db --witness told.txt")
+    assert (code, err) == (0, "")
+    assert "3 entries of 1 account(s) are sound; all 3 witnessed heads are there" in out
+    assert "an old copy would not be noticed" in run("ledger verify --ledger book.db")[1]
+
+
+def test_json(run):
+    code, out, _ = run(CREATE + " --json")
+    assert code == 0
+    assert json.loads(out)["remaining"] == pytest.approx(2.0)
+    account = dpcvx.Ledger("book.db").account("people")
+    account.charge(PureDP(0.01), purpose="a count")
+    shown = json.loads(run("ledger show people --ledger book.db --json")[1])
+    assert shown["accounts"][0]["used"] == account.used
+    assert shown["accounts"][0]["charges"] == 1
+    assert (
+        json.loads(run("ledger history people --ledger book.db --json")[1]) == account.statement().to_dict()
+    )
+    assert json.loads(run("ledger verify --ledger book.db --json")[1])["entries"] == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "words"),
+    [
+        ("ledger show --ledger none.db", 3, "There is no ledger at"),
+        ("ledger show nobody --ledger book.db", 2, "no account 'nobody'; it has 'people'"),
+        (CREATE, 2, "has an account 'people' already"),
+        (CREATE.replace("people", "x").replace("epsilon 2", "epsilon -1"), 2, "epsilon is -1.0"),
+        (CREATE.replace("people", "x") + " --relation swap", 2, "relation is 'swap'"),
+        ("ledger history people --ledger book.db --plot none/p.png", 3, "cannot be written"),
+        ("ledger verify --ledger mysql://host/name", 2, "A ledger cannot be kept at"),
+        ("ledger show --ledger postgresql://me:secret@127.0.0.1:1/name", 3, "does not answer"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(run, command, code, words):
+    run(CREATE)
+    found, out, err = run(command)
+    assert (found, out) == (code, "")
+    assert words in err
+    assert len(err.splitlines()) == 1
+    assert "secret" not in err
+
+
+def test_an_edited_ledger_is_reported(run):
+    run(CREATE)
+    with sqlite3.connect("book.db") as file:
+        file.execute("UPDATE accounts SET epsilon = 200")
+    code, out, err = run("ledger verify --ledger book.db")
+    assert (code, out) == (2, "")
+    assert "Account 'people' was edited" in err
+
+
+def test_fit_charges_an_account(run, folder):
+    rng = np.random.default_rng(0)
+    rows = "\n".join(f"{x:.3f},{2 * x:.3f}" for x in rng.uniform(size=200))
+    (folder / "people.csv").write_text(f"x,y\n{rows}\n")
+    (folder / "bounds.toml").write_text("[bounds]\nx = [0, 1]\n[target]\nbounds = [0, 2]\n")
+    fit = (
+        "fit people.csv --target y --model linear --bounds bounds.toml --out m.json --epsilon 1 --delta 1e-7"
+    )
+    assert run("ledger create people --epsilon 1.1 --delta 1e-6")[0] == 0  # in the user's own file
+    code, out, err = run(fit + " --account people")
+    assert (code, err) == (0, "")
+    assert "charged to account 'people'" in " ".join(out.split())
+    assert len(dpcvx.Ledger().account("people").history()) == 1
+    (folder / "m.json").unlink()
+    code, out, err = run(fit + " --account people")
+    assert (code, out) == (2, "")
+    assert "was requested but only" in err
+    assert not (folder / "m.json").exists()
+    assert "--ledger needs --account" in run(fit + " --ledger book.db")[2]
+    assert run(fit)[0] == 0  # without an account nothing is charged
+    assert len(dpcvx.Ledger().account("people").history()) == 1
