@@ -110,11 +110,9 @@ def test_an_edited_ledger_is_reported(run):
 def test_fit_charges_an_account(run, folder):
     rng = np.random.default_rng(0)
     rows = "\n".join(f"{x:.3f},{2 * x:.3f}" for x in rng.uniform(size=200))
-    (folder / "people.csv").write_text(f"x,y\n{rows}\n")
+    (folder / "p.csv").write_text(f"x,y\n{rows}\n")
     (folder / "bounds.toml").write_text("[bounds]\nx = [0, 1]\n[target]\nbounds = [0, 2]\n")
-    fit = (
-        "fit people.csv --target y --model linear --bounds bounds.toml --out m.json --epsilon 1 --delta 1e-7"
-    )
+    fit = "fit p.csv --target y --model linear --bounds bounds.toml --out m.json --epsilon 1 --delta 1e-7"
     assert run("ledger create people --epsilon 1.1 --delta 1e-6")[0] == 0  # in the user's own file
     code, out, err = run(fit + " --account people")
     assert (code, err) == (0, "")
