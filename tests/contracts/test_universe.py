@@ -12,10 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcvx.errors import Incompatible
+from dpcvx.losses import Logistic, Softmax
 from dpcvx.noise import SecureGenerator, SeededGenerator
 from dpcvx.queries import Attribute, Binned, Counts, Histogram, Schema, Universe
 from dpcvx.queries.synthetic import STATEMENT_KEY, statement_path, synthetic_table, write_synthetic
 from dpcvx.tables import open_table
+from zoo import ALL_LOSSES
 
 SCHEMA = Schema(
     (
@@ -292,6 +294,38 @@ def test_samples_follow_the_histogram():
     assert not counts[weights == 0].any()
     assert (((counts - expected) ** 2)[weights > 0] / expected[weights > 0]).sum() < 30  # chi2 with 8 degrees
     assert np.array_equal(histogram.sample(5, SeededGenerator(2)), histogram.sample(5, SeededGenerator(2)))
+
+
+LOSSES = [loss for loss in ALL_LOSSES if not loss.joint]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+@pytest.mark.parametrize("target", [0, 2, 4])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])
+def test_the_gradient_over_all_cells_is_that_of_their_matrix(loss, target, dtype):
+    sizes, rng = (2, 3, 2, 4, 5), np.random.default_rng(8)
+    universe = universe_of(sizes)
+    histogram = Histogram(universe, rng.gamma(0.5, size=universe.n_cells).astype(dtype))
+    scores = {a: rng.normal(size=sizes[a]) for a in range(5) if a not in (target, 1)}  # 1 has no score
+    digits = np.unravel_index(np.arange(universe.n_cells), sizes)
+    matrix = np.concatenate([np.eye(sizes[a])[digits[a]] for a in scores], axis=1)
+    y = universe.schema.attributes[target].values[digits[target]]
+    slopes = loss.grad(matrix @ np.concatenate(list(scores.values())), y)
+    expected = matrix.T @ (histogram.weights * slopes)
+    found = histogram.gradient(loss, scores, target)
+    assert list(found) == list(scores)
+    assert np.concatenate(list(found.values())) == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_gradient_of_wrong_tables_is_refused():
+    histogram = Histogram(universe_of((2, 3)))
+    for scores, target, loss in [
+        ({0: np.zeros(2)}, 0, Logistic()),
+        ({1: np.zeros(2)}, 0, Logistic()),
+        ({1: np.zeros(3)}, 0, Softmax()),
+    ]:
+        with pytest.raises(ValueError, match="one table of the attribute's size"):
+            histogram.gradient(loss, scores, target)
 
 
 # -- counts

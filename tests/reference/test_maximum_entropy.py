@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 from dpcvx.noise import SeededGenerator
 from dpcvx.queries import Attribute, Counts, Measurement, NoisyMarginals, Schema, Universe
 from dpcvx.queries import maximum_entropy as me
+from dpcvx.queries.sums import all_marginals, outer_sum
 
 SHAPES = [(4,), (2, 2), (2, 3, 4), (2,) * 6, (3, 2, 5, 2)]
 
@@ -171,10 +172,9 @@ def test_tables_grow_into_cells_and_cells_are_swept_into_tables(order):
     expected = np.zeros(shape)
     for A, table in tables.items():
         expected += table.reshape([shape[a] if a in A else 1 for a in range(5)])
-    grown = me._grow(tables, (), shape, order, np.dtype(np.float64))
+    grown = outer_sum(tables, shape, order, np.dtype(np.float64))
     assert grown.reshape(shape) == pytest.approx(expected, abs=1e-12)
-    swept = {}
-    me._sweep(expected.reshape(1, -1), (), shape, order, swept)
+    swept = all_marginals(expected.ravel(), shape, order)
     assert set(swept) == set(keys)
     for A in keys:
         others = tuple(a for a in range(5) if a not in A)

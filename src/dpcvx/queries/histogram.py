@@ -6,21 +6,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
+from dpcvx.queries.sums import Tables, all_marginals, outer_sum
 from dpcvx.queries.universe import Universe
 
 if TYPE_CHECKING:
+    from dpcvx.losses import Loss
     from dpcvx.noise import Generator
 
 __all__ = ["Counts", "Histogram", "Split"]
 
 INNER_CELLS = 2**11  # cells that a pass folds at once: 16 KiB of sums stay in the first-level cache
+SHORT_RUN = 16  # cells in a row below which a copy in another order is faster to go through
 
 
 class Histogram:
@@ -96,6 +99,45 @@ class Histogram:
             out.reshape(-1, split.inner),
         )
         return Histogram(self.universe, out)
+
+    def gradient(self, loss: Loss, scores: Mapping[int, Vector], target: int) -> dict[int, Vector]:
+        """Return the gradient of a mean loss over all cells in every table of scores.
+
+        F = sum_x p(x) phi(sum_a scores[a](x_a), y(x_target)), y the values of the target's cells. Scores are
+        outer sums and the gradient is made of marginals: the matrix of all cells' features is never formed.
+
+        Parameters
+        ----------
+        loss : Loss
+            Of one score.
+        scores : mapping from int to Vector
+            For each attribute but the target its score at every level; attributes without one score zero. A
+            linear model has scores[a] = features_a @ theta_a, and gradient features_a.T @ gradient[a].
+        target : int
+            The attribute that is predicted.
+        """
+        from dpcvx.queries import kernels
+
+        shape = self.universe.shape
+        others = [a for a in range(len(shape)) if a != self.universe.axes((target,))[0]]
+        if target in scores or loss.joint or any(np.shape(scores[a]) != (shape[a],) for a in scores):
+            raise ValueError(
+                "scores need one table of the attribute's size for each attribute, none for the target, and "
+                f"a loss of one score; got {type(loss).__name__} and attributes {sorted(scores)}."
+            )
+        sizes = tuple(shape[a] for a in others)
+        tables: Tables = {(others.index(a),): np.asarray(scores[a]) for a in scores}
+        z = outer_sum(tables, sizes, 1, np.dtype(np.float64))
+        inner = math.prod(shape[target + 1 :])
+        weights = self.weights.reshape(-1, shape[target], inner)
+        if inner < SHORT_RUN:
+            inner = z.size
+            weights = np.ascontiguousarray(weights.transpose(1, 0, 2)).reshape(1, shape[target], inner)
+        residuals = np.empty((z.size // inner, inner))
+        y = self.universe.schema.attributes[target].values
+        kernels.slopes_of(loss.slope)(z.reshape(-1, inner), weights, y, loss.parameter, residuals)
+        sums = all_marginals(residuals.ravel(), sizes, 1)
+        return {a: sums[(others.index(a),)] for a in scores}
 
     def sample(self, n: int, rng: Generator) -> IntVector:
         """Return n cell numbers drawn independently, shape (n,)."""

@@ -3,12 +3,18 @@
 A pass reads the cells in order and accumulates in float64 or in exact integers.
 """
 
-# Numba gives the kernels their types when it compiles them.
-# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
+# Numba gives the kernels their types when it compiles them; `slope` is bound by name.
+# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators, disable-error-code="name-defined"
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
 from numba import njit
+
+from dpcvx.kernels import bind, compile_slope
 
 compiled = njit(cache=True, nogil=True, error_model="numpy")
 
@@ -59,3 +65,20 @@ def count(cells, strides, sizes, table):
         for a in range(strides.shape[0]):
             place = place * sizes[a] + cells[record] // strides[a] % sizes[a]
         table[place] += 1
+
+
+@cache
+def slopes_of(slope: Callable[..., Any]) -> Any:
+    """Return `weighted_slopes` compiled for one loss."""
+    return njit(nogil=True, error_model="numpy")(bind(weighted_slopes, slope=compile_slope(slope)))
+
+
+def weighted_slopes(scores, weights, y, parameter, out):
+    """out[o, i] = sum_l weights[o, l, i] phi'(scores[o, i], y[l]), l the levels of the target."""
+    outer, levels, inner = weights.shape
+    for o in range(outer):
+        for i in range(inner):
+            out[o, i] = weights[o, 0, i] * slope(scores[o, i], y[0], parameter)  # noqa: F821
+        for level in range(1, levels):
+            for i in range(inner):
+                out[o, i] += weights[o, level, i] * slope(scores[o, i], y[level], parameter)  # noqa: F821

@@ -14,12 +14,10 @@ from numpy.typing import DTypeLike, NDArray
 from dpcvx.arrays import Vector
 from dpcvx.queries.histogram import Histogram, Split
 from dpcvx.queries.marginals import Measurement
+from dpcvx.queries.sums import Axes, Tables, all_marginals, outer_sum
 from dpcvx.queries.universe import Universe
 
 __all__ = ["fit"]
-
-Axes = tuple[int, ...]
-Tables = dict[Axes, NDArray[Any]]
 
 AGREEMENT = 0.05  # what the minimiser leaves open, in units of what the noise does
 ROUNDS, ROUND_STEPS = 20, 25  # at most so many steps of the quasi-Newton method between new curvatures
@@ -91,7 +89,7 @@ class _Model:
             key = _key(m)
             potential = m.potential(c).reshape(self._sizes(m)).transpose(np.argsort(m.attributes))
             tables[key] = tables[key] + potential if key in tables else potential
-        total = _grow(tables, (), self._shape, self._order, self._dtype).ravel()
+        total = outer_sum(tables, self._shape, self._order, self._dtype)
         for key, split in self._splits.items():
             table = tables[key].astype(self._dtype).reshape(split.n_rows, split.n_columns)
             kernels.shift(total.reshape(-1, split.inner), split.rows, split.columns, table)
@@ -99,8 +97,7 @@ class _Model:
 
     def means(self, weights: NDArray[Any]) -> Vector:
         """Sums of the measured functions times the weights of all cells."""
-        tables: Tables = {}
-        _sweep(weights.reshape(1, -1), (), self._shape, self._order, tables)
+        tables = all_marginals(weights, self._shape, self._order)
         for key, split in self._splits.items():
             tables[key] = split.table(weights)
         parts = [
@@ -192,34 +189,3 @@ def _times(matrix: Vector, vector: Vector) -> Vector:
 
 def _key(measurement: Measurement) -> Axes:
     return tuple(sorted(measurement.attributes))
-
-
-def _grow(tables: Tables, prefix: Axes, shape: Axes, order: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Sum the tables that begin with `prefix` over the cells of prefix times all later axes.
-
-    Axes join from the last to the first, so that most of the work is in the last few joins.
-    """
-    rows = math.prod(shape[a] for a in prefix)
-    total: NDArray[Any] = tables.get(prefix, np.zeros(rows)).reshape(rows, 1).astype(dtype)
-    for axis in range(len(shape) - 1, prefix[-1] if prefix else -1, -1):
-        here, size = (*prefix, axis), shape[axis]
-        if len(here) < order:
-            joined = _grow(tables, here, shape, order, dtype).reshape(rows, size, -1)
-            joined += total[:, None, :]
-        else:
-            table = tables.get(here, np.zeros(rows * size)).reshape(rows, size, 1).astype(dtype)
-            joined = table + total[:, None, :]
-        total = joined.reshape(rows, -1)
-    return total
-
-
-def _sweep(block: NDArray[Any], prefix: Axes, shape: Axes, order: int, tables: Tables) -> None:
-    """Sum out axes from the first to the last, keeping every table of up to `order` attributes on the way."""
-    rows = block.shape[0]
-    for axis in range(prefix[-1] + 1 if prefix else 0, len(shape)):
-        here, size = (*prefix, axis), shape[axis]
-        block = block.reshape(rows, size, -1)
-        tables[here] = block.sum(axis=2, dtype=np.float64).reshape([shape[a] for a in here])
-        if len(here) < order:
-            _sweep(block.reshape(rows * size, -1), here, shape, order, tables)
-        block = block.sum(axis=1)
