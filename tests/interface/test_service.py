@@ -473,13 +473,3 @@ def test_the_schema_has_what_a_form_needs(ann):
         "labels": ["[20, 40)", "[40, 60)", "[60, 80]"],
     }
     assert content["losses"][0] == "logistic"
-
-
-def test_an_account_has_one_server_at_a_time(tmp_path, desk):
-    store = desk.keys._store
-    with store.alone():
-        other = make_desk(tmp_path).keys._store
-        with pytest.raises(ValueError, match="served by another process"), other.alone():
-            pass
-    with other.alone():
-        pass

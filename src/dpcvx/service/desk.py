@@ -79,7 +79,7 @@ class Desk:
         except ValueError as error:
             raise Refusal("malformed", str(error)) from None
         text = json.dumps(query.to_json(), sort_keys=True)
-        answer = self.questions.begin(key, idempotency, text)
+        answer = self.questions.find(key, idempotency, text)
         if answer is None:
             try:
                 # Keys of different analysts never meet: each has its own part of the ledger's keys.
@@ -94,7 +94,7 @@ class Desk:
                     "The server stopped while it answered this; ask again with a new Idempotency-Key.",
                 ) from None
             answer = json.dumps(found.to_json(), allow_nan=False).encode()
-            self.questions.finish(key, idempotency, answer)
+            self.questions.keep(key, idempotency, text, answer)
         return padded(answer)
 
     def budget(self, key: ApiKey) -> dict[str, Any]:

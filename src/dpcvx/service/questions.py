@@ -50,25 +50,25 @@ class Questions:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def begin(self, key: ApiKey, idempotency: str, question: str) -> bytes | None:
-        """Note that a question is asked; return the answer if it was answered before.
+    def find(self, key: ApiKey, idempotency: str, question: str) -> bytes | None:
+        """Return the answer if the question was answered before; None if it may be asked now.
 
         Raises
         ------
         Refusal
             If the key was used for another question, or has asked too many.
         """
-        with self._store.writing() as connection:
+        with self._store.reading() as connection:
             row = connection.execute(
-                sa.select(question_table).where(*self._is(key, idempotency))
+                sa.select(question_table).where(*self._of(key), question_table.c.idempotency == idempotency)
             ).one_or_none()
+            if row is not None and row.question != question:
+                raise Refusal(
+                    "key_reused",
+                    "This Idempotency-Key belongs to another question: use a new one for each question.",
+                )
             if row is not None:
-                if row.question != question:
-                    raise Refusal(
-                        "key_reused",
-                        "This Idempotency-Key belongs to another question: use a new one for each question.",
-                    )
-                return None if row.answer is None else bytes(row.answer)
+                return bytes(row.answer)
             now = time.time()
             for limit, span, word in ((key.per_minute, MINUTE, "minute"), (key.per_day, DAY, "day")):
                 recent = (*self._of(key), question_table.c.asked > now - span)
@@ -79,32 +79,24 @@ class Questions:
                     raise Refusal(
                         "too_many_questions",
                         f"This key may ask {limit} questions a {word}: wait, or ask the data owner for more.",
-                        retry_after=max(1, int(first + span - now) + 1),
+                        retry_after=int(first + span - now) + 1,
                     )
-            connection.execute(
-                question_table.insert().values(
-                    account=self._store.account,
-                    key=key.id,
-                    idempotency=idempotency,
-                    asked=now,
-                    question=question,
-                )
-            )
         return None
 
-    def finish(self, key: ApiKey, idempotency: str, answer: bytes) -> None:
-        """Keep an answer; durable when it returns, so that it may be sent."""
+    def keep(self, key: ApiKey, idempotency: str, question: str, answer: bytes) -> None:
+        """Keep a question and its answer; durable when it returns, so that the answer may be sent."""
+        row = {"account": self._store.account, "key": key.id, "idempotency": idempotency}
         with self._store.writing() as connection:
             connection.execute(
-                question_table.update().where(*self._is(key, idempotency)).values(answer=answer)
+                question_table.insert(), {**row, "asked": time.time(), "question": question, "answer": answer}
             )
 
     def history(self, key: ApiKey, limit: int) -> tuple[Asked, ...]:
-        """The latest answered questions of a key, newest first."""
+        """The latest questions of a key, newest first."""
         columns = question_table.c
         chosen = (
             sa.select(columns.idempotency, columns.asked, columns.question, columns.answer)
-            .where(*self._of(key), columns.answer.is_not(None))
+            .where(*self._of(key))
             .order_by(columns.asked.desc(), columns.idempotency)
             .limit(limit)
         )
@@ -122,6 +114,3 @@ class Questions:
 
     def _of(self, key: ApiKey) -> tuple[sa.ColumnElement[bool], ...]:
         return question_table.c.account == self._store.account, question_table.c.key == key.id
-
-    def _is(self, key: ApiKey, idempotency: str) -> tuple[sa.ColumnElement[bool], ...]:
-        return *self._of(key), question_table.c.idempotency == idempotency

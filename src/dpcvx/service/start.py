@@ -197,7 +197,8 @@ def _opening(settings: Settings, account: Account, desk: Desk) -> str:
     if settings.host not in LOCAL:
         lines.append("keys travel unencrypted on this address: put a reverse proxy with TLS in front")
     if not desk.keys.list():
-        lines.append(f"nobody has a key yet:  dpcvx keys create NAME --account {settings.account}")
+        where = "" if settings.ledger is None else " --ledger (as here)"
+        lines.append(f"nobody has a key yet:  dpcvx keys create NAME --account {settings.account}{where}")
     return "\n".join(lines)
 
 

@@ -35,7 +35,7 @@ question_table = sa.Table(
     sa.Column("idempotency", sa.String, primary_key=True),
     sa.Column("asked", sa.Float, nullable=False),
     sa.Column("question", sa.Text, nullable=False),
-    sa.Column("answer", sa.LargeBinary),
+    sa.Column("answer", sa.LargeBinary, nullable=False),
     sa.Index("service_questions_by_time", "account", "key", "asked"),
 )
 
