@@ -355,7 +355,7 @@ def _weights(grouped: tuple[tuple[int, int], ...], order: int) -> tuple[int, ...
     best = (one,) * order
     for r in range(order - 1):  # from the means upwards; each choice is exact given the others
         candidates = [
-            (*best[:r], eighths, *best[r + 1 :]) for eighths in range(one // 2, LARGEST_WEIGHT * one + 1)
+            (*best[:r], eighths, *best[r + 1 :]) for eighths in range(1, LARGEST_WEIGHT * one + 1)
         ]
         best = min(candidates, key=variance)
     return best
