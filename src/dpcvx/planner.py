@@ -64,18 +64,18 @@ def automatic(problem: Problem) -> tuple[type[Any], ...]:
 
     Predictions are worst cases and compare like with like only, so a solver is left out where measured risks
     contradict them. Frank-Wolfe's bound is often below that of its corrective variant, and its risk up to a
-    hundred times above. Accelerated mirror descent is behind gradient descent in the Euclidean geometry,
-    and ahead of it by a factor where the set has another one, as groups do.
+    hundred times above. Accelerated mirror descent is behind gradient descent in the Euclidean geometry and
+    on hulls of many vertices, and ahead of it by a factor where the set has a geometry of its own, as groups
+    do.
     """
     C = problem.domain
     kinds: list[type[Any]] = [NoisyGradientDescent, NoisyMirrorDescent]
     if isinstance(C, HasCoordinateVertices) and isinstance(C, HasProjection):
         kinds.append(NoisyCorrectiveFrankWolfe)
-    else:
-        if isinstance(C, HasVertices):
-            kinds.append(NoisyFrankWolfe)
-        if isinstance(C, HasMirrorMap) and not isinstance(C.mirror_map(problem.shape), Euclidean):
-            kinds.append(NoisyAcceleratedMirrorDescent)
+    elif isinstance(C, HasVertices):
+        kinds.append(NoisyFrankWolfe)
+    elif isinstance(C, HasMirrorMap) and not isinstance(C.mirror_map(problem.shape), Euclidean):
+        kinds.append(NoisyAcceleratedMirrorDescent)
     if not isinstance(C, HasProjection | HasMirrorMap):
         kinds.append(NoisyGeneralFrankWolfe)
     return tuple(kinds)

@@ -9,7 +9,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 EXPECTED = {
     "data_frame": "'region=north'",
+    "group_lasso": "region   8 feature(s)",
     "lasso_core": "NoisyCorrectiveFrankWolfe: columns [ 3 17]",
+    "low_rank": "coefficients (8, 30) predictions (3, 8)",
     "own_domain": "[",
     "own_loss": "[",
     "own_solver": "NoisyGradientDescent (chosen)",

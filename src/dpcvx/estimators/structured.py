@@ -33,9 +33,10 @@ class PrivateGroupLasso(SquaredRegressor):
     groups: Any = None
 
     def _domain_of(self, target: Target, columns: Columns) -> Domain:
-        numbers = _column_groups(self.groups, columns.labels())
-        labels = [number for number, span in zip(numbers, columns.spans(), strict=True) for _ in span]
-        return GroupBall.of_labels(labels + [-1] * self.fit_intercept, self._radius(target.loss))
+        owners = _column_groups(self.groups, columns.labels())
+        labels = [owner for owner, span in zip(owners, columns.spans(), strict=True) for _ in span]
+        intercept = [-1] if self.fit_intercept else []
+        return GroupBall.of_labels(labels + intercept, self._radius(target.loss))
 
     def _public_facts(
         self, chosen: Plan, columns: Columns, target: Target, intercept: float
@@ -85,9 +86,9 @@ def _check_prices(F: Any, columns: Columns) -> None:
 
 def _column_groups(groups: Any, columns: Sequence[str]) -> list[int]:
     """Return the number of each column's group; a column that no group names is a group of its own."""
-    alone = list(range(len(columns)))
+    owners = list(range(len(columns)))
     if groups is None:
-        return alone
+        return owners
     if isinstance(groups, str) or not isinstance(groups, Iterable):
         raise TypeError(
             "groups must be a mapping from name to columns, a list of lists of columns, or one label for "
@@ -99,7 +100,6 @@ def _column_groups(groups: Any, columns: Sequence[str]) -> list[int]:
         return _numbered(entries, columns)
     if not all(lists):
         raise ValueError(f"Each of the groups must be a list of columns, got {groups!r}.")
-    numbers = alone
     taken: set[int] = set()
     for number, entry in enumerate(entries, start=len(columns)):
         members = [_position(key, columns) for key in entry]
@@ -112,8 +112,8 @@ def _column_groups(groups: Any, columns: Sequence[str]) -> list[int]:
                     "PrivateStructuredLasso, with set_function=dpcvx.GroupCover(...)."
                 )
             taken.add(j)
-            numbers[j] = number
-    return numbers
+            owners[j] = number
+    return owners
 
 
 def _numbered(labels: list[Any], columns: Sequence[str]) -> list[int]:
