@@ -213,7 +213,7 @@ def test_one_sampled_record_a_step_is_seen_in_the_result():
     item = papers.wyx17_algorithm_1(claim(epsilon), m, n=n)
     assert (item.verdict, item.event) == ("false", None)
     sigma = math.sqrt(m * math.log(1 / DELTA)) / (n * epsilon)
-    rng, runs = np.random.default_rng(2), 20_000
+    rng, runs = np.random.default_rng(2), 50_000
 
     def result(odd):
         """Mean of an epoch in units of a step of length L; the odd record turns within 24 steps."""
@@ -225,13 +225,11 @@ def test_one_sampled_record_a_step_is_seen_in_the_result():
             total = total + theta
         return total / m
 
-    middle = -(m + 1) / 2
-    best = max(
-        (result_of[1] - middle > cut).mean() - math.e * (result_of[0] - middle > cut).mean()
-        for result_of in [{odd: result(odd) for odd in (0, 1)}]
-        for cut in np.linspace(0.5, 1.5, 21)
-    )
-    assert best > 0.7 * item.least[1] > 1000 * DELTA
+    with_odd, without = (result(odd) + (m + 1) / 2 for odd in (1, 0))
+    found = [(with_odd > cut).mean() - math.e * (without > cut).mean() for cut in np.linspace(0.2, 1.5, 27)]
+    # The bound leaves out draws before the turn, which move the mean most, and those more than once.
+    assert 0.95 * item.least[1] < max(found) < 2.5 * item.least[1]
+    assert item.least[1] > 1000 * DELTA
     # Remark 4.1: more noise, by a factor log(1/delta), and no condition on epsilon.
     inflated = papers.wyx17_algorithm_1(claim(epsilon), m, n=10 * n, constant=math.log(1 / DELTA) ** 2)
     assert inflated.verdict == "false"
