@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Tight,
         calibrate,
     )
+    from dpcvx.client import Client, ServiceError
     from dpcvx.data import source
     from dpcvx.direct_sum import DirectSum
     from dpcvx.domains import (
@@ -97,6 +98,7 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "accounting": "GDP PLD RDP AdaptiveSelection Budget ObjectiveProfile PureComposition Tight calibrate",
+    "client": "Client ServiceError",
     "data": "source",
     "direct_sum": "DirectSum",
     "domains": "Box GroupBall InterpolationBall L1Ball L2Ball LinfBall NuclearBall Simplex SubmodularBall "
