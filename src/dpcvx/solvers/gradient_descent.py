@@ -19,6 +19,7 @@ from dpcvx.problem import Problem
 
 __all__ = ["NoisyGradientDescent"]
 
+MOST_MOMENTUM = 0.9  # by default: ten times fewer steps
 NOISE_SHARE = 0.1  # of the loss at theta = 0: a model whose noise costs more is hardly worth having
 
 
@@ -53,15 +54,16 @@ class NoisyGradientDescent:
         Number of steps T.
     step : float, optional
         Step length; by default H is shared evenly.
-    momentum : float
-        In [0, 1). It shortens the run by about 1/(1 - momentum) at the same noise.
+    momentum : float, optional
+        In [0, 1). It shortens the run by about 1/(1 - momentum) at the same noise. By default 0.9, or with a
+        ridge the (sqrt(k) - 1)/(sqrt(k) + 1) of the condition number k where that is less: more overshoots.
     clip : float, optional
         Residuals phi' are clipped to this size.
     """
 
     n_iter: int | None = None
     step: float | None = None
-    momentum: float = 0.9
+    momentum: float | None = None
     clip: float | None = None
 
     requires: ClassVar[tuple[type, ...]] = (HasProjection,)
@@ -70,7 +72,7 @@ class NoisyGradientDescent:
         check_count("n_iter", self.n_iter)
         if self.step is not None and not (self.step > 0 and math.isfinite(self.step)):
             raise ValueError(f"step must be positive and finite, got {self.step!r}.")
-        if not 0 <= self.momentum < 1:
+        if self.momentum is not None and not 0 <= self.momentum < 1:
             raise ValueError(f"momentum must be in [0, 1), got {self.momentum!r}.")
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
@@ -79,16 +81,17 @@ class NoisyGradientDescent:
         T, step = self._schedule(problem, n, budget)
         noise_multiplier = calibrate(lambda t: Repeat(Gaussian(t), T), spendable(budget), accountant)
         mechanism = NoisyGradient(problem, n, noise_multiplier, budget.relation, self.clip)
-        solver = NoisyGradientDescent(T, step, self.momentum, self.clip)
+        solver = NoisyGradientDescent(T, step, self._momentum(problem), self.clip)
         return Plan((Stage(mechanism, T),), problem, n, solver, budget, accountant)
 
     def run(self, plan: Plan, ask: Oracle) -> Vector:
         """Descend along the oracle's gradients."""
         C, T, step = plan.problem.C, plan.n_calls, self.step or 1 / plan.problem.smoothness
+        momentum = self._momentum(plan.problem)
         theta: Vector = C.start(plan.problem.shape)
         previous = theta
         for _ in range(T):
-            y = theta + self.momentum * (theta - previous)
+            y = theta + momentum * (theta - previous)
             g = ask.gradient(y)
             theta, previous = C.project(y - step * g), theta
         return theta
@@ -103,7 +106,7 @@ class NoisyGradientDescent:
     def _travel(self, problem: Problem, n: int, budget: Budget) -> float:
         """H: minimiser of the predicted excess risk, or what n_iter and step imply."""
         if self.n_iter is not None and self.step is not None:
-            return self.step * _unit_travel(self.n_iter, self.momentum)
+            return self.step * _unit_travel(self.n_iter, self._momentum(problem))
         grid = np.geomspace(1e-3, 1e9, 1201) / problem.smoothness
         price = _privacy(problem, n, budget, self.clip, 1.0)  # it grows like H^2
         total = _optimisation(problem, grid) + price * grid**2
@@ -121,10 +124,18 @@ class NoisyGradientDescent:
                 "Use NoisyMirrorDescent."
             )
         H, longest = self._travel(problem, n, budget), self.step or 1 / problem.smoothness
-        T = self.n_iter or 1
-        while self.n_iter is None and longest * _unit_travel(T, self.momentum) < H * (1 - 1e-9):
+        T, momentum = self.n_iter or 1, self._momentum(problem)
+        while self.n_iter is None and longest * _unit_travel(T, momentum) < H * (1 - 1e-9):
             T = T + max(1, T // 64)
-        return T, self.step or min(longest, H / _unit_travel(T, self.momentum))
+        return T, self.step or min(longest, H / _unit_travel(T, momentum))
+
+    def _momentum(self, problem: Problem) -> float:
+        if self.momentum is not None:
+            return self.momentum
+        if problem.strong_convexity == 0:
+            return MOST_MOMENTUM
+        root = math.sqrt(problem.smoothness / problem.strong_convexity)
+        return min(MOST_MOMENTUM, (root - 1) / (root + 1))
 
 
 def _unit_travel(T: int, momentum: float) -> float:
