@@ -1,0 +1,40 @@
+"""Measured numbers for the documentation: each benchmark writes its own, small, file."""
+
+import json
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "figures"
+OUTPUT = Path(__file__).resolve().parent / "output"
+
+
+def save(name, numbers):
+    """Write the numbers, rounded to four digits, to docs/figures/name.json."""
+    FOLDER.mkdir(exist_ok=True)
+    rounded = {key: float(f"{value:.4g}") for key, value in sorted(numbers.items())}
+    path = FOLDER / f"{name}.json"
+    path.write_text(json.dumps(rounded, indent=1) + "\n")
+    print(f"figures: docs/figures/{path.name}")
+
+
+def panels(count):
+    """(figure, axes) of a row of plots, drawn without a screen."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, count, figsize=(4.6 * count, 4), squeeze=False)
+    return figure, axes[0]
+
+
+def save_plot(figure, name):
+    """Write the plot to benchmarks/output."""
+    OUTPUT.mkdir(exist_ok=True)
+    figure.tight_layout()
+    figure.savefig(OUTPUT / f"{name}.png", dpi=150)
+    print(f"plot: {OUTPUT.parent.name}/{OUTPUT.name}/{name}.png")
+
+
+if __name__ == "__main__":
+    for path in sorted(FOLDER.glob("*.json")):
+        print(path.name, json.loads(path.read_text()))
