@@ -13,7 +13,7 @@ from dpcvx.audit import discrepancies, record, replay
 from dpcvx.domains import L2Ball, SubmodularBall, SubmodularPolyhedron
 from dpcvx.events import Gaussian, Repeat
 from dpcvx.execution import Oracle, execute
-from dpcvx.losses import Huber, Logistic, SmoothHinge, Squared
+from dpcvx.losses import Huber, Logistic, SmoothHinge, Softmax, Squared
 from dpcvx.mechanisms import NoisyMinimiser
 from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds, Problem
@@ -148,6 +148,20 @@ def test_plans_keep_their_budget_and_absurd_records_come_through(problem, relati
     assert execute(plan, data).private
     assert plan.explain()
     assert "NoisyMinimiser" in str(plan)
+
+
+def test_several_outputs_are_one_parameter():
+    """The norm speaks of the entries in row order: here a group is one feature's row."""
+    rows = SubmodularNorm(GroupCover([[0, 1, 2], [3, 4, 5], [6, 7, 8]]), 0.02)
+    problem = Problem(Softmax(), bounds=BOUNDS, d=D, outputs=3, l2=0.1, regularizer=rows)
+    rng, n = np.random.default_rng(7), 1500
+    X = rng.uniform(-0.5, 0.5, (n, D))
+    y = (X[:, 0] > 0) + (X[:, 0] > 0.25).astype(float)
+    plan = NoisyDualFrankWolfe(8).plan(problem, n, Budget(30.0, 1e-6), Tight())
+    theta = execute(plan, stored(X, y, BOUNDS, "dense"), rng=SeededGenerator(0)).theta
+    assert theta.shape == (D, 3)
+    assert theta[0, 0] < -0.2 < 0.2 < theta[0, 2]
+    assert np.abs(theta[1:]).max() < 0.02  # features that say nothing are as good as out
 
 
 def test_a_term_beyond_the_declared_bound_never_reaches_the_records():
