@@ -28,7 +28,17 @@ LAYERS = [
     "cli demo service service_commands",
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names.split()}
-HEAVY = {"scipy", "numba", "sklearn", "dp_accounting", "pyarrow", "matplotlib", "pandas", "polars"}
+HEAVY = {
+    "scipy",
+    "numba",
+    "sklearn",
+    "dp_accounting",
+    "pyarrow",
+    "matplotlib",
+    "pandas",
+    "polars",
+    "sqlalchemy",
+}
 UPWARD = {("execution", "report")}  # a plan prints itself, through an import made when it is printed
 # The methods by which records answer. `data` implements them; `audit.replay` stands between, a source itself.
 QUESTIONS = {"gradient_sum", "difference_sum", "follow", "objective"}

@@ -10,7 +10,18 @@ import pytest
 
 import dpcvx
 
-HEAVY = {"scipy", "numba", "sklearn", "dp_accounting", "pyarrow", "matplotlib", "pandas", "polars", "typer"}
+HEAVY = {
+    "scipy",
+    "numba",
+    "sklearn",
+    "dp_accounting",
+    "pyarrow",
+    "matplotlib",
+    "pandas",
+    "polars",
+    "sqlalchemy",
+    "typer",
+}
 
 
 @pytest.mark.parametrize("name", dpcvx.__all__)

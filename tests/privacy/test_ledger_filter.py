@@ -213,6 +213,20 @@ def test_equal_gaussian_fits_lose_two_per_cent(fits, least):
     assert count(CAP, Gaussian(math.sqrt(fits) / gaussian_mu(1.0, 1e-6))) == least
 
 
+@pytest.mark.parametrize(
+    ("event", "granted"),
+    [
+        (Exponential(0.2 * gaussian_mu(1.0, 1e-6)), 86),
+        (PureDP(0.1 * gaussian_mu(1.0, 1e-6)), 88),
+        (Compose((Gaussian(10 / gaussian_mu(1.0, 1e-6)), Exponential(0.2 * gaussian_mu(1.0, 1e-6)))), 42),
+    ],
+    ids=["selections", "pure", "by turns"],
+)
+def test_other_releases_of_a_hundredth_of_the_cap(event, granted):
+    """The table of docs/ledger.md."""
+    assert count(CAP, event) == granted
+
+
 def test_a_mixture_after_a_gaussian_charge_may_have_three_quarters():
     """PRIVACY_MATH §9.4: 73 % of the exact rule's sum of mu^2."""
     rule, (limit,) = filters._filters(CAP, "gaussian")["renyi"]

@@ -122,7 +122,7 @@ def engine(url: str) -> sa.Engine:
 def _engine(url: str, process: int) -> sa.Engine:
     if url.startswith("postgresql"):
         # A server that is set up to acknowledge before it has written must not do so here.
-        options = {"options": "-c synchronous_commit=on"}
+        options = {"options": f"-c synchronous_commit=on -c lock_timeout={LOCK_SECONDS}s"}
         made = sa.create_engine(url, connect_args=options, pool_pre_ping=True)
     else:
         # Every transaction opens the file anew: a file that was put in its place is the ledger from then on.

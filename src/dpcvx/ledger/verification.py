@@ -62,21 +62,22 @@ class _Replayed:
 def verify(ledger: Ledger) -> Verification:
     """Check a ledger; see `Ledger.verify`."""
     seen = _witnessed(ledger)  # first: heads seen before the entries are read must be among them
+    replayed: dict[str, _Replayed] = {}
     with reading(ledger.url) as connection:
         heads = connection.execute(sa.select(head_table)).all()
-        rows = connection.execute(sa.select(entry_table).order_by(entry_table.c.sequence)).all()
+        if len(heads) != 1 or heads[0].format != FORMAT:
+            raise LedgerDamaged(f"{ledger!r} has no head of format {FORMAT}.")
+        hashes = [genesis(heads[0].identity)]
+        entries = sa.select(entry_table).order_by(entry_table.c.sequence)
+        with connection.execute(entries, execution_options={"yield_per": 1000}) as rows:
+            for row in rows:
+                try:
+                    _check_entry(row, hashes, replayed)
+                except (KeyError, TypeError, ValueError) as problem:
+                    raise LedgerDamaged(f"Entry {row.sequence} of {ledger!r} was edited.") from problem
+                hashes.append(row.hash)
         accounts = connection.execute(sa.select(account_table)).all()
-    if len(heads) != 1 or heads[0].format != FORMAT:
-        raise LedgerDamaged(f"{ledger!r} has no head of format {FORMAT}.")
-    replayed: dict[str, _Replayed] = {}
-    hashes = [genesis(heads[0].identity)]
-    for row in rows:
-        try:
-            _check_entry(row, hashes, replayed)
-        except (KeyError, TypeError, ValueError) as problem:
-            raise LedgerDamaged(f"Entry {row.sequence} of {ledger!r} was edited.") from problem
-        hashes.append(row.hash)
-    if (heads[0].sequence, heads[0].hash) != (len(rows), hashes[-1]):
+    if (heads[0].sequence, heads[0].hash) != (len(hashes) - 1, hashes[-1]):
         raise LedgerDamaged(f"The last entries of {ledger!r} are missing, or its head was edited.")
     if {row.name for row in accounts} != set(replayed):
         raise LedgerDamaged(f"The accounts of {ledger!r} are not those that its entries made.")
@@ -88,7 +89,7 @@ def verify(ledger: Ledger) -> Verification:
                 f"The witness saw entry {head.sequence} of {ledger!r}, which is not there: this is an old or "
                 "edited copy."
             )
-    return Verification(len(rows), len(accounts), hashes[-1], None if seen is None else len(seen))
+    return Verification(len(hashes) - 1, len(accounts), hashes[-1], None if seen is None else len(seen))
 
 
 def _check_entry(row: Any, hashes: list[str], replayed: dict[str, _Replayed]) -> None:
