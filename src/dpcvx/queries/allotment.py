@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
+from typing import Any
 
-from dpcvx.accounting import Budget, Tight, calibrate
+from dpcvx.accounting import Accountant, Budget, Tight, calibrate
 from dpcvx.accounting.gaussian import gaussian_mu
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Event, Exponential, Gaussian, PureDP, Repeat
@@ -74,23 +76,40 @@ class Allotment:
                 parts.append(Repeat(event, count))
         return Compose(tuple(parts))
 
-    def parts(self, first: str) -> list[tuple[str, int, Event, float]]:
-        """Return question, count, event and noise scale of every part, ``first`` being the first release."""
+    def parts(self, first: str) -> tuple[dict[str, Any], ...]:
+        """Return every part in plain types, as statements list them; ``first`` names the first release."""
         rows: list[tuple[str, int, Event, float]] = []
         if self.start:
             rows.append((first, 1, Gaussian(self.start), self.start))
         rows += [("NoisyErrors", 1, Gaussian(noise), noise) for noise in self.checks]
         if self.run:
-            scale = AboveThreshold(self.run).noise
-            rows.append(("AboveThreshold", self.updates, PureDP(self.run), scale))
+            noise = AboveThreshold(self.run).noise
+            rows.append(("AboveThreshold", self.updates, PureDP(self.run), noise))
         if self.selection:
             rows.append(("WorstQuestion", self.updates, Exponential(self.selection), 2 / self.selection))
         if self.oracle:
             rows.append(("measurement of one query", self.updates, Gaussian(self.oracle), self.oracle))
-        return rows
+        return tuple(
+            {
+                "question": question,
+                "count": count,
+                "event": type(event).__name__,
+                **dataclasses.asdict(event),
+                "sensitivity": 1.0,  # noise is in units of the sensitivity
+                "noise": noise,
+            }
+            for question, count, event, noise in rows
+        )
 
 
-def allot(method: str, universe: Universe, n: int, n_queries: int, budget: Budget) -> Allotment:
+def allot(
+    method: str,
+    universe: Universe,
+    n: int,
+    n_queries: int,
+    budget: Budget,
+    accountant: Accountant | None = None,
+) -> Allotment:
     """Divide a budget among the parts of a method.
 
     Parameters
@@ -103,6 +122,8 @@ def allot(method: str, universe: Universe, n: int, n_queries: int, budget: Budge
     n_queries : int
         Number of queries that are expected; composition answers no more than these.
     budget : Budget
+    accountant : Accountant, optional
+        The tightest by default; `RDP` where measurements are not all Gaussian releases.
     """
     if method not in METHODS:
         raise ValueError(f"method must be one of auto, {', '.join(METHODS)}, got {method!r}.")
@@ -146,7 +167,7 @@ def allot(method: str, universe: Universe, n: int, n_queries: int, budget: Budge
             updates=CORRECTIONS,
         )
 
-    return at(calibrate(lambda noise: at(noise).event, whole, Tight()))
+    return at(calibrate(lambda noise: at(noise).event, whole, accountant or Tight()))
 
 
 def _balanced_updates(universe: Universe, n: int, n_queries: int, noise: float) -> int:

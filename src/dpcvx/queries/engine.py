@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpcvx.accounting import Budget, Tight
+from dpcvx.accounting import RDP, Accountant, Budget, Tight
 from dpcvx.arrays import Vector
 from dpcvx.errors import BudgetExceeded, Incompatible
 from dpcvx.execution import Solver, spendable
@@ -29,6 +29,7 @@ from dpcvx.queries.query import Query
 from dpcvx.queries.questions import ConvexQuestion, Question
 from dpcvx.queries.schema import Schema
 from dpcvx.queries.sparse_vector import AboveThreshold, Run
+from dpcvx.queries.synthetic import synthetic_table
 from dpcvx.queries.transcript import (
     Remembered,
     Transcript,
@@ -114,7 +115,8 @@ class QueryEngine:
             raise ValueError("The table has no rows.")
         self.n_queries = n_queries
         chosen = choose_method(self.universe, n_queries) if method == "auto" else method
-        self.allotment: Allotment = allot(chosen, self.universe, self.n, n_queries, budget)
+        self._accountant: Accountant = Tight() if oracle is None else RDP()
+        self.allotment: Allotment = allot(chosen, self.universe, self.n, n_queries, budget, self._accountant)
         if rng is None:
             from dpcvx.noise import SecureGenerator
 
@@ -217,7 +219,7 @@ class QueryEngine:
             from dpcvx.noise import SecureGenerator
 
             rng = SecureGenerator()
-        return self.universe.decode(self._histogram.sample(rows, rng))
+        return synthetic_table(self._histogram, rows, rng)
 
     def statement(self) -> PrivacyStatement:
         """Return what is promised about all answers together, in words and as JSON."""
@@ -227,17 +229,6 @@ class QueryEngine:
         where = NO_LEDGER
         if self._account is not None:
             where = f"charged to account {self._account.name!r} before a record was read"
-        mechanisms = tuple(
-            {
-                "question": question,
-                "count": count,
-                "event": type(event).__name__,
-                **dataclasses.asdict(event),
-                "sensitivity": 1.0,  # everything is in units of its own sensitivity
-                "noise": noise,
-            }
-            for question, count, event, noise in self.allotment.parts(type(self._start).__name__)
-        )
         return PrivacyStatement(
             model=f"QueryEngine, method {self.method}",
             version=__version__,
@@ -246,10 +237,10 @@ class QueryEngine:
             relation=self.budget.relation,
             epsilon=self.budget.epsilon,
             delta=self.budget.delta,
-            certified_epsilon=Tight().epsilon(self.allotment.event, spendable(self.budget).delta),
-            accountant="Tight",
+            certified_epsilon=self._accountant.epsilon(self.allotment.event, spendable(self.budget).delta),
+            accountant=type(self._accountant).__name__,
             sampler_delta=self._sampler_failure * (1 + math.exp(min(self.budget.epsilon, 700.0))),
-            mechanisms=mechanisms,
+            mechanisms=self.allotment.parts(type(self._start).__name__),
             bounds={"cells": "every record is mapped to a declared cell of the schema; none is refused"},
             public={"n": self.n, "attributes": list(self.schema.names), "cells": self.universe.n_cells},
             randomness=CRYPTOGRAPHIC if self.private else SEEDED,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from dpcvx.accounting import Budget
-from dpcvx.accounting.gaussian import gaussian_epsilon
+from dpcvx.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Exponential, Gaussian, count_leaves
@@ -18,7 +18,7 @@ from dpcvx.queries.marginals import Measurement
 from dpcvx.queries.questions import ConvexQuestion, LinearQuestion, Question
 from dpcvx.queries.uncertainty import CONFIDENCE
 
-__all__ = ["Measured", "Oracle"]
+__all__ = ["AsGaussian", "Measured", "Oracle", "zcdp"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +72,9 @@ class Oracle:
 
         clip = residual_clip(problem)
         usual: tuple[Solver, ...] = (NoisyGradientDescent(clip=clip), NoisyMirrorDescent(clip=clip))
-        made = plan(problem, self.n, self.budget, usual if self.solver is None else (self.solver,))
-        if zcdp(made.event) > (1 + 1e-9) / (2 * self.noise_multiplier**2):
+        solvers = usual if self.solver is None else (self.solver,)
+        made = plan(problem, self.n, self.budget, solvers, accountant=AsGaussian())
+        if zcdp(made.event) > 1 / (2 * self.noise_multiplier**2):
             raise Incompatible(f"{type(made.solver).__name__} costs more than the part of one measurement.")
         return made
 
@@ -98,6 +99,27 @@ class Oracle:
         bound = -float(ndtri((1 - CONFIDENCE) / (2 * len(theta)))) * mechanism.noise
         group = (Measurement(question.attributes, (question.values,), theta, mechanism.noise),)
         return Measured(theta, group, math.sqrt(2 / math.pi) * mechanism.noise, bound)
+
+
+@dataclass(frozen=True)
+class AsGaussian:
+    """Prices an event as the Gaussian release of the same zCDP, for calibration to a part of a whole.
+
+    The whole is accounted for by Rényi divergences, where a Gaussian release of the same zCDP is an upper
+    bound on the event at every order. What this returns is no claim about the event alone.
+    """
+
+    def epsilon(self, event: Event, delta: float) -> float:
+        """Return the epsilon of that Gaussian release."""
+        return gaussian_epsilon(math.sqrt(2 * zcdp(event)), delta)
+
+    def delta(self, event: Event, epsilon: float) -> float:
+        """Return the delta of that Gaussian release."""
+        return gaussian_delta(epsilon, math.sqrt(2 * zcdp(event)))
+
+    def supports(self, event: Event) -> bool:
+        """Say whether every part is a Gaussian release or a selection."""
+        return all(isinstance(leaf, Gaussian | Exponential) for leaf in count_leaves(event))
 
 
 def zcdp(event: Event) -> float:

@@ -65,8 +65,8 @@ class Regression:
     loss : str or Loss
         "logistic", "squared", "huber", "smooth_hinge", "quantile", or a convex loss.
     domain : str or Domain
-        "l2" or "l1", a ball of the given radius, or any set of the library with projection and linear
-        minimiser.
+        "l2" or "l1", a ball of the given radius, or a set whose projection is a closed form: Box, GroupBall,
+        L1Ball, L2Ball, LinfBall, Simplex.
     radius : float
         Size of the ball, in scaled coordinates, the intercept's included.
     intercept : bool
@@ -307,9 +307,10 @@ def _loss_to_json(loss: str | Loss) -> Any:
 def _loss_from_json(content: Any) -> str | Loss:
     if isinstance(content, str):
         return content
-    if not isinstance(content, Mapping) or content.get("name") not in LOSSES:
+    name = content.get("name") if isinstance(content, Mapping) else None
+    if not isinstance(name, str) or name not in LOSSES:
         raise ValueError(f'loss must be one of {", ".join(LOSSES)}, or {{"name": ..., parameter: number}}.')
-    usual = LOSSES[content["name"]]
+    usual = LOSSES[name]
     rest = {name: value for name, value in content.items() if name != "name"}
     if not set(rest) <= set(_parameters(usual)):
         raise ValueError(f"{usual.name} has the parameters {list(_parameters(usual))}, got {sorted(rest)}.")

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.domains import HasLMO, HasProjection
+from dpcvx.domains import Box, GroupBall, L1Ball, L2Ball, LinfBall, Simplex
 from dpcvx.errors import Incompatible
 from dpcvx.losses import Huber, Logistic, Quantile, SmoothHinge, Squared
 from dpcvx.problem import Problem
@@ -25,6 +25,7 @@ __all__ = ["TOLERANCE", "ConvexQuestion", "LinearQuestion", "Question"]
 TOLERANCE = 2.0**-7  # of the sensitivity of an error: what inexact minimisation may change in it
 ROUNDING = 1e-9  # of the range of the loss: far above what float64 sums over 2^16 cells can be off by
 RESTARTED_STEPS = 3000  # accelerated steps before the ones whose number the theory gives
+KNOWN_SETS: tuple[type, ...] = (Box, GroupBall, L1Ball, L2Ball, LinfBall, Simplex)
 KNOWN_LOSSES: tuple[type, ...] = (Huber, Logistic, Quantile, SmoothHinge, Squared)
 CHECK_EVERY = 10  # accelerated steps between two certificates
 CORNER = 2.0**-6  # half-width over which the corner of the pinball loss is rounded, in units of the target
@@ -111,11 +112,10 @@ class ConvexQuestion:
     offset: Vector | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        domain = self.problem.domain
-        if not isinstance(domain, HasProjection) or not isinstance(domain, HasLMO):
+        if type(self.problem.domain) not in KNOWN_SETS:
             raise Incompatible(
-                f"A query needs a set with projection and linear minimiser; {type(domain).__name__} lacks "
-                "one. Use a ball or a box."
+                f"Queries need a set with a closed projection, which {type(self.problem.domain).__name__} has "
+                f"not: use one of {', '.join(kind.__name__ for kind in KNOWN_SETS)}."
             )
         if type(self.problem.loss) not in KNOWN_LOSSES:
             raise Incompatible(

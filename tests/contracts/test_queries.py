@@ -1,0 +1,285 @@
+"""Every query keeps its promise: JSON both ways, the minimiser it says, an error within its sensitivity."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from dpcvx.domains import Box, L1Ball, L2Ball, LinfBall, Simplex, VertexHull
+from dpcvx.losses import Huber, Logistic, Quantile, Sigmoid, SmoothHinge, Squared
+from dpcvx.queries import Attribute, Binned, Count, Marginal, Mean, Regression, Schema, query_from_json
+from dpcvx.queries.questions import TOLERANCE
+
+SCHEMA = Schema(
+    (
+        Attribute("sex", ("f", "m")),
+        Attribute("work", ("none", "part", "full")),
+        Binned("age", (18.0, 30.0, 50.0, 90.0)),
+        Attribute("income", ("low", "high")),
+    )
+)
+N = 40
+QUERIES = [
+    *(
+        Regression("income", ("sex", "age", "work"), loss=loss, domain=domain)
+        for loss in ("logistic", "squared", "huber", "smooth_hinge", "quantile")
+        for domain in ("l2", "l1")
+    ),
+    Regression("age", ("sex", "work"), loss=Huber(0.2), domain=Box(-1.0, 2.0), intercept=False),
+    Regression("age", ("sex",), loss=Quantile(0.8), domain=LinfBall(1.5)),
+    Regression("income", ("sex", "age"), loss=SmoothHinge(0.3), domain=Simplex(2.0), l2=0.3),
+    Regression("income", (), loss="logistic", radius=1.0),
+    Count({"sex": ["f"], "age": ["[18, 30)", "[50, 90]"]}),
+    Mean("age"),
+    Mean("income", {"work": ["part", "full"]}),
+    Mean("age", {"age": ["[18, 30)", "[30, 50)"], "sex": ["m"]}),
+    Marginal(("sex", "work")),
+]
+over_queries = pytest.mark.parametrize("query", QUERIES, ids=lambda query: json.dumps(query.to_json()))
+
+
+def random_weights(question, rng):
+    m = int(np.prod(question.sizes))
+    return rng.multinomial(N, rng.dirichlet(np.full(m, 0.3))) / N
+
+
+@over_queries
+def test_json_goes_both_ways(query):
+    text = json.dumps(query.to_json())
+    assert query_from_json(json.loads(text)).to_json() == query.to_json()
+    assert query_from_json(json.loads(text)).compile(SCHEMA, N).names == query.compile(SCHEMA, N).names
+
+
+@over_queries
+def test_answers_are_minimisers(query):
+    question, rng = query.compile(SCHEMA, N), np.random.default_rng(0)
+    for _ in range(3):
+        weights = random_weights(question, rng)
+        theta = question.answer(weights)
+        assert theta.shape == (len(question.names),)
+        assert question.error(weights, theta) * N <= 2 * TOLERANCE * question.range(theta) + 1e-9
+        if hasattr(question, "problem"):
+            assert question.problem.C.contains(theta, 1e-6)
+            other = question.problem.C.project(theta + rng.normal(size=theta.shape))
+            assert question.error(weights, other) >= -1e-9
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared", "smooth_hinge", "huber"])
+def test_errors_agree_with_an_independent_minimiser(loss):
+    question = Regression("income", ("sex", "age", "work"), loss=loss, radius=1.0).compile(SCHEMA, N)
+    rng, found = np.random.default_rng(1), 0.0
+    for _ in range(4):
+        weights = random_weights(question, rng)
+        theta = question.problem.C.project(rng.normal(size=len(question.names)))
+
+        def value(point, weights=weights):
+            return float(weights @ question.problem.loss.value(question.X @ point, question.y))
+
+        ball = {"type": "ineq", "fun": lambda point: 1.0 - point @ point}
+        best = minimize(value, np.zeros_like(theta), constraints=[ball], method="SLSQP", tol=1e-12).fun
+        error = question.error(weights, theta)
+        assert error == pytest.approx(value(theta) - best, abs=TOLERANCE * question.range(theta) / N + 1e-7)
+        found = max(found, error)
+    assert found > 0.01
+
+
+@over_queries
+def test_errors_move_by_no_more_than_their_sensitivity(query):
+    question, rng = query.compile(SCHEMA, N), np.random.default_rng(2)
+    m = int(np.prod(question.sizes))
+    largest = 0.0
+    for trial in range(6):
+        counts = rng.multinomial(N, rng.dirichlet(np.full(m, 0.05 if trial % 2 else 1.0)))
+        theta = question.answer(random_weights(question, rng))
+        if trial == 0 and hasattr(question, "problem"):
+            theta = question.problem.C.start(question.problem.d)
+        sensitivity = question.range(theta) / N
+        before = question.error(counts / N, theta)
+        for old in np.flatnonzero(counts)[:2]:
+            for new in rng.choice(m, min(m, 5), replace=False):
+                moved = counts.copy()
+                moved[old] -= 1
+                moved[new] += 1
+                change = abs(question.error(moved / N, theta) - before)
+                assert change <= sensitivity * (1 + 2 * TOLERANCE)
+                largest = max(largest, change / sensitivity)
+    assert largest > 0.1  # not vacuous
+    assert question.range(theta) <= 2 * question.scale * (1 + 1e-6)
+
+
+def test_the_sensitivity_of_an_error_is_reached():
+    # All records agree, one of them turns: PRIVACY_MATH §9.1.
+    question = Regression("income", (), loss="logistic", radius=3.0).compile(SCHEMA, N)
+    theta = np.zeros(1)
+    errors = [question.error(np.array([N - k, k]) / N, theta) for k in (0, 1)]
+    largest = abs(errors[0] - errors[1]) * N / question.range(theta)
+    assert 0.9 < largest <= 1 + 2 * TOLERANCE
+
+
+def test_scale_and_range_are_the_extremes_over_set_and_cells():
+    rng = np.random.default_rng(3)
+    for loss, domain in itertools.product(
+        ("logistic", "squared", "huber"), (L2Ball(2.0), L1Ball(2.0), Box(-1.0, 1.5))
+    ):
+        question = Regression("age", ("sex", "work"), loss="squared", domain=domain).compile(SCHEMA, N)
+        if loss != "squared":
+            target = "income" if loss == "logistic" else "age"
+            question = Regression(target, ("sex", "work"), loss=loss, domain=domain).compile(SCHEMA, N)
+        points = [domain.lmo(rng.normal(size=len(question.names))) for _ in range(60)]
+        points += [domain.project(rng.normal(size=len(question.names))) for _ in range(60)]
+        values = np.array([question.problem.loss.value(question.X @ p, question.y) for p in points])
+        spread = (values.max(axis=0) - values.min(axis=0)).max()
+        assert 0.6 * question.scale < spread <= question.scale
+        gaps = values[0] - values  # terms of the error of the first point
+        moved = (gaps.max(axis=1) - gaps.min(axis=1)).max()
+        assert moved <= question.range(points[0])
+
+
+def test_the_certificate_is_the_slope_towards_a_better_point():
+    rng = np.random.default_rng(4)
+    question = Regression("income", ("sex", "age")).compile(SCHEMA, N)
+    theta, better = (question.problem.C.project(rng.normal(size=3)) for _ in range(2))
+    h = 1e-6
+    for cell in range(len(question.y)):
+        one = np.zeros(len(question.y))
+        one[cell] = 1.0
+        slope = (question._value(one, theta + h * (better - theta)) - question._value(one, theta)) / h
+        assert question.certificate(theta, better)[cell] == pytest.approx(slope, abs=1e-4)
+    assert np.abs(question.certificate(theta, better)).max() <= question.scale
+
+
+def test_near_questions_show_errors_between_their_reach_and_all():
+    rng = np.random.default_rng(5)
+    question = Regression("income", ("sex", "age", "work")).compile(SCHEMA, N)
+    for _ in range(10):
+        weights = random_weights(question, rng)
+        theta = question.problem.C.project(2 * rng.normal(size=len(question.names)))
+        whole = question.error(weights, theta)
+        for reach in (0.05, 0.3, 1.0):
+            near = question.near(theta, reach)
+            slack = TOLERANCE * question.range(theta) / N
+            assert reach * whole - slack <= near.error(weights, theta) <= whole + slack
+            assert near.range(theta) <= 2.5 * reach * question.range(theta) + 1e-6
+
+
+def test_answers_of_linear_queries_are_the_counts_means_and_shares():
+    sizes = (2, 3, 3, 2)
+    records = np.random.default_rng(6).integers(0, sizes, size=(N, 4))
+    sex, work, age, income = records.T
+    middles = np.array([24.0, 40.0, 70.0])
+
+    def answered(query):
+        question = query.compile(SCHEMA, N)
+        axes = records[:, question.attributes].T
+        counts = np.bincount(
+            np.ravel_multi_index(tuple(axes), question.sizes), minlength=np.prod(question.sizes)
+        )
+        return question.reported(question.answer(counts / N))
+
+    assert answered(Count({"sex": ["f"], "age": ["[18, 30)", "[50, 90]"]})) == pytest.approx(
+        ((sex == 0) & (age != 1)).sum()
+    )
+    assert answered(Mean("age")) == pytest.approx(middles[age].mean())
+    assert answered(Mean("income", {"work": ["part", "full"]})) == pytest.approx(
+        income[work > 0].mean(), abs=1e-3
+    )
+    chosen = (age < 2) & (sex == 1)
+    assert answered(Mean("age", {"age": ["[18, 30)", "[30, 50)"], "sex": ["m"]})) == pytest.approx(
+        middles[age[chosen]].mean(), abs=0.05
+    )
+    shares = answered(Marginal(("sex", "work")))
+    assert shares.reshape(2, 3)[1, 2] == pytest.approx(((sex == 1) & (work == 2)).mean())
+
+
+def test_features_are_signs_midpoints_and_indicators():
+    question = Regression("income", ("sex", "age", "work")).compile(SCHEMA, N)
+    assert question.names == ("intercept", "sex=m", "age", "work=none", "work=part", "work=full")
+    row = question.X.reshape(2, 2, 3, 3, 6)[0, 1, 2, 1]
+    assert row == pytest.approx([1.0, 1.0, (70 - 54) / 36, 0.0, 1.0, 0.0])
+    assert question.y.reshape(2, -1)[:, 0].tolist() == [-1.0, 1.0]
+
+
+WRONG = [
+    None,
+    [],
+    {"kind": "sum"},
+    {"kind": "count"},
+    {"kind": "count", "where": {}},
+    {"kind": "count", "where": {"sex": []}},
+    {"kind": "count", "where": {"sex": "f"}},
+    {"kind": "count", "where": {"sex": [1]}},
+    {"kind": "mean", "of": 3},
+    {"kind": "marginal", "attributes": "sex"},
+    {"kind": "marginal", "attributes": []},
+    {"kind": "marginal", "attributes": ["sex", "sex"]},
+    {"kind": "regression", "target": "income"},
+    {"kind": "regression", "target": "income", "features": ["income"]},
+    {"kind": "regression", "target": "income", "features": ["sex"], "loss": "cubic"},
+    {
+        "kind": "regression",
+        "target": "income",
+        "features": ["sex"],
+        "loss": {"name": "huber", "threshold": -1},
+    },
+    {"kind": "regression", "target": "income", "features": ["sex"], "loss": {"name": "huber", "width": 1}},
+    {"kind": "regression", "target": "income", "features": ["sex"], "loss": {"name": ["huber"]}},
+    {"kind": "regression", "target": "income", "features": ["sex"], "set": "ball"},
+    {"kind": "regression", "target": "income", "features": ["sex"], "set": {"name": "Box", "low": 1}},
+    {
+        "kind": "regression",
+        "target": "income",
+        "features": ["sex"],
+        "set": {"name": "Box", "low": 1, "high": 0},
+    },
+    {"kind": "regression", "target": "income", "features": ["sex"], "radius": True},
+    {"kind": "regression", "target": "income", "features": ["sex"], "radius": float("nan")},
+    {"kind": "regression", "target": "income", "features": ["sex"], "radius": 1e9},
+    {"kind": "regression", "target": "income", "features": ["sex"], "intercept": 1},
+    {"kind": "regression", "target": "income", "features": [], "intercept": False},
+    {"kind": "regression", "target": "income", "features": ["sex"], "extra": 1},
+]
+
+
+@pytest.mark.parametrize("content", WRONG, ids=repr)
+def test_wrong_descriptions_are_refused_by_name(content):
+    with pytest.raises(ValueError, match=r"\w"):
+        query_from_json(content)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        Regression("height", ("sex",)),
+        Regression("work", ("sex",)),
+        Count({"sex": ["x"]}),
+        Mean("work"),
+        Marginal(("sex", "height")),
+        Regression("income", ("sex",), domain=VertexHull(((0.0, 0.0), (1.0, 0.0)))),
+    ],
+    ids=["target", "labels", "level", "number", "attribute", "set"],
+)
+def test_queries_that_do_not_fit_the_schema_are_refused(query):
+    with pytest.raises(ValueError, match=r"\w"):
+        query.compile(SCHEMA, N)
+
+
+def test_losses_that_are_not_known_are_refused():
+    with pytest.raises(ValueError, match="convex"):
+        Regression("income", ("sex",), loss=Sigmoid())
+
+    class Steeper(Squared):
+        pass
+
+    with pytest.raises(ValueError, match="declares"):
+        Regression("income", ("sex",), loss=Steeper()).compile(SCHEMA, N)
+    assert Regression("income", ("sex",), loss=Logistic()).compile(SCHEMA, N).scale > 0
+
+
+def test_queries_on_too_many_cells_are_refused():
+    wide = Schema(tuple(Attribute(f"a{i}", tuple(range(8))) for i in range(6)))
+    with pytest.raises(ValueError, match="cells"):
+        Regression("a0", [f"a{i}" for i in range(1, 6)], loss="squared").compile(wide, N)
+    with pytest.raises(ValueError, match="cells"):
+        Marginal([f"a{i}" for i in range(5)]).compile(wide, N)

@@ -1,0 +1,426 @@
+"""The engine asks no more than it paid for, and nothing leaves it that depends on a record without noise."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpcvx.accounting import Budget, Tight
+from dpcvx.data import Arrays
+from dpcvx.errors import BudgetExceeded, Incompatible
+from dpcvx.events import Gaussian, PureDP
+from dpcvx.execution import spendable
+from dpcvx.grid import Dense, Door, ResidualBound, targets
+from dpcvx.ledger import Ledger
+from dpcvx.noise import SeededGenerator
+from dpcvx.queries import (
+    Answer,
+    Attribute,
+    Binned,
+    Count,
+    Counts,
+    Marginal,
+    Mean,
+    QueryEngine,
+    Regression,
+    Schema,
+    Universe,
+)
+from dpcvx.queries.allotment import METHODS, allot, choose_method
+from dpcvx.queries.gate import CellRows, Checked, NoisyErrors, NoisyHistogram, NoisyMeans, WorstQuestion
+from dpcvx.queries.questions import TOLERANCE
+from dpcvx.solvers import NoisyFrankWolfe, NoisySVRG
+
+SCHEMA = Schema(
+    (
+        Attribute("a", ("0", "1")),
+        Attribute("b", ("0", "1")),
+        Attribute("c", ("0", "1", "2")),
+        Binned("d", (0.0, 1.0, 3.0, 9.0)),
+    )
+)
+UNIVERSE = Universe(SCHEMA)
+N = 30
+QUERIES = [
+    Regression("a", ("b", "c", "d")),
+    Regression("d", ("a",), loss="huber"),
+    Count({"a": ["1"], "c": ["0", "2"]}),
+    Mean("d"),
+    Mean("d", {"a": ["1"]}),
+    Marginal(("a", "c")),
+]
+LINEAR = [QUERIES[2], QUERIES[3], QUERIES[5]]
+
+
+def table(n, seed, interaction=0.0):
+    """Records whose third bit is often the product of the first two, which no pair shows."""
+    rng = np.random.default_rng(seed)
+    a, b = rng.integers(0, 2, (2, n))
+    c = np.where(rng.random(n) < interaction, 2 * (a ^ b), rng.integers(0, 3, n))
+    return {"a": a.astype(str), "b": b.astype(str), "c": c.astype(str), "d": rng.random(n) * 9}
+
+
+def neighbours(count, rng):
+    """Pairs of data sets that differ in one record."""
+    for _ in range(count):
+        cells = rng.integers(0, UNIVERSE.n_cells, N) if rng.random() < 0.5 else np.full(N, rng.integers(36))
+        other = cells.copy()
+        other[rng.integers(N)] = rng.integers(UNIVERSE.n_cells)
+        yield Counts(UNIVERSE, cells), Counts(UNIVERSE, other)
+
+
+class Silent:
+    """A generator whose Gaussian draws are patched away: answers are the exact ones."""
+
+
+@pytest.fixture
+def without_noise(monkeypatch):
+    monkeypatch.setattr(
+        "dpcvx.noise.lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
+    )
+
+
+@pytest.mark.parametrize("query", LINEAR, ids=repr)
+def test_means_move_by_no_more_than_their_sensitivity(query, without_noise):
+    mechanism = NoisyMeans(query.compile(SCHEMA, N), N, 2.0)
+    changes = [
+        float(np.linalg.norm(mechanism(one, None) - mechanism(other, None)))
+        for one, other in neighbours(150, np.random.default_rng(0))
+    ]
+    assert 0.5 * mechanism.sensitivity < max(changes) <= mechanism.sensitivity * (1 + 1e-9)
+
+
+def test_means_are_the_exact_ones_and_a_marginal_has_the_known_sensitivity(without_noise):
+    question = Marginal(("a", "c")).compile(SCHEMA, N)
+    mechanism = NoisyMeans(question, N, 2.0)
+    assert mechanism.sensitivity == pytest.approx(math.sqrt(2) / N, rel=1e-6)
+    counts = Counts.of(UNIVERSE, table(N, 0))
+    exact = counts.marginal(question.attributes).ravel() / N
+    assert mechanism(counts, None) == pytest.approx(exact, abs=1e-8)
+    assert NoisyMeans(Mean("d").compile(SCHEMA, N), N, 2.0).sensitivity == pytest.approx(5.5 / N, rel=1e-6)
+
+
+def test_histograms_move_by_two_counts(without_noise):
+    mechanism = NoisyHistogram(UNIVERSE, N, 3.0)
+    changes = [
+        float(np.linalg.norm(mechanism(one, None) - mechanism(other, None)))
+        for one, other in neighbours(40, np.random.default_rng(1))
+    ]
+    assert max(changes) == pytest.approx(mechanism.sensitivity)
+
+
+def answers(queries, counts):
+    rng = np.random.default_rng(3)
+    made = []
+    for query in queries:
+        question = query.compile(SCHEMA, N)
+        weights = rng.dirichlet(np.ones(math.prod(question.sizes)))
+        made.append(Checked(question, question.answer(weights)))
+    return tuple(made)
+
+
+def test_scores_and_their_order_statistics_move_by_no_more_than_one(without_noise):
+    family = answers(QUERIES, N)
+    checks = [NoisyErrors(family, rank, 1.0) for rank in (1, 3, 6)]
+    largest = 0.0
+    for one, other in neighbours(60, np.random.default_rng(2)):
+        for checked in family:
+            change = abs(checked.score(one) - checked.score(other))
+            assert change <= WorstQuestion(family, N, 0.1).sensitivity
+            largest = max(largest, change)
+        for mechanism in checks:
+            assert abs(mechanism(one, None) - mechanism(other, None)) <= mechanism.sensitivity
+    assert largest > 0.5
+    assert checks[0].sensitivity == pytest.approx(1 + 2 * TOLERANCE, abs=1e-6)
+
+
+def test_an_order_statistic_is_the_one_that_was_asked_for(without_noise):
+    family = answers(QUERIES, N)
+    counts = Counts.of(UNIVERSE, table(N, 4))
+    scores = sorted(checked.score(counts) for checked in family)
+    assert [NoisyErrors(family, rank, 1.0)(counts, None) for rank in range(1, 7)] == pytest.approx(scores)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda noise: NoisyMeans(Marginal(("a",)).compile(SCHEMA, N), N, noise),
+        lambda noise: NoisyHistogram(UNIVERSE, N, noise),
+        lambda noise: NoisyErrors(answers(QUERIES[2:3], N), 1, noise),
+    ],
+    ids=["means", "histogram", "errors"],
+)
+def test_noise_has_the_declared_deviation(make):
+    mechanism, rng, counts = make(3.0), SeededGenerator(6), Counts.of(UNIVERSE, table(N, 5))
+    assert mechanism.event == Gaussian(3.0)
+    assert mechanism.noise == pytest.approx(3.0 * mechanism.sensitivity, rel=1e-6)
+    sample = np.concatenate([np.atleast_1d(mechanism(counts, rng)) for _ in range(600)]).reshape(600, -1)
+    spread = (sample - sample.mean(axis=0)).std() * math.sqrt(600 / 599)
+    assert spread == pytest.approx(mechanism.noise, rel=4 / math.sqrt(2 * sample.size))
+
+
+def test_selection_follows_the_exponential_mechanism():
+    family = answers(QUERIES, N)
+    counts = Counts.of(UNIVERSE, table(N, 7))
+    scores = np.array([checked.score(counts) for checked in family])
+    mechanism, rng = WorstQuestion(family, N, 0.8), SeededGenerator(8)
+    chances = np.exp(scores * 0.8 / (2 * mechanism.sensitivity))
+    observed = np.bincount([mechanism(counts, rng) for _ in range(800)], minlength=6)
+    assert stats.chisquare(observed, 800 * chances / chances.sum()).pvalue > 1e-4
+    assert stats.chisquare(observed).pvalue < 1e-4  # not uniform
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared", "huber", "smooth_hinge", "quantile"])
+def test_sums_by_cells_are_the_sums_by_rows_to_the_last_bit(loss):
+    question = Regression("a", ("b", "c", "d"), loss=loss).compile(SCHEMA, 500)
+    counts = Counts.of(UNIVERSE, table(500, 9))
+    cells = CellRows(question, counts)
+    times = counts.marginal(question.attributes).ravel()
+    bounds = question.problem.bounds
+    stored = Door(bounds).quantise(np.repeat(question.X, times, axis=0))
+    rows = Arrays(Dense(stored.values), targets(np.repeat(question.y, times), bounds.y), bounds=bounds)
+    rng = np.random.default_rng(10)
+    assert cells.n == rows.n == 500
+    for _ in range(5):
+        theta = rng.normal(size=question.problem.d)
+        bound = ResidualBound(2**20, 2**19)
+        one, other = (source.gradient_sum(question.problem.loss, theta, bound) for source in (cells, rows))
+        assert np.array_equal(one, other)
+        assert one.any()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("epsilon", "n"), [(0.1, 5000), (1.0, 50_000), (4.0, 250_000)])
+def test_everything_that_may_be_asked_is_within_the_budget(method, epsilon, n):
+    budget = Budget(epsilon, 1 / n**2)
+    allotment = allot(method, UNIVERSE, n, 200, budget)
+    spent = Tight().epsilon(allotment.event, spendable(budget).delta)
+    assert 0.999 * epsilon < spent <= epsilon * (1 + 1e-9)
+
+
+def test_the_automatic_choice_follows_public_sizes():
+    small = Universe(Schema(SCHEMA.attributes[:2]))
+    wide = Universe(Schema(tuple(Attribute(f"x{i}", (0, 1)) for i in range(16))))
+    assert choose_method(small, 5000) == "histogram"
+    assert choose_method(wide, 5000) == "warm"
+    assert choose_method(wide, 10) == "composition"
+
+
+def engine(n=3000, seed=0, epsilon=2.0, interaction=0.0, **rest):
+    rest = {"method": "warm", "rng": SeededGenerator(seed), "n_queries": 100, **rest}
+    return QueryEngine(SCHEMA, table(n, seed, interaction), Budget(epsilon, 1 / n**2), **rest)
+
+
+@pytest.fixture(scope="module")
+def surprised():
+    """An engine that has met a query which its first release says nothing about."""
+    made = engine(n=60_000, epsilon=4.0, interaction=0.9)
+    thresholds = [made._run._threshold]
+    replies = [made.ask(Marginal(("a", "b", "c")))]
+    thresholds.append(made._run._threshold)
+    replies += [made.ask(query) for query in (*QUERIES, Marginal(("a", "b", "c")))]
+    return made, replies, thresholds
+
+
+def test_a_large_error_is_measured_anew_and_learned_from(surprised):
+    made, replies, _ = surprised
+    assert replies[0].branch == "oracle"
+    assert replies[-1].branch == "histogram"
+    assert made.n_updates == 1
+    question = Marginal(("a", "b", "c")).compile(SCHEMA, made.n)
+    exact = Counts.of(UNIVERSE, table(60_000, 0, 0.9)).marginal(question.attributes).ravel() / made.n
+    assert np.abs(np.array(replies[0].estimates) - exact).max() <= replies[0].error_bound
+    assert np.abs(np.array(replies[-1].estimates) - exact).max() < 0.01
+
+
+def test_each_run_has_a_threshold_of_its_own(surprised):
+    _, _, thresholds = surprised
+    assert thresholds[0] != thresholds[1]
+
+
+def test_both_branches_answer_in_the_same_shape(surprised):
+    _, replies, _ = surprised
+
+    def shape(value):
+        if isinstance(value, dict):
+            return {name: shape(part) for name, part in value.items()}
+        return [shape(part) for part in value] if isinstance(value, list) else type(value).__name__
+
+    first, last = (json.loads(json.dumps(reply.to_json())) for reply in (replies[0], replies[-1]))
+    assert first["branch"] != last["branch"]
+    assert shape(first) == shape(last)
+    for reply in replies:
+        assert Answer.from_json(json.loads(json.dumps(reply.to_json()))) == reply
+
+
+def test_updates_stop_at_the_plan_and_answers_go_on():
+    made = engine(n=60_000, epsilon=4.0)
+    made._gate.above = lambda run, checked, level: True
+    replies = [made.ask(Count({"a": ["1"]})) for _ in range(made.allotment.updates + 3)]
+    assert [reply.branch for reply in replies[:4]] == ["oracle"] * 4
+    assert all(reply.branch == "histogram" and not reply.checked for reply in replies[4:])
+    assert made.n_updates == made.allotment.updates
+    assert made.remaining == replies[-1].remaining == 0.0
+    assert replies[0].remaining > replies[1].remaining > 0
+
+
+def test_composition_refuses_when_its_queries_are_used_up():
+    made = engine(method="composition", n_queries=2)
+    for _ in range(2):
+        assert made.ask(Count({"a": ["1"]})).branch == "oracle"
+    with pytest.raises(BudgetExceeded):
+        made.ask(Count({"a": ["1"]}))
+
+
+def test_public_errors_come_before_anything_is_asked():
+    made = engine()
+    made._gate = None  # whoever looks at the records fails
+    for query in (Regression("c", ("a",)), Count({"z": ["1"]}), Mean("c")):
+        with pytest.raises(ValueError, match=r"schema|level"):
+            made.ask(query)
+    with pytest.raises(Incompatible, match="replace"):
+        QueryEngine(SCHEMA, table(N, 0), Budget(1.0, 1e-6, "add_remove"))
+    with pytest.raises(Incompatible, match="delta"):
+        QueryEngine(SCHEMA, table(N, 0), Budget(1.0, 0.0))
+    with pytest.raises(ValueError, match="method"):
+        engine(method="best")
+    with pytest.raises(ValueError, match="n_queries"):
+        engine(n_queries=0)
+
+
+def test_the_same_noise_on_a_neighbour_asks_the_same_questions():
+    """All that the engine decides beside noised answers is public: words are drawn in the same order."""
+
+    class Counting(SeededGenerator):
+        drawn = 0
+
+        def words(self, n):
+            self.drawn += n
+            return super().words(n)
+
+    spent = []
+    for cell in ("0", "1"):
+        data = table(2000, 3)
+        data["a"][7], data["c"][7], data["d"][7] = (
+            cell,
+            "2" if cell == "1" else "0",
+            8.5 if cell == "1" else 0.5,
+        )
+        rng = Counting(5)
+        made = QueryEngine(SCHEMA, data, Budget(1.0, 1e-7), method="warm", n_queries=100, rng=rng)
+        for query in QUERIES:
+            made.ask(query)
+        spent.append((rng.drawn, made.n_updates, made.allotment))
+    assert spent[0] == spent[1]
+
+
+def test_a_seeded_engine_says_so_and_no_ledger_vouches_for_it(tmp_path):
+    made = engine()
+    assert not made.statement().private
+    assert "NOT PRIVATE" in str(made.statement())
+    assert not made.ask(Mean("d")).private
+    Ledger(tmp_path / "l.db").create("people", epsilon=2.0, delta=1e-6)
+    with pytest.raises(Incompatible, match="seed"):
+        engine(ledger=tmp_path / "l.db", account="people")
+    with pytest.raises(Incompatible, match="without"):
+        engine(account="people")
+
+
+class TestLedger:
+    @pytest.fixture
+    def place(self, tmp_path):
+        path = tmp_path / "ledger.db"
+        Ledger(path).create("people", epsilon=1.0, delta=1e-6)
+        return path
+
+    @staticmethod
+    def start(path, data=None):
+        data = table(800, 0) if data is None else data
+        return QueryEngine(
+            SCHEMA, data, Budget(1.0, 1e-6), method="warm", n_queries=50, ledger=path, account="people"
+        )
+
+    def test_the_whole_plan_is_charged_before_a_record_is_read(self, place):
+        class Unread(dict):
+            def __getitem__(self, name):
+                seen.append(len(Ledger(place).account("people").history()))
+                return super().__getitem__(name)
+
+        seen = []
+        made = self.start(place, Unread(table(800, 0)))
+        assert seen
+        assert set(seen) == {1}
+        entry = Ledger(place).account("people").history()[0]
+        assert "query engine" in entry.purpose
+        assert Ledger(place).account("people").budget == made.budget
+
+    def test_a_new_start_continues_without_paying_again(self, place):
+        first = self.start(place)
+        kept = first.ask(QUERIES[0], key="k1")
+        second = self.start(place)
+        assert len(Ledger(place).account("people").history()) == 1
+        assert np.array_equal(first.histogram.weights, second.histogram.weights)
+        assert second.ask(QUERIES[0], key="k1") == kept
+        assert second._runs == first._runs + 1  # an interrupted run counts; the new one is another
+        with pytest.raises(Incompatible, match="another query"):
+            second.ask(QUERIES[1], key="k1")
+
+    def test_updates_are_replayed(self, place):
+        first = self.start(place)
+        first._gate.above = lambda run, checked, level: True
+        first.ask(QUERIES[0])
+        first.ask(QUERIES[2])
+        second = self.start(place)
+        assert second.n_updates == 2
+        assert np.array_equal(first.histogram.weights, second.histogram.weights)
+        assert not np.array_equal(first.histogram.weights, first._base.weights)
+
+    def test_restarts_use_up_the_runs_and_no_more(self, place):
+        for _ in range(6):
+            made = self.start(place)
+        assert made._runs == made.allotment.updates
+        assert made._run is None
+        assert not made.ask(QUERIES[0]).checked
+
+    def test_another_plan_is_another_charge(self, place):
+        self.start(place)
+        with pytest.raises(BudgetExceeded):
+            QueryEngine(
+                SCHEMA, table(801, 0), Budget(1.0, 1e-6), n_queries=50, ledger=place, account="people"
+            )
+
+
+def test_solvers_of_the_library_serve_as_oracle():
+    made = engine(method="composition", n_queries=3, oracle=NoisyFrankWolfe(n_iter=5))
+    assert made.statement().accountant == "RDP"  # selections are no Gaussian releases
+    reply = made.ask(Regression("a", ("b",), domain="l1"))
+    assert reply.branch == "oracle"
+    with pytest.raises(ValueError, match="Gaussian releases or selections"):
+        engine(method="composition", n_queries=3, oracle=NoisySVRG()).ask(Regression("a", ("b",), l2=0.1))
+
+
+def test_the_statement_lists_every_part():
+    made = engine()
+    statement = made.statement()
+    assert statement.epsilon == 2.0
+    assert statement.certified_epsilon <= 2.0 * (1 + 1e-9)
+    listed = {part["question"]: part for part in statement.to_dict()["mechanisms"]}
+    assert listed["AboveThreshold"]["epsilon"] == made.allotment.run
+    assert listed["AboveThreshold"]["count"] == made.allotment.updates
+    assert PureDP(made.allotment.run).epsilon == made.allotment.run
+    assert listed["NoisyMarginals"]["noise_multiplier"] == made.allotment.start
+
+
+def test_offline_selects_measures_and_answers_all():
+    made = engine(n=30_000, epsilon=4.0, interaction=0.9, method="offline")
+    family = [Marginal(("a", "b", "c")), *QUERIES]
+    replies = made.ask_many(family)
+    assert len(replies) == len(family)
+    assert made.n_updates == made.allotment.updates
+    question = family[0].compile(SCHEMA, made.n)
+    exact = Counts.of(UNIVERSE, table(30_000, 0, 0.9)).marginal(question.attributes).ravel() / made.n
+    assert np.abs(np.array(replies[0].estimates) - exact).max() < 0.02
+    assert made.remaining == 0.0
+    assert made.ask_many(family)[0].branch == "histogram"
