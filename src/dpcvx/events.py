@@ -207,8 +207,9 @@ def to_plain(event: Event) -> dict[str, Any]:
             return {"event": "Repeat", "count": event.count, "of": to_plain(event.event)}
         case Compose():
             return {"event": "Compose", "events": [to_plain(part) for part in event.events]}
-    fields = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
-    return {"event": type(event).__name__, **fields}
+    values = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
+    numbers = {name: value if isinstance(value, str) else float(value) for name, value in values.items()}
+    return {"event": type(event).__name__, **numbers}
 
 
 def from_plain(content: Mapping[str, Any]) -> Event:

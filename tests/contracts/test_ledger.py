@@ -9,6 +9,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 
@@ -73,6 +74,39 @@ def test_a_charge_leaves_a_receipt_and_an_entry(ledger, account):
     assert from_plain(entry.event) == event
     assert 0 < entry.used == account.used < 1
     assert entry.time.endswith("+00:00")
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Gaussian(np.float32(50.0)),
+        PureDP(np.float64(0.01)),
+        Exponential(1),
+        ApproxDP(0, np.float32(0.0)),
+        Poisson(np.float64(1.0), 100, "replace"),
+        PerturbedObjective(0.001, 0),
+        Repeat(Compose((Gaussian(50.0), Repeat(PureDP(0.25), 2))), 3),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_every_event_is_written_and_read_back(event):
+    plain = json.loads(json.dumps(to_plain(event)))
+    assert from_plain(plain) == event
+    for wrong in ({}, {**plain, "event": "Noise"}, {**plain, "more": 1}):
+        with pytest.raises(ValueError, match="describes no event"):
+            from_plain(wrong)
+
+
+def test_tiny_deltas_are_caps_too(ledger):
+    account = ledger.create("pure", epsilon=1.0, delta=0)
+    account.charge(PureDP(0.5), purpose="half")
+    account.charge(Exponential(0.5), purpose="half")
+    with pytest.raises(BudgetExceeded):
+        account.charge(PureDP(1e-6), purpose="more")
+    tiny = ledger.create("tiny", epsilon=1.0, delta=1e-320)
+    tiny.charge(PureDP(0.5), purpose="half")
+    assert tiny.used == 0.5
+    assert tiny.remaining() == 0.0
 
 
 def test_nothing_is_written_when_the_budget_is_exceeded(ledger, account):

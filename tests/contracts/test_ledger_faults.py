@@ -211,6 +211,20 @@ def test_a_witness_may_lag_behind_but_must_know_the_ledger(tmp_path):
         other.verify(witness=tmp_path / "witness")
 
 
+def test_a_witness_may_serve_several_ledgers(tmp_path):
+    first = Ledger(tmp_path / "a.db", witness=tmp_path / "witness")
+    account = first.create("people", epsilon=1.0, delta=1e-6)
+    shutil.copy(tmp_path / "a.db", tmp_path / "old.db")
+    account.charge(STEP, purpose="seen")
+    other = "f" * 32
+    with open(tmp_path / "witness", "a") as file:
+        file.writelines(f"{other} {i} {'0' * 64}\n" for i in range(400))
+    assert first.verify().witnessed == 2
+    shutil.copy(tmp_path / "old.db", tmp_path / "a.db")
+    with pytest.raises(LedgerDamaged, match="old or edited copy"):
+        account.charge(STEP, purpose="again")
+
+
 def test_a_charge_is_lost_rather_than_released_where_the_witness_cannot_be_told(tmp_path):
     ledger = Ledger(tmp_path / "a.db", witness=tmp_path / "witness")
     account = ledger.create("people", epsilon=1.0, delta=1e-6)

@@ -71,7 +71,7 @@ class Ledger:
     ) -> None:
         place = None if witness is None else os.fspath(witness)
         if place is not None:
-            place = address(place) if "://" in place else os.path.abspath(place)
+            place = address(place) if "://" in place else os.path.abspath(os.path.expanduser(place))
         object.__setattr__(self, "url", address(url))
         object.__setattr__(self, "witness", place)
 

@@ -44,6 +44,7 @@ SHARES = {
     "renyi": {"renyi": 0.8, "renyi_twice": 0.16, "basic": 0.04},
     "basic": {"basic": 1.0},
 }
+SMALLEST_DELTA = 1e-200  # of a cap; shares of less, which nobody needs, would underflow in the formulas
 SMALLEST_SHARE = 1e-3  # of delta, given to one event by basic composition
 
 Cost = tuple[int, ...]
@@ -318,7 +319,7 @@ def covers(
 
 
 def _mode(cap: Budget, event: Event) -> str:
-    if cap.delta == 0 or not RDP().supports(event):
+    if cap.delta < SMALLEST_DELTA or not RDP().supports(event):
         return "basic"
     return "gaussian" if GDP().supports(event) else "renyi"
 
@@ -337,7 +338,7 @@ def requested(cap: Budget, event: Event) -> float:
 @lru_cache(maxsize=256)
 def remaining(cap: Budget, spending: Spending, delta: float) -> float:
     """Return the epsilon, at delta, of the largest Gaussian release that would be granted."""
-    if cap.delta == 0 or delta == 0 or spending.mode == "whole":
+    if min(cap.delta, delta) < SMALLEST_DELTA or spending.mode == "whole":
         return 0.0
     priced = spendable(Budget(cap.epsilon, delta)).delta
     # Nothing larger than the whole cap fits; a release of a millionth of it is no release.

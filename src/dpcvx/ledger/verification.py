@@ -73,7 +73,7 @@ def verify(ledger: Ledger) -> Verification:
             for row in rows:
                 try:
                     _check_entry(row, hashes, replayed)
-                except (KeyError, TypeError, ValueError) as problem:
+                except (KeyError, TypeError, ValueError, RecursionError) as problem:
                     raise LedgerDamaged(f"Entry {row.sequence} of {ledger!r} was edited.") from problem
                 hashes.append(row.hash)
         accounts = connection.execute(sa.select(account_table)).all()

@@ -68,7 +68,8 @@ class FileWitness:
                 text = file.read().decode("ascii", errors="replace")
         except FileNotFoundError:
             return None
-        return max(_heads(text, identity), key=lambda head: head.sequence, default=None)
+        last = _heads(text, identity) or self.heads(identity)  # another ledger may have filled the end
+        return max(last, key=lambda head: head.sequence, default=None)
 
     def heads(self, identity: str) -> tuple[Head, ...]:
         """Return every head in the file."""
