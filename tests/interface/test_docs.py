@@ -100,7 +100,7 @@ def test_the_example_bounds_file_is_valid():
 GROUPS = ("ledger", "keys")  # commands that have commands of their own
 
 
-@pytest.mark.parametrize("page", ["docs/cli.md", "docs/ledger.md", "README.md"])
+@pytest.mark.parametrize("page", ["docs/cli.md", "docs/ledger.md", "docs/service.md", "README.md"])
 def test_commands_shown_exist_with_their_options(page, monkeypatch, capsys):
     shown = re.findall(r"^\$ dpcvx (.+?)(?:\s+#.*)?$", (ROOT / page).read_text(), re.MULTILINE)
     assert len(shown) >= 3
