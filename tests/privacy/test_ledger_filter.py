@@ -262,7 +262,9 @@ PLANS = {
 }
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "svrg" else name for name in PLANS]
+)
 def test_a_single_fit_at_the_cap_always_fits(name):
     solver, loss, domain = PLANS[name]
     problem = Problem(loss, domain, bounds=BOUNDED, d=5, l2=0.1)
