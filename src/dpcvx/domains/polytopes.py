@@ -188,7 +188,8 @@ class VertexHull:
         differences = points - np.ravel(v)
         size = float(np.abs(differences).max()) or 1.0
         system = np.vstack([differences.T / size, np.ones(len(points))])
-        weights, _ = nnls(system, np.append(np.zeros(v.size), 1.0), maxiter=30 * len(points))
+        target = np.append(np.zeros(v.size), 1.0)
+        weights = _least_squares(system, target)
         nearest: Vector = (weights / weights.sum()) @ points
         return nearest.reshape(v.shape)
 
@@ -222,3 +223,39 @@ class VertexHull:
                 "Give one column per coefficient, the intercept included."
             )
         return points
+
+
+def _least_squares(A: Vector, b: Vector) -> Vector:
+    """Return argmin ||A w - b||_2 over w >= 0.
+
+    Where columns tie, SciPy's solver sometimes ends far from the answer; the slopes there tell. Then the same
+    method (Lawson and Hanson, 1974) runs with a fresh factorisation each time: it takes in the column that
+    brings A w nearer fastest and goes towards the best weights of all columns held, dropping those whose
+    weight reaches 0 on the way.
+    """
+    enough = 1e-15 * len(b)
+    w, _ = nnls(A, b, maxiter=30 * A.shape[1])
+    slopes = A.T @ (b - A @ w)
+    if max(slopes.max(), np.abs(slopes[w > 0]).max(initial=0.0)) <= enough:
+        return w
+    w = best = np.zeros(A.shape[1])
+    least = math.inf
+    while np.linalg.norm(left := b - A @ w) < least:
+        best, least, slopes = w, float(np.linalg.norm(left)), A.T @ left
+        if slopes.max() <= enough:
+            break
+        held = w > 0
+        held[slopes.argmax()] = True
+        while True:
+            goal = np.zeros_like(w)
+            goal[held] = np.linalg.lstsq(A[:, held], b, rcond=None)[0]
+            falling = np.flatnonzero(held & (goal <= 0))
+            if not falling.size:
+                break
+            ratios = w[falling] / (w[falling] - goal[falling])
+            w = w + float(ratios.min()) * (goal - w)
+            w[falling[ratios.argmin()]] = 0.0
+            held &= w > 0
+            w = np.where(held, w, 0.0)
+        w = goal
+    return best
