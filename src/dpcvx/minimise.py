@@ -9,19 +9,35 @@ because of a record either; where the certificate is not reached yet, the minimi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.domains import Box, GroupBall, HasProjection, L1Ball, L2Ball, LinfBall, Simplex
+from dpcvx.direct_sum import DirectSum
+from dpcvx.domains import (
+    Box,
+    GroupBall,
+    HasProjection,
+    InterpolationBall,
+    L1Ball,
+    L2Ball,
+    LinfBall,
+    NuclearBall,
+    Simplex,
+    SubmodularBall,
+    SubmodularPolyhedron,
+    Transformed,
+    VertexHull,
+)
 from dpcvx.errors import Incompatible
 from dpcvx.grid import FEATURE_BITS, Dense, Sparse, integer_bounds
 from dpcvx.losses import Huber, Logistic, Loss, SmoothHinge, Softmax, Squared
 from dpcvx.problem import Problem, is_regression
-from dpcvx.regularizers import L1, ElasticNet, GroupL2, Ridge
+from dpcvx.regularizers import L1, ElasticNet, GroupL2, Ridge, SubmodularNorm
+from dpcvx.submodular import Cardinality, ConcaveOfCardinality, GroupCover, Interval
 
 __all__ = ["Objective", "Ridged", "minimise"]
 
@@ -29,9 +45,20 @@ ROUNDOFF = 2.0**-53
 BLOCK_ROWS = 1024  # rows of one floating-point sum; the sums of blocks are added pairwise
 SLOPE_ROUNDINGS = 16  # of vectorised losses, in units of ROUNDOFF times the largest slope
 PROX_ACCURACY = 1e-9  # of sets and regularisers whose projection is not a closed form, relative to their size
+HULL_ACCURACY = 1e-7  # of hulls: where no slope is above 1e-14 the nearest point is within its root
+OVERLAP_ACCURACY = (
+    1e-6  # of groups that overlap: a gap of 1e-15 leaves 4e-8, and a ball's search adds to it ...
+)
+LARGEST_RATIO = 1e3  # ... as measured for weights up to this ratio; with 1e6 the gap may be 1e-8
 CLOSED_FORM: tuple[type, ...] = (
     *(Box, GroupBall, L1Ball, L2Ball, LinfBall, Simplex),
     *(ElasticNet, GroupL2, L1, Ridge),
+)
+KNOWN_PARTS: tuple[type, ...] = (
+    *CLOSED_FORM,
+    *(InterpolationBall, NuclearBall, SubmodularBall, SubmodularNorm, SubmodularPolyhedron),
+    *(Transformed, VertexHull),
+    *(Cardinality, ConcaveOfCardinality, DirectSum, GroupCover, Interval),
 )
 KNOWN_LOSSES: tuple[type, ...] = (Huber, Logistic, SmoothHinge, Softmax, Squared)
 NEWTON_SIZE = 500  # coordinates up to which Hessians are formed
@@ -145,13 +172,17 @@ class Ridged:
             )
         if not math.isfinite(self.slope):
             raise Incompatible(f"{name} has unbounded slopes here: give a bounded domain, or use Huber.")
-        if problem.regularizer is not None:
-            if problem.domain is not None:
-                raise Incompatible("A minimiser takes a domain or a regularizer, not both: leave one out.")
-            if problem.regularizer.value(np.zeros(problem.shape)) != 0:
-                raise Incompatible("A minimiser needs a regularizer that is least, and 0, at theta = 0.")
+        if problem.regularizer is not None and problem.domain is not None:
+            raise Incompatible("A minimiser takes a domain or a regularizer, not both: leave one out.")
         if not isinstance(problem.domain, HasProjection | None):
             raise Incompatible(f"{type(problem.domain).__name__} has no projection: choose another set.")
+        for part in (problem.domain, problem.regularizer):
+            if part is not None and not all(_known(each) for each in _parts(part)):
+                raise Incompatible(
+                    "Privacy of a minimiser rests on convexity and an accurate prox, which nothing enforces "
+                    f"for {part!r}: use a set or regularizer of dpcvx (overlapping groups with weights "
+                    f"up to a ratio of {LARGEST_RATIO:g}), or gradients."
+                )
 
     @property
     def slope(self) -> float:
@@ -217,9 +248,13 @@ class Ridged:
     @property
     def _prox_accuracy(self) -> float:
         """Relative error of the prox: sorted sums of p terms in every one of p entries, if closed."""
-        if isinstance(self.problem.domain or self.problem.regularizer, CLOSED_FORM):
+        part = self.problem.domain or self.problem.regularizer
+        if isinstance(part, CLOSED_FORM):
             return 4 * math.pow(self.problem.size, 1.5) * ROUNDOFF
-        return PROX_ACCURACY
+        parts = _parts(part)
+        if any(isinstance(each, GroupCover) and not each.nested for each in parts):
+            return OVERLAP_ACCURACY
+        return HULL_ACCURACY if any(isinstance(each, VertexHull) for each in parts) else PROX_ACCURACY
 
     def steps(self, tolerance: float) -> int:
         """Public number of accelerated steps that reach a certificate of ``tolerance`` on all records.
@@ -230,6 +265,27 @@ class Ridged:
         root = math.sqrt(self.smoothness / self.ridge)
         ratio = 8 * self.smoothness * math.sqrt(18) * root * self.radius / tolerance
         return max(1, math.ceil(2 * root * math.log(max(ratio, 1.0)))) + 1
+
+
+def _parts(part: object) -> list[object]:
+    """A set, regularizer or set function, and all that it is made of."""
+    match part:
+        case Transformed():
+            inner: Sequence[object] = (part.domain,)
+        case SubmodularBall() | SubmodularNorm() | SubmodularPolyhedron():
+            inner = (part.function,)
+        case DirectSum():
+            inner = part.parts
+        case _:
+            inner = ()
+    return [part, *(deep for each in inner for deep in _parts(each))]
+
+
+def _known(part: object) -> bool:
+    """Whether it is convex, with a prox as accurate as `Ridged` assumes: nothing of the user's own is."""
+    if isinstance(part, GroupCover) and not part.nested and part.weights is not None:
+        return type(part) in KNOWN_PARTS and max(part.weights) <= LARGEST_RATIO * min(part.weights)
+    return type(part) in KNOWN_PARTS
 
 
 def _value_at_zero(problem: Problem) -> float:

@@ -224,11 +224,10 @@ class GroupCover:
 
     def shrink(self, magnitudes: Vector, step: float) -> Vector:
         """Return the prox group by group if groups are nested or disjoint, else by a minimum-norm point."""
-        by_size = sorted(range(len(self.groups)), key=lambda g: len(self.groups[g]))
-        if not self._nested(by_size):
+        if not self.nested:
             return shrink_by_minimum_norm(self.marginal_gains, magnitudes, step)
         u = magnitudes.copy()
-        for g in by_size:
+        for g in self._by_size():
             group = self._members[self._starts[g] : self._starts[g] + len(self.groups[g])]
             u[group] = _capped(u[group], step * self._weights()[g])
         return u
@@ -236,10 +235,14 @@ class GroupCover:
     def _weights(self) -> Vector:
         return np.asarray(self.weights, dtype=np.float64)
 
-    def _nested(self, by_size: list[int]) -> bool:
+    def _by_size(self) -> list[int]:
+        return sorted(range(len(self.groups)), key=lambda g: len(self.groups[g]))
+
+    @property
+    def nested(self) -> bool:
         """Whether every two groups are nested or disjoint."""
         smallest = np.full(self._members.max() + 1, -1)  # the last, so smallest, group that holds each index
-        for g in reversed(by_size):
+        for g in reversed(self._by_size()):
             group = np.asarray(self.groups[g])
             if (smallest[group] != smallest[group[0]]).any():
                 return False

@@ -257,7 +257,7 @@ class Shifted(L1):
         (problem_of(Sigmoid()), "smooth convex"),
         (problem_of(Squared()), "unbounded slopes"),
         (problem_of(Boastful(0.5)), "which nothing enforces"),
-        (problem_of(Logistic(), regularizer=Shifted(0.1)), "at theta = 0"),
+        (problem_of(Logistic(), regularizer=Shifted(0.1)), "which nothing enforces"),
         (problem_of(Logistic(), L2Ball(1.0), regularizer=L1(0.1)), "not both"),
     ],
     ids=["corner", "not convex", "unbounded", "unknown", "off zero", "two"],

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Protocol
 
 from dpcvx.errors import NotAccountable
-from dpcvx.events import Event, Leaf, count_leaves
+from dpcvx.events import Event, Leaf, PerturbedObjective, Poisson, count_leaves
 
 
 class Accountant(Protocol):
@@ -39,7 +39,14 @@ def accepted_leaves(event: Event, kinds: tuple[type[Leaf], ...], accountant: obj
             f"{type(accountant).__name__} has no rule for {', '.join(unknown)}; "
             f"it covers {', '.join(kind.__name__ for kind in kinds)}. Use Tight(), which covers every event."
         )
+    require_one_relation(leaves)
     return leaves
+
+
+def require_one_relation(leaves: Counter[Leaf]) -> None:
+    """Refuse events of both relations together: their sum would be a statement about neither."""
+    if len({leaf.relation for leaf in leaves if isinstance(leaf, PerturbedObjective | Poisson)}) > 1:
+        raise NotAccountable("The event mixes releases for replace and for add_remove; use one relation.")
 
 
 def require_delta(delta: float) -> None:

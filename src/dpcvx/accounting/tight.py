@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from dpcvx.accounting.accountant import Accountant, require_delta, require_epsilon
+from dpcvx.accounting.accountant import Accountant, require_delta, require_epsilon, require_one_relation
 from dpcvx.accounting.gaussian import GDP
 from dpcvx.accounting.loss_distribution import PLD
 from dpcvx.accounting.objective import ObjectiveProfile
@@ -29,6 +29,7 @@ from dpcvx.events import (
 def _split(event: Event) -> tuple[float, float, Compose | None]:
     """Return the summed epsilon and delta of the `ApproxDP` parts, and everything else."""
     leaves = count_leaves(event)
+    require_one_relation(leaves)
     known: Counter[ApproxDP] = Counter({leaf: n for leaf, n in leaves.items() if isinstance(leaf, ApproxDP)})
     rest = tuple(Repeat(leaf, n) for leaf, n in leaves.items() if not isinstance(leaf, ApproxDP))
     return (

@@ -324,6 +324,8 @@ class NoisyMinimiser:
         """Return the noisy minimiser; it may lie outside C."""
         problem = self.problem
         term = np.zeros(problem.shape) if linear is None else self.n * linear
+        if np.shape(term) != problem.shape:  # broadcast, it would be longer than it looks
+            raise ValueError(f"The linear term has shape {np.shape(term)}; theta has shape {problem.shape}.")
         if linear is not None and not np.linalg.norm(linear) <= self.linear:
             raise ValueError(f"The linear term has norm {np.linalg.norm(linear):g}, above {self.linear:g}.")
         objective = data.objective(problem.loss, problem.outputs, problem.z_max)

@@ -128,7 +128,8 @@ class RestrictedGradient:
         from dpcvx.noise import lattice_gaussian
 
         features = len(support)
-        known = np.isin(support, np.arange(self.problem.d)).all()  # a negative index would be an alias
+        # A negative index would be an alias, and a table of indices would draw fresh noise for each copy.
+        known = np.ndim(support) == 1 and np.isin(support, np.arange(self.problem.d)).all()
         if not 1 <= features <= self.largest or len(np.unique(support)) != features or not known:
             raise Incompatible(
                 f"The plan allows supports of 1 to {self.largest} distinct features of {self.problem.d}; "
