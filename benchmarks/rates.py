@@ -3,7 +3,7 @@
 epsilon = 1 and delta = 1e-6 unless said otherwise, defaults of the solvers, excess over the optimum on the
 same records, certified by its duality gap.
 
-    python benchmarks/rates.py [dimension | nuclear | records | width | oracle ...] [--seeds 3]
+    python benchmarks/rates.py [dimension | nuclear | records | width | structure | oracle ...] [--seeds 3]
 """
 
 import argparse
@@ -20,8 +20,10 @@ from dpcvx.losses import Huber, Logistic, Squared
 from dpcvx.mirror import Euclidean
 from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds, Problem
+from dpcvx.regularizers import SubmodularNorm
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,
+    NoisyDualFrankWolfe,
     NoisyGeneralFrankWolfe,
     NoisyGradientDescent,
     NoisyMirrorDescent,
@@ -30,6 +32,8 @@ from dpcvx.solvers import (
     OutputPerturbation,
     run_with_oracle,
 )
+from dpcvx.submodular import ConcaveOfCardinality, GroupCover, Interval, dual_norm, prox, tree_cover
+from dpcvx.submodular import norm as omega
 from figures import panels, save, save_plot
 
 BUDGET = Budget(1.0, 1e-6)
@@ -290,6 +294,49 @@ def width(seeds, n=400, features=(20, 50, 150, 400)):
     }
 
 
+# Structured norms.
+
+
+def structure(seeds, n=4000, d=40, l2=0.1):
+    """Groups of 4, two of them used: excess by output perturbation and by Frank-Wolfe on the dual."""
+    groups = [list(range(i, i + 4)) for i in range(0, d, 4)]
+    norm = SubmodularNorm(GroupCover(groups), 0.01)
+    problem = Problem(Huber(0.4), bounds=UNIT, d=d, l2=l2, regularizer=norm)
+    results = {}
+    for name, solver in (("output_perturbation", OutputPerturbation(l2)), ("dual", NoisyDualFrankWolfe())):
+        plan = solver.plan(problem, n, BUDGET, Tight())
+        excesses = []
+        for seed in range(4 * seeds):
+            rng = np.random.default_rng(seed)
+            X = rng.normal(size=(n, d))
+            X = stored(X / np.linalg.norm(X, axis=1, keepdims=True))
+            y = np.clip(3 * X[:, :4].sum(axis=1) - 2 * X[:, 8:12].sum(axis=1), -1, 1)
+            exact, theta = Exact(problem, X, y), np.zeros(d)
+            for _ in range(2000):
+                theta = norm.prox(theta - exact.gradient(theta) / problem.smoothness, 1 / problem.smoothness)
+            optimum, start = (exact.value(v) + norm.value(v) for v in (theta, np.zeros(d)))
+            released = execute(plan, source(X, y, bounds=UNIT), rng=SeededGenerator(seed)).theta
+            excesses.append((exact.value(released) + norm.value(released) - optimum) / (start - optimum))
+        results[f"share_{name}"] = report(name, f"n={n}", excesses, f"of that of 0, calls={plan.n_calls}")
+    return results | {"prox_gap": prox_gap()}
+
+
+def prox_gap(d=1000):
+    """Largest relative duality gap of proximal steps in d coordinates."""
+    rng, gaps = np.random.default_rng(0), []
+    parents = [-1, *(int(rng.integers(0, i)) for i in range(1, d))]
+    for F in (ConcaveOfCardinality(np.sqrt), tree_cover(parents), Interval(d, float(d))):
+        v = rng.normal(size=d)
+        step = 0.1 * dual_norm(F, v)
+        theta = prox(F, v, step)
+        rest = v - theta  # in step |P|, and tight there against theta
+        infeasible = max(dual_norm(F, rest) / step - 1, 0.0)
+        gap = abs(step * omega(F, theta) - rest @ theta) / (step * omega(F, theta))
+        gaps.append(max(infeasible, gap))
+    print(f"  proximal steps in {d} coordinates: relative gap at most {max(gaps):.1e}")
+    return max(gaps)
+
+
 # Oracles that are not private.
 
 
@@ -318,7 +365,7 @@ def oracle(seeds, d=100, T=300):
     return {"share_of_bound": report("own oracle", f"T={T}", excesses, f"bound {bound:.3f}") / bound}
 
 
-SECTIONS = (dimension, nuclear, records, width, oracle)
+SECTIONS = (dimension, nuclear, records, width, structure, oracle)
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import dpcvx.noise
+import dpcvx.solvers
 import zoo
 from dpcvx.accounting import Budget, Tight
 from dpcvx.data import source
@@ -35,6 +36,7 @@ from dpcvx.regularizers import L1, ElasticNet, GroupL2, Ridge, SubmodularNorm
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,
     NoisyCorrectiveFrankWolfe,
+    NoisyDualFrankWolfe,
     NoisyFrankWolfe,
     NoisyGeneralFrankWolfe,
     NoisyGradientDescent,
@@ -403,3 +405,23 @@ def test_corrective_frank_wolfe(case):
     """Planned for many records, so that without noise the refit's steps are as long as they may be."""
     solver, budget = NoisyCorrectiveFrankWolfe(1400, 400), Budget(10.0, 1e-3)
     assert planned(solver, problem_on(case, 0.0), Tight(), n=10**6, budget=budget) <= CLOSE
+
+
+STRUCTURED = [i for i, (r, _) in enumerate(zoo.ALL_REGULARIZERS) if isinstance(r, SubmodularNorm)]
+
+
+@pytest.mark.parametrize("case", STRUCTURED, ids=[named(zoo.ALL_REGULARIZERS)[i] for i in STRUCTURED])
+def test_dual_frank_wolfe_is_within_its_bound(case, quiet):
+    """[KD19] Algorithm 2: 8 R^2/(l2 (T + 1)), from minimisers that never see the norm."""
+    problem = problem_with(case)
+    r = problem.regularizer
+    R = SubmodularPolyhedron(r.function, r.weight).norm(2, problem.shape)
+    few, many = (released(NoisyDualFrankWolfe(T, shrink=0.0), problem) for T in (3, 30))
+    assert many <= 8 * R**2 / (RIDGE * 31)
+    assert many < 0.5 * few
+
+
+def test_every_solver_is_here():
+    """A solver that is new needs a test above."""
+    solvers = {name for name in dpcvx.solvers.__all__ if hasattr(getattr(dpcvx.solvers, name), "plan")}
+    assert solvers <= globals().keys()
