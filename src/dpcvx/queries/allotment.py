@@ -24,6 +24,8 @@ CHECKS = (0.04, 0.01)  # of the error of regressions, and of shares of three att
 NET = 0.2  # runs of comparisons, and measurements where one is above: the safety net of a warm start
 RUN_PART = 0.7  # of the net; the rest measures
 CORRECTIONS = 4  # updates that the net of a warm start has
+LARGEST_LEVEL = 0.1  # a net that tells no share of records apart below this is not worth its budget
+FALSE_ALARM = 0.05  # chance that a run of the expected queries says "above" of a histogram without error
 ROUNDS = 8  # updates of the offline variant
 
 
@@ -130,7 +132,11 @@ def allot(
     if budget.delta == 0:
         raise Incompatible("The engine's noise is Gaussian, which needs delta > 0: use for instance 1 / n^2.")
     whole = spendable(budget)
-    T = _balanced_updates(universe, n, n_queries, 1 / gaussian_mu(whole.epsilon, whole.delta))
+    # Nearly the noise that the calibration below will find: enough to decide what takes part.
+    about = 1 / gaussian_mu(whole.epsilon, whole.delta)
+    T = _balanced_updates(universe, n, n_queries, about)
+    run = AboveThreshold(math.sqrt(NET / CORRECTIONS * RUN_PART) / about)
+    net = run.distance(FALSE_ALARM / n_queries) <= LARGEST_LEVEL * n
 
     def at(noise: float) -> Allotment:
         def gaussian(part: float) -> float:
@@ -158,6 +164,8 @@ def allot(
                 updates=ROUNDS,
             )
         each = NET / CORRECTIONS
+        if not net:
+            return Allotment("warm", gaussian(left), checks)
         return Allotment(
             "warm",
             gaussian(left - NET),

@@ -16,7 +16,7 @@ from dpcvx.accounting import RDP, Accountant, Budget, Tight
 from dpcvx.arrays import Vector
 from dpcvx.errors import BudgetExceeded, Incompatible
 from dpcvx.execution import Solver, spendable
-from dpcvx.queries.allotment import Allotment, allot, choose_method
+from dpcvx.queries.allotment import FALSE_ALARM, Allotment, allot, choose_method
 from dpcvx.queries.answers import Answer, Coefficient
 from dpcvx.queries.checks import FAMILIES, RANK, Check, family
 from dpcvx.queries.gate import Checked, Gate, NoisyErrors, NoisyHistogram, WorstQuestion
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 __all__ = ["QueryEngine"]
 
 MEANS = b"means"  # begins a lesson that consists of measured means
-FALSE_ALARM = 0.05  # chance that a run of the expected queries says "above" of a histogram without error
 
 
 class QueryEngine:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.domains import Box, GroupBall, L1Ball, L2Ball, LinfBall, Simplex
+from dpcvx.domains import Box, Domain, GroupBall, L1Ball, L2Ball, LinfBall, Simplex
 from dpcvx.errors import Incompatible
 from dpcvx.losses import Huber, Logistic, Quantile, SmoothHinge, Squared
 from dpcvx.problem import Problem
@@ -114,8 +114,8 @@ class ConvexQuestion:
     def __post_init__(self) -> None:
         if type(self.problem.domain) not in KNOWN_SETS:
             raise Incompatible(
-                f"Queries need a set with a closed projection, which {type(self.problem.domain).__name__} has "
-                f"not: use one of {', '.join(kind.__name__ for kind in KNOWN_SETS)}."
+                f"{type(self.problem.domain).__name__} has no closed projection, which queries need: "
+                f"use one of {', '.join(kind.__name__ for kind in KNOWN_SETS)}."
             )
         if type(self.problem.loss) not in KNOWN_LOSSES:
             raise Incompatible(
@@ -145,10 +145,9 @@ class ConvexQuestion:
     @cached_property
     def _extremes(self) -> tuple[Vector, Vector]:
         """Smallest and largest loss of every cell over the set, ridge left out, both a little outward."""
-        C = self.problem.C
-        fixed = 0.0 if self.offset is None else self.offset
-        low = np.array([x @ C.lmo(x) for x in self.X]) + fixed
-        high = np.array([x @ C.lmo(-x) for x in self.X]) + fixed
+        low, high = _margin_range(self.problem.C, self.X)
+        if self.offset is not None:
+            low, high = low + self.offset, high + self.offset
         largest = np.maximum(self._loss.value(low, self.y), self._loss.value(high, self.y))
         left, right = low.copy(), high.copy()
         for _ in range(60):  # the slope of a convex loss grows: bisection for where it changes its sign
@@ -252,6 +251,24 @@ class ConvexQuestion:
             ahead = moved + (t - 1) / following * (moved - theta)
             theta, t = moved, following
         return theta
+
+
+def _margin_range(domain: Domain, X: Vector) -> tuple[Vector, Vector]:
+    """Smallest and largest <x, theta> over the set, for every row of X."""
+    match domain:
+        case L2Ball():
+            high: Vector = domain.radius * np.linalg.norm(X, axis=1)
+        case L1Ball():
+            high = domain.radius * np.abs(X).max(axis=1)
+        case LinfBall():
+            high = domain.radius * np.abs(X).sum(axis=1)
+        case _:
+            return (
+                np.array([x @ domain.lmo(x) for x in X]),  # type: ignore[attr-defined]
+                np.array([x @ domain.lmo(-x) for x in X]),  # type: ignore[attr-defined]
+            )
+    high = high * (1 + ROUNDING)
+    return -high, high
 
 
 @dataclass(frozen=True, eq=False)
