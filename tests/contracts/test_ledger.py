@@ -131,6 +131,13 @@ def test_the_same_decimal_fraction_fits_as_often_as_it_should(ledger):
             account.charge(ApproxDP(1e-9, 0.0), purpose="one too many")
 
 
+@pytest.mark.parametrize("event", [ApproxDP(0.1, 1e-7), PureDP(0.1), Exponential(0.1)], ids=str)
+def test_three_times_a_tenth_is_three_tenths(ledger, event):
+    account = ledger.create("people", epsilon=0.3, delta=3e-7 if isinstance(event, ApproxDP) else 0.0)
+    account.charge(Repeat(event, 3), purpose="three at once")
+    assert account.used == 1.0
+
+
 def test_one_release_may_take_the_whole_account(account):
     noise = 1 / accounting.gaussian_mu(0.1, 1e-6 * (1 - accounting.SAMPLER_SHARE))
     assert account.remaining() == pytest.approx(0.1, rel=1e-6)

@@ -28,7 +28,17 @@ from dpcvx.accounting import (
     gaussian_mu,
     spendable,
 )
-from dpcvx.events import ApproxDP, Compose, Event, Exponential, Gaussian, PureDP, Repeat, count_leaves
+from dpcvx.events import (
+    ApproxDP,
+    Compose,
+    Event,
+    Exponential,
+    Gaussian,
+    Leaf,
+    PureDP,
+    Repeat,
+    count_leaves,
+)
 
 __all__ = ["FRESH", "WHOLE", "Spending", "admit", "covers", "remaining", "requested"]
 
@@ -144,27 +154,45 @@ class BasicFilter:
 
     def costs(self, event: Event, failure: float, delta: float | None) -> tuple[Cost, ...]:
         """Return pairs (epsilon_i, delta_i), failures included."""
-        leaves = count_leaves(event)
-        known = math.fsum(n * leaf.delta for leaf, n in leaves.items() if isinstance(leaf, ApproxDP))
-        rest = tuple(Repeat(leaf, n) for leaf, n in leaves.items() if not isinstance(leaf, ApproxDP))
-        pure = all(isinstance(leaf, PureDP | Exponential | ApproxDP) for leaf in leaves)
-        choices = [0.0] if pure else []
-        if rest and self.delta > 0:
-            choices.append(self.delta * self._part(Compose(rest)))
-        pairs = sorted((self._pair(event, known + extra) for extra in choices), key=self._size)
-        if rest and delta is not None:
-            pairs.insert(0, self._pair(event, known + self.share * delta))
-        sampling = _up((1 + math.exp(min(self.epsilon, 700.0))) * failure)
-        return tuple((_up(own), _up(lost) + sampling) for own, lost in pairs if math.isfinite(own))
+        leaves = count_leaves(event).items()
+        # What is a sum by itself is added up in units, so that three times 0.1 is 0.3.
+        known = sum(n * _up(leaf.epsilon) for leaf, n in leaves if isinstance(leaf, ApproxDP))
+        lost = sum(n * _up(leaf.delta) for leaf, n in leaves if isinstance(leaf, ApproxDP))
+        lost += _up((1 + math.exp(min(self.epsilon, 700.0))) * failure)
+        others = {leaf: n for leaf, n in leaves if not isinstance(leaf, ApproxDP)}
+        if not others:
+            return ((known, lost),)
+        rest = Compose(tuple(Repeat(leaf, n) for leaf, n in others.items()))
+        pairs = []
+        if self.delta > 0:
+            pairs += self._pair(rest, self.delta * self._part(rest))
+        if all(math.isfinite(_pure_epsilon(leaf)) for leaf in others):
+            pairs.append((sum(n * _up(_pure_epsilon(leaf)) for leaf, n in others.items()), 0))
+        pairs.sort(key=self._size)
+        if delta is not None:
+            pairs[:0] = self._pair(rest, self.share * delta)
+        return tuple((known + own, lost + also) for own, also in pairs)
 
-    def _pair(self, event: Event, delta: float) -> tuple[float, float]:
-        return (Tight().epsilon(event, delta) if delta < 1 else math.inf), delta
+    def _pair(self, event: Event, delta: float) -> list[tuple[int, int]]:
+        epsilon = Tight().epsilon(event, delta)
+        return [(_up(epsilon), _up(delta))] if math.isfinite(epsilon) else []
 
-    def _size(self, pair: tuple[float, float]) -> float:
+    def _size(self, pair: tuple[int, int]) -> float:
+        """Return what a pair takes of epsilon and of delta, together."""
         return pair[0] / self.epsilon + (pair[1] / self.delta if pair[1] else 0.0)
 
     def _part(self, event: Event) -> float:
         return min(1.0, max(SMALLEST_SHARE, Tight().epsilon(event, self.delta) / self.epsilon))
+
+
+def _pure_epsilon(leaf: Leaf) -> float:
+    """Return the epsilon of what is purely private, infinite for all else."""
+    match leaf:
+        case PureDP():
+            return leaf.epsilon
+        case Exponential():
+            return leaf.eta
+    return math.inf
 
 
 @lru_cache(maxsize=256)
