@@ -1,5 +1,6 @@
 """Minimisers under public linear terms, the questions of Frank-Wolfe on the dual."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -101,8 +102,36 @@ def test_replay_on_a_neighbour_shows_no_difference(problem, relation):
         first = record(plan, stored(X, y, BOUNDS, "dense"), SeededGenerator(0))
         other = stored(*neighbour(X, y, problem.loss, 1, relation, rng), BOUNDS, "csr")
         second = replay(plan, other, SeededGenerator(1), first)
-        assert [question.kind for question in first.questions] == ["objective"] * T
+        assert [question.kind for question in first.questions] == ["linear", "objective"] * T
         assert discrepancies(plan, first, second) == []
+
+
+@dataclasses.dataclass(frozen=True)
+class Peeking:
+    """A solver that looks past the oracle at the first target, and lets it into the linear terms."""
+
+    honest: NoisyDualFrankWolfe
+
+    def run(self, plan, ask):
+        peek = float(ask._oracle._source._source._y[0, 0])
+
+        class Nudged:
+            def minimiser(self, linear):
+                return ask.minimiser(linear + 1e-9 * peek)
+
+        return self.honest.run(plan, Nudged())
+
+
+def test_a_record_in_a_linear_term_is_found():
+    """With frozen answers such a solver returns the same theta: only the terms themselves tell."""
+    plan = solver_for(PROBLEMS[0], 3).plan(PROBLEMS[0], N, Budget(1.0, 1e-6), Tight())
+    plan = dataclasses.replace(plan, solver=Peeking(plan.solver))
+    X, y = np.eye(D)[np.arange(N) % D], np.ones(N)
+    pair = [stored(X, labels, BOUNDS, "dense") for labels in (y, np.r_[-1.0, y[1:]])]
+    first = record(plan, pair[0], SeededGenerator(0))
+    second = replay(plan, pair[1], SeededGenerator(1), first)
+    assert np.array_equal(first.theta, second.theta)
+    assert len(discrepancies(plan, first, second)) == 3
 
 
 def test_the_released_points_have_their_declared_variance():

@@ -126,10 +126,13 @@ class _RecordedMargins:
 
 
 class _FrozenOracle:
-    """Asks the real oracle, and hands out the answers of an earlier run where there are some."""
+    """Asks the real oracle, and hands out the answers of an earlier run where there are some.
 
-    def __init__(self, oracle: Oracle, frozen: tuple[Any, ...] | None) -> None:
-        self._oracle, self._frozen = oracle, frozen
+    A linear term that a solver brings never reaches the source; it is noted here.
+    """
+
+    def __init__(self, oracle: Oracle, frozen: tuple[Any, ...] | None, questions: list[Question]) -> None:
+        self._oracle, self._frozen, self._questions = oracle, frozen, questions
         self.answers: list[Any] = []
 
     def _answer(self, fresh: Any) -> Any:
@@ -146,6 +149,8 @@ class _FrozenOracle:
         return answer
 
     def minimiser(self, linear: Vector | None = None) -> Vector:
+        if linear is not None:
+            self._questions.append(Question("linear", (linear.tobytes(),)))
         answer: Vector = self._answer(self._oracle.minimiser(linear))
         return answer
 
@@ -159,7 +164,8 @@ class _FrozenOracle:
 
 def _run(plan: Plan, source: DataSource, rng: Generator, earlier: Transcript | None) -> Transcript:
     recorder = _Recorder(source, None if earlier is None else earlier.questions)
-    oracle = _FrozenOracle(Oracle(plan, recorder, rng), None if earlier is None else earlier.answers)
+    frozen = None if earlier is None else earlier.answers
+    oracle = _FrozenOracle(Oracle(plan, recorder, rng), frozen, recorder.questions)
     theta = plan.solver.run(plan, oracle)  # type: ignore[arg-type]  # it answers what an oracle answers
     return Transcript(tuple(recorder.questions), tuple(oracle.answers), theta)
 

@@ -94,8 +94,9 @@ class NoisyDualFrankWolfe:
         s, mean = np.zeros(plan.problem.shape), np.zeros(plan.problem.shape)
         for t in range(T):
             theta = ask.minimiser(s)
-            mean += 2 / (t + 2) * (theta - mean)
-            s += 2 / (t + 2) * (-K.lmo(theta) - s)  # K = -K, so this corner is the argmax
+            g = 2 / (t + 2)
+            mean = (1 - g) * mean + g * theta
+            s = (1 - g) * s - g * K.lmo(theta)  # K = -K, so -lmo is the argmax
         step = self._shrink(plan.problem, T, plan.stages[0].mechanism.noise)
         shrunk = self._norm(plan.problem).prox(mean, step)
         return shrunk if plan.problem.domain is None else plan.problem.C.project(shrunk)
