@@ -67,6 +67,17 @@ if TYPE_CHECKING:
     from dpcvx.noise import SecureGenerator, SeededGenerator
     from dpcvx.planner import plan
     from dpcvx.problem import Bounds, Problem
+    from dpcvx.queries import (
+        Answer,
+        Attribute,
+        Binned,
+        Count,
+        Marginal,
+        Mean,
+        QueryEngine,
+        Regression,
+        Schema,
+    )
     from dpcvx.regularizers import L1, ElasticNet, GroupL2, Ridge, SubmodularNorm
     from dpcvx.solvers import (
         GradientOracle,
@@ -115,6 +126,7 @@ _MODULES = {
     "noise": "SecureGenerator SeededGenerator",
     "planner": "plan",
     "problem": "Bounds Problem",
+    "queries": "Answer Attribute Binned Count Marginal Mean QueryEngine Regression Schema",
     "regularizers": "ElasticNet GroupL2 L1 Ridge SubmodularNorm",
     "solvers": "GradientOracle NoisyAcceleratedMirrorDescent NoisyCorrectiveFrankWolfe NoisyDualFrankWolfe "
     "NoisyFrankWolfe NoisyGeneralFrankWolfe NoisyGradientDescent NoisyMirrorDescent NoisySVRG "
