@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
+from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Gaussian
 from dpcvx.mechanisms.question import LARGEST_SUM, check_capacity, records_changed
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Measurement", "NoisyMarginals", "marginal_order"]
 
-LATTICE_BITS = 30  # a statistic in [-1, 1] has 2^30 lattice steps; 2^30 records fit
+CONTRAST_BITS = (20, 15, 10)  # resolution of a contrast, by the order; products have 2^30 steps at most
+LARGEST_ATTRIBUTE = 1024  # levels; products of two columns of contrasts are exact in float64 up to here
 WEIGHT_BITS = 3  # weights of the lower orders are multiples of 1/8
 LARGEST_WEIGHT = 8
 MOST_PAIRS, MOST_TRIPLES = 2**16, 2**11  # statistics up to which pairs and triples are considered
@@ -142,6 +144,11 @@ class NoisyMarginals:
                 f"order is {self.order}; it must be from 1 to {min(3, len(self.sizes))} for "
                 f"{len(self.sizes)} attributes."
             )
+        if max(self.sizes) > LARGEST_ATTRIBUTE:
+            raise Incompatible(
+                f"An attribute has {max(self.sizes)} cells; marginals are measured of attributes with "
+                f"{LARGEST_ATTRIBUTE} at most. Join levels or widen bins."
+            )
         check_capacity(self, self.n)
 
     @property
@@ -161,7 +168,7 @@ class NoisyMarginals:
 
     @property
     def _bits(self) -> int:
-        return LATTICE_BITS // self.order
+        return CONTRAST_BITS[self.order - 1]
 
     def _factor(self, r: int) -> int:
         """Integer by which statistics of r attributes are multiplied: their weight, on a common lattice."""
@@ -291,12 +298,8 @@ def _squared_sensitivity(
     they differ, a product of two levels. Both lie in intervals: points up to rounding, and exactly so for two
     levels.
     """
-    same, differ = {}, {}
-    for size, _ in grouped:
-        gram = contrasts(size, bits) @ contrasts(size, bits).T
-        apart = gram[~np.eye(size, dtype=bool)]
-        same[size] = (int(gram.diagonal().min()), int(gram.diagonal().max()))
-        differ[size] = (int(apart.min()), int(apart.max()))
+    same = {size: _products(size, bits)[0] for size, _ in grouped}
+    differ = {size: _products(size, bits)[1] for size, _ in grouped}
     squares = [factor**2 for factor in _factors(weights, bits)]
 
     def kernel(changed: tuple[int, ...]) -> tuple[int, int]:
@@ -316,6 +319,16 @@ def _squared_sensitivity(
         return largest
     choices = product(*(range(count + 1) for _, count in grouped))
     return max(2 * largest - 2 * kernel(changed)[0] for changed in choices if any(changed))
+
+
+@cache
+def _products(size: int, bits: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Least and largest product of a level's contrasts with themselves, and with those of another level."""
+    q = contrasts(size, bits).astype(np.float64)
+    gram = q @ q.T  # exact: integers below 2^53
+    apart = gram[~np.eye(size, dtype=bool)]
+    same = int(gram.diagonal().min()), int(gram.diagonal().max())
+    return same, (int(apart.min()), int(apart.max()))
 
 
 def _added(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
@@ -345,7 +358,7 @@ def _weights(grouped: tuple[tuple[int, int], ...], order: int) -> tuple[int, ...
             for r in range(order, 0, -1):
                 shares[r] += shares[r - 1] / size**2
                 shares[r, 1:] += shares[r - 1, :-1] * ((size - 1) / size) ** 2
-    bits = LATTICE_BITS // order
+    bits = CONTRAST_BITS[order - 1]
 
     def variance(weights: tuple[int, ...]) -> float:
         squared = _squared_sensitivity(grouped, weights, bits, "replace")
@@ -354,8 +367,6 @@ def _weights(grouped: tuple[tuple[int, int], ...], order: int) -> tuple[int, ...
 
     best = (one,) * order
     for r in range(order - 1):  # from the means upwards; each choice is exact given the others
-        candidates = [
-            (*best[:r], eighths, *best[r + 1 :]) for eighths in range(1, LARGEST_WEIGHT * one + 1)
-        ]
+        candidates = [(*best[:r], eighths, *best[r + 1 :]) for eighths in range(1, LARGEST_WEIGHT * one + 1)]
         best = min(candidates, key=variance)
     return best
