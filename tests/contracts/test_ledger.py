@@ -326,6 +326,14 @@ def test_sqlite_waits_for_the_disk(tmp_path):
         assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
 
 
+def test_a_database_that_is_not_there_is_named(databases):
+    place = Ledger(databases().replace("/test", "/nowhere"))
+    with pytest.raises(LedgerUnavailable, match="There is no ledger at"):
+        place.accounts()
+    with pytest.raises(LedgerUnavailable, match="does not answer"):
+        place.create("people", epsilon=1.0, delta=1e-6)
+
+
 def test_postgresql_waits_for_the_disk(databases):
     opened = engine(address(databases()))
     with opened.connect() as connection:

@@ -199,7 +199,7 @@ def _explained(url: str, *, new: bool = False) -> Iterator[None]:
         yield
     except (sa.exc.OperationalError, sa.exc.ProgrammingError) as problem:
         text = str(problem.orig)
-        if "no such table" in text or "does not exist" in text:
+        if not new and ("no such table" in text or "does not exist" in text):
             raise LedgerUnavailable(missing) from None
         raise LedgerUnavailable(
             f"The ledger at {shown} does not answer ({type(problem.orig).__name__}). A charge that was under "
