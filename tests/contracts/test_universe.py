@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from dpcvx.queries.synthetic import STATEMENT_KEY, statement_path, synthetic_tab
 from dpcvx.tables import open_table
 from zoo import ALL_LOSSES
 
+ROOT = Path(__file__).parents[2]
 SCHEMA = Schema(
     (
         Attribute("sex", ("f", "m"), other="f"),
@@ -126,6 +128,13 @@ def test_attributes_know_sizes_labels_and_values():
 def test_a_wrong_declaration_is_refused_with_the_reason(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_the_example_of_the_documentation_is_what_the_page_says():
+    universe = Universe(Schema.from_toml(ROOT / "examples" / "schema.toml"))
+    assert (universe.shape, universe.n_cells) == ((2, 4, 6, 5, 2), 480)
+    assert universe.schema["education"].other == "unknown"
+    assert "# (2, 4, 6, 5, 2), 480\n" in (ROOT / "docs" / "queries.md").read_text()
 
 
 @pytest.mark.parametrize("text", ["[attributes", "x = 1", "[attributes]\nage = 3"])
