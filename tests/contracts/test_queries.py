@@ -152,10 +152,12 @@ def test_the_certificate_is_the_slope_towards_a_better_point():
 
 def test_near_questions_show_errors_between_their_reach_and_all():
     rng = np.random.default_rng(5)
-    question = Regression("income", ("sex", "age", "work")).compile(SCHEMA, N)
-    for _ in range(10):
+    for trial in range(10):
+        question = Regression("income", ("sex", "age", "work"), l2=0.5 * (trial % 2)).compile(SCHEMA, N)
         weights = random_weights(question, rng)
         theta = question.problem.C.project(2 * rng.normal(size=len(question.names)))
+        best = question.answer(weights)
+        assert question.near(best, 0.1).error(weights, best) <= question.error(weights, best) + 1e-3
         whole = question.error(weights, theta)
         for reach in (0.05, 0.3, 1.0):
             near = question.near(theta, reach)

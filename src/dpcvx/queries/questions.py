@@ -97,8 +97,10 @@ class ConvexQuestion:
         Public number of records: minimisation is exact to a part of the sensitivity, which is over it.
     units : tuple of float
         What the values -1 and 1 of a coefficient are reported as.
-    offset : Vector, optional
-        Public margins that are added to <x, theta>, shape (m,); none by default.
+    anchor : Vector, optional
+        A public point of the set: theta stands for anchor + reach (theta - anchor).
+    reach : float
+        See ``anchor``; 1 without one.
     """
 
     attributes: tuple[int, ...]
@@ -109,7 +111,8 @@ class ConvexQuestion:
     y: Vector
     records: int
     units: tuple[float, float] = field(default=(-1.0, 1.0), kw_only=True)
-    offset: Vector | None = field(default=None, kw_only=True)
+    anchor: Vector | None = field(default=None, kw_only=True)
+    reach: float = field(default=1.0, kw_only=True)
 
     def __post_init__(self) -> None:
         if type(self.problem.domain) not in KNOWN_SETS:
@@ -130,12 +133,14 @@ class ConvexQuestion:
         reach times the error over C and all of it, and all of it where the minimiser is that near; the range
         of its terms is about reach times that over C.
         """
-        problem = replace(self.problem, l2=0.0) if self.problem.l2 else self.problem
-        return replace(self, problem=problem, X=reach * self.X, offset=(1 - reach) * self._margins(theta))
+        return replace(self, anchor=theta, reach=reach)
+
+    def _point(self, theta: Vector) -> Vector:
+        return theta if self.anchor is None else (1 - self.reach) * self.anchor + self.reach * theta
 
     def _margins(self, theta: Vector) -> Vector:
-        margins: Vector = self.X @ theta
-        return margins if self.offset is None else margins + self.offset
+        margins: Vector = self.X @ self._point(theta)
+        return margins
 
     @cached_property
     def _loss(self) -> Any:
@@ -146,8 +151,9 @@ class ConvexQuestion:
     def _extremes(self) -> tuple[Vector, Vector]:
         """Smallest and largest loss of every cell over the set, ridge left out, both a little outward."""
         low, high = _margin_range(self.problem.C, self.X)
-        if self.offset is not None:
-            low, high = low + self.offset, high + self.offset
+        if self.anchor is not None:
+            fixed = (1 - self.reach) * (self.X @ self.anchor)
+            low, high = fixed + self.reach * low, fixed + self.reach * high
         largest = np.maximum(self._loss.value(low, self.y), self._loss.value(high, self.y))
         left, right = low.copy(), high.copy()
         for _ in range(60):  # the slope of a convex loss grows: bisection for where it changes its sign
@@ -188,7 +194,8 @@ class ConvexQuestion:
     def certificate(self, theta: Vector, better: Vector) -> Vector:
         """Return u(x) = <better - theta, grad l_x(theta)>, clipped to [-S, S]."""
         slopes = self._loss.grad(self._margins(theta), self.y)
-        u: Vector = np.clip(slopes * (self.X @ (better - theta)), -self.scale, self.scale)
+        step = self.reach * (self.X @ (better - theta))
+        u: Vector = np.clip(slopes * step, -self.scale, self.scale)
         return u
 
     def reported(self, theta: Vector) -> Vector:
@@ -210,7 +217,8 @@ class ConvexQuestion:
         return hessian + self.problem.l2 * np.eye(self.problem.d)
 
     def _value(self, weights: Vector, theta: Vector) -> float:
-        ridge = self.problem.l2 / 2 * float(theta @ theta)
+        point = self._point(theta)
+        ridge = self.problem.l2 / 2 * float(point @ point)
         return math.fsum(weights * self._loss.value(self._margins(theta), self.y)) + ridge
 
     def _minimiser(self, weights: Vector, start: Vector, tolerance: float) -> Vector:
@@ -224,11 +232,12 @@ class ConvexQuestion:
         bend = loss.smoothness(math.inf)
 
         def gradient(theta: Vector) -> Vector:
-            slopes: Vector = weights * loss.grad(self._margins(theta), y)
-            return slopes @ X + problem.l2 * theta
+            point = self._point(theta)
+            slopes: Vector = weights * loss.grad(X @ point, y)
+            return self.reach * (slopes @ X + problem.l2 * point)
 
         squares = np.linalg.eigvalsh((X * weights[:, None]).T @ X)[-1]
-        step = 1 / max(bend * float(squares) * (1 + 1e-9) + problem.l2, 1e-12)
+        step = 1 / max(self.reach**2 * (bend * float(squares) * (1 + 1e-9) + problem.l2), 1e-12)
         theta, ahead, t = start, start, 1.0
         for count in range(RESTARTED_STEPS):
             if count % CHECK_EVERY == 0:
@@ -242,7 +251,7 @@ class ConvexQuestion:
             following = (1 + math.sqrt(1 + 4 * t * t)) / 2
             ahead = moved + (t - 1) / following * (moved - theta)
             theta, t = moved, following
-        smoothness = bend * problem.row_norm**2 + problem.l2
+        smoothness = self.reach**2 * (bend * problem.row_norm**2 + problem.l2)
         diameter = C.diameter(2, problem.d)
         ahead, t = theta, 1.0
         for _ in range(math.ceil(diameter * math.sqrt(2 * smoothness / tolerance))):
