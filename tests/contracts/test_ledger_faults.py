@@ -207,22 +207,27 @@ def test_a_witness_may_lag_behind_but_must_know_the_ledger(tmp_path):
     assert ledger.verify().witnessed == 2
     other = Ledger(tmp_path / "b.db")
     other.create("people", epsilon=1.0, delta=1e-6)
-    with pytest.raises(LedgerDamaged, match="never seen"):
+    with pytest.raises(LedgerDamaged, match="knows another ledger"):
         other.verify(witness=tmp_path / "witness")
+    with pytest.raises(LedgerDamaged, match="never seen"):
+        other.verify(witness=tmp_path / "nothing")
 
 
-def test_a_witness_may_serve_several_ledgers(tmp_path):
-    first = Ledger(tmp_path / "a.db", witness=tmp_path / "witness")
-    account = first.create("people", epsilon=1.0, delta=1e-6)
-    shutil.copy(tmp_path / "a.db", tmp_path / "old.db")
+@pytest.mark.parametrize("kind", ["file", "store"])
+def test_a_new_ledger_in_the_place_of_the_old_is_refused(tmp_path, kind):
+    path = tmp_path / "ledger.db"
+    place = tmp_path / "witness" if kind == "file" else f"sqlite:///{tmp_path}/witness.db"
+    ledger = Ledger(path, witness=place)
+    account = ledger.create("people", epsilon=1.0, delta=1e-6)
     account.charge(STEP, purpose="seen")
-    other = "f" * 32
-    with open(tmp_path / "witness", "a") as file:
-        file.writelines(f"{other} {i} {'0' * 64}\n" for i in range(400))
-    assert first.verify().witnessed == 2
-    shutil.copy(tmp_path / "old.db", tmp_path / "a.db")
-    with pytest.raises(LedgerDamaged, match="old or edited copy"):
+    path.unlink()
+    with pytest.raises(LedgerDamaged, match="knows another ledger"):
+        ledger.create("people", epsilon=1.0, delta=1e-6)
+    Ledger(path).create("people", epsilon=1.0, delta=1e-6)
+    with pytest.raises(LedgerDamaged, match="knows another ledger"):
         account.charge(STEP, purpose="again")
+    with pytest.raises(LedgerDamaged, match="knows another ledger"):
+        ledger.verify()
 
 
 def test_a_charge_is_lost_rather_than_released_where_the_witness_cannot_be_told(tmp_path):

@@ -59,8 +59,8 @@ class Ledger:
         A path, ``sqlite:///file.db`` or ``postgresql://user@host/name``. By default ``dpcvx.db`` in the
         user's data folder.
     witness : str or path, optional
-        A file, or the URL of a second store, that is told of every entry. With it an old copy of the ledger
-        is refused; keep it apart from the ledger and its backups.
+        A file, or the URL of a second store, that is told of every entry of this one ledger. With it an old
+        copy of the ledger is refused; keep it apart from the ledger and its backups.
     """
 
     url: str
@@ -152,7 +152,12 @@ class Ledger:
             raise LedgerDamaged(f"{self!r} has no head of format {FORMAT}.")
         head = Head(row.identity, row.sequence, row.hash)
         if self.witness is not None:
-            seen = witness_at(self.witness).latest(head.identity)
+            seen = witness_at(self.witness).latest()
+            if seen is not None and seen.identity != head.identity:
+                raise LedgerDamaged(
+                    f"The witness knows another ledger than {self!r}: this one was put in its place, or "
+                    "needs a witness of its own."
+                )
             if seen is not None and seen != head and not has(connection, seen):
                 raise LedgerDamaged(
                     f"The witness saw entry {seen.sequence} of {self!r}, which is not there: this is an old "

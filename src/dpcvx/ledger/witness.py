@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -27,18 +28,18 @@ class Head:
 
 
 class Witness(Protocol):
-    """A place apart from the ledger that remembers heads."""
+    """A place apart from the ledger that remembers its heads; it serves one ledger alone."""
 
     def append(self, head: Head) -> None:
         """Keep a head; durable when it returns."""
         ...
 
-    def latest(self, identity: str) -> Head | None:
-        """Return the head with the largest sequence among the last ones of a ledger."""
+    def latest(self) -> Head | None:
+        """Return the head with the largest sequence among the last ones."""
         ...
 
-    def heads(self, identity: str) -> tuple[Head, ...]:
-        """Return every head of a ledger."""
+    def heads(self) -> tuple[Head, ...]:
+        """Return every head."""
         ...
 
 
@@ -58,33 +59,29 @@ class FileWitness:
         finally:
             os.close(file)
 
-    def latest(self, identity: str) -> Head | None:
+    def latest(self) -> Head | None:
         """Return the largest of the last heads; processes may append a little out of order."""
         try:
             with self.path.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(0, size - TAIL))
-                # A line that was cut off at the start has no identity that is known.
                 text = file.read().decode("ascii", errors="replace")
         except FileNotFoundError:
             return None
-        last = _heads(text, identity) or self.heads(identity)  # another ledger may have filled the end
-        return max(last, key=lambda head: head.sequence, default=None)
+        return max(_heads(text), key=lambda head: head.sequence, default=None)
 
-    def heads(self, identity: str) -> tuple[Head, ...]:
+    def heads(self) -> tuple[Head, ...]:
         """Return every head in the file."""
         if not self.path.exists():
             return ()
-        return _heads(self.path.read_text(encoding="ascii", errors="replace"), identity)
+        return _heads(self.path.read_text(encoding="ascii", errors="replace"))
 
 
-def _heads(text: str, identity: str) -> tuple[Head, ...]:
-    parts = (line.split(" ") for line in text.splitlines())
-    return tuple(
-        Head(part[0], int(part[1]), part[2])
-        for part in parts
-        if len(part) == 3 and part[0] == identity and part[1].isdecimal()
-    )
+_LINE = re.compile(r"^([0-9a-f]{32}) ([0-9]+) ([0-9a-f]{64})$", re.MULTILINE)  # a line cut in two is none
+
+
+def _heads(text: str) -> tuple[Head, ...]:
+    return tuple(Head(found[1], int(found[2]), found[3]) for found in _LINE.finditer(text))
 
 
 _metadata = sa.MetaData()
@@ -110,20 +107,19 @@ class StoreWitness:
         with writing(self.url) as connection:
             connection.execute(_table.insert(), row)
 
-    def latest(self, identity: str) -> Head | None:
+    def latest(self) -> Head | None:
         """Return the head with the largest sequence."""
-        return next(iter(self._select(identity, limit=1)), None)
+        return next(iter(self._select(limit=1)), None)
 
-    def heads(self, identity: str) -> tuple[Head, ...]:
-        """Return every head of a ledger, the latest first."""
-        return self._select(identity)
+    def heads(self) -> tuple[Head, ...]:
+        """Return every head, the latest first."""
+        return self._select()
 
-    def _select(self, identity: str, limit: int | None = None) -> tuple[Head, ...]:
+    def _select(self, limit: int | None = None) -> tuple[Head, ...]:
         _prepare(self.url)
-        chosen = sa.select(_table).where(_table.c.identity == identity)
+        chosen = sa.select(_table).order_by(_table.c.sequence.desc()).limit(limit)
         with reading(self.url) as connection:
-            rows = connection.execute(chosen.order_by(_table.c.sequence.desc()).limit(limit))
-            return tuple(Head(*row) for row in rows)
+            return tuple(Head(*row) for row in connection.execute(chosen))
 
 
 @lru_cache(maxsize=64)
