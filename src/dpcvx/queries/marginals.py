@@ -28,7 +28,7 @@ CONTRAST_BITS = (20, 15, 10)  # resolution of a contrast, by the order; products
 LARGEST_ATTRIBUTE = 1024  # levels; products of two columns of contrasts are exact in float64 up to here
 WEIGHT_BITS = 3  # weights of the lower orders are multiples of 1/8
 LARGEST_WEIGHT = 8
-MOST_PAIRS, MOST_TRIPLES = 2**16, 2**11  # statistics up to which pairs and triples are considered
+MOST_PAIRS, MOST_TRIPLES = 2**16, 2**10  # statistics up to which pairs and triples are considered
 
 
 @dataclass(frozen=True, eq=False)
