@@ -147,6 +147,13 @@ class Plan:
                     f"A stage is private under {stage.mechanism.relation!r}, the budget asks for "
                     f"{self.budget.relation!r}."
                 )
+            # The source is held to the plan's bounds, the noise is for those of the question.
+            own: Problem = getattr(stage.mechanism, "problem", self.problem)
+            if (own.bounds, own.d) != (self.problem.bounds, self.problem.d):
+                raise Incompatible(
+                    f"A stage was made for records of {own.d} features within {own.bounds}, the plan is for "
+                    f"{self.problem.d} within {self.problem.bounds}: make plans with dpcvx.plan."
+                )
         if self.sampler_delta > SAMPLER_SHARE * self.budget.delta:
             failure = self.sampler_delta / (1 + math.exp(min(self.budget.epsilon, 700.0)))
             epsilon = math.floor(math.log(max(SAMPLER_SHARE * self.budget.delta / failure - 1, 1.0)))

@@ -1,5 +1,6 @@
 """Attacks on single questions by public inputs of odd shapes and sets, and on what their price leaves out."""
 
+import dataclasses
 import itertools
 import math
 
@@ -10,7 +11,7 @@ from scipy.special import ndtr
 
 import dpcvx.noise
 from adversary import records, stored
-from dpcvx.accounting import PLD, RDP, ObjectiveProfile, Tight
+from dpcvx.accounting import PLD, RDP, Budget, ObjectiveProfile, Tight
 from dpcvx.direct_sum import DirectSum
 from dpcvx.domains import Box, L1Ball, L2Ball, NuclearBall, SubmodularBall, Transformed, VertexHull
 from dpcvx.errors import Incompatible, NotAccountable
@@ -21,6 +22,7 @@ from dpcvx.minimise import Ridged
 from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds, Problem
 from dpcvx.regularizers import L1, SubmodularNorm
+from dpcvx.solvers import NoisyGradientDescent, OutputPerturbation
 from dpcvx.submodular import (
     Cardinality,
     ConcaveOfCardinality,
@@ -263,3 +265,17 @@ def test_a_perturbed_objective_of_another_relation_has_no_common_price(accountan
     for other in others:
         with pytest.raises(NotAccountable, match="one relation"):
             getattr(accountant, ask)(Compose((PerturbedObjective(0.1, 0.1), other)), 1e-6)
+
+
+# -- a plan speaks of the records that its questions were made for
+
+
+@pytest.mark.parametrize("solver", [NoisyGradientDescent(n_iter=1), OutputPerturbation(0.5)], ids=repr)
+@pytest.mark.parametrize("changed", [{"bounds": Bounds(1.0, 3.0)}, {"d": 8}], ids=["bounds", "d"])
+def test_a_plan_whose_questions_were_made_for_smaller_records_is_refused(solver, changed):
+    """The source is held to the bounds of the plan's problem; a question's noise is for those of its own."""
+    problem = Problem(Logistic(), L2Ball(1.0), bounds=Bounds(1.0, 1.0), d=9)
+    plan = solver.plan(problem, N, Budget(1.0, 1e-6), Tight())
+    assert dataclasses.replace(plan, problem=dataclasses.replace(problem)) == plan
+    with pytest.raises(Incompatible, match="was made for records"):
+        dataclasses.replace(plan, problem=dataclasses.replace(problem, **changed))
