@@ -13,14 +13,14 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 KEY = re.compile(r"\[([A-Z][A-Za-z]*\d{2})\]")
 STATEMENT = r"(?:Algorithm|Theorem|Corollary) (?:\d+\.)*\d+"
-# What the papers number, but for lemmas inside proofs; of U15 the privacy of the whole.
+# What the papers number, but for definitions and for steps inside proofs.
 NUMBERED = {
     "TTZ14": "Algorithm 1 2 3 4 5; Theorem 3.1 3.2 4.1 5.2 5.4 5.5 5.6 5.8 5.9 A.1 B.1 B.2; "
     "Corollary 3.6 5.7; Fact 2.3 3.4 5.3; Claim 3.3 3.5 A.2; Lemma 5.10",
     "TTZ15": "Algorithm 1 2; Theorem 2.2 2.4 2.5 2.6 3.1 3.2; Corollary 2.7; Fact 2.3; Lemma 3.3",
     "WYX17": "Algorithm 1 2 3 4; Theorem 3.1 4.1 4.2 4.3 4.4 5.3 5.4 6.1 6.2 6.3; Remark 4.1",
     "KD19": "Algorithm 1 2; Theorem 1 2 3 4; Proposition 1 2; Lemma 1",
-    "U15": "Theorem 3.1 3.9 3.10",
+    "U15": "Theorem 3.1 3.8 3.9 3.10; Lemma 3.4; Claim 3.5",
 }
 PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 
