@@ -22,7 +22,11 @@ PARAMETERS = {
         "Bound on the l2 norm of a row in your units, without intercept, enforced by shrinking rows. "
         "Columns are then clipped to their bounds and share the scale 1/data_norm, without centring.",
     ),
-    "y_bounds": ("pair", "Bounds (low, high) of the target in your units, enforced by clipping; required."),
+    "y_bounds": (
+        "pair",
+        "Bounds (low, high) of the target in your units, enforced by clipping; required. For several targets "
+        "one pair for all, or a pair of arrays.",
+    ),
     "classes": (
         'sequence of labels, or "from_y"',
         "The labels that may occur; required. A row with another label, or none, contributes nothing. "
@@ -46,7 +50,11 @@ PARAMETERS = {
         "float, optional",
         "Size of the set in scaled units, intercept included; by default the planner's public rule.",
     ),
-    "l2": ("float", "Ridge on the mean objective in scaled units, intercept included."),
+    "l2": (
+        "float",
+        "Ridge on the mean objective in scaled units, intercept included; None, for the elastic net alone, "
+        "is its public rule.",
+    ),
     "standardize": ('"auto"', "Private standardisation; not available in this version."),
     "threshold": (
         "float, optional",

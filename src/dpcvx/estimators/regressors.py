@@ -51,7 +51,7 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
 
         Returns
         -------
-        ndarray of shape (n,)
+        ndarray of shape (n,), or (n, K) for several targets
         """
         return self._scores(X)
 

@@ -14,7 +14,7 @@ from dpcvx.estimators.model import Target, parameters
 from dpcvx.estimators.regressors import SquaredRegressor
 from dpcvx.execution import Plan
 from dpcvx.planner import default_radius
-from dpcvx.submodular import GroupCover, SetFunction, check_set_function
+from dpcvx.submodular import Cardinality, GroupCover, SetFunction, check_set_function
 
 __all__ = ["PrivateGroupLasso", "PrivateStructuredLasso"]
 
@@ -61,13 +61,19 @@ class PrivateStructuredLasso(SquaredRegressor):
     set_function: Any = None
 
     def _domain_of(self, target: Target, columns: Columns) -> Domain:
-        F = GroupCover(columns.spans()) if self.set_function is None else self.set_function
+        F = _column_prices(columns) if self.set_function is None else self.set_function
         _check_prices(F, columns)
         least = min(F([j]) for j in range(columns.width))
         radius = default_radius(target.loss) * least if self.radius is None else float(self.radius)
         if self.fit_intercept:
             F = DirectSum([F, GroupCover([[0]], [least])], [columns.width, 1])
         return SubmodularBall(F, radius)
+
+
+def _column_prices(columns: Columns) -> SetFunction:
+    """Return the number of columns that a set of features touches."""
+    # The same function where a column is a feature, with a prox in closed form.
+    return GroupCover(columns.spans()) if any(columns.levels) else Cardinality()
 
 
 def _check_prices(F: Any, columns: Columns) -> None:
