@@ -19,6 +19,7 @@ from dpcvx.losses import Squared
 from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyCorrectiveFrankWolfe, NoisyFrankWolfe, NoisyGradientDescent
+from figures import save
 from lasso_rates import Design, coefficients
 
 SOLVERS = (NoisyFrankWolfe(), NoisyCorrectiveFrankWolfe(), NoisyGradientDescent())
@@ -94,6 +95,14 @@ def main() -> None:
             )
             print(f"  {kind:>8}  " + "   ".join(cells), flush=True)
     plot(results)
+    save(
+        "corrective",
+        {
+            f"gain_{kind}_n{n}": risks[0] / risks[1]
+            for (n, _, _), by_kind in results.items()
+            for kind, risks in by_kind.items()
+        },
+    )
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from dpcvx.losses import Squared
 from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyFrankWolfe
+from figures import save
 
 TOLERANCE = 1e-6
 
@@ -145,6 +146,15 @@ def main() -> None:
             f"  growth from p = 100 to 10,000, {kind}: {excess[-1] / excess[0]:.2f} (log 2p grows {logs:.2f})"
         )
     plot(options.sizes, by_n, features, by_p)
+    save(
+        "lasso_rates",
+        {
+            "slope_in_n": np.polyfit(np.log(options.sizes), np.log(by_n["harmonic"]), 1)[0],
+            "growth_with_p": by_p["harmonic"][-1] / by_p["harmonic"][0],
+            "smallest_n": min(options.sizes),
+            "largest_n": max(options.sizes),
+        },
+    )
 
 
 if __name__ == "__main__":
