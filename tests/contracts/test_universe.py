@@ -134,7 +134,7 @@ def test_the_example_of_the_documentation_is_what_the_page_says():
     universe = Universe(Schema.from_toml(ROOT / "examples" / "schema.toml"))
     assert (universe.shape, universe.n_cells) == ((2, 4, 6, 5, 2), 480)
     assert universe.schema["education"].other == "unknown"
-    assert "# (2, 4, 6, 5, 2), 480\n" in (ROOT / "docs" / "queries.md").read_text()
+    assert "# (2, 4, 6, 5, 2), 480\n" in (ROOT / "docs" / "universe.md").read_text()
 
 
 @pytest.mark.parametrize("text", ["[attributes", "x = 1", "[attributes]\nage = 3"])
