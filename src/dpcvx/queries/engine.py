@@ -21,7 +21,7 @@ from dpcvx.queries.answers import Answer, Coefficient
 from dpcvx.queries.checks import FAMILIES, RANK, Check, family
 from dpcvx.queries.gate import Checked, Gate, NoisyErrors, NoisyHistogram, WorstQuestion
 from dpcvx.queries.histogram import Counts, Histogram
-from dpcvx.queries.marginals import Measurement, NoisyMarginals
+from dpcvx.queries.marginals import Measurement, NoisyMarginals, marginal_order
 from dpcvx.queries.multiplicative_weights import agree, log_factor, step_size
 from dpcvx.queries.oracle import Measured, Oracle
 from dpcvx.queries.payment import open_account, pay
@@ -254,8 +254,8 @@ class QueryEngine:
             return None
         if self.method == "histogram":
             return NoisyHistogram(self.universe, self.n, self.allotment.start)
-        order = min(2, len(self.universe.shape))
-        return NoisyMarginals(self.universe.shape, self.n, self.allotment.start, order)
+        shape, noise = self.universe.shape, self.allotment.start
+        return NoisyMarginals(shape, self.n, noise, marginal_order(shape, self.n, noise))
 
     def _single_query_oracle(self, solver: Solver | None) -> Oracle | None:
         """The measurements may fail to sample by half of the samplers' share of delta, all together."""

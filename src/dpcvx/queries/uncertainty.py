@@ -63,9 +63,8 @@ def propagate(
     noise = np.concatenate([np.full(len(m.values), m.deviation) for m in used])
     centred = F - weights @ F
     covariance = (centred * weights[:, None]).T @ centred
-    penalty = noise * np.sqrt(
-        (F**2).mean(axis=0)
-    )  # as in the fit: what it gives up of a mean, it does not err by
+    # As in the fit: what it gives up of a mean, it does not err by.
+    penalty = noise * np.maximum(np.sqrt((F**2).mean(axis=0)), noise)
     B = np.linalg.solve(covariance + np.diag(penalty), (centred * weights[:, None]).T @ values)
     B *= noise[:, None]
     V = B.T @ B
