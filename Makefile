@@ -47,6 +47,7 @@ bench: $(VENV)/.installed-test  ## every benchmark that needs no data outside th
 	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 docs: $(VENV)/.installed-docs
+	$(BIN)/python docs/algorithms_table.py
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
 clean:

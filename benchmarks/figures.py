@@ -8,9 +8,12 @@ OUTPUT = Path(__file__).resolve().parent / "output"
 
 
 def save(name, numbers):
-    """Write the numbers, rounded to four digits, to docs/figures/name.json."""
+    """Write the numbers, all but integers rounded to four digits, to docs/figures/name.json."""
     FOLDER.mkdir(exist_ok=True)
-    rounded = {key: float(f"{value:.4g}") for key, value in sorted(numbers.items())}
+    rounded = {
+        key: value if isinstance(value, int) else float(f"{value:.4g}")
+        for key, value in sorted(numbers.items())
+    }
     path = FOLDER / f"{name}.json"
     path.write_text(json.dumps(rounded, indent=1) + "\n")
     print(f"figures: docs/figures/{path.name}")

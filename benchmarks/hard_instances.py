@@ -97,7 +97,7 @@ def main() -> None:
     axis.set(
         title=f"padded Tardos code, epsilon = {options.epsilon:g}", xlabel="records n", ylabel="excess risk"
     )
-    axis.legend(fontsize=7)
+    axis.legend(fontsize=7, framealpha=0.4)
     save_plot(figure, "hard_instances")
     slopes = {name: np.polyfit(np.log(sizes), np.log(curve), 1)[0] for name, curve in curves.items()}
     for name, slope in slopes.items():

@@ -1,0 +1,50 @@
+"""The generated table of algorithms against its generator, the code and the measured numbers."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+def generator():
+    spec = importlib.util.spec_from_file_location("algorithms_table", DOCS / "algorithms_table.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+TABLE = generator()
+
+
+def test_the_page_is_what_its_generator_writes():
+    assert (DOCS / "algorithms.md").read_text() == TABLE.page(), "run: python docs/algorithms_table.py"
+
+
+def test_there_is_one_line_for_each_algorithm():
+    lines = re.findall(r"^\| (\d+) \|", (DOCS / "algorithms.md").read_text(), re.MULTILINE)
+    assert [int(number) for number in lines] == list(range(1, 17))
+
+
+@pytest.mark.parametrize("row", TABLE.ROWS, ids=lambda row: row.algorithm)
+def test_code_and_test_of_every_line_exist(row):
+    assert (ROOT / row.code).is_file()
+    path, name = row.test.split("::")
+    assert f"\ndef {name}(" in (ROOT / path).read_text()
+
+
+@pytest.mark.parametrize("row", TABLE.ROWS, ids=lambda row: row.algorithm)
+def test_every_figure_is_a_measured_number(row):
+    names = re.findall(r"\{(\w+)", row.figure)
+    assert names
+    measured = json.loads((DOCS / "figures" / f"{row.measured}.json").read_text())
+    assert set(names) <= set(measured)
+
+
+def test_every_file_of_numbers_is_used():
+    used = {row.measured for row in TABLE.ROWS}
+    assert {path.stem for path in (DOCS / "figures").glob("*.json")} <= used | {"corrective"}
