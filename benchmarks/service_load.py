@@ -35,10 +35,11 @@ LIMIT = 1000  # answers that one look at the history returns
 
 
 def write_people(folder: Path) -> None:
-    """Eight attributes with two levels; the last is the parity of two others, which no pair shows."""
+    """Eight attributes with two levels; three are parities of two others, which no pair shows."""
     rng = np.random.default_rng(0)
     x = (rng.random((N, 8)) < np.linspace(0.2, 0.6, 8)).astype(int)
-    x[:, 7] = x[:, 0] ^ x[:, 1]
+    for place, one, other in ((5, 0, 4), (6, 2, 3), (7, 0, 1)):
+        x[:, place] = x[:, one] ^ x[:, other]
     np.savetxt(folder / "people.csv", x, fmt="%d", delimiter=",", header=",".join(NAMES), comments="")
     sections = "\n".join(f'[attributes.{name}]\nlevels = ["0", "1"]' for name in NAMES)
     (folder / "schema.toml").write_text(sections)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcvx.errors import BudgetExceeded, DeadKey
+from dpcvx.queries.answers import BRANCHES
 from dpcvx.service import application as application_module
 from dpcvx.service import keys as keys_module
 from dpcvx.service.application import application
@@ -373,23 +374,30 @@ def _completed(futures):
     return as_completed(futures, timeout=30)
 
 
+numbers = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, -1.2345678901234567e-308])
+
+
 @given(
-    st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=4, max_size=4),
+    st.integers(1, 40),
+    st.lists(numbers, min_size=40, max_size=40),
     st.sampled_from(["histogram", "oracle"]),
     st.none() | st.booleans(),
 )
-def test_length_depends_on_the_shape_alone(numbers, branch, flag):
+def test_length_depends_on_the_shape_alone(size, values, branch, flag):
     def answer(values, word, bit):
-        content = {
-            "coefficients": [{"name": "age", "estimate": v} for v in values],
-            "branch": word,
-            "bound": bit,
-        }
-        return json.dumps(content).encode()
+        listed = [{"name": "age", "estimate": value} for value in values[:size]]
+        return json.dumps({"coefficients": listed, "branch": word, "bound": bit}).encode()
 
-    body = padded(answer(numbers, branch, flag))
-    assert len(body) == len(padded(answer([0.0] * 4, "oracle", None)))
-    assert json.loads(body) == json.loads(answer(numbers, branch, flag))
+    body = padded(answer(values, branch, flag))
+    assert len(body) == len(padded(answer([0.0] * 40, "oracle", None)))
+    assert json.loads(body) == json.loads(answer(values, branch, flag))
+
+
+def test_length_is_the_same_for_both_branches_at_every_size():
+    for size in range(1, 400):
+        listed = [{"name": "age", "estimate": 0.5}] * size
+        bodies = [json.dumps({"coefficients": listed, "branch": word}).encode() for word in BRANCHES]
+        assert len({len(padded(body)) for body in bodies}) == 1
 
 
 def test_both_branches_answer_with_equal_status_headers_and_length(desk, engine):

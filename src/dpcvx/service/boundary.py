@@ -98,8 +98,6 @@ class Boundary:
             await send(message)
 
         try:
-            if _declared_length(scope) > BODY_LIMIT:
-                raise TOO_LARGE
             await self.app(scope, limited, stamped)
         except Exception as error:
             refusal = error if isinstance(error, Refusal) else INTERNAL
@@ -116,11 +114,6 @@ def place(error: BaseException) -> str:
     """Kind and place of an error, without its text."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"unexpected {type(error).__name__} in {Path(last.filename).name}, line {last.lineno}"
-
-
-def _declared_length(scope: Scope) -> int:
-    lengths = [value for name, value in scope["headers"] if name == b"content-length"]
-    return int(lengths[0]) if lengths and lengths[0].isdigit() else 0
 
 
 async def _refuse(refusal: Refusal, send: Send) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpcvx.errors import BudgetExceeded, DeadKey
+from dpcvx.queries.answers import BRANCHES
 from dpcvx.queries.query import Query, query_from_json
 from dpcvx.queries.synthetic import write_synthetic
 from dpcvx.service.description import attributes, question_schema
@@ -50,7 +51,7 @@ class Desk:
     def question(self, body: bytes) -> Query:
         """Read a question; whatever is wrong with it is a refusal."""
         try:
-            content = json.loads(body, parse_constant=_no_number)
+            content = json.loads(body)
             json.dumps(content, ensure_ascii=False).encode()  # refuses half of a surrogate pair
             return query_from_json(content)
         except RecursionError:
@@ -125,7 +126,7 @@ class Desk:
 def padded(answer: bytes) -> bytes:
     """Add blanks, which JSON ignores, up to a length that the public shape of an answer decides.
 
-    The length is that of the same answer with every number, null and truth value at its widest.
+    The length is that of the same answer with every number, truth value and branch at its widest.
     """
     widest = len(json.dumps(_widest(json.loads(answer))))
     return answer.ljust(math.ceil(widest / BLOCK) * BLOCK)
@@ -133,11 +134,8 @@ def padded(answer: bytes) -> bytes:
 
 def _widest(content: Any) -> Any:
     if isinstance(content, dict):
-        return {name: _widest(value) for name, value in content.items()}
+        longest = max(BRANCHES, key=len)
+        return {name: longest if name == "branch" else _widest(value) for name, value in content.items()}
     if isinstance(content, list):
         return [_widest(value) for value in content]
     return content if isinstance(content, str) else "0" * (WIDEST_NUMBER - 2)
-
-
-def _no_number(word: str) -> Any:
-    raise ValueError(f"{word} is no number that a question may hold.")
