@@ -193,6 +193,21 @@ def test_what_is_refused_and_why():
         NoisyMarginals((2, 1025), 10, 1.0, 2)
 
 
+def test_records_that_the_plan_does_not_fit_are_refused():
+    data = Counts(universe_of((2, 2)), np.zeros(5, dtype=np.int64))
+    with pytest.raises(Incompatible, match="planned for n=6 records, there are 5"):
+        NoisyMarginals((2, 2), 6, 1.0, 2)(data, SeededGenerator(0))
+    with pytest.raises(Incompatible, match="of sizes"):
+        NoisyMarginals((2, 3), 5, 1.0, 2)(data, SeededGenerator(0))
+    crowded = NoisyMarginals((2, 2), 6, 1.0, 2, "add_remove")
+    assert (
+        len(crowded(data, SeededGenerator(0))) == 3
+    )  # their number is private: five or six are served alike
+    data.n = crowded.capacity + 1
+    with pytest.raises(Incompatible, match="more records than"):
+        crowded(data, SeededGenerator(0))
+
+
 def test_sums_of_the_largest_number_of_records_have_room():
     mechanism = NoisyMarginals((2,) * 16, 10, 50.0, 2)
     largest = max(mechanism._factor(1) * 2**15, 2**30)

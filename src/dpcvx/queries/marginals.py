@@ -237,6 +237,12 @@ class NoisyMarginals:
         """Return the noisy means, one measurement for each set of attributes."""
         from dpcvx.noise import lattice_gaussian
 
+        if data.universe.shape != self.sizes:
+            raise Incompatible(f"The marginals are of sizes {self.sizes}, the records {data.universe.shape}.")
+        if self.relation == "replace" and data.n != self.n:
+            raise Incompatible(f"The marginals are planned for n={self.n} records, there are {data.n}.")
+        if data.n > self.capacity:
+            raise Incompatible("There are more records than the exact sums have room for.")
         exact = [
             self._factor(len(A)) * _contract(data.marginal(A), tuple(map(self._contrasts, A)))
             for A in self.subsets
