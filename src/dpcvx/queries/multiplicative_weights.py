@@ -83,7 +83,7 @@ def _projected(histogram: Histogram, group: Sequence[Measurement]) -> Histogram:
 
     attributes = group[0].attributes
     table = histogram.marginal(attributes)
-    weights = table.ravel()
+    log_weights = np.log(np.maximum(table.ravel(), np.finfo(np.float64).tiny))
     F = np.concatenate([listed_functions(m) for m in group], axis=1)
     values = np.concatenate([m.values for m in group])
     noise = np.concatenate([np.full(len(m.values), m.deviation) for m in group])
@@ -91,8 +91,8 @@ def _projected(histogram: Histogram, group: Sequence[Measurement]) -> Histogram:
 
     def objective(c: Vector) -> tuple[float, Vector]:
         potential = F @ c
-        log_total = float(logsumexp(potential, b=weights))
-        p = weights * np.exp(potential - log_total)
+        log_total = float(logsumexp(potential + log_weights))
+        p = np.exp(potential + log_weights - log_total)
         return log_total - float(c @ values) + float(c @ c) / 2, p @ F - values + c
 
     found = minimize(objective, np.zeros(F.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 500})
