@@ -1,6 +1,7 @@
 """Ledgers under races, kills, edits, old copies and random histories."""
 
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -19,6 +20,7 @@ from dpcvx.errors import (
     DeadKey,
     Incompatible,
     LedgerDamaged,
+    LedgerUnavailable,
 )
 from dpcvx.events import (
     ApproxDP,
@@ -90,7 +92,7 @@ def changed(value):
             return value[:-1] + ("0" if value[-1:] != "0" else "1") if value else "x"
         case int():
             return value + 1
-    return value * 2
+    return 2 * value + 1
 
 
 def cells(ledger):
@@ -129,6 +131,28 @@ def test_an_edited_cell_is_always_detected(ledger):
             connection.execute(table.update().where(where), {column.name: value})
     assert ledger.verify() == sound
     assert refused <= {"ledger.id", "accounts.name", "entries.account", "entries.sequence"}  # by the store
+
+
+def test_an_edited_value_inside_an_entry_is_always_detected(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.db")
+    filled(ledger)
+    with engine(ledger.url).connect() as connection:
+        rows = connection.execute(sa.select(entry_table)).all()
+    edits = 0
+    for row in rows:
+        for name, value in json.loads(row.content).items():
+            other = changed(value) if not isinstance(value, dict) else {**value, "more": 1}
+            text = json.dumps({**json.loads(row.content), name: other}, sort_keys=True, separators=(",", ":"))
+            where = entry_table.c.sequence == row.sequence
+            with engine(ledger.url).begin() as connection:
+                connection.execute(entry_table.update().where(where), {"content": text})
+            with pytest.raises(LedgerDamaged):
+                ledger.verify()
+            with engine(ledger.url).begin() as connection:
+                connection.execute(entry_table.update().where(where), {"content": row.content})
+            edits += 1
+    assert edits > 40
+    assert ledger.verify().entries == 6
 
 
 @pytest.mark.parametrize("table", ["ledger", "accounts", "entries"])
@@ -230,6 +254,23 @@ def test_a_new_ledger_in_the_place_of_the_old_is_refused(tmp_path, kind):
         ledger.verify()
 
 
+def test_a_file_that_was_put_in_the_place_of_the_ledger_is_the_ledger(tmp_path):
+    path = tmp_path / "ledger.db"
+    account = Ledger(path).create("people", epsilon=1.0, delta=1e-6)
+    account.charge(STEP, purpose="first")
+    shutil.copy(path, tmp_path / "copy.db")
+    account.charge(STEP, purpose="lost")
+    os.replace(tmp_path / "copy.db", path)  # while this process has the old file open
+    account.charge(STEP, purpose="second")
+    assert [entry.purpose for entry in account.history()] == ["first", "second"]
+    program = f"import dpcvx; print(len(dpcvx.Ledger({str(path)!r}).account('people').history()))"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "2"
+    path.unlink()
+    with pytest.raises(LedgerUnavailable, match="There is no ledger"):
+        account.charge(STEP, purpose="into nothing")
+    assert not path.exists()
+
+
 def test_a_charge_is_lost_rather_than_released_where_the_witness_cannot_be_told(tmp_path):
     ledger = Ledger(tmp_path / "a.db", witness=tmp_path / "witness")
     account = ledger.create("people", epsilon=1.0, delta=1e-6)
@@ -246,7 +287,7 @@ class Histories(RuleBasedStateMachine):
     """Charges, answers, refusals and reopenings, beside a model that adds up exact decimals."""
 
     folder: Path
-    count = 0
+    count = steps = 0
 
     @initialize(cap=st.sampled_from([5, 20, 60]))
     def start(self, cap):
@@ -293,17 +334,19 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def agrees(self):
+        type(self).steps += 1
         if hasattr(self, "account"):
             assert self.account.used == pytest.approx(self.spent / self.cap, rel=1e-12)
             assert all(self.account.answer(key) == self.answers.get(key) for key in "abcd")
 
 
 @pytest.mark.parametrize(
-    ("runs", "steps"),
-    [(6, 20), pytest.param(220, 50, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])],
+    ("runs", "steps", "at_least"),
+    [(6, 20, 60), pytest.param(260, 50, 10_000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])],
 )
-def test_random_histories_agree_with_a_plain_model(tmp_path, runs, steps):
-    Histories.folder, Histories.count = tmp_path, 0
+def test_random_histories_agree_with_a_plain_model(tmp_path, runs, steps, at_least):
+    Histories.folder, Histories.count, Histories.steps = tmp_path, 0, 0
     chosen = settings(max_examples=runs, stateful_step_count=steps, deadline=None)
     run_state_machine_as_test(Histories, settings=chosen)
     assert Histories.count >= runs
+    assert Histories.steps >= at_least

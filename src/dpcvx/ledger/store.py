@@ -123,11 +123,11 @@ def _engine(url: str, process: int) -> sa.Engine:
     if url.startswith("postgresql"):
         # A server that is set up to acknowledge before it has written must not do so here.
         options = {"options": f"-c synchronous_commit=on -c lock_timeout={LOCK_SECONDS}s"}
-        made = sa.create_engine(url, connect_args=options, pool_pre_ping=True)
+        made = sa.create_engine(url, connect_args=options, pool_pre_ping=True, pool_timeout=LOCK_SECONDS)
     else:
-        # Every transaction opens the file anew: a file that was put in its place is the ledger from then on.
-        made = sa.create_engine(url, connect_args={"timeout": LOCK_SECONDS}, poolclass=sa.NullPool)
+        made = sa.create_engine(url, connect_args={"timeout": LOCK_SECONDS}, max_overflow=-1)
         sa.event.listen(made, "connect", _prepare_sqlite)
+        sa.event.listen(made, "checkout", _check_file)
         sa.event.listen(made, "begin", _begin_sqlite)
     atexit.register(_dispose, made, process)
     return made
@@ -138,12 +138,29 @@ def _dispose(made: sa.Engine, process: int) -> None:
         made.dispose()
 
 
-def _prepare_sqlite(connection: Any, _: Any) -> None:
+def _prepare_sqlite(connection: Any, record: Any) -> None:
+    path = connection.execute("PRAGMA database_list").fetchone()[2]
+    record.info["path"], record.info["file"] = path, _file_at(path)
     connection.isolation_level = None  # BEGIN is written below, not guessed by the driver
     # A rollback journal, because write-ahead logs lost commits in SQLite before 3.51.3; EXTRA also syncs the
     # folder, so that a power cut cannot bring the journal, and with it the old state, back.
     for pragma in ("journal_mode=DELETE", "synchronous=EXTRA", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    """Return which file lies at a path now."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _check_file(_: Any, record: Any, __: Any) -> None:
+    """Open the path anew if another file was put there: from then on that is the ledger."""
+    if record.info["file"] != _file_at(record.info["path"]):
+        raise sa.exc.DisconnectionError
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
@@ -197,12 +214,13 @@ def _explained(url: str, *, new: bool = False) -> Iterator[None]:
         raise LedgerUnavailable(missing)  # SQLite would make an empty file
     try:
         yield
-    except (sa.exc.OperationalError, sa.exc.ProgrammingError) as problem:
-        text = str(problem.orig)
+    except (sa.exc.OperationalError, sa.exc.ProgrammingError, sa.exc.TimeoutError) as problem:
+        cause = getattr(problem, "orig", problem)
+        text = str(cause)
         if not new and ("no such table" in text or "does not exist" in text):
             raise LedgerUnavailable(missing) from None
         raise LedgerUnavailable(
-            f"The ledger at {shown} does not answer ({type(problem.orig).__name__}). A charge that was under "
+            f"The ledger at {shown} does not answer ({type(cause).__name__}). A charge that was under "
             "way may or may not have been written: look at the history before you try again."
         ) from problem
     except sa.exc.DatabaseError as problem:

@@ -100,11 +100,7 @@ def _check_entry(row: Any, hashes: list[str], replayed: dict[str, _Replayed]) ->
     told = (content["sequence"], content["account"], content["kind"], content["key"])
     if told != (row.sequence, row.account, row.kind, row.key) or row.sequence != len(hashes):
         raise ValueError("The entry is not where it says it is.")
-    if (
-        canonical(content) != row.content
-        or digest(row.content) != row.hash
-        or content["previous"] != hashes[-1]
-    ):
+    if digest(row.content) != row.hash or content["previous"] != hashes[-1]:
         raise ValueError("The chain is broken.")
     if (digest(row.answer) if row.answer is not None else None) != content.get("answer"):
         raise ValueError("The stored answer is another one.")
