@@ -327,6 +327,7 @@ def spending_plot(account: str, budget: Budget, history: Sequence[Entry]) -> byt
     figure = _figure(7.0)
     from matplotlib.dates import ConciseDateFormatter
 
+    short: Any = ConciseDateFormatter  # it has no annotations
     axes = figure.subplots()
     times = [datetime.fromisoformat(entry.time) for entry in history]
     used = [100 * entry.used for entry in history]
@@ -339,7 +340,7 @@ def spending_plot(account: str, budget: Budget, history: Sequence[Entry]) -> byt
     cap = f"cap: epsilon {budget.epsilon:g}, delta {budget.delta:.3g}"
     axes.text(0.01, 102, cap, color=PLAIN, ha="left", va="bottom", transform=axes.get_yaxis_transform())
     _label(axes, f"Account {account}: {len(history)} charge(s)", "time (UTC)", "spent, % of the cap")
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(axes.xaxis.get_major_locator()))
+    axes.xaxis.set_major_formatter(short(axes.xaxis.get_major_locator()))
     return _png(figure)
 
 
