@@ -316,7 +316,6 @@ def spending_plot(account: str, budget: Budget, history: Sequence[Entry]) -> byt
     ----------
     account : str
     budget : Budget
-        The cap.
     history : sequence of Entry
 
     Returns
