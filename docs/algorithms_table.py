@@ -190,7 +190,7 @@ BEYOND = (
         f"{SOLVERS}/corrective_frank_wolfe.py",
         "tests/papers/test_corrective.py::test_the_excess_risk_is_many_times_below_plain_frank_wolfe",
         "private LASSO, n = 10,000, p = 1,000: plain Frank-Wolfe leaves {gain_4_n10000:.0f} times its excess "
-        "risk for 4 equal coefficients, {gain_8_n10000:.0f} times for 8, {gain_16_n10000:.1f} times for 16 and "
+        "risk for 4 equal coefficients, {gain_8_n10000:.0f} times for 8, {gain_16_n10000:.1f} for 16 and "
         "{gain_harmonic_n10000:.1f} times for harmonic ones",
         "corrective",
     ),
@@ -198,9 +198,9 @@ BEYOND = (
 
 HEAD = r"""# Algorithms, with measured figures
 
-One line for each algorithm of the papers, then one beyond them: where it comes from, its code, a test of what
-is promised, and a figure that a benchmark measured ($\varepsilon = 1$, $\delta = 10^{-6}$ or $1/n^2$, defaults
-unless said otherwise; excess risk over the optimum on the same records). The page is written by
+One line for each algorithm of the papers, then one beyond them: where it comes from, its code, a test of
+what is promised, and a figure that a benchmark measured ($\varepsilon = 1$, $\delta = 10^{-6}$ or $1/n^2$,
+defaults unless said otherwise; excess risk over the optimum on the same records). The page is written by
 `docs/algorithms_table.py` from the numbers that `benchmarks/rates.py`, `lasso_rates.py`, `svrg.py`,
 `queries.py`, `corrective.py` and `hard_instances.py` leave in `docs/figures`.
 [From papers to code](paper_to_code.md) lists every statement and every deviation.
