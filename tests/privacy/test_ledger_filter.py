@@ -29,7 +29,7 @@ from dpcvx import (
 from dpcvx.accounting import SAMPLER_SHARE, Budget, gaussian_mu, spendable
 from dpcvx.errors import NotAccountable
 from dpcvx.events import ApproxDP, Compose, Exponential, Gaussian, PerturbedObjective, Poisson, PureDP, Repeat
-from dpcvx.ledger import filters
+from dpcvx.ledger import chain, filters
 from dpcvx.ledger.filters import FRESH, SHARES, WHOLE, Spending, admit, covers
 
 CAP = Budget(1.0, 1e-6)
@@ -165,6 +165,24 @@ def test_shares_and_reserve_are_no_more_than_delta(mode, cap):
         else:
             assert value[0] <= cap.epsilon
             assert value[1] <= rule.delta
+
+
+def test_what_stored_totals_mean_is_part_of_the_format():
+    """A ledger of format 1 is read with these shares, orders and limits for ever."""
+    assert chain.FORMAT == 1
+    assert SHARES == {
+        "gaussian": {"gaussian": 0.8, "renyi": 0.12, "renyi_twice": 0.04, "basic": 0.04},
+        "renyi": {"renyi": 0.8, "renyi_twice": 0.16, "basic": 0.04},
+        "basic": {"basic": 1.0},
+    }
+    expected = {
+        "gaussian": {"gaussian": 0.0548333756, "renyi": 0.5276831746, "renyi_twice": 0.7554626386},
+        "renyi": {"renyi": 0.5322405149, "renyi_twice": 0.7443308874},
+    }
+    for mode, limits in expected.items():
+        made = filters._filters(CAP, mode)
+        for name, limit in limits.items():
+            assert made[name][1][0] / filters.SCALE == pytest.approx(limit, rel=1e-9)
 
 
 def test_a_sequence_is_accepted_in_any_order_and_with_any_of_its_prefixes():

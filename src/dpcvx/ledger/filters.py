@@ -48,7 +48,8 @@ ROUNDING = 1e-9  # limits that formulas of floats give are lowered by this part 
 
 # Shares of delta by what the first charge is, which is known before anything is released. A filter that
 # cannot accept the first charge gets none. A share enters limits through its logarithm, so that eight tenths
-# cost the Gaussian filter two per cent; basic composition alone may keep everything.
+# cost the Gaussian filter two per cent; basic composition alone may keep everything. Totals that are stored
+# mean nothing under other shares or orders: whoever changes them raises `dpcvx.ledger.chain.FORMAT`.
 SHARES = {
     "gaussian": {"gaussian": 0.8, "renyi": 0.12, "renyi_twice": 0.04, "basic": 0.04},
     "renyi": {"renyi": 0.8, "renyi_twice": 0.16, "basic": 0.04},
@@ -132,7 +133,8 @@ def _renyi_limit(epsilon: float, delta: float, order: float) -> float:
 def _best_order(epsilon: float, delta: float) -> float:
     """Order at which Gaussian releases, whose curve is a mu^2/2, may have the largest sum of mu^2."""
     orders = 1 + np.exp(np.linspace(math.log(1e-3), math.log(1e9), 2000))
-    return float(max(orders, key=lambda order: _renyi_limit(epsilon, delta, float(order)) / order))
+    best = max(orders, key=lambda order: _renyi_limit(epsilon, delta, float(order)) / order)
+    return float(f"{best:.6g}")  # the same on every machine that opens the account
 
 
 @dataclass(frozen=True)
