@@ -166,7 +166,7 @@ ROWS = (
         "src/dpcvx/queries/multiplicative_weights.py",
         "tests/privacy/test_engine.py::test_a_large_error_is_measured_anew_and_learned_from",
         "the first {queries:,.0f} of {planned:,.0f} regressions on {n:,.0f} records: mean excess risk "
-        "{mean:.5f}, by composition {mean_composition:.4f}",
+        "{mean:.5f}; by composition {mean_composition:.4f}, on the first {queries_composition:.0f}",
         "queries",
     ),
     Row(
