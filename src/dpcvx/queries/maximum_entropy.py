@@ -20,7 +20,7 @@ from dpcvx.queries.universe import Universe
 __all__ = ["fit"]
 
 AGREEMENT = 0.05  # what the minimiser leaves open, in units of what the noise does
-ROUNDS, ROUND_STEPS = 20, 25  # at most so many steps of the quasi-Newton method between new curvatures
+ROUNDS, ROUND_STEPS = 50, 10  # at most so many estimates of the curvature, and steps with each of them
 MEMORY = 20  # pairs of steps that it keeps
 SAMPLE = 16  # cells for each mean in an estimate of the curvature
 LARGEST_MATRIX = 2048  # means up to which the curvature is estimated as a matrix
@@ -131,16 +131,23 @@ class _Model:
                 value, gradient = value_and_gradient(c + _times(whiten.T, z))
                 return value, _times(whiten, gradient)
 
+            steps = ROUND_STEPS if whiten.ndim == 2 else ROUNDS * ROUND_STEPS
             enough = AGREEMENT * math.sqrt(((whiten * noise) ** 2).sum() / len(c))
             found = minimize(
                 from_here,
                 np.zeros(len(c)),
                 jac=True,
                 method="L-BFGS-B",
-                options={"maxcor": MEMORY, "maxiter": ROUND_STEPS, "ftol": 0.0, "gtol": enough},
+                options={
+                    "maxcor": MEMORY,
+                    "maxiter": steps,
+                    "maxfun": 2 * steps,
+                    "ftol": 0.0,
+                    "gtol": enough,
+                },
             )
             c = c + _times(whiten.T, found.x)
-            if abs(found.jac).max() <= enough:
+            if whiten.ndim == 1 or found.nit == 0 or abs(found.jac).max() <= enough:
                 break
         return list(np.split(c, self._edges))
 
