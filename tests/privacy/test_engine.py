@@ -28,7 +28,7 @@ from dpcvx.queries import (
     Schema,
     Universe,
 )
-from dpcvx.queries.allotment import METHODS, allot, choose_method
+from dpcvx.queries.allotment import METHODS, Allotment, allot, choose_method
 from dpcvx.queries.gate import CellRows, Checked, NoisyErrors, NoisyHistogram, NoisyMeans, WorstQuestion
 from dpcvx.queries.questions import TOLERANCE
 from dpcvx.solvers import NoisyFrankWolfe, NoisySVRG
@@ -372,6 +372,19 @@ class TestLedger:
         with pytest.raises(Incompatible, match="another query"):
             second.ask(QUERIES[1], key="k1")
 
+    def test_a_new_start_keeps_the_plan_that_was_charged(self, place, monkeypatch):
+        first = self.start(place)
+        monkeypatch.setattr("dpcvx.queries.allotment.NET", 0.4)  # as another version might
+        assert self.start(place).allotment == first.allotment
+
+    def test_a_charge_without_a_note_is_continued(self, place, monkeypatch):
+        monkeypatch.setattr("dpcvx.ledger.Account.store", lambda *arguments: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            self.start(place)
+        monkeypatch.undo()
+        assert self.start(place).n_updates == 0
+        assert len(Ledger(place).account("people").history()) == 1
+
     def test_updates_are_replayed(self, place):
         first = self.start(place)
         first._gate.above = lambda run, checked, level: True
@@ -429,3 +442,14 @@ def test_offline_selects_measures_and_answers_all():
     assert np.abs(np.array(replies[0].estimates) - exact).max() < 0.02
     assert made.remaining == 0.0
     assert made.ask_many(family)[0].branch == "histogram"
+
+
+def test_a_plan_survives_to_the_last_bit():
+    allotment = allot("warm", UNIVERSE, 8000, 50, Budget(4.0, 1e-6))
+    assert Allotment.from_json(allotment.to_json()) == allotment
+
+
+def test_composition_has_no_histogram_to_draw_from(plain):
+    with pytest.raises(Incompatible, match="histogram"):
+        engine(method="composition").synthetic(3)
+    assert len(plain.synthetic(3, SeededGenerator(0))["d"]) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -77,6 +78,16 @@ class Allotment:
             if event is not None and count > 0:
                 parts.append(Repeat(event, count))
         return Compose(tuple(parts))
+
+    def to_json(self) -> str:
+        """Return the fields as JSON text; numbers come back to the last bit."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Allotment:
+        """Read what `to_json` wrote."""
+        fields = json.loads(text)
+        return cls(**{**fields, "checks": tuple(fields["checks"])})
 
     def parts(self, first: str) -> tuple[dict[str, Any], ...]:
         """Return every part in plain types, as statements list them; ``first`` names the first release."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,15 +15,16 @@ from dpcvx.accounting import RDP, Accountant, Budget, Tight
 from dpcvx.arrays import Vector
 from dpcvx.errors import BudgetExceeded, Incompatible
 from dpcvx.execution import Solver, spendable
+from dpcvx.noise import selection_failure
 from dpcvx.queries.allotment import FALSE_ALARM, Allotment, allot, choose_method
 from dpcvx.queries.answers import Answer, Coefficient
 from dpcvx.queries.checks import FAMILIES, RANK, Check, family
-from dpcvx.queries.gate import Checked, Gate, NoisyErrors, NoisyHistogram, WorstQuestion
+from dpcvx.queries.gate import Checked, Gate, NoisyErrors, NoisyHistogram, WorstQuestion, number_of_rows
 from dpcvx.queries.histogram import Counts, Histogram
 from dpcvx.queries.marginals import Measurement, NoisyMarginals, marginal_order
 from dpcvx.queries.multiplicative_weights import agree, log_factor, step_size
 from dpcvx.queries.oracle import Measured, Oracle
-from dpcvx.queries.payment import open_account, pay
+from dpcvx.queries.payment import Payment, open_account
 from dpcvx.queries.query import Query
 from dpcvx.queries.questions import ConvexQuestion, Question
 from dpcvx.queries.schema import Schema
@@ -109,23 +109,31 @@ class QueryEngine:
             raise ValueError(f"n_queries must be a positive integer, got {n_queries!r}.")
         self.schema, self.budget = schema, budget
         self.universe = Universe(schema)
-        self.n = _length(table)
+        self.n = number_of_rows(table)
         if self.n < 1:
             raise ValueError("The table has no rows.")
         self.n_queries = n_queries
-        chosen = choose_method(self.universe, n_queries) if method == "auto" else method
-        self._accountant: Accountant = Tight() if oracle is None else RDP()
-        self.allotment: Allotment = allot(chosen, self.universe, self.n, n_queries, budget, self._accountant)
         if rng is None:
             from dpcvx.noise import SecureGenerator
 
             rng = SecureGenerator()
         self.private = rng.private
-        self._start = self._first_mechanism()
-        self._oracle = self._single_query_oracle(oracle)
         self._lock = threading.RLock()
         self._account = open_account(ledger, account, private=self.private)
-        self._transcript = self._pay()
+        self._accountant: Accountant = Tight() if oracle is None else RDP()
+        chosen = choose_method(self.universe, n_queries) if method == "auto" else method
+        payment = None if self._account is None else Payment(self._account, self._facts(chosen))
+        planned = None if payment is None else payment.planned
+        self.allotment: Allotment = planned or allot(
+            chosen, self.universe, self.n, n_queries, budget, self._accountant
+        )
+        self._start = self._first_mechanism()
+        self._oracle = self._single_query_oracle(oracle)
+        if self._sampler_failure > self._reserve:
+            raise Incompatible("This delta is too small for noise of finite precision: use a larger one.")
+        self._transcript: Transcript = Remembered()
+        if payment is not None:
+            self._transcript = payment.pay(self.allotment, failure=self._sampler_failure, budget=budget)
         self._gate = Gate(Counts.of(self.universe, table), rng)
         self._run: Run | None = None
         self._runs = self._updates = 0
@@ -198,6 +206,8 @@ class QueryEngine:
         queries : sequence of Query
         """
         questions = [query.compile(self.schema, self.n) for query in queries]
+        if self.allotment.updates * len(questions) * selection_failure() > 0.25 * self._reserve:
+            raise Incompatible(f"{len(questions)} queries are too many to select among at this delta.")
         with self._lock:
             while self.allotment.selection and self._runs < self.allotment.updates and questions:
                 self._improve(questions)
@@ -214,6 +224,8 @@ class QueryEngine:
         rng : Generator, optional
             None is cryptographic; nothing about the records depends on it.
         """
+        if self.method == "composition":
+            raise Incompatible("Composition measures each query by itself and has no histogram to draw from.")
         if rng is None:
             from dpcvx.noise import SecureGenerator
 
@@ -249,6 +261,17 @@ class QueryEngine:
 
     # What is public and fixed before the records are read.
 
+    def _facts(self, method: str) -> dict[str, Any]:
+        """Public facts by which an engine is known again."""
+        return {
+            "schema": self.schema.to_dict(),
+            "n": self.n,
+            "n_queries": self.n_queries,
+            "budget": [self.budget.epsilon, self.budget.delta],
+            "method": method,
+            "accountant": type(self._accountant).__name__,
+        }
+
     def _first_mechanism(self) -> NoisyMarginals | NoisyHistogram | None:
         if self.allotment.start == 0:
             return None
@@ -267,39 +290,20 @@ class QueryEngine:
 
     @property
     def _sampler_failure(self) -> float:
-        """Total variation of all noise: the first release's, and as much as `Oracle` may fail by.
+        """Total variation of all noise: the first releases', and as much as the rest may fail by.
 
-        A check draws one number, and comparisons draw from a law that is exact up to e^-128.
+        Measurements may fail by half of the reserve (`Oracle`) and selections by a quarter; comparisons draw
+        from a law that is exact up to e^-128.
         """
         own = 0.0 if self._start is None else self._start.failure
-        return own + 0.5 * self._reserve
+        own += sum(NoisyErrors((), 1, noise).failure for noise in self.allotment.checks)
+        return own + 0.75 * self._reserve
 
     @property
     def _reserve(self) -> float:
         """What samplers may fail by in all: their share of delta over 1 + e^epsilon."""
         share = self.budget.delta - spendable(self.budget).delta
         return share / (1 + math.exp(min(self.budget.epsilon, 700.0)))
-
-    def _pay(self) -> Transcript:
-        if self._sampler_failure > self._reserve:
-            raise Incompatible("This delta is too small for noise of finite precision: use a larger one.")
-        if self._account is None:
-            return Remembered()
-        plan = {
-            "schema": self.schema.to_dict(),
-            "n": self.n,
-            "n_queries": self.n_queries,
-            "budget": [self.budget.epsilon, self.budget.delta],
-            "allotment": dataclasses.asdict(self.allotment),
-        }
-        return pay(
-            self._account,
-            plan,
-            self.allotment.event,
-            purpose=f"query engine, method {self.method}",
-            failure=self._sampler_failure,
-            budget=self.budget,
-        )
 
     # The interaction.
 
@@ -496,11 +500,3 @@ class QueryEngine:
         worst = checked[self._gate.ask(WorstQuestion(checked, self.n, self.allotment.selection))]
         measured = self._measuring.measure(worst.question, self._gate)
         self._note_update(self._lesson(worst.question, worst.theta, measured))
-
-
-def _length(table: Any) -> int:
-    """Number of rows, without reading them."""
-    if isinstance(table, Mapping):
-        return max((len(column) for column in table.values()), default=0)
-    shape = getattr(table, "shape", None)
-    return int(shape[0]) if shape else len(table)

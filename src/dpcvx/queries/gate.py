@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,16 @@ from dpcvx.queries.universe import Universe
 if TYPE_CHECKING:
     from dpcvx.noise import Generator
 
-__all__ = ["CellRows", "Checked", "Gate", "NoisyErrors", "NoisyHistogram", "NoisyMeans", "WorstQuestion"]
+__all__ = [
+    "CellRows",
+    "Checked",
+    "Gate",
+    "NoisyErrors",
+    "NoisyHistogram",
+    "NoisyMeans",
+    "WorstQuestion",
+    "number_of_rows",
+]
 
 LATTICE_BITS = 30
 
@@ -348,6 +358,14 @@ class WorstQuestion:
         eta = max(0.0, self.eta - selection_error(self.eta * self.n / (2 * self.sensitivity)))
         scores = np.array([checked.score(data) for checked in self.family])
         return select(scores * (eta / (2 * self.sensitivity)), rng)
+
+
+def number_of_rows(table: Any) -> int:
+    """Return how many records a table has, without reading them."""
+    if isinstance(table, Mapping):
+        return max((len(column) for column in table.values()), default=0)
+    shape = getattr(table, "shape", None)
+    return int(shape[0]) if shape else len(table)
 
 
 class Gate:

@@ -6,18 +6,19 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from dpcvx.accounting import Budget
 from dpcvx.errors import DeadKey, Incompatible
-from dpcvx.events import Event
 from dpcvx.execution import spendable
+from dpcvx.queries.allotment import Allotment
 from dpcvx.queries.transcript import Kept, Transcript
 
 if TYPE_CHECKING:
     from dpcvx.ledger import Account, Ledger
 
-__all__ = ["open_account", "pay"]
+__all__ = ["Payment", "open_account"]
 
 
 def open_account(
@@ -38,10 +39,8 @@ def open_account(
     return (ledger if isinstance(ledger, Ledger) else Ledger(ledger)).account(account)
 
 
-def pay(
-    account: Account, plan: Mapping[str, Any], event: Event, *, purpose: str, failure: float, budget: Budget
-) -> Transcript:
-    """Charge a plan, durably, and return its transcript; a plan that was charged before continues.
+class Payment:
+    """The one charge of an engine, and what was planned when it was made.
 
     The whole is one charge, so that an engine may take all of an account; how much of it was used is kept in
     the transcript, written before each use.
@@ -49,24 +48,31 @@ def pay(
     Parameters
     ----------
     account : Account
-    plan : mapping
+    facts : mapping
         Public facts by which the engine is known again after a restart.
-    event : Event
-        Everything that it may ever ask.
-    purpose : str
-        What the history says of it.
-    failure : float
-        Total-variation distance of its samplers.
-    budget : Budget
-        What it was planned for.
     """
-    digest = hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
-    key = f"query engine {digest}"
-    try:
-        receipt = account.charge(event, purpose=purpose, failure=failure, key=key, budget=spendable(budget))
-        noted = receipt.answer is not None
-    except DeadKey:  # charged, and stopped before that was noted: nothing had been asked yet
-        noted = False
-    if not noted:
-        account.store(key, b"charged")
-    return Kept(account, digest)
+
+    def __init__(self, account: Account, facts: Mapping[str, Any]) -> None:
+        self._account = account
+        self._digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+        self._key = f"query engine {self._digest}"
+
+    @property
+    def planned(self) -> Allotment | None:
+        """The allotment that was charged by an earlier start: another version may calibrate otherwise."""
+        kept = self._account.answer(self._key)
+        return None if kept is None else Allotment.from_json(kept.decode())
+
+    def pay(self, allotment: Allotment, *, failure: float, budget: Budget) -> Transcript:
+        """Charge the allotment, durably, unless an earlier start did; return the transcript."""
+        if self.planned is None:
+            with suppress(DeadKey):  # charged, and stopped before that was noted: nothing had been asked yet
+                self._account.charge(
+                    allotment.event,
+                    purpose=f"query engine, method {allotment.method}",
+                    failure=failure,
+                    key=self._key,
+                    budget=spendable(budget),
+                )
+            self._account.store(self._key, allotment.to_json().encode())
+        return Kept(self._account, self._digest)
