@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -272,6 +273,20 @@ def test_an_account_keeps_its_cap_and_its_people(people, monkeypatch, capsys):
     code, shown = run(people, monkeypatch, capsys, *words, "--epsilon", "4")
     assert code == 2
     assert "has paid for something else" in shown.err
+
+
+def test_an_old_copy_of_the_ledger_is_not_continued_where_a_witness_knows(people, monkeypatch, capsys):
+    place, copy = people / "ledger.db", people / "copy.db"
+    ledger = Ledger(place, witness=people / "witness")
+    ledger.create("people", epsilon=4.0, delta=1e-5)
+    shutil.copy(place, copy)
+    ledger.create("others", epsilon=1.0, delta=1e-5)
+    shutil.copy(copy, place)
+    words = ["serve", "people.csv", "--schema", "schema.toml", "--ledger", "ledger.db", "--epsilon", "4"]
+    code, shown = run(people, monkeypatch, capsys, *words, "--port", str(free_port()), "--witness", "witness")
+    assert code == 2
+    assert "witness" in shown.err
+    assert len(Ledger(place).account("people").history()) == 0
 
 
 def test_keys_from_the_command_line(people, monkeypatch, capsys):

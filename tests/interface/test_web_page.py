@@ -177,7 +177,8 @@ def test_the_plot_puts_values_where_the_axis_says(page, engine):
         float(place[c].get_attribute(a)) for c, a in (("zero", "x1"), ("interval", "x1"), ("interval", "x2"))
     )
     dot = float(place["estimate"].get_attribute("cx"))
-    assert low < zero < dot < high
+    room = float(page.find("#answer svg").get_attribute("width"))
+    assert 0 < low < zero < dot < high < room
     assert (dot - zero) / (high - low) == pytest.approx(0.25, abs=1e-3)  # 0.5 of an interval from -0.5 to 1.5
 
 

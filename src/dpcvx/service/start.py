@@ -177,6 +177,7 @@ def _account(settings: Settings, n: int) -> Account:
     if settings.account not in known:
         delta = min(1 / n**2, 1e-5) if settings.delta is None else settings.delta
         return ledger.create(settings.account, epsilon=settings.epsilon, delta=delta)
+    ledger.verify()  # an edited ledger, or an old copy that a witness knows of, is not continued
     account = ledger.account(settings.account)
     cap = account.budget
     if cap.epsilon != settings.epsilon or settings.delta not in (None, cap.delta):
