@@ -259,8 +259,6 @@ class QueryEngine:
             not_covered=("running time and memory", "a person who is in several rows"),
         )
 
-    # What is public and fixed before the records are read.
-
     def _facts(self, method: str) -> dict[str, Any]:
         """Public facts by which an engine is known again."""
         return {
@@ -304,8 +302,6 @@ class QueryEngine:
         """What samplers may fail by in all: their share of delta over 1 + e^epsilon."""
         share = self.budget.delta - spendable(self.budget).delta
         return share / (1 + math.exp(min(self.budget.epsilon, 700.0)))
-
-    # The interaction.
 
     def _resume(self) -> None:
         """Continue from the transcript, or make the first releases and write them down."""
@@ -451,8 +447,6 @@ class QueryEngine:
             remaining=self.remaining,
             private=self.private,
         )
-
-    # Measurements.
 
     @property
     def _measuring(self) -> Oracle:
