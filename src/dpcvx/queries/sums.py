@@ -75,7 +75,7 @@ def _sweep(block: NDArray[Any], prefix: Axes, shape: Axes, order: int, tables: T
     for axis in range(prefix[-1] + 1 if prefix else 0, len(shape)):
         here, size = (*prefix, axis), shape[axis]
         block = block.reshape(rows, size, -1)
-        tables[here] = block.sum(axis=2, dtype=np.float64).reshape([shape[a] for a in here])
+        tables[here] = np.add.reduce(block, axis=2, dtype=np.float64).reshape([shape[a] for a in here])
         if len(here) < order:
             _sweep(block.reshape(rows * size, -1), here, shape, order, tables)
-        block = block.sum(axis=1)
+        block = np.add.reduce(block, axis=1)
