@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -359,7 +360,7 @@ def test_counts_of_records_are_exact_however_they_are_stored(n):
 def test_counts_print_no_record_and_follow_a_table():
     counts = Counts.of(UNIVERSE, PEOPLE)
     assert counts.n == 4
-    assert not any(str(cell) in repr(counts) for cell in CELLS if cell)
+    assert re.fullmatch(r"<dpcvx\.queries\.histogram\.Counts object at 0x\w+>", repr(counts))
     assert counts.marginal((0,)).tolist() == [2, 2]
 
 
