@@ -18,7 +18,7 @@ from dpcvx.arrays import Vector
 from dpcvx.domains import Box, Domain, L1Ball, L2Ball, LinfBall, Simplex
 from dpcvx.losses import Huber, Logistic, Loss, Quantile, SmoothHinge, Squared
 from dpcvx.problem import Bounds, Problem
-from dpcvx.queries.questions import ConvexQuestion, LinearQuestion, Question
+from dpcvx.queries.questions import CORNER, ConvexQuestion, LinearQuestion, Question
 from dpcvx.queries.schema import Binned, Column, Schema
 
 __all__ = ["Count", "Marginal", "Mean", "Query", "Regression", "query_from_json"]
@@ -90,6 +90,10 @@ class Regression:
             raise ValueError(f"loss is {self.loss!r}; use one of {', '.join(LOSSES)}, or a Loss.")
         if not isinstance(self.loss, str) and (not self.loss.convex or self.loss.joint):
             raise ValueError(f"A query needs a convex loss of one score; {self.loss.name} is not.")
+        if isinstance(self.loss, SmoothHinge) and self.loss.width < CORNER:
+            raise ValueError(
+                f"width is {self.loss.width:g}; a corner sharper than {CORNER:g} takes for ever to minimise."
+            )
         if isinstance(self.domain, str) and self.domain not in BALLS:
             raise ValueError(f"domain is {self.domain!r}; use one of {', '.join(BALLS)}, or a Domain.")
         _check_number("radius", self.radius, low=0.0, high=LARGEST_RADIUS, open_low=True)
@@ -251,7 +255,7 @@ class Marginal:
         return {"kind": "marginal", "attributes": list(self.attributes)}
 
 
-LARGEST_TABLE = 4096  # cells of a marginal that is answered as a table
+LARGEST_TABLE = 1024  # cells of a marginal that is answered as a table
 
 
 def query_from_json(content: Any) -> Query:
@@ -315,7 +319,7 @@ def _loss_from_json(content: Any) -> str | Loss:
     if not set(rest) <= set(_parameters(usual)):
         raise ValueError(f"{usual.name} has the parameters {list(_parameters(usual))}, got {sorted(rest)}.")
     for name, value in rest.items():
-        _check_number(name, value, low=0.0, high=LARGEST_RADIUS, open_low=True)
+        _check_number(name, value, low=1 / LARGEST_RADIUS**2, high=LARGEST_RADIUS)
     made: Loss = dataclasses.replace(usual, **rest)  # type: ignore[type-var]
     return made
 
@@ -345,6 +349,8 @@ def _set_from_json(content: Any) -> str | Domain:
     if set(rest) != set(fields):
         raise ValueError(f"{name} has the fields {fields}, got {sorted(map(str, rest))}.")
     for field, value in rest.items():
+        if isinstance(value, list) and name != "Box":
+            raise ValueError(f"{field} of {name} must be a number, got a list.")
         for number in value if isinstance(value, list) else [value]:
             _check_number(field, number, low=-LARGEST_RADIUS, high=LARGEST_RADIUS)
     made: Domain = SETS[name](
@@ -383,7 +389,7 @@ def _condition(value: Any, *, needed: bool) -> dict[str, tuple[str, ...]]:
 
 
 def _check_number(field: str, value: Any, *, low: float, high: float, open_low: bool = False) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    number = isinstance(value, int | float) and not isinstance(value, bool)  # NaN is within no limits
     if not number or not low <= value <= high or (open_low and value == low):
         raise ValueError(
             f"{field} must be a number {'above' if open_low else 'of at least'} {low:g} and at most "

@@ -20,10 +20,12 @@ from dpcvx.errors import Incompatible
 from dpcvx.losses import Huber, Logistic, Quantile, SmoothHinge, Squared
 from dpcvx.problem import Problem
 
-__all__ = ["TOLERANCE", "ConvexQuestion", "LinearQuestion", "Question"]
+__all__ = ["CORNER", "TOLERANCE", "ConvexQuestion", "LinearQuestion", "Question"]
 
 TOLERANCE = 2.0**-7  # of the sensitivity of an error: what inexact minimisation may change in it
 ROUNDING = 1e-9  # of the range of the loss: far above what float64 sums over 2^16 cells can be off by
+# Of the size of the loss, for each feature: what float64 loses in an error is then below a hundredth of 1/n.
+FLOAT = 2.0**-45
 RESTARTED_STEPS = 3000  # accelerated steps before the ones whose number the theory gives
 KNOWN_SETS: tuple[type, ...] = (Box, GroupBall, L1Ball, L2Ball, LinfBall, Simplex)
 KNOWN_LOSSES: tuple[type, ...] = (Huber, Logistic, Quantile, SmoothHinge, Squared)
@@ -125,6 +127,7 @@ class ConvexQuestion:
                 f"Sensitivities rest on what {type(self.problem.loss).__name__} declares about itself, which "
                 f"nothing enforces: use one of {', '.join(loss.__name__ for loss in KNOWN_LOSSES)}."
             )
+        self.problem.C.start(self.problem.d)  # refuses a set of another dimension
 
     def near(self, theta: Vector, reach: float) -> ConvexQuestion:
         """Return the question over theta + reach (C - theta) in place of C, theta being a point of both.
@@ -161,8 +164,22 @@ class ConvexQuestion:
             falling = self._loss.grad(middle, self.y) < 0
             left, right = np.where(falling, middle, left), np.where(falling, right, middle)
         smallest = np.minimum(self._loss.value(left, self.y), self._loss.value(right, self.y))
-        slack = ROUNDING * float((largest - smallest).max())
+        slack = ROUNDING * float((largest - smallest).max()) + self._lost(low, high, largest)
         return smallest - slack, largest + slack
+
+    def _lost(self, low: Vector, high: Vector, largest: Vector) -> float:
+        """Bound n times what float64 loses in an error: a part of the loss itself, not of its range.
+
+        Over a tiny set losses hardly differ, and the difference of two of them is mostly rounding, which
+        depends on the records.
+        """
+        problem = self.problem
+        start = float(np.linalg.norm(problem.C.start(problem.d)))
+        farthest = start + float(problem.C.diameter(2, problem.d))
+        slope = max(float(np.abs(self._loss.grad(end, self.y)).max()) for end in (low, high))
+        size = float(np.abs(largest).max()) + slope * problem.row_norm * farthest
+        size += problem.l2 / 2 * farthest**2
+        return FLOAT * (problem.d + 8) * self.records * size
 
     @cached_property
     def scale(self) -> float:
@@ -304,8 +321,8 @@ class LinearQuestion:
 
     @cached_property
     def scale(self) -> float:
-        """S: the widest range of a function."""
-        return float((self.values.max(axis=0) - self.values.min(axis=0)).max())
+        """S: the widest range of a function; 1 if all are constant, and any unit of their error will do."""
+        return float((self.values.max(axis=0) - self.values.min(axis=0)).max()) or 1.0
 
     def range(self, theta: Vector) -> float:
         """Return S: one record moves no mean by more than its function's range over n."""
@@ -318,7 +335,14 @@ class LinearQuestion:
 
     def error(self, weights: Vector, theta: Vector) -> float:
         """Return the largest error of a mean."""
-        return float(np.abs(weights @ self.values - theta).max())
+        low, values = self._centred
+        return float(np.abs(weights @ values - (theta - low)).max())
+
+    @cached_property
+    def _centred(self) -> tuple[Vector, Vector]:
+        """Least values, and all from there on: float64 then loses a part of the range, not of the values."""
+        low: Vector = self.values.min(axis=0)
+        return low, (self.values - low if low.any() else self.values)
 
     def certificate(self, theta: Vector, better: Vector) -> Vector:
         """Return u(x) = -sign q_j(x) for the mean j that is farthest off, centred."""
