@@ -304,27 +304,27 @@ def _squared_sensitivity(
     they differ, a product of two levels. Both lie in intervals: points up to rounding, and exactly so for two
     levels.
     """
-    same = {size: _products(size, bits)[0] for size, _ in grouped}
-    differ = {size: _products(size, bits)[1] for size, _ in grouped}
     squares = [factor**2 for factor in _factors(weights, bits)]
+    largest, *pairs = (
+        sum(square * bound for square, bound in zip(squares, bounds, strict=True))
+        for bounds in _kernel_bounds(grouped, len(weights), bits)
+    )
+    return largest if relation == "add_remove" else 2 * (largest - min(pairs))
 
-    def kernel(changed: tuple[int, ...]) -> tuple[int, int]:
-        """Interval of K(x, x') if so many attributes of each size differ."""
-        parts = [(1, 1)] + [(0, 0)] * len(weights)  # e_0, e_1, ...
+
+@cache
+def _kernel_bounds(grouped: tuple[tuple[int, int], ...], order: int, bits: int) -> list[list[int]]:
+    """Upper bounds of e_r(g) for x = x', then lower bounds for every number of changes of each size."""
+    found = []
+    for changed in product(*(range(count + 1) for _, count in grouped)):
+        parts = [(1, 1)] + [(0, 0)] * order  # intervals of e_0, e_1, ...
         for (size, count), number in zip(grouped, changed, strict=True):
-            for g in [differ[size]] * number + [same[size]] * (count - number):
-                for r in range(len(weights), 0, -1):
+            same, differ = _products(size, bits)
+            for g in [differ] * number + [same] * (count - number):
+                for r in range(order, 0, -1):
                     parts[r] = _added(parts[r], _multiplied(g, parts[r - 1]))
-        low, high = (
-            sum(square * part[end] for square, part in zip(squares, parts[1:], strict=True)) for end in (0, 1)
-        )
-        return low, high
-
-    _, largest = kernel((0,) * len(grouped))
-    if relation == "add_remove":
-        return largest
-    choices = product(*(range(count + 1) for _, count in grouped))
-    return max(2 * largest - 2 * kernel(changed)[0] for changed in choices if any(changed))
+        found.append([part[0] if any(changed) else part[1] for part in parts[1:]])
+    return found
 
 
 @cache
