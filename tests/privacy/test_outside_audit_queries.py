@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpcvx.domains import Box
+from dpcvx.domains import L1Ball
 from dpcvx.losses import SmoothHinge
 from dpcvx.queries import Attribute, Binned, Count, Mean, Regression, Schema
 from dpcvx.queries.gate import Checked, NoisyMeans
@@ -33,12 +33,11 @@ REGRESSION = {"kind": "regression", "target": "a", "features": ["b", "c", "z"]}
     "query",
     [
         Regression("a", ("b", "c", "z"), radius=1e-12),
-        Regression("a", ("b", "c", "z"), radius=1e-13, l2=1000.0),
         Regression("z", ("b", "c"), loss="squared", radius=3e-14),
-        Regression("a", ("b", "c"), loss="huber", domain=Box(0.3, 0.3 + 1e-13)),
+        Regression("a", ("b", "c"), loss="huber", domain=L1Ball(1e-13)),
         Mean("year"),
     ],
-    ids=["tiny ball", "tiny ball, ridge", "squared", "box away from zero", "numbers of one size"],
+    ids=["tiny ball", "squared", "huber", "numbers of one size"],
 )
 def test_rounding_over_a_tiny_set_moves_no_score_by_more_than_its_sensitivity(query):
     """Over a tiny set all losses are equal to the last bits: what one record does to those is not its range.
