@@ -103,7 +103,7 @@ def test_tiny_deltas_are_caps_too(ledger):
     account.charge(Exponential(0.5), purpose="half")
     with pytest.raises(BudgetExceeded):
         account.charge(PureDP(1e-6), purpose="more")
-    tiny = ledger.create("tiny", epsilon=1.0, delta=1e-320)
+    tiny = ledger.create("tiny", epsilon=1.0, delta=5e-324)
     tiny.charge(PureDP(0.5), purpose="half")
     assert tiny.used == 0.5
     assert tiny.remaining() == 0.0
@@ -371,6 +371,14 @@ def test_a_forked_process_charges_the_same_account(account):
     os.waitpid(child, 0)
     account.charge(STEP, purpose="parent")
     assert [entry.purpose for entry in account.history()] == ["parent", "child", "parent"]
+
+
+def test_a_forked_process_has_connections_of_its_own(tmp_path, monkeypatch):
+    url = Ledger(tmp_path / "a.db").url
+    mine = engine(url)
+    assert engine(url) is mine
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert engine(url) is not mine
 
 
 def test_threads_share_one_account(account):
