@@ -348,7 +348,7 @@ class QueryEngine:
         values = []
         for name, noise in zip(FAMILIES, self.allotment.checks, strict=False):
             answers = [self._checked(question) for question in family(name, self.schema, self.n)]
-            around = tuple(self._around(checked, self._noise(checked))[0] for checked in answers)
+            around = tuple(self._around(checked)[0] for checked in answers)
             values.append(self._gate.ask(NoisyErrors(around, RANK, noise)))
         return packed(values=np.array(values))
 
@@ -388,12 +388,12 @@ class QueryEngine:
             known = (Measurement(question.attributes, (np.eye(len(weights)),), weights, deviation),)
         return propagate(question, weights, checked.theta, known)
 
-    def _around(self, checked: Checked, noise: Propagated) -> tuple[Checked, float]:
+    def _around(self, checked: Checked) -> tuple[Checked, float]:
         """What the error of an answer is measured by, and the least part of it that this shows."""
         question, theta = checked.question, checked.theta
-        if not isinstance(question, ConvexQuestion):
+        if not isinstance(question, ConvexQuestion) or not isinstance(self._start, NoisyMarginals):
             return checked, 1.0
-        part = reach(question, noise) if isinstance(self._start, NoisyMarginals) else 1.0
+        part = reach(question, self._noise(checked))
         return Checked(question.near(theta, part), theta), part
 
     def _answer(self, query: Query, question: Question) -> Answer:
@@ -402,8 +402,7 @@ class QueryEngine:
                 raise BudgetExceeded(self._measuring.budget.epsilon, 0.0)
             return self._measured_answer(query, question, None)
         checked = self._checked(question)
-        noise = self._noise(checked)
-        around, part = self._around(checked, noise)
+        around, part = self._around(checked)
         compared = self._run is not None
         if self._run is not None and self._gate.above(self._run, around, self._level):
             self._run = None
@@ -417,7 +416,8 @@ class QueryEngine:
             guarantee = min(guarantee, distance * unit / part)
         check = self._checks.get("regressions" if isinstance(question, ConvexQuestion) else "shares")
         bound = guarantee if check is None else min(question.scale, check.bound * unit)
-        return self._finished(query, checked, noise, "histogram", (bound, guarantee), compared=compared)
+        bounds = bound, guarantee
+        return self._finished(query, checked, self._noise(checked), "histogram", bounds, compared=compared)
 
     def _finished(
         self,
