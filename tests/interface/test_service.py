@@ -363,6 +363,7 @@ def test_one_key_cannot_fill_the_queue_and_the_loop_stays_awake(desk, engine):
         done = next(one for one in _completed(waiting))
         assert code(done.result()) == "too_many_questions"
         assert ann.get("/healthz").status_code == 200  # while the engine is busy
+        assert code(ann.get(f"{API}/synthetic")) == "too_many_questions"
         engine.gate.set()
         assert sum(one.result().status_code == 200 for one in waiting) == application_module.WAITING
     assert engine.most_inside == 1

@@ -41,7 +41,7 @@ PAGES = (
     ("/page.js", "page.js", "text/javascript"),
 )
 MEDIA = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
-WAITING = 8  # questions of one key that may wait for the engine at the same time
+WAITING = 8  # requests of one key that may wait for the engine at the same time
 VERIFIERS = 2  # Argon2 verifications at the same time; each takes 19 MiB and a core
 
 Result = TypeVar("Result")
@@ -97,8 +97,18 @@ def application(desk: Desk, *, slot: float = 0.25) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(HTTPException, _not_served)
 
-    async def in_turn(work: Callable[..., Result], *arguments: Any) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(one_at_a_time, work, *arguments)
+    async def in_turn(key: ApiKey, work: Callable[..., Result], *arguments: Any) -> Result:
+        if waiting[key.id] >= WAITING:
+            raise Refusal(
+                "too_many_questions",
+                f"{WAITING} requests of this key are waiting: let one end.",
+                retry_after=1,
+            )
+        waiting[key.id] += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(one_at_a_time, work, *arguments)
+        finally:
+            waiting[key.id] -= 1
 
     async def caller(bearer: Bearer) -> ApiKey:
         loop = asyncio.get_running_loop()
@@ -141,17 +151,9 @@ def application(desk: Desk, *, slot: float = 0.25) -> FastAPI:
         """Ask a question; the answer has the same shape and length whichever way it was found."""
         started = asyncio.get_running_loop().time()
         query = desk.question(await request.body())
-        if waiting[key.id] >= WAITING:
-            raise Refusal(
-                "too_many_questions",
-                f"{WAITING} questions of this key are waiting: let one end.",
-                retry_after=1,
-            )
-        waiting[key.id] += 1
         try:
-            body = await in_turn(desk.ask, key, idempotency_key or secrets.token_hex(16), query)
+            body = await in_turn(key, desk.ask, key, idempotency_key or secrets.token_hex(16), query)
         finally:
-            waiting[key.id] -= 1
             await _next_slot(started, slot)
         return Response(body, media_type="application/json")
 
@@ -171,10 +173,10 @@ def application(desk: Desk, *, slot: float = 0.25) -> FastAPI:
             ]
         }
 
-    @api.get("/budget", response_model=BudgetLeft)
+    @api.get("/budget", response_model=BudgetLeft, responses=_problems("too_many_questions"))
     async def budget(key: AnyKey) -> Any:
         """The cap of the account, what is left of it, and what this key may still ask."""
-        return await in_turn(desk.budget, key)
+        return await in_turn(key, desk.budget, key)
 
     @api.get(
         "/synthetic",
@@ -184,26 +186,26 @@ def application(desk: Desk, *, slot: float = 0.25) -> FastAPI:
                 "content": {name.split(";")[0]: {} for name in MEDIA.values()},
                 "description": "The table.",
             },
-            **_problems("forbidden"),
+            **_problems("forbidden", "too_many_questions"),
         },
     )
     async def synthetic(
-        _: AskKey,
+        key: AskKey,
         rows: Annotated[int, Query(ge=1, le=1_000_000)] = 10_000,
         format: Literal["csv", "parquet"] = "csv",
     ) -> Response:
         """Invented records that follow the public histogram; they cost nothing, however many."""
-        body = await in_turn(desk.synthetic, rows, format)
+        body = await in_turn(key, desk.synthetic, rows, format)
         headers = {
             "Content-Disposition": f'attachment; filename="synthetic.{format}"',
             "Link": f'<{API}/statement>; rel="describedby"',
         }
         return Response(body, media_type=MEDIA[format], headers=headers)
 
-    @api.get("/statement", response_model=dict[str, Any])
-    async def statement(_: AnyKey) -> Response:
+    @api.get("/statement", response_model=dict[str, Any], responses=_problems("too_many_questions"))
+    async def statement(key: AnyKey) -> Response:
         """What is promised about everything that this service has answered and will answer."""
-        return JSONResponse(await in_turn(desk.statement))
+        return JSONResponse(await in_turn(key, desk.statement))
 
     @api.get("/keys", response_model=KeyList, responses=_problems("forbidden"))
     async def keys(_: AdminKey) -> Any:
