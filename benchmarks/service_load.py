@@ -112,7 +112,7 @@ def faults(folder: Path, analysts: list[Analyst], ids: list[str]) -> list[str]:
     engine = sa.create_engine(ledger.url)
     with engine.connect() as connection:
         asked = connection.execute(sa.text("SELECT key, idempotency, answer FROM service_questions")).all()
-        kept = connection.execute(sa.text("SELECT kind, key, content FROM query_transcripts")).all()
+        notes = connection.execute(sa.text("SELECT key, answer FROM entries WHERE kind = 'note'")).all()
     engine.dispose()
     stored = {(row.key, row.idempotency): bytes(row.answer) for row in asked}
     seen = {(id, key): a for id, one in zip(ids, analysts, strict=True) for key, a in one.answers.items()}
@@ -120,9 +120,10 @@ def faults(folder: Path, analysts: list[Analyst], ids: list[str]) -> list[str]:
         found.append(f"{len(lost)} answers that were sent are not stored as they were sent")
     if len(stored) != len(seen):
         found.append(f"{len(stored)} answers stored, {len(seen)} seen")
-    answers = [json.loads(row.content) for row in kept if row.kind == "answer"]
+    kept = [(row.key.split()[1], row.answer) for row in notes]
+    answers = [json.loads(content) for kind, content in kept if kind == "answer"]
     measured = sum(answer["branch"] == "oracle" for answer in answers)
-    kinds = Counter(row.kind for row in kept)
+    kinds = Counter(kind for kind, _ in kept)
     if kinds["answer"] != len(seen) or kinds["update"] != measured:
         found.append(
             f"{kinds['answer']} answers of {len(seen)}; {kinds['update']} updates for {measured} measurements"

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
+import sqlalchemy as sa
 
+from dpcvx.accounting import Budget
 from dpcvx.domains import L1Ball
+from dpcvx.errors import LedgerDamaged
+from dpcvx.ledger import Ledger
 from dpcvx.losses import SmoothHinge
 from dpcvx.queries import Attribute, Binned, Count, Mean, Regression, Schema
+from dpcvx.queries.engine import QueryEngine
 from dpcvx.queries.gate import Checked, NoisyMeans
 from dpcvx.queries.histogram import Counts, Histogram
 from dpcvx.queries.query import query_from_json
@@ -94,3 +101,53 @@ def test_a_corner_that_takes_for_ever_to_minimise_is_refused():
     """One such question held the engine, and with it every analyst, for hours."""
     with pytest.raises(ValueError, match="sharper"):
         Regression("a", ("b",), loss=SmoothHinge(1e-4))
+
+
+class TestRestoredCopy:
+    """What an engine has used of its one charge is as safe from a restored copy as the charge itself."""
+
+    @pytest.fixture
+    def ledger(self, tmp_path):
+        ledger = Ledger(tmp_path / "ledger.db", witness=tmp_path / "witness.txt")
+        ledger.create("people", epsilon=1.0, delta=1e-6)
+        return ledger
+
+    def start(self, ledger):
+        rng = np.random.default_rng(0)
+        table = {name: rng.choice(["0", "1"], 300) for name in ("a", "b")}
+        schema = Schema((Attribute("a", ("0", "1")), Attribute("b", ("0", "1"))))
+        budget = Budget(1.0, 1e-6)
+        return QueryEngine(
+            schema, table, budget, method="composition", n_queries=3, ledger=ledger, account="people"
+        )
+
+    def test_it_measures_nothing_again(self, ledger, tmp_path):
+        """The three measurements of a plan for three were made six times."""
+        engine = self.start(ledger)
+        shutil.copy(tmp_path / "ledger.db", tmp_path / "old.db")
+        for _ in range(3):
+            engine.ask(Mean("a"))
+        shutil.copy(tmp_path / "old.db", tmp_path / "ledger.db")
+        with pytest.raises(LedgerDamaged, match="old"):
+            ledger.verify()
+        with pytest.raises(LedgerDamaged, match="old"):
+            self.start(ledger).ask(Mean("a"))
+
+    @pytest.mark.parametrize(
+        "edit",
+        [
+            "DELETE FROM entries WHERE key LIKE '%update%'",
+            "UPDATE entries SET key = 'x' WHERE key LIKE '%update%'",
+            "UPDATE entries SET answer = x'00' WHERE key LIKE '%update%'",
+        ],
+        ids=["removed", "renamed", "changed"],
+    )
+    def test_an_edited_transcript_is_detected(self, ledger, edit):
+        self.start(ledger).ask(Mean("a"))
+        ledger.verify()
+        store = sa.create_engine(ledger.url)
+        with store.begin() as connection:
+            assert connection.execute(sa.text(edit)).rowcount == 1
+        store.dispose()
+        with pytest.raises(LedgerDamaged):
+            ledger.verify()

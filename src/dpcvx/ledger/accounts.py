@@ -293,6 +293,40 @@ class Account:
         with reading(self.ledger.url) as connection:
             return self._answered(connection, key)
 
+    def note(self, key: str, content: bytes) -> None:
+        """Write down what was used of a charge, once for each key; durable when it returns.
+
+        A note is a link of the chain as charges are: without it a restored copy of the ledger would let
+        what was paid once be used twice.
+
+        Parameters
+        ----------
+        key : str
+        content : bytes
+        """
+        with writing(self.ledger.url) as connection:
+            head = self.ledger._lock(connection)
+            details = {"answer": digest(content)}
+            head, _ = append(connection, head, self.name, "note", key, details, content)
+        self.ledger._tell(head)
+
+    def noted(self, key: str) -> bytes | None:
+        """Return the note of a key, or None."""
+        with reading(self.ledger.url) as connection:
+            return self._answered(connection, key, "note")
+
+    def notes(self, prefix: str) -> tuple[tuple[str, bytes], ...]:
+        """Return the keys that begin with a text, with their notes, in order."""
+        columns = entry_table.c
+        chosen = sa.select(columns.key, columns.answer).where(
+            columns.account == self.name,
+            columns.kind == "note",
+            columns.key.startswith(prefix, autoescape=True),
+        )
+        with reading(self.ledger.url) as connection:
+            rows = connection.execute(chosen.order_by(columns.sequence)).all()
+        return tuple((row.key, bytes(row.answer)) for row in rows)
+
     def history(self) -> tuple[Entry, ...]:
         """Return every charge, in order."""
         mine = (entry_table.c.account == self.name) & (entry_table.c.kind == "charge")
@@ -345,8 +379,8 @@ class Account:
     def _paid(self, connection: sa.Connection, key: str) -> Any:
         return connection.execute(_KEY, {"wanted": self.name, "kind": "charge", "key": key}).first()
 
-    def _answered(self, connection: sa.Connection, key: str) -> bytes | None:
-        row = connection.execute(_KEY, {"wanted": self.name, "kind": "answer", "key": key}).first()
+    def _answered(self, connection: sa.Connection, key: str, kind: str = "answer") -> bytes | None:
+        row = connection.execute(_KEY, {"wanted": self.name, "kind": kind, "key": key}).first()
         return None if row is None else row.answer
 
     def _again(

@@ -110,8 +110,10 @@ def _check_entry(row: Any, hashes: list[str], replayed: dict[str, _Replayed]) ->
         replayed[row.account] = _Replayed(Budget(content["epsilon"], content["delta"], content["relation"]))
     elif row.kind == "charge":
         _check_charge(content, replayed[row.account])
-    elif row.kind != "answer" or row.key not in replayed[row.account].charged:
-        raise ValueError("The entry is no charge, answer or account.")
+    elif row.account not in replayed:
+        raise ValueError("The account was never made.")
+    elif row.kind != "note" and (row.kind != "answer" or row.key not in replayed[row.account].charged):
+        raise ValueError("The entry is no charge, answer, note or account.")
 
 
 def _check_charge(content: Mapping[str, Any], account: _Replayed) -> None:

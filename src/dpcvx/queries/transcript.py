@@ -67,7 +67,7 @@ class Remembered:
 
 
 class Kept:
-    """A transcript in the store of an account's ledger.
+    """A transcript in the chain of an account's ledger, so that an old copy of it is as conspicuous.
 
     Parameters
     ----------
@@ -77,67 +77,24 @@ class Kept:
     """
 
     def __init__(self, account: Account, engine: str) -> None:
-        import sqlalchemy as sa
-
-        from dpcvx.ledger import store
-
-        self._url, self._own = account.ledger.url, {"account": account.name, "engine": engine}
-        number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-        self._metadata = sa.MetaData()
-        self._table = sa.Table(
-            "query_transcripts",
-            self._metadata,
-            sa.Column("sequence", number, primary_key=True),
-            sa.Column("account", sa.String, nullable=False),
-            sa.Column("engine", sa.String(64), nullable=False),
-            sa.Column("kind", sa.String, nullable=False),
-            sa.Column("key", sa.String, nullable=False),
-            sa.Column("content", sa.LargeBinary, nullable=False),
-            sa.UniqueConstraint("account", "engine", "kind", "key"),
-        )
-        with store.preparing(self._url) as connection:
-            self._metadata.create_all(connection)
+        self._account, self._engine = account, engine
 
     def append(self, kind: str, key: str, content: bytes = b"") -> None:
         """Add an entry; durable when it returns."""
-        from dpcvx.ledger import store
-
-        with store.writing(self._url) as connection:
-            row = {**self._own, "kind": kind, "key": key, "content": content}
-            connection.execute(self._table.insert(), row)
+        self._account.note(f"{self._engine} {kind} {key}", content)
 
     def entries(self) -> list[Entry]:
         """Return everything but answers."""
-        import sqlalchemy as sa
-
-        from dpcvx.ledger import store
-
-        columns = self._table.c
-        chosen = sa.select(columns.kind, columns.key, columns.content).where(
-            columns.account == self._own["account"],
-            columns.engine == self._own["engine"],
-            columns.kind != "answer",
-        )
-        with store.reading(self._url) as connection:
-            rows = connection.execute(chosen.order_by(columns.sequence)).all()
-        return [Entry(row.kind, row.key, row.content) for row in rows]
+        found = []
+        for name, content in self._account.notes(f"{self._engine} "):
+            _, kind, key = name.split(" ", 2)
+            if kind != "answer":
+                found.append(Entry(kind, key, content))
+        return found
 
     def answer(self, key: str) -> bytes | None:
         """Return the answer that was kept for a key."""
-        import sqlalchemy as sa
-
-        from dpcvx.ledger import store
-
-        columns = self._table.c
-        chosen = sa.select(columns.content).where(
-            columns.account == self._own["account"],
-            columns.engine == self._own["engine"],
-            columns.kind == "answer",
-            columns.key == key,
-        )
-        with store.reading(self._url) as connection:
-            found: bytes | None = connection.execute(chosen).scalar()
-        return found
+        return self._account.noted(f"{self._engine} answer {key}")
 
 
 def packed(**named: Vector) -> bytes:
