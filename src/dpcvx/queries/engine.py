@@ -381,12 +381,10 @@ class QueryEngine:
 
     def _noise(self, checked: Checked) -> Propagated:
         """What the noise of the first release does to an answer."""
-        question, weights = checked.question, self._marginal(checked.question)
-        known = self._warm
+        weights, deviation = self._marginal(checked.question), 0.0
         if isinstance(self._start, NoisyHistogram):
             deviation = self._start.noise * math.sqrt(self.universe.n_cells / len(weights))
-            known = (Measurement(question.attributes, (np.eye(len(weights)),), weights, deviation),)
-        return propagate(question, weights, checked.theta, known)
+        return propagate(checked.question, weights, checked.theta, self._warm, deviation)
 
     def _around(self, checked: Checked) -> tuple[Checked, float]:
         """What the error of an answer is measured by, and the least part of it that this shows."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from dpcvx.arrays import Vector
+from dpcvx.arrays import IntVector, Vector
 from dpcvx.queries.marginals import Measurement
-from dpcvx.queries.multiplicative_weights import listed_functions
 from dpcvx.queries.questions import ConvexQuestion, Question
 
 __all__ = ["CONFIDENCE", "Propagated", "half_widths", "propagate", "reach"]
@@ -18,6 +16,7 @@ __all__ = ["CONFIDENCE", "Propagated", "half_widths", "propagate", "reach"]
 CONFIDENCE = 0.95
 NORMAL_97_5 = 1.959963984540054  # standard normal quantile of 0.975
 SHORTEST_REACH = 0.1
+MOST_CELLS, MOST_FUNCTIONS = 4096, 512  # of a regression of gradients on measured functions
 FLOOR = 1e-3  # of the largest curvature: directions that the loss hardly sees
 
 
@@ -35,14 +34,19 @@ class Propagated:
 
 
 def propagate(
-    question: Question, weights: Vector, theta: Vector, measurements: Sequence[Measurement]
+    question: Question,
+    weights: Vector,
+    theta: Vector,
+    measurements: Sequence[Measurement],
+    cell_noise: float = 0.0,
 ) -> Propagated:
     """Carry the noise of measured means through to an answer, to first order.
 
     A change of the measured means moves the mean gradient of the loss by B^T times it, B the coefficients of
     the ridge regression of gradients on measured functions that the fit implies. Noise of variance sigma_k^2
     then has the covariance V = sum_k sigma_k^2 B_k B_k^T on the gradient, H^-1 V H^-1 on the minimiser, and
-    costs tr(H^-1 V)/2. What the model itself is off by is no part of this.
+    costs tr(H^-1 V)/2. What the model itself is off by is no part of this. On marginals of many cells the
+    regression is over the heaviest cells and the smallest measurements alone.
 
     Parameters
     ----------
@@ -53,27 +57,32 @@ def propagate(
         Its answer.
     measurements : sequence of Measurement
         Those about attributes of the question alone are used.
+    cell_noise : float
+        Deviation of the noise on the share of each of the question's cells.
     """
-    known = set(question.attributes)
-    used = [m for m in measurements if known.issuperset(m.attributes)]
     values = question.gradients(theta)
-    if not used:
-        return Propagated(0.0, np.zeros(values.shape[1]))
-    F = np.concatenate([_over(question, m) for m in used], axis=1)
-    noise = np.concatenate([np.full(len(m.values), m.deviation) for m in used])
-    centred = F - weights @ F
-    covariance = (centred * weights[:, None]).T @ centred
-    # As in the fit: what it gives up of a mean, it does not err by.
-    penalty = noise * np.maximum(np.sqrt((F**2).mean(axis=0)), noise)
-    B = np.linalg.solve(covariance + np.diag(penalty), (centred * weights[:, None]).T @ values)
-    B *= noise[:, None]
-    V = B.T @ B
+    V = cell_noise**2 * (values.T @ values)
+    known = set(question.attributes)
+    used = sorted((m for m in measurements if known.issuperset(m.attributes)), key=lambda m: len(m.values))
+    counts = np.cumsum([len(m.values) for m in used])
+    used = [m for m, count in zip(used, counts, strict=True) if count <= MOST_FUNCTIONS]
+    if used:
+        cells = np.argsort(-weights, kind="stable")[:MOST_CELLS]
+        p = weights[cells] / weights[cells].sum()
+        F = np.concatenate([_over(question, m, cells) for m in used], axis=1)
+        noise = np.concatenate([np.full(len(m.values), m.deviation) for m in used])
+        centred = F - p @ F
+        # As in the fit: what it gives up of a mean, it does not err by.
+        penalty = noise * np.maximum(np.sqrt((F**2).mean(axis=0)), noise)
+        covariance = (centred * p[:, None]).T @ centred + np.diag(penalty)
+        B = np.linalg.solve(covariance, (centred * p[:, None]).T @ values[cells]) * noise[:, None]
+        V = V + B.T @ B
     if not isinstance(question, ConvexQuestion):
         deviations = np.sqrt(np.diag(V))
         return Propagated(float(deviations.max()), deviations)
     inverse = curvature(question, weights, theta)
-    covariance = inverse @ V @ inverse
-    return Propagated(float(np.trace(inverse @ V)) / 2, np.sqrt(np.maximum(np.diag(covariance), 0.0)))
+    spread = np.diag(inverse @ V @ inverse)
+    return Propagated(float(np.trace(inverse @ V)) / 2, np.sqrt(np.maximum(spread, 0.0)))
 
 
 def reach(question: ConvexQuestion, propagated: Propagated) -> float:
@@ -108,16 +117,11 @@ def half_widths(
     return np.maximum(noise, NORMAL_97_5 * np.sqrt(spread))
 
 
-def _over(question: Question, measurement: Measurement) -> Vector:
-    """The functions of a measurement at every cell of a question that has all its attributes, (m, k)."""
-    m = math.prod(question.sizes)
-    if measurement.attributes == question.attributes:
-        return listed_functions(measurement)
-    if len(measurement.features) != len(measurement.attributes):
-        return np.empty((m, 0))
-    digits = np.unravel_index(np.arange(m), question.sizes)
-    listed = np.ones((m, 1))
+def _over(question: Question, measurement: Measurement, cells: IntVector) -> Vector:
+    """The functions of a measurement at some cells of a question that has all its attributes, (m, k)."""
+    digits = np.unravel_index(cells, question.sizes)
+    listed = np.ones((len(cells), 1))
     for attribute, features in zip(measurement.attributes, measurement.features, strict=True):
         place = question.attributes.index(attribute)
-        listed = (listed[:, :, None] * features[digits[place]][:, None, :]).reshape(m, -1)
+        listed = (listed[:, :, None] * features[digits[place]][:, None, :]).reshape(len(cells), -1)
     return listed
