@@ -271,6 +271,15 @@ def test_updates_stop_at_the_plan_and_answers_go_on():
     assert replies[0].remaining > replies[1].remaining > 0
 
 
+def test_a_run_that_outlives_the_measurements_measures_nothing():
+    made = engine()
+    made._gate.above = lambda run, checked, level: True
+    made._updates = made.allotment.updates
+    reply = made.ask(Count({"a": ["1"]}))
+    assert (reply.branch, reply.checked) == ("histogram", False)
+    assert made.n_updates == made.allotment.updates
+
+
 def test_composition_refuses_when_its_queries_are_used_up():
     made = engine(method="composition", n_queries=2)
     for _ in range(2):
