@@ -35,18 +35,18 @@ LIMIT = 1000  # answers that one look at the history returns
 
 
 def write_people(folder: Path) -> None:
-    """Eight attributes with two levels; three are parities of two others, which no pair shows."""
+    """Eight attributes with two levels; two are parities of three others, which no three show."""
     rng = np.random.default_rng(0)
     x = (rng.random((N, 8)) < np.linspace(0.2, 0.6, 8)).astype(int)
-    for place, one, other in ((5, 0, 4), (6, 2, 3), (7, 0, 1)):
-        x[:, place] = x[:, one] ^ x[:, other]
+    x[:, 6] = x[:, 1] ^ x[:, 2] ^ x[:, 3]
+    x[:, 7] = x[:, 0] ^ x[:, 4] ^ x[:, 5]
     np.savetxt(folder / "people.csv", x, fmt="%d", delimiter=",", header=",".join(NAMES), comments="")
     sections = "\n".join(f'[attributes.{name}]\nlevels = ["0", "1"]' for name in NAMES)
     (folder / "schema.toml").write_text(sections)
 
 
 def question(rng: random.Random) -> dict[str, object]:
-    target, *rest = rng.sample(NAMES, 4)
+    target, *rest = rng.sample(NAMES, 5)
     kind = rng.choice(["regression", "count", "mean", "marginal"])
     if kind == "regression":
         return {"kind": kind, "target": target, "features": rest, "radius": rng.choice([1.0, 2.0, 3.0])}

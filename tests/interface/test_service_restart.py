@@ -31,6 +31,8 @@ SCHEMA = """
 levels = ["no", "yes"]
 [attributes.b]
 levels = ["no", "yes"]
+[attributes.c]
+levels = ["no", "yes"]
 [attributes.parity]
 levels = ["even", "odd"]
 [attributes.age]
@@ -40,17 +42,13 @@ edges = [20, 30, 40, 50, 60, 70, 80]
 
 @pytest.fixture
 def people(tmp_path):
-    """A table in which two attributes decide a third, which no pair of them shows."""
+    """A table in which three attributes decide a fourth, which no three of them show."""
     rng = np.random.default_rng(0)
-    a, b, age = rng.integers(0, 2, N), rng.integers(0, 2, N), rng.integers(20, 80, N)
-    rows = zip(
-        *(np.array(w)[k] for w, k in ((["no", "yes"], a), (["no", "yes"], b), (["even", "odd"], a ^ b))),
-        age,
-        strict=True,
-    )
-    (tmp_path / "people.csv").write_text(
-        "a,b,parity,age\n" + "\n".join(",".join(map(str, row)) for row in rows)
-    )
+    a, b, c, age = *rng.integers(0, 2, (3, N)), rng.integers(20, 80, N)
+    words = [np.array(["no", "yes"])[column] for column in (a, b, c)]
+    columns = [*words, np.array(["even", "odd"])[a ^ b ^ c], age]
+    lines = [",".join(map(str, row)) for row in zip(*columns, strict=True)]
+    (tmp_path / "people.csv").write_text("a,b,c,parity,age\n" + "\n".join(lines))
     (tmp_path / "schema.toml").write_text(SCHEMA)
     return tmp_path
 
@@ -91,8 +89,8 @@ def make_key(folder):
 def question(k):
     """Many different questions, some of which the first histogram answers badly."""
     kinds = (
-        Marginal(("a", "b", "parity")),
-        Count({"a": ["yes"], "b": ["yes"], "parity": ["even"]}),
+        Marginal(("a", "b", "c", "parity")),
+        Count({"a": ["yes"], "b": ["yes"], "c": ["no"], "parity": ["even"]}),
         Mean("age", {"a": ["no"]}),
         Regression("parity", ("a", "age"), radius=1.0 + k / 100),
     )
