@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from dpcvx.accounting import Budget
+from dpcvx.accounting import Budget, Tight
 from dpcvx.domains import L1Ball
-from dpcvx.errors import LedgerDamaged
+from dpcvx.errors import BudgetExceeded, LedgerDamaged
 from dpcvx.ledger import Ledger
 from dpcvx.losses import SmoothHinge
 from dpcvx.queries import Attribute, Binned, Count, Mean, Regression, Schema
@@ -20,6 +20,7 @@ from dpcvx.queries.histogram import Counts, Histogram
 from dpcvx.queries.query import query_from_json
 from dpcvx.queries.questions import TOLERANCE, ConvexQuestion
 from dpcvx.queries.universe import Universe
+from dpcvx.solvers import NoisyFrankWolfe
 
 SCHEMA = Schema(
     (
@@ -151,3 +152,26 @@ class TestRestoredCopy:
         store.dispose()
         with pytest.raises(LedgerDamaged):
             ledger.verify()
+
+
+@pytest.mark.parametrize(("cap", "fits"), [(1.3, True), (1.0, False)])
+def test_a_selecting_solver_is_not_charged_as_a_gaussian_release(tmp_path, cap, fits):
+    """A selection of the same zCDP as a Gaussian release is worse than it at (1, 0.15): delta is 0.160."""
+    ledger = Ledger(tmp_path / "ledger.db")
+    account = ledger.create("people", epsilon=cap, delta=0.15)
+    table = {name: np.random.default_rng(0).choice(["0", "1"], 300) for name in ("a", "b")}
+    schema = Schema((Attribute("a", ("0", "1")), Attribute("b", ("0", "1"))))
+    given = {"method": "composition", "n_queries": 1, "oracle": NoisyFrankWolfe(n_iter=1)}
+
+    def start():
+        return QueryEngine(schema, table, Budget(1.3, 0.15), **given, ledger=ledger, account="people")
+
+    if not fits:
+        with pytest.raises(BudgetExceeded):
+            start()
+        return
+    engine = start()
+    plan = engine._oracle.plan(Regression("a", ("b",), domain="l1").compile(schema, 300))
+    assert Tight().delta(plan.event, 1.0) > 0.159 > 0.15 > Tight().delta(engine.allotment.event, 1.0)
+    assert engine.ask(Regression("a", ("b",), domain="l1")).branch == "oracle"
+    assert len(account.history()) == 1

@@ -14,6 +14,7 @@ import numpy as np
 from dpcvx.accounting import RDP, Accountant, Budget, Tight
 from dpcvx.arrays import Vector
 from dpcvx.errors import BudgetExceeded, Incompatible
+from dpcvx.events import ApproxDP
 from dpcvx.execution import Solver, spendable
 from dpcvx.noise import selection_failure
 from dpcvx.queries.allotment import FALSE_ALARM, Allotment, allot, choose_method
@@ -133,7 +134,12 @@ class QueryEngine:
             raise Incompatible("This delta is too small for noise of finite precision: use a larger one.")
         self._transcript: Transcript = Remembered()
         if payment is not None:
-            self._transcript = payment.pay(self.allotment, failure=self._sampler_failure, budget=budget)
+            # A solver of the caller's stands for a Gaussian release by its Rényi divergence only.
+            whole = ApproxDP(budget.epsilon, spendable(budget).delta)
+            event = self.allotment.event if oracle is None else whole
+            self._transcript = payment.pay(
+                self.allotment, event, failure=self._sampler_failure, budget=budget
+            )
         self._gate = Gate(Counts.of(self.universe, table), rng)
         self._run: Run | None = None
         self._runs = self._updates = 0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcvx.accounting import Budget
 from dpcvx.errors import DeadKey, Incompatible
+from dpcvx.events import Event
 from dpcvx.execution import spendable
 from dpcvx.queries.allotment import Allotment
 from dpcvx.queries.transcript import Kept, Transcript
@@ -63,12 +64,12 @@ class Payment:
         kept = self._account.answer(self._key)
         return None if kept is None else Allotment.from_json(kept.decode())
 
-    def pay(self, allotment: Allotment, *, failure: float, budget: Budget) -> Transcript:
-        """Charge the allotment, durably, unless an earlier start did; return the transcript."""
+    def pay(self, allotment: Allotment, event: Event, *, failure: float, budget: Budget) -> Transcript:
+        """Charge what an allotment costs, durably, unless an earlier start did; return the transcript."""
         if self.planned is None:
             with suppress(DeadKey):  # charged, and stopped before that was noted: nothing had been asked yet
                 self._account.charge(
-                    allotment.event,
+                    event,
                     purpose=f"query engine, method {allotment.method}",
                     failure=failure,
                     key=self._key,
