@@ -117,7 +117,8 @@ def _serve(
     account = _account(settings, columns.num_rows)
     store = Store(settings.ledger, settings.account)
     with store.alone():
-        with console.status(f"warm start: measuring {len(schema.names)} attributes privately"):
+        console.print(f"warm start: {len(schema.names)} attributes of {columns.num_rows:,} people")
+        with console.status("measuring privately, or reading what was measured"):
             engine = _engine(schema, columns, account)
         desk = Desk(engine, store)
         if ready is not None:
