@@ -2,6 +2,8 @@
 
 import json
 import math
+from collections import Counter
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from scipy import stats
 from dpcvx.accounting import Budget, Tight
 from dpcvx.data import Arrays
 from dpcvx.errors import BudgetExceeded, Incompatible
-from dpcvx.events import Gaussian, PureDP
+from dpcvx.events import Exponential, Gaussian, PureDP, count_leaves
 from dpcvx.execution import spendable
 from dpcvx.grid import Dense, Door, ResidualBound, targets
 from dpcvx.ledger import Ledger
@@ -31,7 +33,7 @@ from dpcvx.queries import (
 from dpcvx.queries.allotment import METHODS, Allotment, allot, choose_method
 from dpcvx.queries.gate import CellRows, Checked, NoisyErrors, NoisyHistogram, NoisyMeans, WorstQuestion
 from dpcvx.queries.questions import TOLERANCE
-from dpcvx.solvers import NoisyFrankWolfe, NoisySVRG
+from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, NoisySVRG
 
 SCHEMA = Schema(
     (
@@ -426,6 +428,49 @@ def test_solvers_of_the_library_serve_as_oracle():
     assert reply.branch == "oracle"
     with pytest.raises(ValueError, match="Gaussian releases or selections"):
         engine(method="composition", n_queries=3, oracle=NoisySVRG()).ask(Regression("a", ("b",), l2=0.1))
+
+
+@pytest.mark.parametrize("method", ["warm", "histogram", "offline"])
+def test_what_is_asked_is_what_was_planned(method, monkeypatch):
+    asked = []
+
+    def listening(gate, mechanism):
+        asked.append(mechanism.event)
+        return mechanism(gate._counts, gate._rng)
+
+    monkeypatch.setattr("dpcvx.queries.gate.Gate.ask", listening)
+    made = engine(method=method)
+    planned = count_leaves(made.allotment.event)
+    made.ask_many([Count({"a": ["1"]}), Mean("d")])
+    asked += [PureDP(made.allotment.run)] * made._runs if made.allotment.run else []
+    assert len(asked) >= 3
+    assert all(count <= planned[event] for event, count in Counter(asked).items())
+    listed = Counter()
+    for part in made.statement().mechanisms:
+        kind = {"Gaussian": Gaussian, "PureDP": PureDP, "Exponential": Exponential}[part["event"]]
+        names = [name for name in ("noise_multiplier", "epsilon", "eta") if name in part]
+        listed[kind(part[names[0]])] += part["count"]
+    assert listed == planned
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """A solver that plans for more than it was given."""
+
+    requires = ()
+
+    def plan(self, problem, n, budget, accountant):
+        return NoisyGradientDescent(n_iter=3).plan(
+            problem, n, Budget(2 * budget.epsilon, budget.delta), accountant
+        )
+
+    def predict(self, problem, n, budget):
+        return 0.0, 0.0
+
+
+def test_a_solver_that_takes_more_than_its_part_is_refused():
+    with pytest.raises(Incompatible, match="more than the part"):
+        engine(method="composition", n_queries=3, oracle=Greedy()).ask(Regression("a", ("b",)))
 
 
 def test_the_statement_lists_every_part(plain):
