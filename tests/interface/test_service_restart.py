@@ -15,7 +15,6 @@ from contextlib import contextmanager
 import httpx
 import numpy as np
 import pytest
-import sqlalchemy as sa
 
 from dpcvx import cli
 from dpcvx.client import Client
@@ -98,14 +97,13 @@ def question(k):
 
 
 def transcript(folder):
-    """Number of entries of each kind, and the branches of the kept answers, as the ledger's file has them."""
-    engine = sa.create_engine(f"sqlite:///{folder / 'ledger.db'}")
-    with engine.connect() as connection:
-        rows = connection.execute(sa.text("SELECT key, answer FROM entries WHERE kind = 'note'")).all()
-    engine.dispose()
-    kept = [(row.key.split()[1], row.answer) for row in rows]
-    branches = Counter(json.loads(content)["branch"] for kind, content in kept if kind == "answer")
-    return Counter(kind for kind, _ in kept), branches
+    """Number of notes of each kind in the ledger, and the branches of the kept answers."""
+    notes = Ledger(folder / "ledger.db").account("people").notes("")
+    kinds = [name.split(" ")[1] for name, _ in notes]
+    answers = [
+        json.loads(content) for kind, (_, content) in zip(kinds, notes, strict=True) if kind == "answer"
+    ]
+    return Counter(kinds), Counter(answer["branch"] for answer in answers)
 
 
 def check_account(folder):
