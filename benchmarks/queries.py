@@ -231,7 +231,8 @@ def plot(rows):
                 if points:
                     axis.plot(*zip(*points, strict=True), "o-", label=f"{method}, 2^{bits} cells")
         axis.set(xscale="log", yscale="log", xlabel="records", ylabel="mean excess risk", title=name)
-    axes[-1].legend(fontsize=6)
+    if axes[-1].lines:
+        axes[-1].legend(fontsize=6)
     save_plot(figure, "queries")
 
 
