@@ -301,8 +301,8 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"{type(self).__name__} needs l2, the ridge: 0 for none, or a positive number.")
         return float(self.l2)
 
-    def _radius(self, loss: Loss) -> float:
-        return default_radius(loss) if self.radius is None else float(self.radius)
+    def _radius(self, loss: Loss, ball: str = "") -> float:
+        return default_radius(loss, ball) if self.radius is None else float(self.radius)
 
     def _domain_of(self, target: Target, columns: Columns) -> Domain:
         """Return the set of the parameter, the intercept's coefficient last."""
@@ -312,7 +312,7 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
                 raise ValueError(
                     f'domain must be "l2", "l1" or a Domain such as dpcvx.L2Ball(10.0), got {chosen!r}.'
                 )
-            domain: Domain = DOMAINS[chosen](self._radius(target.loss))
+            domain: Domain = DOMAINS[chosen](self._radius(target.loss, chosen))
             return domain
         if not isinstance(chosen, Domain):
             raise TypeError(f'domain must be "l2", "l1" or a Domain object, got {type(chosen).__name__}.')
