@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from dpcvx.accounting import Budget, Tight
-from dpcvx.domains import L1Ball
+from dpcvx.domains import L1Ball, Simplex
 from dpcvx.errors import BudgetExceeded, LedgerDamaged
 from dpcvx.ledger import Ledger
 from dpcvx.losses import SmoothHinge
@@ -18,7 +18,8 @@ from dpcvx.queries.engine import QueryEngine
 from dpcvx.queries.gate import Checked, NoisyMeans
 from dpcvx.queries.histogram import Counts, Histogram
 from dpcvx.queries.query import query_from_json
-from dpcvx.queries.questions import TOLERANCE, ConvexQuestion
+from dpcvx.queries.questions import TOLERANCE, WORK, ConvexQuestion
+from dpcvx.queries.uncertainty import Propagated, reach
 from dpcvx.queries.universe import Universe
 from dpcvx.solvers import NoisyFrankWolfe
 
@@ -175,3 +176,22 @@ def test_a_selecting_solver_is_not_charged_as_a_gaussian_release(tmp_path, cap, 
     assert Tight().delta(plan.event, 1.0) > 0.159 > 0.15 > Tight().delta(engine.allotment.event, 1.0)
     assert engine.ask(Regression("a", ("b",), domain="l1")).branch == "oracle"
     assert len(account.history()) == 1
+
+
+@pytest.mark.parametrize(
+    "loss", ["quantile", "huber", SmoothHinge(0.016)], ids=["quantile", "huber", "hinge"]
+)
+def test_no_question_takes_more_than_its_share_of_work(loss):
+    """A corner over a large ball and 2^16 cells would have taken days, and nobody else would be answered."""
+    schema = Schema(tuple(Attribute(f"b{k}", ("0", "1")) for k in range(16)))
+    question = Regression("b0", schema.names[1:], loss=loss, radius=1000.0).compile(schema, 10**6)
+    theta = np.zeros(question.problem.d)
+    for each in (question, question.near(theta, 0.1)):
+        tolerance = TOLERANCE / 2 * each.range(theta) / 10**6
+        assert each.last_steps(tolerance) * each.X.size <= 1.001 * WORK
+
+
+def test_a_point_is_a_set_too():
+    """The simplex of one coefficient has no size to take a part of."""
+    question = Regression("a", (), domain=Simplex(1.0)).compile(SCHEMA, N)
+    assert reach(question, Propagated(0.1, np.ones(1))) == 1.0

@@ -20,12 +20,13 @@ from dpcvx.errors import Incompatible
 from dpcvx.losses import Huber, Logistic, Quantile, SmoothHinge, Squared
 from dpcvx.problem import Problem
 
-__all__ = ["CORNER", "TOLERANCE", "ConvexQuestion", "LinearQuestion", "Question"]
+__all__ = ["CORNER", "TOLERANCE", "WORK", "ConvexQuestion", "LinearQuestion", "Question"]
 
 TOLERANCE = 2.0**-7  # of the sensitivity of an error: what inexact minimisation may change in it
 ROUNDING = 1e-9  # of the range of the loss: far above what float64 sums over 2^16 cells can be off by
 # Of the size of the loss, for each feature: what float64 loses in an error is then below a hundredth of 1/n.
 FLOAT = 2.0**-45
+WORK = 2**36  # products of a cell's feature in the last steps of a minimisation: minutes at the most
 RESTARTED_STEPS = 3000  # accelerated steps before the ones whose number the theory gives
 KNOWN_SETS: tuple[type, ...] = (Box, GroupBall, L1Ball, L2Ball, LinfBall, Simplex)
 KNOWN_LOSSES: tuple[type, ...] = (Huber, Logistic, Quantile, SmoothHinge, Squared)
@@ -188,7 +189,7 @@ class ConvexQuestion:
         return float((largest - smallest).max())
 
     def range(self, theta: Vector) -> float:
-        """Return max_x [l(theta; x) - min l(.; x)] + max_x [max l(.; x) - l(theta; x)], at most 2 S.
+        """Return max_x [l(theta; x) - min l(.; x)] + max_x [max l(.; x) - l(theta; x)], or more.
 
         For every theta' the term l(theta; x) - l(theta'; x) of one record lies between minus the second and
         plus the first part, so replacing a record moves every mean under the maximum, hence the error, by at
@@ -196,12 +197,27 @@ class ConvexQuestion:
         """
         smallest, largest = self._extremes
         value = self._loss.value(self._margins(theta), self.y)
-        return float((value - smallest).max() + (largest - value).max())
+        terms = float((value - smallest).max() + (largest - value).max())
+        return max(terms, 2 / TOLERANCE * self.records * self._attainable)
+
+    @cached_property
+    def _smoothness(self) -> float:
+        """Public bound on the curvature of the objective."""
+        problem = self.problem
+        bend = float(self._loss.smoothness(math.inf)) * problem.row_norm**2
+        return self.reach**2 * (bend + problem.l2)
+
+    @cached_property
+    def _attainable(self) -> float:
+        """What `WORK` is sure to bring the loss within; the sensitivity of an error is no finer than that."""
+        steps = WORK / self.X.size
+        return 2 * self._smoothness * float(self.problem.C.diameter(2, self.problem.d)) ** 2 / steps**2
 
     def answer(self, weights: Vector) -> Vector:
         """Return the minimiser on a distribution over the cells."""
         start = self.problem.C.start(self.problem.d)
-        return self._minimiser(weights, start, TOLERANCE * self.scale / self.records)
+        tolerance = max(TOLERANCE * self.scale / self.records, self._attainable)
+        return self._minimiser(weights, start, tolerance)
 
     def error(self, weights: Vector, theta: Vector) -> float:
         """Return the excess loss of theta on a distribution, within `TOLERANCE` range(theta) / n."""
@@ -268,15 +284,18 @@ class ConvexQuestion:
             following = (1 + math.sqrt(1 + 4 * t * t)) / 2
             ahead = moved + (t - 1) / following * (moved - theta)
             theta, t = moved, following
-        smoothness = self.reach**2 * (bend * problem.row_norm**2 + problem.l2)
-        diameter = C.diameter(2, problem.d)
         ahead, t = theta, 1.0
-        for _ in range(math.ceil(diameter * math.sqrt(2 * smoothness / tolerance))):
-            moved = C.project(ahead - gradient(ahead) / smoothness)
+        for _ in range(self.last_steps(tolerance)):
+            moved = C.project(ahead - gradient(ahead) / self._smoothness)
             following = (1 + math.sqrt(1 + 4 * t * t)) / 2
             ahead = moved + (t - 1) / following * (moved - theta)
             theta, t = moved, following
         return theta
+
+    def last_steps(self, tolerance: float) -> int:
+        """Return the number of accelerated steps after which the loss is within the tolerance."""
+        diameter = float(self.problem.C.diameter(2, self.problem.d))
+        return math.ceil(diameter * math.sqrt(2 * self._smoothness / tolerance))
 
 
 def _margin_range(domain: Domain, X: Vector) -> tuple[Vector, Vector]:

@@ -92,6 +92,8 @@ def reach(question: ConvexQuestion, propagated: Propagated) -> float:
     whole error, and depend less on each record than errors over all of the set.
     """
     size = float(question.problem.C.diameter(2, question.problem.d))
+    if size == 0:  # a simplex of one dimension is a point
+        return 1.0
     return min(1.0, max(SHORTEST_REACH, 3 * propagated.distance / size))
 
 
