@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from dpcvx.accounting import Budget, Tight
-from dpcvx.domains import L1Ball, Simplex
+from dpcvx.domains import Box, L1Ball, Simplex
 from dpcvx.errors import BudgetExceeded, LedgerDamaged
 from dpcvx.ledger import Ledger
 from dpcvx.losses import SmoothHinge
@@ -195,3 +196,10 @@ def test_a_point_is_a_set_too():
     """The simplex of one coefficient has no size to take a part of."""
     question = Regression("a", (), domain=Simplex(1.0)).compile(SCHEMA, N)
     assert reach(question, Propagated(0.1, np.ones(1))) == 1.0
+
+
+def test_a_description_is_the_same_after_a_trip_through_json():
+    """A retry is known by its description: one with the corners of a box was taken for another question."""
+    for domain in (Box((0.0, 0.5), (1.0, 2.0)), L1Ball(2.0), Simplex(1.0), "l1"):
+        content = Regression("a", ("b",), domain=domain).to_json()
+        assert json.loads(json.dumps(content)) == content

@@ -335,7 +335,8 @@ def _set_to_json(domain: str | Domain) -> Any:
     name = type(domain).__name__
     if SETS.get(name) is not type(domain):
         raise ValueError(f"{name} has no JSON form; use one of {', '.join((*BALLS, *SETS))}.")
-    return {"name": name, **dataclasses.asdict(domain)}  # type: ignore[call-overload]
+    fields: dict[str, Any] = dataclasses.asdict(domain)  # type: ignore[call-overload]
+    return {"name": name, **{k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}}
 
 
 def _set_from_json(content: Any) -> str | Domain:
