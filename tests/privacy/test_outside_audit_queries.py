@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -203,3 +204,23 @@ def test_a_description_is_the_same_after_a_trip_through_json():
     for domain in (Box((0.0, 0.5), (1.0, 2.0)), L1Ball(2.0), Simplex(1.0), "l1"):
         content = Regression("a", ("b",), domain=domain).to_json()
         assert json.loads(json.dumps(content)) == content
+
+
+def test_a_forked_engine_asks_nothing():
+    """Parent and child had one threshold and one plan, and each used them up."""
+    table = {name: np.random.default_rng(0).choice(["0", "1"], 300) for name in ("a", "b")}
+    schema = Schema((Attribute("a", ("0", "1")), Attribute("b", ("0", "1"))))
+    engine = QueryEngine(schema, table, Budget(1.0, 1e-6), method="composition", n_queries=2)
+    hearing, telling = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            told = engine.ask(Mean("a")).branch
+        except ValueError as error:
+            told = str(error)
+        os.write(telling, told.encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert "another process" in os.read(hearing, 1000).decode()
+    os.close(hearing)
+    os.close(telling)
+    assert engine.ask(Mean("a")).branch == "oracle"

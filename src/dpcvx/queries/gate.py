@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,6 +13,7 @@ import numpy as np
 
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data import Arrays
+from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Exponential, Gaussian
 from dpcvx.execution import Oracle, Plan
 from dpcvx.grid import Dense, Door, ResidualBound, fixed_point, targets
@@ -380,7 +382,17 @@ class Gate:
     """
 
     def __init__(self, counts: Counts, rng: Generator) -> None:
-        self._counts, self._rng = counts, rng
+        self._records, self._rng, self._process = counts, rng, os.getpid()
+
+    @property
+    def _counts(self) -> Counts:
+        """The records, in the process that paid: a forked one would use the same run and plan once more."""
+        if os.getpid() != self._process:
+            raise Incompatible(
+                "This engine was started in another process, which alone may ask the records: start one "
+                "engine and send the questions there, for instance with dpcvx serve."
+            )
+        return self._records
 
     def ask(self, mechanism: Any) -> Any:
         """Return the answer of a mechanism on counts."""
