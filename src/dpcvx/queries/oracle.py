@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dpcvx.accounting import Budget
+from dpcvx.accounting import SAMPLER_SHARE, Budget
 from dpcvx.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
@@ -95,6 +95,11 @@ class Oracle:
         from scipy.special import ndtri
 
         mechanism = NoisyMeans(question, self.n, self.noise_multiplier)
+        if mechanism.failure > SAMPLER_SHARE / 2 * self.delta:
+            raise Incompatible(
+                f"{mechanism.n_draws} noise values of finite precision cannot carry so small a delta: use a "
+                "larger one, or ask about fewer cells."
+            )
         theta = gate.ask(mechanism)
         bound = -float(ndtri((1 - CONFIDENCE) / (2 * len(theta)))) * mechanism.noise
         group = (Measurement(question.attributes, (question.values,), theta, mechanism.noise),)
