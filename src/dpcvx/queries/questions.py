@@ -27,6 +27,7 @@ ROUNDING = 1e-9  # of the range of the loss: far above what float64 sums over 2^
 # Of the size of the loss, for each feature: what float64 loses in an error is then below a hundredth of 1/n.
 FLOAT = 2.0**-45
 WORK = 2**36  # products of a cell's feature in the last steps of a minimisation: minutes at the most
+STEP = 2**16  # products that take as long as a step takes at least
 RESTARTED_STEPS = 3000  # accelerated steps before the ones whose number the theory gives
 KNOWN_SETS: tuple[type, ...] = (Box, GroupBall, L1Ball, L2Ball, LinfBall, Simplex)
 KNOWN_LOSSES: tuple[type, ...] = (Huber, Logistic, Quantile, SmoothHinge, Squared)
@@ -210,7 +211,7 @@ class ConvexQuestion:
     @cached_property
     def _attainable(self) -> float:
         """What `WORK` is sure to bring the loss within; the sensitivity of an error is no finer than that."""
-        steps = WORK / self.X.size
+        steps = WORK / (self.X.size + STEP)
         return 2 * self._smoothness * float(self.problem.C.diameter(2, self.problem.d)) ** 2 / steps**2
 
     def answer(self, weights: Vector) -> Vector:
