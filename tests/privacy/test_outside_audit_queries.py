@@ -12,7 +12,8 @@ import sqlalchemy as sa
 
 from dpcvx.accounting import Budget, Tight
 from dpcvx.domains import Box, L1Ball, Simplex
-from dpcvx.errors import BudgetExceeded, LedgerDamaged
+from dpcvx.errors import BudgetExceeded, LedgerDamaged, LedgerUnavailable
+from dpcvx.events import Gaussian
 from dpcvx.ledger import Ledger
 from dpcvx.losses import SmoothHinge
 from dpcvx.queries import Attribute, Binned, Count, Mean, Regression, Schema
@@ -233,3 +234,19 @@ def test_measured_means_stay_within_the_samplers_share_of_delta():
     engine = QueryEngine(schema, table, Budget(1.0, 1e-28), method="composition", n_queries=2)
     with pytest.raises(ValueError, match="delta"):
         engine.ask(Mean("a"))
+
+
+def test_a_witness_that_was_not_told_lets_nothing_be_released(tmp_path, monkeypatch):
+    """A full disk took half of a line; the charge was granted, and an old copy was not noticed later."""
+    ledger = Ledger(tmp_path / "ledger.db", witness=tmp_path / "witness.txt")
+    account = ledger.create("people", epsilon=1.0, delta=1e-6)
+    write = os.write
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", lambda file, line: write(file, line[:40]))
+        with pytest.raises(LedgerUnavailable, match="room"):
+            account.charge(Gaussian(100.0), purpose="lost")
+    shutil.copy(tmp_path / "ledger.db", tmp_path / "old.db")
+    account.charge(Gaussian(100.0), purpose="first after it")
+    shutil.copy(tmp_path / "old.db", tmp_path / "ledger.db")
+    with pytest.raises(LedgerDamaged, match="old"):
+        account.charge(Gaussian(100.0), purpose="on an old copy")

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import sqlalchemy as sa
 
+from dpcvx.errors import LedgerUnavailable
 from dpcvx.ledger.store import preparing, reading, writing
 
 __all__ = ["Head", "Witness", "witness_at"]
@@ -52,9 +53,14 @@ class FileWitness:
     def append(self, head: Head) -> None:
         """Append a line and wait until it is on the disk."""
         line = f"{head.identity} {head.sequence} {head.hash}\n".encode()
-        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            os.write(file, line)
+            size = os.lseek(file, 0, os.SEEK_END)
+            os.lseek(file, max(0, size - 1), os.SEEK_SET)
+            if size and os.read(file, 1) != b"\n":
+                line = b"\n" + line  # a full disk cut the last one: it must not take this one with it
+            if os.write(file, line) != len(line):
+                raise LedgerUnavailable(f"The witness at {self.path} has no room: nothing is released.")
             os.fsync(file)
         finally:
             os.close(file)
