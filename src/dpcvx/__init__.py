@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         BudgetExceeded,
         DeadKey,
         Incompatible,
+        KeyReused,
         LedgerDamaged,
         LedgerUnavailable,
         NotAccountable,
@@ -114,7 +115,7 @@ _MODULES = {
     "direct_sum": "DirectSum",
     "domains": "Box GroupBall InterpolationBall L1Ball L2Ball LinfBall NuclearBall Simplex SubmodularBall "
     "SubmodularPolyhedron Transformed VertexHull gaussian_width",
-    "errors": "BudgetExceeded DeadKey Incompatible LedgerDamaged LedgerUnavailable NotAccountable "
+    "errors": "BudgetExceeded DeadKey Incompatible KeyReused LedgerDamaged LedgerUnavailable NotAccountable "
     "PrivacyLeakWarning",
     "estimators": "PrivateElasticNet PrivateGroupLasso PrivateHuberRegressor PrivateLasso "
     "PrivateLinearRegression PrivateLinearSVC PrivateLogisticRegression PrivateLowRankRegression "

@@ -51,6 +51,10 @@ class Incompatible(DpcvxError, ValueError):  # noqa: N818
     """Two public parts do not fit together, for instance a solver and a domain."""
 
 
+class KeyReused(Incompatible):
+    """A key came back with another question than it was first used for."""
+
+
 class NotAccountable(DpcvxError, ValueError):  # noqa: N818
     """No accounting rule covers the event, so no guarantee can be stated for it."""
 

@@ -24,6 +24,9 @@ from dpcvx.queries.query import query_from_json
 from dpcvx.queries.questions import TOLERANCE, WORK, ConvexQuestion
 from dpcvx.queries.uncertainty import Propagated, reach
 from dpcvx.queries.universe import Universe
+from dpcvx.service.desk import Desk
+from dpcvx.service.refusal import Refusal
+from dpcvx.service.store import Store
 from dpcvx.solvers import NoisyFrankWolfe
 
 SCHEMA = Schema(
@@ -250,3 +253,19 @@ def test_a_witness_that_was_not_told_lets_nothing_be_released(tmp_path, monkeypa
     shutil.copy(tmp_path / "old.db", tmp_path / "ledger.db")
     with pytest.raises(LedgerDamaged, match="old"):
         account.charge(Gaussian(100.0), purpose="on an old copy")
+
+
+def test_a_key_that_only_the_engine_remembers_is_refused_by_the_service(tmp_path):
+    """The server stopped between the engine's answer and its own note; another question was an error 500."""
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.create("people", epsilon=1.0, delta=1e-6)
+    table = {name: np.random.default_rng(0).choice(["0", "1"], 300) for name in ("a", "b")}
+    schema = Schema((Attribute("a", ("0", "1")), Attribute("b", ("0", "1"))))
+    engine = QueryEngine(schema, table, Budget(1.0, 1e-6), ledger=ledger, account="people")
+    desk = Desk(engine, Store(tmp_path / "ledger.db", "people"))
+    key, _ = desk.keys.create("ann")
+    engine.ask(Mean("a"), key=f"{key.id}.lost")
+    with pytest.raises(Refusal) as refused:
+        desk.ask(key, "lost", Mean("b"))
+    assert refused.value.code == "key_reused"
+    assert json.loads(desk.ask(key, "lost", Mean("a")))["query"] == Mean("a").to_json()

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpcvx.accounting import RDP, Accountant, Budget, Tight
 from dpcvx.arrays import Vector
-from dpcvx.errors import BudgetExceeded, Incompatible
+from dpcvx.errors import BudgetExceeded, Incompatible, KeyReused
 from dpcvx.events import ApproxDP
 from dpcvx.execution import Solver, spendable
 from dpcvx.noise import selection_failure
@@ -194,7 +194,7 @@ class QueryEngine:
             if key is not None and (kept := self._transcript.answer(key)) is not None:
                 answer = Answer.from_json(json.loads(kept))
                 if answer.query != query.to_json():
-                    raise Incompatible(f"Key {key!r} was used for another query: use a new key.")
+                    raise KeyReused(f"Key {key!r} was used for another query: use a new key.")
                 return answer
             answer = self._answer(query, question)
             if key is not None:

@@ -12,13 +12,13 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpcvx.errors import BudgetExceeded, DeadKey
+from dpcvx.errors import BudgetExceeded, DeadKey, KeyReused
 from dpcvx.queries.answers import BRANCHES
 from dpcvx.queries.query import Query, query_from_json
 from dpcvx.queries.synthetic import write_synthetic
 from dpcvx.service.description import attributes, question_schema
 from dpcvx.service.keys import ApiKey, Keys
-from dpcvx.service.questions import Questions
+from dpcvx.service.questions import REUSED, Questions
 from dpcvx.service.refusal import Refusal
 from dpcvx.service.store import Store
 
@@ -89,6 +89,8 @@ class Desk:
                 raise Refusal(
                     "budget_spent", "The privacy budget is spent and this question needs some of it."
                 ) from None
+            except KeyReused:  # answered, but the server stopped before that was kept here
+                raise Refusal("key_reused", REUSED) from None
             except DeadKey:
                 raise Refusal(
                     "key_dead",

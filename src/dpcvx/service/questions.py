@@ -11,9 +11,10 @@ from dpcvx.service.keys import ApiKey
 from dpcvx.service.refusal import Refusal
 from dpcvx.service.store import Store, question_table
 
-__all__ = ["Asked", "Questions"]
+__all__ = ["REUSED", "Asked", "Questions"]
 
 MINUTE, DAY = 60, 86_400
+REUSED = "This Idempotency-Key belongs to another question: use a new one for each question."
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,7 @@ class Questions:
                 sa.select(question_table).where(*self._of(key), question_table.c.idempotency == idempotency)
             ).one_or_none()
             if row is not None and row.question != question:
-                raise Refusal(
-                    "key_reused",
-                    "This Idempotency-Key belongs to another question: use a new one for each question.",
-                )
+                raise Refusal("key_reused", REUSED)
             if row is not None:
                 return bytes(row.answer)
             now = time.time()
