@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import html
-import math
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcvx.events import Compose
 from dpcvx.execution import Plan
+from dpcvx.typical import Typical, is_round
 
 if TYPE_CHECKING:
     from dpcvx.accounting import Budget
@@ -196,6 +196,16 @@ def aligned(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[s
     ]
 
 
+WORST_CASE = (
+    "The prediction is the solver's theory at the worst data within the bounds: it ranks solvers, and "
+    "practice is usually better."
+)
+TYPICAL = (
+    "The prediction is for a public model of typical data of this shape, not for yours: it shows what more "
+    "records or a larger epsilon would bring."
+)
+
+
 def explain_plan(plan: Plan) -> str:
     """Say in words what will run, what it costs and what it is expected to give.
 
@@ -235,25 +245,21 @@ def explain_plan(plan: Plan) -> str:
         larger = "stopping early" if best.optimisation > best.privacy else "the noise"
         sentences.append(
             f"Of the predicted excess risk, {best.optimisation:.3g} comes from stopping early and "
-            f"{best.privacy:.3g} from the noise, so {larger} dominates. The prediction is the solver's "
-            "theory at the worst data within the bounds: it ranks solvers, and practice is usually better."
+            f"{best.privacy:.3g} from the noise, so {larger} dominates. "
+            + (TYPICAL if is_round(plan.problem) else WORST_CASE)
         )
-        if best.predicted > (start := _loss_at_start(plan)):
+        if best.predicted > (start := _to_learn(plan)):
             sentences.append(
-                f"As it exceeds {start:.3g}, the largest loss of a model that always answers 0, theory alone "
+                f"As it exceeds {start:.3g}, what a model that always answers 0 has to learn, the prediction "
                 "does not promise use; more records, a larger epsilon or fewer features would strengthen it."
             )
     return " ".join(sentences)
 
 
-def _loss_at_start(plan: Plan) -> float:
-    import numpy as np
-
-    loss, outputs = plan.problem.loss, plan.problem.outputs
-    if loss.joint:
-        return math.log(outputs)
-    worst = max(float(loss.value(np.zeros(1), np.full(1, y))[0]) for y in loss.y_range)
-    return outputs * worst
+def _to_learn(plan: Plan) -> float:
+    """Excess risk of theta = 0: typical in an l2 ball, the largest elsewhere."""
+    largest = plan.problem.loss_at_zero
+    return min(largest, Typical.of(plan.problem).at_zero) if is_round(plan.problem) else largest
 
 
 def _shape(plan: Plan) -> str:

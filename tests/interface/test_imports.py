@@ -13,6 +13,7 @@ LAYERS = [
     "arrays cells errors",
     "events hard_instances losses mirror domains minimum_norm submodular direct_sum regularizers",
     "accounting problem",
+    "typical",
     "ledger",
     "grid noise noise_kernels kernels minimise",
     "data sampling",

@@ -63,8 +63,8 @@ def test_the_explanation_gives_reason_price_and_guarantee(lasso_plan):
 
 def test_a_hopeless_plan_says_so(lasso_plan):
     hopeless = plan(Problem(Logistic(), L1Ball(10.0), bounds=Bounds(1.0), d=201), 50, BUDGET)
-    assert "theory alone does not promise use" in hopeless.explain()
-    assert "theory alone does not promise use" not in lasso_plan.explain()
+    assert "the prediction does not promise use" in hopeless.explain()
+    assert "the prediction does not promise use" not in lasso_plan.explain()
 
 
 def test_a_plan_without_candidates_and_with_a_matrix_parameter_is_shown():

@@ -16,6 +16,7 @@ from dpcvx.events import Gaussian, Repeat
 from dpcvx.execution import Oracle, Plan, Stage, check_count, records_changed, require, spendable
 from dpcvx.mechanisms import NoisyGradient
 from dpcvx.problem import Problem
+from dpcvx.typical import Typical, is_round
 
 __all__ = ["NoisyGradientDescent"]
 
@@ -97,11 +98,18 @@ class NoisyGradientDescent:
         return theta
 
     def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
-        """Bound the excess risk: (optimisation part, privacy part)."""
-        H = self._travel(problem, n, budget)
+        """Predict the excess risk: (optimisation part, privacy part).
+
+        A bound; in an l2 ball what the public model of typical data says, where that is less.
+        """
+        H, shift = self._travel(problem, n, budget), _shift(problem, n, budget, self.clip)
         # Descent from 0 does not lose what it had there.
-        stopped = float(_optimisation(problem, np.array(H)))
-        return min(stopped, problem.loss_at_zero), _privacy(problem, n, budget, self.clip, H)
+        stopped = min(float(_optimisation(problem, np.array(H))), problem.loss_at_zero)
+        noise = _privacy(problem, n, budget, self.clip, H)
+        if is_round(problem):
+            typical = Typical.of(problem, self.clip).descent(np.array(H), shift)
+            stopped, noise = min(stopped, float(typical[0])), min(noise, float(typical[1]))
+        return stopped, noise
 
     def _travel(self, problem: Problem, n: int, budget: Budget) -> float:
         """H: minimiser of the predicted excess risk, or what n_iter and step imply."""

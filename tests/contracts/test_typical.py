@@ -1,0 +1,74 @@
+"""The public model of typical data: closed forms against simulation, predictions that tell sizes apart."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import dpcvx as dp
+from dpcvx.solvers import NoisyGradientDescent
+from dpcvx.typical import Typical, is_round
+
+
+def problem(d=20, loss=None, radius=30.0, **settings):
+    return dp.Problem(loss or dp.Logistic(), dp.L2Ball(radius), bounds=dp.Bounds(1.0, 1.0), d=d, **settings)
+
+
+def test_one_direction_in_closed_form():
+    typical = Typical(np.array([0.5]), np.array([1.0]), 4.0)
+    assert typical.at_zero == pytest.approx(1.0)
+    bias, noise = typical.descent(np.array([2.0]), 0.1)
+    assert bias[0] == pytest.approx(np.exp(-2.0))
+    assert noise[0] == pytest.approx(0.01 * 2 * (1 - np.exp(-2.0)) / 4)
+
+
+def test_descent_on_a_quadratic_is_what_the_model_says():
+    rng = np.random.default_rng(0)
+    h, H, T, shift = 0.3, 6.0, 300, 0.05
+    theta = np.zeros(20000)
+    step, sigma = H / T, shift * np.sqrt(T)
+    for _ in range(T):
+        theta -= step * (h * (theta - 1.0) + sigma * rng.standard_normal(theta.size))
+    bias, noise = Typical(np.array([h]), np.array([1.0]), 1.0).descent(np.array([H]), shift)
+    assert h / 2 * (theta.mean() - 1) ** 2 == pytest.approx(bias[0], rel=0.05)
+    assert h / 2 * theta.var() == pytest.approx(noise[0], rel=0.05)
+
+
+@pytest.mark.parametrize("loss", [dp.Logistic(), dp.Squared(), dp.Huber(0.3), dp.SmoothHinge(0.5)], ids=type)
+@pytest.mark.parametrize("d", [1, 2, 20, 50_000])
+def test_rows_are_as_long_as_their_bound_and_every_direction_counts_once(d, loss):
+    typical = Typical.of(problem(d, loss), clip=1.0)
+    assert typical.counts.sum() == pytest.approx(d)
+    largest = loss.smoothness(30.0)
+    assert 0 < typical.counts @ typical.curvatures <= largest * (1 + 1e-9)
+    assert (typical.curvatures > 0).all()
+
+
+def test_the_ridge_bends_every_direction():
+    plain, ridged = Typical.of(problem()), Typical.of(problem(l2=0.3))
+    np.testing.assert_allclose(ridged.curvatures - plain.curvatures, 0.3)
+
+
+def test_predictions_fall_with_records_and_with_epsilon():
+    solver = NoisyGradientDescent()
+    predicted = [
+        sum(solver.predict(problem(), n, dp.Budget(epsilon, 1e-8)))
+        for n, epsilon in ((500, 0.1), (500, 1.0), (5000, 1.0), (50_000, 1.0), (50_000, 4.0))
+    ]
+    assert all(later < earlier / 1.5 for earlier, later in pairwise(predicted))
+    assert predicted[0] > 0.5 * Typical.of(problem()).at_zero
+
+
+def test_a_small_set_keeps_its_bound():
+    budget, solver = dp.Budget(1.0, 1e-8), NoisyGradientDescent()
+    assert sum(solver.predict(problem(radius=0.01), 50_000, budget)) < 1e-3
+
+
+def test_words_say_what_the_prediction_is_for():
+    round_set = dp.plan(problem(), 5000, dp.Budget(1.0, 1e-8))
+    assert "typical data" in round_set.explain()
+    assert "does not promise use" not in round_set.explain()
+    assert "does not promise use" in dp.plan(problem(), 50, dp.Budget(0.1, 1e-6)).explain()
+    other = dp.Problem(dp.Logistic(), dp.L1Ball(3.0), bounds=dp.Bounds(1.0), d=20)
+    assert not is_round(other)
+    assert "worst data" in dp.plan(other, 5000, dp.Budget(1.0, 1e-8)).explain()
