@@ -224,10 +224,15 @@ def plain():
 def surprised():
     """An engine that has met a query which its first release says nothing about."""
     made = engine(n=60_000, epsilon=4.0, interaction=0.9)
-    thresholds = [made._run._threshold]
-    replies = [made.ask(WHOLE)]
-    thresholds.append(made._run._threshold)
-    replies += [made.ask(query) for query in (*QUERIES, WHOLE)]
+    thresholds, start = [], made._gate.start
+
+    def listening(mechanism):
+        run = start(mechanism)
+        thresholds.append(run._threshold)
+        return run
+
+    made._gate.start = listening
+    replies = [made.ask(query) for query in (WHOLE, *QUERIES, WHOLE)]
     return made, replies, thresholds
 
 
@@ -379,7 +384,9 @@ class TestLedger:
         assert len(Ledger(place).account("people").history()) == 1
         assert np.array_equal(first.histogram.weights, second.histogram.weights)
         assert second.ask(QUERIES[0], key="k1") == kept
-        assert second._runs == first._runs + 1  # an interrupted run counts; the new one is another
+        assert second._runs == first._runs == 1  # a kept answer is not compared again
+        second.ask(QUERIES[0])
+        assert second._runs == 2  # an interrupted run counts; the new one is another
         with pytest.raises(Incompatible, match="another query"):
             second.ask(QUERIES[1], key="k1")
 
@@ -406,12 +413,29 @@ class TestLedger:
         assert np.array_equal(first.histogram.weights, second.histogram.weights)
         assert not np.array_equal(first.histogram.weights, first._base.weights)
 
-    def test_restarts_use_up_the_runs_and_no_more(self, place):
+    def test_a_start_without_a_question_uses_up_nothing(self, place):
+        whole = self.start(place).remaining
         for _ in range(5):
             made = self.start(place)
-        assert made._runs == made.allotment.updates
-        assert made._run is None
+            assert made.remaining == whole
+            assert made.comparisons == (4, 4)
+        assert made.ask(QUERIES[0]).checked
+        assert made.comparisons == (4, 4)  # the open run goes on
+        assert self.start(place).comparisons == (3, 4)  # and is lost with the process
+
+    def test_restarts_after_a_question_use_up_the_runs_and_no_more(self, place):
+        left = []
+        for _ in range(4):
+            made = self.start(place)
+            assert made.ask(QUERIES[0]).checked
+            left.append(made.remaining)
+        assert left == sorted(left, reverse=True)
+        assert left[-1] > 0  # the open run may still find something to measure
+        made = self.start(place)
+        assert made.comparisons == (0, 4)
+        assert made.remaining == 0.0  # measurements are paid for, but nothing leads to one
         assert not made.ask(QUERIES[0]).checked
+        assert made._runs == made.allotment.updates
 
     def test_another_plan_is_another_charge(self, place):
         self.start(place)

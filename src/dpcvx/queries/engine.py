@@ -26,6 +26,7 @@ from dpcvx.queries.marginals import Measurement, NoisyMarginals, marginal_order
 from dpcvx.queries.multiplicative_weights import agree, log_factor, step_size
 from dpcvx.queries.oracle import Measured, Oracle
 from dpcvx.queries.payment import Payment, open_account
+from dpcvx.queries.promise import engine_statement
 from dpcvx.queries.query import Query
 from dpcvx.queries.questions import ConvexQuestion, Question
 from dpcvx.queries.schema import Schema
@@ -41,11 +42,11 @@ from dpcvx.queries.transcript import (
 )
 from dpcvx.queries.uncertainty import CONFIDENCE, Propagated, half_widths, propagate, reach
 from dpcvx.queries.universe import Universe
-from dpcvx.statement import PrivacyStatement
 
 if TYPE_CHECKING:
     from dpcvx.ledger import Ledger
     from dpcvx.noise import Generator
+    from dpcvx.statement import PrivacyStatement
 
 __all__ = ["QueryEngine"]
 
@@ -164,13 +165,21 @@ class QueryEngine:
     @property
     def remaining(self) -> float:
         """Epsilon, at the budget's delta, of the comparisons and measurements that are still to be had."""
-        left = self.allotment.updates
-        runs = left - self._runs if self.allotment.run or self.allotment.selection else 0
-        oracles = left - self._updates
+        runs, oracles = self.allotment.updates - self._runs, self.allotment.updates - self._updates
+        if self.allotment.run or self.allotment.selection:  # nothing else leads to a measurement
+            oracles = min(oracles, runs + (self._run is not None))
+        else:
+            runs = 0
         if max(runs, oracles) <= 0:
             return 0.0
         event = self.allotment.left(runs, oracles)
         return min(self.budget.epsilon, Tight().epsilon(event, spendable(self.budget).delta))
+
+    @property
+    def comparisons(self) -> tuple[int, int]:
+        """Runs of comparisons that are left, an open one included, and how many there were at first."""
+        total = self.allotment.updates if self.allotment.run else 0
+        return (total - self._runs + (self._run is not None) if total else 0), total
 
     def ask(self, query: Query, key: str | None = None) -> Answer:
         """Answer one query.
@@ -240,29 +249,16 @@ class QueryEngine:
 
     def statement(self) -> PrivacyStatement:
         """Return what is promised about all answers together, in words and as JSON."""
-        from dpcvx import __version__
-        from dpcvx.statement import CRYPTOGRAPHIC, NO_LEDGER, SEEDED, UNIT
-
-        where = NO_LEDGER
-        if self._account is not None:
-            where = f"charged to account {self._account.name!r} before a record was read"
-        return PrivacyStatement(
-            model=f"QueryEngine, method {self.method}",
-            version=__version__,
+        return engine_statement(
+            self.allotment,
+            self.budget,
+            self._accountant,
+            self.universe,
+            self.n,
+            first=type(self._start).__name__,
+            failure=self._sampler_failure,
+            account=None if self._account is None else self._account.name,
             private=self.private,
-            unit=UNIT,
-            relation=self.budget.relation,
-            epsilon=self.budget.epsilon,
-            delta=self.budget.delta,
-            certified_epsilon=self._accountant.epsilon(self.allotment.event, spendable(self.budget).delta),
-            accountant=type(self._accountant).__name__,
-            sampler_delta=self._sampler_failure * (1 + math.exp(min(self.budget.epsilon, 700.0))),
-            mechanisms=self.allotment.parts(type(self._start).__name__),
-            bounds={"cells": "every record is mapped to a declared cell of the schema; none is refused"},
-            public={"n": self.n, "attributes": list(self.schema.names), "cells": self.universe.n_cells},
-            randomness=CRYPTOGRAPHIC if self.private else SEEDED,
-            ledger=where,
-            not_covered=("running time and memory", "a person who is in several rows"),
         )
 
     def _facts(self, method: str) -> dict[str, Any]:
@@ -327,7 +323,6 @@ class QueryEngine:
                 self._runs += 1
             elif entry.kind == "update":
                 self._learn(entry.content)
-        self._begin_run()
 
     def _release_start(self) -> bytes:
         if self._start is None:
@@ -363,12 +358,12 @@ class QueryEngine:
         named = zip(FAMILIES, values, self.allotment.checks, strict=False)
         return {name: Check(value, noise) for name, value, noise in named}
 
-    def _begin_run(self) -> None:
-        """Start a run of comparisons if one is left; it counts from before the first comparison on."""
-        self._run = None
-        if self.allotment.run and self._runs < self.allotment.updates:
+    def _open_run(self) -> Run | None:
+        """The run that goes on, or else the next one, noted before its first comparison and not earlier."""
+        if self._run is None and self.allotment.run and self._runs < self.allotment.updates:
             self._note_run()
             self._run = self._gate.start(AboveThreshold(self.allotment.run))
+        return self._run
 
     def _note_run(self) -> None:
         self._transcript.append("run", str(self._runs))
@@ -407,8 +402,9 @@ class QueryEngine:
             return self._measured_answer(query, question, None)
         checked = self._checked(question)
         around, part = self._around(checked)
-        compared = self._run is not None
-        if self._run is not None and self._gate.above(self._run, around, self._level):
+        run = self._open_run()
+        compared = run is not None
+        if run is not None and self._gate.above(run, around, self._level):
             self._run = None
             if self._updates < self.allotment.updates:
                 return self._measured_answer(query, question, checked.theta)
@@ -459,10 +455,9 @@ class QueryEngine:
         return self._oracle
 
     def _measured_answer(self, query: Query, question: Question, theta: Vector | None) -> Answer:
-        """Measure anew, let the histogram learn if it answered theta, and start the next run."""
+        """Measure anew, and let the histogram learn if it answered theta."""
         measured = self._measuring.measure(question, self._gate)
         self._note_update(b"" if theta is None else self._lesson(question, theta, measured))
-        self._begin_run()
         noise = Propagated(measured.error, np.zeros(len(question.names)))
         bounds = measured.bound, min(question.scale, measured.error / (1 - CONFIDENCE))
         return self._finished(
