@@ -22,6 +22,7 @@ __all__ = [
     "column_cells",
     "column_numbers",
     "compressed_rows",
+    "declared_kinds",
     "level_codes",
     "native_array",
     "opened",
@@ -66,6 +67,45 @@ def native_array(values: Any, ndim: int = 1) -> NDArray[Any]:
     if isinstance(values, np.ma.MaskedArray):
         return _unmasked(values)
     return np.asarray(values) if hasattr(values, "__array__") else _listed(values, ndim)
+
+
+def declared_kinds(values: Any) -> frozenset[str]:
+    """Say "numbers", "text" or "bytes" of every column, by its declared type alone.
+
+    Nothing is said of objects and of lists: they may hold anything, and only a cell could tell. The type
+    itself is not returned either: NumPy's type of text has the length of the longest cell.
+    """
+    import narwhals as nw
+
+    typed = opened(values)
+    if isinstance(typed, nw.DataFrame):
+        return frozenset().union(*(_kind(column) for column in typed.iter_columns()))
+    if isinstance(typed, nw.Series):
+        return _kind(typed)
+    return _numpy_kind(np.asarray(values).dtype) if hasattr(values, "__array__") else frozenset()
+
+
+def _kind(column: Any) -> frozenset[str]:
+    import narwhals as nw
+
+    native: Any = getattr(column.to_native(), "dtype", None)
+    if hasattr(native, "categories") and column.implementation.is_pandas_like():
+        return declared_kinds(native.categories)
+    if isinstance(native, np.dtype):  # narwhals would look into the cells of objects
+        return _numpy_kind(native)
+    kind = column.dtype
+    if kind == nw.Categorical and (stored := _arrow(column.head(0))) is not None:
+        kind = nw.from_native(stored, series_only=True).dtype
+    if kind.is_numeric() or kind == nw.Boolean:
+        return frozenset({"numbers"})
+    if kind == nw.Binary:
+        return frozenset({"bytes"})
+    return frozenset({"text"} if kind in (nw.String, nw.Categorical, nw.Enum) else ())
+
+
+def _numpy_kind(dtype: Any) -> frozenset[str]:
+    kinds = dict.fromkeys(NUMBER_KINDS, "numbers") | {"U": "text", "T": "text", "S": "bytes"}
+    return frozenset({kinds[dtype.kind]} if dtype.kind in kinds else ())
 
 
 def column_cells(column: Any) -> NDArray[Any]:

@@ -235,6 +235,16 @@ WRONG = {
         2,
         "'rich' is text",
     ),
+    "text as a numeric target": (
+        FIT.replace("people.csv", "people.parquet").replace("--target income", "--target rich"),
+        2,
+        "'rich' is text",
+    ),
+    "numeric target as text": (
+        LABELS.replace("people.csv", "people.parquet").replace("--target rich", "--target income"),
+        2,
+        "'income' is a number",
+    ),
     "number as text": (
         FIT.replace("people.csv", "people.parquet").replace("bounds.toml", "levels.toml"),
         2,

@@ -18,6 +18,7 @@ from dpcvx import (
     Incompatible,
     L1Ball,
     L2Ball,
+    Ledger,
     NoisyGradientDescent,
     PrivacyLeakWarning,
     PrivateElasticNet,
@@ -277,9 +278,9 @@ def test_undeclared_and_missing_labels_contribute_nothing(kind, classes):
 
 def test_labels_keep_their_kind():
     X, y = people(100)
-    labels = np.where(y > 10, "1", "0")
+    labels = np.where(y > 10, "1", "0").astype(object)
     model = classification(classes=(0, 1), n_iter=5).fit(X, labels)  # "0" and "1" are not 0 and 1
-    blank = classification(classes=(0, 1), n_iter=5).fit(X, np.full(100, "z"))
+    blank = classification(classes=(0, 1), n_iter=5).fit(X, np.full(100, "z", dtype=object))
     np.testing.assert_array_equal(model.coef_, blank.coef_)
     mixed = classification(classes=("no", 1), n_iter=5).fit(X, np.where(y > 10, 1, 0).astype(object))
     assert mixed.classes_.tolist() == ["no", 1]
@@ -292,6 +293,106 @@ def test_classes_from_y_are_declared_public():
     assert "public" in model.privacy_statement_.bounds["classes_are"]
     with pytest.raises(TypeError, match="labels of one kind"):
         classification(classes="from_y").fit(X, np.array([1, "a"] * 50, dtype=object))
+
+
+TYPED = {
+    "unicode": np.array,
+    "bytes": lambda cells: np.array(cells, dtype="S"),
+    "StringDType": lambda cells: np.array(cells, dtype=np.dtypes.StringDType()),
+    "masked": np.ma.masked_array,
+    "pandas str": lambda cells: pd.Series(cells, dtype="str"),
+    "pandas string": lambda cells: pd.Series(cells, dtype="string"),
+    "pandas on arrow": lambda cells: pd.Series(cells, dtype=pd.ArrowDtype(pa.string())),
+    "pandas category": lambda cells: pd.Series(cells, dtype="str").astype("category"),
+    "pandas index": lambda cells: pd.Index(cells, dtype="string"),
+    "polars": pl.Series,
+    "polars category": lambda cells: pl.Series(cells, dtype=pl.Categorical),
+    "polars enum": lambda cells: pl.Series(cells, dtype=pl.Enum(["0", "1"])),
+    "arrow": pa.array,
+    "arrow binary": lambda cells: pa.array(cells, pa.binary()),
+    "arrow dictionary": lambda cells: pa.array(cells).dictionary_encode(),
+}
+NUMERIC = {
+    "integers": np.array,
+    "booleans": lambda cells: np.array(cells, dtype=bool),
+    "pandas nullable": lambda cells: pd.Series(cells, dtype="Int64"),
+    "pandas category": lambda cells: pd.Series(cells).astype("category"),
+    "pandas on arrow": lambda cells: pd.Series(cells, dtype=pd.ArrowDtype(pa.int64())),
+    "polars": pl.Series,
+    "arrow": pa.array,
+    "arrow dictionary": lambda cells: pa.array(cells).dictionary_encode(),
+}
+
+
+@pytest.fixture
+def uncharged(tmp_path):
+    """A ledger that must not have been charged when the test ends."""
+    ledger = Ledger(tmp_path / "ledger.db")
+    account = ledger.create("people", epsilon=100.0, delta=1e-3)
+    yield {"ledger": ledger, "account": "people", "random_state": None}
+    assert not account.history()
+
+
+@pytest.mark.parametrize("kind", TYPED)
+def test_targets_of_text_are_refused_by_their_type_before_a_charge(kind, uncharged):
+    X, _ = people(20)
+    y = TYPED[kind](["0", "1"] * 10)
+    held = "bytes" if kind in ("bytes", "arrow binary") else "text"
+    with pytest.raises(
+        TypeError, match=f"y holds {held} .*PrivateLasso needs numbers: convert y.*classifier"
+    ):
+        regression(PrivateLasso, **uncharged).fit(X, y)
+    with pytest.raises(TypeError, match=f"y holds {held} .*classes are numbers.*convert y"):
+        classification(**uncharged).fit(X, y)
+    if held == "text":
+        assert classification(classes=("0", "1"), n_iter=2).fit(X, y).classes_.tolist() == ["0", "1"]
+
+
+@pytest.mark.parametrize("kind", NUMERIC)
+def test_numbers_are_no_labels_of_text(kind, uncharged):
+    X, _ = people(20)
+    y = NUMERIC[kind]([0, 1] * 10)
+    with pytest.raises(TypeError, match=r"y holds numbers .*classes are text.*convert y"):
+        classification(PrivateLinearSVC, classes=("0", "1"), **uncharged).fit(X, y)
+    for model in (
+        classification(n_iter=2),
+        classification(classes=("no", 1), n_iter=2),
+        regression(n_iter=2),
+    ):
+        assert model.fit(X, y).n_iter_ == 2
+
+
+def test_one_target_of_text_among_several_is_refused():
+    X, y = people(20)
+    with pytest.raises(TypeError, match="PrivateLowRankRegression needs numbers"):
+        regression(PrivateLowRankRegression).fit(X, pl.DataFrame({"a": y, "b": ["1"] * 20}))
+
+
+@pytest.mark.parametrize(
+    "convert", [list, lambda cells: np.array(cells, dtype=object)], ids=["list", "array"]
+)
+@pytest.mark.parametrize("odd", [["a"] * 20, [*range(19), "a"]], ids=["all", "one"])
+def test_no_cell_of_an_object_array_decides_whether_a_fit_is_refused(convert, odd):
+    X, _ = people(20)
+    for model in (
+        regression(n_iter=2),
+        classification(n_iter=2),
+        classification(classes=("a", "b"), n_iter=2),
+    ):
+        for y in (odd, list(range(20))):
+            assert model.fit(X, convert(y)).n_iter_ == 2
+    column = pd.Series(odd, dtype=object)
+    assert regression(n_iter=2).fit(X, column).n_iter_ == 2
+
+
+def test_the_length_of_a_label_is_not_in_an_error():
+    X, _ = people(20)
+    errors = []
+    for last in ("b", "a very long label"):
+        with pytest.raises(TypeError) as caught:
+            regression().fit(X, np.array(["a"] * 19 + [last]))
+        errors.append(str(caught.value))
+    assert errors[0] == errors[1]
 
 
 # -- tables
@@ -372,7 +473,7 @@ def test_missing_cells_predict_as_the_middle_of_their_bounds():
 @pytest.mark.parametrize("convert", [lambda table: table, pl.from_pandas, pa.Table.from_pandas])
 def test_undeclared_text_is_an_error_of_schema(convert):
     table, y = frame()
-    with pytest.raises(TypeError, match=r"sex.*categories"):
+    with pytest.raises(TypeError, match=r"sex.*categories.*convert them to numbers"):
         regression(bounds=(0, 99)).fit(convert(table), y)
 
 
@@ -405,6 +506,12 @@ def test_no_float_copy_of_the_records():
 # -- parameters
 
 
+@pytest.mark.parametrize("kind", OWN, ids=lambda kind: kind.__name__)
+def test_an_unknown_parameter_is_refused_in_the_name_of_the_estimator(kind):
+    with pytest.raises(TypeError, match=rf"^{kind.__name__}\.__init__\(\) got an unexpected .*'alpha'"):
+        kind(alpha=1.0)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -427,7 +534,7 @@ def test_no_float_copy_of_the_records():
         ({"y_bounds": (1, 1)}, "low < high"),
         ({"y_bounds": 3}, "pair"),
         ({"radius": 0}, "radius must be a positive"),
-        ({"l2": -1}, "l2 must be a positive"),
+        ({"l2": -1}, "l2 must be 0 or a positive finite number, got -1"),
         ({"solver": "newton"}, "solver must be one of"),
         ({"solver": "frank_wolfe"}, "HasVertices"),
         ({"n_iter": 0}, "n_iter must be a positive integer"),

@@ -286,6 +286,7 @@ def test_no_pair_of_people_moves_the_gradient_beyond_the_sensitivity():
         (TARGETS, ([0, 0], [1, 1]), "one entry for each target"),
         (Y, ([0, 0], [1, 1]), "pair .low, high. of numbers, got"),
         (TARGETS, ([0, 0, 5], [1, 1, 5]), "low < high"),
+        (TARGETS, [(0, 1e5, 1), (0, 60, 2)], r"low < high, got .*all lows, then all highs"),
         (TARGETS, None, "needs y_bounds"),
         (TARGETS[:-1], (0, 1), "300 rows but y has 299"),
         (TARGETS[:, :0], (0, 1), r"shape \(n, K\) or \(n,\)"),
@@ -294,7 +295,19 @@ def test_no_pair_of_people_moves_the_gradient_beyond_the_sensitivity():
         ([*TARGETS[:-1].tolist(), None], (0, 1), "same number of cells"),
         ([*TARGETS[:-1].tolist(), [1.0]], (0, 1), "same number of cells"),
     ],
-    ids=["bounds", "flat", "constant", "none", "short", "empty", "deep", "sparse", "odd row", "ragged"],
+    ids=[
+        "bounds",
+        "flat",
+        "constant",
+        "pairs",
+        "none",
+        "short",
+        "empty",
+        "deep",
+        "sparse",
+        "odd row",
+        "ragged",
+    ],
 )
 def test_wrong_targets_are_refused(y, bounds, words):
     with pytest.raises((TypeError, ValueError), match=words):

@@ -67,6 +67,19 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         self._warn_of_leak()
         return float(super().score(X, y, sample_weight))
 
+    def _check_target_kinds(self, kinds: frozenset[str]) -> None:
+        if self.classes is None or isinstance(self.classes, str):
+            return
+        declared = {
+            "text" if isinstance(label, str) else "numbers" for label in plain_labels(self.classes, "classes")
+        }
+        if len(declared) == 1 and kinds - declared:
+            raise TypeError(
+                f"y holds {' and '.join(kinds)} by its declared type, but the declared classes are "
+                f"{' and '.join(declared)}, so no label could be one of them. Declare the classes as they "
+                "are in y, or convert y."
+            )
+
     def _declare_target(self, y: NDArray[Any]) -> Target:
         classes, origin = self._declared_classes(y)
         facts = {
@@ -100,6 +113,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
 
 
 @documented
+@parameters
 class PrivateLogisticRegression(LinearClassifier):
     """Logistic regression over an l2 ball or another set; more than two classes are fitted jointly.
 
@@ -152,6 +166,7 @@ class PrivateLogisticRegression(LinearClassifier):
 
 
 @documented
+@parameters
 class PrivateLinearSVC(LinearClassifier):
     """Linear support vector classifier with a smoothed hinge.
 

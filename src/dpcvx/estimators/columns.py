@@ -318,7 +318,7 @@ def _declared_levels(table: Table, categories: Mapping[Any, Sequence[Any]] | Non
     if undeclared:
         raise TypeError(
             f"Column(s) {', '.join(undeclared)} do not hold numbers by their declared type. Give their "
-            f"levels, categories={{{undeclared[0]!r}: [...]}}, or drop them."
+            f"levels, categories={{{undeclared[0]!r}: [...]}}, convert them to numbers, or drop them."
         )
     return tuple(declared.get(j) for j in range(table.d))
 

@@ -12,13 +12,14 @@ from dpcvx.cells import native_array
 from dpcvx.domains import Domain, NuclearBall
 from dpcvx.estimators.columns import Columns
 from dpcvx.estimators.documentation import documented
-from dpcvx.estimators.model import Target
+from dpcvx.estimators.model import Target, parameters
 from dpcvx.estimators.regressors import SquaredRegressor
 
 __all__ = ["PrivateLowRankRegression"]
 
 
 @documented
+@parameters
 class PrivateLowRankRegression(SquaredRegressor):
     """Least squares of K targets over a nuclear ball: few combinations of the features explain all targets.
 

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpcvx.accounting import Budget
 from dpcvx.arrays import Vector
-from dpcvx.cells import native_array
+from dpcvx.cells import declared_kinds, native_array
 from dpcvx.data import Arrays
 from dpcvx.domains import Domain, L1Ball, L2Ball
 from dpcvx.errors import Incompatible, PrivacyLeakWarning
@@ -251,7 +251,7 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
         for parameter in ("epsilon", "delta", "data_norm", "radius"):
             self._check_number(parameter, getattr(self, parameter))
         if self.l2 != 0:
-            self._check_number("l2", self.l2)
+            self._check_number("l2", self.l2, "0 or a positive finite number")
         if self.delta is not None and self.delta >= 1:
             raise ValueError(f"delta must be below 1, got {self.delta!r}; less than 1/n is meaningful.")
         if self.bounds is None:
@@ -265,11 +265,11 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
         if not isinstance(self.fit_intercept, bool | np.bool_):
             raise TypeError(f"fit_intercept must be True or False, got {self.fit_intercept!r}.")
 
-    def _check_number(self, parameter: str, value: Any) -> None:
+    def _check_number(self, parameter: str, value: Any, wanted: str = "a positive finite number") -> None:
         if value is None:
             return
         if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < math.inf:
-            raise ValueError(f"{parameter} must be a positive finite number, got {value!r}.")
+            raise ValueError(f"{parameter} must be {wanted}, got {value!r}.")
 
     def _open_target(self, y: Any, n: int) -> NDArray[Any]:
         if y is None:
@@ -277,9 +277,14 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
         values = self._target_cells(y)
         if values.dtype.kind in "cmMV":
             raise TypeError(f"y has dtype {values.dtype}; numbers or labels are needed.")
+        self._check_target_kinds(declared_kinds(y))
         if values.shape[0] != n:
             raise ValueError(f"X has {n} rows but y has {values.shape[0]}; they must agree.")
         return values
+
+    def _check_target_kinds(self, kinds: frozenset[str]) -> None:
+        """Refuse targets that by their declared type cannot be what is fitted."""
+        raise NotImplementedError
 
     def _target_cells(self, y: Any) -> NDArray[Any]:
         """Raw targets, one for each row."""

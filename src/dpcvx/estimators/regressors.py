@@ -60,6 +60,14 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         self._warn_of_leak()
         return float(super().score(X, y, sample_weight))
 
+    def _check_target_kinds(self, kinds: frozenset[str]) -> None:
+        if wrong := kinds - {"numbers"}:
+            raise TypeError(
+                f"y holds {' and '.join(sorted(wrong))} by its declared type; {type(self).__name__} needs "
+                "numbers: convert y, for instance by y.astype(float), or use a classifier such as "
+                "PrivateLogisticRegression if it holds labels."
+            )
+
     def _y_range(self, shape: tuple[int, ...]) -> tuple[Vector, Vector]:
         """Declared bounds of a target, or of each of K: shape () or (K,)."""
         if self.y_bounds is None:
@@ -74,7 +82,8 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
                 f"y_bounds must be a pair (low, high) of numbers{wanted}, got {self.y_bounds!r}."
             )
         if not ((low < high) & np.isfinite(high - low)).all():
-            raise ValueError(f"y_bounds must be finite with low < high, got {self.y_bounds!r}.")
+            hint = " A pair of arrays holds all lows, then all highs." if shape else ""
+            raise ValueError(f"y_bounds must be finite with low < high, got {self.y_bounds!r}.{hint}")
         return np.broadcast_to(low, shape), np.broadcast_to(high, shape)
 
     def _declare_target(self, y: NDArray[Any]) -> Target:
@@ -100,6 +109,7 @@ class SquaredRegressor(LinearRegressor):
 
 
 @documented
+@parameters
 class PrivateLinearRegression(SquaredRegressor):
     """Least squares over an l2 ball.
 
@@ -111,6 +121,7 @@ class PrivateLinearRegression(SquaredRegressor):
 
 
 @documented
+@parameters
 class PrivateLasso(SquaredRegressor):
     """Least squares over an l1 ball: few features matter, and their number costs only a logarithm.
 
