@@ -71,6 +71,11 @@ class HasShrink(Protocol):
 def members_of(subset: ArrayLike) -> IntVector:
     """Return a set's indices, from indices or a boolean mask."""
     given = np.asarray(subset)
+    if given.dtype.kind in "UST":
+        raise TypeError(
+            f"A set is given by the positions of its coordinates, counted from 0, or by a boolean mask; got "
+            f"{given.tolist()!r}. Coordinates have no names here: give the position of each column."
+        )
     if given.dtype == np.bool_:
         return np.flatnonzero(given).astype(np.int64)
     order = given.astype(np.int64).ravel()
@@ -369,9 +374,19 @@ class FromCallable:
     size: int
 
     def __post_init__(self) -> None:
-        empty = float(self.function(np.zeros(self.size, dtype=np.bool_)))
+        mask = np.zeros(self.size, dtype=np.bool_)
+        given = (
+            f"It is given a boolean mask of the {self.size} coordinates, all False for the empty set, for "
+            "instance lambda mask: float(mask.sum())."
+        )
+        try:
+            empty = float(self.function(mask))
+        except Exception as error:
+            raise TypeError(f"FromCallable's function fails on the empty set: {error}. {given}") from error
         if empty != 0:
-            raise ValueError(f"FromCallable needs a function that is 0 on the empty set; got {empty}.")
+            raise ValueError(
+                f"FromCallable needs a function that is 0 on the empty set; got {empty}. {given}"
+            )
 
     def __call__(self, subset: ArrayLike) -> float:
         """Return function(mask of A)."""

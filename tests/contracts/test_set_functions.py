@@ -305,13 +305,28 @@ def test_equal_functions_compare_and_hash_alike():
         (lambda: tree_cover([-1, 5]), r"parents in 0\.\.1"),
         (lambda: Interval(5, 2.0), "offset >= 3"),
         (lambda: Interval(0, 1.0), "size >= 1"),
-        (lambda: FromCallable(lambda mask: 1.0, 3), "0 on the empty set"),
+        (lambda: FromCallable(lambda mask: 1.0, 3), "0 on the empty set.*boolean mask of the 3 coordinates"),
         (lambda: norm(Interval(5, 4.0), np.ones(6)), "function of 5 coordinates; the parameter has 6"),
         (lambda: prox(Interval(5, 4.0), np.ones(6), 1.0), "function of 5 coordinates; the parameter has 6"),
     ],
 )
 def test_bad_functions_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: GroupCover([["age"], ["sex"]]), r"counted from 0.*\['age'\].*position of each column"),
+        (lambda: GroupCover([[0], [1]])(["age"]), "position of each column"),
+        (lambda: FromCallable(lambda s: len(s.members), 3), "members.*boolean mask of the 3 coordinates"),
+        (lambda: FromCallable(lambda s: None, 3), r"boolean mask of the 3 coordinates.*mask\.sum"),
+    ],
+    ids=["cover", "call", "attribute", "nothing"],
+)
+def test_what_is_given_for_a_set_is_said(make, message):
+    with pytest.raises(TypeError, match=message):
         make()
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from dpcvx.accounting import Budget, gaussian_mu
 from dpcvx.events import ApproxDP, Compose, Gaussian, PerturbedObjective, PureDP, Repeat
@@ -33,10 +36,27 @@ __all__ = [
     "wyx17_algorithm_4",
 ]
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _claims(algorithm: Function) -> Function:
+    """Ask for a Budget where something else is given for the claim."""
+
+    @wraps(algorithm)
+    def checked(claimed: Budget, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(claimed, Budget):
+            raise TypeError(
+                f"claimed must be a Budget, for instance dpcvx.Budget(1.0, 1e-6); got {claimed!r}."
+            )
+        return algorithm(claimed, *args, **kwargs)
+
+    return cast(Function, checked)
+
 
 # -- [TTZ14] and [TTZ15]
 
 
+@_claims
 def ttz14_algorithm_1(claimed: Budget, n_iter: int) -> Reproduction:
     """[TTZ14] Algorithm 1: mirror descent with sigma^2 = 32 L^2 T log^2(T/delta)/(eps n)^2.
 
@@ -59,6 +79,7 @@ def ttz14_algorithm_1(claimed: Budget, n_iter: int) -> Reproduction:
     )
 
 
+@_claims
 def ttz14_algorithm_2(claimed: Budget) -> Reproduction:
     """[TTZ14] Algorithm 2: objective perturbation with sigma = L sqrt(2 log(1/delta))/eps on the sum.
 
@@ -97,6 +118,7 @@ def _laplace_selection(paper: str, algorithm: str, claimed: Budget, n_iter: int)
     )
 
 
+@_claims
 def ttz14_algorithm_4(claimed: Budget, n_iter: int) -> Reproduction:
     """[TTZ14] Algorithm 4: Frank-Wolfe on a polytope, T - 1 noisy minima with Laplace noise.
 
@@ -109,6 +131,7 @@ def ttz14_algorithm_4(claimed: Budget, n_iter: int) -> Reproduction:
     return _laplace_selection("TTZ14", "Algorithm 4", claimed, n_iter)
 
 
+@_claims
 def ttz15_algorithm_2(claimed: Budget, n_iter: int) -> Reproduction:
     """[TTZ15] Algorithm 2: private LASSO, the selections of [TTZ14] Algorithm 4 with other steps.
 
@@ -121,6 +144,7 @@ def ttz15_algorithm_2(claimed: Budget, n_iter: int) -> Reproduction:
     return _laplace_selection("TTZ15", "Algorithm 2", claimed, n_iter)
 
 
+@_claims
 def ttz14_algorithm_5(claimed: Budget, n_iter: int, *, n: int, lipschitz: float) -> Reproduction:
     """[TTZ14] Algorithm 5: Frank-Wolfe over general sets with sigma^2 = 32 L T log^2(n/delta)/(n eps)^2.
 
@@ -153,6 +177,7 @@ def ttz14_algorithm_5(claimed: Budget, n_iter: int, *, n: int, lipschitz: float)
 # -- [WYX17], whose "some constant c" is an argument here
 
 
+@_claims
 def sufficient_constant(claimed: Budget) -> float:
     """Return the smallest c for which sigma^2 = c L^2 T log(1/delta)/(n eps)^2 has the claimed guarantee.
 
@@ -166,6 +191,7 @@ def sufficient_constant(claimed: Budget) -> float:
     return (2 * claimed.epsilon / mu) ** 2 / math.log(1 / claimed.delta)
 
 
+@_claims
 def wyx17_algorithm_1(claimed: Budget, n_steps: int, *, n: int, constant: float = 1.0) -> Reproduction:
     """[WYX17] Algorithm 1: one epoch of DP-SVRG, one record a step.
 
@@ -183,6 +209,7 @@ def wyx17_algorithm_1(claimed: Budget, n_steps: int, *, n: int, constant: float 
     return _variance_reduced("Algorithm 1", claimed, n_steps, n, sigma, "T m log(1/delta)", constant)
 
 
+@_claims
 def wyx17_algorithm_2(claimed: Budget, n_steps: int, *, n: int, constant: float = 1.0) -> Reproduction:
     """[WYX17] Algorithm 2: one epoch of DP-SVRG++, of 2 m steps.
 
@@ -215,6 +242,7 @@ def _variance_reduced(
     )
 
 
+@_claims
 def wyx17_algorithm_3(claimed: Budget) -> Reproduction:
     """[WYX17] Algorithm 3: accelerated mirror descent, which returns a point without noise.
 
@@ -233,6 +261,7 @@ def wyx17_algorithm_3(claimed: Budget) -> Reproduction:
     )
 
 
+@_claims
 def wyx17_algorithm_4(claimed: Budget, n_iter: int, *, constant: float = 1.0) -> Reproduction:
     """[WYX17] Algorithm 4: gradient descent with sigma^2 = c L^2 T log(1/delta)/(n eps)^2.
 
@@ -261,6 +290,7 @@ def wyx17_algorithm_4(claimed: Budget, n_iter: int, *, constant: float = 1.0) ->
 # -- [KD19]
 
 
+@_claims
 def kd19_output_perturbation(claimed: Budget) -> Reproduction:
     """[KD19] Section 4.1: noise on the minimiser of a loss with a norm.
 
@@ -279,6 +309,7 @@ def kd19_output_perturbation(claimed: Budget) -> Reproduction:
     )
 
 
+@_claims
 def kd19_algorithm_2(claimed: Budget) -> Reproduction:
     """[KD19] Algorithm 2: Frank-Wolfe on the dual, and the primal point that belongs to its result.
 
@@ -298,6 +329,7 @@ def kd19_algorithm_2(claimed: Budget) -> Reproduction:
     )
 
 
+@_claims
 def kd19_objective_perturbation(claimed: Budget) -> Reproduction:
     """[KD19] Proposition 2: the noise of [TTZ14] Algorithm 2, without its ridge.
 
@@ -321,6 +353,7 @@ def kd19_objective_perturbation(claimed: Budget) -> Reproduction:
 # -- [U15]
 
 
+@_claims
 def u15_figure_3(claimed: Budget, n_updates: int) -> Reproduction:
     """[U15] Figure 3: T answers of (eps0, delta0) beside sparse vector, half of the budget for each.
 
@@ -347,6 +380,7 @@ def u15_figure_3(claimed: Budget, n_updates: int) -> Reproduction:
     )
 
 
+@_claims
 def every(claimed: Budget, *, n_iter: int = 100, n: int = 10_000) -> tuple[Reproduction, ...]:
     """Return every algorithm at one claim, in the order of the papers.
 
