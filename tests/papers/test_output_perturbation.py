@@ -14,8 +14,10 @@ from dpcvx.losses import Huber, Logistic
 from dpcvx.minimise import Ridged, minimise
 from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds, Problem
-from dpcvx.regularizers import L1
+from dpcvx.regularizers import L1, GroupL2, Ridge, SubmodularNorm
+from dpcvx.regularizers import ElasticNet as L1AndRidge
 from dpcvx.solvers import OutputPerturbation
+from dpcvx.submodular import Cardinality, GroupCover
 
 
 @pytest.mark.parametrize("B", [1.0, 10.0, 1000.0])
@@ -106,3 +108,47 @@ def test_excess_risk_falls_with_n_and_stays_below_the_bound():
         excess.append((np.mean(risks) - best) / n)
         assert 0 < excess[-1] <= sum(OutputPerturbation().predict(problem, n, budget))
     assert excess[1] < excess[0] / 2
+
+
+REGULARIZERS = {
+    "l1": (L1(0.05), 1.05),
+    "ridge": (Ridge(0.05), 1.05),
+    "both": (L1AndRidge(0.05, 0.02), 1.05),
+    "groups": (GroupL2([range(0, 10), range(10, 20)], 0.05), 1.1),
+    "cardinality": (SubmodularNorm(Cardinality(), 0.05), 1.05),
+    "cover": (SubmodularNorm(GroupCover([range(0, 12), range(8, 20)]), 0.05), 2.0),
+}
+
+
+@pytest.mark.parametrize("name", REGULARIZERS)
+def test_the_bound_holds_what_noise_adds_to_the_regularizer(name):
+    """With losses that hardly bend, nearly all of the excess risk is r(theta + sigma Z) - r(theta)."""
+    regularizer, loose = REGULARIZERS[name]
+    n, d, ridge, budget = 2000, 20, 1e-3, Budget(1.0, 1e-6)
+    problem = Problem(Huber(1e-3), bounds=Bounds(1e-3, 1e-3), d=d, l2=ridge, regularizer=regularizer)
+    plan = OutputPerturbation(ridge).plan(problem, n, budget, Tight())
+    sigma = plan.stages[0].mechanism.noise
+    draws = sigma * np.random.default_rng(0).standard_normal((4000, d))
+    rises = [regularizer.value(z) + ridge / 2 * z @ z for z in draws]  # at theta = 0
+    predicted = OutputPerturbation(ridge).predict(problem, n, budget)[1]
+    assert 0.98 * np.mean(rises) <= predicted <= loose * np.mean(rises)
+
+
+def test_excess_risk_with_a_regularizer_stays_below_the_bound():
+    rng, budget, n, d = np.random.default_rng(2), Budget(1.0, 1e-6), 5000, 5
+    problem = Problem(Huber(0.5), bounds=Bounds(1.0, 1.0), d=d, l2=0.05, regularizer=L1(0.05))
+    X = rng.uniform(-1, 1, (n, d)) / math.sqrt(d)
+    y = np.clip(X[:, 0], -1, 1)
+    data = stored(X, y, problem.bounds, "dense")
+    objective = data.objective(problem.loss, 1, problem.z_max)
+
+    def risk(theta):
+        return objective.value(theta) / n + problem.regularizer.value(theta) + 0.025 * theta @ theta
+
+    facts = Ridged(problem, n, n, n * 0.05)
+    best = risk(minimise(facts, objective, np.zeros(d), 1e-6 + 2 * facts.rounding))
+    plan = OutputPerturbation(0.05).plan(problem, n, budget, Tight())
+    risks = [risk(execute(plan, data, rng=SeededGenerator(s)).theta) for s in range(20)]
+    ridge, noise = OutputPerturbation(0.05).predict(problem, n, budget)
+    assert ridge == 0
+    assert noise / 4 < np.mean(risks) - best <= noise

@@ -16,6 +16,7 @@ from dpcvx.execution import Oracle, Plan, Stage, records_changed, require, spend
 from dpcvx.mechanisms import NoisyMinimiser
 from dpcvx.minimise import Ridged
 from dpcvx.problem import Problem
+from dpcvx.regularizers import L1, ElasticNet, GroupL2, Ridge, SubmodularNorm
 
 __all__ = ["OutputPerturbation"]
 
@@ -34,8 +35,9 @@ class OutputPerturbation:
     minimiser leaves open); event Gaussian, so sigma = 2 L2/(n ridge mu(eps, delta)) (PRIVACY_MATH §5).
 
     Utility: before the projection the noise moves a score <x, theta> by a normal of deviation ||x|| sigma,
-    so the excess risk is at most (ridge - l2) r^2/2 + min(L B sigma, beta B^2 sigma^2/2) + l2 d sigma^2/2
-    with r = max_C ||theta||_2, B = max ||x||_2. The default ridge, at least l2, minimises that bound.
+    so the excess risk is at most (ridge - l2) R^2/2 + min(L B sigma, beta B^2 sigma^2/2) + l2 d sigma^2/2
+    with R = max_C ||theta||_2, B = max ||x||_2. A regulariser r that is a norm adds E r(sigma Z) at most, by
+    the triangle inequality. The default ridge, at least l2, minimises that bound.
 
     Deviations: the paper has a norm where the quadratic term is. A norm is not strongly convex, the minimiser
     may jump by any distance, and the algorithm with the paper's noise is not private. The norm may stay,
@@ -71,7 +73,7 @@ class OutputPerturbation:
 
     def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
         """Bound the excess risk: (part of the ridge, part of the noise)."""
-        return _parts(problem, n, budget, self._modulus(problem, n, budget))
+        return _parts(problem, n, budget, self._modulus(problem, n, budget), _growth(problem))
 
     def _modulus(self, problem: Problem, n: int, budget: Budget) -> float:
         if self.ridge is not None:
@@ -82,10 +84,13 @@ class OutputPerturbation:
             raise Incompatible("Output perturbation draws Gaussian noise, which needs delta > 0.")
         facts = Ridged(problem, n, n, 1.0)
         ridges = np.maximum(RIDGES * facts.bend * facts.row**2, problem.l2)
-        return float(min(ridges, key=lambda ridge: sum(_parts(problem, n, budget, float(ridge)))))
+        growth = _growth(problem)
+        return float(min(ridges, key=lambda ridge: sum(_parts(problem, n, budget, float(ridge), growth))))
 
 
-def _parts(problem: Problem, n: int, budget: Budget, ridge: float) -> tuple[float, float]:
+def _parts(
+    problem: Problem, n: int, budget: Budget, ridge: float, growth: tuple[float, float]
+) -> tuple[float, float]:
     facts = Ridged(problem, n, n, n * ridge)
     largest = facts.slope * facts.row
     sigma = (
@@ -93,4 +98,25 @@ def _parts(problem: Problem, n: int, budget: Budget, ridge: float) -> tuple[floa
     )
     radius = facts.radius if problem.domain is not None else Ridged(problem, n, n, n * problem.l2).radius
     noise = min(largest * sigma, facts.bend * (facts.row * sigma) ** 2 / 2)
-    return (ridge - problem.l2) * radius**2 / 2, noise + problem.l2 * problem.size * sigma**2 / 2
+    noise += growth[0] * sigma + growth[1] * sigma**2
+    return (ridge - problem.l2) * radius**2 / 2, noise
+
+
+def _growth(problem: Problem) -> tuple[float, float]:
+    """Return (a, b): noise sigma Z adds at most a sigma + b sigma^2 to the mean of r and of the ridge."""
+    size, absolute = problem.size, math.sqrt(2 / math.pi)  # E |Z_j|
+    linear, curved = 0.0, problem.l2
+    match problem.regularizer:
+        case L1(weight):
+            linear = weight * absolute * size
+        case Ridge(weight):
+            curved += weight
+        case ElasticNet(l1, l2):
+            linear, curved = l1 * absolute * size, curved + l2
+        case GroupL2(groups, weight):
+            linear = weight * sum(math.sqrt(len(group)) for group in groups)
+        case SubmodularNorm(function, weight):
+            # f(|z|) is at most sum_j |z_j| F({j}), and at most F(V) max_j |z_j|.
+            singles = absolute * sum(function([j]) for j in range(size))
+            linear = weight * min(singles, math.sqrt(2 * math.log(2 * size)) * function(range(size)))
+    return linear, curved * size / 2
