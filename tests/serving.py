@@ -48,6 +48,7 @@ class Teller:
     n: int = 1000
     budget: Budget = Budget(1.0, 1e-6)  # noqa: RUF009 - frozen
     remaining: float = 0.4
+    comparisons: tuple = (3, 4)
     branch: str = "histogram"
     number: float = 0.25
     seconds: float = 0.0
@@ -82,6 +83,8 @@ class Teller:
                 checked=True,
                 remaining=self.remaining,
                 private=True,
+                comparable=True,
+                note="",
             )
         finally:
             self.inside -= 1

@@ -36,8 +36,8 @@ class Answer:
     branch : {"histogram", "oracle"}
         Whether the public histogram answered, or a new private measurement.
     error : float
-        Estimate of the error: excess loss of a regression over the best one on these records, largest
-        absolute error of counts, means and shares.
+        Estimate of the error: excess loss of a regression over the best one on these records; of counts,
+        means and shares the largest deviation, in their own units.
     error_bound : float
         Upper bound on it, from released values and public scales alone.
     confidence : float
@@ -51,6 +51,10 @@ class Answer:
         Epsilon that is left for new measurements, after this answer.
     private : bool
         False where a seeded generator drew the noise.
+    comparable : bool
+        Whether the engine could compare answers with the records at first: not every size has the budget.
+    note : str
+        How attributes enter the answer, by the query and the schema alone.
     """
 
     query: dict[str, Any]
@@ -63,6 +67,8 @@ class Answer:
     checked: bool
     remaining: float
     private: bool
+    comparable: bool
+    note: str
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -88,6 +94,8 @@ class Answer:
             "branch": str,
             "checked": bool,
             "private": bool,
+            "comparable": bool,
+            "note": str,
             **dict.fromkeys(("error", "error_bound", "confidence", "guarantee", "remaining"), float),
         }
         if not isinstance(content, Mapping) or set(content) != set(kinds):
@@ -107,13 +115,24 @@ class Answer:
         for each in self.coefficients:
             numbers = " ".join(f"{value:>12.5g}" for value in (each.estimate, each.low, each.high))
             lines.append(f"{each.name:<{width}}  {numbers}")
+        if self.note:
+            lines.append(self.note)
         source = "the public histogram" if self.branch == "histogram" else "a new private measurement"
+        kind = "excess loss" if self.query.get("kind") == "regression" else "error"
         lines.append(
-            f"from {source}{'' if self.checked else ', not checked'}; error about {self.error:.2g}, at most "
-            f"{self.error_bound:.2g} with {self.confidence:.0%} confidence; epsilon {self.remaining:.3g} "
-            "left for new measurements"
+            f"from {source}{self._unchecked}; {kind} about {self.error:.2g}, at most {self.error_bound:.2g} "
+            f"with {self.confidence:.0%} confidence"
         )
+        if self.checked or self.comparable:
+            lines[-1] += f"; epsilon {self.remaining:.3g} left for new measurements"
         return "\n".join(lines)
+
+    @property
+    def _unchecked(self) -> str:
+        if self.checked:
+            return ""
+        why = "the comparisons are used up" if self.comparable else "no comparisons at this size"
+        return f", not checked: {why}"
 
 
 def _coefficient(content: Any) -> Coefficient:

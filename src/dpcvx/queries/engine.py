@@ -24,6 +24,7 @@ from dpcvx.queries.gate import Checked, Gate, NoisyErrors, NoisyHistogram, Worst
 from dpcvx.queries.histogram import Counts, Histogram
 from dpcvx.queries.marginals import Measurement, NoisyMarginals, marginal_order
 from dpcvx.queries.multiplicative_weights import agree, log_factor, step_size
+from dpcvx.queries.notes import note
 from dpcvx.queries.oracle import Measured, Oracle
 from dpcvx.queries.payment import Payment, open_account
 from dpcvx.queries.promise import engine_statement
@@ -40,7 +41,7 @@ from dpcvx.queries.transcript import (
     packed,
     packed_measurements,
 )
-from dpcvx.queries.uncertainty import CONFIDENCE, Propagated, half_widths, propagate, reach
+from dpcvx.queries.uncertainty import CONFIDENCE, Propagated, half_widths, in_units, propagate, reach
 from dpcvx.queries.universe import Universe
 
 if TYPE_CHECKING:
@@ -430,7 +431,9 @@ class QueryEngine:
         compared: bool,
     ) -> Answer:
         question, theta = checked.question, checked.theta
-        half = half_widths(question, self._marginal(question), theta, noise, bounds[0])
+        weights = self._marginal(question)
+        half = half_widths(question, weights, theta, noise, bounds[0])
+        errors = [in_units(question, weights, theta, each) for each in (noise.error, *bounds)]
         numbers = (question.reported(each) for each in (theta, theta - half, theta + half))
         return Answer(
             query=query.to_json(),
@@ -439,13 +442,15 @@ class QueryEngine:
                 for name, estimate, low, high in zip(question.names, *numbers, strict=True)
             ),
             branch=branch,
-            error=noise.error,
-            error_bound=bounds[0],
+            error=errors[0],
+            error_bound=errors[1],
             confidence=CONFIDENCE,
-            guarantee=bounds[1],
+            guarantee=errors[2],
             checked=compared,
             remaining=self.remaining,
             private=self.private,
+            comparable=self.comparisons[1] > 0,
+            note=note(query, self.schema),
         )
 
     @property

@@ -99,8 +99,8 @@ class ConvexQuestion:
         Features and target of every cell, row-major.
     records : int
         Public number of records: minimisation is exact to a part of the sensitivity, which is over it.
-    units : tuple of float
-        What the values -1 and 1 of a coefficient are reported as.
+    units : tuple of float, optional
+        Of a mean: what the values -1 and 1 are reported as. None for coefficients, reported as they are.
     anchor : Vector, optional
         A public point of the set: theta stands for anchor + reach (theta - anchor).
     reach : float
@@ -114,7 +114,7 @@ class ConvexQuestion:
     X: Vector
     y: Vector
     records: int
-    units: tuple[float, float] = field(default=(-1.0, 1.0), kw_only=True)
+    units: tuple[float, float] | None = field(default=None, kw_only=True)
     anchor: Vector | None = field(default=None, kw_only=True)
     reach: float = field(default=1.0, kw_only=True)
 
@@ -233,9 +233,12 @@ class ConvexQuestion:
         return u
 
     def reported(self, theta: Vector) -> Vector:
-        """Return the coefficients, mapped to the units."""
+        """Return the coefficients, or a mean in its units and within its range."""
+        if self.units is None:
+            return theta
         low, high = self.units
-        return low + (theta + 1) / 2 * (high - low)
+        mean: Vector = low + (np.clip(theta, -1.0, 1.0) + 1) / 2 * (high - low)
+        return mean
 
     def gradients(self, theta: Vector, clip: float | None = None) -> Vector:
         """Return the gradient of the loss at every cell, (m, d), ridge left out, slopes clipped."""
@@ -376,8 +379,9 @@ class LinearQuestion:
         return self.values
 
     def reported(self, theta: Vector) -> Vector:
-        """Return the means."""
-        return theta
+        """Return the means, none outside the range of its function: no share is below 0 or above 1."""
+        means: Vector = np.clip(theta, self.values.min(axis=0), self.values.max(axis=0))
+        return means
 
 
 @dataclass(frozen=True)

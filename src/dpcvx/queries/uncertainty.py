@@ -11,7 +11,7 @@ from dpcvx.arrays import IntVector, Vector
 from dpcvx.queries.marginals import Measurement
 from dpcvx.queries.questions import ConvexQuestion, Question
 
-__all__ = ["CONFIDENCE", "Propagated", "half_widths", "propagate", "reach"]
+__all__ = ["CONFIDENCE", "Propagated", "half_widths", "in_units", "propagate", "reach"]
 
 CONFIDENCE = 0.95
 NORMAL_97_5 = 1.959963984540054  # standard normal quantile of 0.975
@@ -117,6 +117,19 @@ def half_widths(
         return np.maximum(noise, bound)
     spread = np.diag(curvature(question, weights, theta)) * 2 * bound / question.problem.d
     return np.maximum(noise, NORMAL_97_5 * np.sqrt(spread))
+
+
+def in_units(question: Question, weights: Vector, theta: Vector, error: float) -> float:
+    """Return an error in the units of the answer, or for a regression the excess loss as it is.
+
+    The loss of a mean over a share p of the records is p (theta - mean)^2 / 2 above the least, so an excess e
+    is a deviation of sqrt(2 e / p), in units of half of the range; p is the histogram's.
+    """
+    if not isinstance(question, ConvexQuestion) or question.units is None:
+        return error
+    low, high = question.units
+    deviation = float(np.sqrt(2 * error * curvature(question, weights, theta)[0, 0]))
+    return min(deviation / 2, 1.0) * (high - low)
 
 
 def _over(question: Question, measurement: Measurement, cells: IntVector) -> Vector:
