@@ -174,7 +174,8 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
             One row per person. Cells that are missing, infinite or no numbers count as the middle of their
             bounds (sparse records, and with ``data_norm``: as 0); cells beyond the bounds are clipped.
         y : array-like, shape (n,); (n, K) for several targets
-            Targets.
+            Targets. A declared type that cannot hold them, such as text for a regressor, is refused; a cell
+            that is no target never is.
         **metadata
             None is accepted: weights and groups are refused with the reason.
 
