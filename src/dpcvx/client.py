@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ __all__ = ["Client", "ServiceError"]
 
 API = "/api/v1"
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before each further try
+NOBODY = 5.0  # seconds of tries to connect, after which nobody is taken to listen there
 LONGEST_WAIT = 60.0  # seconds; a limit that lasts longer is reported
 PASSING = {429, 502, 503, 504}  # statuses that a later try may not meet
 
@@ -70,7 +72,10 @@ class Client:
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"url must start with http:// or https://, got {url!r}.")
         headers = {"Authorization": f"Bearer {key.strip()}"}
-        self._http = httpx.Client(base_url=url.rstrip("/") + API, headers=headers, timeout=timeout)
+        patience = httpx.Timeout(timeout, connect=min(timeout, NOBODY))
+        self._http = httpx.Client(base_url=url.rstrip("/") + API, headers=headers, timeout=patience)
+        address = self._http.base_url
+        self._where = f"{address.host} port {address.port or (443 if address.scheme == 'https' else 80)}"
 
     def __enter__(self) -> Self:
         return self
@@ -103,6 +108,11 @@ class Client:
         """
         from dpcvx.queries.answers import Answer
 
+        if not isinstance(query, Mapping) and not hasattr(query, "to_json"):
+            raise TypeError(
+                f"query is a {type(query).__name__}; it must be a Regression, Count, Mean or Marginal, or a "
+                "dict that query_from_json reads."
+            )
         content = query if isinstance(query, Mapping) else query.to_json()
         headers = {"Idempotency-Key": key or secrets.token_hex(16)}
         return Answer.from_json(self._request("POST", "/queries", json=content, headers=headers).json())
@@ -132,7 +142,7 @@ class Client:
         return content
 
     def synthetic(self, rows: int, path: str | Path) -> None:
-        """Write invented records to a file.
+        """Write invented records to a file, and the privacy statement beside it as NAME.privacy.json.
 
         Parameters
         ----------
@@ -145,21 +155,29 @@ class Client:
         kind = path.suffix.removeprefix(".")
         if kind not in ("csv", "parquet"):
             raise ValueError(f"{path} must end in .csv or .parquet, to say what it is.")
+        from dpcvx.queries.synthetic import statement_path
+
         response = self._request("GET", "/synthetic", params={"rows": rows, "format": kind})
+        promise = json.dumps(self.statement(), indent=2)
+        statement_path(path).write_text(promise, encoding="utf-8")  # first: never a table without it
         path.write_bytes(response.content)
 
     def _request(self, method: str, path: str, **content: Any) -> httpx.Response:
         import httpx
 
+        waited = 0.0
         for pause in (*PAUSES, None):
+            started = time.monotonic()
             try:
                 response = self._http.request(method, path, **content)
             except httpx.TransportError as error:
-                if pause is None:
-                    raise ServiceError(
-                        "unreachable", f"No response from {self._http.base_url.host}: {type(error).__name__}."
-                    ) from None
+                waited += time.monotonic() - started
+                nobody = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+                if pause is None or (nobody and waited + pause > NOBODY):
+                    why = f"{type(error).__name__}. Is the service running there?"
+                    raise ServiceError("unreachable", f"No response from {self._where}: {why}") from None
                 time.sleep(pause)
+                waited += pause
                 continue
             if response.is_success:
                 return response
@@ -173,6 +191,9 @@ class Client:
 def _error(response: httpx.Response) -> ServiceError:
     try:
         content = response.json()
-        return ServiceError(str(content["code"]), str(content["message"]))
+        code, message = str(content["code"]), str(content["message"])
+        if code == "unauthorised":  # the service speaks of headers, which are not the caller's business
+            message = "The service does not know this API key, or it was revoked."
+        return ServiceError(code, message)
     except (ValueError, KeyError, TypeError):
         return ServiceError("unexpected", f"The server answered with status {response.status_code}.")

@@ -237,6 +237,8 @@ def _question(text: str, options: dict[str, Any], conditions: list[str]) -> dict
         }
     kind, *names = text.split()
     if kind == "count" and not names:
+        if not where:
+            raise ValueError("A count needs a condition, for instance  dpcvx ask count --where sex=f.")
         return {"kind": "count", "where": where}
     if kind == "mean" and len(names) == 1:
         return {"kind": "mean", "of": names[0], "where": where}

@@ -32,7 +32,7 @@ def service(tmp_path, engine):
 def hurry(monkeypatch):
     """Pauses between tries are noted and not waited for."""
     pauses = []
-    monkeypatch.setattr(client, "time", SimpleNamespace(sleep=pauses.append))
+    monkeypatch.setattr(client, "time", SimpleNamespace(sleep=pauses.append, monotonic=lambda: 0.0))
     return pauses
 
 
@@ -48,6 +48,8 @@ def test_a_client_asks_and_reads_everything(service, engine, tmp_path):
         assert ann.statement()["private"] is False
         for kind in ("csv", "parquet"):
             ann.synthetic(5, tmp_path / f"people.{kind}")
+            beside = (tmp_path / f"people.{kind}.privacy.json").read_text()
+            assert json.loads(beside) == ann.statement()
         with pytest.raises(ValueError, match="must end in"):
             ann.synthetic(5, tmp_path / "people.txt")
     import pyarrow.csv
@@ -124,11 +126,37 @@ def test_what_is_no_refusal_of_the_service_is_reported_plainly(monkeypatch):
         ann.budget()
 
 
-def test_an_unreachable_server_is_reported_after_all_tries(hurry):
+def test_an_unreachable_server_is_reported_within_seconds(hurry):
     with dpcvx.Client("http://127.0.0.1:9", "key") as ann, pytest.raises(dpcvx.ServiceError) as raised:
         ann.budget()
     assert raised.value.code == "unreachable"
+    assert "127.0.0.1 port 9" in str(raised.value)
+    assert 1 < sum(hurry) <= client.NOBODY
+
+
+def test_a_response_that_is_lost_is_tried_for_longer(hurry, monkeypatch):
+    def lost(*arguments, **options):
+        raise httpx.ReadError("gone")
+
+    monkeypatch.setattr(httpx.Client, "request", lost)
+    with dpcvx.Client("http://127.0.0.1:9", "key") as ann, pytest.raises(dpcvx.ServiceError):
+        ann.budget()
     assert len(hurry) == len(client.PAUSES)
+
+
+def test_a_wrong_key_is_explained_without_headers(service):
+    wrong = dpcvx.Client(service[0], "dpcvx-000000000000-wrong")
+    with wrong, pytest.raises(dpcvx.ServiceError, match="does not know this API key") as raised:
+        wrong.budget()
+    assert raised.value.code == "unauthorised"
+    assert "Bearer" not in str(raised.value)
+
+
+@pytest.mark.parametrize("query", ["worked ~ age", 3], ids=["text", "number"])
+def test_what_is_no_question_is_refused_by_name(query):
+    ann = dpcvx.Client("http://127.0.0.1:9", "key")
+    with ann, pytest.raises(TypeError, match=r"Regression, Count, Mean or Marginal.*query_from_json"):
+        ann.ask(query)
 
 
 def test_refusals_have_codes_and_survive_pickling(service, engine):
@@ -193,6 +221,7 @@ WRONG = {
     "smokes ~ age": (["--where", "sex=f"], "--where belongs to"),
     "count": (["--where", "sex"], "must look like"),
     "{": ([], "not valid JSON"),
+    " count ": ([], "A count needs a condition"),
     "income ~ age": ([], "no attribute 'income'"),
 }
 
