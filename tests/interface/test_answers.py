@@ -108,6 +108,14 @@ def test_no_interval_leaves_the_range_of_what_is_asked(engine):
     assert 0 <= narrow.low <= narrow.estimate <= narrow.high <= 80
 
 
+@pytest.mark.parametrize("query", ["sex ~ age", {"kind": "mean", "of": "age"}], ids=["text", "dict"])
+def test_what_is_no_query_is_refused_by_name(engine, query):
+    with pytest.raises(TypeError, match=r"Regression, Count, Mean or Marginal.*query_from_json"):
+        engine.ask(query)
+    with pytest.raises(TypeError, match="query_from_json"):
+        engine.ask_many([query])
+
+
 def test_an_answer_says_why_it_was_not_checked(engine):
     assert engine.comparisons == (0, 0)
     words = str(engine.ask(Count({"sex": ["f"]})))

@@ -28,7 +28,7 @@ from dpcvx.queries.notes import note
 from dpcvx.queries.oracle import Measured, Oracle
 from dpcvx.queries.payment import Payment, open_account
 from dpcvx.queries.promise import engine_statement
-from dpcvx.queries.query import Query
+from dpcvx.queries.query import Query, require_query
 from dpcvx.queries.questions import ConvexQuestion, Question
 from dpcvx.queries.schema import Schema
 from dpcvx.queries.sparse_vector import AboveThreshold, Run
@@ -199,7 +199,7 @@ class QueryEngine:
         BudgetExceeded
             If the method is composition and its queries are used up.
         """
-        question = query.compile(self.schema, self.n)
+        question = require_query(query).compile(self.schema, self.n)
         with self._lock:
             if key is not None and (kept := self._transcript.answer(key)) is not None:
                 answer = Answer.from_json(json.loads(kept))
@@ -221,7 +221,7 @@ class QueryEngine:
         ----------
         queries : sequence of Query
         """
-        questions = [query.compile(self.schema, self.n) for query in queries]
+        questions = [require_query(query).compile(self.schema, self.n) for query in queries]
         if self.allotment.updates * len(questions) * selection_failure() > 0.25 * self._reserve:
             raise Incompatible(f"{len(questions)} queries are too many to select among at this delta.")
         with self._lock:

@@ -21,7 +21,7 @@ from dpcvx.problem import Bounds, Problem
 from dpcvx.queries.questions import CORNER, ConvexQuestion, LinearQuestion, Question
 from dpcvx.queries.schema import Binned, Column, Schema
 
-__all__ = ["Count", "Marginal", "Mean", "Query", "Regression", "query_from_json"]
+__all__ = ["Count", "Marginal", "Mean", "Query", "Regression", "query_from_json", "require_query"]
 
 LARGEST_RADIUS = 1000.0
 LARGEST_MARGINAL = 2**16  # cells of the attributes that one query touches
@@ -256,6 +256,16 @@ class Marginal:
 
 
 LARGEST_TABLE = 1024  # cells of a marginal that is answered as a table
+
+
+def require_query(query: Query) -> Query:
+    """Return a description; refuse anything else, such as its JSON form."""
+    if not hasattr(query, "compile"):
+        raise TypeError(
+            f"query is a {type(query).__name__}; it must be a Regression, Count, Mean or Marginal. "
+            "query_from_json makes one of a dict."
+        )
+    return query
 
 
 def query_from_json(content: Any) -> Query:
