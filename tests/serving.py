@@ -49,6 +49,8 @@ class Teller:
     budget: Budget = Budget(1.0, 1e-6)  # noqa: RUF009 - frozen
     remaining: float = 0.4
     comparisons: tuple = (3, 4)
+    checked: bool = True
+    note: str = ""
     branch: str = "histogram"
     number: float = 0.25
     seconds: float = 0.0
@@ -80,11 +82,11 @@ class Teller:
                 error_bound=2 * self.number,
                 confidence=0.95,
                 guarantee=3 * self.number,
-                checked=True,
+                checked=self.checked,
                 remaining=self.remaining,
                 private=True,
-                comparable=True,
-                note="",
+                comparable=self.comparisons[1] > 0,
+                note=self.note,
             )
         finally:
             self.inside -= 1

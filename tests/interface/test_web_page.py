@@ -232,9 +232,12 @@ def test_a_refusal_is_shown_and_the_form_stays_usable(page, engine):
     page.enter_and_wait()
     Select(page.find("#target")).select_by_value("smokes")
     page.tick("age")
+    page.ask()
+    assert page.all("#answer tbody tr")
     engine.problem = BudgetExceeded(1.0, 0.0)
     page.ask()
     assert "budget is spent" in page.find("#ask-status").text
+    assert not page.find("#answer").text  # the old answer would be taken for this question's
     engine.problem = None
     page.ask()
     assert page.find("#ask-status").text == ""
@@ -250,6 +253,8 @@ def test_every_part_opens_and_fits(page, width):
     page.tick("age")
     page.ask()
     shown = {}
+    ends = [page.find(f"#tab-{tab}").rect for tab in TABS]
+    assert all(end["x"] >= 0 and end["x"] + end["width"] <= WIDTHS[width][0] for end in ends)  # none hidden
     for tab in TABS:
         page.open(tab)
         shown[tab] = page.until(lambda tab=tab: page.find(f"#panel-{tab}").text)
@@ -278,6 +283,31 @@ def test_the_budget_gauge_shows_what_is_left(page, engine):
     assert float(gauge.get_attribute("aria-valuenow")) == engine.remaining
     assert bar.size["width"] / gauge.size["width"] == pytest.approx(engine.remaining, abs=0.02)
     assert "0.400 of ε = 1" in page.find("#budget-words").text
+
+
+@needs_browser
+def test_an_answer_says_its_unit_how_to_read_it_and_whether_it_was_checked(page, engine, monkeypatch):
+    monkeypatch.setattr(engine, "note", "by bin midpoints")
+    monkeypatch.setattr(engine, "comparisons", (0, 0))
+    monkeypatch.setattr(engine, "checked", False)
+    page.enter_and_wait()
+    assert "no comparisons at this size" in page.until(lambda: page.find("#budget-words").text)
+    page.choose("mean")
+    Select(page.find("#target")).select_by_value("age")
+    page.ask()
+    facts = page.find("#answer dl").text
+    assert "by bin midpoints" in facts
+    assert "no comparisons at this size" in facts
+    assert "excess loss" not in facts
+    monkeypatch.setattr(engine, "comparisons", (0, 4))
+    page.choose("regression")
+    Select(page.find("#target")).select_by_value("smokes")
+    page.tick("age")
+    page.ask()
+    facts = page.find("#answer dl").text
+    assert "excess loss, estimated" in facts
+    assert "the comparisons are used up" in facts
+    page.until(lambda: "the comparisons are used up" in page.find("#budget-words").text)
 
 
 @needs_browser

@@ -103,11 +103,14 @@ class Desk:
     def budget(self, key: ApiKey) -> dict[str, Any]:
         """Return the cap, what is left of it, and what a key may still ask."""
         budget = self.engine.budget
+        left, total = self.engine.comparisons
         return {
             "epsilon": budget.epsilon,
             "delta": budget.delta,
             "relation": budget.relation,
             "remaining": self.engine.remaining,
+            "comparisons": total,
+            "comparisons_left": left,
             "questions_per_minute": key.per_minute,
             "questions_per_day": key.per_day,
             "questions_today": self.questions.asked_today(key),

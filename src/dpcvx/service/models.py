@@ -27,6 +27,8 @@ class BudgetLeft(BaseModel):
     remaining: float = Field(
         description="Epsilon, at the account's delta, that new measurements can still use."
     )
+    comparisons: int = Field(description="Runs of comparisons with the records at first; 0 at small sizes.")
+    comparisons_left: int = Field(description="Runs that are left; without one nothing is measured anew.")
     questions_per_minute: int
     questions_per_day: int
     questions_today: int

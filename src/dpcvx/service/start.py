@@ -101,7 +101,7 @@ def demonstration(*, host: str, port: int, slot: float) -> None:
             port=port,
             slot=slot,
         )
-        _serve(schema, columns, settings, listening, _show_key)
+        _serve(schema, columns, settings, listening, _show_key, "stopped; the demonstration is thrown away")
 
 
 def _serve(
@@ -110,6 +110,7 @@ def _serve(
     settings: Settings,
     listening: socket.socket,
     ready: Callable[[Desk], None] | None = None,
+    closing: str = "stopped; the account keeps what was spent, and a new start continues from there",
 ) -> None:
     import uvicorn
 
@@ -134,7 +135,7 @@ def _serve(
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         with suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listening])
-        console.print("stopped; the account keeps what was spent, and a new start continues from there")
+        console.print(closing)
 
 
 def _engine(schema: Schema, columns: Any, account: Account) -> QueryEngine:
@@ -195,6 +196,7 @@ def _opening(settings: Settings, account: Account, desk: Desk) -> str:
         f"serving {settings.data} at http://{settings.host}:{settings.port}  (stop with Ctrl-C)",
         f"account {settings.account}: epsilon {cap.epsilon:g}, delta {cap.delta:.3g} for all "
         f"questions together; {desk.engine.remaining:.3g} left for new measurements",
+        _comparisons(*desk.engine.comparisons),
     ]
     if settings.host not in LOCAL:
         lines.append("keys travel unencrypted on this address: put a reverse proxy with TLS in front")
@@ -202,6 +204,15 @@ def _opening(settings: Settings, account: Account, desk: Desk) -> str:
         where = "" if settings.ledger is None else " --ledger (as here)"
         lines.append(f"nobody has a key yet:  dpcvx keys create NAME --account {settings.account}{where}")
     return "\n".join(lines)
+
+
+def _comparisons(left: int, total: int) -> str:
+    if not total:
+        return "no comparisons at this size: every answer comes from what was measured at the start"
+    words = f"comparisons: {left} of {total} runs left"
+    if not left:
+        return f"{words}: answers are not checked any more, and nothing is measured anew"
+    return f"{words}; a stop loses the run that was begun"
 
 
 def _show_key(desk: Desk) -> None:

@@ -244,6 +244,7 @@ function question() {
 async function send(event) {
   event.preventDefault();
   $("ask").disabled = true;
+  $("answer").replaceChildren(); // an old answer beside a new refusal would be taken for its answer
   try {
     const asked = question();
     say("ask-status", "Asking …");
@@ -281,13 +282,16 @@ function report(part, answer) {
   const head = ["", "estimate", "low", "high"].map((title) => make("th", { scope: "col" }, title));
   const table = make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows));
   const sure = `${Math.round(100 * answer.confidence)} %`;
+  const error = answer.query.kind === "regression" ? "excess loss" : "error";
+  const spent = answer.comparable === false ? "no comparisons at this size" : "no: the comparisons are used up";
   const facts = [
     ["found by", answer.branch === "oracle" ? "a new private measurement" : "the public histogram, at no new cost"],
-    ["error, estimated", number(answer.error)],
-    ["error, at most", `${number(answer.error_bound)} for ${sure} of such questions`],
+    [`${error}, estimated`, number(answer.error)],
+    [`${error}, at most`, `${number(answer.error_bound)} for ${sure} of such questions`],
     ["whatever is asked", `at most ${number(answer.guarantee)}, with ${sure} confidence`],
-    ["checked", answer.checked ? "yes, privately against the records" : "no: the budget for checks is spent"],
+    ["checked", answer.checked ? "yes, privately against the records" : spent],
   ];
+  if (answer.note) facts.push(["how to read it", answer.note]);
   if (!answer.private) facts.unshift(["NOT PRIVATE", "the noise came from a seed"]);
   const list = make("dl", {}, ...facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
   if (values.length > 1 && values.length <= LARGEST_CHART) part.append(chart(values, answer.confidence, part.clientWidth));
@@ -340,8 +344,11 @@ async function showBudget() {
   $("gauge-bar").style.width = `${100 * share}%`;
   $("gauge").setAttribute("aria-valuemax", left.epsilon);
   $("gauge").setAttribute("aria-valuenow", left.remaining);
+  const none = left.comparisons ? "the comparisons are used up, nothing is measured anew" : "no comparisons at this size";
+  const checks = left.comparisons_left ? `comparisons: ${left.comparisons_left} of ${left.comparisons} runs left` : none;
   $("budget-words").textContent =
     `${number(left.remaining)} of ε = ${number(left.epsilon)} (δ = ${number(left.delta)}) left for new measurements; ` +
+    `${checks}; ` +
     `${number(left.questions_today)} of ${number(left.questions_per_day)} questions today`;
 }
 
