@@ -79,6 +79,7 @@ def history(
     statement = account.statement()
     if plot is not None:
         _plot(account, plot)
+        typer.echo(f"Plot written to {plot}", err=True)
     rows = [("entry", "time (UTC)", "used", "purpose and event")]
     rows += [
         (

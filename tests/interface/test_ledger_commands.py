@@ -50,7 +50,7 @@ def test_create_show_history_and_verify(run, folder):
     assert out.count("#") == int(30 * account.used) > 5
     assert f"epsilon {account.remaining():.4g}" in out
     code, out, err = run("ledger history people --ledger book.db --plot spending.png")
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, "Plot written to spending.png\n")
     assert "fit of a model: Gaussian(4)" in out
     assert "a count: PureDP(0.01)" in out
     assert "at most e^2 times as likely" in " ".join(out.split())
