@@ -19,17 +19,23 @@ class BudgetExceeded(DpcvxError):  # noqa: N818 - the name says what happened
         Epsilon left.
     reason : str
         What is short, where it is not epsilon alone.
+    delta : float or None
+        The account's delta, at which both epsilons are; None where no account is concerned.
     """
 
-    def __init__(self, requested: float, remaining: float, reason: str = "") -> None:
-        super().__init__(requested, remaining, reason)  # all in args, so that the error survives pickling
+    def __init__(
+        self, requested: float, remaining: float, reason: str = "", delta: float | None = None
+    ) -> None:
+        super().__init__(requested, remaining, reason, delta)  # all in args, so that it survives pickling
         self.requested = requested
         self.remaining = remaining
         self.reason = reason
+        self.delta = delta
 
     def __str__(self) -> str:
+        where = "" if self.delta is None else f" at the account's delta, {self.delta:g}"
         return (
-            f"epsilon {self.requested:g} was requested but only {self.remaining:g} is left. "
+            f"epsilon {self.requested:g} was requested but only {self.remaining:g} is left{where}. "
             + (f"{self.reason} " if self.reason else "")
             + "Ask for less, or talk to the data owner."
         )

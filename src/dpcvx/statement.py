@@ -147,9 +147,10 @@ class PrivacyStatement:
                 "the model as if it had been fitted without privacy. Fit again with random_state=None before "
                 "publishing anything."
             )
+        released = "the answers" if self.model.startswith("QueryEngine") else "the published model"
         return (
-            f"Take {RELATIONS[self.relation]}. Any conclusion that somebody could draw from the published "
-            f"model is at most e^{self.epsilon:g} times as likely with one as with the other, apart from an "
+            f"Take {RELATIONS[self.relation]}. Any conclusion that somebody could draw from {released} "
+            f"is at most e^{self.epsilon:g} times as likely with one as with the other, apart from an "
             f"extra probability of at most {self.delta:.3g}. This holds whatever else that person "
             "knows, has, or computes later."
         )

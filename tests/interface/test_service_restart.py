@@ -196,6 +196,7 @@ def test_a_stopped_server_says_so_and_ends_well(people):
         said = process.stderr.read()
     assert "warm start: 5 attributes of 4,000 people" in said
     assert "nobody has a key yet" in said
+    assert "comparisons: 4 of 4 runs left" in said
     assert "a new start continues" in said
 
 

@@ -3,7 +3,7 @@
 import json
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -439,10 +439,32 @@ class TestLedger:
 
     def test_another_plan_is_another_charge(self, place):
         self.start(place)
-        with pytest.raises(BudgetExceeded):
+        with pytest.raises(
+            BudgetExceeded, match=r"another number of records \(8000, now 8001\)\. "
+        ) as refused:
             QueryEngine(
                 SCHEMA, table(8001, 0), Budget(4.0, 1e-6), n_queries=50, ledger=place, account="people"
             )
+        assert "schema" not in refused.value.reason
+        renamed = Schema((Attribute("a", ("0", "one")), *SCHEMA.attributes[1:]))
+        with pytest.raises(
+            BudgetExceeded, match=r"with another schema and another method \(warm, now offline\)"
+        ):
+            QueryEngine(
+                renamed,
+                table(8000, 0),
+                Budget(4.0, 1e-6),
+                n_queries=50,
+                method="offline",
+                ledger=place,
+                account="people",
+            )
+
+
+def test_the_statement_of_an_engine_speaks_of_answers(plain):
+    meaning = replace(plain.statement(), private=True).meaning
+    assert "draw from the answers is at most" in meaning
+    assert "model" not in meaning
 
 
 def test_solvers_of_the_library_serve_as_oracle():

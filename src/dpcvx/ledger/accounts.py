@@ -407,7 +407,7 @@ class Account:
             reason = f"One release has taken the whole of account {self.name!r}."
         elif asked <= left:
             reason = "Together with what was charged before, this kind of release does not fit."
-        return BudgetExceeded(asked, left, reason)
+        return BudgetExceeded(asked, left, reason, cap.delta)
 
 
 def _entry(cap: Budget, content: Mapping[str, Any], hash: str) -> Entry:

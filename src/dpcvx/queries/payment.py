@@ -6,11 +6,10 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from dpcvx.accounting import Budget
-from dpcvx.errors import DeadKey, Incompatible
+from dpcvx.errors import BudgetExceeded, DeadKey, Incompatible
 from dpcvx.events import Event
 from dpcvx.execution import spendable
 from dpcvx.queries.allotment import Allotment
@@ -20,6 +19,16 @@ if TYPE_CHECKING:
     from dpcvx.ledger import Account, Ledger
 
 __all__ = ["Payment", "open_account"]
+
+FACTS = " facts "  # ends the key of the note that holds an engine's facts
+NAMES = {
+    "schema": "schema",
+    "n": "number of records",
+    "n_queries": "number of expected queries",
+    "budget": "budget",
+    "method": "method",
+    "accountant": "accountant",
+}
 
 
 def open_account(
@@ -54,7 +63,7 @@ class Payment:
     """
 
     def __init__(self, account: Account, facts: Mapping[str, Any]) -> None:
-        self._account = account
+        self._account, self._facts = account, facts
         self._digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
         self._key = f"query engine {self._digest}"
 
@@ -67,7 +76,7 @@ class Payment:
     def pay(self, allotment: Allotment, event: Event, *, failure: float, budget: Budget) -> Transcript:
         """Charge what an allotment costs, durably, unless an earlier start did; return the transcript."""
         if self.planned is None:
-            with suppress(DeadKey):  # charged, and stopped before that was noted: nothing had been asked yet
+            try:
                 self._account.charge(
                     event,
                     purpose=f"query engine, method {allotment.method}",
@@ -75,5 +84,27 @@ class Payment:
                     key=self._key,
                     budget=spendable(budget),
                 )
+            except DeadKey:
+                pass  # charged, and stopped before that was noted: nothing had been asked yet
+            except BudgetExceeded as refused:
+                reason = " ".join(part for part in (refused.reason, self._differences()) if part)
+                raise BudgetExceeded(refused.requested, refused.remaining, reason, refused.delta) from None
+            place = f"{self._digest}{FACTS}"
+            if self._account.noted(place) is None:
+                self._account.note(place, json.dumps(self._facts).encode())
             self._account.store(self._key, allotment.to_json().encode())
         return Kept(self._account, self._digest)
+
+    def _differences(self) -> str:
+        """Say in which public facts this engine differs from the ones that the account has paid for."""
+        known = [json.loads(content) for key, content in self._account.notes("") if key.endswith(FACTS)]
+        wanted = json.loads(json.dumps(self._facts))
+        words = []
+        for name, value in wanted.items():
+            if known and all(value != facts.get(name) for facts in known):
+                before = known[-1].get(name)
+                shown = "" if isinstance(value, dict) else f" ({before}, now {value})"
+                words.append(f"{NAMES[name]}{shown}")
+        return (
+            f"The account has paid for an engine with another {' and another '.join(words)}." if words else ""
+        )

@@ -141,11 +141,11 @@ def _serve(
 def _engine(schema: Schema, columns: Any, account: Account) -> QueryEngine:
     try:
         return QueryEngine(schema, columns, account.budget, ledger=account.ledger, account=account.name)
-    except BudgetExceeded:
+    except BudgetExceeded as refused:
+        reason = refused.reason or "Other releases were charged to it."
         raise ValueError(
-            f"Account {account.name!r} has paid for something else: another schema, more or fewer people, "
-            "or other releases. Start with the schema and the table that it was opened for, or with another "
-            "--account for other people."
+            f"Account {account.name!r} has paid for something else. {reason} Start with the schema and the "
+            "table that it was opened for, or with another --account for other people."
         ) from None
 
 
