@@ -34,7 +34,8 @@ class Promise:
     """A statement that says enough for a page to show it."""
 
     def to_dict(self):
-        return {"meaning": "This run gives no guarantee.", "private": False}
+        meaning = "This run gives no guarantee."
+        return {"meaning": meaning, "private": False, "not_covered": ["running time", "several rows"]}
 
     def to_json(self):
         return json.dumps(self.to_dict())

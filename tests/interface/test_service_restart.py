@@ -21,7 +21,10 @@ from dpcvx.client import Client
 from dpcvx.events import Gaussian
 from dpcvx.ledger import Ledger
 from dpcvx.queries.query import Count, Marginal, Mean, Regression
+from dpcvx.queries.schema import Schema
+from dpcvx.service import start
 from dpcvx.service.keys import open_keys
+from dpcvx.tables import open_table
 
 API = "/api/v1"
 N = 4000
@@ -198,6 +201,31 @@ def test_a_stopped_server_says_so_and_ends_well(people):
     assert "nobody has a key yet" in said
     assert "comparisons: 4 of 4 runs left" in said
     assert "a new start continues" in said
+
+
+@pytest.mark.parametrize(
+    ("runs", "words"),
+    [
+        ((0, 0), "no comparisons at this size"),
+        ((0, 4), "0 of 4 runs left: answers are not"),
+        ((3, 4), "3 of 4 runs left; a stop loses"),
+    ],
+    ids=["none", "used up", "left"],
+)
+def test_the_start_says_what_comparisons_are_left(runs, words):
+    assert words in start._comparisons(*runs)
+
+
+def test_a_demonstration_says_that_it_is_thrown_away(people, monkeypatch, capsys):
+    schema = Schema.from_toml(people / "schema.toml")
+    columns, _ = open_table(people / "people.csv").read(list(schema.names), schema.levels)
+    monkeypatch.setattr("dpcvx.service.demonstration.people", lambda: (schema, columns))
+    monkeypatch.setattr("uvicorn.Server.run", lambda self, sockets: None)
+    monkeypatch.setattr("signal.signal", lambda *arguments: None)
+    start.demonstration(host="127.0.0.1", port=free_port(), slot=0.01)
+    said = capsys.readouterr().err
+    assert "the demonstration is thrown away" in said
+    assert "a new start continues" not in said
 
 
 def run(folder, monkeypatch, capsys, *words):

@@ -266,6 +266,7 @@ def test_every_part_opens_and_fits(page, width):
     page.all("#past summary")[0].click()
     assert page.until(lambda: page.all("#past tbody tr"))
     assert "gives no guarantee" in shown["promise"]
+    assert "running time; several rows" in shown["promise"]  # in words, before the JSON is opened
 
 
 @needs_browser

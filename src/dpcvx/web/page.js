@@ -384,8 +384,17 @@ async function showHistory() {
 
 async function showPromise() {
   const statement = await read("/statement");
+  const { epsilon, delta, unit, randomness, ledger, not_covered: outside } = statement;
+  const facts = [
+    ["guarantee", statement.private ? `ε = ${number(epsilon)}, δ = ${number(delta)}, all answers together` : "none"],
+    ["whose", unit],
+    ["randomness", randomness],
+    ["budget", ledger],
+    ["not covered", outside?.join("; ")],
+  ].filter(([, value]) => value);
   $("promise").replaceChildren(
     make("p", {}, statement.meaning),
+    make("dl", {}, ...facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)])),
     make("details", {}, make("summary", {}, "The whole statement"), make("pre", {}, JSON.stringify(statement, null, 2))),
   );
 }
