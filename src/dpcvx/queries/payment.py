@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Payment", "open_account"]
 
-FACTS = " facts "  # ends the key of the note that holds an engine's facts
+FACTS = " facts "  # ends the key of the note that holds an engine's facts, after its digest
 NAMES = {
     "schema": "schema",
     "n": "number of records",
@@ -97,7 +97,8 @@ class Payment:
 
     def _differences(self) -> str:
         """Say in which public facts this engine differs from the ones that the account has paid for."""
-        known = [json.loads(content) for key, content in self._account.notes("") if key.endswith(FACTS)]
+        notes = self._account.notes("")
+        known = [json.loads(content) for key, content in notes if key.split(" ", 1)[1:] == [FACTS[1:]]]
         wanted = json.loads(json.dumps(self._facts))
         words = []
         for name, value in wanted.items():
