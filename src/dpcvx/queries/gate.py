@@ -42,8 +42,71 @@ __all__ = [
 LATTICE_BITS = 30
 
 
+class _OnLattice:
+    """What answers with lattice Gaussian noise share; a subclass gives the first three numbers."""
+
+    noise_multiplier: float
+
+    @property
+    def _integer_sensitivity(self) -> int:
+        """Largest l2 change of the exact answer, in lattice steps."""
+        raise NotImplementedError
+
+    @property
+    def _unit(self) -> float:
+        """A lattice step, in the units of the answer."""
+        raise NotImplementedError
+
+    @property
+    def n_draws(self) -> int:
+        """Noise values of one call."""
+        raise NotImplementedError
+
+    @property
+    def event(self) -> Event:
+        """Gaussian(noise_multiplier)."""
+        return Gaussian(self.noise_multiplier)
+
+    @property
+    def relation(self) -> str:
+        """Neighbours differ by replacing one record."""
+        return "replace"
+
+    @property
+    def _scale(self) -> int:
+        scale: int = math.ceil(Fraction(self.noise_multiplier) * self._integer_sensitivity)
+        return scale
+
+    @property
+    def sensitivity(self) -> float:
+        """Largest l2 change of the exact answer."""
+        return self._integer_sensitivity * self._unit
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of one number."""
+        return self._scale * self._unit
+
+    @property
+    def capacity(self) -> int:
+        """Most records whose exact sums, with their noise, stay inside 62 bits."""
+        return max(0, LARGEST_SUM - 1 - 16 * self._scale) >> LATTICE_BITS
+
+    @property
+    def failure(self) -> float:
+        """Total variation of one call's noise."""
+        from dpcvx.noise import gaussian_failure
+
+        return self.n_draws * gaussian_failure(self._scale)
+
+    def _noise(self, rng: Generator) -> IntVector:
+        from dpcvx.noise import lattice_gaussian
+
+        return lattice_gaussian(self._scale, self.n_draws, rng)
+
+
 @dataclass(frozen=True, eq=False)
-class NoisyMeans:
+class NoisyMeans(_OnLattice):
     """Means of the functions of a linear question, with lattice Gaussian noise.
 
     Question: S(D) = sum_i k(x_i) in Z^k, k = rint(2^30 q / S) the functions on a public grid, S their widest
@@ -69,16 +132,6 @@ class NoisyMeans:
         check_capacity(self, self.n)  # type: ignore[arg-type]
 
     @property
-    def event(self) -> Event:
-        """Gaussian(noise_multiplier)."""
-        return Gaussian(self.noise_multiplier)
-
-    @property
-    def relation(self) -> str:
-        """Neighbours differ by replacing one record."""
-        return "replace"
-
-    @property
     def integers(self) -> IntVector:
         """k(x) at every cell, measured from the smallest value of each function."""
         values = self.question.values - self.question.values.min(axis=0)
@@ -87,7 +140,7 @@ class NoisyMeans:
 
     @property
     def _unit(self) -> float:
-        return self.question.scale * 2.0**-LATTICE_BITS
+        return self.question.scale * 2.0**-LATTICE_BITS / self.n
 
     @property
     def _integer_sensitivity(self) -> int:
@@ -97,49 +150,19 @@ class NoisyMeans:
         return math.isqrt(int(min(ranges, 2 * longest))) + 1
 
     @property
-    def _scale(self) -> int:
-        scale: int = math.ceil(Fraction(self.noise_multiplier) * self._integer_sensitivity)
-        return scale
-
-    @property
-    def sensitivity(self) -> float:
-        """Largest l2 change of the means."""
-        return self._integer_sensitivity * self._unit / self.n
-
-    @property
-    def noise(self) -> float:
-        """Standard deviation of one mean."""
-        return self._scale * self._unit / self.n
-
-    @property
-    def capacity(self) -> int:
-        """Most records whose exact sums, with their noise, stay inside 62 bits."""
-        return max(0, LARGEST_SUM - 1 - 16 * self._scale) >> LATTICE_BITS
-
-    @property
     def n_draws(self) -> int:
         """One value per function."""
         return len(self.question.names)
 
-    @property
-    def failure(self) -> float:
-        """Total variation of one call's noise."""
-        from dpcvx.noise import gaussian_failure
-
-        return self.n_draws * gaussian_failure(self._scale)
-
     def __call__(self, data: Counts, rng: Generator) -> Vector:
         """Return the noisy means."""
-        from dpcvx.noise import lattice_gaussian
-
         total = data.marginal(self.question.attributes).ravel() @ self.integers
-        noisy = total + lattice_gaussian(self._scale, self.n_draws, rng)
-        answer: Vector = noisy * (self._unit / self.n) + self.question.values.min(axis=0)
+        answer: Vector = (total + self._noise(rng)) * self._unit + self.question.values.min(axis=0)
         return answer
 
 
 @dataclass(frozen=True)
-class NoisyHistogram:
+class NoisyHistogram(_OnLattice):
     """Number of records in every cell of the universe, with lattice Gaussian noise.
 
     Question: the counts, times 2^30, plus round(scale Z).
@@ -163,53 +186,22 @@ class NoisyHistogram:
         check_capacity(self, self.n)  # type: ignore[arg-type]
 
     @property
-    def event(self) -> Event:
-        """Gaussian(noise_multiplier)."""
-        return Gaussian(self.noise_multiplier)
+    def _integer_sensitivity(self) -> int:
+        return math.isqrt(2 << (2 * LATTICE_BITS)) + 1
 
     @property
-    def relation(self) -> str:
-        """Neighbours differ by replacing one record."""
-        return "replace"
-
-    @property
-    def sensitivity(self) -> float:
-        """Largest l2 change of the shares of the cells."""
-        return math.sqrt(2) / self.n
-
-    @property
-    def _scale(self) -> int:
-        return math.ceil(Fraction(self.noise_multiplier) * (math.isqrt(2 << (2 * LATTICE_BITS)) + 1))
-
-    @property
-    def noise(self) -> float:
-        """Standard deviation of one share."""
-        return self._scale * 2.0**-LATTICE_BITS / self.n
-
-    @property
-    def capacity(self) -> int:
-        """Most records whose exact counts, with their noise, stay inside 62 bits."""
-        return max(0, LARGEST_SUM - 1 - 16 * self._scale) >> LATTICE_BITS
+    def _unit(self) -> float:
+        return 2.0**-LATTICE_BITS / self.n
 
     @property
     def n_draws(self) -> int:
         """One value per cell."""
         return self.universe.n_cells
 
-    @property
-    def failure(self) -> float:
-        """Total variation of one call's noise."""
-        from dpcvx.noise import gaussian_failure
-
-        return self.n_draws * gaussian_failure(self._scale)
-
     def __call__(self, data: Counts, rng: Generator) -> Vector:
         """Return the noisy shares of all cells, flat."""
-        from dpcvx.noise import lattice_gaussian
-
         counts = data.marginal(tuple(range(len(self.universe.shape)))).ravel()
-        noisy = (counts << LATTICE_BITS) + lattice_gaussian(self._scale, self.n_draws, rng)
-        shares: Vector = noisy * np.float64(2.0**-LATTICE_BITS / self.n)
+        shares: Vector = ((counts << LATTICE_BITS) + self._noise(rng)) * np.float64(self._unit)
         return shares
 
 
@@ -227,7 +219,7 @@ class Checked:
 
 
 @dataclass(frozen=True, eq=False)
-class NoisyErrors:
+class NoisyErrors(_OnLattice):
     """An order statistic of the errors of a public family of answers, with lattice Gaussian noise.
 
     Question: the ``rank``-th smallest of err_q(D) / (range_q / n) over the family, in steps of 2^-30.
@@ -250,53 +242,23 @@ class NoisyErrors:
     noise_multiplier: float
 
     @property
-    def event(self) -> Event:
-        """Gaussian(noise_multiplier)."""
-        return Gaussian(self.noise_multiplier)
-
-    @property
-    def relation(self) -> str:
-        """Neighbours differ by replacing one record."""
-        return "replace"
-
-    @property
     def _integer_sensitivity(self) -> int:
         return math.ceil((1 + 2 * TOLERANCE) * 2.0**LATTICE_BITS) + 1
 
     @property
-    def _scale(self) -> int:
-        scale: int = math.ceil(Fraction(self.noise_multiplier) * self._integer_sensitivity)
-        return scale
-
-    @property
-    def sensitivity(self) -> float:
-        """Largest change of the order statistic."""
-        return self._integer_sensitivity * 2.0**-LATTICE_BITS
-
-    @property
-    def noise(self) -> float:
-        """Standard deviation of the answer."""
-        return self._scale * 2.0**-LATTICE_BITS
+    def _unit(self) -> float:
+        return 2.0**-LATTICE_BITS
 
     @property
     def n_draws(self) -> int:
         """One value."""
         return 1
 
-    @property
-    def failure(self) -> float:
-        """Total variation of the noise."""
-        from dpcvx.noise import gaussian_failure
-
-        return gaussian_failure(self._scale)
-
     def __call__(self, data: Counts, rng: Generator) -> float:
         """Return the noisy order statistic, in units of the sensitivity of an error."""
-        from dpcvx.noise import lattice_gaussian
-
         scores = sorted(checked.score(data) for checked in self.family)
         exact = round(scores[self.rank - 1] * 2.0**LATTICE_BITS)
-        return (exact + int(lattice_gaussian(self._scale, 1, rng)[0])) * 2.0**-LATTICE_BITS
+        return (exact + int(self._noise(rng)[0])) * self._unit
 
 
 @dataclass(frozen=True, eq=False)
