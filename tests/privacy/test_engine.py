@@ -31,7 +31,16 @@ from dpcvx.queries import (
     Universe,
 )
 from dpcvx.queries.allotment import METHODS, Allotment, allot, choose_method
-from dpcvx.queries.gate import CellRows, Checked, NoisyErrors, NoisyHistogram, NoisyMeans, WorstQuestion
+from dpcvx.queries.gate import (
+    CellRows,
+    Checked,
+    Gate,
+    NoisyErrors,
+    NoisyHistogram,
+    NoisyMeans,
+    WorstQuestion,
+)
+from dpcvx.queries.oracle import Oracle
 from dpcvx.queries.questions import TOLERANCE
 from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, NoisySVRG
 
@@ -465,6 +474,19 @@ def test_the_statement_of_an_engine_speaks_of_answers(plain):
     meaning = replace(plain.statement(), private=True).meaning
     assert "draw from the answers is at most" in meaning
     assert "model" not in meaning
+
+
+def test_the_bound_of_a_measured_answer_holds_for_all_records_and_not_for_typical_ones():
+    n, question = 200_000, Regression("a", ("b", "c", "d")).compile(SCHEMA, 200_000)
+    oracle = Oracle(n, 5.0, 1e-8)
+    plan = oracle.plan(question)
+    worst = sum(plan.solver.bound(question.problem, n, oracle.budget))
+    assert plan.candidates[0].predicted < worst / 2
+    assert 3 * worst < question.scale
+    gate = Gate(Counts.of(UNIVERSE, table(n, 0)), SeededGenerator(0))
+    measured = oracle.measure(question, gate)
+    assert measured.error == pytest.approx(worst)
+    assert measured.bound == pytest.approx(3 * worst)
 
 
 def test_solvers_of_the_library_serve_as_oracle():

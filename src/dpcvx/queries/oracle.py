@@ -86,10 +86,17 @@ class Oracle:
             raise Incompatible(f"{type(question).__name__} is no question that can be measured.")
         plan = self.plan(question)
         theta, group = gate.minimiser(plan, question)
-        expected = min(plan.candidates[0].predicted, question.scale)
         # Excess loss is at least 0, so that it exceeds 3 times its expected size in a third of cases at most;
-        # predictions are themselves bounds, which leaves that far behind.
+        # what is taken for that size is a bound on all records, which leaves that far behind.
+        expected = min(self._bound(plan), question.scale)
         return Measured(theta, group, expected, min(3 * expected, question.scale))
+
+    def _bound(self, plan: Plan) -> float:
+        """Bound on the expected excess risk: descent's prediction is for typical records."""
+        from dpcvx.solvers import NoisyGradientDescent
+
+        rule = plan.solver.bound if isinstance(plan.solver, NoisyGradientDescent) else plan.solver.predict
+        return sum(rule(plan.problem, self.n, self.budget))
 
     def _means(self, question: LinearQuestion, gate: Gate) -> Measured:
         from scipy.special import ndtri

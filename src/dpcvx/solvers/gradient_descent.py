@@ -102,14 +102,19 @@ class NoisyGradientDescent:
 
         A bound; in an l2 ball what the public model of typical data says, where that is less.
         """
-        H, shift = self._travel(problem, n, budget), _shift(problem, n, budget, self.clip)
-        # Descent from 0 does not lose what it had there.
-        stopped = min(float(_optimisation(problem, np.array(H))), problem.loss_at_zero)
-        noise = _privacy(problem, n, budget, self.clip, H)
+        stopped, noise = self.bound(problem, n, budget)
         if is_round(problem):
-            typical = Typical.of(problem, self.clip).descent(np.array(H), shift)
+            H = np.array(self._travel(problem, n, budget))
+            typical = Typical.of(problem, self.clip).descent(H, _shift(problem, n, budget, self.clip))
             stopped, noise = min(stopped, float(typical[0])), min(noise, float(typical[1]))
         return stopped, noise
+
+    def bound(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
+        """Bound the excess risk on all records: (optimisation part, privacy part)."""
+        H = self._travel(problem, n, budget)
+        # Descent from 0 does not lose what it had there.
+        stopped = min(float(_optimisation(problem, np.array(H))), problem.loss_at_zero)
+        return stopped, _privacy(problem, n, budget, self.clip, H)
 
     def _travel(self, problem: Problem, n: int, budget: Budget) -> float:
         """H: minimiser of the predicted excess risk, or what n_iter and step imply."""
