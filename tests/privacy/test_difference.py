@@ -42,7 +42,7 @@ def residual_limit(slope):
 
 @pytest.mark.parametrize("generator", [SeededGenerator(1), SecureGenerator()], ids=["seeded", "secure"])
 def test_each_record_is_drawn_with_the_probability_and_no_record_sees_another(generator):
-    n, draws, q = 12, 20_000, probability_above(0.15)
+    n, draws, q = 12, 40_000, probability_above(0.15)
     drawn = np.zeros((draws, n), dtype=np.int64)
     for row in drawn:
         row[poisson_sample(q, n, generator)] = 1
