@@ -7,6 +7,17 @@ FOLDER = Path(__file__).resolve().parents[1] / "docs" / "figures"
 OUTPUT = Path(__file__).resolve().parent / "output"
 
 
+def stored(name):
+    """Return the numbers of docs/figures/name.json; none where it is absent."""
+    path = FOLDER / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def update(name, numbers):
+    """Write the numbers to docs/figures/name.json beside those that are there under other names."""
+    save(name, {**stored(name), **numbers})
+
+
 def save(name, numbers):
     """Write the numbers, all but integers rounded to four digits, to docs/figures/name.json."""
     FOLDER.mkdir(exist_ok=True)
