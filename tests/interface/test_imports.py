@@ -22,7 +22,7 @@ LAYERS = [
     "solvers",
     "papers planner",
     "report statement tables",
-    "estimators",
+    "backends estimators",
     "queries",
     "audit client",
     "ledger_commands",

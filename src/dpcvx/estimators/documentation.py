@@ -90,7 +90,11 @@ PARAMETERS = {
         "None draws noise cryptographically. Anything else is for tests: the statement is stamped NOT "
         "PRIVATE.",
     ),
-    "backend": ('"auto"', "Where sums are computed; no other value is available in this version."),
+    "backend": (
+        "str",
+        'Where sums are computed, a name of ``dpcvx.backends.BACKENDS``; "auto" is in this process. No '
+        "answer depends on it.",
+    ),
     "verbose": ("int", "1 shows a bar of the private answers so far."),
 }
 ATTRIBUTES = {

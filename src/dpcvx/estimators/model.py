@@ -12,6 +12,7 @@ import numbers
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
@@ -23,8 +24,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpcvx.accounting import Budget
 from dpcvx.arrays import Vector
+from dpcvx.backends import Dataset, declared, open_dataset
 from dpcvx.cells import declared_kinds, native_array
-from dpcvx.data import Arrays
 from dpcvx.domains import Domain, L1Ball, L2Ball
 from dpcvx.errors import Incompatible, PrivacyLeakWarning
 from dpcvx.estimators.columns import Columns, Table
@@ -75,7 +76,7 @@ REFUSED = {
     "class_weight": "a class's weight changes how far one person can move the model",
     "groups": "one row is one person here; rows that share a person are not protected together",
 }
-LATER: dict[str, Any] = {"backend": "auto", "standardize": "auto"}
+LATER: dict[str, Any] = {"standardize": "auto"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,17 +166,21 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
         """Target of every row in scaled units, shape (n, K); nothing here may raise because of a cell."""
         raise NotImplementedError
 
-    def fit(self, X: Any, y: Any, **metadata: Any) -> Self:
+    def _encoded(self, y: Any, target: Target) -> Vector:
+        """Raw targets of some rows in scaled units."""
+        return self._encode_target(self._target_cells(y), target)
+
+    def fit(self, X: Any, y: Any = None, **metadata: Any) -> Self:
         """Fit the model privately.
 
         Parameters
         ----------
-        X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
+        X : array-like, SciPy sparse matrix, pandas / polars / Arrow table, shape (n, d); or a Dataset
             One row per person. Cells that are missing, infinite or no numbers count as the middle of their
             bounds (sparse records, and with ``data_norm``: as 0); cells beyond the bounds are clipped.
         y : array-like, shape (n,); (n, K) for several targets
-            Targets. A declared type that cannot hold them, such as text for a regressor, is refused; a cell
-            that is no target never is.
+            Targets; a Dataset has its own. A declared type that cannot hold them, such as text for a
+            regressor, is refused; a cell that is no target never is.
         **metadata
             None is accepted: weights and groups are refused with the reason.
 
@@ -184,20 +189,28 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
         self
         """
         self._refuse(metadata)
+        dataset = open_dataset(X, y, self.backend)
+        with declared(self, dataset):
+            return self._fit(dataset)
+
+    def _fit(self, dataset: Dataset) -> Self:
         self._check_parameters()
-        table = Table(X)
-        values = self._open_target(y, table.n)
+        table = dataset.table
+        values = self._open_target(dataset.target, table.n)
         columns = Columns.declare(table, self.bounds, self.categories, self.data_norm)
+        if isinstance(getattr(self, "classes", None), str):  # "from_y": their set is public
+            values = self._target_cells(dataset.labels())
         target = self._declare_target(values)
-        chosen, intercept = self._plan_fit(table.n, columns, target)
+        chosen, intercept = self._plan_fit(dataset.n, columns, target)
         rng = self._generator()
         validate_data(self, table.header(), skip_check_array=True)
-        purpose = f"fit of {type(self).__name__} to {table.n} records"
+        purpose = f"fit of {type(self).__name__} to {dataset.n} records"
         receipt = charge(chosen, self.ledger, self.account, private=rng.private, purpose=purpose)
 
         door = Door(chosen.problem.bounds, columns.center, columns.scale, intercept)
-        rows, targets = columns.rows(table, door), self._encode_target(values, target)
-        source = Arrays(rows, targets, bounds=door.bounds, layout=chosen.layout)
+        # Of a model without parameters: workers elsewhere get the class, and no ledger.
+        encode = partial(type(self)()._encoded, target=target)
+        source = dataset.source(columns, door, encode, chosen.layout)
         with _progress(self.verbose, type(self).__name__) as progress:
             release = execute(chosen, source, rng=rng, progress=progress)
         release = dataclasses.replace(release, receipt=receipt)
@@ -276,6 +289,12 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         values = self._target_cells(y)
+        if values.ndim == 1 and len(getattr(y, "shape", ())) == 2:
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected. Use y.ravel().",
+                DataConversionWarning,
+                stacklevel=4,
+            )
         if values.dtype.kind in "cmMV":
             raise TypeError(f"y has dtype {values.dtype}; numbers or labels are needed.")
         self._check_target_kinds(declared_kinds(y))
@@ -291,11 +310,6 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
         """Raw targets, one for each row."""
         values = native_array(y)
         if values.ndim == 2 and values.shape[1] == 1:
-            warnings.warn(
-                "A column-vector y was passed when a 1d array was expected. Use y.ravel().",
-                DataConversionWarning,
-                stacklevel=4,
-            )
             values = values[:, 0]
         if values.ndim != 1:
             raise ValueError(f"y should be a 1d array, got an array of shape {values.shape} instead.")
