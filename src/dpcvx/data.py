@@ -6,32 +6,49 @@ Mechanisms are its only callers. Records are private, so these classes are no da
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.grid import Dense, Door, ResidualBound, Sparse, enforce, fixed_point, integer_bounds, targets
+from dpcvx.grid import (
+    Dense,
+    Door,
+    ResidualBound,
+    Sparse,
+    enforce,
+    fixed_point,
+    integer_bounds,
+    targets,
+    whole_rows,
+)
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
 
 if TYPE_CHECKING:
+    from dpcvx.curvature import CurvatureBound, Sums
     from dpcvx.minimise import Objective
 
-__all__ = ["Arrays", "DataSource", "Margins", "Points", "source"]
+__all__ = ["Arrays", "DataSource", "HasSecondMoments", "Margins", "Points", "exact_sum", "records_at_once", "source"]
 
 BLOCK_BYTES = 2**18  # rows read twice by a gradient pass; stays in a core's second-level cache
 WORK_PER_THREAD = 2**19  # below this many products a thread costs more than it saves
+LARGEST_SUM = 2**62  # PRIVACY_MATH §11b (ii): a sum of 64-bit integers, and noise as large, do not overflow
+LARGEST_INTEGER = 2**15  # of a stored row
 
 Points = tuple[Vector, Vector]
 
 
 class DataSource(Protocol):
-    """The only door to records: exact sums come out, rows never do."""
+    """The only door to records: exact sums come out, rows never do.
+
+    Sums are 64-bit integers, or Python's own where public numbers say that 62 bits might not hold them: see
+    `exact_sum`.
+    """
 
     @property
     def n(self) -> int:
@@ -61,6 +78,16 @@ class DataSource(Protocol):
 
     def follow(self, loss: Loss, outputs: int) -> Margins:
         """Return margins that are kept up to date while an iterate moves along coordinates."""
+
+
+@runtime_checkable
+class HasSecondMoments(Protocol):
+    """What a source may be able to do besides; a question that needs it refuses others."""
+
+    def second_moments(
+        self, loss: Loss, theta: Vector, slope: ResidualBound, bend: CurvatureBound
+    ) -> Sums:
+        """Return the sums of `dpcvx.curvature.second_moments` over all records."""
 
 
 class Margins(Protocol):
@@ -122,6 +149,10 @@ class Arrays:
         Threads of a pass; by default one per core where the work is worth it. No answer depends on it.
     block_rows : int, optional
         Rows of a block. No answer depends on it.
+    step : int
+        Unit of the values of the rows, in units of 2^-14: 2^14 where they are -1, 0 and 1.
+    constant : int
+        Value of a last feature that is the same in every row and is not among them; 0 for none.
     """
 
     def __init__(
@@ -133,10 +164,14 @@ class Arrays:
         layout: str = "rows",
         threads: int | None = None,
         block_rows: int | None = None,
+        step: int = 1,
+        constant: int = 0,
     ) -> None:
         if layout not in ("rows", "columns"):
             raise ValueError(f"layout must be 'rows' or 'columns', got {layout!r}.")
-        self.n, self.d = rows.shape
+        if layout == "columns":
+            rows, step, constant = whole_rows(rows, step, constant), 1, 0
+        self.n, self.d = rows.shape[0], rows.shape[1] + (constant > 0)
         if y is not None and y.shape[0] != self.n:
             raise ValueError(f"X has {self.n} rows but y has {y.shape[0]}; they must agree.")
         for name, value in (("threads", threads), ("block_rows", block_rows)):
@@ -148,6 +183,7 @@ class Arrays:
         self._size = rows.size
         self._bounds = bounds
         self._layout, self._threads = layout, threads
+        self._extra = step, constant
         row_bytes = max(1, 2 * rows.size // self.n)
         self._block_rows = block_rows or min(self.n, max(8, BLOCK_BYTES // row_bytes))
 
@@ -159,7 +195,7 @@ class Arrays:
                 return self
         y = None if self._y is None else self._y.T
         return Arrays(
-            enforce(self._row_major(), bounds),
+            enforce(self._whole_rows(), bounds),
             y,
             bounds=bounds,
             layout=self._layout,
@@ -180,7 +216,7 @@ class Arrays:
 
         def part(start: int, stop: int) -> IntVector:
             sums = np.zeros((outputs, d), dtype=np.int64)
-            where = (start, stop, min(self._block_rows, stop - start), sums)
+            where = (start, stop, min(self._block_rows, stop - start), self._extra, sums)
             if isinstance(rows, Dense):
                 kernels.gradient_dense(rows.values, y, integers, *rest, *where)
             else:
@@ -189,7 +225,7 @@ class Arrays:
 
         # A product of compressed rows costs about four dense ones, a slope about 32.
         work = outputs * (self._size * (1 if isinstance(rows, Dense) else 4) + 32 * self.n)
-        sums = sum(self.parts(part, self.n, work), np.zeros((outputs, d), dtype=np.int64))
+        sums = self._total(self.parts(part, self.n, work, records_at_once(bound)), self.n, bound)
         return sums.T.copy().reshape(np.shape(theta))
 
     def difference_sum(
@@ -210,7 +246,7 @@ class Arrays:
 
         def part(start: int, stop: int) -> IntVector:
             sums = np.zeros((outputs, d), dtype=np.int64)
-            where = (start, stop, min(self._block_rows, stop - start), sums)
+            where = (start, stop, min(self._block_rows, stop - start), self._extra, sums)
             if isinstance(rows, Dense):
                 kernels.difference_dense(rows.values, y, batch, *public, *where)
             else:
@@ -218,22 +254,55 @@ class Arrays:
             return sums
 
         work = 2 * outputs * self._size * len(batch) // self.n
-        sums = sum(self.parts(part, len(batch), work), np.zeros((outputs, d), dtype=np.int64))
+        parts = self.parts(part, len(batch), work, records_at_once(bound))
+        sums = self._total([np.zeros((outputs, d), dtype=np.int64), *parts], len(batch), bound)
         return sums.T.copy().reshape(np.shape(points[0]))
 
     def objective(self, loss: Loss, outputs: int, z_max: float) -> Objective:
         """Return the sum of the losses, phi continued along its tangent beyond |z| = z_max."""
         from dpcvx.minimise import Objective
 
-        return Objective(self._row_major(), self._targets(loss, outputs), loss, z_max)
+        return Objective(self._whole_rows(), self._targets(loss, outputs), loss, z_max)
+
+    def second_moments(
+        self, loss: Loss, theta: Vector, slope: ResidualBound, bend: CurvatureBound
+    ) -> Sums:
+        """Return the sums of `dpcvx.curvature.second_moments` over all records."""
+        from dpcvx.curvature import second_moments
+
+        return second_moments(self._whole_rows(), self._targets(loss, 1), loss, theta, (slope, bend))
 
     def follow(self, loss: Loss, outputs: int) -> Followed:
         """Return margins that start at w = 0."""
         return Followed(self, loss, self._targets(loss, outputs), self._column_major(), outputs)
 
-    def parts(self, part: Callable[[int, int], Any], count: int, work: int) -> list[Any]:
-        """Apply a function to ranges that cover 0..count, in threads: kernels release Python's lock."""
+    def accumulated(self, rho: NDArray[np.int32], bound: ResidualBound) -> IntVector:
+        """Return sum_i rho_i k_i, (K, d), for any number of records: a range of rows at a time."""
+        from dpcvx import kernels
+
+        rows = self._whole_rows()
+
+        def part(start: int, stop: int) -> IntVector:
+            sums = np.zeros((rho.shape[0], self.d), dtype=np.int64)
+            weights = np.ascontiguousarray(rho[:, start:stop])
+            if isinstance(rows, Dense):
+                kernels.accumulate_dense(rows.values, weights, start, stop, sums)
+            else:
+                kernels.accumulate_sparse(rows.indptr, rows.indices, rows.values, weights, start, stop, sums)
+            return sums
+
+        parts = self.parts(part, self.n, self._size * rho.shape[0], records_at_once(bound))
+        return exact_sum(parts, self.n, bound)
+
+    def parts(
+        self, part: Callable[[int, int], Any], count: int, work: int, largest: int | None = None
+    ) -> list[Any]:
+        """Apply a function to ranges that cover 0..count, in threads: kernels release Python's lock.
+
+        No range is longer than ``largest``.
+        """
         threads = self._threads or max(1, min(_cores(), work // WORK_PER_THREAD))
+        threads = max(threads, 1 if largest is None else -(-count // largest))
         edges = [count * t // threads for t in range(threads + 1)]
         ranges = [(a, b) for a, b in pairwise(edges) if a < b]
         # Threads of its own for each pass, beside this one: nothing is left behind that a fork could lose.
@@ -274,6 +343,16 @@ class Arrays:
             )
         return self._y
 
+    def _total(self, parts: Iterable[IntVector], count: int, bound: ResidualBound) -> IntVector:
+        """Sum of partial sums (K, d), the stored features' in units of their step until now."""
+        sums = exact_sum(parts, count, bound)
+        step, constant = self._extra
+        sums[:, : self.d - (constant > 0)] *= step
+        return sums
+
+    def _whole_rows(self) -> Dense | Sparse:
+        return whole_rows(self._row_major(), *self._extra)
+
     def _row_major(self) -> Dense | Sparse:
         if self._rows is None:
             self._rows = self._column_major().transpose()
@@ -281,7 +360,7 @@ class Arrays:
 
     def _column_major(self) -> Dense | Sparse:
         if self._columns is None:
-            self._columns = self._row_major().transpose()
+            self._columns = self._whole_rows().transpose()
         return self._columns
 
 
@@ -336,8 +415,38 @@ class Followed:
                 )
 
         records.parts(residuals, records.n, 32 * records.n * outputs)  # a slope costs about 32 products
-        records.parts(products, records.d, columns.size * outputs)
+        if records.n > records_at_once(bound):
+            sums = records.accumulated(rho, bound)
+        else:
+            records.parts(products, records.d, columns.size * outputs)
         return sums[0] if outputs == 1 else sums.T.copy()
+
+
+def records_at_once(bound: ResidualBound) -> int:
+    """Return how many records a sum in 64-bit integers may have; at least 2^16."""
+    return (LARGEST_SUM - 1) // (max(1, bound.linf) * LARGEST_INTEGER)
+
+
+def exact_sum(parts: Iterable[IntVector], count: int, bound: ResidualBound) -> IntVector:
+    """Add partial sums of at most `records_at_once` records each, exactly.
+
+    Where public numbers say that 62 bits hold the whole, it is an array of 64-bit integers. Otherwise its
+    entries are Python integers, which have no limit (PRIVACY_MATH §11b (ii)); the lattice is the same.
+
+    Parameters
+    ----------
+    parts : iterable of IntVector
+        At least one, all of one shape.
+    count : int
+        Records in all of them.
+    bound : ResidualBound
+        Of each of their residuals.
+    """
+    first, *others = parts
+    total = first.astype(np.int64 if count <= records_at_once(bound) else object)
+    for other in others:
+        total += other
+    return total
 
 
 def _cores() -> int:

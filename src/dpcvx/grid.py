@@ -34,6 +34,7 @@ __all__ = [
     "fixed_point",
     "integer_bounds",
     "targets",
+    "whole_rows",
 ]
 
 FEATURE_BITS = 14
@@ -298,6 +299,34 @@ def enforce(rows: Dense | Sparse, bounds: Bounds) -> Dense | Sparse:
 
     values = rows.values * 2.0**-FEATURE_BITS
     return Door(bounds).quantise(csr_array((values, rows.indices, rows.indptr), shape=rows.shape))
+
+
+def whole_rows(rows: Dense | Sparse, step: int = 1, constant: int = 0) -> Dense | Sparse:
+    """Return 16-bit rows of values stored in units of ``step``, with a last feature that is a constant.
+
+    Parameters
+    ----------
+    rows : Dense or Sparse
+        What is stored, 8-bit or 16-bit integers.
+    step : int
+        Their unit, in units of 2^-14.
+    constant : int
+        Value of the last feature in every row; 0 for none.
+    """
+    if step == 1 and constant == 0:
+        return rows
+    n, d = rows.shape
+    if isinstance(rows, Dense):
+        values = np.full((n, d + (constant > 0)), constant, dtype=np.int16)
+        values[:, :d] = rows.values
+        values[:, :d] *= step
+        return Dense(values)
+    entries, indices, indptr = rows.values.astype(np.int16) * np.int16(step), rows.indices, rows.indptr
+    if constant:
+        entries = np.insert(entries, indptr[1:], constant)
+        indices = np.insert(indices, indptr[1:], d)
+        indptr = indptr + np.arange(n + 1)
+    return Sparse(indptr, indices, entries, d + (constant > 0))
 
 
 def targets(y: Any, limit: float | None = None, missing: float = 0.0) -> Vector:

@@ -219,7 +219,7 @@ def test_gradients_in_python_equal_the_compiled_ones():
         (python, plain_residuals(Logistic())),
         (lambda kernel: kernel, kernels.residuals_of(Logistic.slope, False)),
     ):
-        rest = (y, theta, function, 2.0**-44, 0.0, ONE, ONE, 0, 19, 8)
+        rest = (y, theta, function, 2.0**-44, 0.0, ONE, ONE, 0, 19, 8, (1, 0))
         totals += [np.zeros((1, 4), dtype=np.int64), np.zeros((1, 4), dtype=np.int64)]
         form(kernels.gradient_dense)(stored, *rest, totals[-2])
         form(kernels.gradient_sparse)(*parts, *rest, totals[-1])
