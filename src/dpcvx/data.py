@@ -33,7 +33,16 @@ if TYPE_CHECKING:
     from dpcvx.curvature import CurvatureBound, Sums
     from dpcvx.minimise import Objective
 
-__all__ = ["Arrays", "DataSource", "HasSecondMoments", "Margins", "Points", "exact_sum", "records_at_once", "source"]
+__all__ = [
+    "Arrays",
+    "DataSource",
+    "HasCurvatureSum",
+    "Margins",
+    "Points",
+    "exact_sum",
+    "records_at_once",
+    "source",
+]
 
 BLOCK_BYTES = 2**18  # rows read twice by a gradient pass; stays in a core's second-level cache
 WORK_PER_THREAD = 2**19  # below this many products a thread costs more than it saves
@@ -81,13 +90,11 @@ class DataSource(Protocol):
 
 
 @runtime_checkable
-class HasSecondMoments(Protocol):
+class HasCurvatureSum(Protocol):
     """What a source may be able to do besides; a question that needs it refuses others."""
 
-    def second_moments(
-        self, loss: Loss, theta: Vector, slope: ResidualBound, bend: CurvatureBound
-    ) -> Sums:
-        """Return the sums of `dpcvx.curvature.second_moments` over all records."""
+    def curvature_sum(self, loss: Loss, theta: Vector, slope: ResidualBound, bend: CurvatureBound) -> Sums:
+        """Return the sums of `dpcvx.curvature.curvature_sum` over all records."""
 
 
 class Margins(Protocol):
@@ -264,13 +271,11 @@ class Arrays:
 
         return Objective(self._whole_rows(), self._targets(loss, outputs), loss, z_max)
 
-    def second_moments(
-        self, loss: Loss, theta: Vector, slope: ResidualBound, bend: CurvatureBound
-    ) -> Sums:
-        """Return the sums of `dpcvx.curvature.second_moments` over all records."""
-        from dpcvx.curvature import second_moments
+    def curvature_sum(self, loss: Loss, theta: Vector, slope: ResidualBound, bend: CurvatureBound) -> Sums:
+        """Return the sums of `dpcvx.curvature.curvature_sum` over all records."""
+        from dpcvx.curvature import curvature_sum
 
-        return second_moments(self._whole_rows(), self._targets(loss, 1), loss, theta, (slope, bend))
+        return curvature_sum(self._whole_rows(), self._targets(loss, 1), loss, theta, (slope, bend))
 
     def follow(self, loss: Loss, outputs: int) -> Followed:
         """Return margins that start at w = 0."""

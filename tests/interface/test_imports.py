@@ -13,10 +13,10 @@ LAYERS = [
     "arrays cells errors",
     "events hard_instances losses mirror domains minimum_norm submodular direct_sum regularizers",
     "accounting problem",
-    "typical",
+    "typical uncertainty",
     "ledger",
     "grid noise noise_kernels kernels minimise",
-    "data sampling",
+    "curvature data sampling",
     "mechanisms",
     "execution",
     "solvers",
@@ -42,7 +42,7 @@ HEAVY = {
 }
 UPWARD = {("execution", "report")}  # a plan prints itself, through an import made when it is printed
 # The methods by which records answer. `data` implements them; `audit.replay` stands between, a source itself.
-QUESTIONS = {"gradient_sum", "difference_sum", "follow", "objective"}
+QUESTIONS = {"gradient_sum", "difference_sum", "follow", "objective", "curvature_sum"}
 MARGIN_QUESTIONS = {"scores", "add", "reset"}  # common words: asked of records only under these names
 MARGINS = ("margins", "source", "followed", "records")
 
