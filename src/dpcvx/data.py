@@ -31,7 +31,7 @@ from dpcvx.problem import Bounds
 
 if TYPE_CHECKING:
     from dpcvx.curvature import CurvatureBound, Sums
-    from dpcvx.minimise import Objective
+    from dpcvx.minimise import Objective, SumOfLosses
 
 __all__ = [
     "Arrays",
@@ -82,7 +82,7 @@ class DataSource(Protocol):
         clipped to ``bound``. Units of 2^-34.
         """
 
-    def objective(self, loss: Loss, outputs: int, z_max: float) -> Objective:
+    def objective(self, loss: Loss, outputs: int, z_max: float) -> SumOfLosses:
         """Return the sum of the losses in float64, for minimisers that run beside the records."""
 
     def follow(self, loss: Loss, outputs: int) -> Margins:
@@ -306,7 +306,7 @@ class Arrays:
 
         No range is longer than ``largest``.
         """
-        threads = self._threads or max(1, min(_cores(), work // WORK_PER_THREAD))
+        threads = self._threads or max(1, min(cores(), work // WORK_PER_THREAD))
         threads = max(threads, 1 if largest is None else -(-count // largest))
         edges = [count * t // threads for t in range(threads + 1)]
         ranges = [(a, b) for a, b in pairwise(edges) if a < b]
@@ -454,5 +454,6 @@ def exact_sum(parts: Iterable[IntVector], count: int, bound: ResidualBound) -> I
     return total
 
 
-def _cores() -> int:
+def cores() -> int:
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

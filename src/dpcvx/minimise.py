@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from dpcvx.problem import Problem, is_regression
 from dpcvx.regularizers import L1, ElasticNet, GroupL2, Ridge, SubmodularNorm
 from dpcvx.submodular import Cardinality, ConcaveOfCardinality, GroupCover, Interval
 
-__all__ = ["Objective", "Ridged", "minimise"]
+__all__ = ["Objective", "Ridged", "SumOfLosses", "minimise"]
 
 ROUNDOFF = 2.0**-53
 BLOCK_ROWS = 1024  # rows of one floating-point sum; the sums of blocks are added pairwise
@@ -66,6 +66,27 @@ NEWTON_STEPS = 30
 CHECK_EVERY = 25  # accelerated steps between two certificates, each of which costs two gradients
 
 Prox = Callable[[Vector, float], Vector]
+
+
+class SumOfLosses(Protocol):
+    """sum_i phi(<x_i, theta>, y_i) in float64, wherever the records are.
+
+    Rounding of its gradient is what `Ridged.rounding` allows: sums of at most `BLOCK_ROWS` rows in any order,
+    and of these sums pairwise.
+    """
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+
+    def value(self, theta: Vector) -> float:
+        """Return the sum at theta."""
+
+    def gradient(self, theta: Vector) -> Vector:
+        """Return the gradient at theta, in its shape."""
+
+    def hessian(self, theta: Vector) -> Vector:
+        """Return the Hessian at theta for one output, good for a Newton step."""
 
 
 class Objective:
@@ -296,7 +317,7 @@ def _value_at_zero(problem: Problem) -> float:
     return problem.outputs * float(problem.loss.value(np.zeros(2), ends).max())
 
 
-def minimise(facts: Ridged, objective: Objective, linear: Vector, tolerance: float) -> Vector:
+def minimise(facts: Ridged, objective: SumOfLosses, linear: Vector, tolerance: float) -> Vector:
     """Return a point whose certificate, as computed, is at most ``tolerance``.
 
     Its distance from argmin J is then at most (tolerance + facts.rounding) / ridge. Newton steps come first
@@ -306,7 +327,7 @@ def minimise(facts: Ridged, objective: Objective, linear: Vector, tolerance: flo
     Parameters
     ----------
     facts : Ridged
-    objective : Objective
+    objective : SumOfLosses
         The sum over the records.
     linear : Vector
         The linear term, in the shape of theta.
@@ -327,7 +348,7 @@ def minimise(facts: Ridged, objective: Objective, linear: Vector, tolerance: flo
 class _Search:
     """The state of one minimisation; it dies with the call."""
 
-    def __init__(self, facts: Ridged, objective: Objective, linear: Vector, tolerance: float) -> None:
+    def __init__(self, facts: Ridged, objective: SumOfLosses, linear: Vector, tolerance: float) -> None:
         self._facts, self._objective, self._linear, self._tolerance = facts, objective, linear, tolerance
         self._smoothness = objective.n * facts.bend * facts.row**2 + facts.ridge
         self._prox = _prox(facts)

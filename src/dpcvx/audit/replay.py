@@ -22,7 +22,7 @@ from dpcvx.mechanisms import Vertex, records_changed
 
 if TYPE_CHECKING:
     from dpcvx.data import DataSource, Margins, Points
-    from dpcvx.minimise import Objective
+    from dpcvx.minimise import SumOfLosses
     from dpcvx.noise import Generator
     from dpcvx.problem import Bounds
 
@@ -96,7 +96,7 @@ class _Recorder:
         self.questions.append(Question("difference_sum", asked, total, bound, batch))
         return total
 
-    def objective(self, loss: Loss, outputs: int, z_max: float) -> Objective:
+    def objective(self, loss: Loss, outputs: int, z_max: float) -> SumOfLosses:
         self.questions.append(Question("objective", (loss, outputs, z_max)))
         return self._source.objective(loss, outputs, z_max)
 
