@@ -57,6 +57,18 @@ class Incompatible(DpcvxError, ValueError):  # noqa: N818
     """Two public parts do not fit together, for instance a solver and a domain."""
 
 
+class ClusterFailed(DpcvxError):  # noqa: N818
+    """Workers of a cluster could not answer. Nothing was released; what was charged stays charged."""
+
+
+class ShardsDamaged(DpcvxError):  # noqa: N818
+    """Shards on disk are missing, damaged, half-written, or of other records than asked for."""
+
+
+class StoreUnavailable(DpcvxError):  # noqa: N818
+    """A folder for shards cannot be written: it is read-only, full, or in use."""
+
+
 class KeyReused(Incompatible):
     """A key came back with another question than it was first used for."""
 

@@ -1,0 +1,346 @@
+"""Exact sums over records that stay on disk: mapped shards behind the same questions as arrays in memory.
+
+Pages of a shard are read when a pass comes to them and belong to the system's cache, so what a process holds
+itself does not grow with the number of records; only followed margins need 8 bytes for each, and score.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcvx.arrays import IntVector, Vector
+from dpcvx.data import Arrays, Points, cores, exact_sum, records_at_once
+from dpcvx.errors import ShardsDamaged
+from dpcvx.grid import Dense, ResidualBound, Sparse, enforce, integer_bounds, whole_rows
+from dpcvx.losses import Loss
+from dpcvx.problem import Bounds
+from dpcvx.shards.store import AGAIN, Store
+
+if TYPE_CHECKING:
+    from dpcvx.curvature import CurvatureBound, Sums
+    from dpcvx.minimise import Objective
+
+__all__ = ["ShardSource", "open_source"]
+
+CELLS_AT_ONCE = 2**20  # stored integers that become float64 at a time
+BLOCK_BYTES = 2**18  # rows that a pass over followed margins keeps in cache
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """Rows and targets (K, n) as they are summed, and what the rows leave out: see `dpcvx.data.Arrays`."""
+
+    rows: Dense | Sparse
+    y: Vector
+    step: int = 1
+    constant: int = 0
+
+    def arrays(self) -> Arrays:
+        """Behind the questions of a data source."""
+        return Arrays(self.rows, self.y.T, step=self.step, constant=self.constant)
+
+
+def open_source(
+    folder: str | Path,
+    first: int = 0,
+    last: int | None = None,
+    *,
+    constant: int = 0,
+    levels: Vector | None = None,
+) -> ShardSource:
+    """Open shards first..last of a folder as a data source; their files are checked now.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Where `dpcvx.from_parquet` and its like have put them.
+    first, last : int, optional
+        Range of shards, the last one excluded; by default all.
+    constant : int
+        Value of a last feature that is the same in every row, in units of 2^-14; 0 for none.
+    levels : Vector, optional
+        Targets of the classes, shape (classes + 1, K), those of a missing label last, where the stored
+        codes are not what the loss takes.
+
+    Returns
+    -------
+    ShardSource
+    """
+    store = Store.open(Path(folder))
+    if not store.manifest.complete:
+        raise ShardsDamaged(
+            f"{folder} is half-written, {store.manifest.n} records so far: run what made it again, with the "
+            "same declarations, and it goes on where it was."
+        )
+    last = len(store.manifest.shards) if last is None else last
+    if not 0 <= first < last <= len(store.manifest.shards):
+        raise ValueError(
+            f"{folder} has shards 0..{len(store.manifest.shards) - 1}; {first}..{last - 1} were asked for."
+        )
+    store.verify(first, last)
+    return ShardSource(
+        [mapped(store, index) for index in range(first, last)],
+        bounds=store.manifest.limits,
+        constant=constant,
+        levels=levels,
+    )
+
+
+def mapped(store: Store, index: int) -> Stored:
+    """Map one shard, and see that its arrays fit together."""
+    manifest, arrays = store.manifest, store.arrays(index)
+    n, y = manifest.shards[index].rows, arrays["targets"]
+    rows: Dense | Sparse
+    if "indptr" in arrays:
+        indptr, indices, values = arrays["indptr"], arrays["indices"], arrays["values"]
+        fits = indptr.shape == (n + 1,) and indices.shape == values.shape == (int(indptr[-1]),)
+        rows = Sparse(indptr, indices, values, manifest.width)
+    else:
+        rows = Dense(arrays["values"])
+        fits = arrays["values"].shape == (n, manifest.width)
+    if not fits or y.ndim != 2 or y.shape[1] != n:
+        raise ShardsDamaged(f"Shard {index} of {store.folder} has arrays of wrong shapes: {AGAIN}.")
+    return Stored(rows, y, manifest.step)
+
+
+class ShardSource:
+    """Records in mapped shards.
+
+    Parameters
+    ----------
+    shards : sequence of Stored
+    bounds : pair of int
+        Largest stored integer, and largest sum of squares of a stored row, without the constant.
+    constant : int
+    levels : Vector, optional
+        As for `open_source`.
+    within : Bounds, optional
+        Shrink rows to these bounds each time they are read.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[Stored],
+        *,
+        bounds: tuple[int, int],
+        constant: int = 0,
+        levels: Vector | None = None,
+        within: Bounds | None = None,
+    ) -> None:
+        self._shards, self._bounds, self._levels, self._within = shards, bounds, levels, within
+        self._constant = constant
+        self._starts = [0, *accumulate(shard.rows.shape[0] for shard in shards)]
+        self.n, self.d = self._starts[-1], shards[0].rows.shape[1] + (constant > 0)
+
+    def within(self, bounds: Bounds) -> ShardSource:
+        """Return these records with every row inside the bounds: a longer one is shrunk when it is read."""
+        wanted = integer_bounds(bounds, self.d)
+        if (
+            max(self._bounds[0], self._constant) <= wanted[0]
+            and self._bounds[1] + self._constant**2 <= wanted[1]
+        ):
+            return self
+        return ShardSource(
+            self._shards,
+            bounds=self._bounds,
+            constant=self._constant,
+            levels=self._levels,
+            within=bounds,
+        )
+
+    def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
+        """Return sum_i rho_i k_i in units of 2^-34, in the shape of theta."""
+        parts = (shard.gradient_sum(loss, theta, bound) for shard in self._arrays())
+        return exact_sum(parts, self.n, bound)
+
+    def difference_sum(
+        self, loss: Loss, points: Points, batch: IntVector, residual: ResidualBound, bound: ResidualBound
+    ) -> IntVector:
+        """Return sum_i (rho_i - rho'_i) k_i over the rows of a batch in ascending order."""
+        edges = np.searchsorted(batch, self._starts)
+
+        def parts() -> Iterator[IntVector]:
+            for shard, start, (a, b) in zip(self._arrays(), self._starts, pairwise(edges), strict=False):
+                yield shard.difference_sum(loss, points, batch[a:b] - start, residual, bound)
+
+        return exact_sum(parts(), len(batch), bound)
+
+    def curvature_sum(self, loss: Loss, theta: Vector, slope: ResidualBound, bend: CurvatureBound) -> Sums:
+        """Return the sums of `dpcvx.curvature.curvature_sum` over all records."""
+        parts = [shard.curvature_sum(loss, theta, slope, bend) for shard in self._arrays()]
+        moments = parts[0][0]
+        for more, _ in parts[1:]:
+            moments = moments + more
+        return moments, sum(spread for _, spread in parts)
+
+    def objective(self, loss: Loss, outputs: int, z_max: float) -> StreamedObjective:
+        """Return the sum of the losses in float64, a few rows in memory at a time."""
+        step = max(1, CELLS_AT_ONCE // self.d)
+        ranges = [
+            (index, start, min(n, start + step))
+            for index, n in enumerate(np.diff(self._starts).tolist())
+            for start in range(0, n, step)
+        ]
+
+        def part(where: tuple[int, int, int]) -> Objective:
+            index, start, stop = where
+            return self.stored(index, start, stop).arrays().objective(loss, outputs, z_max)
+
+        return StreamedObjective(part, ranges, self.n, self.d)
+
+    def follow(self, loss: Loss, outputs: int) -> FollowedShards:
+        """Return margins that start at w = 0."""
+        return FollowedShards(self, loss, outputs)
+
+    def stored(self, index: int, start: int = 0, stop: int | None = None) -> Stored:
+        """Return a shard, or some of its rows, as it is summed; nothing is copied but what has to change."""
+        rows, y = _part(self._shards[index], start, stop)
+        step, constant = self._shards[index].step, self._constant
+        if self._levels is not None:
+            y = np.ascontiguousarray(self._levels[y[0].astype(np.int64)].T)
+        if self._within is not None:
+            rows, step, constant = enforce(whole_rows(rows, step, constant), self._within), 1, 0
+        return Stored(rows, y, step, constant)
+
+    @property
+    def starts(self) -> list[int]:
+        """Index of the first record of each shard, and the number of all."""
+        return self._starts
+
+    def _arrays(self) -> Iterator[Arrays]:
+        return (self.stored(index).arrays() for index in range(len(self._shards)))
+
+
+def _part(shard: Stored, start: int, stop: int | None) -> tuple[Dense | Sparse, Vector]:
+    rows, n = shard.rows, shard.rows.shape[0]
+    if start == 0 and stop in (None, n):
+        return rows, shard.y
+    y = shard.y[:, start:stop]
+    if isinstance(rows, Dense):
+        return Dense(rows.values[start:stop]), y
+    indptr = rows.indptr[start : (n if stop is None else stop) + 1]
+    entries = slice(indptr[0], indptr[-1])
+    return Sparse(indptr - indptr[0], rows.indices[entries], rows.values[entries], rows.shape[1]), y
+
+
+class FollowedShards:
+    """Margins of the records of a `ShardSource`, in memory; moves wait until the rows are read anyway.
+
+    Parameters
+    ----------
+    records : ShardSource
+    loss : Loss
+    outputs : int
+    """
+
+    def __init__(self, records: ShardSource, loss: Loss, outputs: int) -> None:
+        records.stored(0, 0, 1).arrays()._targets(loss, outputs)  # refuses targets of another kind
+        self._records, self._loss = records, loss
+        self._margins: NDArray[np.int64] = np.zeros((outputs, records.n), dtype=np.int64)
+        self._moves: dict[int, int] = {}
+
+    def reset(self) -> None:
+        """Set w = 0."""
+        self._margins[:] = 0
+        self._moves = {}
+
+    def add(self, index: int, amount: int) -> None:
+        """w[index] += amount, with index = j * outputs + k."""
+        size = self._records.d * len(self._margins)
+        if not 0 <= index < size:
+            raise IndexError(f"index must be in 0..{size - 1}, got {index}.")
+        self._moves[index] = self._moves.get(index, 0) + amount
+
+    def scores(self, scale: float, bound: ResidualBound) -> IntVector:
+        """Return sum_i rho_i k_ij, (d,) or (d, K), with rho_i the residual at z_i = m_i * scale."""
+        outputs = len(self._margins)
+        places = np.array(list(self._moves), dtype=np.int64)
+        moves = (places // outputs, places % outputs, np.array(list(self._moves.values()), dtype=np.int64))
+        rest = (scale, float(self._loss.parameter), bound.l2, bound.linf)
+        parts = (self._pass(index, moves, rest, bound) for index in range(len(self._records.starts) - 1))
+        sums = exact_sum(parts, self._records.n, bound)
+        self._moves = {}
+        return sums[0] if outputs == 1 else sums.T.copy()
+
+    def _pass(self, index: int, moves: Any, rest: Any, bound: ResidualBound) -> IntVector:
+        """Move the margins of one shard and return its sums, (K, d)."""
+        from dpcvx import kernels
+        from dpcvx.shards.kernels import scores_dense, scores_sparse
+
+        shard, at = self._records.stored(index), self._records.starts[index]
+        rows, (n, width), outputs = shard.rows, shard.rows.shape, len(self._margins)
+        function = kernels.residuals_of(self._loss.slope, self._loss.joint)
+        block_rows = min(n, max(8, BLOCK_BYTES * n // max(1, rows.values.nbytes)))
+
+        def part(start: int, stop: int) -> IntVector:
+            sums = np.zeros((outputs, self._records.d), dtype=np.int64)
+            where = (start, stop, min(block_rows, stop - start), (shard.step, shard.constant), sums)
+            followed = (shard.y, self._margins, at, moves, function, rest)
+            if isinstance(rows, Dense):
+                scores_dense(rows.values, *followed, *where)
+            else:
+                scores_sparse(rows.indptr, rows.indices, rows.values, width, *followed, *where)
+            sums[:, :width] *= shard.step
+            return sums
+
+        work = outputs * (rows.size * (1 if isinstance(rows, Dense) else 4) + 32 * n)
+        return exact_sum(shard.arrays().parts(part, n, work, records_at_once(bound)), n, bound)
+
+
+class StreamedObjective:
+    """The sum of the losses in float64: an `Objective` of a few rows at a time, and pairwise sums of theirs.
+
+    Parameters
+    ----------
+    part : callable
+        Returns the objective of one range of records.
+    ranges : sequence
+        All of them.
+    n, d : int
+        Records and features.
+    """
+
+    def __init__(self, part: Callable[[Any], Objective], ranges: Sequence[Any], n: int, d: int) -> None:
+        self._part, self._ranges = part, ranges
+        self.n, self.d = n, d
+
+    def value(self, theta: Vector) -> float:
+        """Return the sum at theta."""
+        return math.fsum(self._map(lambda part: part.value(theta)))
+
+    def gradient(self, theta: Vector) -> Vector:
+        """Return the gradient at theta, in its shape: blocks of rows, then pairwise, as in memory."""
+        return _pairwise_sum(self._map(lambda part: part.gradient(theta)))
+
+    def hessian(self, theta: Vector) -> Vector:
+        """Return X^T diag(phi'') X for one output, good for a Newton step."""
+        return _pairwise_sum(self._map(lambda part: part.hessian(theta)))
+
+    def _map(self, question: Callable[[Objective], Any]) -> Iterator[Any]:
+        """Answers of all parts in their order, several asked at a time."""
+        with ThreadPoolExecutor(max_workers=cores()) as pool:
+            yield from pool.map(lambda where: question(self._part(where)), self._ranges)
+
+
+def _pairwise_sum(parts: Iterable[Vector]) -> Vector:
+    """Sum in the order of a tournament: each addend meets about log2(parts) others."""
+    waiting: list[tuple[int, Vector]] = []
+    for part in parts:
+        level = 0
+        while waiting and waiting[-1][0] == level:
+            part = waiting.pop()[1] + part
+            level += 1
+        waiting.append((level, part))
+    total = waiting.pop()[1]
+    while waiting:
+        total = waiting.pop()[1] + total
+    return total
