@@ -105,12 +105,38 @@ class Stage:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One solver that could run, with its predicted excess risk split into its two parts."""
+    """One solver that could run: what it would cost, and its predicted excess risk in two parts.
+
+    Parameters
+    ----------
+    solver : Solver
+        With its settings fixed.
+    optimisation, privacy : float
+        What stopping early and the noise are predicted to add to the risk.
+    basis : str
+        What the prediction rests on: "bound" for the worst data within the bounds, "typical" for a public
+        model of data.
+    weighed : bool
+        Whether the choice was made among it and others; else it is listed only.
+    answers : int
+        Private answers in all.
+    noise : tuple of float
+        Scale of the noise of each kind of answer.
+    gradient_evaluations : float
+        Gradients of single records in all.
+    memory : float
+        Bytes of the stored records and of the largest arrays beside them.
+    """
 
     solver: Solver
     optimisation: float
     privacy: float
-    note: str = ""
+    basis: str = "bound"
+    weighed: bool = True
+    answers: int = 0
+    noise: tuple[float, ...] = ()
+    gradient_evaluations: float = 0.0
+    memory: float = 0.0
 
     @property
     def predicted(self) -> float:
