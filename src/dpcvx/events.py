@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -157,7 +157,52 @@ class Compose:
             raise ValueError("events is empty; Compose needs at least one event.")
 
 
-Leaf = Gaussian | Exponential | PureDP | ApproxDP | Poisson | PerturbedObjective
+@dataclass(frozen=True)
+class Worst:
+    """One of several events: which one is decided by public chance, or by where a record stands.
+
+    A random candidate's fit is an example, and so are questions about disjoint parts of the records, of which
+    a record is in one. The price is that of the worst of them, at every order.
+    """
+
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.events, tuple):
+            raise TypeError(f"events is a {type(self.events).__name__}; it must be a tuple of events.")
+        if not self.events:
+            raise ValueError("events is empty; Worst needs at least one event.")
+
+
+@dataclass(frozen=True)
+class RepeatAndSelect:
+    """The best of a random number K of runs of an event, by what the runs themselves released.
+
+    Nothing else of the runs is released, nor is K, which is drawn beforehand and is at least 1.
+
+    Parameters
+    ----------
+    event : Event
+        One run.
+    mean : float
+        Expected number of runs, more than 1.
+    shape : float or None
+        None for Poisson's law, else that of the truncated negative binomial law, more than -1: 0 is the
+        logarithmic and 1 the geometric law. All are conditioned on K >= 1.
+    """
+
+    event: Event
+    mean: float
+    shape: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.mean > 1 and math.isfinite(self.mean)):
+            raise ValueError(f"mean is {self.mean!r}; it must be a finite number above 1.")
+        if self.shape is not None and not (self.shape > -1 and math.isfinite(self.shape)):
+            raise ValueError(f"shape is {self.shape!r}; it must be a finite number above -1, or None.")
+
+
+Leaf = Gaussian | Exponential | PureDP | ApproxDP | Poisson | PerturbedObjective | Worst | RepeatAndSelect
 Event = Leaf | Repeat | Compose
 
 
@@ -179,6 +224,10 @@ def count_leaves(event: Event) -> Counter[Leaf]:
             for part in event.events:
                 total.update(count_leaves(part))
             return total
+        case Worst() | RepeatAndSelect():
+            for part in _inside(event):
+                count_leaves(part)  # refuses what is no event
+            return Counter({event: 1})
         case Gaussian() | Exponential() | PureDP() | ApproxDP() | Poisson() | PerturbedObjective():
             return Counter({event: 1})
     raise NotAccountable(
@@ -187,9 +236,30 @@ def count_leaves(event: Event) -> Counter[Leaf]:
     )
 
 
+def _inside(leaf: Leaf) -> tuple[Event, ...]:
+    """Events that a single event is made of, where it is not their composition."""
+    match leaf:
+        case Worst():
+            return leaf.events
+        case RepeatAndSelect():
+            return (leaf.event,)
+    return ()
+
+
+def walk(event: Event) -> Iterator[Leaf]:
+    """Go over the single events, and over those that they are made of."""
+    for leaf in count_leaves(event):
+        yield leaf
+        for part in _inside(leaf):
+            yield from walk(part)
+
+
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
-    for kind in (Gaussian, Exponential, PureDP, ApproxDP, Poisson, PerturbedObjective, Repeat, Compose)
+    for kind in (
+        *(Gaussian, Exponential, PureDP, ApproxDP, Poisson, PerturbedObjective),
+        *(Repeat, Compose, Worst, RepeatAndSelect),
+    )
 }
 
 
@@ -205,8 +275,11 @@ def to_plain(event: Event) -> dict[str, Any]:
     match event:
         case Repeat():
             return {"event": "Repeat", "count": event.count, "of": to_plain(event.event)}
-        case Compose():
-            return {"event": "Compose", "events": [to_plain(part) for part in event.events]}
+        case Compose() | Worst():
+            return {"event": type(event).__name__, "events": [to_plain(part) for part in event.events]}
+        case RepeatAndSelect():
+            law = {"mean": event.mean, "shape": event.shape}
+            return {"event": "RepeatAndSelect", **law, "of": to_plain(event.event)}
     values = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
     numbers = {name: value if isinstance(value, str) else float(value) for name, value in values.items()}
     return {"event": type(event).__name__, **numbers}
@@ -217,9 +290,9 @@ def from_plain(content: Mapping[str, Any]) -> Event:
     try:
         fields = dict(content)
         kind = _KINDS[fields.pop("event")]
-        if kind is Repeat:
+        if kind in (Repeat, RepeatAndSelect):
             fields = {"event": from_plain(fields.pop("of")), **fields}
-        elif kind is Compose:
+        elif kind in (Compose, Worst):
             fields = {"events": tuple(from_plain(part) for part in fields.pop("events")), **fields}
         event: Event = kind(**fields)
     except (KeyError, TypeError) as problem:

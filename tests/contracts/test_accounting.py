@@ -34,6 +34,8 @@ from dpcvx.events import (
     Poisson,
     PureDP,
     Repeat,
+    RepeatAndSelect,
+    Worst,
     count_leaves,
 )
 
@@ -58,6 +60,9 @@ KINDS = {
     "poisson, add or remove": lambda noise: Poisson(0.2, 5 * noise, "add_remove"),
     "objective": lambda noise: PerturbedObjective(0.1 / noise, 0.02 / noise),
     "objective, add or remove": lambda noise: PerturbedObjective(0.1 / noise, 0.02 / noise, "add_remove"),
+    "worst": lambda noise: Worst((Gaussian(2 * noise), Exponential(0.5 / noise))),
+    "best of a geometric number": lambda noise: RepeatAndSelect(Gaussian(2 * noise), 5.0, 1.0),
+    "best of a Poisson number": lambda noise: RepeatAndSelect(Gaussian(4 * noise), 3.0),
 }
 COVERED = [
     pytest.param(accountant, make, id=f"{accountant}-{kind}")
@@ -72,12 +77,13 @@ def test_the_table_of_rules_is_the_intended_one():
         type(a).__name__: {k for k, make in KINDS.items() if a.supports(make(2.0))} for a in ACCOUNTANTS
     }
     objectives = {"objective", "objective, add or remove"}
+    made_of_others = {"worst", "best of a geometric number", "best of a Poisson number"}
     assert covered == {
         "GDP": {"gaussian"},
-        "RDP": {"gaussian", "exponential", "pure"} | objectives,
+        "RDP": {"gaussian", "exponential", "pure"} | objectives | made_of_others,
         "PureComposition": {"exponential", "pure"},
         "AdaptiveSelection": {"exponential"},
-        "PLD": set(KINDS) - {"approximate"} - objectives,
+        "PLD": set(KINDS) - {"approximate"} - objectives - made_of_others,
         "ObjectiveProfile": {"gaussian"} | objectives,
         "Tight": set(KINDS),
     }
@@ -323,6 +329,9 @@ class TestGaussianInverse:
         lambda: Repeat(Gaussian(1.0), 0),
         lambda: Repeat(Gaussian(1.0), -3),
         lambda: Compose(()),
+        lambda: Worst(()),
+        lambda: RepeatAndSelect(Gaussian(1.0), 1.0),
+        lambda: RepeatAndSelect(Gaussian(1.0), 2.0, -1.0),
         lambda: Budget(0.0, 1e-6),
         lambda: Budget(math.inf, 1e-6),
         lambda: Budget(1.0, 1.0),

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Protocol
 
 from dpcvx.errors import NotAccountable
-from dpcvx.events import Event, Leaf, PerturbedObjective, Poisson, count_leaves
+from dpcvx.events import Event, Leaf, PerturbedObjective, Poisson, count_leaves, walk
 
 
 class Accountant(Protocol):
@@ -27,13 +27,13 @@ class Accountant(Protocol):
 
 def accepts(event: Event, kinds: tuple[type[Leaf], ...]) -> bool:
     """Say whether every single event is one of the kinds."""
-    return all(isinstance(leaf, kinds) for leaf in count_leaves(event))
+    return all(isinstance(leaf, kinds) for leaf in walk(event))
 
 
 def accepted_leaves(event: Event, kinds: tuple[type[Leaf], ...], accountant: object) -> Counter[Leaf]:
     """Return the counts of the single events, or refuse those without a rule."""
     leaves = count_leaves(event)
-    unknown = sorted({type(leaf).__name__ for leaf in leaves if not isinstance(leaf, kinds)})
+    unknown = sorted({type(leaf).__name__ for leaf in walk(event) if not isinstance(leaf, kinds)})
     if unknown:
         raise NotAccountable(
             f"{type(accountant).__name__} has no rule for {', '.join(unknown)}; "
@@ -45,7 +45,8 @@ def accepted_leaves(event: Event, kinds: tuple[type[Leaf], ...], accountant: obj
 
 def require_one_relation(leaves: Counter[Leaf]) -> None:
     """Refuse events of both relations together: their sum would be a statement about neither."""
-    if len({leaf.relation for leaf in leaves if isinstance(leaf, PerturbedObjective | Poisson)}) > 1:
+    everything = (part for leaf in leaves for part in walk(leaf))
+    if len({leaf.relation for leaf in everything if isinstance(leaf, PerturbedObjective | Poisson)}) > 1:
         raise NotAccountable("The event mixes releases for replace and for add_remove; use one relation.")
 
 

@@ -15,13 +15,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcvx.accounting.accountant import accepted_leaves, accepts, require_delta, require_epsilon
+from dpcvx.accounting.gaussian import GDP
 from dpcvx.accounting.objective import objective_renyi
+from dpcvx.accounting.repetition import poisson_rate, success_probability
 from dpcvx.accounting.selection import selection_renyi
 from dpcvx.arrays import Vector
-from dpcvx.events import Event, Exponential, Gaussian, Leaf, PerturbedObjective, PureDP
+from dpcvx.events import (
+    Event,
+    Exponential,
+    Gaussian,
+    Leaf,
+    PerturbedObjective,
+    PureDP,
+    RepeatAndSelect,
+    Worst,
+    count_leaves,
+)
 
-_KINDS = (Gaussian, Exponential, PureDP, PerturbedObjective)
+_KINDS = (Gaussian, Exponential, PureDP, PerturbedObjective, Worst, RepeatAndSelect)
 _WIDEST = np.linspace(math.log(1e-5), math.log(1e10), 120)  # log(a - 1)
+_EPSILONS = np.concatenate([[0.0], np.exp(np.linspace(math.log(1e-6), math.log(30), 400))])
+_FINE = np.linspace(math.log(1e-2), math.log(1e4), 400)  # log(a - 1): any order gives a valid bound
 
 
 def _pure_renyi(orders: Vector, epsilon: float) -> Vector:
@@ -47,7 +61,53 @@ def _single(leaf: Leaf, orders: Vector) -> Vector:
             return _pure_renyi(orders, leaf.epsilon)
         case PerturbedObjective():
             return objective_renyi(orders, leaf)
+        case Worst():
+            return _largest([RDP().curve(part, orders) for part in leaf.events])
+        case RepeatAndSelect():
+            return _selected_renyi(leaf, orders)
     raise TypeError(f"{type(leaf).__name__} has no Rényi curve.")
+
+
+def _selected_renyi(leaf: RepeatAndSelect, orders: Vector) -> Vector:
+    """Return the curve of the best of K runs, each with the curve R and the profile delta.
+
+    [PS22] Lemma 7: R(a) + sup log(f'(q)^a f'(q')^(1-a)) / (a-1), f the generating function of K, over the
+    chances q, q' of one event under two neighbours. With p = 1-q and p' = 1-q' only p' <= e^e p + delta(e) is
+    used, which holds for every e (PRIVACY_MATH §15). For Poisson's law e = log(a/(a-1)) is best, and the
+    supremum is Theorem 6's; for the others any e gives a bound and the smallest counts.
+    """
+    once = RDP().curve(leaf.event, orders) + math.log(leaf.mean) / (orders - 1)
+    if leaf.shape is None:
+        return once + poisson_rate(leaf.mean) * _profile(leaf.event, np.log1p(1 / (orders - 1)))
+    success = success_probability(leaf.mean, leaf.shape)
+    # f'(q) = f'(1) (success / P)^(1+shape) with P = success + (1-success) p, and P' <= slope P + offset.
+    slope = np.exp(_EPSILONS)
+    offset = (1 - success) * _profile(leaf.event, _EPSILONS) - success * np.expm1(_EPSILONS)
+    share = (orders / (orders - 1))[:, None]
+    # -share log P + log(slope P + offset) falls where offset >= 0, and else has one maximum.
+    at = np.clip(-offset * orders[:, None] / slope, success, 1.0)
+    worst = np.log(slope * at + offset) - share * np.log(at)
+    extra: Vector = worst.min(axis=1) + math.log(success) / (orders - 1)
+    return once + (1 + leaf.shape) * extra
+
+
+def _profile(event: Event, epsilons: Vector) -> Vector:
+    """Return a delta for each epsilon: exact for Gaussian releases, else by conversion at many orders."""
+    match tuple(count_leaves(event).items()):
+        case ((Worst(events=parts), 1),):
+            return _largest([_profile(part, epsilons) for part in parts])
+    if GDP().supports(event):
+        return np.array([GDP().delta(event, epsilon) for epsilon in epsilons.tolist()])
+    less = np.exp(_FINE)
+    orders = 1 + less
+    logs = (RDP().curve(event, orders) + np.log(less / orders) - epsilons[:, None]) * less - np.log(orders)
+    deltas: Vector = np.exp(np.minimum(0.0, logs.min(axis=1)))
+    return deltas
+
+
+def _largest(rows: list[Vector]) -> Vector:
+    largest: Vector = np.max(rows, axis=0)
+    return largest
 
 
 def _largest_loss(leaves: Counter[Leaf]) -> float:
@@ -67,6 +127,8 @@ def _largest_loss(leaves: Counter[Leaf]) -> float:
 @dataclass(frozen=True)
 class RDP:
     """Rényi accounting of Gaussian and pure releases, selections and perturbed objectives in any mixture.
+
+    Also of the worst of several such events, and of the best of a random number of runs of one.
 
     Parameters
     ----------
@@ -127,5 +189,5 @@ class RDP:
         return math.exp(min(0.0, self._smallest(bound)))
 
     def supports(self, event: Event) -> bool:
-        """Say whether every part is `Gaussian`, `Exponential`, `PureDP` or `PerturbedObjective`."""
+        """Say whether every part is pure, Gaussian, a selection, a perturbed objective, or made of these."""
         return accepts(event, _KINDS)

@@ -22,8 +22,12 @@ from dpcvx.events import (
     PerturbedObjective,
     Poisson,
     Repeat,
+    RepeatAndSelect,
+    Worst,
     count_leaves,
 )
+
+_CURVES_ALONE = (PerturbedObjective, RepeatAndSelect, Worst)
 
 
 def _split(event: Event) -> tuple[float, float, Compose | None]:
@@ -53,20 +57,20 @@ def _candidates(event: Event) -> tuple[Accountant, ...]:
 
 
 def _separate(event: Compose) -> tuple[Compose, ...]:
-    """Return the parts that no single accountant covers together: perturbed objectives beside samples."""
+    """Return the parts that no single accountant covers together: what only `RDP` knows beside samples."""
     leaves = count_leaves(event)
-    if not {PerturbedObjective, Poisson} <= {type(leaf) for leaf in leaves}:
+    curves = tuple(Repeat(leaf, n) for leaf, n in leaves.items() if isinstance(leaf, _CURVES_ALONE))
+    if not (curves and any(isinstance(leaf, Poisson) for leaf in leaves)):
         return (event,)
-    objectives = tuple(Repeat(leaf, n) for leaf, n in leaves.items() if isinstance(leaf, PerturbedObjective))
-    others = tuple(Repeat(leaf, n) for leaf, n in leaves.items() if not isinstance(leaf, PerturbedObjective))
-    return Compose(objectives), Compose(others)
+    others = tuple(Repeat(leaf, n) for leaf, n in leaves.items() if not isinstance(leaf, _CURVES_ALONE))
+    return Compose(curves), Compose(others)
 
 
 @dataclass(frozen=True)
 class Tight:
     """The smallest bound over the accountants that cover the event; covers every event.
 
-    `ApproxDP` parts are added by basic composition, and so are perturbed objectives beside Poisson samples,
+    `ApproxDP` parts are added by basic composition, and so is what only `RDP` covers beside Poisson samples,
     with half of delta (or epsilon) for either. `PLD` answers only where a Poisson sample leaves no other
     choice, and `AdaptiveSelection` only for one selection: both are slow beyond that.
     """

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from dpcvx.accounting import Budget
 from dpcvx.errors import BudgetExceeded, DeadKey, Incompatible, LedgerDamaged
-from dpcvx.events import Event, Poisson, count_leaves, to_plain
+from dpcvx.events import Event, Poisson, count_leaves, to_plain, walk
 from dpcvx.ledger.chain import FORMAT, Entry, Receipt, append, canonical, digest, genesis, has
 from dpcvx.ledger.filters import FRESH, WHOLE, Spending, admit, remaining, requested
 from dpcvx.ledger.store import (
@@ -243,7 +243,7 @@ class Account:
             "planned_delta": None if budget is None else budget.delta,
         }
         relation = None if budget is None else budget.relation
-        relations = {relation, *(getattr(leaf, "relation", None) for leaf in count_leaves(event))} - {None}
+        relations = {relation, *(getattr(leaf, "relation", None) for leaf in walk(event))} - {None}
         if any(isinstance(leaf, Poisson) for leaf in count_leaves(event)):
             cap, spending = self._state()
             self._check_relations(cap, relations)
