@@ -24,9 +24,11 @@ from dpcvx.mechanisms import (
     NoisyDifference,
     NoisyGradient,
     NoisyMinimiser,
+    NoisySecondMoments,
     NoisyVertex,
     PerturbedMinimiser,
     RestrictedGradient,
+    SecondMoments,
     Vertex,
     records_changed,
 )
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from dpcvx.data import DataSource, Margins
     from dpcvx.ledger import Ledger, Receipt
     from dpcvx.noise import Generator
+    from dpcvx.uncertainty import Uncertainty
 
 __all__ = [
     "Candidate",
@@ -256,6 +259,7 @@ class Release:
 
     @property
     def n_iter(self) -> int:
+    uncertainty: Uncertainty | None = None
         """Number of private answers used; public, fixed by the plan."""
         return self.plan.n_calls
 
@@ -281,6 +285,7 @@ class Oracle:
 
     def _current(self, kind: type[Any] | tuple[type[Any], ...], question: str) -> Any:
         if self._stage < len(self._plan.stages) and self._calls == self._plan.stages[self._stage].n_calls:
+        self.uncertainty: Uncertainty | None = None
             self._stage, self._calls, self._margins, self._point = self._stage + 1, 0, None, None
         if self._stage == len(self._plan.stages):
             raise Incompatible(
@@ -328,6 +333,17 @@ class Oracle:
     def vertex(self) -> Vertex:
         """Noisy best vertex at the current point."""
         mechanism: NoisyVertex = self._current(NoisyVertex, "vertex")
+    def second_moments(self, theta: Vector) -> SecondMoments:
+        """Noisy Hessian of the mean loss at a public theta, and what else was planned with it."""
+        mechanism: NoisySecondMoments = self._current(NoisySecondMoments, "Hessian")
+        answer = mechanism(theta, self._source, self._rng)
+        self._report()
+        return answer
+
+    def publish(self, uncertainty: Uncertainty) -> None:
+        """Release, with the parameter, how uncertain it is: a function of answers and public numbers."""
+        self.uncertainty = uncertainty
+
         if self._point is None:
             self._point, self._margins = mechanism.start(self._source)
         answer = mechanism(self._point, self._margins, self._source, self._rng)
@@ -423,5 +439,6 @@ def execute(
         rng = SecureGenerator()
     receipt = charge(plan, ledger, account, private=rng.private, purpose=type(plan.solver).__name__)
     source = source.within(plan.problem.bounds)
-    theta = plan.solver.run(plan, Oracle(plan, source, rng, progress))
-    return Release(np.asarray(theta, dtype=np.float64), plan, rng.private, receipt)
+    oracle = Oracle(plan, source, rng, progress)
+    theta = plan.solver.run(plan, oracle)
+    return Release(np.asarray(theta, dtype=np.float64), plan, rng.private, receipt, oracle.uncertainty)

@@ -9,6 +9,7 @@ from dpcvx.mechanisms.gradient import NoisyGradient
 from dpcvx.mechanisms.minimiser import NoisyMinimiser, PerturbedMinimiser
 from dpcvx.mechanisms.question import Mechanism, records_changed
 from dpcvx.mechanisms.restricted import RestrictedGradient
+from dpcvx.mechanisms.second_moments import NoisySecondMoments, SecondMoments
 from dpcvx.mechanisms.vertex import Combination, NoisyVertex, Vertex, weight_bits
 
 __all__ = [
@@ -17,9 +18,11 @@ __all__ = [
     "NoisyDifference",
     "NoisyGradient",
     "NoisyMinimiser",
+    "NoisySecondMoments",
     "NoisyVertex",
     "PerturbedMinimiser",
     "RestrictedGradient",
+    "SecondMoments",
     "Vertex",
     "records_changed",
     "weight_bits",

@@ -82,6 +82,11 @@ class NoisyGradient:
         """Largest standard deviation of one coordinate of the answer."""
         return self.noise_multiplier * self.sensitivity
 
+    def noise_at(self, theta: Vector) -> float:
+        """Standard deviation of one coordinate of the answer at a public theta."""
+        bound = residual_bound(self.problem, self.problem.margin_bound(theta), self.clip)
+        return self._scale(bound) * SUM_UNIT / self.n
+
     @property
     def evaluations(self) -> float:
         """One gradient for each record."""

@@ -1,0 +1,209 @@
+"""Second moments of the records: the Hessian of the objective and the spread of its gradients, with noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpcvx.arrays import Vector
+from dpcvx.curvature import SLOPE_BITS, SPREAD_UNIT, CurvatureBound
+from dpcvx.errors import Incompatible
+from dpcvx.events import Compose, Event, Gaussian
+from dpcvx.grid import FEATURE_BITS, RESIDUAL_BITS, ResidualBound, integer_bounds
+from dpcvx.mechanisms.question import LARGEST_SUM, check_capacity, records_changed, residual_bound
+from dpcvx.problem import Problem
+
+if TYPE_CHECKING:
+    from dpcvx.data import DataSource
+    from dpcvx.noise import Generator
+
+__all__ = ["NoisySecondMoments", "SecondMoments"]
+
+MOST_BITS = 12  # of a curvature; fewer where that many records would not fit exact sums
+LARGEST_WIDTH = 4096  # features whose (d, d) sums are worth holding
+
+
+@dataclass(frozen=True, eq=False)
+class SecondMoments:
+    """Released second moments at a public point.
+
+    Parameters
+    ----------
+    hessian : ndarray, shape (d, d)
+        Hessian of the mean loss, without the ridge; symmetric, not always positive.
+    spread : float, optional
+        Mean of ||phi' x||^2 over the records, where it was asked for.
+    """
+
+    hessian: Vector
+    spread: float | None = None
+
+
+@dataclass(frozen=True)
+class NoisySecondMoments:
+    """Hessian of the mean loss at a public theta, and the mean square of its gradients, with Gaussian noise.
+
+    Question: W(D) = sum_i omega_i k_i k_i^T, omega_i the record's curvature phi'' in 0..Omega (for squared
+    loss Omega itself: the second moments of the rows), and where it is asked for V(D) = sum_i s_i^2 q_i, s_i
+    the record's slope and q_i = floor(||k_i||^2/2^14).
+    Sensitivity (replace-one): sqrt(2) Omega K2 in the Frobenius norm for W, since both of the matrices that
+    differ are positive semidefinite; Omega K2 under add/remove. S^2 Q for V under either relation, every term
+    lying in an interval of that length (PRIVACY_MATH §15).
+    Noise: the Frobenius norm counts an entry off the diagonal twice, so its noise has 1/sqrt(2) of the
+    deviation of one on the diagonal, and mirrored entries share theirs.
+    Event: Gaussian(noise_multiplier), and Gaussian(spread_multiplier) beside it.
+
+    Parameters
+    ----------
+    problem : Problem
+        A smooth convex loss of one score.
+    n : int
+        Public normaliser: the number of records.
+    noise_multiplier : float
+        Deviation of the noise on the diagonal of W over its sensitivity.
+    spread_multiplier : float, optional
+        The same for V; None leaves it out.
+    relation : str
+        "replace" or "add_remove".
+    clip : float, optional
+        Residuals phi' are clipped to this size; beyond it a record has no curvature.
+    """
+
+    problem: Problem
+    n: int
+    noise_multiplier: float
+    spread_multiplier: float | None = None
+    relation: str = "replace"
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        records_changed(self.relation)
+        loss, d = self.problem.loss, self.problem.d
+        if self.problem.outputs > 1 or not (
+            loss.convex and math.isfinite(loss.smoothness(self.problem.z_max))
+        ):
+            raise Incompatible(
+                "Second moments are for smooth convex losses of one score per record; got "
+                f"{type(loss).__name__} with {self.problem.outputs} output(s)."
+            )
+        if d > LARGEST_WIDTH:
+            raise Incompatible(
+                f"Second moments of {d} features are {d}^2 numbers; at most {LARGEST_WIDTH} features "
+                "are taken."
+            )
+        check_capacity(self, self.n)
+
+    @property
+    def _bits(self) -> int:
+        """Bits of a curvature: as many as exact sums of n records have room for."""
+        k_inf, _ = integer_bounds(self.problem.bounds, self.problem.d)
+        beta = max(1.0, self.problem.loss.smoothness(self.problem.z_max))
+        room = math.floor(math.log2(LARGEST_SUM / (4 * self.n * k_inf**2 * beta)))
+        return max(1, min(MOST_BITS, room))
+
+    @property
+    def _largest(self) -> int:
+        return max(1, math.floor(2**self._bits * self.problem.loss.smoothness(self.problem.z_max)))
+
+    def _slope(self, z_max: float | None) -> tuple[ResidualBound, int]:
+        """Bound of the slopes, and of their square on the grid 2^-8."""
+        bound = residual_bound(self.problem, z_max, self.clip)
+        return bound, math.ceil(Fraction(bound.linf, 2 ** (RESIDUAL_BITS - SLOPE_BITS))) ** 2
+
+    @property
+    def _moment_sensitivity(self) -> int:
+        _, k2 = integer_bounds(self.problem.bounds, self.problem.d)
+        return math.isqrt(records_changed(self.relation) * (self._largest * k2) ** 2) + 1
+
+    def _spread_sensitivity(self, z_max: float | None) -> int:
+        _, k2 = integer_bounds(self.problem.bounds, self.problem.d)
+        return self._slope(z_max)[1] * max(1, k2 // 2**FEATURE_BITS)
+
+    @property
+    def _scales(self) -> tuple[int, int]:
+        """Integer deviations of the noise on the diagonal, and off it."""
+        diagonal = math.ceil(Fraction(self.noise_multiplier) * self._moment_sensitivity)
+        return diagonal, math.isqrt(diagonal**2 // 2) + 1
+
+    def _spread_scale(self, z_max: float | None) -> int:
+        return math.ceil(Fraction(self.spread_multiplier or 0) * self._spread_sensitivity(z_max))
+
+    @property
+    def _unit(self) -> float:
+        return 2.0 ** -(2 * FEATURE_BITS + self._bits) / self.n
+
+    @property
+    def event(self) -> Event:
+        """One Gaussian question, two with the spread."""
+        moments = Gaussian(self.noise_multiplier)
+        return (
+            moments
+            if self.spread_multiplier is None
+            else Compose((moments, Gaussian(self.spread_multiplier)))
+        )
+
+    @property
+    def sensitivity(self) -> float:
+        """Largest change of the Hessian in the Frobenius norm."""
+        return self._moment_sensitivity * self._unit
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of an entry on the diagonal."""
+        return self._scales[0] * self._unit
+
+    @property
+    def capacity(self) -> int:
+        """Most records whose exact sums, with their noise, stay inside 62 bits."""
+        k_inf, _ = integer_bounds(self.problem.bounds, self.problem.d)
+        rooms = [(LARGEST_SUM - 1 - 16 * max(self._scales)) // (self._largest * k_inf**2)]
+        if self.spread_multiplier is not None:
+            rooms.append((LARGEST_SUM - 1 - 16 * self._spread_scale(None)) // self._spread_sensitivity(None))
+        return max(0, min(rooms))
+
+    @property
+    def evaluations(self) -> float:
+        """Three slopes for each record."""
+        return 3 * self.n
+
+    @property
+    def n_draws(self) -> int:
+        """One value for each pair of features, and one for the spread."""
+        d = self.problem.d
+        return d * (d + 1) // 2 + (self.spread_multiplier is not None)
+
+    @property
+    def failure(self) -> float:
+        """Total variation of one call's noise."""
+        from dpcvx.noise import gaussian_failure
+
+        return self.n_draws * gaussian_failure()
+
+    def __call__(self, theta: Vector, data: DataSource, rng: Generator) -> SecondMoments:
+        """Return the noisy second moments at theta."""
+        from dpcvx.data import HasCurvatureSum
+        from dpcvx.noise import lattice_gaussian
+
+        if not isinstance(data, HasCurvatureSum):
+            raise Incompatible(
+                f"{type(data).__name__} has no second moments: fit records in memory, or leave out the "
+                "uncertainty and the solver that need them."
+            )
+        d, z_max = self.problem.d, self.problem.margin_bound(theta)
+        bound, _ = self._slope(z_max)
+        bends = CurvatureBound(self._largest, self._bits)
+        total, spread = data.curvature_sum(self.problem.loss, theta, bound, bends)
+        diagonal, off = self._scales
+        noise = np.zeros((d, d), dtype=np.int64)
+        noise[np.triu_indices(d, 1)] = lattice_gaussian(off, d * (d - 1) // 2, rng)
+        noise += noise.T
+        noise[np.diag_indices(d)] = lattice_gaussian(diagonal, d, rng)
+        hessian = (total + noise) * self._unit
+        if self.spread_multiplier is None:
+            return SecondMoments(hessian)
+        noised = spread + int(lattice_gaussian(self._spread_scale(z_max), 1, rng)[0])
+        return SecondMoments(hessian, noised * (SPREAD_UNIT / self.n))

@@ -1,0 +1,136 @@
+"""What is not known about released coefficients: noise that was added on purpose, and the sampling error.
+
+Everything here is arithmetic on released numbers and public scales. A solver's answers say how steep the
+objective is at public points; with a released Hessian one Newton step leads from there to the minimiser, and
+the law of the step's error is known:
+
+    estimate - theta* = -H^-1 (noise of the gradients + sampling error of the gradient - E delta)
+
+to first order, E being the noise of the Hessian and delta the length of the step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpcvx.arrays import Vector
+
+__all__ = ["Curvature", "Steepness", "Uncertainty", "average", "one_step"]
+
+
+@dataclass(frozen=True, eq=False)
+class Steepness:
+    """A released gradient of the objective.
+
+    Parameters
+    ----------
+    point : Vector
+        Where.
+    gradient : Vector
+        The answer.
+    deviation : float
+        Standard deviation of the noise on each of its entries.
+    """
+
+    point: Vector
+    gradient: Vector
+    deviation: float
+
+
+@dataclass(frozen=True, eq=False)
+class Curvature:
+    """A released Hessian of the objective.
+
+    Parameters
+    ----------
+    hessian : ndarray, shape (d, d)
+    deviation : float
+        Standard deviation of the noise on an entry off the diagonal; on it sqrt(2) times as much.
+    dispersion : float
+        Covariance of a record's gradient over the Hessian of its loss: the variance of errors for squared
+        loss, 1 for a logistic model that is right.
+    ridge : float
+        Part of the diagonal that has no noise and no dispersion.
+    """
+
+    hessian: Vector
+    deviation: float
+    dispersion: float
+    ridge: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Uncertainty:
+    """An estimate without the bias of the fit, and the covariance of its error.
+
+    Parameters
+    ----------
+    estimate : Vector
+    covariance : ndarray, shape (d, d)
+        Of privacy noise and sampling error together.
+    dispersion : float
+        Variance of a new target about its mean, in the units of the loss, for squared loss.
+    weak : int
+        Number of directions in which the records' curvature is hidden by noise: there the estimate is the
+        fit, and its error is taken to be as large as the set.
+    """
+
+    estimate: Vector
+    covariance: Vector
+    dispersion: float
+    weak: int = 0
+
+    def mapped(self, transform: Callable[[Vector], Vector]) -> Uncertainty:
+        """Return the same after an affine map of the parameter."""
+        center = transform(np.zeros_like(self.estimate))
+        linear = np.column_stack([transform(axis) - center for axis in np.eye(len(self.estimate))])
+        covariance = linear @ self.covariance @ linear.T
+        return Uncertainty(transform(self.estimate), covariance, self.dispersion, self.weak)
+
+
+def average(heard: Sequence[Steepness]) -> Steepness:
+    """Return the mean of points and gradients, each weighed by its precision."""
+    precision = np.array([1 / each.deviation**2 for each in heard])
+    weights = precision / precision.sum()
+    return Steepness(
+        sum(weight * each.point for weight, each in zip(weights, heard, strict=True)),
+        sum(weight * each.gradient for weight, each in zip(weights, heard, strict=True)),
+        1 / math.sqrt(precision.sum()),
+    )
+
+
+def one_step(fit: Vector, steepness: Steepness, curvature: Curvature, *, n: int, reach: float) -> Uncertainty:
+    """Return the Newton step's end and the covariance of its error.
+
+    Parameters
+    ----------
+    fit : Vector
+        What the solver returned; the estimate in directions whose curvature is hidden by noise.
+    steepness : Steepness
+    curvature : Curvature
+        At the same point.
+    n : int
+        Number of records.
+    reach : float
+        Largest error that the set allows.
+    """
+    d = len(fit)
+    values, axes = np.linalg.eigh(curvature.hessian + curvature.ridge * np.eye(d))
+    # The eigenvalues of the noise alone fill an interval of this half-width around 0.
+    hidden = values <= 2 * curvature.deviation * math.sqrt(d)
+    inverse = (axes / np.where(hidden, np.inf, values)) @ axes.T
+    lost = axes[:, hidden] @ axes[:, hidden].T
+    step = inverse @ steepness.gradient
+    records = axes * np.maximum(values - curvature.ridge, 0.0) @ axes.T
+    noise = (
+        steepness.deviation**2 * np.eye(d)
+        + curvature.dispersion / n * records
+        + curvature.deviation**2 * (step @ step * np.eye(d) + np.outer(step, step))
+    )
+    estimate = steepness.point - step + lost @ (fit - steepness.point)
+    covariance = inverse @ noise @ inverse + reach**2 * lost
+    return Uncertainty(estimate, covariance, curvature.dispersion, int(hidden.sum()))
