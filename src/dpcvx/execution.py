@@ -250,16 +250,19 @@ class Plan:
 
 @dataclass(frozen=True)
 class Release:
-    """What is published: the parameter, the plan that produced it, and the receipt if it was charged."""
+    """What is published: the parameter, the plan that produced it, and the receipt if it was charged.
+
+    With it may come an estimate of the parameter with the covariance of its error, where that was planned.
+    """
 
     theta: Vector
     plan: Plan
     private: bool
     receipt: Receipt | None = None
+    uncertainty: Uncertainty | None = None
 
     @property
     def n_iter(self) -> int:
-    uncertainty: Uncertainty | None = None
         """Number of private answers used; public, fixed by the plan."""
         return self.plan.n_calls
 
@@ -282,10 +285,10 @@ class Oracle:
         self._stage, self._calls, self._total = 0, 0, 0
         self._margins: Margins | None = None
         self._point: Combination | None = None
+        self.uncertainty: Uncertainty | None = None
 
     def _current(self, kind: type[Any] | tuple[type[Any], ...], question: str) -> Any:
         if self._stage < len(self._plan.stages) and self._calls == self._plan.stages[self._stage].n_calls:
-        self.uncertainty: Uncertainty | None = None
             self._stage, self._calls, self._margins, self._point = self._stage + 1, 0, None, None
         if self._stage == len(self._plan.stages):
             raise Incompatible(
@@ -330,9 +333,6 @@ class Oracle:
         self._report()
         return answer
 
-    def vertex(self) -> Vertex:
-        """Noisy best vertex at the current point."""
-        mechanism: NoisyVertex = self._current(NoisyVertex, "vertex")
     def second_moments(self, theta: Vector) -> SecondMoments:
         """Noisy Hessian of the mean loss at a public theta, and what else was planned with it."""
         mechanism: NoisySecondMoments = self._current(NoisySecondMoments, "Hessian")
@@ -344,6 +344,9 @@ class Oracle:
         """Release, with the parameter, how uncertain it is: a function of answers and public numbers."""
         self.uncertainty = uncertainty
 
+    def vertex(self) -> Vertex:
+        """Noisy best vertex at the current point."""
+        mechanism: NoisyVertex = self._current(NoisyVertex, "vertex")
         if self._point is None:
             self._point, self._margins = mechanism.start(self._source)
         answer = mechanism(self._point, self._margins, self._source, self._rng)
