@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         calibrate,
     )
     from dpcvx.client import Client, ServiceError
+    from dpcvx.cluster import from_dask
     from dpcvx.data import source
     from dpcvx.direct_sum import DirectSum
     from dpcvx.domains import (
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     )
     from dpcvx.errors import (
         BudgetExceeded,
+        ClusterFailed,
         DeadKey,
         Incompatible,
         KeyReused,
@@ -111,12 +113,13 @@ __version__ = "0.1.0"
 _MODULES = {
     "accounting": "GDP PLD RDP AdaptiveSelection Budget ObjectiveProfile PureComposition Tight calibrate",
     "client": "Client ServiceError",
+    "cluster": "from_dask",
     "data": "source",
     "direct_sum": "DirectSum",
     "domains": "Box GroupBall InterpolationBall L1Ball L2Ball LinfBall NuclearBall Simplex SubmodularBall "
     "SubmodularPolyhedron Transformed VertexHull gaussian_width",
-    "errors": "BudgetExceeded DeadKey Incompatible KeyReused LedgerDamaged LedgerUnavailable NotAccountable "
-    "PrivacyLeakWarning",
+    "errors": "BudgetExceeded ClusterFailed DeadKey Incompatible KeyReused LedgerDamaged LedgerUnavailable "
+    "NotAccountable PrivacyLeakWarning",
     "estimators": "PrivateElasticNet PrivateGroupLasso PrivateHuberRegressor PrivateLasso "
     "PrivateLinearRegression PrivateLinearSVC PrivateLogisticRegression PrivateLowRankRegression "
     "PrivateQuantileRegressor PrivateStructuredLasso load",

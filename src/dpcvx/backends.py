@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from dpcvx.estimators.columns import Columns, Table
     from dpcvx.grid import Door
 
-__all__ = ["BACKENDS", "Dataset", "InMemory", "declared", "open_dataset"]
+__all__ = ["BACKENDS", "Dataset", "InMemory", "closing", "declared", "open_dataset"]
 
 # Name of a backend: the function (X, y) -> Dataset that opens what the user gave, imported when it is used.
 BACKENDS = {
     "auto": "dpcvx.backends:InMemory",
+    "dask": "dpcvx.cluster:from_dask",
 }
 
 Encode = Callable[[Any], Vector]
@@ -124,6 +125,17 @@ def open_dataset(X: Any, y: Any, backend: str) -> Dataset:
     module, name = BACKENDS[backend].split(":")
     dataset: Dataset = getattr(import_module(module), name)(X, y)
     return dataset
+
+
+@contextmanager
+def closing(source: DataSource) -> Iterator[DataSource]:
+    """Let a source go after use, where it holds something elsewhere."""
+    try:
+        yield source
+    finally:
+        close = getattr(source, "close", None)
+        if close is not None:
+            close()
 
 
 @contextmanager

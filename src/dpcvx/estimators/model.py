@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpcvx.accounting import Budget
 from dpcvx.arrays import Vector
-from dpcvx.backends import Dataset, declared, open_dataset
+from dpcvx.backends import Dataset, closing, declared, open_dataset
 from dpcvx.cells import declared_kinds, native_array
 from dpcvx.domains import Domain, L1Ball, L2Ball
 from dpcvx.errors import Incompatible, PrivacyLeakWarning
@@ -210,8 +210,8 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
         door = Door(chosen.problem.bounds, columns.center, columns.scale, intercept)
         # Of a model without parameters: workers elsewhere get the class, and no ledger.
         encode = partial(type(self)()._encoded, target=target)
-        source = dataset.source(columns, door, encode, chosen.layout)
-        with _progress(self.verbose, type(self).__name__) as progress:
+        records = dataset.source(columns, door, encode, chosen.layout)
+        with closing(records) as source, _progress(self.verbose, type(self).__name__) as progress:
             release = execute(chosen, source, rng=rng, progress=progress)
         release = dataclasses.replace(release, receipt=receipt)
         self._publish(release, columns, target, intercept)

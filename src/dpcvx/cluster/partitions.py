@@ -1,0 +1,176 @@
+"""Dask collections as partitions of rows, with what is public of them: columns, types and numbers of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpcvx.errors import ClusterFailed, Incompatible
+
+__all__ = ["Partitions", "opened"]
+
+
+@dataclass(frozen=True, eq=False)
+class Partitions:
+    """Partitions of rows, none of them empty.
+
+    Parameters
+    ----------
+    records, targets : list of Delayed
+        Raw rows and targets of each partition; targets are empty where a column of the rows holds them.
+    lengths : tuple of int
+        Rows of each. Their sum is public, as n is under replace-one; the graph decides where they are cut.
+    header, target_header : object
+        Made-up rows of the same columns and types, and their targets.
+    target : str, list of str, or None
+        Column(s) that hold the targets.
+    """
+
+    records: list[Any]
+    targets: list[Any]
+    lengths: tuple[int, ...]
+    header: Any
+    target_header: Any
+    target: Any = None
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return sum(self.lengths)
+
+    def groups(self, most: int) -> Iterator[slice]:
+        """Cut the partitions into at most so many runs of about as many records each."""
+        count = min(most, len(self.lengths))
+        ends = np.cumsum(self.lengths)
+        edges = [0]
+        for k in range(1, count):
+            nearest = 1 + int(np.argmin(abs(ends - self.n * k / count)))
+            edges.append(min(max(nearest, edges[-1] + 1), len(ends) - (count - k)))
+        for start, stop in zip(edges, [*edges[1:], len(ends)], strict=True):
+            yield slice(start, stop)
+
+
+def opened(X: Any, y: Any, target: Any, client: Any) -> Partitions:
+    """Open dask collections.
+
+    Parameters
+    ----------
+    X : dask.array.Array, shape (n, d), or dask.dataframe.DataFrame
+    y : dask.array.Array or dask.dataframe.Series, or None
+    target : str or list of str, or None
+        Column(s) of X that hold the targets.
+    client : distributed.Client
+        Counts rows where their number is not known.
+    """
+    if (y is None) == (target is None):
+        raise Incompatible("Give y, or target, the column of X that holds it: one of the two.")
+    X = _rows(X, "X")
+    header = _header(X)
+    if target is not None:
+        names = target if isinstance(target, list) else [target]
+        if not hasattr(header, "columns"):
+            raise Incompatible("target names a column of a dask.dataframe; with a dask.array give y.")
+        if missing := [name for name in names if name not in header.columns]:
+            known = ", ".join(map(str, header.columns))
+            raise ValueError(f"target names {missing[0]!r}, which X does not have. Columns of X: {known}.")
+        kept = [place for place, length in enumerate(_lengths(X, client)) if length]
+        lengths = _lengths(X, client)
+        records = _delayed(X)
+        return Partitions(
+            [records[place] for place in kept],
+            [],
+            tuple(lengths[place] for place in kept),
+            header.drop(columns=target),
+            header[target],
+            target,
+        )
+    y = _rows(y, "y")
+    lengths, others = _lengths(X, client), _lengths(y, client)
+    if sum(lengths) != sum(others):
+        raise ValueError(f"X has {sum(lengths)} rows but y has {sum(others)}; they must agree.")
+    if lengths != others and hasattr(y, "rechunk") and not any(map(math.isnan, y.chunks[0])):
+        y, others = y.rechunk({0: lengths}), lengths
+    if lengths != others:
+        raise Incompatible(
+            "The partitions of X and y have different numbers of rows, so rows cannot be matched with their "
+            "targets: make both from one data frame and give target=, or repartition one like the other."
+        )
+    kept = [place for place, length in enumerate(lengths) if length]
+    records, targets = _delayed(X), _delayed(y)
+    return Partitions(
+        [records[place] for place in kept],
+        [targets[place] for place in kept],
+        tuple(lengths[place] for place in kept),
+        header,
+        _header(y),
+    )
+
+
+def _rows(collection: Any, name: str) -> Any:
+    """A collection whose partitions hold whole rows."""
+    from dask.base import is_dask_collection
+
+    if not is_dask_collection(collection) or not hasattr(collection, "to_delayed"):
+        raise Incompatible(
+            f'{name} is a {type(collection).__name__}; backend="dask" takes a dask.array or a '
+            "dask.dataframe: for instance dask.array.from_array(...), or leave backend out."
+        )
+    if not hasattr(collection, "rechunk"):
+        return collection
+    if collection.ndim not in (1, 2):
+        raise ValueError(f"{name} must have one or two dimensions, got {collection.ndim}.")
+    if collection.ndim == 2 and collection.numblocks[1] > 1:
+        return collection.rechunk({1: -1})
+    return collection
+
+
+def _header(collection: Any) -> Any:
+    """Made-up rows of the declared type; none of the collection's own is read."""
+    if not hasattr(collection, "rechunk"):
+        from dask.dataframe.utils import meta_nonempty
+
+        return meta_nonempty(collection._meta)
+    shape = (1, *collection.shape[1:])
+    if hasattr(collection._meta, "tocsr"):
+        from scipy.sparse import csr_array
+
+        return csr_array(shape, dtype=collection.dtype)
+    return np.zeros(shape, dtype=collection.dtype)
+
+
+def _delayed(collection: Any) -> list[Any]:
+    return list(np.ravel(np.array(collection.to_delayed(), dtype=object)))
+
+
+def _lengths(collection: Any, client: Any) -> tuple[int, ...]:
+    """Rows of each partition, counted by the workers where Dask does not know them."""
+    if hasattr(collection, "rechunk"):
+        if not any(map(math.isnan, collection.chunks[0])):
+            return tuple(map(int, collection.chunks[0]))
+    elif hasattr(collection, "columns") and len(collection.columns) > 1:
+        collection = collection[list(collection.columns[:1])]  # one column is enough to count rows
+    from dask import delayed
+
+    count = delayed(_count, pure=False)
+    return tuple(computed([count(part) for part in _delayed(collection)], client))
+
+
+def _count(part: Any) -> int:
+    return int(part.shape[0])
+
+
+def computed(tasks: list[Any], client: Any) -> list[Any]:
+    """Return what tasks give; of an exception only the kind is told, since its words may quote a cell."""
+    futures = client.compute(tasks)
+    try:
+        results: list[Any] = client.gather(futures)
+    except Exception as error:
+        raise ClusterFailed(
+            f"A partition could not be computed: the Dask graph that makes it raised {type(error).__name__}. "
+            "Its words may quote records and are in the worker's log alone."
+        ) from None
+    return results

@@ -1,0 +1,248 @@
+"""Sums over the shards of a cluster: a data source whose records are on workers.
+
+Each question goes to every shard at once, and the answers are added: integers, so that it does not matter how
+many shards there are, which of them answered first, or whether one was loaded again on another worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import numpy as np
+
+from dpcvx.arrays import IntVector, Vector
+from dpcvx.cluster.partitions import Partitions
+from dpcvx.cluster.shard import BEHIND, Prepare, Update, load_part
+from dpcvx.cluster.workers import Call, RemoteShard, Workers
+from dpcvx.data import Points, exact_sum
+from dpcvx.grid import ResidualBound
+from dpcvx.losses import Loss
+from dpcvx.problem import Bounds
+
+if TYPE_CHECKING:
+    from dpcvx.curvature import CurvatureBound, Sums
+
+__all__ = ["Distributed", "distribute"]
+
+
+def distribute(
+    partitions: Partitions, prepare: Prepare, *, bounds: Bounds, layout: str, client: Any
+) -> Distributed:
+    """Load partitions into shards, one for each worker, and return the source that asks them.
+
+    Parameters
+    ----------
+    partitions : Partitions
+    prepare : callable
+        From raw rows and targets of a partition to stored rows and targets in scaled units; it is pickled.
+    bounds : Bounds
+        What it enforces on stored rows.
+    layout : {"rows", "columns"}
+    client : distributed.Client
+    """
+    workers = Workers(client)
+    threads = workers.awaited()
+    shards = [
+        RemoteShard(workers, number, partial(_load, partitions, group, prepare, client), (bounds, layout))
+        for number, group in enumerate(partitions.groups(len(threads)))
+    ]
+    source = Distributed(shards)
+    try:
+        for shard, address in zip(shards, sorted(threads), strict=False):
+            shard.begin(address, threads[address])
+        for shard in shards:
+            shard.finish()
+    except BaseException:
+        source.close()
+        raise
+    return source
+
+
+def _load(partitions: Partitions, group: slice, prepare: Prepare, client: Any, address: str) -> list[Any]:
+    """Futures of the stored rows and targets of some partitions, all on one worker."""
+    from dask import delayed
+
+    # Bound beforehand: as an argument Dask would look for collections inside of it.
+    part = delayed(partial(load_part, prepare, partitions.target), pure=False)
+    targets = partitions.targets[group]
+    records = partitions.records[group]
+    tasks = [part(*pair) for pair in zip(records, targets, strict=True)] if targets else map(part, records)
+    futures: list[Any] = client.compute(list(tasks), workers=[address], allow_other_workers=False)
+    return futures
+
+
+class Distributed:
+    """Records in shards on the workers of a cluster.
+
+    Parameters
+    ----------
+    shards : sequence of RemoteShard
+        In the order of the records.
+    bounds : Bounds, optional
+        Bounds that rows are held to, where they are tighter than the door's.
+    """
+
+    def __init__(self, shards: Sequence[RemoteShard], bounds: Bounds | None = None) -> None:
+        self._shards, self._bounds = shards, bounds
+        self._pickles: dict[Loss, bytes] = {}
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return sum(shard.facts.n for shard in self._shards)
+
+    @property
+    def d(self) -> int:
+        """Number of stored features."""
+        return self._shards[0].facts.d
+
+    def close(self) -> None:
+        """Have the cluster forget the shards."""
+        for shard in self._shards:
+            shard.release()
+
+    def within(self, bounds: Bounds) -> Distributed:
+        """Return these records with every stored row inside the bounds: a longer one is shrunk."""
+        return Distributed(self._shards, bounds)
+
+    def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
+        """Return sum_i rho_i k_i in units of 2^-34, in the shape of theta."""
+        self._check(theta)
+        return exact_sum(self._sums("gradient_sum", loss, theta, bound), self.n, bound)
+
+    def difference_sum(
+        self, loss: Loss, points: Points, batch: IntVector, residual: ResidualBound, bound: ResidualBound
+    ) -> IntVector:
+        """Return sum_i (rho_i - rho'_i) k_i over the rows of a batch, in the shape of an iterate."""
+        for theta in points:
+            self._check(theta)
+        pickled = self._pickled(loss)
+        starts = np.cumsum([0, *(shard.facts.n for shard in self._shards[:-1])])
+        cuts = np.split(batch, np.searchsorted(batch, starts[1:]))
+        parts = self._asked(
+            [
+                ("sums", self._bounds, "difference_sum", pickled, points, cut - start, residual, bound)
+                for cut, start in zip(cuts, starts, strict=True)
+            ]
+        )
+        return exact_sum(parts, len(batch), bound)
+
+    def curvature_sum(self, loss: Loss, theta: Vector, slope: ResidualBound, bend: CurvatureBound) -> Sums:
+        """Return the sums of `dpcvx.curvature.curvature_sum` over all records."""
+        self._check(theta)
+        moments, spreads = zip(*self._sums("curvature_sum", loss, theta, slope, bend), strict=True)
+        return sum(moments[1:], moments[0]), sum(spreads)
+
+    def objective(self, loss: Loss, outputs: int, z_max: float) -> DistributedObjective:
+        """Return the sum of the losses in float64, for minimisers that run on the driver."""
+        return DistributedObjective(self, (self._pickled(loss), outputs, z_max))
+
+    def follow(self, loss: Loss, outputs: int) -> FollowedShards:
+        """Return margins that start at w = 0."""
+        return FollowedShards(self, (self._pickled(loss), outputs))
+
+    def each(self, name: str, *arguments: Any) -> list[Any]:
+        """Ask every shard the same, of the records within the source's bounds."""
+        return self._asked([(name, self._bounds, *arguments)] * len(self._shards))
+
+    def ask_one(self, place: int, name: str, *arguments: Any) -> Any:
+        """Ask one shard."""
+        return Call(self._shards[place], (name, self._bounds, *arguments)).answer()
+
+    def _sums(self, name: str, loss: Loss, *arguments: Any) -> list[Any]:
+        return self.each("sums", name, self._pickled(loss), *arguments)
+
+    def _asked(self, questions: list[tuple[Any, ...]]) -> list[Any]:
+        calls = [Call(shard, question) for shard, question in zip(self._shards, questions, strict=True)]
+        return [call.answer() for call in calls]
+
+    def _pickled(self, loss: Loss) -> bytes:
+        from distributed.protocol.pickle import dumps
+
+        if loss not in self._pickles:
+            self._pickles[loss] = dumps(loss)
+        return self._pickles[loss]
+
+    def _check(self, theta: Vector) -> None:
+        if len(theta) != self.d:
+            raise ValueError(f"theta has {len(theta)} rows, but the records have {self.d} features.")
+
+
+class DistributedObjective:
+    """sum_i phi(<x_i, theta>, y_i) over shards, in float64; see `dpcvx.minimise.Objective`.
+
+    A shard's part is a pairwise sum over its blocks of rows, and the parts are added pairwise too, so that
+    the whole is as close to the exact sum as `dpcvx.minimise.Ridged.rounding` says.
+    """
+
+    def __init__(self, records: Distributed, setting: tuple[bytes, int, float]) -> None:
+        self.n, self.d = records.n, records.d
+        self._records, self._setting = records, setting
+
+    def value(self, theta: Vector) -> float:
+        """Return the sum at theta."""
+        return float(np.sum(self._parts("value", theta)))
+
+    def gradient(self, theta: Vector) -> Vector:
+        """Return the gradient at theta, in its shape."""
+        return self._total("gradient", theta)
+
+    def hessian(self, theta: Vector) -> Vector:
+        """Return X^T diag(phi'') X for one output."""
+        return self._total("hessian", theta)
+
+    def _parts(self, name: str, theta: Vector) -> list[Any]:
+        return self._records.each("objective", self._setting, name, theta)
+
+    def _total(self, name: str, theta: Vector) -> Vector:
+        # NumPy sums pairwise along the fast axis.
+        total: Vector = np.ascontiguousarray(np.stack(self._parts(name, theta), axis=-1)).sum(axis=-1)
+        return total
+
+
+class FollowedShards:
+    """Margins of every shard's records, for public integer weights that the driver keeps too.
+
+    Moves wait until the next scores and travel with the question. A shard that missed some, because it was
+    loaded again meanwhile, says so and is sent all weights.
+    """
+
+    def __init__(self, records: Distributed, setting: tuple[bytes, int]) -> None:
+        self._records, self._setting = records, setting
+        self._key = uuid4().hex
+        self._version: int | None = None
+        self._weights: dict[int, int] = {}
+        self._moves: list[tuple[int, int]] = []
+        self._count = 0
+
+    def reset(self) -> None:
+        """Set w = 0."""
+        self._weights, self._moves, self._version = {}, [], None
+
+    def add(self, index: int, amount: int) -> None:
+        """w[index] += amount, with index = j * outputs + k."""
+        size = self._records.d * self._setting[1]
+        if not 0 <= index < size:
+            raise IndexError(f"index must be in 0..{size - 1}, got {index}.")
+        self._weights[index] = self._weights.get(index, 0) + amount
+        self._moves.append((index, amount))
+
+    def scores(self, scale: float, bound: ResidualBound) -> IntVector:
+        """Return sum_i rho_i k_ij, (d,) or (d, K), with rho_i the residual at z_i = m_i * scale."""
+        self._count += 1
+        whole = Update(self._key, None, self._count, tuple(self._weights.items()))
+        update = whole
+        if self._version is not None:
+            update = Update(self._key, self._version, self._count, tuple(self._moves))
+        parts = self._records.each("scores", self._setting, update, scale, bound)
+        parts = [
+            self._records.ask_one(place, "scores", self._setting, whole, scale, bound)
+            if isinstance(part, str) and part == BEHIND
+            else part
+            for place, part in enumerate(parts)
+        ]
+        self._version, self._moves = self._count, []
+        return exact_sum(parts, self._records.n, bound)
