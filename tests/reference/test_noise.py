@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpcvx import noise
+from dpcvx.mechanisms.minimiser import LARGEST_DRAW
 from dpcvx.noise import (
     SeededGenerator,
     gaussian_failure,
@@ -16,7 +17,7 @@ from dpcvx.noise import (
     selection_error,
     selection_failure,
 )
-from dpcvx.noise_kernels import fill_gaussian, rounded_product
+from dpcvx.noise_kernels import fill_gaussian, full_product
 
 WORD = 2**64
 
@@ -33,91 +34,166 @@ class Replay:
         return np.array([next(self._words) for _ in range(n)], dtype=np.uint64)
 
 
-class Deviate:
-    """A uniform number whose second digit is read when it is needed."""
-
-    def __init__(self, digits, *known):
-        self.digits = digits
-        self.known = list(known) or [next(digits)]
-
-    def low(self):
-        if len(self.known) == 1:
-            self.known.append(next(self.digits))
-        return self.known[1]
-
-    def __lt__(self, other):
-        if self.known[0] != other.known[0]:
-            return self.known[0] < other.known[0]
-        bound = other.low()
-        return self.low() < bound
+SCALES = [1, 7, 2**34 + 12345, 2**58 - 1]
 
 
-def exact_draws(scale, words):
-    """Karney's algorithm N with Python integers and the cells as fractions; stops when the words run out."""
-    table = zip(*noise._integer_part_cells(), strict=True)
-    cells = [Fraction((int(high) << 64) + int(low), WORD**2) for high, low in table]
-    digits = iter([int(word) for word in words])
-
-    def bernoulli(x, half):
-        last, length = x, 0
-        while True:
-            if half is not None and not Deviate(digits) < half:
-                return length % 2 == 0
-            following = Deviate(digits)
-            if not following < last:
-                return length % 2 == 0
-            last, length = following, length + 1
-
-    while True:
-        try:
-            first = next(digits)
-            lowest, highest = Fraction(first, WORD), Fraction(first + 1, WORD)
-            if any(lowest <= cell < highest for cell in cells):
-                lowest = highest = lowest + Fraction(next(digits), WORD**2)
-            k = sum(lowest >= cell for cell in cells)
-            high, last_digit = next(digits), next(digits)
-            sign, low = last_digit % 2, last_digit - last_digit % 2
-            x = Deviate(digits, high, low)
-            half = divmod(((high << 64) + low) // 2, WORD)
-            kept, run = bernoulli(x, Deviate(digits, *half)), 0
-            while kept and run < k:
-                kept, run = bernoulli(x, None), run + 1
-            if kept:
-                fraction = Fraction((high << 64) + low, WORD**2)
-                yield (1 - 2 * sign) * (scale * k + math.floor(scale * fraction + Fraction(1, 2)))
-        except StopIteration:
-            return
+def chances_of_the_table():
+    """What the columns give each cell, in units of 2^-256."""
+    cells = noise._cells()
+    chances = [0] * 1024
+    for column, (threshold, alias) in enumerate(zip(cells.thresholds, cells.alias.tolist(), strict=True)):
+        assert 0 <= threshold <= 2**246
+        chances[column] += threshold
+        chances[alias] += 2**246 - threshold
+    return chances
 
 
-def tie_prone_words(seed, size):
-    """Words that often agree with each other, with their halves and with the cells of the integer part."""
-    rng = np.random.default_rng(seed)
-    cells = [int(word) for part in noise._integer_part_cells() for word in part]
-    base = rng.choice(np.array([0, 1, 2, 2**62, 2**63 - 1, 2**63, WORD - 2, WORD - 1], dtype=np.uint64), 3)
-    base = np.concatenate((base, rng.choice(np.array(cells, dtype=np.uint64), 2)))
-    halves = base >> np.uint64(1)
-    few = np.concatenate((base, halves, halves | np.uint64(2**63)))
-    fresh = rng.integers(0, WORD - 1, size, dtype=np.uint64, endpoint=True)
-    return np.where(rng.random(size) < 0.9, rng.choice(few, size), fresh)
+def exact_weights():
+    """exp(-k^2/2048) for k < 1024, in units of 2^-400, from the series of exp(-1/2048)."""
+    unit = 2**400
+    root, term = 0, unit
+    for n in range(1, 80):
+        root += term
+        term = -term // (2048 * n)
+    weights, power, factor = [unit], unit, root
+    for _ in range(1023):  # the exponents are the squares, sums of odd numbers
+        power = power * factor // unit
+        factor = factor * root // unit * root // unit
+        weights.append(power)
+    return weights
 
 
-@pytest.mark.parametrize("scale", [1, 7, 2**34 + 12345, 2**58 - 1])
-@pytest.mark.parametrize(
-    "make_words", [lambda seed, size: SeededGenerator(seed).words(size), tie_prone_words]
-)
-def test_kernel_compiled_and_not_equals_exact_sampler(scale, make_words):
-    for seed in range(6):
-        words = make_words(seed, 3000)
-        results = []
-        for kernel in (fill_gaussian, fill_gaussian.py_func):
-            out = np.zeros(3000, dtype=np.int64)
-            filled, used = kernel(np.uint64(scale), words, *noise._integer_part_cells(), out)
-            assert filled > 100
-            assert used > 2900
-            results.append(out[:filled].tolist())
-        expected = list(exact_draws(scale, words))
-        assert results[0] == results[1] == expected[: len(results[0])]
-        assert len(expected) - len(results[0]) <= 3  # the kernel stops a few words before the end
+def exact_draw(scale, words, digits=(), place_digits=()):
+    """The draw of three words with more digits after x's and u's, all at 150 decimals; None if not kept."""
+    first, x, u = words
+    column, place = (first >> 1) % 1024, (first >> 11) << 193
+    for shift, word in zip((129, 65, 1, -63), place_digits, strict=False):
+        place += word << shift if shift >= 0 else word >> -shift
+    k = column if place < noise._cells().thresholds[column] else int(noise._cells().alias[column])
+    uniforms = [Fraction(word, WORD) for word in (x, u)]
+    for i, word in enumerate(digits):
+        uniforms[i % 2] += Fraction(word, WORD ** (2 + i // 2))
+    x, u = uniforms
+    exponent = x * (2 * k + x) / 2048
+    with localcontext() as context:
+        context.prec = 150
+        chance = (-Decimal(exponent.numerator) / Decimal(exponent.denominator)).exp()
+        if Decimal(u.numerator) / Decimal(u.denominator) >= chance:
+            return None
+    magnitude = math.floor(scale * (k + x) / 32 + Fraction(1, 2))
+    return -magnitude if first % 2 else magnitude
+
+
+def kernel_draw(kernel, scale, words):
+    """The kernel's answer to three words: a draw, None if not kept, "doubt" if it does not decide."""
+    out = np.zeros(1, dtype=np.int64)
+    cells = noise._cells()
+    filled, used = kernel(np.uint64(scale), np.array(words, dtype=np.uint64), cells.first, cells.alias, out)
+    return "doubt" if used == 0 else int(out[0]) if filled else None
+
+
+def triple(column, x, u, place=None, sign=0):
+    """Words that choose a column's own cell, or the given place in the column."""
+    place = int(noise._cells().first[column]) - 1 if place is None else place
+    return [(place << 11) + (column << 1) + sign, x, u]
+
+
+def survival(k, x):
+    """2^64 exp(-x (2k + x)/2048), cut."""
+    with localcontext() as context:
+        context.prec = 60
+        t = Decimal(x) / WORD
+        return int(WORD * (-t * (2 * k + t) / 2048).exp())
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_kernel_compiled_and_not_equals_exact_sampler(scale):
+    words = SeededGenerator(scale).words(3 * 1000).tolist()
+    kept = 0
+    for i in range(0, len(words), 3):
+        expected = exact_draw(scale, words[i : i + 3])
+        answers = [
+            kernel_draw(kernel, scale, words[i : i + 3]) for kernel in (fill_gaussian, fill_gaussian.py_func)
+        ]
+        if "doubt" in answers:
+            assert scale > 2**50  # digits beyond the 64th decide the rounding of every 2000th draw there
+            continue
+        assert answers == [expected, expected]
+        assert noise._settle(scale, words[i : i + 3], SeededGenerator(1)) == expected
+        kept += expected is not None
+    assert 950 < kept < 1000
+
+
+@pytest.mark.parametrize("distance", [-(2**26), -(2**20), -1, 0, 1, 2**20, 2**26])
+def test_a_close_decision_is_left_to_exact_arithmetic(distance):
+    rng = np.random.default_rng(3)
+    kept = set()
+    for k in (0, 1, 5, 40, 90, 150):
+        x = int(rng.integers(2**60, WORD, dtype=np.uint64))
+        words = triple(k, x, survival(k, x) + distance)
+        answers = {kernel_draw(kernel, 10, words) for kernel in (fill_gaussian, fill_gaussian.py_func)}
+        digits = [int(word) for word in rng.integers(0, WORD, 8, dtype=np.uint64)]
+        expected = exact_draw(10, words, digits)
+        assert answers == ({"doubt"} if abs(distance) < 2**24 else {expected})
+        assert noise._settle(10, words, Replay(digits)) == expected
+        kept.add(expected is not None)
+    assert kept == ({True, False} if distance == 0 else {distance < 0})
+
+
+def test_digits_decide_a_decision_that_is_equal_so_far():
+    # x = 0 and u all ones: the chance is 1 - something below 2^-64, and the next digits of both decide
+    words = triple(90, 0, WORD - 1)
+    assert kernel_draw(fill_gaussian, 10, words) == "doubt"
+    outcomes = set()
+    for x_digit, u_digit in [(0, 0), (WORD - 1, WORD - 1), (2**63, 2**62), (2**40, WORD - 1)]:
+        digits = [x_digit, u_digit, 5, 7, 11, 13]
+        outcome = noise._settle(10, words, Replay(digits))
+        assert outcome == exact_draw(10, words, digits)
+        outcomes.add(outcome)
+    assert None in outcomes
+    assert len(outcomes) == 2
+
+
+@pytest.mark.parametrize("scale", SCALES[1:])
+def test_a_rounding_that_more_digits_can_change_is_left_to_exact_arithmetic(scale):
+    found = set()
+    for step in range(1, 6):
+        # a point half way between two integers, and the 64 digits of x just below it
+        half = Fraction(2 * (scale * step // 3) + 1, 2)
+        k, x = divmod(math.floor(half * 32 / scale * WORD), WORD)
+        words = triple(k, x, 0)
+        assert kernel_draw(fill_gaussian, scale, words) == "doubt"
+        assert kernel_draw(fill_gaussian.py_func, scale, words) == "doubt"
+        for digit in (0, WORD // 2, WORD - 1):
+            outcome = noise._settle(scale, words, Replay([digit] + [3] * 8))
+            assert outcome == exact_draw(scale, words, [digit, 0] + [3] * 8)
+            found.add(outcome - math.floor(half))
+        for beside in (x - 2, x + 2):
+            words = triple(k, beside, 0)
+            assert kernel_draw(fill_gaussian, scale, words) == exact_draw(scale, words)
+    assert found == {0, 1}
+
+
+def test_a_tie_in_the_table_is_left_to_exact_arithmetic():
+    cells, outcomes = noise._cells(), set()
+    for column in (0, 3, 50, 130, 700):
+        threshold, first = cells.thresholds[column], int(cells.first[column])
+        if threshold == 2**246:
+            continue
+        words = triple(column, 2**63, 0, place=first, sign=1)
+        assert kernel_draw(fill_gaussian, 1000, words) == "doubt"
+        rest = threshold - (first << 193)
+        for low in (rest - 1, rest, 0, 2**193 - 1):
+            if low < 0:
+                continue
+            digits = [low >> 129, (low >> 65) % WORD, (low >> 1) % WORD, (low % 2) << 63]
+            outcome = noise._settle(1000, words, Replay(digits))
+            assert outcome == exact_draw(1000, words, place_digits=digits)
+            own = low < rest
+            k = column if own else int(cells.alias[column])
+            assert outcome == -math.floor(1000 * (k + Fraction(1, 2)) / 32 + Fraction(1, 2))
+            outcomes.add(own)
+    assert outcomes == {True, False}
 
 
 def test_draws_do_not_depend_on_the_size_of_the_buffer(monkeypatch):
@@ -126,60 +202,57 @@ def test_draws_do_not_depend_on_the_size_of_the_buffer(monkeypatch):
     assert np.array_equal(lattice_gaussian(2**34, 500, SeededGenerator(9)), whole)
 
 
-def nearest(scale, high, low):
-    return (scale * (high * WORD + low) + 2**127) >> 128
+def test_doubtful_draws_take_their_place():
+    doubtful = triple(90, 0, WORD - 1)
+    sure = triple(40, 2**63, 0)
+    words = sure + doubtful + sure + doubtful + sure
+    spare = triple(1, 5, 5) * 8 + [0] * 3  # what is asked for beyond five draws
+    kept, dropped = [0, 0] + [9] * 4, [WORD - 1, WORD - 1] + [9] * 4
+    asked = words + spare[: 3 * (3 + 8) - len(words)]
+    draws = lattice_gaussian(1000, 3, Replay(asked + kept)).tolist()
+    assert draws == [exact_draw(1000, w) for w in (sure, doubtful, sure)]
+    draws = lattice_gaussian(1000, 3, Replay(asked + dropped + kept)).tolist()
+    assert draws == [exact_draw(1000, sure), exact_draw(1000, sure), exact_draw(1000, doubtful)]
 
 
-def test_rounded_product_is_exact():
+def test_full_product_is_exact():
     rng = np.random.default_rng(2)
     edges = [0, 1, 2**32 - 1, 2**32, 2**63 - 1, 2**63, WORD - 1]
     words = edges + [int(w) for w in rng.integers(0, WORD - 1, 20, dtype=np.uint64)]
     scales = [1, 2, 3, 2**32 - 1, 2**32, 2**45 + 7, 2**58 - 1] + [int(s) for s in rng.integers(1, 2**58, 5)]
     for scale in scales:
-        for high in words:
-            for low in words:
-                assert rounded_product(*map(np.uint64, (scale, high, low))) == nearest(scale, high, low)
+        for word in words:
+            with np.errstate(over="ignore"):
+                high, low = full_product(np.uint64(scale), np.uint64(word))
+            assert (int(high) << 64) + int(low) == scale * word
 
 
-def test_rounded_product_is_exact_at_half_way():
-    for scale in (3, 2**32 - 1, 2**45 + 7, 2**58 - 1):
-        for carried in (1, 2, scale // 2, scale // 2 + 1, scale - 1):
-            for shift in (-1, 0, 1):
-                # the product ends in 1/2 + shift 2^-64: the first digit and what the second carries to it
-                high = (2**63 + shift - carried) * pow(scale, -1, WORD) % WORD
-                low = -(-carried * WORD // scale)
-                assert rounded_product(*map(np.uint64, (scale, high, low))) == nearest(scale, high, low)
+def test_the_table_has_the_chances_of_the_cells():
+    weights = exact_weights()
+    total = sum(weights)
+    chances = chances_of_the_table()
+    assert sum(chances) == 2**256
+    assert chances[1:] == [2**256 * weight // total for weight in weights[1:]]
+    assert 0 <= chances[0] - 2**256 * weights[0] // total < 1024
+    largest = max(k for k in range(1024) if chances[k])
+    assert largest + 1 <= LARGEST_DRAW * 32  # what objective perturbation relies on
+    assert (largest + 1) * (2**58 - 1) < 32 * 2**63
 
 
-def test_cells_are_the_distribution_function_of_the_integer_part():
-    unit = 2**300
-    root, term = 0, unit  # exp(-1/2) by its series, in units of 2^-300
-    for n in range(1, 90):
-        root += term
-        term = -term // (2 * n)
-    weights = [unit]
-    for k in range(1, 25):
-        power = unit
-        for _ in range(k * k):
-            power = power * root // unit
-        weights.append(power)
-    for j, (high, low) in enumerate(zip(*noise._integer_part_cells(), strict=True)):
-        assert (int(high) << 64) + int(low) == 2**128 * sum(weights[: j + 1]) // sum(weights)
-    assert j == 12
-    assert sum(weights[14:]) * 2**140 < sum(weights)
-
-
-def test_gaussian_failure_leaves_the_budget_alone():
-    # ten million draws at eps = 1, delta = 1e-12 may cost a thousandth of delta
-    for scale in (2**34, 2**40, 2**45):
-        assert (1 + math.e) * 1e7 * gaussian_failure(scale) < 1e-15
-    # the proof counts fewer than 12 comparisons for one draw; each takes a word, and so do k and x
-    words = SeededGenerator(0).words(10**6)
-    out = np.zeros(10**6, dtype=np.int64)
-    filled, used = fill_gaussian(np.uint64(2**34), words, *noise._integer_part_cells(), out)
-    assert used / filled < 12
-    assert gaussian_failure(1) >= 33 * 2.0**-127
-    assert gaussian_failure(2**45) >= 2.0**-82
+def test_gaussian_failure_holds_and_leaves_the_budget_alone():
+    weights, chances = exact_weights(), chances_of_the_table()
+    total = sum(weights)  # what is beyond 32 standard deviations is below 2^-700
+    distance = (
+        sum(abs(Fraction(c, 2**256) - Fraction(w, total)) for c, w in zip(chances, weights, strict=True)) / 2
+    )
+    cell = (
+        Fraction(sum(weights), weights[0]) / 32
+    )  # proposals for a draw: their mass over the half Gaussian's
+    proposals = float(cell) / math.sqrt(math.pi / 2)
+    assert 1.01 < proposals < 1.02
+    assert float(distance) * proposals < gaussian_failure()
+    # a thousand million draws at eps = 100, delta = 1e-12 cost less than a thousandth of delta
+    assert (1 + math.exp(100)) * 1e9 * gaussian_failure() < 1e-15
 
 
 EXTREME = [0, 1, 2**20, 2**32 - 1, 2**32, 2**40, 2**62, 2**63 - 1, 2**63]

@@ -103,7 +103,7 @@ class NoisyDifference:
         """Total variation of one call's noise; the sample has exactly its law."""
         from dpcvx.noise import gaussian_failure
 
-        return self.n_draws * gaussian_failure(self._scale(self._largest))
+        return self.n_draws * gaussian_failure()
 
     @property
     def evaluations(self) -> float:

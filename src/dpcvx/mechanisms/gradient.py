@@ -102,7 +102,7 @@ class NoisyGradient:
         """Total variation of one call's noise."""
         from dpcvx.noise import gaussian_failure
 
-        return self.n_draws * gaussian_failure(self._scale(residual_bound(self.problem, None, self.clip)))
+        return self.n_draws * gaussian_failure()
 
     def _integer_sensitivity(self, bound: ResidualBound) -> int:
         _, k2 = integer_bounds(self.problem.bounds, self.problem.d)

@@ -24,7 +24,7 @@ __all__ = ["NoisyMinimiser", "PerturbedMinimiser"]
 
 NORMALISER_SLACK = 2  # under add/remove n is a public guess; up to this many times as many records are served
 LINEAR_BITS = 44  # the linear term has at least 2^44 lattice steps in its standard deviation ...
-LARGEST_DRAW = 14.5  # ... and is below this many of them (`lattice_gaussian`), exact in float64
+LARGEST_DRAW = 18.75  # ... and is below this many of them (`lattice_gaussian`), exact in float64
 OUTPUT_BITS = 20  # the lattice of an outcome is 2^-20 of its noise, over sqrt(p)
 LOOSE = 1e-4  # inexactness that output perturbation may add to its sensitivity, relative
 
@@ -211,8 +211,7 @@ class PerturbedMinimiser:
         """Total variation of one call's noise."""
         from dpcvx.noise import gaussian_failure
 
-        draws = gaussian_failure(self._linear_scale) + gaussian_failure(self._output.scale)
-        return self.problem.size * draws
+        return self.n_draws * gaussian_failure()
 
     def __call__(self, data: DataSource, rng: Generator) -> Vector:
         """Return the private minimiser; it may lie a little outside C."""
@@ -318,7 +317,7 @@ class NoisyMinimiser:
         """Total variation of one call's noise."""
         from dpcvx.noise import gaussian_failure
 
-        return self.n_draws * gaussian_failure(self._output.scale)
+        return self.n_draws * gaussian_failure()
 
     def __call__(self, linear: Vector | None = None, *, data: DataSource, rng: Generator) -> Vector:
         """Return the noisy minimiser; it may lie outside C."""

@@ -107,10 +107,10 @@ class RestrictedGradient:
 
     @property
     def failure(self) -> float:
-        """Total variation of one call's noise, at most; a smaller scale fails less."""
+        """Total variation of one call's noise, at most."""
         from dpcvx.noise import gaussian_failure
 
-        return self.n_draws * gaussian_failure(self._scale(self._widest, self.largest))
+        return self.n_draws * gaussian_failure()
 
     @property
     def _widest(self) -> ResidualBound:

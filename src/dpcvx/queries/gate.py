@@ -97,7 +97,7 @@ class _OnLattice:
         """Total variation of one call's noise."""
         from dpcvx.noise import gaussian_failure
 
-        return self.n_draws * gaussian_failure(self._scale)
+        return self.n_draws * gaussian_failure()
 
     def _noise(self, rng: Generator) -> IntVector:
         from dpcvx.noise import lattice_gaussian

@@ -231,7 +231,7 @@ class NoisyMarginals:
         """Total variation of one call's noise."""
         from dpcvx.noise import gaussian_failure
 
-        return self.n_draws * gaussian_failure(self._scale)
+        return self.n_draws * gaussian_failure()
 
     def __call__(self, data: Counts, rng: Generator) -> tuple[Measurement, ...]:
         """Return the noisy means, one measurement for each set of attributes."""
