@@ -25,6 +25,7 @@ __all__ = ["BACKENDS", "Dataset", "InMemory", "closing", "declared", "open_datas
 BACKENDS = {
     "auto": "dpcvx.backends:InMemory",
     "dask": "dpcvx.cluster:from_dask",
+    "torch": "dpcvx.torch_source:from_memory",
 }
 
 Encode = Callable[[Any], Vector]

@@ -46,6 +46,7 @@ __all__ = [
 
 BLOCK_BYTES = 2**18  # rows read twice by a gradient pass; stays in a core's second-level cache
 WORK_PER_THREAD = 2**19  # below this many products a thread costs more than it saves
+SLOPE_WORK = 32  # a slope costs about so many products
 LARGEST_SUM = 2**62  # PRIVACY_MATH §11b (ii): a sum of 64-bit integers, and noise as large, do not overflow
 LARGEST_INTEGER = 2**15  # of a stored row
 
@@ -230,8 +231,8 @@ class Arrays:
                 kernels.gradient_sparse(rows.indptr, rows.indices, rows.values, y, integers, *rest, *where)
             return sums
 
-        # A product of compressed rows costs about four dense ones, a slope about 32.
-        work = outputs * (self._size * (1 if isinstance(rows, Dense) else 4) + 32 * self.n)
+        # A product of compressed rows costs about four dense ones.
+        work = outputs * (self._size * (1 if isinstance(rows, Dense) else 4) + SLOPE_WORK * self.n)
         sums = self._total(self.parts(part, self.n, work, records_at_once(bound)), self.n, bound)
         return sums.T.copy().reshape(np.shape(theta))
 
@@ -298,6 +299,43 @@ class Arrays:
 
         parts = self.parts(part, self.n, self._size * rho.shape[0], records_at_once(bound))
         return exact_sum(parts, self.n, bound)
+
+    def rows(self) -> Dense | Sparse:
+        """Return the stored rows, for another place that sums them."""
+        return self._whole_rows()
+
+    def residuals(
+        self,
+        loss: Loss,
+        margins: NDArray[np.int64],
+        first: int,
+        unit: float,
+        bound: ResidualBound,
+        rho: NDArray[np.int32],
+    ) -> None:
+        """Write the residuals of a block of records at z_i = m_i * unit, for whoever sums their rows.
+
+        Parameters
+        ----------
+        loss : Loss
+        margins : ndarray of int64, shape (K, m)
+            Of the m records that begin with number ``first``.
+        first : int
+        unit : float
+        bound : ResidualBound
+        rho : ndarray of int32, shape (K, m)
+            Where they are written.
+        """
+        from dpcvx import kernels
+
+        function = kernels.residuals_of(loss.slope, loss.joint)
+        y = self._targets(loss, len(margins))
+        rest = (unit, loss.parameter, bound.l2, bound.linf)
+
+        def part(start: int, stop: int) -> None:
+            kernels.block_residuals(function, margins, y, first, start, stop, *rest, rho)
+
+        self.parts(part, margins.shape[1], SLOPE_WORK * margins.size)
 
     def parts(
         self, part: Callable[[int, int], Any], count: int, work: int, largest: int | None = None
@@ -419,7 +457,7 @@ class Followed:
                     columns.indptr, columns.indices, columns.values, rho, start, stop, start, sums
                 )
 
-        records.parts(residuals, records.n, 32 * records.n * outputs)  # a slope costs about 32 products
+        records.parts(residuals, records.n, SLOPE_WORK * records.n * outputs)
         if records.n > records_at_once(bound):
             sums = records.accumulated(rho, bound)
         else:

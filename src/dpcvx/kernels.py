@@ -340,6 +340,12 @@ def residuals(function, margins, y, start, stop, unit, parameter, l2, linf, rho)
 
 
 @compiled
+def block_residuals(function, margins, y, first, start, stop, unit, parameter, l2, linf, rho):
+    """The same, margins and residuals kept for a block of records that begins with record `first`."""
+    function(margins, y, first + start, start, stop - start, unit, parameter, l2, linf, rho)
+
+
+@compiled
 def whole_margins(margins, theta, count, extra):
     """Make margins of whole rows out of those of what is stored: extra = (step, constant).
 
