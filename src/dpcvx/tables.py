@@ -21,7 +21,7 @@ import numpy as np
 from dpcvx.cells import column_cells, column_numbers, opened
 from dpcvx.errors import DpcvxError
 
-__all__ = ["Schema", "TableFile", "Unreadable", "open_table", "read_schema"]
+__all__ = ["Schema", "TableFile", "Unreadable", "csv_header", "csv_table", "open_table", "read_schema"]
 
 Level = str | int | float
 Pair = tuple[float, float]
@@ -255,19 +255,46 @@ def open_table(path: Path) -> TableFile:
 def _open_csv(path: Path) -> TableFile:
     content = _bytes(path)
     lines = content.removesuffix(b"\n").split(b"\n")
-    if b"\r" in lines[0].removesuffix(b"\r"):
-        raise Unreadable(f"{path} has a lone carriage return in its header; end lines with a line feed.")
-    header = _cells(lines[0].removeprefix(b"\xef\xbb\xbf"))
-    if header in ([], [""]):
-        raise Unreadable(f"{path} is empty: the first line must name the columns.")
+    header = csv_header(lines[0], path)
     if len(lines) == 1:
         raise Unreadable(f"{path} has no rows below its header.")
+    return csv_table(header, lines[1:])
+
+
+def csv_header(line: bytes, path: Path) -> list[str]:
+    """Return the names of the columns from the first line of a file.
+
+    Parameters
+    ----------
+    line : bytes
+        Without its line feed.
+    path : Path
+        The file, for messages.
+    """
+    if b"\r" in line.removesuffix(b"\r"):
+        raise Unreadable(f"{path} has a lone carriage return in its header; end lines with a line feed.")
+    header = _cells(line.removeprefix(b"\xef\xbb\xbf"))
+    if header in ([], [""]):
+        raise Unreadable(f"{path} is empty: the first line must name the columns.")
+    return header
+
+
+def csv_table(header: list[str], lines: Sequence[bytes]) -> TableFile:
+    """Return a table of some lines of a file, each of which is one record.
+
+    Parameters
+    ----------
+    header : list of str
+        Names of the columns.
+    lines : sequence of bytes
+        Without their line feeds.
+    """
 
     def read(numeric: Sequence[str], words: Sequence[str]) -> dict[str, Any]:
         numbers = [(header.index(name), array("d")) for name in numeric]
         text: list[tuple[int, list[str]]] = [(header.index(name), []) for name in words]
         missing = [""] * len(header)
-        for line in lines[1:]:
+        for line in lines:
             cells = _cells(line)
             if len(cells) != len(header):  # a record all the same: n stays the number of lines
                 cells = missing

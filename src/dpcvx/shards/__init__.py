@@ -1,5 +1,16 @@
 """Records larger than memory: quantised once into files, mapped, and summed where they are."""
 
+from dpcvx.shards.dataset import Shards, open_shards
 from dpcvx.shards.source import ShardSource, open_source
+from dpcvx.shards.writing import from_arrow, from_batches, from_csv, from_parquet
 
-__all__ = ["ShardSource", "open_source"]
+__all__ = [
+    "ShardSource",
+    "Shards",
+    "from_arrow",
+    "from_batches",
+    "from_csv",
+    "from_parquet",
+    "open_shards",
+    "open_source",
+]

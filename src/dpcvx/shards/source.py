@@ -76,11 +76,7 @@ def open_source(
     ShardSource
     """
     store = Store.open(Path(folder))
-    if not store.manifest.complete:
-        raise ShardsDamaged(
-            f"{folder} is half-written, {store.manifest.n} records so far: run what made it again, with the "
-            "same declarations, and it goes on where it was."
-        )
+    store.require_complete()
     last = len(store.manifest.shards) if last is None else last
     if not 0 <= first < last <= len(store.manifest.shards):
         raise ValueError(
@@ -203,7 +199,7 @@ class ShardSource:
 
     def stored(self, index: int, start: int = 0, stop: int | None = None) -> Stored:
         """Return a shard, or some of its rows, as it is summed; nothing is copied but what has to change."""
-        rows, y = _part(self._shards[index], start, stop)
+        rows, y = part_of(self._shards[index], start, stop)
         step, constant = self._shards[index].step, self._constant
         if self._levels is not None:
             y = np.ascontiguousarray(self._levels[y[0].astype(np.int64)].T)
@@ -220,7 +216,8 @@ class ShardSource:
         return (self.stored(index).arrays() for index in range(len(self._shards)))
 
 
-def _part(shard: Stored, start: int, stop: int | None) -> tuple[Dense | Sparse, Vector]:
+def part_of(shard: Stored, start: int, stop: int | None) -> tuple[Dense | Sparse, Vector]:
+    """Rows and targets of some records of a shard."""
     rows, n = shard.rows, shard.rows.shape[0]
     if start == 0 and stop in (None, n):
         return rows, shard.y

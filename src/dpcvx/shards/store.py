@@ -172,6 +172,14 @@ class Store:
         self.manifest = replace(self.manifest, complete=True)
         self._save()
 
+    def require_complete(self) -> None:
+        """Refuse to read a folder whose writing was interrupted."""
+        if not self.manifest.complete:
+            raise ShardsDamaged(
+                f"{self.folder} is half-written, {self.manifest.n} records so far: run what made it again, "
+                "with the same declarations, and it goes on where it was."
+            )
+
     def require_room(self, size: int) -> None:
         """Refuse to begin what the disk has no room for."""
         with _reaching(self.folder):
@@ -194,6 +202,22 @@ class Store:
             for complaint in pool.map(_complaint, wanted):
                 if complaint:
                     raise ShardsDamaged(complaint)
+
+    def unchanged(self) -> Callable[[], None]:
+        """Return a quick check, by size and time, that the files are still what they are now."""
+        paths = [
+            self._path(index, part)
+            for index, shard in enumerate(self.manifest.shards)
+            for part in shard.files
+        ]
+        known = [_stamp(path) for path in paths]
+
+        def check() -> None:
+            for path, stamp in zip(paths, known, strict=True):
+                if _stamp(path) != stamp:
+                    raise ShardsDamaged(f"{path} was changed or removed since it was opened: open it again.")
+
+        return check
 
     def arrays(self, index: int) -> dict[str, NDArray[Any]]:
         """Arrays of one shard, mapped and not read.
@@ -264,6 +288,14 @@ def _write(path: Path, write: Callable[[Any], object]) -> tuple[int, str]:
     finally:
         os.close(folder)
     return hashed.size, hashed.hash.hexdigest()
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    return facts.st_size, facts.st_mtime_ns
 
 
 def _complaint(wanted: tuple[Path, int, str]) -> str:
