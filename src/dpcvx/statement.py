@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dpcvx.events import to_plain
 
 if TYPE_CHECKING:
-    from dpcvx.execution import Plan
+    from dpcvx.execution import Bill, Plan
     from dpcvx.ledger import Receipt
 
 __all__ = ["PrivacyStatement"]
@@ -94,7 +94,7 @@ class PrivacyStatement:
     @classmethod
     def of(
         cls,
-        plan: Plan,
+        plan: Plan | Bill,
         *,
         model: str,
         private: bool,
@@ -106,8 +106,8 @@ class PrivacyStatement:
 
         Parameters
         ----------
-        plan : Plan
-            The executed plan.
+        plan : Plan or Bill
+            The executed plan, or what was paid for something else.
         model : str
             What was fitted.
         private : bool
@@ -147,7 +147,9 @@ class PrivacyStatement:
                 "the model as if it had been fitted without privacy. Fit again with random_state=None before "
                 "publishing anything."
             )
-        released = "the answers" if self.model.startswith("QueryEngine") else "the published model"
+        released = "the published model"
+        if self.model.startswith(("QueryEngine", "private_score")):
+            released = "the answers" if self.model.startswith("QueryEngine") else "the score"
         return (
             f"Take {RELATIONS[self.relation]}. Any conclusion that somebody could draw from {released} "
             f"is at most e^{self.epsilon:g} times as likely with one as with the other, apart from an "

@@ -194,16 +194,9 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
             return self._fit(dataset)
 
     def _fit(self, dataset: Dataset) -> Self:
-        self._check_parameters()
-        table = dataset.table
-        values = self._open_target(dataset.target, table.n)
-        columns = Columns.declare(table, self.bounds, self.categories, self.data_norm)
-        if isinstance(getattr(self, "classes", None), str):  # "from_y": their set is public
-            values = self._target_cells(dataset.labels())
-        target = self._declare_target(values)
-        chosen, intercept = self._plan_fit(dataset.n, columns, target)
+        columns, target, chosen, intercept = self._declare(dataset, dataset.n)
         rng = self._generator()
-        validate_data(self, table.header(), skip_check_array=True)
+        validate_data(self, dataset.table.header(), skip_check_array=True)
         purpose = f"fit of {type(self).__name__} to {dataset.n} records"
         receipt = charge(chosen, self.ledger, self.account, private=rng.private, purpose=purpose)
 
@@ -219,6 +212,17 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
 
     def _plan_fit(self, n: int, columns: Columns, target: Target) -> tuple[Plan, float]:
         """Plan of a fit to n records, and the value of the intercept's feature, from public facts alone."""
+    def _declare(self, dataset: Dataset, n: int) -> tuple[Columns, Target, Plan, float]:
+        """Columns, target, plan and intercept's feature of a fit to n such records, from public facts."""
+        self._check_parameters()
+        table = dataset.table
+        values = self._open_target(dataset.target, table.n)
+        columns = Columns.declare(table, self.bounds, self.categories, self.data_norm)
+        if isinstance(getattr(self, "classes", None), str):  # "from_y": their set is public
+            values = self._target_cells(dataset.labels())
+        target = self._declare_target(values)
+        return columns, target, *self._plan_fit(n, columns, target)
+
         domain = self._domain_of(target, columns)
         intercept = self._intercept(domain)
         problem = Problem(
@@ -293,7 +297,7 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
             warnings.warn(
                 "A column-vector y was passed when a 1d array was expected. Use y.ravel().",
                 DataConversionWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         if values.dtype.kind in "cmMV":
             raise TypeError(f"y has dtype {values.dtype}; numbers or labels are needed.")
