@@ -49,6 +49,8 @@ if TYPE_CHECKING:
         LedgerUnavailable,
         NotAccountable,
         PrivacyLeakWarning,
+        ShardsDamaged,
+        StoreUnavailable,
     )
     from dpcvx.estimators import (
         PrivateElasticNet,
@@ -82,6 +84,7 @@ if TYPE_CHECKING:
         Schema,
     )
     from dpcvx.regularizers import L1, ElasticNet, GroupL2, Ridge, SubmodularNorm
+    from dpcvx.shards import Shards, from_arrow, from_batches, from_csv, from_parquet, open_shards
     from dpcvx.solvers import (
         GradientOracle,
         NoisyAcceleratedMirrorDescent,
@@ -119,7 +122,7 @@ _MODULES = {
     "domains": "Box GroupBall InterpolationBall L1Ball L2Ball LinfBall NuclearBall Simplex SubmodularBall "
     "SubmodularPolyhedron Transformed VertexHull gaussian_width",
     "errors": "BudgetExceeded ClusterFailed DeadKey Incompatible KeyReused LedgerDamaged LedgerUnavailable "
-    "NotAccountable PrivacyLeakWarning",
+    "NotAccountable PrivacyLeakWarning ShardsDamaged StoreUnavailable",
     "estimators": "PrivateElasticNet PrivateGroupLasso PrivateHuberRegressor PrivateLasso "
     "PrivateLinearRegression PrivateLinearSVC PrivateLogisticRegression PrivateLowRankRegression "
     "PrivateQuantileRegressor PrivateStructuredLasso load",
@@ -132,6 +135,7 @@ _MODULES = {
     "problem": "Bounds Problem",
     "queries": "Answer Attribute Binned Count Marginal Mean QueryEngine Regression Schema",
     "regularizers": "ElasticNet GroupL2 L1 Ridge SubmodularNorm",
+    "shards": "Shards from_arrow from_batches from_csv from_parquet open_shards",
     "solvers": "GradientOracle NoisyAcceleratedMirrorDescent NoisyCorrectiveFrankWolfe NoisyDualFrankWolfe "
     "NoisyFrankWolfe NoisyGeneralFrankWolfe NoisyGradientDescent NoisyMirrorDescent NoisySVRG "
     "NoisySVRGPlusPlus NoisyStronglyConvexMirrorDescent ObjectivePerturbation OutputPerturbation "
