@@ -212,10 +212,13 @@ def test_add_remove_needs_half_the_noise():
         assert make("replace").noise == pytest.approx(2 * make("add_remove").noise, rel=1e-6)
 
 
-def test_sums_that_do_not_fit_are_refused_from_public_numbers():
+def test_noise_that_does_not_fit_is_refused_from_public_numbers_and_any_number_of_records_is_not():
     problem = Problem(Squared(), L2Ball(1000.0), bounds=Bounds(1.0, 1.0), d=2)
     with pytest.raises(Incompatible, match="62-bit"):
-        NoisyGradient(problem, 10**9, 1.0)
+        NoisyGradient(problem, 100, 2.0**17)
+    for n in (10**9, 10**15):
+        assert NoisyGradient(problem, n, 1.0).capacity >= n
+        assert NoisyVertex(Problem(Squared(), L1Ball(1.0), bounds=Bounds(1.0), d=2), n, 0.5, 20).capacity >= n
     with pytest.raises(Incompatible, match="rounding error"):
         NoisyVertex(Problem(Squared(), L1Ball(1.0), bounds=Bounds(1.0), d=2), 100, 1e-12, 20)
 

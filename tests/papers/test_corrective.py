@@ -158,7 +158,8 @@ def test_limits_of_a_restricted_gradient():
     assert (mechanism.n_draws, mechanism.evaluations) == (4, 10)
     assert 0 < mechanism.failure < NoisyGradient(problem, 10, 3.0).failure
     with pytest.raises(Incompatible, match="62-bit"):
-        RestrictedGradient(problem, mechanism.capacity + 1, 3.0, 4)
+        RestrictedGradient(problem, 10, 2.0**25, 4)
+    assert RestrictedGradient(problem, mechanism.capacity + 1, 3.0, 4).capacity > mechanism.capacity
 
 
 @pytest.mark.parametrize("domain", [L1Ball(1.0), Simplex(1.0)], ids=repr)

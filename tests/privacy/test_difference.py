@@ -275,9 +275,11 @@ def test_noise_has_the_declared_law_and_the_answer_is_unbiased():
     assert error < 2 * math.sqrt((sampling + noise) / len(answers))
 
 
-def test_sums_that_do_not_fit_and_unbounded_slopes_are_refused():
+def test_noise_that_does_not_fit_and_unbounded_slopes_are_refused():
+    problem = Problem(Squared(), L2Ball(1000.0), bounds=Bounds(1.0, 1.0), d=2)
     with pytest.raises(Incompatible, match="62-bit"):
-        NoisyDifference(Problem(Squared(), L2Ball(1000.0), bounds=Bounds(1.0, 1.0), d=2), 10**9, 0.5, 1.0)
+        NoisyDifference(problem, 100, 0.5, 2.0**18)
+    assert NoisyDifference(problem, 10**9, 0.5, 1.0).capacity >= 10**9
     with pytest.raises(Incompatible, match="unbounded slopes"):
         NoisyDifference(Problem(Squared(), bounds=Bounds(1.0), d=2, l2=1.0), 10, 0.5, 1.0)
 

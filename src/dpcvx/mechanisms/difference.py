@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Poisson
@@ -75,8 +77,9 @@ class NoisyDifference:
 
     @property
     def capacity(self) -> int:
-        """Most records whose exact sum, with its noise, stays inside 62 bits; all may be in a sample."""
-        return room(self.problem, self.clip, self._scale(self._largest)) // 2
+        """Most records that exact sums have room for, with their noise; all may be in a sample."""
+        # A difference is up to two residuals.
+        return room(self.problem, self.clip, self._scale(self._largest), 2 * self.n) // 2
 
     @property
     def event(self) -> Event:
@@ -153,4 +156,4 @@ class NoisyDifference:
         sample = poisson_sample(self.probability, data.n, rng)
         total = data.difference_sum(self.problem.loss, (theta, anchor), sample, self._residual, bound)
         noise = lattice_gaussian(self._scale(bound), total.size, rng).reshape(total.shape)
-        return (total + noise) * self._unit + self.problem.l2 * (theta - anchor)
+        return (total + noise).astype(np.float64) * self._unit + self.problem.l2 * (theta - anchor)

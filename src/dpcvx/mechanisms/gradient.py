@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Gaussian
@@ -63,9 +65,9 @@ class NoisyGradient:
 
     @property
     def capacity(self) -> int:
-        """Most records whose exact sum, with its noise, stays inside 62 bits."""
+        """Most records that exact sums have room for, with their noise."""
         noise = self._scale(residual_bound(self.problem, None, self.clip))
-        return room(self.problem, self.clip, noise)
+        return room(self.problem, self.clip, noise, self.n)
 
     @property
     def event(self) -> Event:
@@ -118,4 +120,4 @@ class NoisyGradient:
         bound = residual_bound(self.problem, self.problem.margin_bound(theta), self.clip)
         total = data.gradient_sum(self.problem.loss, theta, bound)
         noise = lattice_gaussian(self._scale(bound), total.size, rng).reshape(total.shape)
-        return (total + noise) * (SUM_UNIT / self.n) + self.problem.l2 * theta
+        return (total + noise).astype(np.float64) * (SUM_UNIT / self.n) + self.problem.l2 * theta

@@ -13,6 +13,8 @@ from dpcvx.problem import Problem
 __all__ = ["Mechanism", "check_capacity", "records_changed", "residual_bound", "room"]
 
 LARGEST_SUM = 2**62  # PRIVACY_MATH §11b (ii): exact sums and their noise stay inside 62 bits
+LARGEST_DRAW = 19  # standard deviations that a draw of noise stays below (`dpcvx.noise.lattice_gaussian`)
+SPARE_RECORDS = 2  # beyond 62 bits there is room for this many times the planned number
 
 
 class Mechanism(Protocol):
@@ -74,10 +76,18 @@ def residual_bound(problem: Problem, z_max: float | None, clip: float | None) ->
     return ResidualBound(l2, linf)
 
 
-def room(problem: Problem, clip: float | None, noise: int) -> int:
-    """Number of records whose exact sum, with its noise, stays inside 62 bits (PRIVACY_MATH §11b)."""
+def room(problem: Problem, clip: float | None, noise: int, n: int) -> int:
+    """Number of records that there may be: those that 62 bits hold with their noise, or twice n.
+
+    More than 62 bits hold are added in Python's integers (`dpcvx.data.exact_sum`), so that n may be anything
+    (PRIVACY_MATH §11b (ii)). The noise does not grow with n and must fit by itself: otherwise there is no
+    room at all.
+    """
+    if LARGEST_DRAW * noise >= LARGEST_SUM:
+        return 0
     k_inf, _ = integer_bounds(problem.bounds, problem.d)
-    return max(0, LARGEST_SUM - 1 - 16 * noise) // (residual_bound(problem, None, clip).linf * k_inf)
+    narrow = max(0, LARGEST_SUM - 1 - 16 * noise) // (residual_bound(problem, None, clip).linf * k_inf)
+    return max(narrow, SPARE_RECORDS * n)
 
 
 def check_capacity(mechanism: Mechanism, n: int) -> None:

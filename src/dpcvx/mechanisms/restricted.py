@@ -73,8 +73,8 @@ class RestrictedGradient:
 
     @property
     def capacity(self) -> int:
-        """Most records whose exact sum, with its noise, stays inside 62 bits."""
-        return room(self.problem, self.clip, self._scale(self._widest, self.largest))
+        """Most records that exact sums have room for, with their noise."""
+        return room(self.problem, self.clip, self._scale(self._widest, self.largest), self.n)
 
     @property
     def event(self) -> Event:
@@ -138,4 +138,4 @@ class RestrictedGradient:
         bound = residual_bound(self.problem, self.problem.margin_bound(theta), self.clip)
         total = data.gradient_sum(self.problem.loss, theta, bound)[support]
         noise = lattice_gaussian(self._scale(bound, features), total.size, rng).reshape(total.shape)
-        return (total + noise) * (SUM_UNIT / self.n) + self.problem.l2 * theta[support]
+        return (total + noise).astype(np.float64) * (SUM_UNIT / self.n) + self.problem.l2 * theta[support]

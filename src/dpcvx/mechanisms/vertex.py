@@ -149,8 +149,8 @@ class NoisyVertex:
 
     @property
     def capacity(self) -> int:
-        """Most records whose exact scores stay inside 62 bits."""
-        return room(self.problem, self.clip, 0)
+        """Most records that exact scores have room for."""
+        return room(self.problem, self.clip, 0, self.n)
 
     @property
     def event(self) -> Event:
@@ -245,7 +245,7 @@ class NoisyVertex:
             total = data.gradient_sum(self.problem.loss, theta, bound)
         else:
             total = margins.scores(point.margin_unit, bound)
-        gradient = total * (SUM_UNIT / self.n) + self.problem.l2 * theta
+        gradient = total.astype(np.float64) * (SUM_UNIT / self.n) + self.problem.l2 * theta
         scores = self.problem.C.vertex_scores(gradient.reshape(-1))
         log_weights = scores * (-self._temperature(bound) / (2 * self._sensitivity(bound)))
         return self._vertex(select(log_weights, rng))
