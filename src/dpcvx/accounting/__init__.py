@@ -3,7 +3,7 @@
 Every constant here is a function of events alone. `Tight` is the default accountant.
 """
 
-from dpcvx.accounting.accountant import Accountant
+from dpcvx.accounting.accountant import Accountant, Following
 from dpcvx.accounting.budget import SAMPLER_SHARE, Budget, calibrate, spendable
 from dpcvx.accounting.gaussian import GDP, gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpcvx.accounting.loss_distribution import PLD
@@ -21,6 +21,7 @@ __all__ = [
     "Accountant",
     "AdaptiveSelection",
     "Budget",
+    "Following",
     "ObjectiveProfile",
     "PureComposition",
     "Tight",

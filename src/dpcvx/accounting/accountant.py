@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Protocol
 
 from dpcvx.errors import NotAccountable
-from dpcvx.events import Event, Leaf, PerturbedObjective, Poisson, count_leaves, walk
+from dpcvx.events import Compose, Event, Leaf, PerturbedObjective, Poisson, count_leaves, walk
 
 
 class Accountant(Protocol):
@@ -23,6 +24,34 @@ class Accountant(Protocol):
     def supports(self, event: Event) -> bool:
         """Say whether the accountant has a rule for every part of the event."""
         ...
+
+
+@dataclass(frozen=True)
+class Following:
+    """Account for an event that follows another one on the same records: the two are composed.
+
+    Parameters
+    ----------
+    before : Event
+        What was asked first; its cost is part of every answer.
+    accountant : Accountant
+        Accounts for both together.
+    """
+
+    before: Event
+    accountant: Accountant
+
+    def epsilon(self, event: Event, delta: float) -> float:
+        """Return an epsilon of both events together."""
+        return self.accountant.epsilon(Compose((self.before, event)), delta)
+
+    def delta(self, event: Event, epsilon: float) -> float:
+        """Return a delta of both events together."""
+        return self.accountant.delta(Compose((self.before, event)), epsilon)
+
+    def supports(self, event: Event) -> bool:
+        """Say whether both events have a rule."""
+        return self.accountant.supports(Compose((self.before, event)))
 
 
 def accepts(event: Event, kinds: tuple[type[Leaf], ...]) -> bool:
