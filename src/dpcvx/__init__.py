@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     )
     from dpcvx.regularizers import L1, ElasticNet, GroupL2, Ridge, SubmodularNorm
     from dpcvx.shards import Shards, from_arrow, from_batches, from_csv, from_parquet, open_shards
+    from dpcvx.scoring import private_score
     from dpcvx.solvers import (
         GradientOracle,
         NoisyAcceleratedMirrorDescent,
@@ -111,6 +112,7 @@ if TYPE_CHECKING:
         tree_cover,
     )
 
+    from dpcvx.tuning import PrivateSearchCV, private_tune
 __version__ = "0.1.0"
 
 _MODULES = {
@@ -137,12 +139,14 @@ _MODULES = {
     "regularizers": "ElasticNet GroupL2 L1 Ridge SubmodularNorm",
     "shards": "Shards from_arrow from_batches from_csv from_parquet open_shards",
     "solvers": "GradientOracle NoisyAcceleratedMirrorDescent NoisyCorrectiveFrankWolfe NoisyDualFrankWolfe "
+    "scoring": "private_score",
     "NoisyFrankWolfe NoisyGeneralFrankWolfe NoisyGradientDescent NoisyMirrorDescent NoisySVRG "
     "NoisySVRGPlusPlus NoisyStronglyConvexMirrorDescent ObjectivePerturbation OutputPerturbation "
     "run_with_oracle",
     "submodular": "Cardinality ConcaveOfCardinality FromCallable GroupCover Interval "
     "check_set_function tree_cover",
 }
+    "tuning": "PrivateSearchCV private_tune",
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = sorted([*_HOME, "__version__"])
