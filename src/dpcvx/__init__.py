@@ -100,6 +100,7 @@ if TYPE_CHECKING:
         NoisySVRGPlusPlus,
         ObjectivePerturbation,
         OutputPerturbation,
+        SufficientStatistics,
         run_with_oracle,
     )
     from dpcvx.submodular import (
@@ -111,8 +112,8 @@ if TYPE_CHECKING:
         check_set_function,
         tree_cover,
     )
-
     from dpcvx.tuning import PrivateSearchCV, private_tune
+
 __version__ = "0.1.0"
 
 _MODULES = {
@@ -138,15 +139,15 @@ _MODULES = {
     "queries": "Answer Attribute Binned Count Marginal Mean QueryEngine Regression Schema",
     "regularizers": "ElasticNet GroupL2 L1 Ridge SubmodularNorm",
     "shards": "Shards from_arrow from_batches from_csv from_parquet open_shards",
-    "solvers": "GradientOracle NoisyAcceleratedMirrorDescent NoisyCorrectiveFrankWolfe NoisyDualFrankWolfe "
     "scoring": "private_score",
+    "solvers": "GradientOracle NoisyAcceleratedMirrorDescent NoisyCorrectiveFrankWolfe NoisyDualFrankWolfe "
     "NoisyFrankWolfe NoisyGeneralFrankWolfe NoisyGradientDescent NoisyMirrorDescent NoisySVRG "
     "NoisySVRGPlusPlus NoisyStronglyConvexMirrorDescent ObjectivePerturbation OutputPerturbation "
-    "run_with_oracle",
+    "SufficientStatistics run_with_oracle",
     "submodular": "Cardinality ConcaveOfCardinality FromCallable GroupCover Interval "
     "check_set_function tree_cover",
-}
     "tuning": "PrivateSearchCV private_tune",
+}
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = sorted([*_HOME, "__version__"])

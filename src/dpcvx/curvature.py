@@ -16,7 +16,7 @@ from dpcvx.arrays import Vector
 from dpcvx.grid import FEATURE_BITS, RESIDUAL_BITS, Dense, ResidualBound, Sparse, fixed_point
 from dpcvx.losses import Loss
 
-__all__ = ["SHIFT", "SLOPE_BITS", "SPREAD_UNIT", "CurvatureBound", "Sums", "curvature_sum"]
+__all__ = ["SHIFT", "SLOPE_BITS", "SPREAD_UNIT", "CurvatureBound", "Sums", "curvature_sum", "largest_spread"]
 
 SHIFT = 2.0**-6  # half the distance of the two scores; phi'' changes little over it
 SLOPE_BITS = 8  # slopes are squared on the grid 2^-8, and multiplied by ||x||^2 on the grid 2^-14
@@ -40,6 +40,11 @@ class CurvatureBound:
 
     largest: int
     bits: int
+
+
+def largest_spread(slope: ResidualBound, k2: int) -> int:
+    """Return the largest term s^2 q of a record whose slope is within the bound and whose ||k||^2 <= k2."""
+    return (-(-slope.linf // 2 ** (RESIDUAL_BITS - SLOPE_BITS))) ** 2 * (k2 // 2**FEATURE_BITS)
 
 
 def curvature_sum(

@@ -15,16 +15,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpcvx.arrays import IntVector, Vector
+from dpcvx.curvature import largest_spread
 from dpcvx.execution import Oracle, Plan
 from dpcvx.grid import ResidualBound, integer_bounds
 from dpcvx.losses import Loss
-from dpcvx.mechanisms import Vertex, records_changed
+from dpcvx.mechanisms import SecondMoments, Vertex, records_changed
 
 if TYPE_CHECKING:
+    from dpcvx.curvature import CurvatureBound, Sums
     from dpcvx.data import DataSource, Margins, Points
     from dpcvx.minimise import SumOfLosses
     from dpcvx.noise import Generator
     from dpcvx.problem import Bounds
+    from dpcvx.uncertainty import Uncertainty
 
 __all__ = ["Question", "Transcript", "discrepancies", "record", "replay", "share"]
 
@@ -96,6 +99,13 @@ class _Recorder:
         self.questions.append(Question("difference_sum", asked, total, bound, batch))
         return total
 
+    def curvature_sum(self, loss: Loss, theta: Vector, slope: ResidualBound, bend: CurvatureBound) -> Sums:
+        moments, spread = self._source.curvature_sum(loss, theta, slope, bend)  # type: ignore[attr-defined]
+        asked = (loss, theta.tobytes(), slope, bend)
+        self.questions.append(Question("curvature_sum", asked, moments, slope))
+        self.questions.append(Question("spread_sum", asked, np.array([spread]), slope))
+        return moments, spread
+
     def objective(self, loss: Loss, outputs: int, z_max: float) -> SumOfLosses:
         self.questions.append(Question("objective", (loss, outputs, z_max)))
         return self._source.objective(loss, outputs, z_max)
@@ -154,6 +164,13 @@ class _FrozenOracle:
         answer: Vector = self._answer(self._oracle.minimiser(linear))
         return answer
 
+    def second_moments(self, theta: Vector) -> SecondMoments:
+        answer: SecondMoments = self._answer(self._oracle.second_moments(theta))
+        return answer
+
+    def publish(self, uncertainty: Uncertainty) -> None:
+        self._oracle.publish(uncertainty)
+
     def vertex(self) -> Vertex:
         answer: Vertex = self._answer(self._oracle.vertex())
         return answer
@@ -206,7 +223,7 @@ def discrepancies(plan: Plan, first: Transcript, second: Transcript) -> list[str
     The questions must be the same, in the same order, and the returned parameter the same to the last bit.
     Two exact sums may differ by what one record weighs (PRIVACY_MATH §11b): c R sqrt(K2) in the l2 norm for a
     gradient, or for a difference of gradients over the same sample; c R_inf K_inf in every entry for scores;
-    with c = 2 under replace-one and 1 under add/remove.
+    for second moments see `NoisySecondMoments`; with c = 2 under replace-one and 1 under add/remove.
     """
     found = []
     if len(first.questions) != len(second.questions):
@@ -235,6 +252,10 @@ def share(plan: Plan, one: Question, other: Question) -> float:
     difference = [int(a) - int(b) for a, b in zip(one.total.flat, other.total.flat, strict=True)]
     if one.kind in ("gradient_sum", "difference_sum"):
         distance, allowed = sum(v * v for v in difference), (changed * one.bound.l2) ** 2 * k2
+    elif one.kind == "curvature_sum":
+        distance, allowed = sum(v * v for v in difference), changed * (one.asked[3].largest * k2) ** 2
+    elif one.kind == "spread_sum":
+        distance, allowed = difference[0] ** 2, largest_spread(one.bound, k2) ** 2
     else:
         distance, allowed = max(abs(v) for v in difference) ** 2, (changed * one.bound.linf * k_inf) ** 2
     ratio = math.sqrt(distance / allowed) if allowed else math.inf if distance else 0.0

@@ -43,6 +43,7 @@ from dpcvx.solvers import (
     NoisyGradientDescent,
     NoisyMirrorDescent,
     NoisyStronglyConvexMirrorDescent,
+    SufficientStatistics,
 )
 from dpcvx.statement import PrivacyStatement
 
@@ -57,6 +58,7 @@ SOLVERS: dict[str, type[Any]] = {
     "general_frank_wolfe": NoisyGeneralFrankWolfe,
     "accelerated_mirror_descent": NoisyAcceleratedMirrorDescent,
     "strongly_convex_mirror_descent": NoisyStronglyConvexMirrorDescent,
+    "sufficient_statistics": SufficientStatistics,
 }
 
 INTERCEPT = 1.0
@@ -210,8 +212,6 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
         self._publish(release, columns, target, intercept)
         return self
 
-    def _plan_fit(self, n: int, columns: Columns, target: Target) -> tuple[Plan, float]:
-        """Plan of a fit to n records, and the value of the intercept's feature, from public facts alone."""
     def _declare(self, dataset: Dataset, n: int) -> tuple[Columns, Target, Plan, float]:
         """Columns, target, plan and intercept's feature of a fit to n such records, from public facts."""
         self._check_parameters()
@@ -223,6 +223,8 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
         target = self._declare_target(values)
         return columns, target, *self._plan_fit(n, columns, target)
 
+    def _plan_fit(self, n: int, columns: Columns, target: Target) -> tuple[Plan, float]:
+        """Plan of a fit to n records, and the value of the intercept's feature, from public facts alone."""
         domain = self._domain_of(target, columns)
         intercept = self._intercept(domain)
         problem = Problem(
@@ -374,7 +376,7 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
                 known = ", ".join(map(repr, ["auto", *SOLVERS]))
                 raise ValueError(f"solver must be one of {known} or a Solver object, got {self.solver!r}.")
             kinds = automatic(problem) if self.solver == "auto" else (SOLVERS[self.solver],)
-            candidates = tuple(kind(clip=clip, **settings) for kind in kinds)
+            candidates = tuple(_made(kind, {"clip": clip, **settings}) for kind in kinds)
         elif not hasattr(self.solver, "plan") or isinstance(self.solver, type):
             raise TypeError(f"solver must be a name or a Solver object, got {self.solver!r}.")
         else:
@@ -474,6 +476,14 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.string = True
         tags.target_tags.required = True
         return tags
+
+
+def _made(kind: type[Any], settings: dict[str, Any]) -> Any:
+    """A solver with those settings that it has; one that the user chose is not dropped."""
+    known = {field.name for field in dataclasses.fields(kind)}
+    if settings["n_iter"] is not None and "n_iter" not in known:
+        raise ValueError(f"{kind.__name__} has no iterations: leave n_iter None.")
+    return kind(**{name: value for name, value in settings.items() if name in known})
 
 
 def _is_integer(value: Any) -> bool:

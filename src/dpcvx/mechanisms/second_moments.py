@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.curvature import SLOPE_BITS, SPREAD_UNIT, CurvatureBound
+from dpcvx.curvature import SPREAD_UNIT, CurvatureBound, largest_spread
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Event, Gaussian
-from dpcvx.grid import FEATURE_BITS, RESIDUAL_BITS, ResidualBound, integer_bounds
+from dpcvx.grid import FEATURE_BITS, ResidualBound, integer_bounds
 from dpcvx.mechanisms.question import LARGEST_SUM, check_capacity, records_changed, residual_bound
 from dpcvx.problem import Problem
 
@@ -109,10 +109,8 @@ class NoisySecondMoments:
     def _largest(self) -> int:
         return max(1, math.floor(2**self._bits * self.problem.loss.smoothness(self.problem.z_max)))
 
-    def _slope(self, z_max: float | None) -> tuple[ResidualBound, int]:
-        """Bound of the slopes, and of their square on the grid 2^-8."""
-        bound = residual_bound(self.problem, z_max, self.clip)
-        return bound, math.ceil(Fraction(bound.linf, 2 ** (RESIDUAL_BITS - SLOPE_BITS))) ** 2
+    def _slope(self, z_max: float | None) -> ResidualBound:
+        return residual_bound(self.problem, z_max, self.clip)
 
     @property
     def _moment_sensitivity(self) -> int:
@@ -121,7 +119,7 @@ class NoisySecondMoments:
 
     def _spread_sensitivity(self, z_max: float | None) -> int:
         _, k2 = integer_bounds(self.problem.bounds, self.problem.d)
-        return self._slope(z_max)[1] * max(1, k2 // 2**FEATURE_BITS)
+        return max(1, largest_spread(self._slope(z_max), k2))
 
     @property
     def _scales(self) -> tuple[int, int]:
@@ -160,10 +158,9 @@ class NoisySecondMoments:
     def capacity(self) -> int:
         """Most records whose exact sums, with their noise, stay inside 62 bits."""
         k_inf, _ = integer_bounds(self.problem.bounds, self.problem.d)
-        rooms = [(LARGEST_SUM - 1 - 16 * max(self._scales)) // (self._largest * k_inf**2)]
-        if self.spread_multiplier is not None:
-            rooms.append((LARGEST_SUM - 1 - 16 * self._spread_scale(None)) // self._spread_sensitivity(None))
-        return max(0, min(rooms))
+        # The spread is one of Python's integers: only its noise has to fit.
+        noise = max(*self._scales, self._spread_scale(None))
+        return max(0, LARGEST_SUM - 1 - 16 * noise) // (self._largest * k_inf**2)
 
     @property
     def evaluations(self) -> float:
@@ -194,9 +191,8 @@ class NoisySecondMoments:
                 "uncertainty and the solver that need them."
             )
         d, z_max = self.problem.d, self.problem.margin_bound(theta)
-        bound, _ = self._slope(z_max)
         bends = CurvatureBound(self._largest, self._bits)
-        total, spread = data.curvature_sum(self.problem.loss, theta, bound, bends)
+        total, spread = data.curvature_sum(self.problem.loss, theta, self._slope(z_max), bends)
         diagonal, off = self._scales
         noise = np.zeros((d, d), dtype=np.int64)
         noise[np.triu_indices(d, 1)] = lattice_gaussian(off, d * (d - 1) // 2, rng)

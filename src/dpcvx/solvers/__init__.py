@@ -11,6 +11,7 @@ from dpcvx.solvers.objective_perturbation import ObjectivePerturbation
 from dpcvx.solvers.output_perturbation import OutputPerturbation
 from dpcvx.solvers.own_oracle import GradientOracle, run_with_oracle
 from dpcvx.solvers.strongly_convex_mirror_descent import NoisyStronglyConvexMirrorDescent
+from dpcvx.solvers.sufficient_statistics import SufficientStatistics
 from dpcvx.solvers.svrg import NoisySVRG, NoisySVRGPlusPlus
 
 __all__ = [
@@ -27,5 +28,6 @@ __all__ = [
     "NoisyStronglyConvexMirrorDescent",
     "ObjectivePerturbation",
     "OutputPerturbation",
+    "SufficientStatistics",
     "run_with_oracle",
 ]
