@@ -24,6 +24,7 @@ LAYERS = [
     "comparison papers planner",
     "report statement tables",
     "backends cluster estimators shards torch_source",
+    "metrics",
     "scoring",
     "queries tuning",
     "audit client",

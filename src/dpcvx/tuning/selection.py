@@ -25,8 +25,9 @@ from dpcvx.cells import opened
 from dpcvx.estimators.model import LARGEST_DELTA, LinearModel
 from dpcvx.events import Compose, Event, Gaussian, RepeatAndSelect, Worst
 from dpcvx.execution import Bill, Plan, Stage, charge
+from dpcvx.metrics import metric_of
 from dpcvx.noise import Generator, select
-from dpcvx.scoring import NoisyScore, metric_of
+from dpcvx.scoring import NoisyScore
 from dpcvx.statement import PrivacyStatement
 from dpcvx.tuning.repetitions import LAW_FAILURE, LAWS, repetitions
 
