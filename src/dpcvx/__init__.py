@@ -99,6 +99,7 @@ if TYPE_CHECKING:
         NoisySVRG,
         NoisySVRGPlusPlus,
         ObjectivePerturbation,
+        OneStep,
         OutputPerturbation,
         SufficientStatistics,
         run_with_oracle,
@@ -142,7 +143,7 @@ _MODULES = {
     "scoring": "private_score",
     "solvers": "GradientOracle NoisyAcceleratedMirrorDescent NoisyCorrectiveFrankWolfe NoisyDualFrankWolfe "
     "NoisyFrankWolfe NoisyGeneralFrankWolfe NoisyGradientDescent NoisyMirrorDescent NoisySVRG "
-    "NoisySVRGPlusPlus NoisyStronglyConvexMirrorDescent ObjectivePerturbation OutputPerturbation "
+    "NoisySVRGPlusPlus NoisyStronglyConvexMirrorDescent ObjectivePerturbation OneStep OutputPerturbation "
     "SufficientStatistics run_with_oracle",
     "submodular": "Cardinality ConcaveOfCardinality FromCallable GroupCover Interval "
     "check_set_function tree_cover",

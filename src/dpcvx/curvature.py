@@ -44,7 +44,8 @@ class CurvatureBound:
 
 def largest_spread(slope: ResidualBound, k2: int) -> int:
     """Return the largest term s^2 q of a record whose slope is within the bound and whose ||k||^2 <= k2."""
-    return (-(-slope.linf // 2 ** (RESIDUAL_BITS - SLOPE_BITS))) ** 2 * (k2 // 2**FEATURE_BITS)
+    steps = -(-slope.linf // (1 << RESIDUAL_BITS - SLOPE_BITS))
+    return steps * steps * (k2 >> FEATURE_BITS)
 
 
 def curvature_sum(
@@ -91,7 +92,8 @@ def curvature_sum(
         kernels.residuals(
             function, margins, targets, 0, margins.shape[1], unit, loss.parameter, limit, limit, rho
         )
-        return rho[0].astype(np.int64)
+        found: NDArray[np.int64] = rho[0].astype(np.int64)
+        return found
 
     for start in range(0, n, step):
         stop = min(n, start + step)

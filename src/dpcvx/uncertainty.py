@@ -89,6 +89,7 @@ class Uncertainty:
         center = transform(np.zeros_like(self.estimate))
         linear = np.column_stack([transform(axis) - center for axis in np.eye(len(self.estimate))])
         covariance = linear @ self.covariance @ linear.T
+        covariance = (covariance + covariance.T) / 2
         return Uncertainty(transform(self.estimate), covariance, self.dispersion, self.weak)
 
 

@@ -136,6 +136,23 @@ class PrivateLogisticRegression(LinearClassifier):
         """
         return np.exp(self.predict_log_proba(X))
 
+    def predict_interval(self, X: Any, level: float = 0.95) -> Vector:
+        """Return an interval for the probability of the second of two classes; the fit needs ``uncertainty``.
+
+        Parameters
+        ----------
+        X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
+            New rows.
+        level : float
+            Probability with which an interval covers.
+
+        Returns
+        -------
+        ndarray of shape (n, 2)
+            Lower and upper ends.
+        """
+        return np.exp(-np.logaddexp(0, -self._score_interval(X, level)))
+
     def predict_log_proba(self, X: Any) -> Vector:
         """Predict the logarithm of the probability of each class.
 

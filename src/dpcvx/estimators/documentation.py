@@ -56,6 +56,10 @@ PARAMETERS = {
         "is its public rule.",
     ),
     "standardize": ('"auto"', "Private standardisation; not available in this version."),
+    "uncertainty": (
+        "float",
+        "Share of the budget, below 1, for the Hessian that standard errors and intervals need; 0 for none.",
+    ),
     "threshold": (
         "float, optional",
         "Residual in y's units beyond which the loss is linear; by default a tenth of the width of "

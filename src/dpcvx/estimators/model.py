@@ -29,6 +29,7 @@ from dpcvx.cells import declared_kinds, native_array
 from dpcvx.domains import Domain, L1Ball, L2Ball
 from dpcvx.errors import Incompatible, PrivacyLeakWarning
 from dpcvx.estimators.columns import Columns, Table
+from dpcvx.estimators.uncertainty import Intervals
 from dpcvx.execution import Plan, Release, charge, execute
 from dpcvx.grid import Door
 from dpcvx.losses import Loss
@@ -43,6 +44,7 @@ from dpcvx.solvers import (
     NoisyGradientDescent,
     NoisyMirrorDescent,
     NoisyStronglyConvexMirrorDescent,
+    OneStep,
     SufficientStatistics,
 )
 from dpcvx.statement import PrivacyStatement
@@ -137,6 +139,7 @@ class Settings:
     radius: float | None = None
     l2: float | None = 0
     standardize: Any = "auto"
+    uncertainty: float = 0
     solver: Any = "auto"
     n_iter: int | None = None
     ledger: Any = None
@@ -146,7 +149,7 @@ class Settings:
     verbose: int = 0
 
 
-class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
+class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
     """A linear model fitted through a plan; see the estimators for parameters and attributes."""
 
     _geometry: ClassVar[str] = "l2"  # the estimator's own set, where the user may not choose one
@@ -270,6 +273,8 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"{name} needs epsilon, the privacy loss you allow: for instance epsilon=1.0.")
         for parameter in ("epsilon", "delta", "data_norm", "radius"):
             self._check_number(parameter, getattr(self, parameter))
+        if self.uncertainty != 0:
+            self._check_number("uncertainty", self.uncertainty, "0, or a share of the budget below 1")
         if self.l2 != 0:
             self._check_number("l2", self.l2, "0 or a positive finite number")
         if self.delta is not None and self.delta >= 1:
@@ -382,6 +387,8 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
         else:
             solver: Any = self.solver
             candidates = (solver if self.n_iter is None else dataclasses.replace(solver, **settings),)
+        if self.uncertainty:
+            candidates = tuple(OneStep(each, float(self.uncertainty)) for each in candidates)
         return plan(problem, n, budget, candidates)
 
     def _generator(self) -> Generator:
@@ -401,12 +408,22 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
     def _publish(self, release: Release, columns: Columns, target: Target, intercept: float) -> None:
         """Set the fitted attributes: the released parameter in the user's units."""
         theta = release.theta.reshape(-1, *target.shape)
-        weights = theta[: columns.width] * (target.scale / columns.scale.reshape(-1, *[1] * (theta.ndim - 1)))
-        offset = target.center - columns.center @ weights
-        if intercept:
-            offset = offset + target.scale * intercept * theta[-1]
+
+        def in_units(theta: Vector) -> tuple[Vector, Any]:
+            scale = columns.scale.reshape(-1, *[1] * (theta.ndim - 1))
+            weights = theta[: columns.width] * (target.scale / scale)
+            offset = target.center - columns.center @ weights
+            return weights, offset + target.scale * intercept * theta[-1] if intercept else offset
+
+        weights, offset = in_units(theta)
         self.coef_ = weights.T.copy()
         self.intercept_ = float(offset) if theta.ndim == 1 else np.asarray(offset)
+        self._uncertainty = None
+        if release.uncertainty is not None:
+            known = release.uncertainty.mapped(lambda theta: np.append(*in_units(theta)))
+            self._uncertainty = dataclasses.replace(
+                known, dispersion=known.dispersion * float(target.scale) ** 2
+            )
         self.n_iter_ = release.n_iter
         self.coef_names_ = np.array(columns.names, dtype=object)
         self.plan_, self.release_ = release.plan, release
@@ -452,6 +469,10 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
     def _scores(self, X: Any) -> Vector:
         """Linear scores of new rows, shape (n,) or (n, K). New rows are public here and are not clipped."""
         check_is_fitted(self)
+        return self._columns.scores(self._new_rows(X), self.coef_.T, self.intercept_)
+
+    def _new_rows(self, X: Any) -> Table:
+        """Open new rows, which must have the columns of the fit."""
         table = Table(X)
         validate_data(self, table.header(), reset=False, skip_check_array=True)
         if self._columns.levels and table.untyped:
@@ -461,7 +482,7 @@ class LinearModel(Settings, BaseEstimator):  # type: ignore[misc]
                 raise TypeError(
                     f"Column(s) {', '.join(wrong)} held numbers in the fit and hold other types now."
                 )
-        return self._columns.scores(table, self.coef_.T, self.intercept_)
+        return table
 
     def _warn_of_leak(self) -> None:
         """Warn once per fitted model, at the line that asked for a score."""

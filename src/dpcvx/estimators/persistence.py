@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpcvx import direct_sum, domains, solvers, submodular
 from dpcvx.estimators.columns import Columns
 from dpcvx.statement import PrivacyStatement
+from dpcvx.uncertainty import Uncertainty
 
 if TYPE_CHECKING:
     from dpcvx.estimators.model import LinearModel
@@ -25,7 +26,7 @@ FORMAT = "dpcvx.model"
 SCHEMA = 1
 FIELDS = {
     "format", "schema", "class", "parameters", "coef", "intercept", "n_iter", "n_features_in",
-    "feature_names_in", "columns", "classes", "privacy_statement",
+    "feature_names_in", "columns", "classes", "uncertainty", "privacy_statement",
 }  # fmt: skip
 OBJECTS: dict[str, type[Any]] = {
     kind.__name__: kind
@@ -62,6 +63,7 @@ def save(model: LinearModel, path: str | Path) -> None:
             **{name: getattr(columns, name).tolist() for name in ("low", "high", "center", "scale")},
         },
         "classes": None if classes is None else {"kind": classes.dtype.kind, "labels": classes.tolist()},
+        "uncertainty": _uncertainty_fields(model._uncertainty),
         "privacy_statement": model.privacy_statement_.to_dict(),
     }
     Path(path).write_text(
@@ -95,6 +97,7 @@ def load(path: str | Path) -> LinearModel:
         raise ValueError(
             f"{path} has model schema {content.get('schema')!r}; this version of dpcvx reads schema {SCHEMA}."
         )
+    content.setdefault("uncertainty", None)  # files of a version without it
     if set(content) != FIELDS:
         raise ValueError(f"{path} has unknown or missing fields: {sorted(set(content) ^ FIELDS)}.")
     try:
@@ -139,6 +142,7 @@ def _restore(content: dict[str, Any]) -> LinearModel:
     model.n_iter_ = _count(content["n_iter"], "n_iter")
     model.coef_names_ = np.array(columns.names, dtype=object)
     model._columns = columns
+    model._uncertainty = _uncertainty(content["uncertainty"], width + 1)
     model.n_features_in_ = d
     if content["feature_names_in"] is not None:
         model.feature_names_in_ = np.array(
@@ -215,6 +219,32 @@ def _check_indices(groups: Any, name: str) -> None:
 
 def _field_names(kind: type[Any]) -> set[str]:
     return {field.name for field in dataclasses.fields(kind) if field.init}
+
+
+def _uncertainty_fields(known: Uncertainty | None) -> dict[str, Any] | None:
+    if known is None:
+        return None
+    return {name: np.asarray(value).tolist() for name, value in vars(known).items()}
+
+
+def _uncertainty(content: Any, size: int) -> Uncertainty | None:
+    if content is None:
+        return None
+    fields = _mapping(content, "uncertainty")
+    if set(fields) != _field_names(Uncertainty):
+        raise ValueError(f"uncertainty must have the fields {sorted(_field_names(Uncertainty))}.")
+    weak = fields["weak"]
+    if isinstance(weak, bool) or not isinstance(weak, int) or not 0 <= weak <= size:
+        raise ValueError("uncertainty must count its weak directions.")
+    covariance = _numbers(fields["covariance"], "covariance", (size, size))
+    if (covariance != covariance.T).any() or (np.diag(covariance) < 0).any():
+        raise ValueError("covariance must be symmetric with no negative variance.")
+    return Uncertainty(
+        _numbers(fields["estimate"], "estimate", (size,)),
+        covariance,
+        float(_numbers(fields["dispersion"], "dispersion", ())),
+        weak,
+    )
 
 
 def _labels(content: Mapping[str, Any]) -> NDArray[Any]:

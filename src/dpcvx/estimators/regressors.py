@@ -55,6 +55,28 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         """
         return self._scores(X)
 
+    def predict_interval(self, X: Any, level: float = 0.95, of: str = "mean") -> Vector:
+        """Return an interval for each new row; the fit needs ``uncertainty``.
+
+        Parameters
+        ----------
+        X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
+            New rows.
+        level : float
+            Probability with which an interval covers.
+        of : {"mean", "observation"}
+            What is covered: the mean of the target at the row's features, or the target of a new person,
+            whose own error is taken to be normal and as large everywhere.
+
+        Returns
+        -------
+        ndarray of shape (n, 2)
+            Lower and upper ends, in y's units.
+        """
+        if of not in ("mean", "observation"):
+            raise ValueError(f'of must be "mean" or "observation", got {of!r}.')
+        return self._score_interval(X, level, self._known().dispersion if of == "observation" else 0.0)
+
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return R^2 on the rows given, and warn once: on private rows it is not covered."""
         self._warn_of_leak()

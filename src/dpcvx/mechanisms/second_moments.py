@@ -107,7 +107,7 @@ class NoisySecondMoments:
 
     @property
     def _largest(self) -> int:
-        return max(1, math.floor(2**self._bits * self.problem.loss.smoothness(self.problem.z_max)))
+        return max(1, math.floor(2.0**self._bits * self.problem.loss.smoothness(self.problem.z_max)))
 
     def _slope(self, z_max: float | None) -> ResidualBound:
         return residual_bound(self.problem, z_max, self.clip)
@@ -198,7 +198,7 @@ class NoisySecondMoments:
         noise[np.triu_indices(d, 1)] = lattice_gaussian(off, d * (d - 1) // 2, rng)
         noise += noise.T
         noise[np.diag_indices(d)] = lattice_gaussian(diagonal, d, rng)
-        hessian = (total + noise) * self._unit
+        hessian: Vector = (total + noise) * np.float64(self._unit)
         if self.spread_multiplier is None:
             return SecondMoments(hessian)
         noised = spread + int(lattice_gaussian(self._spread_scale(z_max), 1, rng)[0])

@@ -8,6 +8,7 @@ from dpcvx.solvers.general_frank_wolfe import NoisyGeneralFrankWolfe
 from dpcvx.solvers.gradient_descent import NoisyGradientDescent
 from dpcvx.solvers.mirror_descent import NoisyMirrorDescent
 from dpcvx.solvers.objective_perturbation import ObjectivePerturbation
+from dpcvx.solvers.one_step import OneStep
 from dpcvx.solvers.output_perturbation import OutputPerturbation
 from dpcvx.solvers.own_oracle import GradientOracle, run_with_oracle
 from dpcvx.solvers.strongly_convex_mirror_descent import NoisyStronglyConvexMirrorDescent
@@ -27,6 +28,7 @@ __all__ = [
     "NoisySVRGPlusPlus",
     "NoisyStronglyConvexMirrorDescent",
     "ObjectivePerturbation",
+    "OneStep",
     "OutputPerturbation",
     "SufficientStatistics",
     "run_with_oracle",

@@ -1,0 +1,129 @@
+"""A fit, then a released Hessian: one Newton step to an estimate whose error has a known law."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from dpcvx.accounting import Accountant, Budget, Following, gaussian_epsilon, gaussian_mu
+from dpcvx.arrays import Vector
+from dpcvx.errors import Incompatible
+from dpcvx.execution import Oracle, Plan, Solver, Stage, spendable
+from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments, PerturbedMinimiser
+from dpcvx.problem import Problem
+from dpcvx.uncertainty import Curvature, Steepness, average, one_step
+
+__all__ = ["OneStep"]
+
+SPREAD_SHARE = 0.2  # of the share, for one number beside d (d + 1)/2
+LATE = 0.5  # of the answers: the last ones, where descent is near its end
+
+
+@dataclass(frozen=True)
+class OneStep:
+    """Fit with another solver, release the Hessian there, and state how far off the coefficients may be.
+
+    Algorithm: the fit is the other solver's. Its answers say how steep the objective is at public points: the
+    gradients themselves, or for objective perturbation the ridge's pull on the minimiser, which the slope of
+    the objective and the random linear term balance. With the Hessian at the mean of the late points a Newton
+    step leads to an estimate without the bias of the fit: few steps, or a ridge.
+
+    Privacy: one question `NoisySecondMoments` takes a share of mu(eps, delta)^2; the fit is calibrated so
+    that both together keep the budget. Everything else is post-processing of released answers.
+
+    Utility: the estimate's error is Gaussian to first order. Its covariance is H^-1 (s^2 I + c H/n + v^2
+    (|step|^2 I + step step^T)) H^-1, with s the noise of the mean gradient, c H the covariance of a record's
+    gradient (c is released; this is the model's own covariance, as in textbook standard errors) and v the
+    noise of the Hessian. It holds where the noise of the Hessian, about 2 v sqrt(d), is small beside its
+    smallest eigenvalue, the fit is inside its set, and the step is short beside the distance over which
+    the Hessian changes; the estimate's `weak` counts directions where the first fails.
+
+    Parameters
+    ----------
+    solver : Solver
+        One that asks for gradients of all records, or objective perturbation.
+    share : float
+        Of mu^2 for the Hessian, in (0, 1).
+    """
+
+    solver: Solver
+    share: float = 0.2
+
+    requires: ClassVar[tuple[type, ...]] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise ValueError(f"The share of the budget must be in (0, 1), got {self.share!r}.")
+
+    def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
+        """Give the Hessian its share, and the fit what is left."""
+        moments = self._moments(problem, n, budget)
+        fit = self.solver.plan(problem, n, budget, Following(moments.event, accountant))
+        kinds = {type(stage.mechanism) for stage in fit.stages}
+        if kinds not in ({NoisyGradient}, {PerturbedMinimiser}):
+            raise Incompatible(
+                f"The error of {type(fit.solver).__name__} has no known law: uncertainty is stated for "
+                "solvers that ask for gradients of all records, such as NoisyGradientDescent, and for "
+                "ObjectivePerturbation."
+            )
+        last: Any = fit.stages[-1].mechanism
+        moments = replace(moments, clip=getattr(last, "clip", None))
+        stages = (*fit.stages, Stage(moments, 1))
+        return Plan(stages, problem, n, replace(self, solver=fit.solver), budget, accountant)
+
+    def run(self, plan: Plan, ask: Oracle) -> Vector:
+        """Fit, ask for the Hessian, and publish the estimate with its covariance beside the fit."""
+        problem, moments = plan.problem, plan.stages[-1].mechanism
+        heard = _Heard(plan, ask)
+        fit_plan = replace(plan, stages=plan.stages[:-1], solver=self.solver, candidates=())
+        theta = self.solver.run(fit_plan, heard)  # type: ignore[arg-type]  # it answers what is asked here
+        steepness = average(heard.notes[-math.ceil(LATE * len(heard.notes)) :])
+        answer = ask.second_moments(steepness.point)
+        trace = float(answer.hessian.trace())
+        dispersion = max(answer.spread or 0.0, 0.0) / trace if trace > 0 else 1.0
+        curvature = Curvature(answer.hessian, moments.noise / math.sqrt(2), dispersion, problem.l2)
+        reach = problem.C.norm(2, problem.size)
+        ask.publish(one_step(theta, steepness, curvature, n=plan.n, reach=reach))
+        return theta
+
+    def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
+        """The other solver's prediction for what the Hessian leaves of the budget."""
+        mu = gaussian_mu(budget.epsilon, budget.delta) * math.sqrt(1 - self.share)
+        return self.solver.predict(problem, n, replace(budget, epsilon=gaussian_epsilon(mu, budget.delta)))
+
+    def _moments(self, problem: Problem, n: int, budget: Budget) -> NoisySecondMoments:
+        if budget.delta == 0:
+            raise Incompatible("Uncertainty draws Gaussian noise, which needs delta > 0.")
+        paid = spendable(budget)
+        mu = gaussian_mu(paid.epsilon, paid.delta)
+        hessian, spread = (
+            1 / (mu * math.sqrt(self.share * part)) for part in (1 - SPREAD_SHARE, SPREAD_SHARE)
+        )
+        return NoisySecondMoments(problem, n, hessian, spread, budget.relation)
+
+
+class _Heard:
+    """Passes questions on, and keeps what the public answers say about the objective's gradient."""
+
+    def __init__(self, plan: Plan, ask: Oracle) -> None:
+        self._plan, self._ask = plan, ask
+        self.notes: list[Steepness] = []
+
+    def gradient(self, theta: Vector) -> Vector:
+        """Ask for a gradient."""
+        answer = self._ask.gradient(theta)
+        mechanism: Any = self._plan.stages[0].mechanism
+        self.notes.append(Steepness(theta.copy(), answer, mechanism.noise_at(theta)))
+        return answer
+
+    def minimiser(self) -> Vector:
+        """Ask for a minimiser, where slope, ridge and random term balance."""
+        theta = self._ask.minimiser()
+        mechanism: Any = self._plan.stages[0].mechanism
+        problem, pull = self._plan.problem, mechanism.ridge / self._plan.n
+        # Noise on the outcome moves the slope there by at most the smoothness times as much.
+        moved = (problem.smoothness + pull) * mechanism.output_noise
+        note = Steepness(theta, -(pull - problem.l2) * theta, math.hypot(mechanism.noise, moved))
+        self.notes.append(note)
+        return theta
