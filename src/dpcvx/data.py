@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import pairwise
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.grid import (
+    FEATURE_BITS,
     Dense,
     Door,
     ResidualBound,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Arrays",
+    "CanStandardise",
     "DataSource",
     "HasCurvatureSum",
     "Margins",
@@ -96,6 +99,24 @@ class HasCurvatureSum(Protocol):
 
     def curvature_sum(self, loss: Loss, theta: Vector, slope: ResidualBound, bend: CurvatureBound) -> Sums:
         """Return the sums of `dpcvx.curvature.curvature_sum` over all records."""
+
+
+@runtime_checkable
+class CanStandardise(Protocol):
+    """What a source may be able to do besides: measure its records, and send them through a second door."""
+
+    def moments(self, order: int, centers: IntVector, limits: IntVector) -> IntVector:
+        """Return the sums of (k - c)^order over the records, |k - c| clipped to a limit, per column.
+
+        Columns are the stored features and then as many targets, rounded to the same grid, as there are
+        centres left. In units of 2^-14 to the power of the order.
+        """
+
+    def length(self) -> IntVector:
+        """Return the sum of ||k_i||^2, one entry."""
+
+    def mapped(self, door: Door, center: float, scale: float) -> DataSource:
+        """Return these records after a second, public map: the door's on rows, (y - center)/scale on y."""
 
 
 class Margins(Protocol):
@@ -277,6 +298,44 @@ class Arrays:
         from dpcvx.curvature import curvature_sum
 
         return curvature_sum(self._whole_rows(), self._targets(loss, 1), loss, theta, (slope, bend))
+
+    def moments(self, order: int, centers: IntVector, limits: IntVector) -> IntVector:
+        """Return the sums of (k - c)^order over the records, |k - c| clipped to a limit, per column."""
+        d, step = self.d, self._block_rows
+        values = self._dense_rows()
+        y = np.zeros((0, self.n)) if self._y is None else self._y[: len(centers) - d]
+        if len(y) < len(centers) - d:
+            raise ValueError(f"{len(centers) - d} target(s) are to be measured; these records have {len(y)}.")
+        total = np.zeros(len(centers), dtype=np.int64)
+        for start in range(0, self.n, step):
+            targets = np.clip(np.rint(y.T[start : start + step] * 2.0**FEATURE_BITS), -limits[d:], limits[d:])
+            block = np.hstack([values[start : start + step], targets.astype(np.int64)]) - centers
+            total += (np.clip(block, -limits, limits) ** order).sum(axis=0)
+        return total
+
+    def length(self) -> IntVector:
+        """Return the sum of ||k_i||^2, one entry."""
+        d = self.d
+        squares = self.moments(2, np.zeros(d, dtype=np.int64), np.full(d, LARGEST_INTEGER))
+        return squares.sum(keepdims=True)
+
+    def mapped(self, door: Door, center: float, scale: float) -> Arrays:
+        """Return these records after a second, public map: the door's on rows, (y - center)/scale on y."""
+        unit = 2.0**FEATURE_BITS  # stored integers are read as they are, in blocks
+        door = replace(door, center=unit * door.center, scale=unit * door.scale)
+        return Arrays(
+            door.quantise(self._dense_rows()),
+            None if self._y is None else (self._y.T - center) / scale,
+            bounds=door.bounds,
+            layout=self._layout,
+            threads=self._threads,
+        )
+
+    def _dense_rows(self) -> NDArray[np.int16]:
+        rows = self._whole_rows()
+        if not isinstance(rows, Dense):
+            raise ValueError("Sparse records cannot be standardised: a centre would fill them.")
+        return rows.values
 
     def follow(self, loss: Loss, outputs: int) -> Followed:
         """Return margins that start at w = 0."""

@@ -23,7 +23,9 @@ from dpcvx.mechanisms import (
     Mechanism,
     NoisyDifference,
     NoisyGradient,
+    NoisyLength,
     NoisyMinimiser,
+    NoisyMoments,
     NoisySecondMoments,
     NoisyVertex,
     PerturbedMinimiser,
@@ -32,12 +34,14 @@ from dpcvx.mechanisms import (
     Vertex,
     records_changed,
 )
-from dpcvx.problem import Problem
+from dpcvx.problem import Bounds, Problem
 
 if TYPE_CHECKING:
     from dpcvx.data import DataSource, Margins
+    from dpcvx.grid import Door
     from dpcvx.ledger import Ledger, Receipt
     from dpcvx.noise import Generator
+    from dpcvx.trim import Trim
     from dpcvx.uncertainty import Uncertainty
 
 __all__ = [
@@ -177,7 +181,9 @@ class Plan:
                     f"A stage is private under {stage.mechanism.relation!r}, the budget asks for "
                     f"{self.budget.relation!r}."
                 )
-            # The source is held to the plan's bounds, the noise is for those of the question.
+        # The source is held to the plan's bounds. Later questions may be about mapped records; the oracle
+        # holds these to the bounds of each question.
+        for stage in self.stages[:1]:
             own: Problem = getattr(stage.mechanism, "problem", self.problem)
             if (own.bounds, own.d) != (self.problem.bounds, self.problem.d):
                 raise Incompatible(
@@ -298,7 +304,8 @@ class Bill:
 class Release:
     """What is published: the parameter, the plan that produced it, and the receipt if it was charged.
 
-    With it may come an estimate of the parameter with the covariance of its error, where that was planned.
+    With it may come an estimate of the parameter with the covariance of its error, where that was planned,
+    and the region that rows were brought into before the fit.
     """
 
     theta: Vector
@@ -306,6 +313,7 @@ class Release:
     private: bool
     receipt: Receipt | None = None
     uncertainty: Uncertainty | None = None
+    trim: Trim | None = None
 
     @property
     def n_iter(self) -> int:
@@ -331,7 +339,9 @@ class Oracle:
         self._stage, self._calls, self._total = 0, 0, 0
         self._margins: Margins | None = None
         self._point: Combination | None = None
+        self._bounds: Bounds | None = plan.problem.bounds  # of every row of the source
         self.uncertainty: Uncertainty | None = None
+        self.trim: Trim | None = None
 
     def _current(self, kind: type[Any] | tuple[type[Any], ...], question: str) -> Any:
         if self._stage < len(self._plan.stages) and self._calls == self._plan.stages[self._stage].n_calls:
@@ -345,6 +355,12 @@ class Oracle:
             raise Incompatible(
                 f"The plan's stage {self._stage + 1} answers {type(mechanism).__name__}, not a {question}."
             )
+        # Rows keep the bounds that this very question's sensitivity is for, whatever was asked before it.
+        own: Problem = getattr(mechanism, "problem", self._plan.problem)
+        if own.d != self._source.d:
+            raise Incompatible(f"The question is for d={own.d} features, the records have {self._source.d}.")
+        if own.bounds != self._bounds:
+            self._source, self._bounds = self._source.within(own.bounds), own.bounds
         self._calls += 1
         self._total += 1
         return mechanism
@@ -385,6 +401,28 @@ class Oracle:
         answer = mechanism(theta, self._source, self._rng)
         self._report()
         return answer
+
+    def moments(self, centers: Vector | None = None) -> Vector:
+        """Noisy means, or mean squares about public centres, of the features and of targets with a scale."""
+        mechanism: NoisyMoments = self._current(NoisyMoments, "moment")
+        answer = mechanism(centers, self._source, self._rng)
+        self._report()
+        return answer
+
+    def length(self) -> float:
+        """Noisy mean squared norm of the rows."""
+        mechanism: NoisyLength = self._current(NoisyLength, "length")
+        answer = mechanism(self._source, self._rng)
+        self._report()
+        return answer
+
+    def remap(self, door: Door, center: float = 0.0, scale: float = 1.0) -> None:
+        """Send every record through a second door: a public map of its row, and of its target."""
+        self._source, self._bounds = self._source.mapped(door, center, scale), None
+
+    def announce(self, trim: Trim) -> None:
+        """Release, with the parameter, the region that rows were brought into: a function of answers."""
+        self.trim = trim
 
     def publish(self, uncertainty: Uncertainty) -> None:
         """Release, with the parameter, how uncertain it is: a function of answers and public numbers."""
@@ -490,4 +528,4 @@ def execute(
     source = source.within(plan.problem.bounds)
     oracle = Oracle(plan, source, rng, progress)
     theta = plan.solver.run(plan, oracle)
-    return Release(np.asarray(theta, dtype=np.float64), plan, rng.private, receipt, oracle.uncertainty)
+    return Release(np.asarray(theta, dtype=np.float64), plan, rng.private, receipt, oracle.uncertainty, oracle.trim)

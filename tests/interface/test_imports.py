@@ -13,7 +13,7 @@ LAYERS = [
     "arrays cells device errors",
     "events hard_instances losses mirror domains minimum_norm submodular direct_sum regularizers",
     "accounting problem",
-    "typical uncertainty",
+    "trim typical uncertainty",
     "ledger",
     "grid noise noise_kernels kernels lazy lazy_kernels selection selection_kernels minimise",
     "curvature data sampling",
@@ -47,7 +47,7 @@ HEAVY = {
 UPWARD = {("execution", "report")}  # a plan prints itself, through an import made when it is printed
 # The methods by which records answer. `data` implements them; `audit.replay` stands between, a source itself.
 QUESTIONS = {"gradient_sum", "difference_sum", "follow", "objective", "curvature_sum"}
-MARGIN_QUESTIONS = {"scores", "add", "reset"}  # common words: asked of records only under these names
+MARGIN_QUESTIONS = {"scores", "add", "reset", "moments", "length"}  # common words: asked of records only under these names
 MARGINS = ("margins", "source", "followed", "records")
 
 

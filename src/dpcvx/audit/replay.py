@@ -24,9 +24,11 @@ from dpcvx.mechanisms import SecondMoments, Vertex, records_changed
 if TYPE_CHECKING:
     from dpcvx.curvature import CurvatureBound, Sums
     from dpcvx.data import DataSource, Margins, Points
+    from dpcvx.grid import Door
     from dpcvx.minimise import SumOfLosses
     from dpcvx.noise import Generator
     from dpcvx.problem import Bounds
+    from dpcvx.trim import Trim
     from dpcvx.uncertainty import Uncertainty
 
 __all__ = ["Question", "Transcript", "discrepancies", "record", "replay", "share"]
@@ -48,6 +50,8 @@ class Question:
         Bound on one record's residual, or difference of residuals, that the sensitivity follows from.
     sample : IntVector or None
         Records that were drawn to take part; None for all of them. Private.
+    row : tuple of int
+        Integer bounds (K_inf, K2) of the rows that were asked.
     """
 
     kind: str
@@ -55,6 +59,7 @@ class Question:
     total: IntVector | None = None
     bound: ResidualBound | None = None
     sample: IntVector | None = None
+    row: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,18 +78,40 @@ class _Recorder:
     the mechanism, and the sensitivity is for the same coins.
     """
 
-    def __init__(self, source: DataSource, earlier: tuple[Question, ...] | None) -> None:
+    def __init__(self, source: DataSource, bounds: Bounds, earlier: tuple[Question, ...] | None) -> None:
         self._source, self._earlier = source, earlier
         self.n, self.d = source.n, source.d
         self.questions: list[Question] = []
+        self._row = integer_bounds(bounds, source.d)
 
     def within(self, bounds: Bounds) -> _Recorder:
         self._source = self._source.within(bounds)
+        self._row = integer_bounds(bounds, self.d)
+        return self
+
+    def moments(self, order: int, centers: IntVector, limits: IntVector) -> IntVector:
+        total = self._source.moments(order, centers, limits)
+        asked = (order, tuple(centers.tolist()), tuple(limits.tolist()))
+        self.questions.append(Question("moments", asked, total, row=self._row))
+        return total
+
+    def length(self) -> IntVector:
+        total = self._source.length()
+        self.questions.append(Question("length", (), total, row=self._row))
+        return total
+
+    def mapped(self, door: Door, center: float, scale: float) -> _Recorder:
+        parts = (np.asarray(part).tobytes() for part in (door.center, door.scale, center, scale))
+        self.questions.append(Question("mapped", (door.bounds, door.intercept, *parts)))
+        self._source = self._source.mapped(door, center, scale)
+        self.d = self._source.d
         return self
 
     def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
         total = self._source.gradient_sum(loss, theta, bound)
-        self.questions.append(Question("gradient_sum", (loss, theta.tobytes(), bound), total, bound))
+        self.questions.append(
+            Question("gradient_sum", (loss, theta.tobytes(), bound), total, bound, row=self._row)
+        )
         return total
 
     def difference_sum(
@@ -96,14 +123,14 @@ class _Recorder:
             batch = batch if drawn is None else drawn[drawn < self.n]
         total = self._source.difference_sum(loss, points, batch, residual, bound)
         asked = (loss, *(point.tobytes() for point in points), residual, bound)
-        self.questions.append(Question("difference_sum", asked, total, bound, batch))
+        self.questions.append(Question("difference_sum", asked, total, bound, batch, self._row))
         return total
 
     def curvature_sum(self, loss: Loss, theta: Vector, slope: ResidualBound, bend: CurvatureBound) -> Sums:
         moments, spread = self._source.curvature_sum(loss, theta, slope, bend)  # type: ignore[attr-defined]
         asked = (loss, theta.tobytes(), slope, bend)
-        self.questions.append(Question("curvature_sum", asked, moments, slope))
-        self.questions.append(Question("spread_sum", asked, np.array([spread]), slope))
+        self.questions.append(Question("curvature_sum", asked, moments, slope, row=self._row))
+        self.questions.append(Question("spread_sum", asked, np.array([spread]), slope, row=self._row))
         return moments, spread
 
     def objective(self, loss: Loss, outputs: int, z_max: float) -> SumOfLosses:
@@ -112,14 +139,14 @@ class _Recorder:
 
     def follow(self, loss: Loss, outputs: int) -> Margins:
         self.questions.append(Question("follow", (loss, outputs)))
-        return _RecordedMargins(self._source.follow(loss, outputs), self.questions)
+        return _RecordedMargins(self._source.follow(loss, outputs), self.questions, self._row)
 
 
 class _RecordedMargins:
     """Margins that pass every call on and keep a note of it."""
 
-    def __init__(self, margins: Margins, questions: list[Question]) -> None:
-        self._margins, self._questions = margins, questions
+    def __init__(self, margins: Margins, questions: list[Question], row: tuple[int, int]) -> None:
+        self._margins, self._questions, self._row = margins, questions, row
 
     def reset(self) -> None:
         self._questions.append(Question("reset", ()))
@@ -131,7 +158,7 @@ class _RecordedMargins:
 
     def scores(self, scale: float, bound: ResidualBound) -> IntVector:
         total = self._margins.scores(scale, bound)
-        self._questions.append(Question("scores", (scale, bound), total.copy(), bound))
+        self._questions.append(Question("scores", (scale, bound), total.copy(), bound, row=self._row))
         return total
 
 
@@ -171,6 +198,20 @@ class _FrozenOracle:
     def publish(self, uncertainty: Uncertainty) -> None:
         self._oracle.publish(uncertainty)
 
+    def moments(self, centers: Vector | None = None) -> Vector:
+        answer: Vector = self._answer(self._oracle.moments(centers))
+        return answer
+
+    def length(self) -> float:
+        answer: float = self._answer(self._oracle.length())
+        return answer
+
+    def remap(self, door: Door, center: float = 0.0, scale: float = 1.0) -> None:
+        self._oracle.remap(door, center, scale)
+
+    def announce(self, trim: Trim) -> None:
+        self._oracle.announce(trim)
+
     def vertex(self) -> Vertex:
         answer: Vertex = self._answer(self._oracle.vertex())
         return answer
@@ -180,7 +221,7 @@ class _FrozenOracle:
 
 
 def _run(plan: Plan, source: DataSource, rng: Generator, earlier: Transcript | None) -> Transcript:
-    recorder = _Recorder(source, None if earlier is None else earlier.questions)
+    recorder = _Recorder(source, plan.problem.bounds, None if earlier is None else earlier.questions)
     frozen = None if earlier is None else earlier.answers
     oracle = _FrozenOracle(Oracle(plan, recorder, rng), frozen, recorder.questions)
     theta = plan.solver.run(plan, oracle)  # type: ignore[arg-type]  # it answers what an oracle answers
@@ -223,7 +264,8 @@ def discrepancies(plan: Plan, first: Transcript, second: Transcript) -> list[str
     The questions must be the same, in the same order, and the returned parameter the same to the last bit.
     Two exact sums may differ by what one record weighs (PRIVACY_MATH §11b): c R sqrt(K2) in the l2 norm for a
     gradient, or for a difference of gradients over the same sample; c R_inf K_inf in every entry for scores;
-    for second moments see `NoisySecondMoments`; with c = 2 under replace-one and 1 under add/remove.
+    for moments see `NoisyMoments` and `NoisySecondMoments`; with c = 2 under replace-one and 1 under
+    add/remove.
     """
     found = []
     if len(first.questions) != len(second.questions):
@@ -245,18 +287,32 @@ def share(plan: Plan, one: Question, other: Question) -> float:
 
     Computed in integers and rounded away from 1, so that a violation by one unit shows.
     """
-    if one.total is None or other.total is None or one.bound is None:
+    if one.total is None or other.total is None:
         return 0.0
-    k_inf, k2 = integer_bounds(plan.problem.bounds, plan.problem.d)
+    k_inf, k2 = one.row
     changed = records_changed(plan.budget.relation)
     difference = [int(a) - int(b) for a, b in zip(one.total.flat, other.total.flat, strict=True)]
+    squares = [v * v for v in difference]
+    if one.kind == "moments":
+        order, _, limits = one.asked
+        d = plan.problem.d
+        features = changed**2 * k2 if order == 1 else d * k_inf**4
+        targets = sum((changed * v) ** 2 if order == 1 else v**4 for v in limits[d:])
+        return max(_ratio(sum(squares[:d]), features), _ratio(sum(squares[d:]), targets))
+    if one.kind == "length":
+        return _ratio(sum(squares), k2**2)
+    if one.bound is None:
+        return 0.0
     if one.kind in ("gradient_sum", "difference_sum"):
-        distance, allowed = sum(v * v for v in difference), (changed * one.bound.l2) ** 2 * k2
-    elif one.kind == "curvature_sum":
-        distance, allowed = sum(v * v for v in difference), changed * (one.asked[3].largest * k2) ** 2
-    elif one.kind == "spread_sum":
-        distance, allowed = difference[0] ** 2, largest_spread(one.bound, k2) ** 2
-    else:
-        distance, allowed = max(abs(v) for v in difference) ** 2, (changed * one.bound.linf * k_inf) ** 2
+        return _ratio(sum(squares), (changed * one.bound.l2) ** 2 * k2)
+    if one.kind == "curvature_sum":
+        return _ratio(sum(squares), changed * (one.asked[3].largest * k2) ** 2)
+    if one.kind == "spread_sum":
+        return _ratio(squares[0], largest_spread(one.bound, k2) ** 2)
+    return _ratio(max(squares), (changed * one.bound.linf * k_inf) ** 2)
+
+
+def _ratio(distance: int, allowed: int) -> float:
+    """Square root of the quotient of two squares, above 1 if and only if the first is larger."""
     ratio = math.sqrt(distance / allowed) if allowed else math.inf if distance else 0.0
     return max(ratio, math.nextafter(1.0, 2.0)) if distance > allowed else min(ratio, 1.0)

@@ -55,7 +55,12 @@ PARAMETERS = {
         "Ridge on the mean objective in scaled units, intercept included; None, for the elastic net alone, "
         "is its public rule.",
     ),
-    "standardize": ('"auto"', "Private standardisation; not available in this version."),
+    "standardize": (
+        '"auto" or bool',
+        "Spend 15 % of the budget on noisy means and deviations and fit in standardised coordinates, in which "
+        "``radius`` and ``l2`` then hold; new rows are brought into the region that the fit saw. \"auto\" does so "
+        "for dense records without ``data_norm``, in an l2 ball, where the noise on the means is small.",
+    ),
     "uncertainty": (
         "float",
         "Share of the budget, below 1, for the Hessian that standard errors and intervals need; 0 for none.",

@@ -7,6 +7,7 @@ Every sensitivity holds on the stored integers, without slack (PRIVACY_MATH §11
 from dpcvx.mechanisms.difference import NoisyDifference
 from dpcvx.mechanisms.gradient import NoisyGradient
 from dpcvx.mechanisms.minimiser import NoisyMinimiser, PerturbedMinimiser
+from dpcvx.mechanisms.moments import NoisyLength, NoisyMoments
 from dpcvx.mechanisms.question import Mechanism, records_changed
 from dpcvx.mechanisms.restricted import RestrictedGradient
 from dpcvx.mechanisms.second_moments import NoisySecondMoments, SecondMoments
@@ -17,7 +18,9 @@ __all__ = [
     "Mechanism",
     "NoisyDifference",
     "NoisyGradient",
+    "NoisyLength",
     "NoisyMinimiser",
+    "NoisyMoments",
     "NoisySecondMoments",
     "NoisyVertex",
     "PerturbedMinimiser",

@@ -11,6 +11,7 @@ from dpcvx.solvers.objective_perturbation import ObjectivePerturbation
 from dpcvx.solvers.one_step import OneStep
 from dpcvx.solvers.output_perturbation import OutputPerturbation
 from dpcvx.solvers.own_oracle import GradientOracle, run_with_oracle
+from dpcvx.solvers.standardised import Standardised
 from dpcvx.solvers.strongly_convex_mirror_descent import NoisyStronglyConvexMirrorDescent
 from dpcvx.solvers.sufficient_statistics import SufficientStatistics
 from dpcvx.solvers.svrg import NoisySVRG, NoisySVRGPlusPlus
@@ -30,6 +31,7 @@ __all__ = [
     "ObjectivePerturbation",
     "OneStep",
     "OutputPerturbation",
+    "Standardised",
     "SufficientStatistics",
     "run_with_oracle",
 ]

@@ -1,0 +1,245 @@
+"""Means of features and targets, and their mean squares about public centres, with lattice Gaussian noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcvx.arrays import IntVector, Vector
+from dpcvx.events import Compose, Event, Gaussian
+from dpcvx.grid import FEATURE_BITS, integer_bounds
+from dpcvx.losses import Squared
+from dpcvx.mechanisms.question import LARGEST_DRAW, LARGEST_SUM, check_capacity, records_changed
+from dpcvx.problem import Problem
+
+if TYPE_CHECKING:
+    from dpcvx.data import DataSource
+    from dpcvx.noise import Generator
+
+__all__ = ["NoisyLength", "NoisyMoments"]
+
+
+@dataclass(frozen=True)
+class NoisyMoments:
+    """Mean of every stored feature and of the targets of squared loss, or their mean squares about centres.
+
+    Question, order 1: the sums of k_i and of t_i, k_i the stored row and t_i the targets on the same grid.
+    Order 2, for public integer centres c: the sums of min(|k_ij - c_j|, K_inf)^2, and the same of t_i.
+    Sensitivity (l2, replace-one), on the integers: order 1, 2 sqrt(K2) for the features and 2 T sqrt(m) for m
+    targets of at most T, half of it under add/remove; order 2, K_inf^2 sqrt(d) and T^2 sqrt(m) under either
+    relation, since every square lies in an interval of that length (PRIVACY_MATH §12b).
+    Event: Gaussian(noise_multiplier) for the features, Gaussian(target_multiplier) for the targets.
+
+    Parameters
+    ----------
+    problem : Problem
+    n : int
+        Public normaliser: the number of records.
+    order : int
+        1 or 2.
+    noise_multiplier : float
+        Standard deviation of the noise on the features' moments over their sensitivity.
+    target_multiplier : float
+        The same for the targets'.
+    relation : str
+        "replace" or "add_remove".
+    """
+
+    problem: Problem
+    n: int
+    order: int
+    noise_multiplier: float
+    target_multiplier: float
+    relation: str = "replace"
+
+    def __post_init__(self) -> None:
+        records_changed(self.relation)
+        if self.order not in (1, 2):
+            raise ValueError(f"order must be 1 or 2, got {self.order!r}.")
+        check_capacity(self, self.n)
+
+    @property
+    def targets(self) -> int:
+        """Number of targets that are measured: those of squared loss, whose residuals have a scale."""
+        return self.problem.outputs if isinstance(self.problem.loss, Squared) else 0
+
+    @property
+    def limits(self) -> IntVector:
+        """Largest absolute value of each feature and target, in units of 2^-14."""
+        k_inf, _ = integer_bounds(self.problem.bounds, self.problem.d)
+        target = math.floor(2**FEATURE_BITS * Fraction(float(self.problem.loss.y_range[1])))
+        return np.repeat(np.array([k_inf, target]), (self.problem.d, self.targets))
+
+    @property
+    def _unit(self) -> float:
+        return 2.0 ** -(self.order * FEATURE_BITS) / self.n
+
+    @property
+    def _sensitivities(self) -> tuple[int, int]:
+        """Integer l2 sensitivities of the features' and of the targets' sums."""
+        k_inf, k2 = integer_bounds(self.problem.bounds, self.problem.d)
+        target = math.floor(2**FEATURE_BITS * Fraction(float(self.problem.loss.y_range[1])))
+        if self.order == 1:
+            changed = records_changed(self.relation) ** 2
+            features, targets = changed * k2, changed * self.targets * target**2
+        else:
+            features, targets = self.problem.d * k_inf**4, self.targets * target**4
+        return math.isqrt(features) + 1, math.isqrt(targets) + 1
+
+    @property
+    def _scales(self) -> tuple[int, int]:
+        features, targets = self._sensitivities
+        return (
+            math.ceil(Fraction(self.noise_multiplier) * features),
+            math.ceil(Fraction(self.target_multiplier) * targets),
+        )
+
+    @property
+    def deviations(self) -> Vector:
+        """Standard deviation of the noise on each moment."""
+        return np.repeat(np.array(self._scales) * self._unit, (self.problem.d, self.targets))
+
+    @property
+    def event(self) -> Event:
+        """One Gaussian question, two with targets."""
+        features = Gaussian(self.noise_multiplier)
+        return Compose((features, Gaussian(self.target_multiplier))) if self.targets else features
+
+    @property
+    def sensitivity(self) -> float:
+        """Largest l2 change of the features' moments."""
+        return self._sensitivities[0] * self._unit
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of a feature's moment."""
+        return self._scales[0] * self._unit
+
+    @property
+    def capacity(self) -> int:
+        """Most records whose exact sums stay inside 62 bits; none where the noise does not."""
+        return _room(max(self._scales), int(max(self.limits)) ** self.order)
+
+    @property
+    def n_draws(self) -> int:
+        """One value per feature and target."""
+        return self.problem.d + self.targets
+
+    @property
+    def failure(self) -> float:
+        """Total variation of one call's noise."""
+        from dpcvx.noise import gaussian_failure
+
+        return self.n_draws * gaussian_failure()
+
+    @property
+    def evaluations(self) -> float:
+        """One pass over the records, none of it a gradient."""
+        return 0.0
+
+    def __call__(self, centers: Vector | None, data: DataSource, rng: Generator) -> Vector:
+        """Return the noisy moments: features first, then targets."""
+        from dpcvx.noise import lattice_gaussian
+
+        limits = self.limits
+        whole: NDArray[np.int64] = np.zeros_like(limits)
+        if centers is not None:
+            whole = np.clip(np.rint(centers * 2.0**FEATURE_BITS), -limits, limits).astype(np.int64)
+        total = data.moments(self.order, whole, limits)
+        features, targets = self._scales
+        noise = np.append(
+            lattice_gaussian(features, self.problem.d, rng), lattice_gaussian(targets, self.targets, rng)
+        )
+        released: Vector = (total + noise) * np.float64(self._unit)
+        return released
+
+
+@dataclass(frozen=True)
+class NoisyLength:
+    """Mean squared l2 norm of the stored rows.
+
+    Question: the sum of ||k_i||^2.
+    Sensitivity, on the integers: K2 under either relation, since every term lies in [0, K2].
+    Event: Gaussian(noise_multiplier).
+
+    Parameters
+    ----------
+    problem : Problem
+    n : int
+        Public normaliser: the number of records.
+    noise_multiplier : float
+        Standard deviation of the noise over the sensitivity.
+    relation : str
+        "replace" or "add_remove".
+    """
+
+    problem: Problem
+    n: int
+    noise_multiplier: float
+    relation: str = "replace"
+
+    def __post_init__(self) -> None:
+        records_changed(self.relation)
+        check_capacity(self, self.n)
+
+    @property
+    def _largest(self) -> int:
+        return integer_bounds(self.problem.bounds, self.problem.d)[1]
+
+    @property
+    def _scale(self) -> int:
+        return math.ceil(Fraction(self.noise_multiplier) * self._largest)
+
+    @property
+    def event(self) -> Event:
+        """One Gaussian question."""
+        return Gaussian(self.noise_multiplier)
+
+    @property
+    def sensitivity(self) -> float:
+        """Largest change of the mean."""
+        return self._largest * 2.0 ** -(2 * FEATURE_BITS) / self.n
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of the answer."""
+        return self._scale * 2.0 ** -(2 * FEATURE_BITS) / self.n
+
+    @property
+    def capacity(self) -> int:
+        """Most records whose exact sum stays inside 62 bits; none where the noise does not."""
+        return _room(self._scale, self._largest)
+
+    @property
+    def n_draws(self) -> int:
+        """One value."""
+        return 1
+
+    @property
+    def failure(self) -> float:
+        """Total variation of one call's noise."""
+        from dpcvx.noise import gaussian_failure
+
+        return gaussian_failure()
+
+    @property
+    def evaluations(self) -> float:
+        """One pass over the records, none of it a gradient."""
+        return 0.0
+
+    def __call__(self, data: DataSource, rng: Generator) -> float:
+        """Return the noisy mean squared norm."""
+        from dpcvx.noise import lattice_gaussian
+
+        total = data.length() + lattice_gaussian(self._scale, 1, rng)
+        return float(total[0]) * 2.0 ** -(2 * FEATURE_BITS) / self.n
+
+
+def _room(noise: int, largest: int) -> int:
+    """Number of records, each at most ``largest``, that 62 bits hold beside their noise."""
+    return max(0, LARGEST_SUM - 1 - LARGEST_DRAW * noise) // largest

@@ -1,0 +1,133 @@
+"""Private standardisation: released means, deviations and a length make the coordinates of another fit."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpcvx.accounting import Accountant, Budget, Following, gaussian_mu
+from dpcvx.arrays import Vector
+from dpcvx.errors import Incompatible
+from dpcvx.events import Compose
+from dpcvx.execution import Oracle, Plan, Solver, Stage, spendable
+from dpcvx.grid import FEATURE_BITS, Door
+from dpcvx.losses import Huber, Squared
+from dpcvx.mechanisms import Mechanism, NoisyLength, NoisyMoments
+from dpcvx.problem import Bounds, Problem
+from dpcvx.trim import Trim
+
+__all__ = ["Standardised"]
+
+# Shares of mu^2. Means and mean squares have half of theirs each; what one number needs is little.
+FEATURE_SHARE = 0.12
+TARGET_SHARE = 0.02
+LENGTH_SHARE = 0.01
+# Cells further than this from their mean are clipped, in deviations: few of a bell curve are, but the rare
+# level of an indicator and the tail of a skewed feature are, which would make rows long for few of them.
+REACH = 3.0
+# Beside a row of norm 1, of which the intercept's feature is a quarter: after centring it has little to do.
+INTERCEPT = 0.25
+# Residuals of squared loss are clipped at this many deviations of the target: the loss becomes Huber's.
+RESIDUAL_DEVIATIONS = 2.5
+LARGEST_TARGET = 4.0  # targets, in units of the clipped residual
+
+
+@dataclass(frozen=True)
+class Standardised:
+    """Standardise the records with released moments, fit with another solver, return to old coordinates.
+
+    Algorithm: three questions release the mean m of every feature (and of the target of squared loss), the
+    mean square s^2 about it, and the root mean square length r of the rows (x - m)/s with cells clipped to
+    [-3, 3]. Rows are shrunk to length r and scaled to norm 1 together with an intercept; targets become
+    (y - m_y)/(2.5 s_y), and squared loss becomes Huber's with threshold 1, which is squared loss with
+    residuals clipped there. The set holds the coefficients of these rows. New rows go the same way: the
+    region is released with the parameter (`Trim`).
+
+    Privacy: `NoisyMoments` twice and `NoisyLength` take 15 % of mu(eps, delta)^2 in all; the maps use released
+    numbers and one row at a time, so the fit's questions have the sensitivity of rows of norm 1
+    (PRIVACY_MATH §12b). The fit is calibrated so that all of them together keep the budget.
+
+    Without an intercept nothing is centred: deviations are taken about 0.
+
+    Parameters
+    ----------
+    solver : Solver
+        Fits in the new coordinates.
+    intercept : bool
+        Whether the model has an intercept. It is the last entry of the answer, for a feature of value 1.
+    """
+
+    solver: Solver
+    intercept: bool = True
+
+    requires: ClassVar[tuple[type, ...]] = ()
+
+    def inner(self, problem: Problem) -> Problem:
+        """The problem in standardised coordinates; public, whatever the moments will be."""
+        if problem.outputs > 1 and isinstance(problem.loss, Squared):
+            raise Incompatible("Standardisation covers one target of squared loss; give standardize=False.")
+        loss = problem.loss
+        if isinstance(loss, Squared):
+            loss = Huber(1.0, y_range=(-LARGEST_TARGET, LARGEST_TARGET))
+        return replace(problem, loss=loss, bounds=Bounds(1.0, 1.0), d=problem.d + self.intercept)
+
+    def measures(self, problem: Problem, n: int, budget: Budget) -> tuple[Mechanism, ...]:
+        """The questions about means, mean squares and the length of rows."""
+        if budget.delta == 0:
+            raise Incompatible("Standardisation draws Gaussian noise, which needs delta > 0.")
+        paid = spendable(budget)
+        mu = gaussian_mu(paid.epsilon, paid.delta)
+        features, targets, length = (
+            1 / (mu * math.sqrt(share)) for share in (FEATURE_SHARE / 2, TARGET_SHARE / 2, LENGTH_SHARE)
+        )
+        means, squares = (
+            NoisyMoments(problem, n, order, features, targets, budget.relation) for order in (1, 2)
+        )
+        return means, squares, NoisyLength(replace(problem, bounds=Bounds(1.0)), n, length, budget.relation)
+
+    def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
+        """Give the measures their share, and the other solver what is left."""
+        measures = self.measures(problem, n, budget)
+        before = Compose(tuple(measure.event for measure in measures))
+        fit = self.solver.plan(self.inner(problem), n, budget, Following(before, accountant))
+        stages = (*(Stage(measure, 1) for measure in measures), *fit.stages)
+        return Plan(stages, problem, n, replace(self, solver=fit.solver), budget, accountant)
+
+    def run(self, plan: Plan, ask: Oracle) -> Vector:
+        """Measure, map the records, fit, and map the coefficients back."""
+        problem, d, inner = plan.problem, plan.problem.d, self.inner(plan.problem)
+        means, squares, lengths = (_any(stage.mechanism) for stage in plan.stages[:3])
+        limits = means.limits * 2.0**-FEATURE_BITS
+        m = np.clip(ask.moments(), -limits, limits) * self.intercept
+        # Below two deviations of the noise a mean square may be nothing but noise.
+        s = np.sqrt(np.maximum(ask.moments(m), 2 * squares.deviations))
+        y_center, y_scale = 0.0, 1.0
+        if isinstance(problem.loss, Squared):
+            y_center = float(m[d])
+            y_scale = min(RESIDUAL_DEVIATIONS * float(s[d]), float(limits[d]) + abs(y_center))
+        ask.remap(Door(Bounds(1.0), m[:d], REACH * s[:d]), y_center, y_scale)
+        mean_square = min(max(ask.length(), 2 * lengths.noise), float(d))
+        length = REACH * math.sqrt(mean_square)
+        ask.announce(Trim(m[:d], s[:d], REACH, length))
+
+        unit = math.sqrt(1 - INTERCEPT**2 * self.intercept) / length  # of a deviation, in the fit's rows
+        ask.remap(Door(inner.bounds, 0.0, 1 / (REACH * unit), INTERCEPT * self.intercept))
+        fit = replace(plan, stages=plan.stages[3:], problem=inner, solver=self.solver, candidates=())
+        theta = self.solver.run(fit, ask)
+        weights = y_scale * unit * theta[:d] / s[:d].reshape(-1, *[1] * (theta.ndim - 1))
+        if not self.intercept:
+            return weights
+        offset = y_center + y_scale * INTERCEPT * theta[-1] - m[:d] @ weights
+        return np.concatenate([weights, np.reshape(offset, (1, *theta.shape[1:]))])
+
+    def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
+        """The other solver's prediction, in standardised units."""
+        return self.solver.predict(self.inner(problem), n, budget)
+
+
+def _any(mechanism: Mechanism) -> Any:
+    """A measure of which more than the common part is needed."""
+    return mechanism

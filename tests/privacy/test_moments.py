@@ -1,0 +1,184 @@
+"""Moments and the standardisation that is made of them: sensitivities by brute force, noise, neighbours."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import dpcvx as dp
+from dpcvx.accounting import Following, Tight, gaussian_mu
+from dpcvx.audit.replay import discrepancies, record, replay
+from dpcvx.events import Compose, Gaussian, Repeat
+from dpcvx.grid import FEATURE_BITS
+from dpcvx.mechanisms import NoisyLength, NoisyMoments
+from dpcvx.noise import SeededGenerator
+from dpcvx.solvers import NoisyGradientDescent, ObjectivePerturbation, Standardised
+
+UNIT = 2**FEATURE_BITS
+
+
+def problem(d, bounds=None, loss=None):
+    return dp.Problem(loss or dp.Squared(), dp.L2Ball(3.0), bounds=bounds or dp.Bounds(1.0), d=d)
+
+
+def sums(X, y, bounds, order, centers, limits):
+    return dp.source(np.atleast_2d(X), np.atleast_1d(y), bounds=bounds).moments(order, centers, limits)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("bounds", [dp.Bounds(1.0), dp.Bounds(1.0, 1.2), dp.Bounds(0.3)], ids=str)
+def test_no_two_records_are_further_apart_than_the_sensitivity_and_some_are_as_far(order, bounds):
+    d = 3
+    mechanism = NoisyMoments(problem(d, bounds), 10, order, 1.0, 1.0)
+    features, targets = mechanism._sensitivities
+    edge = bounds.x_inf
+    rows = [np.array(row) for row in itertools.product([-edge, 0.0, edge], repeat=d)]
+    reached = 0.0
+    for center in ([0] * 4, [round(edge * UNIT)] * 3 + [UNIT], [-round(edge * UNIT), 0, 0, -UNIT]):
+        answers = [
+            (sums(row, y, bounds, order, np.array(center), mechanism.limits)).astype(object)
+            for row in rows
+            for y in (-1.0, 0.0, 1.0)
+        ]
+        for one, other in itertools.combinations(answers, 2):
+            moved = sum((one - other)[:d] ** 2), (one - other)[d] ** 2
+            assert moved[0] <= features**2
+            assert moved[1] <= targets**2
+            reached = max(reached, math.sqrt(moved[0]) / features)
+    if bounds.x_2 is None:
+        assert reached > 0.999
+
+
+def test_sensitivities_are_those_of_the_formula():
+    first = NoisyMoments(problem(4, dp.Bounds(1.0, 1.5)), 10, 1, 1.0, 1.0)
+    second = NoisyMoments(problem(4, dp.Bounds(1.0, 1.5)), 10, 2, 1.0, 1.0)
+    assert first.sensitivity == pytest.approx(2 * 1.5 / 10, rel=1e-4)
+    assert second.sensitivity == pytest.approx(math.sqrt(4) / 10, rel=1e-4)
+    alone = NoisyMoments(problem(4, dp.Bounds(1.0, 1.5)), 10, 1, 1.0, 1.0, "add_remove")
+    assert alone.sensitivity == pytest.approx(1.5 / 10, rel=1e-4)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_moments_are_the_records_with_noise_of_the_stated_deviation(order):
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-0.8, 0.8, (50, 3)), rng.uniform(-0.5, 0.5, 50)
+    bounds = dp.Bounds(1.0)
+    mechanism = NoisyMoments(problem(3), 50, order, 2.0, 3.0)
+    centers = None if order == 1 else np.array([0.1, -0.2, 0.0, 0.1])
+    data, generator = dp.source(X, y, bounds=bounds), SeededGenerator(1)
+    answers = np.array([mechanism(centers, data, generator) for _ in range(3000)])
+    exact = np.column_stack([X, y]) if order == 1 else (np.column_stack([X, y]) - centers) ** 2
+    deviation = mechanism.deviations
+    np.testing.assert_allclose(answers.mean(axis=0), exact.mean(axis=0), atol=5 * deviation.max() / 50)
+    # 3000 draws: a ratio of variances is within 0.13 of 1, but for 1 in 10^6.
+    np.testing.assert_allclose(answers.var(axis=0) / deviation**2, 1.0, atol=0.13)
+    assert deviation[0] == pytest.approx(2.0 * mechanism.sensitivity)
+
+
+@pytest.mark.parametrize("bounds", [dp.Bounds(1.0), dp.Bounds(1.0, 1.2), dp.Bounds(0.3)], ids=str)
+def test_no_two_records_differ_in_squared_length_by_more_than_the_sensitivity(bounds):
+    mechanism = NoisyLength(problem(3, bounds), 10, 1.0)
+    edge = bounds.x_inf
+    rows = itertools.product([-edge, 0.0, edge], repeat=3)
+    lengths = [int(dp.source([row], [0.0], bounds=bounds).length()[0]) for row in rows]
+    most = max(lengths) - min(lengths)
+    assert 0.999 * mechanism._largest <= most <= mechanism._largest
+    assert mechanism.sensitivity == pytest.approx(min(3 * edge**2, (bounds.x_2 or 9) ** 2) / 10, rel=1e-3)
+    assert mechanism.event == Gaussian(1.0)
+
+
+def test_the_length_is_the_records_with_noise_of_the_stated_deviation():
+    X = np.random.default_rng(0).uniform(-0.8, 0.8, (50, 3))
+    mechanism, data = NoisyLength(problem(3), 50, 2.0), dp.source(X, np.zeros(50), bounds=dp.Bounds(1.0))
+    generator = SeededGenerator(1)
+    answers = np.array([mechanism(data, generator) for _ in range(3000)])
+    assert answers.mean() == pytest.approx((X**2).sum(axis=1).mean(), abs=5 * mechanism.noise / 50)
+    assert answers.var() / mechanism.noise**2 == pytest.approx(1.0, abs=0.13)
+    assert mechanism.noise == pytest.approx(2.0 * 3 / 50, rel=1e-3)
+
+
+def test_labels_have_no_moments():
+    mechanism = NoisyMoments(problem(3, loss=dp.Logistic()), 50, 1, 2.0, 3.0)
+    assert mechanism.targets == 0
+    assert mechanism.event == Gaussian(2.0)
+
+
+def test_sparse_records_are_refused_before_they_are_centred():
+    from scipy.sparse import csr_array
+
+    data = dp.source(csr_array(np.eye(3)), np.zeros(3), bounds=dp.Bounds(1.0))
+    with pytest.raises(ValueError, match="Sparse records"):
+        data.moments(1, np.zeros(3, dtype=np.int64), np.full(3, UNIT))
+
+
+@pytest.mark.parametrize("inner", [NoisyGradientDescent(n_iter=5), ObjectivePerturbation()], ids=type)
+@pytest.mark.parametrize("loss", [dp.Squared(), dp.Logistic()], ids=type)
+def test_moments_and_fit_together_keep_the_budget(inner, loss):
+    budget = dp.Budget(1.0, 1e-6)
+    plan = Standardised(inner).plan(problem(3, loss=loss), 500, budget, Tight())
+    assert 0.97 <= plan.epsilon <= 1.0
+    moments = sum(count / leaf.noise_multiplier**2 for leaf, count in gaussians(plan.stages[:3]))
+    mu = gaussian_mu(budget.epsilon, budget.delta)
+    share = 0.15 if isinstance(loss, dp.Squared) else 0.13
+    assert moments == pytest.approx(share * mu**2, rel=1e-3)
+
+
+def gaussians(stages):
+    from dpcvx.events import count_leaves
+
+    return count_leaves(Compose(tuple(stage.mechanism.event for stage in stages))).items()
+
+
+def test_following_adds_what_came_before():
+    before, event = Repeat(Gaussian(4.0), 3), Gaussian(5.0)
+    both = Tight().epsilon(Compose((before, event)), 1e-6)
+    assert Following(before, Tight()).epsilon(event, 1e-6) == both > Tight().epsilon(event, 1e-6)
+    assert Following(before, Tight()).delta(event, 1.0) == Tight().delta(Compose((before, event)), 1.0)
+    assert Following(before, Tight()).supports(event)
+
+
+@pytest.mark.parametrize("loss", [dp.Squared(), dp.Logistic()], ids=type)
+def test_a_neighbour_changes_the_answers_only_within_their_sensitivity(loss):
+    rng = np.random.default_rng(3)
+    X, y = rng.uniform(-1, 1, (40, 3)), rng.choice([-1.0, 1.0], 40)
+    bounds = dp.Bounds(1.0)
+    plan = Standardised(NoisyGradientDescent(n_iter=4)).plan(
+        problem(3, loss=loss), 40, dp.Budget(2.0, 1e-4), Tight()
+    )
+    first = record(plan, dp.source(X, y, bounds=bounds), SeededGenerator(0))
+    for row, target in (([1e30, -1e30, 1e30], -y[0]), ([np.nan, 0, -1], y[0]), ([-1, -1, -1], 0.0)):
+        other_X, other_y = X.copy(), y.copy()
+        other_X[0], other_y[0] = row, target
+        second = replay(plan, dp.source(other_X, other_y, bounds=bounds), SeededGenerator(5), first)
+        assert discrepancies(plan, first, second) == []
+        kinds = [question.kind for question in second.questions]
+        assert kinds[:5] == ["moments", "moments", "mapped", "length", "mapped"]
+
+
+def test_mapped_rows_are_held_to_the_bounds_of_the_fit():
+    """A second door that lets rows of norm 2 through does not reach a question made for norm 1."""
+    rng = np.random.default_rng(3)
+    X, y = rng.uniform(-1, 1, (40, 3)), rng.choice([-1.0, 1.0], 40)
+    solver = Standardised(NoisyGradientDescent(n_iter=2), intercept=False)
+    plan = solver.plan(problem(3, loss=dp.Logistic()), 40, dp.Budget(2.0, 1e-4), Tight())
+
+    class Wide(Standardised):
+        def run(self, plan, ask):
+            from dpcvx.grid import Door
+
+            ask.moments()
+            ask.moments()
+            ask.length()
+            ask.remap(Door(dp.Bounds(1.9), 0.0, 0.5))
+            inner = self.inner(plan.problem)
+            ask.gradient(np.zeros(inner.shape))
+            return ask.gradient(np.zeros(inner.shape))
+
+    plan = replace(plan, solver=Wide(plan.solver.solver, intercept=False))
+    first = record(plan, dp.source(X, y, bounds=dp.Bounds(1.0)), SeededGenerator(0))
+    X[0], y[0] = -X[0], -y[0]
+    X[0] = 1.0
+    second = replay(plan, dp.source(X, y, bounds=dp.Bounds(1.0)), SeededGenerator(0), first)
+    assert discrepancies(plan, first, second) == []
