@@ -277,6 +277,6 @@ def test_the_oracle_answers_only_the_stage_it_is_in():
 def test_too_small_a_delta_for_the_samplers_is_refused():
     solver, problem = CASES[0]
     with pytest.raises(Incompatible, match="Use delta at least"):
-        planned(solver, problem, budget=Budget(1.0, 1e-30))
+        planned(solver, problem, budget=Budget(1.0, 1e-72))
     with pytest.raises(Incompatible, match="Use epsilon at most"):
         planned(solver, problem, budget=Budget(1e3, 1e-6))

@@ -179,9 +179,9 @@ def test_the_last_prox_recovers_the_groups_that_the_noise_hides():
     for solver in (NoisyDualFrankWolfe(10), NoisyDualFrankWolfe(10, shrink=0.0)):
         plan = solver.plan(problem, n, BUDGET, Tight())
         oracle = ExactOracle(plan, X, y)
-        thetas = [execute(plan, data, rng=SeededGenerator(seed)).theta for seed in range(2)]
-        same = [np.array_equal(theta != 0, active) for theta in thetas]
-        assert np.mean(same) == (solver.shrink is None)
+        thetas = [execute(plan, data, rng=SeededGenerator(seed)).theta for seed in range(6)]
+        same = sum(np.array_equal(theta != 0, active) for theta in thetas)
+        assert same >= 3 if solver.shrink is None else same == 0  # nine in ten, and none
         excess[solver.shrink] = np.mean([regularised(oracle, problem, theta) for theta in thetas])
     assert excess[None] < excess[0.0]
 

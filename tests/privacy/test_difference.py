@@ -332,7 +332,7 @@ def test_a_run_on_a_neighbour_asks_the_same_and_differs_by_the_sensitivity(loss,
                     changed = 2 if relation == "replace" else 1
                     assert moved * z**2 <= (changed * scale) ** 2
                     heaviest = max(heaviest, share(plan, a, b))
-    assert heaviest > 0.25
+    assert heaviest > (0.1 if loss.joint else 0.25)  # random neighbours reach less of a joint bound
 
 
 def test_samples_do_not_depend_on_the_records():
