@@ -7,6 +7,7 @@ floating point is post-processing of released values.
 from __future__ import annotations
 
 import warnings
+from functools import cache
 from typing import TYPE_CHECKING
 
 from dpcvx.errors import Incompatible
@@ -14,11 +15,14 @@ from dpcvx.errors import Incompatible
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["find_device"]
+__all__ = ["BACKENDS", "find_device"]
+
+BACKENDS = ("auto", "torch")  # names that objects without records take
 
 
+@cache
 def find_device() -> torch.device | None:
-    """Return the GPU, or None with a warning that says why there is none."""
+    """Return the GPU, or None with a warning, once in a process, that says why there is none."""
     try:
         import torch
     except ImportError:

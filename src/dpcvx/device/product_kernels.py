@@ -1,6 +1,8 @@
 """Triton kernels for products of stored integers with one vector; importing triton.
 
-Rows are 8-bit or 16-bit integers whose stride is a multiple of 16, vectors 32-bit; sums have 64 bits.
+Rows are 8-bit or 16-bit integers, vectors 32-bit, sums 64-bit. A tile may reach beyond the last column, into
+the next row or, after the last one, into what `DenseOnDevice` leaves free there: what is read in that place
+is multiplied by 0 or not written. Without masks the loads are as wide and as early as memory allows.
 """
 
 # Triton gives the kernels their types when it compiles them.
@@ -8,55 +10,76 @@ Rows are 8-bit or 16-bit integers whose stride is a multiple of 16, vectors 32-b
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
+from torch.nn.functional import pad
 
-# Rows and columns of a tile, and the warps that share it: the fastest of those tried on an H200. No answer
-# depends on them.
-MARGIN_TILE = (8, 512, 4)
-SUM_TILE = (16, 512, 4)
-ROWS_AT_ONCE = 1024  # rows that one program adds up before it writes
+
+class Tile(NamedTuple):
+    """Rows and columns that are multiplied at a time, warps that do it, and tiles on their way at once."""
+
+    height: int
+    width: int
+    warps: int
+    stages: int
+
+
+# The fastest of those tried on an H200. No answer depends on them.
+MARGIN_TILE = Tile(16, 256, 4, 3)
+SUM_TILE = Tile(16, 256, 4, 3)
+ROWS_AT_ONCE = 2048  # rows that one program adds up before it writes
 
 
 @triton.jit
-def _margins(rows, vector, out, n, d, stride, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
-    """out[i] = <rows[i], vector> for HEIGHT rows."""
+def _margins(
+    rows, vector, out, n, d, stride, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, STAGES: tl.constexpr
+):
+    """out[i] = <rows[i], vector> for HEIGHT rows; the vector is 0 beyond d."""
     i = tl.program_id(0).to(tl.int64) * HEIGHT + tl.arange(0, HEIGHT)
+    at = rows + tl.minimum(i, n - 1)[:, None] * stride
     total = tl.zeros((HEIGHT, WIDTH), dtype=tl.int64)
-    for left in range(0, d, WIDTH):
+    for left in tl.range(0, d, WIDTH, num_stages=STAGES):
         j = left + tl.arange(0, WIDTH)
-        weights = tl.load(vector + j, mask=j < d, other=0)
-        inside = (i < n)[:, None] & (j < d)[None, :]
-        tile = tl.load(rows + i[:, None] * stride + j[None, :], mask=inside, other=0)
+        weights = tl.load(vector + j)
+        tile = tl.load(at + j[None, :])
         total += tile.to(tl.int64) * weights.to(tl.int64)[None, :]
     tl.store(out + i, tl.sum(total, axis=1), mask=i < n)
 
 
 @triton.jit
-def _sums(rows, vector, out, n, d, stride, height, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
-    """out[j] += sum_i vector[i] rows[i, j] for WIDTH columns and `height` rows."""
+def _sums(
+    rows, vector, out, n, d, stride, at_once, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, STAGES: tl.constexpr
+):
+    """out[j] += sum_i vector[i] rows[i, j] for WIDTH columns and `at_once` rows; the vector is 0 beyond n."""
     j = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH)
-    first = tl.program_id(1).to(tl.int64) * height
+    first = tl.program_id(1).to(tl.int64) * at_once
     total = tl.zeros((HEIGHT, WIDTH), dtype=tl.int64)
-    for top in range(0, height, HEIGHT):
+    for top in tl.range(0, at_once, HEIGHT, num_stages=STAGES):
         i = first + top + tl.arange(0, HEIGHT)
-        weights = tl.load(vector + i, mask=i < n, other=0)
-        inside = (i < n)[:, None] & (j < d)[None, :]
-        tile = tl.load(rows + i[:, None] * stride + j[None, :], mask=inside, other=0)
+        weights = tl.load(vector + i)
+        tile = tl.load(rows + tl.minimum(i, n - 1)[:, None] * stride + j[None, :])
         total += tile.to(tl.int64) * weights.to(tl.int64)[:, None]
     # Integers add up to the same sum in any order.
     tl.atomic_add(out + j, tl.sum(total, axis=0), mask=j < d)
 
 
-def margins(rows: torch.Tensor, vector: torch.Tensor, out: torch.Tensor, tile: Any = MARGIN_TILE) -> None:
+def margins(rows: torch.Tensor, vector: torch.Tensor, out: torch.Tensor, tile: Tile = MARGIN_TILE) -> None:
     """out[i] = <rows[i], vector>."""
     n, d = rows.shape
-    height, width, warps = tile
-    _margins[(triton.cdiv(n, height),)](
-        rows, vector, out, n, d, rows.stride(0), HEIGHT=height, WIDTH=width, num_warps=warps
+    _margins[(triton.cdiv(n, tile.height),)](
+        rows,
+        pad(vector, (0, -d % tile.width)),
+        out,
+        n,
+        d,
+        rows.stride(0),
+        HEIGHT=tile.height,
+        WIDTH=tile.width,
+        STAGES=tile.stages,
+        num_warps=tile.warps,
     )
 
 
@@ -64,11 +87,21 @@ def add_sums(
     rows: torch.Tensor,
     vector: torch.Tensor,
     out: torch.Tensor,
-    tile: Any = SUM_TILE,
+    tile: Tile = SUM_TILE,
     at_once: int = ROWS_AT_ONCE,
 ) -> None:
     """out[j] += sum_i vector[i] rows[i, j]."""
     n, d = rows.shape
-    height, width, warps = tile
-    grid = (triton.cdiv(d, width), triton.cdiv(n, at_once))
-    _sums[grid](rows, vector, out, n, d, rows.stride(0), at_once, HEIGHT=height, WIDTH=width, num_warps=warps)
+    _sums[(triton.cdiv(d, tile.width), triton.cdiv(n, at_once))](
+        rows,
+        pad(vector, (0, -n % at_once)),
+        out,
+        n,
+        d,
+        rows.stride(0),
+        at_once,
+        HEIGHT=tile.height,
+        WIDTH=tile.width,
+        STAGES=tile.stages,
+        num_warps=tile.warps,
+    )

@@ -21,6 +21,7 @@ LOW_BITS = 15
 LONGEST = 2**22  # products of 15 and 16 bits that a float64 adds up without rounding
 ENTRIES = 2**26  # of rows that are float64 at a time
 ALIGNMENT = 16  # a row starts where 16-byte loads may start
+SPARE = 2**10  # entries after the last row that a tile of the kernels may reach into
 
 
 class DenseOnDevice:
@@ -36,7 +37,8 @@ class DenseOnDevice:
         n, d = values.shape
         kind = torch.int8 if values.dtype == np.int8 else torch.int16
         stride = -(-d // ALIGNMENT) * ALIGNMENT
-        self.rows = torch.empty((n, stride), dtype=kind, device=device)[:, :d]
+        memory = torch.empty(n * stride + SPARE, dtype=kind, device=device)
+        self.rows = memory[: n * stride].view(n, stride)[:, :d]
         height = max(1, ENTRIES // d)
         for start in range(0, n, height):
             self.rows[start : start + height] = torch.from_numpy(values[start : start + height]).to(device)

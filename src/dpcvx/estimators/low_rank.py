@@ -48,7 +48,8 @@ class PrivateLowRankRegression(SquaredRegressor):
 
     def _domain_of(self, target: Target, columns: Columns) -> Domain:
         radius = self._radius(target.loss)
-        return NuclearBall(radius if self.radius is not None else radius * math.sqrt(target.outputs))
+        radius = radius if self.radius is not None else radius * math.sqrt(target.outputs)
+        return NuclearBall(radius, backend="torch" if self.backend == "torch" else "auto")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -26,6 +26,7 @@ from dpcvx.queries.marginals import Measurement, NoisyMarginals, marginal_order
 from dpcvx.queries.multiplicative_weights import agree, log_factor, step_size
 from dpcvx.queries.notes import note
 from dpcvx.queries.oracle import Measured, Oracle
+from dpcvx.queries.passes import passes_over
 from dpcvx.queries.payment import Payment, open_account
 from dpcvx.queries.promise import engine_statement
 from dpcvx.queries.query import Query, require_query
@@ -83,6 +84,8 @@ class QueryEngine:
         Number of queries that are expected. More may be asked of any method but composition.
     oracle : Solver, optional
         Solver of single queries; by default the better one of gradient and mirror descent.
+    backend : {"auto", "torch"}
+        Where all cells are kept: "torch" is a GPU, if there is one. Sums over records are the same integers.
     ledger : Ledger, path or URL, optional
         Where the budget is charged and the transcript kept, so that a new start continues.
     account : str, optional
@@ -100,6 +103,7 @@ class QueryEngine:
         method: str = "auto",
         n_queries: int = 5000,
         oracle: Solver | None = None,
+        backend: str = "auto",
         ledger: Ledger | str | os.PathLike[str] | None = None,
         account: str | None = None,
         rng: Generator | None = None,
@@ -112,6 +116,7 @@ class QueryEngine:
             raise ValueError(f"n_queries must be a positive integer, got {n_queries!r}.")
         self.schema, self.budget = schema, budget
         self.universe = Universe(schema)
+        self._passes = passes_over(self.universe.shape, backend)
         self.n = number_of_rows(table)
         if self.n < 1:
             raise ValueError("The table has no rows.")
@@ -142,7 +147,7 @@ class QueryEngine:
             self._transcript = payment.pay(
                 self.allotment, event, failure=self._sampler_failure, budget=budget
             )
-        self._gate = Gate(Counts.of(self.universe, table), rng)
+        self._gate = Gate(Counts.of(self.universe, table, self._passes), rng)
         self._run: Run | None = None
         self._runs = self._updates = 0
         self._measured: list[tuple[Measurement, ...]] = []
@@ -335,16 +340,16 @@ class QueryEngine:
 
     def _read_start(self, content: bytes) -> tuple[Histogram, tuple[Measurement, ...]]:
         if self._start is None:
-            return Histogram(self.universe), ()
+            return Histogram(self.universe, passes=self._passes), ()
         if isinstance(self._start, NoisyHistogram):
             from dpcvx.domains import Simplex
 
             nearest = Simplex().project(arrays(content)["shares"])
-            return Histogram(self.universe, np.maximum(nearest, 0.0)), ()
+            return Histogram(self.universe, np.maximum(nearest, 0.0), passes=self._passes), ()
         from dpcvx.queries.maximum_entropy import fit
 
         released = measurements(content)
-        return fit(self.universe, released), released
+        return fit(self.universe, released, passes=self._passes), released
 
     def _release_checks(self) -> bytes:
         values = []

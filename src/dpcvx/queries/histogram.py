@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
+from dpcvx.queries.passes import HostPasses, Passes
 from dpcvx.queries.sums import Tables, all_marginals, outer_sum
 from dpcvx.queries.universe import Universe
 
@@ -20,9 +22,8 @@ if TYPE_CHECKING:
     from dpcvx.losses import Loss
     from dpcvx.noise import Generator
 
-__all__ = ["Counts", "Histogram", "Split"]
+__all__ = ["Counts", "Histogram"]
 
-INNER_CELLS = 2**11  # cells that a pass folds at once: 16 KiB of sums stay in the first-level cache
 SHORT_RUN = 16  # cells in a row below which a copy in another order is faster to go through
 
 
@@ -37,39 +38,50 @@ class Histogram:
         Without weights and log-weights all cells weigh the same.
     log_weights : array of float64 or float32, optional
         Their logarithms instead, up to a common constant; the largest one becomes 0 before exp.
+    passes : Passes, optional
+        Where the weights are kept; by default on the host. Weights may be given as arrays of its own kind.
     """
 
     def __init__(
         self,
         universe: Universe,
-        weights: NDArray[Any] | None = None,
+        weights: Any = None,
         *,
-        log_weights: NDArray[Any] | None = None,
+        log_weights: Any = None,
+        passes: Passes | None = None,
     ) -> None:
         if weights is not None and log_weights is not None:
             raise ValueError("Give weights or log_weights, not both.")
-        if log_weights is not None:
-            given = np.asarray(log_weights)
-            weights = np.exp(given - given.max()) if given.size else given
-        elif weights is None:
-            weights = np.full(universe.n_cells, 1.0)
-        weights = np.asarray(weights)
-        if weights.dtype != np.float32:
-            weights = weights.astype(np.float64, copy=False)
-        total = weights.sum(dtype=np.float64) if weights.shape == (universe.n_cells,) else math.nan
-        if not (total > 0 and math.isfinite(total) and weights.min() >= 0):
+        self.universe = universe
+        self._passes: Passes = HostPasses(universe.shape) if passes is None else passes
+        given = weights if log_weights is None else log_weights
+        if not self._passes.holds(given):
+            numbers = np.ones(universe.n_cells) if given is None else np.asarray(given)
+            given = numbers if numbers.dtype == np.float32 else numbers.astype(np.float64, copy=False)
+            given = self._passes.keep(given)
+        shares = None
+        if tuple(given.shape) == (universe.n_cells,):
+            if log_weights is not None:
+                given = self._passes.exponentials(given + 0)[2]  # a copy: what was given is left alone
+            shares = self._passes.distribution(given)
+        if shares is None:
             raise ValueError(
                 f"A histogram needs {universe.n_cells} weights, one for each cell, none negative and not all "
-                f"zero; got shape {weights.shape}."
+                f"zero; got shape {tuple(given.shape)}."
             )
-        self.universe = universe
-        self.weights: NDArray[Any] = weights / weights.dtype.type(total)
-        self.weights.flags.writeable = False
+        self._weights = shares
+
+    @cached_property
+    def weights(self) -> NDArray[Any]:
+        """Shares of all cells, shape (n_cells,), on the host and not to be written."""
+        weights = self._passes.host(self._weights)
+        weights.flags.writeable = False
+        return weights
 
     def marginal(self, attributes: tuple[int, ...]) -> Vector:
         """Return the distribution of some attributes, one axis for each, in the order they are given in."""
         ordered = sorted(self.universe.axes(attributes))
-        table = Split(self.universe.shape, ordered).table(self.weights)
+        table = self._passes.table(self._weights, tuple(ordered))
         table /= table.sum()
         return np.ascontiguousarray(table.transpose([ordered.index(a) for a in attributes]))
 
@@ -83,22 +95,13 @@ class Histogram:
         log_factor : Vector
             One number for each cell of A, in the shape of ``marginal(attributes)``.
         """
-        from dpcvx.queries import kernels
-
-        split = Split(self.universe.shape, sorted(self.universe.axes(attributes)))
+        axes = tuple(sorted(self.universe.axes(attributes)))
         sizes = tuple(self.universe.shape[a] for a in attributes)
         if np.shape(log_factor) != sizes:
             raise ValueError(f"log_factor has shape {np.shape(log_factor)}; it must be {sizes}.")
         factors = np.exp(log_factor - np.max(log_factor)).transpose(np.argsort(attributes))
-        out = np.empty_like(self.weights)
-        kernels.scale(
-            self.weights.reshape(-1, split.inner),
-            split.rows,
-            split.columns,
-            factors.reshape(split.n_rows, split.n_columns).astype(out.dtype),
-            out.reshape(-1, split.inner),
-        )
-        return Histogram(self.universe, out)
+        scaled = self._passes.scaled(self._weights, axes, factors)
+        return Histogram(self.universe, scaled, passes=self._passes)
 
     def gradient(self, loss: Loss, scores: Mapping[int, Vector], target: int) -> dict[int, Vector]:
         """Return the gradient of a mean loss over all cells in every table of scores.
@@ -158,18 +161,23 @@ class Counts:
     universe : Universe
     cells : IntVector
         Cell number of every record, as `Universe.encode` returns them.
+    passes : Passes, optional
+        Where the counts of cells are kept; by default on the host. The sums are the same integers anywhere.
     """
 
-    def __init__(self, universe: Universe, cells: IntVector) -> None:
+    def __init__(self, universe: Universe, cells: IntVector, passes: Passes | None = None) -> None:
         self.universe = universe
         self.n = len(cells)
+        self._passes: Passes = HostPasses(universe.shape) if passes is None else passes
         self._cells = cells if self.n < universe.n_cells else None
-        self._table = np.bincount(cells, minlength=universe.n_cells) if self._cells is None else None
+        self._table = None
+        if self._cells is None:
+            self._table = self._passes.keep(np.bincount(cells, minlength=universe.n_cells))
 
     @classmethod
-    def of(cls, universe: Universe, table: Any) -> Counts:
+    def of(cls, universe: Universe, table: Any, passes: Passes | None = None) -> Counts:
         """Take the records of a table through the door."""
-        return cls(universe, universe.encode(table))
+        return cls(universe, universe.encode(table), passes)
 
     def marginal(self, attributes: tuple[int, ...]) -> IntVector:
         """Return the exact number of records in each cell of some attributes, one axis for each."""
@@ -179,53 +187,9 @@ class Counts:
         sizes = tuple(self.universe.shape[a] for a in axes)
         if self._table is not None:
             ordered = sorted(axes)
-            table = Split(self.universe.shape, ordered).table(self._table)
+            table = self._passes.table(self._table, tuple(ordered))
             return np.ascontiguousarray(table.transpose([ordered.index(a) for a in axes]))
         strides = np.array([math.prod(self.universe.shape[a + 1 :]) for a in axes], dtype=np.int64)
         counted = np.zeros(math.prod(sizes), dtype=np.int64)
         kernels.count(self._cells, strides, np.array(sizes, dtype=np.int64), counted)
         return counted.reshape(sizes)
-
-
-class Split:
-    """A universe as outer times inner cells, and the place of each in the table of some attributes.
-
-    Parameters
-    ----------
-    sizes : tuple of int
-        Shape of the universe.
-    axes : sequence of int
-        The attributes, increasing.
-    """
-
-    def __init__(self, sizes: tuple[int, ...], axes: Sequence[int]) -> None:
-        first = len(sizes) - 1
-        while first > 0 and math.prod(sizes[first - 1 :]) <= INNER_CELLS:
-            first -= 1
-        self.inner = math.prod(sizes[first:])
-        self._shape = [sizes[a] for a in axes]
-        self.rows, self.n_rows = _places(sizes[:first], [a for a in axes if a < first])
-        self.columns, self.n_columns = _places(sizes[first:], [a - first for a in axes if a >= first])
-
-    def table(self, weights: NDArray[Any]) -> NDArray[Any]:
-        """Sum the weights of all cells by the attributes: integers exactly, others in float64."""
-        from dpcvx.queries import kernels
-
-        kind = np.int64 if weights.dtype.kind == "i" else np.float64
-        sums = np.zeros((self.n_rows, self.inner), dtype=kind)
-        kernels.fold(weights.reshape(-1, self.inner), self.rows, sums)
-        table = np.zeros((self.n_rows, self.n_columns), dtype=kind)
-        kernels.gather(self.columns, sums, table)
-        return table.reshape(self._shape)
-
-
-def _places(sizes: tuple[int, ...], kept: list[int]) -> tuple[IntVector, int]:
-    """For each cell of some axes its number among the cells of the kept ones, and how many those are."""
-    places = np.zeros((1,) * len(sizes), dtype=np.int64)
-    count = 1
-    for axis in kept:
-        shape = [1] * len(sizes)
-        shape[axis] = sizes[axis]
-        places = places * sizes[axis] + np.arange(sizes[axis]).reshape(shape)
-        count *= sizes[axis]
-    return np.ascontiguousarray(np.broadcast_to(places, sizes)).ravel(), count

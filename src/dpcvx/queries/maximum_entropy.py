@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from dpcvx.arrays import Vector
-from dpcvx.queries.histogram import Histogram, Split
+from dpcvx.queries.histogram import Histogram
 from dpcvx.queries.marginals import Measurement
-from dpcvx.queries.sums import Axes, Tables, all_marginals, outer_sum
+from dpcvx.queries.passes import HostPasses, Passes
+from dpcvx.queries.sums import Axes, Tables
 from dpcvx.queries.universe import Universe
 
 __all__ = ["fit"]
@@ -28,7 +29,11 @@ LISTED = 2**12  # entries up to which products of features are multiplied out
 
 
 def fit(
-    universe: Universe, measurements: Sequence[Measurement], *, dtype: DTypeLike = np.float64
+    universe: Universe,
+    measurements: Sequence[Measurement],
+    *,
+    dtype: DTypeLike = np.float64,
+    passes: Passes | None = None,
 ) -> Histogram:
     """Return the log-linear model of noisy means.
 
@@ -48,25 +53,31 @@ def fit(
         Released means; several may be about the same attributes.
     dtype : float64 or float32
         Type of the histogram; float32 halves the memory of large universes.
+    passes : Passes, optional
+        Where the weights of all cells are kept; by default on the host.
     """
+    passes = HostPasses(universe.shape) if passes is None else passes
     if not measurements:
-        return Histogram(universe)
+        return Histogram(universe, passes=passes)
     starts = [np.zeros(len(m.values)) for m in measurements]
     for place, size in enumerate(universe.shape):  # start from each attribute by itself
         mine = [i for i, m in enumerate(measurements) if m.attributes == (place,)]
         if mine and len(universe.shape) > 1:
-            alone = _Model((size,), [replace(measurements[i], attributes=(0,)) for i in mine], np.float64)
+            mean = [replace(measurements[i], attributes=(0,)) for i in mine]
+            alone = _Model((size,), mean, np.float64, HostPasses((size,)))
             for i, found in zip(mine, alone.solve([starts[i] for i in mine]), strict=True):
                 starts[i] = found
-    model = _Model(universe.shape, measurements, dtype)
-    return Histogram(universe, log_weights=model.log_weights(model.solve(starts)))
+    model = _Model(universe.shape, measurements, dtype, passes)
+    return Histogram(universe, log_weights=model.log_weights(model.solve(starts)), passes=passes)
 
 
 class _Model:
     """Log-linear models over a product of axes, and the means that are measured."""
 
-    def __init__(self, shape: Axes, measurements: Sequence[Measurement], dtype: DTypeLike) -> None:
-        self._shape, self._dtype = shape, np.dtype(dtype)
+    def __init__(
+        self, shape: Axes, measurements: Sequence[Measurement], dtype: DTypeLike, passes: Passes
+    ) -> None:
+        self._shape, self._dtype, self._passes = shape, np.dtype(dtype), passes
         cells = [math.prod(shape[a] for a in m.attributes) for m in measurements]
         self._measurements = [
             m.listed() if size * len(m.values) <= LISTED else m
@@ -77,29 +88,21 @@ class _Model:
         found = Counter(map(len, keys))
         common = [r for r in found if r <= 3 and 2 * found[r] >= math.comb(len(shape), r)]
         self._order = max(common, default=1)
-        self._splits = {key: Split(shape, key) for key in keys if len(key) > self._order}
+        self._larger = [key for key in keys if len(key) > self._order]
         self._edges = np.cumsum([len(m.values) for m in measurements])[:-1]
 
-    def log_weights(self, coefficients: Sequence[Vector]) -> NDArray[Any]:
+    def log_weights(self, coefficients: Sequence[Vector]) -> Any:
         """Log-weights of all cells, flat."""
-        from dpcvx.queries import kernels
-
         tables: Tables = {}
         for m, c in zip(self._measurements, coefficients, strict=True):
             key = _key(m)
             potential = m.potential(c).reshape(self._sizes(m)).transpose(np.argsort(m.attributes))
             tables[key] = tables[key] + potential if key in tables else potential
-        total = outer_sum(tables, self._shape, self._order, self._dtype)
-        for key, split in self._splits.items():
-            table = tables[key].astype(self._dtype).reshape(split.n_rows, split.n_columns)
-            kernels.shift(total.reshape(-1, split.inner), split.rows, split.columns, table)
-        return total
+        return self._passes.log_linear(tables, self._order, self._dtype)
 
-    def means(self, weights: NDArray[Any]) -> Vector:
+    def means(self, weights: Any) -> Vector:
         """Sums of the measured functions times the weights of all cells."""
-        tables = all_marginals(weights, self._shape, self._order)
-        for key, split in self._splits.items():
-            tables[key] = split.table(weights)
+        tables = self._passes.marginals(weights, self._order, self._larger)
         parts = [
             m.means(tables[_key(m)].transpose([_key(m).index(a) for a in m.attributes]))
             for m in self._measurements
@@ -151,13 +154,9 @@ class _Model:
                 break
         return list(np.split(c, self._edges))
 
-    def _weights(self, c: Vector) -> tuple[float, float, NDArray[Any]]:
+    def _weights(self, c: Vector) -> tuple[float, float, Any]:
         """Largest log-weight, and the weights of all cells divided by its exp, with their sum."""
-        weights = self.log_weights(np.split(c, self._edges))
-        top = weights.max()
-        weights -= top
-        np.exp(weights, out=weights)
-        return float(top), float(weights.sum(dtype=np.float64)), weights
+        return self._passes.exponentials(self.log_weights(np.split(c, self._edges)))
 
     def _sizes(self, measurement: Measurement) -> Axes:
         return tuple(self._shape[a] for a in measurement.attributes)
@@ -179,9 +178,8 @@ class _Model:
             return 1 / np.sqrt(self._mean_squares() + ridge)
         _, total, weights = self._weights(c)
         size = SAMPLE * len(c)
-        levels = (np.arange(size) + 0.5) * (total / size)
-        cells = np.searchsorted(np.cumsum(weights, dtype=np.float64), levels).clip(max=weights.size - 1)
-        digits = np.unravel_index(cells, self._shape)
+        levels = (np.arange(size, dtype=np.float64) + 0.5) * (total / size)
+        digits = np.unravel_index(self._passes.quantiles(weights, levels), self._shape)
         parts = [m.at(tuple(digits[a] for a in m.attributes), self._sizes(m)) for m in self._measurements]
         functions = np.concatenate(parts, axis=1)
         functions -= functions.mean(axis=0)
