@@ -69,6 +69,10 @@ class StoreUnavailable(DpcvxError):  # noqa: N818
     """A folder for shards cannot be written: it is read-only, full, or in use."""
 
 
+class NotReleased(Incompatible, AttributeError):  # noqa: N818
+    """A model is asked for what was not planned, and so not paid for and not released, with it."""
+
+
 class KeyReused(Incompatible):
     """A key came back with another question than it was first used for."""
 

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dpcvx.arrays import Vector
-from dpcvx.errors import Incompatible
+from dpcvx.errors import NotReleased
 from dpcvx.estimators.columns import Columns, Table
 from dpcvx.uncertainty import Uncertainty
 
@@ -96,7 +96,7 @@ class Intervals:
     def _known(self) -> Uncertainty:
         check_is_fitted(self)
         if self._uncertainty is None:
-            raise Incompatible(
+            raise NotReleased(
                 "This model was fitted without a share of the budget for its uncertainty: fit it with "
                 "uncertainty=0.2, which spends a fifth of the budget on the Hessian that intervals need."
             )

@@ -10,6 +10,7 @@ from dpcvx.accounting import Accountant, Budget, Following, gaussian_epsilon, ga
 from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
 from dpcvx.execution import Oracle, Plan, Solver, Stage, spendable
+from dpcvx.losses import Logistic
 from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments, PerturbedMinimiser
 from dpcvx.problem import Problem
 from dpcvx.uncertainty import Curvature, Steepness, average, one_step
@@ -34,10 +35,11 @@ class OneStep:
 
     Utility: the estimate's error is Gaussian to first order. Its covariance is H^-1 (s^2 I + c H/n + v^2
     (|step|^2 I + step step^T)) H^-1, with s the noise of the mean gradient, c H the covariance of a record's
-    gradient (c is released; this is the model's own covariance, as in textbook standard errors) and v the
-    noise of the Hessian. It holds where the noise of the Hessian, about 2 v sqrt(d), is small beside its
-    smallest eigenvalue, the fit is inside its set, and the step is short beside the distance over which
-    the Hessian changes; the estimate's `weak` counts directions where the first fails.
+    gradient and v the noise of the Hessian. As in textbook standard errors the model is taken at its word: c
+    is 1 for logistic loss, and for others the released trace of that covariance over the trace of H. This
+    holds where the noise of the Hessian, about 2 v sqrt(d), is small beside its smallest eigenvalue, the fit
+    is inside its set, and the step is short beside the distance over which the Hessian changes;
+    `Uncertainty.weak` counts directions where the first fails.
 
     Parameters
     ----------
@@ -80,8 +82,9 @@ class OneStep:
         theta = self.solver.run(fit_plan, heard)  # type: ignore[arg-type]  # it answers what is asked here
         steepness = average(heard.notes[-math.ceil(LATE * len(heard.notes)) :])
         answer = ask.second_moments(steepness.point)
-        trace = float(answer.hessian.trace())
-        dispersion = max(answer.spread or 0.0, 0.0) / trace if trace > 0 else 1.0
+        trace, dispersion = float(answer.hessian.trace()), 1.0
+        if answer.spread is not None and trace > 0:
+            dispersion = max(answer.spread, 0.0) / trace
         curvature = Curvature(answer.hessian, moments.noise / math.sqrt(2), dispersion, problem.l2)
         reach = problem.C.norm(2, problem.size)
         ask.publish(one_step(theta, steepness, curvature, n=plan.n, reach=reach))
@@ -96,10 +99,10 @@ class OneStep:
         if budget.delta == 0:
             raise Incompatible("Uncertainty draws Gaussian noise, which needs delta > 0.")
         paid = spendable(budget)
-        mu = gaussian_mu(paid.epsilon, paid.delta)
-        hessian, spread = (
-            1 / (mu * math.sqrt(self.share * part)) for part in (1 - SPREAD_SHARE, SPREAD_SHARE)
-        )
+        mu = gaussian_mu(paid.epsilon, paid.delta) * math.sqrt(self.share)
+        if isinstance(problem.loss, Logistic):  # its gradients vary as its Hessian says
+            return NoisySecondMoments(problem, n, 1 / mu, None, budget.relation)
+        hessian, spread = (1 / (mu * math.sqrt(part)) for part in (1 - SPREAD_SHARE, SPREAD_SHARE))
         return NoisySecondMoments(problem, n, hessian, spread, budget.relation)
 
 

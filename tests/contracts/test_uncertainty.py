@@ -1,0 +1,366 @@
+"""Intervals: exact without noise, right on average with it, priced once, only where they were asked for."""
+
+import math
+
+import numpy as np
+import pytest
+
+import dpcvx as dp
+from dpcvx.accounting import gaussian_mu
+from dpcvx.audit.replay import discrepancies, record, replay
+from dpcvx.errors import Incompatible, NotReleased
+from dpcvx.events import count_leaves, from_plain
+from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments, PerturbedMinimiser
+from dpcvx.noise import SeededGenerator
+from dpcvx.uncertainty import Curvature, Steepness, Uncertainty, average, one_step
+
+BUDGET = dp.Budget(2.0, 1e-6)
+TRUTH = {"linear": np.array([0.3, -0.2, 0.1, 0.05]), "logistic": np.array([2.0, -1.0, 0.5, 0.3])}
+
+
+def problem(kind, d=4, radius=None):
+    loss, size = (dp.Squared(), 3.0) if kind == "linear" else (dp.Logistic(), 30.0)
+    return dp.Problem(loss, dp.L2Ball(radius or size), bounds=dp.Bounds(1.0), d=d)
+
+
+def sample(kind, n, seed):
+    """Correlated features and a constant one, with the model that `TRUTH` says."""
+    rng = np.random.default_rng(seed)
+    common = rng.uniform(-0.5, 0.5, (n, 1))
+    X = np.column_stack([common + rng.uniform(-0.5, 0.5, (n, 3)), np.ones(n)])
+    z = X @ TRUTH[kind]
+    if kind == "linear":
+        return X, z + rng.uniform(-0.2, 0.2, n)
+    return X, np.where(rng.uniform(size=n) < 1 / (1 + np.exp(-z)), 1.0, -1.0)
+
+
+def released(kind, plan, seed):
+    X, y = sample(kind, plan.n, seed)
+    return dp.execute(plan, dp.source(X, y, bounds=plan.problem.bounds), rng=SeededGenerator(seed))
+
+
+def errors(kind, plan, seeds, truth=None):
+    """Errors of the estimate in units of its standard error, (seeds, d)."""
+    known = [released(kind, plan, seed).uncertainty for seed in range(seeds)]
+    assert not any(each.weak for each in known)
+    return np.array(
+        [(each.estimate - TRUTH[kind]) / np.sqrt(np.diag(each.covariance)) for each in known]
+    ), known
+
+
+# -- arithmetic
+
+
+def test_a_quadratic_is_solved_from_any_point_and_without_noise_nothing_is_uncertain():
+    rng = np.random.default_rng(0)
+    half = rng.normal(size=(5, 5))
+    H, best, start = half @ half.T + np.eye(5), rng.normal(size=5), rng.normal(size=5)
+    steepness = Steepness(start, H @ (start - best), 0.0)
+    found = one_step(start, steepness, Curvature(H, 0.0, 0.0), n=10, reach=1.0)
+    np.testing.assert_allclose(found.estimate, best, atol=1e-9)
+    np.testing.assert_allclose(found.covariance, 0.0, atol=1e-12)
+    assert found.weak == 0
+
+
+def test_each_part_of_the_covariance_has_its_formula():
+    H, point, g = np.diag([1.0, 2.0, 4.0]), np.zeros(3), np.array([1.0, 2.0, 4.0])
+    inverse = np.linalg.inv(H)
+    sampling = one_step(point, Steepness(point, g, 0.0), Curvature(H, 0.0, 0.3), n=50, reach=1.0)
+    np.testing.assert_allclose(sampling.covariance, 0.3 / 50 * inverse, atol=1e-12)
+    privacy = one_step(point, Steepness(point, g, 0.2), Curvature(H, 0.0, 0.0), n=50, reach=1.0)
+    np.testing.assert_allclose(privacy.covariance, 0.04 * inverse @ inverse, atol=1e-12)
+    # step = H^-1 g = (1, 1, 1); noise of a symmetric matrix along it has covariance v^2 (3 I + 1 1^T).
+    hessian = one_step(point, Steepness(point, g, 0.0), Curvature(H, 0.1, 0.0), n=50, reach=1.0)
+    expected = inverse @ (0.01 * (3 * np.eye(3) + np.ones((3, 3)))) @ inverse
+    np.testing.assert_allclose(hessian.covariance, expected, atol=1e-12)
+    # A ridge is known: it bends the objective, and no record's gradient varies with it.
+    ridged = one_step(point, Steepness(point, g, 0.0), Curvature(H, 0.0, 0.3, 1.0), n=50, reach=1.0)
+    np.testing.assert_allclose(np.diag(ridged.covariance), 0.006 * np.diag(H) / (np.diag(H) + 1) ** 2)
+
+
+def test_the_law_of_symmetric_noise_is_the_one_assumed():
+    rng, v, step = np.random.default_rng(1), 0.3, np.array([1.0, -2.0, 0.5])
+    noise = rng.normal(0, v, (200_000, 3, 3))
+    noise = np.triu(noise, 1) + np.triu(noise, 1).transpose(0, 2, 1) + np.sqrt(2) * noise * np.eye(3)
+    measured = np.cov((noise @ step).T)
+    np.testing.assert_allclose(measured, v**2 * (step @ step * np.eye(3) + np.outer(step, step)), atol=0.01)
+
+
+def test_hidden_directions_keep_the_fit_and_get_the_whole_reach():
+    H, point, fit = np.diag([4.0, 0.1]), np.zeros(2), np.array([0.5, 0.7])
+    found = one_step(fit, Steepness(point, np.array([4.0, 4.0]), 0.1), Curvature(H, 0.2, 0.0), n=9, reach=3.0)
+    assert found.weak == 1
+    np.testing.assert_allclose(found.estimate, [-1.0, 0.7])
+    assert found.covariance[1, 1] == pytest.approx(9.0)
+    assert found.covariance[0, 0] < 0.1
+
+
+def test_gradients_are_averaged_by_their_precision():
+    one = Steepness(np.array([0.0]), np.array([1.0]), 1.0)
+    two = Steepness(np.array([5.0]), np.array([6.0]), 0.5)
+    mean = average([one, two])
+    assert (mean.point[0], mean.gradient[0]) == (pytest.approx(4.0), pytest.approx(5.0))
+    assert mean.deviation == pytest.approx(1 / math.sqrt(5))
+
+
+def test_an_affine_map_maps_estimate_and_covariance():
+    known = Uncertainty(np.array([1.0, 2.0]), np.array([[1.0, 0.5], [0.5, 2.0]]), 1.0)
+    linear = np.array([[2.0, 0.0], [1.0, 1.0], [0.0, 3.0]])
+    mapped = known.mapped(lambda theta: linear @ theta + 5.0)
+    np.testing.assert_allclose(mapped.estimate, [7.0, 8.0, 11.0])
+    np.testing.assert_allclose(mapped.covariance, linear @ known.covariance @ linear.T)
+
+
+# -- plan and privacy
+
+
+@pytest.mark.parametrize("kind", ["linear", "logistic"])
+@pytest.mark.parametrize("inner", [dp.NoisyGradientDescent(n_iter=7), dp.ObjectivePerturbation()], ids=type)
+def test_fit_and_hessian_together_keep_the_budget(kind, inner):
+    plan = dp.OneStep(inner, 0.3).plan(problem(kind), 5000, BUDGET, dp.Tight())
+    *fit, (moments) = plan.stages
+    assert {type(stage.mechanism) for stage in fit} <= {NoisyGradient, PerturbedMinimiser}
+    assert isinstance(moments.mechanism, NoisySecondMoments)
+    assert 0.97 * BUDGET.epsilon <= plan.epsilon <= BUDGET.epsilon
+    spent = sum(
+        count / leaf.noise_multiplier**2 for leaf, count in count_leaves(moments.mechanism.event).items()
+    )
+    assert spent == pytest.approx(0.3 * gaussian_mu(BUDGET.epsilon, BUDGET.delta) ** 2, rel=1e-3)
+
+
+@pytest.mark.parametrize("inner", [dp.NoisyGradientDescent(n_iter=6), dp.ObjectivePerturbation()], ids=type)
+def test_a_neighbour_reaches_nothing_but_the_sums(inner):
+    rng = np.random.default_rng(3)
+    p = problem("logistic", d=3)
+    plan = dp.OneStep(inner, 0.3).plan(p, 60, BUDGET, dp.Tight())
+    X, y = rng.uniform(-1, 1, (60, 3)), rng.choice([-1.0, 1.0], 60)
+    first = record(plan, dp.source(X, y, bounds=p.bounds), SeededGenerator(0))
+    assert first.questions[-2].kind == "curvature_sum"
+    for row, label in (([1e30, -1e30, np.nan], 0.0), ([-1, -1, -1], -y[0]), ([0, 0, 0], y[0])):
+        other_X, other_y = X.copy(), y.copy()
+        other_X[0], other_y[0] = row, label
+        second = replay(plan, dp.source(other_X, other_y, bounds=p.bounds), SeededGenerator(1), first)
+        assert discrepancies(plan, first, second) == []
+
+
+@pytest.mark.parametrize(
+    "solver", [dp.NoisyFrankWolfe(), dp.NoisySVRG(), dp.SufficientStatistics()], ids=type
+)
+def test_solvers_without_a_known_law_are_refused_before_a_record_is_read(solver):
+    domain = dp.L1Ball(1.0) if isinstance(solver, dp.NoisyFrankWolfe) else dp.L2Ball(1.0)
+    p = dp.Problem(dp.Squared(), domain, bounds=dp.Bounds(1.0), d=3, l2=0.1)
+    with pytest.raises(Incompatible, match="no known law"):
+        dp.OneStep(solver).plan(p, 5000, BUDGET, dp.Tight())
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.1, math.nan])
+def test_a_share_is_a_share(share):
+    with pytest.raises(ValueError, match="share"):
+        dp.OneStep(dp.NoisyGradientDescent(), share)
+
+
+# -- coverage
+
+
+@pytest.mark.parametrize("kind", ["linear", "logistic"])
+@pytest.mark.parametrize("inner", [dp.NoisyGradientDescent(clip=1.0), dp.ObjectivePerturbation()], ids=type)
+def test_errors_are_as_large_as_stated_and_larger_than_either_part_alone(kind, inner):
+    """50 runs of 4 coefficients: a deviation of 1 is measured within 0.05, coverage within 1.5 points."""
+    plan = dp.OneStep(inner, 0.3).plan(problem(kind), 20_000, dp.Budget(1.0, 1e-6), dp.Tight())
+    z, known = errors(kind, plan, 50)
+    assert 0.85 < np.sqrt(np.mean(z**2)) < 1.15
+    assert 0.90 < np.mean(abs(z) < 1.96) < 0.99
+    # Without the privacy noise the same errors would be far too large.
+    X, _ = sample(kind, 20_000, 0)
+    bend = 1.0 if kind == "linear" else 0.2
+    sampling = np.linalg.inv(bend * X.T @ X / 20_000) * known[0].dispersion / 20_000
+    shown = np.array([each.estimate - TRUTH[kind] for each in known]) / np.sqrt(np.diag(sampling))
+    assert np.mean(abs(shown) < 1.96) < 0.85
+
+
+def test_the_step_removes_the_bias_of_few_iterations():
+    plan = dp.OneStep(dp.NoisyGradientDescent(n_iter=4, step=0.2, clip=1.0), 0.3).plan(
+        problem("linear"), 20_000, BUDGET, dp.Tight()
+    )
+    runs = [released("linear", plan, seed) for seed in range(30)]
+    fit = np.mean([run.theta for run in runs], axis=0) - TRUTH["linear"]
+    step = np.mean([run.uncertainty.estimate for run in runs], axis=0) - TRUTH["linear"]
+    error = np.mean([np.sqrt(np.diag(run.uncertainty.covariance)) for run in runs], axis=0) / math.sqrt(30)
+    assert (abs(step) < 3.5 * error).all()
+    assert abs(fit[0]) > 20 * error[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["linear", "logistic"])
+@pytest.mark.parametrize(("n", "epsilon"), [(5000, 4.0), (20_000, 0.5), (50_000, 1.0)])
+def test_coverage_is_within_two_points_of_nominal(kind, n, epsilon):
+    """500 runs of 4 coefficients: coverage is measured with a standard error of 0.6 points at most."""
+    budget = dp.Budget(epsilon, 1 / n**2)
+    plan = dp.OneStep(dp.NoisyGradientDescent(clip=1.0), 0.3).plan(problem(kind), n, budget, dp.Tight())
+    z, _ = errors(kind, plan, 500)
+    assert abs(np.mean(abs(z) < 1.96) - 0.95) < 0.02
+    assert abs(np.mean(abs(z) < 1.2816) - 0.80) < 0.03
+
+
+# -- estimators
+
+
+def regression(**changes):
+    settings = {
+        "epsilon": 4.0,
+        "bounds": (0, 10),
+        "y_bounds": (-10, 20),
+        "uncertainty": 0.3,
+        "random_state": 0,
+    }
+    return dp.PrivateLinearRegression(**{**settings, **changes})
+
+
+RNG = np.random.default_rng(5)
+X = RNG.uniform(0, 10, (8000, 2))
+Y = X @ [1.0, -0.5] + 2.0 + RNG.normal(size=8000)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return regression().fit(X, Y)
+
+
+def test_intervals_are_in_the_users_units(model):
+    low, high = model.coef_interval().T
+    assert model.coef_interval().shape == (2, 2)
+    assert (low < [1.0, -0.5]).all()
+    assert (high > [1.0, -0.5]).all()
+    assert (high - low < 0.5).all()
+    np.testing.assert_allclose((low + high) / 2, model.coef_debiased_)
+    np.testing.assert_allclose((high - low) / 2, 1.959964 * model.coef_std_, rtol=1e-6)
+    bottom, top = model.intercept_interval()
+    assert bottom < 2.0 < top
+    assert (top - bottom) / 2 == pytest.approx(1.959964 * model.intercept_std_)
+    assert (bottom + top) / 2 == pytest.approx(model.intercept_debiased_)
+
+
+def test_a_higher_level_is_wider_and_levels_are_probabilities(model):
+    narrow, wide = (np.ptp(model.coef_interval(level), axis=1) for level in (0.5, 0.99))
+    assert (wide > 3 * narrow).all()
+    for level in (0.0, 1.0, 95):
+        with pytest.raises(ValueError, match="level must be between 0 and 1"):
+            model.coef_interval(level)
+
+
+def test_predictions_have_intervals_for_means_and_for_new_people(model):
+    mean, person = model.predict_interval(X[:500]), model.predict_interval(X[:500], of="observation")
+    assert mean.shape == person.shape == (500, 2)
+    assert np.mean((mean[:, 0] < X[:500] @ [1.0, -0.5] + 2) & (X[:500] @ [1.0, -0.5] + 2 < mean[:, 1])) > 0.9
+    assert 0.9 < np.mean((person[:, 0] < Y[:500]) & (Y[:500] < person[:, 1])) < 0.99
+    # The variance of a mean is quadratic in the features, and smallest where they are usual.
+    spread = np.ptp(model.predict_interval([[5.0, 5.0], [0.0, 10.0]]), axis=1)
+    assert spread[0] < spread[1]
+    one = np.ptp(model.predict_interval([[0.0, 0.0]]), axis=1)[0]
+    assert one == pytest.approx(2 * 1.959964 * model.intercept_std_, rel=1e-6)
+    with pytest.raises(ValueError, match='"mean" or "observation"'):
+        model.predict_interval(X[:2], of="median")
+
+
+def test_probabilities_have_intervals_inside_zero_and_one():
+    z = X @ [0.4, -0.4]
+    labels = np.where(RNG.uniform(size=len(z)) < 1 / (1 + np.exp(-z)), "yes", "no")
+    model = dp.PrivateLogisticRegression(
+        epsilon=4.0, bounds=(0, 10), classes=("no", "yes"), uncertainty=0.3, random_state=0
+    ).fit(X, labels)
+    low, high = model.predict_interval(X[:200]).T
+    assert ((low > 0) & (low < high) & (high < 1)).all()
+    assert np.mean((low < 1 / (1 + np.exp(-z[:200]))) & (1 / (1 + np.exp(-z[:200])) < high)) > 0.6
+    assert (abs(model.coef_debiased_ - [0.4, -0.4]) < 4 * model.coef_std_).all()
+
+
+def test_the_statement_shows_the_question_and_the_plan_the_share(model):
+    said = model.privacy_statement_
+    assert [part["question"] for part in said.mechanisms] == ["NoisyGradient", "NoisySecondMoments"]
+    assert "share=0.3" in said.public["solver"]
+    assert said.certified_epsilon <= 4.0
+
+
+def test_a_fit_with_intervals_is_charged_once(tmp_path):
+    ledger = dp.Ledger(tmp_path / "ledger.db")
+    account = ledger.create("people", epsilon=4.0, delta=1e-6)
+    model = regression(delta=1e-6, ledger=ledger, account="people", random_state=None).fit(X, Y)
+    (entry,) = account.history()
+    assert from_plain(entry.event) == model.plan_.event
+
+
+def test_intervals_that_were_not_paid_for_are_refused_with_the_way_to_get_them():
+    model = regression(uncertainty=0).fit(X[:500], Y[:500])
+    for ask in (
+        model.coef_interval,
+        model.intercept_interval,
+        lambda: model.coef_std_,
+        lambda: model.predict_interval(X[:2]),
+    ):
+        with pytest.raises(NotReleased, match=r"fit it with uncertainty=0\.2"):
+            ask()
+    assert not hasattr(model, "coef_std_")
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, 2, "half", True, math.inf])
+def test_shares_that_are_none_are_refused(share):
+    with pytest.raises(ValueError, match=r"uncertainty|share"):
+        regression(uncertainty=share).fit(X[:100], Y[:100])
+
+
+def test_none_is_off():
+    assert regression(uncertainty=None).fit(X[:100], Y[:100]).release_.uncertainty is None
+
+
+def test_several_classes_are_refused_before_a_record_is_read():
+    model = dp.PrivateLogisticRegression(epsilon=1.0, bounds=(0, 10), classes=(0, 1, 2), uncertainty=0.2)
+    with pytest.raises(Incompatible, match="losses of one score"):
+        model.fit(X[:100], np.arange(100) % 3)
+
+
+def test_hidden_directions_are_said_and_covered():
+    model = regression(epsilon=0.1).fit(X[:300], Y[:300])
+    assert model.release_.uncertainty.weak > 0
+    with pytest.warns(UserWarning, match="noise hides how the records vary"):
+        low, high = model.coef_interval().T
+    assert (low < [1.0, -0.5]).all()
+    assert (high > [1.0, -0.5]).all()
+
+
+def test_a_saved_model_knows_its_uncertainty(model, tmp_path):
+    model.save(tmp_path / "model.json")
+    again = dp.load(tmp_path / "model.json")
+    assert np.array_equal(again.coef_interval(), model.coef_interval())
+    assert np.array_equal(
+        again.predict_interval(X[:5], of="observation"), model.predict_interval(X[:5], of="observation")
+    )
+    plain = regression(uncertainty=0).fit(X[:200], Y[:200])
+    plain.save(tmp_path / "plain.json")
+    with pytest.raises(Incompatible, match="uncertainty"):
+        dp.load(tmp_path / "plain.json").coef_interval()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("covariance", [[1.0]]),
+        ("covariance", [[1, 2, 3], [4, 5, 6], [7, 8, 9]]),
+        ("covariance", [[-1, 0, 0], [0, 1, 0], [0, 0, 1]]),
+        ("weak", -1),
+        ("weak", True),
+        ("estimate", [1.0, 2.0]),
+        ("dispersion", "large"),
+        ("more", 1),
+    ],
+    ids=str,
+)
+def test_a_file_with_another_uncertainty_is_no_model(model, tmp_path, field, value):
+    import json
+
+    path = tmp_path / "model.json"
+    model.save(path)
+    content = json.loads(path.read_text())
+    content["uncertainty"][field] = value
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"uncertainty|covariance|estimate|dispersion"):
+        dp.load(path)
