@@ -51,6 +51,10 @@ class Shards:
         self._shards = [mapped(store, index) for index in range(len(manifest.shards))]
         self._check = store.unchanged()
 
+    def __reduce__(self) -> Any:
+        """Travel as the name of the folder: no record enters a pickle."""
+        return open_shards, (self.folder,)
+
     @property
     def table(self) -> Table:
         """One made-up record with the right columns; the files are seen to be there still."""

@@ -22,6 +22,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcvx.data import cores
 from dpcvx.errors import ShardsDamaged, StoreUnavailable
 
 __all__ = ["Manifest", "Shard", "Store"]
@@ -118,7 +119,8 @@ class Store:
         """Make an empty folder, or use one that is there."""
         with _reaching(folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if strange := [path.name for path in folder.iterdir() if path.name != LOCK]:
+            known = (LOCK, MANIFEST + UNFINISHED)
+            if strange := [path.name for path in folder.iterdir() if path.name not in known]:
                 raise StoreUnavailable(
                     f"{folder} holds {len(strange)} other file(s) and no manifest.json: give a folder "
                     "that is empty or does not exist."
@@ -198,7 +200,7 @@ class Store:
             for index in range(first, last)
             for part, facts in self.manifest.shards[index].files.items()
         ]
-        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        with ThreadPoolExecutor(max_workers=cores()) as pool:
             for complaint in pool.map(_complaint, wanted):
                 if complaint:
                     raise ShardsDamaged(complaint)

@@ -272,13 +272,13 @@ def _fill(store: Store, reader: Reader, recipe: Recipe, verbose: int) -> None:
         # The last shard is made again and compared: another stream would be found out.
         expected = store.arrays(len(store.manifest.shards) - 1)
         store.drop_last()
-    at_once = max(1, min(ROWS_AT_ONCE, CELLS_AT_ONCE // recipe.columns.width))
-    d, names = store.manifest.columns, store.manifest.names
+    d, names, sparse = store.manifest.columns, store.manifest.names, store.manifest.compressed
+    at_once = ROWS_AT_ONCE if sparse else max(1, min(ROWS_AT_ONCE, CELLS_AT_ONCE // recipe.columns.width))
     waiting: list[Stored] = []
     with _bar(verbose) as show:
         for X, y in reader.batches(store.manifest.n, at_once):
             table = Table(X)
-            if (table.d, table.names, table.sparse) != (d, names, store.manifest.compressed):
+            if (table.d, table.names, table.sparse) != (d, names, sparse):
                 raise ValueError("A batch has other columns than the first one; all must have the same.")
             waiting.append(Stored(*recipe.quantised(X, y)))
             while sum(piece.rows.shape[0] for piece in waiting) >= recipe.rows:
