@@ -54,6 +54,7 @@ COMMON = {
     "radius": None,
     "l2": 0,
     "standardize": "auto",
+    "uncertainty": 0,
     "solver": "auto",
     "n_iter": None,
     "ledger": None,
