@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
-from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 from scipy.stats import norm
 
@@ -27,6 +26,7 @@ from dpcvx.events import (
     from_plain,
     to_plain,
 )
+from tuning_theory import lemma_7, log_slope
 
 LAWS = {"poisson": None, "geometric": 1.0, "logarithmic": 0.0, "negative binomial": 2.5}
 law = pytest.mark.parametrize("shape", LAWS.values(), ids=LAWS)
@@ -41,15 +41,6 @@ def generating(x, mean, shape):
     if shape == 0:
         return np.log1p(-(1 - g) * x) / np.log(g)
     return ((1 - (1 - g) * x) ** -shape - 1) / (g**-shape - 1)
-
-
-def log_slope(x, mean, shape):
-    """Logarithm of the derivative of E x^K."""
-    if shape is None:
-        rate = poisson_rate(mean)
-        return math.log(rate) + rate * (x - 1) - np.log(-np.expm1(-rate))
-    g = success_probability(mean, shape)
-    return math.log(mean) + (1 + shape) * (math.log(g) - np.log(1 - (1 - g) * x))
 
 
 def renyi(p, q, order):
@@ -82,26 +73,6 @@ def test_the_exact_divergence_of_the_best_run_is_within_the_curve(mean, shape):
         single = order * mu**2 / 2
         assert exact <= bound
         assert exact > single / 2  # the comparison is not an empty one
-
-
-def lemma_7(mu, mean, shape, delta):
-    """Epsilon of the best Gaussian run: [PS22] Lemma 7 on the exact trade-off curve, by another route."""
-
-    def epsilon(log_less):
-        order = 1 + math.exp(log_less)
-
-        def extra(t):  # q = P(below t), q' the same event under the neighbour
-            q, q_other = norm.cdf(t), norm.cdf(t - mu)
-            return order * log_slope(q, mean, shape) - (order - 1) * log_slope(q_other, mean, shape)
-
-        worst = max(
-            -minimize_scalar(lambda t: -extra(t), bounds=(a, a + 2), method="bounded").fun
-            for a in range(-8, 8, 2)
-        )
-        curve = order * mu**2 / 2 + worst / (order - 1)
-        return curve + math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
-
-    return minimize_scalar(epsilon, bounds=(-1, 7), method="bounded").fun
 
 
 @law

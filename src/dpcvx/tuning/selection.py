@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
-from dpcvx.accounting import GDP, Budget, Tight, calibrate, gaussian_epsilon, spendable
+from dpcvx.accounting import GDP, RDP, Budget, Tight, calibrate, gaussian_epsilon, spendable
 from dpcvx.backends import Dataset, open_dataset
 from dpcvx.cells import opened
+from dpcvx.errors import Incompatible, NotAccountable
 from dpcvx.estimators.model import LARGEST_DELTA, LinearModel
 from dpcvx.events import Compose, Event, Gaussian, RepeatAndSelect, Worst
 from dpcvx.execution import Bill, Plan, Stage, charge
@@ -35,6 +36,7 @@ __all__ = ["Tuned", "private_tune"]
 
 PAID = ("epsilon", "delta", "ledger", "account", "random_state")  # of the search, not of one setting
 FIXED = (*PAID, "classes", "y_bounds", "verbose")  # scores of different settings must be of one kind
+IN_MEMORY = ("auto", "torch")  # backends that open arrays and tables
 DRAWN_TRIALS = 20.0  # expected, where settings are drawn from distributions
 TRIALS_PER_SETTING = 2.0  # expected; the best of many settings is then tried in two searches of three
 DRAWN_PER_TRIAL = 2  # settings drawn from distributions beforehand
@@ -131,6 +133,8 @@ def private_tune(
     mean, candidates = _candidates(base, param_grid, n_trials, rng)
     if distribution not in LAWS:
         raise ValueError(f"distribution must be one of {', '.join(LAWS)}, got {distribution!r}.")
+    if isinstance(X, Dataset) or base.backend not in IN_MEMORY:
+        raise Incompatible("Private tuning splits rows that are in memory: give arrays or tables.")
     dataset = open_dataset(X, y, base.backend)
     n = dataset.n
     n_test = _test_rows(test_size, n)
@@ -274,6 +278,11 @@ def _price(
         while True:
             plan = model.set_params(epsilon=epsilon, delta=budget.delta)._declare(dataset, n_train)[2]
             run = plan.event if held_out else Compose((plan.event, score.event))
+            if not RDP().supports(run):
+                raise NotAccountable(
+                    f"No rule covers the best of several runs of {type(plan.solver).__name__}, which samples "
+                    "records. Tune another solver."
+                )
             if _within(run, reference, paid.delta):
                 break
             total = Tight().epsilon(search([*others, run]), paid.delta)
