@@ -69,45 +69,49 @@ def opened(X: Any, y: Any, target: Any, client: Any) -> Partitions:
     if (y is None) == (target is None):
         raise Incompatible("Give y, or target, the column of X that holds it: one of the two.")
     X = _rows(X, "X")
-    header = _header(X)
-    if target is not None:
-        names = target if isinstance(target, list) else [target]
-        if not hasattr(header, "columns"):
-            raise Incompatible("target names a column of a dask.dataframe; with a dask.array give y.")
-        if missing := [name for name in names if name not in header.columns]:
-            known = ", ".join(map(str, header.columns))
-            raise ValueError(f"target names {missing[0]!r}, which X does not have. Columns of X: {known}.")
-        kept = [place for place, length in enumerate(_lengths(X, client)) if length]
-        lengths = _lengths(X, client)
-        records = _delayed(X)
-        return Partitions(
-            [records[place] for place in kept],
-            [],
-            tuple(lengths[place] for place in kept),
-            header.drop(columns=target),
-            header[target],
-            target,
-        )
-    y = _rows(y, "y")
-    lengths, others = _lengths(X, client), _lengths(y, client)
-    if sum(lengths) != sum(others):
-        raise ValueError(f"X has {sum(lengths)} rows but y has {sum(others)}; they must agree.")
-    if lengths != others and hasattr(y, "rechunk") and not any(map(math.isnan, y.chunks[0])):
-        y, others = y.rechunk({0: lengths}), lengths
-    if lengths != others:
-        raise Incompatible(
-            "The partitions of X and y have different numbers of rows, so rows cannot be matched with their "
-            "targets: make both from one data frame and give target=, or repartition one like the other."
-        )
+    lengths, header = _lengths(X, client), _header(X)
+    if target is None:
+        y = _matched(_rows(y, "y"), lengths, client)
+        targets, heading = _delayed(y), _header(y)
+    else:
+        header, heading = _split(header, target)
+        targets = []
     kept = [place for place, length in enumerate(lengths) if length]
-    records, targets = _delayed(X), _delayed(y)
+    records = _delayed(X)
     return Partitions(
         [records[place] for place in kept],
-        [targets[place] for place in kept],
+        [targets[place] for place in kept if targets],
         tuple(lengths[place] for place in kept),
         header,
-        _header(y),
+        heading,
+        target,
     )
+
+
+def _matched(y: Any, lengths: tuple[int, ...], client: Any) -> Any:
+    """Targets in partitions of as many rows as those of X."""
+    others = _lengths(y, client)
+    if sum(lengths) != sum(others):
+        raise ValueError(f"X has {sum(lengths)} rows but y has {sum(others)}; they must agree.")
+    if lengths == others:
+        return y
+    if hasattr(y, "rechunk") and not any(map(math.isnan, y.chunks[0])):
+        return y.rechunk({0: lengths})
+    raise Incompatible(
+        "The partitions of X and y have different numbers of rows, so rows cannot be matched with their "
+        "targets: make both from one data frame and give target=, or repartition one like the other."
+    )
+
+
+def _split(header: Any, target: Any) -> tuple[Any, Any]:
+    """Columns of the features, and of the target(s)."""
+    if not hasattr(header, "columns"):
+        raise Incompatible("target names a column of a dask.dataframe; with a dask.array give y.")
+    for name in target if isinstance(target, list) else [target]:
+        if name not in header.columns:
+            known = ", ".join(map(str, header.columns))
+            raise ValueError(f"target names {name!r}, which X does not have. Columns of X: {known}.")
+    return header.drop(columns=target), header[target]
 
 
 def _rows(collection: Any, name: str) -> Any:

@@ -14,18 +14,53 @@ from uuid import uuid4
 import numpy as np
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.cluster.partitions import Partitions
-from dpcvx.cluster.shard import BEHIND, Prepare, Update, load_part
-from dpcvx.cluster.workers import Call, RemoteShard, Workers
+from dpcvx.cluster.partitions import Partitions, opened
+from dpcvx.cluster.shard import BEHIND, Part, Prepare, Update, load_part
+from dpcvx.cluster.workers import Call, RemoteShard, Workers, connected
 from dpcvx.data import Points, exact_sum
-from dpcvx.grid import ResidualBound
+from dpcvx.grid import Door, ResidualBound, targets
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
 
 if TYPE_CHECKING:
     from dpcvx.curvature import CurvatureBound, Sums
 
-__all__ = ["Distributed", "distribute"]
+__all__ = ["Distributed", "dask_source", "distribute"]
+
+
+def dask_source(
+    X: Any, y: Any, *, bounds: Bounds, layout: str = "rows", missing: float = 0.0, client: Any = None
+) -> Distributed:
+    """Take records in scaled units through the door, on the workers: `dpcvx.source` for Dask collections.
+
+    Parameters
+    ----------
+    X : dask.array.Array, shape (n, d), or dask.dataframe.DataFrame
+        Records; they are clipped to the bounds, and cells that are no finite numbers count as 0.
+    y : dask.array.Array or dask.dataframe.Series, shape (n,) or (n, K)
+        Targets, labels -1 and 1, or class codes 0, 1, ... for a joint loss.
+    bounds : Bounds
+        Public bounds of one record.
+    layout : {"rows", "columns"}
+        "rows" serves gradients, "columns" Frank-Wolfe; the other is made when first needed.
+    missing : float
+        What a target that is no finite number becomes.
+    client : distributed.Client or str, optional
+        Client of the cluster, or its scheduler's address; by default the client that this process uses.
+
+    Returns
+    -------
+    Distributed
+        The data source; ``close`` lets the workers forget it.
+    """
+    connection = connected(client)
+    prepare = partial(_scaled, bounds, missing)
+    partitions = opened(X, y, None, connection)
+    return distribute(partitions, prepare, bounds=bounds, layout=layout, client=connection)
+
+
+def _scaled(bounds: Bounds, missing: float, X: Any, y: Any) -> Part:
+    return Door(bounds).quantise(X), targets(y, bounds.y, missing)
 
 
 def distribute(
@@ -62,15 +97,15 @@ def distribute(
 
 
 def _load(partitions: Partitions, group: slice, prepare: Prepare, client: Any, address: str) -> list[Any]:
-    """Futures of the stored rows and targets of some partitions, all on one worker."""
+    """Futures of the stored rows and targets of some partitions, on one worker while it is there."""
     from dask import delayed
 
     # Bound beforehand: as an argument Dask would look for collections inside of it.
     part = delayed(partial(load_part, prepare, partitions.target), pure=False)
-    targets = partitions.targets[group]
-    records = partitions.records[group]
-    tasks = [part(*pair) for pair in zip(records, targets, strict=True)] if targets else map(part, records)
-    futures: list[Any] = client.compute(list(tasks), workers=[address], allow_other_workers=False)
+    columns = [each[group] for each in (partitions.records, partitions.targets) if each]
+    tasks = [part(*raw) for raw in zip(*columns, strict=True)]
+    # Dask keeps the wish for tasks that shards share, so for a worker that is lost it must not be an order.
+    futures: list[Any] = client.compute(tasks, workers=[address], allow_other_workers=True)
     return futures
 
 

@@ -84,10 +84,10 @@ class Workers:
             time.sleep(LOOK_AGAIN / 4)
         return threads
 
-    def choose(self, shard: int) -> tuple[str, int]:
+    def choose(self) -> tuple[str, int]:
         """Return address and threads of a worker for a shard: one without any, or else with the fewest."""
         deadline = time.monotonic() + SPARE_WAIT
-        taken = [address for other, address in self.homes.items() if other != shard]
+        taken = list(self.homes.values())  # a lost worker too: the scheduler may not have noticed yet
         while True:
             threads = self.awaited()
             address = min(threads, key=lambda each: (taken.count(each), each))
@@ -191,7 +191,7 @@ class RemoteShard:
             except _Lost:
                 self.release()
                 if attempt < LOADS - 1:
-                    self.begin(*self._workers.choose(self._number))
+                    self.begin(*self._workers.choose())
         raise ClusterFailed(
             f"A shard was lost with its worker {LOADS} times while it was loaded: give the workers more "
             f"memory, or use more of them. {REMAINS}"
@@ -200,7 +200,7 @@ class RemoteShard:
     def reload(self) -> None:
         """Load the shard on another worker."""
         self.release()
-        self.begin(*self._workers.choose(self._number))
+        self.begin(*self._workers.choose())
         self.finish()
 
     def release(self) -> None:

@@ -1,0 +1,143 @@
+"""A shard without a cluster around it: it answers as records in memory do, never raises, knows its moves."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from dpcvx.cluster.partitions import Partitions
+from dpcvx.cluster.shard import BEHIND, Failure, Shard, Update, guarded, load_part, unpickled
+from dpcvx.data import source
+from dpcvx.errors import Incompatible
+from dpcvx.grid import Dense, Door, ResidualBound
+from dpcvx.losses import Logistic
+from dpcvx.problem import Bounds
+
+distributed = pytest.importorskip("distributed", reason="the cluster's tests need dpcvx[dask]")
+
+BOUNDS = Bounds(1.0)
+WIDE = ResidualBound(2**30, 2**30)
+LOSS = distributed.protocol.pickle.dumps(Logistic())
+SETTING = (LOSS, 1)
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1, 1, size=(60, 5)) * (RNG.random((60, 5)) < 0.7)
+Y = RNG.choice([-1.0, 1.0], size=60)
+THETA = RNG.normal(size=5)
+
+
+def shard(kind=np.asarray, cuts=(0, 13, 14, 60), door=BOUNDS):
+    parts = [(Door(door).quantise(kind(X[a:b])), Y[a:b, None]) for a, b in pairwise(cuts)]
+    return Shard(parts, door, "rows", 1)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_a_shard_of_many_parts_answers_as_one_array(kind):
+    records = source(kind(X), Y, bounds=BOUNDS)
+    expected = records.gradient_sum(Logistic(), THETA, WIDE)
+    assert expected.any()
+    answer = shard(kind).ask("sums", None, "gradient_sum", LOSS, THETA, WIDE)
+    assert_array_equal(answer, expected)
+    tighter = Bounds(0.5, 0.6)
+    expected = records.within(tighter).gradient_sum(Logistic(), THETA, WIDE)
+    assert_array_equal(shard(kind).ask("sums", tighter, "gradient_sum", LOSS, THETA, WIDE), expected)
+
+
+def test_margins_follow_updates_and_say_when_they_are_behind():
+    margins = source(X, Y, bounds=BOUNDS).follow(Logistic(), 1)
+    margins.add(1, 5000)
+    first = margins.scores(1e-6, WIDE)
+    margins.add(3, -70000)
+    second = margins.scores(1e-6, WIDE)
+    assert (first != second).any()
+
+    held = shard()
+
+    def scores(before, after, *moves, key="k"):
+        return held.ask("scores", None, SETTING, Update(key, before, after, moves), 1e-6, WIDE)
+
+    assert scores(1, 2, (3, -70000)) == BEHIND  # it has no margins yet
+    assert_array_equal(scores(None, 1, (1, 5000)), first)
+    assert_array_equal(scores(1, 2, (3, -70000)), second)
+    # The answer was lost and the question comes again: the move is not made twice.
+    assert_array_equal(scores(1, 2, (3, -70000)), second)
+    assert scores(1, 3, (0, 1)) == BEHIND
+    assert scores(2, 3, (0, 1), key="another") == BEHIND
+    assert_array_equal(scores(None, 4, (1, 5000), (3, -70000)), second)
+
+
+def test_nothing_raises_and_only_words_of_dpcvx_are_passed_on():
+    def fail(kind):
+        raise kind("cell 'Jane Doe'")
+
+    assert guarded(fail, ValueError) == Failure("ValueError")
+    assert guarded(fail, Incompatible) == Failure("Incompatible: cell 'Jane Doe'")
+    assert guarded(len, "abc") == 3
+    assert load_part(lambda X, y: fail(KeyError), None, X, Y) == Failure("KeyError")
+    # A part that failed is what the shard says, whatever it is asked.
+    part = (Door(BOUNDS).quantise(X), Y[:, None])
+    assert Shard([part, Failure("MemoryError")], BOUNDS, "rows", 1).ask("describe") == Failure("MemoryError")
+    assert shard().ask("sums", None, "gradient_sum", LOSS, np.zeros(7), WIDE) == Failure("ValueError")
+    assert shard().ask("sums", None, "gradient_sum", b"no pickle", THETA, WIDE).words == "UnpicklingError"
+    mixed = [part, (Door(BOUNDS).quantise(sp.csr_array(X)), Y[:, None])]
+    assert "some dense ones" in Shard(mixed, BOUNDS, "rows", 1).ask("describe").words
+
+
+def unaligned(array):
+    """The same numbers at an odd address and read-only, as they come out of a message."""
+    buffer = np.zeros(array.nbytes + 1, dtype=np.uint8)
+    view = buffer[1:].view(array.dtype).reshape(array.shape)
+    view[:] = array
+    view.flags.writeable = False
+    assert not view.flags.aligned
+    return view
+
+
+def test_unaligned_parts_and_questions_are_copied():
+    plain = Door(BOUNDS).quantise(X).values
+    held = Shard([(Dense(unaligned(plain)), unaligned(Y[:, None]))], BOUNDS, "rows", 1)
+    stored = held._state._arrays._row_major().values
+    assert stored.flags.aligned
+    assert stored.flags.writeable
+    expected = source(X, Y, bounds=BOUNDS).gradient_sum(Logistic(), THETA, WIDE)
+    assert_array_equal(held.ask("sums", None, "gradient_sum", LOSS, unaligned(THETA), WIDE), expected)
+    batch = np.arange(0, 60, 7)
+    points = (THETA, 0.5 * THETA)
+    expected = source(X, Y, bounds=BOUNDS).difference_sum(Logistic(), points, batch, WIDE, WIDE)
+    answer = held.ask("sums", None, "difference_sum", LOSS, points, unaligned(batch), WIDE, WIDE)
+    assert_array_equal(answer, expected)
+
+
+def test_a_shard_is_known_again_by_its_records_alone():
+    facts = shard().ask("describe")
+    assert (facts.n, facts.d) == (60, 5)
+    assert shard(cuts=(0, 60)).ask("describe") == facts  # the same rows, cut elsewhere
+    Y[7] *= -1
+    try:
+        assert shard().ask("describe") != facts
+    finally:
+        Y[7] *= -1
+    assert shard(sp.csr_array).ask("describe") != facts
+
+
+def test_a_loss_is_opened_once():
+    assert unpickled(LOSS) is unpickled(bytes(LOSS))
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=30), st.integers(1, 12))
+def test_groups_cover_the_partitions_in_order(lengths, most):
+    partitions = Partitions([], [], tuple(lengths), None, None)
+    groups = list(partitions.groups(most))
+    assert len(groups) == min(most, len(lengths))
+    places = [place for group in groups for place in range(len(lengths))[group]]
+    assert places == list(range(len(lengths)))
+    assert all(group.start < group.stop for group in groups)
+
+
+def test_groups_are_of_about_equal_size():
+    partitions = Partitions([], [], (10, 10, 10, 300, 10, 10, 150, 150), None, None)
+    sizes = [sum(partitions.lengths[group]) for group in partitions.groups(2)]
+    assert sizes == [330, 320]

@@ -1,0 +1,403 @@
+"""A cluster of processes: the same bits as in memory, the same bits when a worker is killed, one charge."""
+
+import os
+import signal
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+
+import dpcvx
+from dpcvx import (
+    Bounds,
+    ClusterFailed,
+    Incompatible,
+    Ledger,
+    PrivateLasso,
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+    PrivateLowRankRegression,
+    SeededGenerator,
+    from_dask,
+)
+from dpcvx.cluster import workers
+from dpcvx.curvature import CurvatureBound
+from dpcvx.grid import ResidualBound
+from dpcvx.losses import Logistic, Softmax, Squared
+
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed", reason="the cluster's tests need dpcvx[dask]")
+da = pytest.importorskip("dask.array")
+dd = pytest.importorskip("dask.dataframe")
+
+WIDE = ResidualBound(2**30, 2**30)
+RNG = np.random.default_rng(5)
+N, D = 700, 6
+X = RNG.uniform(-1, 1, size=(N, D)) * (RNG.random((N, D)) < 0.7)
+LABELS = (X @ RNG.normal(size=D) > 0).astype(np.int64)
+SIGNS = 2.0 * LABELS - 1
+TARGETS = np.clip(X @ RNG.normal(size=(D, 2)) / 3, -1, 1)
+THETA = RNG.normal(size=D)
+CHUNKS = ((100, 0, 250, 1, 349), D)  # of different sizes, one of them empty
+
+
+@pytest.fixture(scope="module")
+def client():
+    cluster = distributed.LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        dashboard_address=None,
+        silence_logs=50,
+        worker_dashboard_address=None,
+    )
+    with cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+def arrays(y=LABELS, kind=np.asarray, chunks=CHUNKS):
+    rows = da.from_array(X, chunks=chunks)
+    if kind is not np.asarray:
+        rows = rows.map_blocks(kind, dtype=X.dtype, meta=kind((0, 0)))
+    return rows, da.from_array(y, chunks=(300, *y.shape[1:]))
+
+
+def frame():
+    people = pd.DataFrame(X[:, :3], columns=["age", "hours", "wage"])
+    people["sex"] = np.where(X[:, 3] > 0, "f", "m")
+    people["married"] = np.where(LABELS == 1, "yes", "no")
+    return people
+
+
+def kill(client, address):
+    """Kill the process of a worker, as a machine that loses its power would."""
+    pid = client.run(os.getpid, workers=[address])[address]
+    os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def distributed_source(y=SIGNS, kind=np.asarray):
+    source = dpcvx.cluster.dask_source(*arrays(y, kind), bounds=Bounds(1.0))
+    try:
+        yield source
+    finally:
+        source.close()
+
+
+def settle(client):
+    """Names of what the cluster still keeps of shards, once it had time to forget them."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        kept = [key for key in client.who_has() if str(key).startswith(("Shard", "load_part"))]
+        if not kept:
+            return []
+        time.sleep(0.1)
+    return kept
+
+
+# -- the questions of a source
+
+
+def sums(source, loss, outputs):
+    """The integer answers of a source to every kind of question, and the numbers in float64."""
+    theta = np.linspace(-1, 1, D * outputs).reshape((D, outputs) if outputs > 1 else D)
+    batch = np.flatnonzero(np.random.default_rng(1).random(N) < 0.3)
+    tight, narrow = Bounds(0.9, 0.7), ResidualBound(2**18, 2**17)
+    integers = [source.gradient_sum(loss, theta, WIDE), source.within(tight).gradient_sum(loss, theta, WIDE)]
+    integers.append(source.difference_sum(loss, (theta, 0.5 * theta), batch, WIDE, narrow))
+    margins = source.follow(loss, outputs)
+    for moves in ([(1, 9000), (4, -500)], [(1, -20)], []):
+        for move in moves:
+            margins.add(*move)
+        integers.append(margins.scores(1e-6, WIDE))
+    margins.reset()
+    margins.add(2, 77)
+    integers.append(margins.scores(1e-5, WIDE))
+    objective = source.objective(loss, outputs, 3.0)
+    numbers = [objective.value(theta), objective.gradient(theta)]
+    if outputs == 1:
+        integers += source.curvature_sum(loss, theta, narrow, CurvatureBound(2**9, 10))
+        numbers.append(objective.hessian(theta))
+    return integers, numbers
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize(
+    ("loss", "y"),
+    [(Logistic(), SIGNS), (Squared(), TARGETS), (Softmax(), LABELS[:, None])],
+    ids=["logistic", "squared", "softmax"],
+)
+def test_every_sum_equals_the_sum_in_memory(client, loss, y, kind):
+    outputs = 3 if loss.joint else y.ndim
+    expected = sums(dpcvx.source(kind(X), y, bounds=Bounds(1.0)), loss, outputs)
+    with distributed_source(y, kind) as source:
+        assert (source.n, source.d) == (N, D)
+        integers, numbers = sums(source, loss, outputs)
+        with pytest.raises(ValueError, match="theta has 7 rows, but the records have 6"):
+            source.gradient_sum(loss, np.zeros(7), WIDE)
+        with pytest.raises(IndexError, match="index must be in"):
+            source.follow(loss, outputs).add(D * outputs, 1)
+    for answer, wanted in zip(integers, expected[0], strict=True):
+        assert np.any(wanted)
+        assert_array_equal(answer, wanted)
+    for answer, wanted in zip(numbers, expected[1], strict=True):
+        assert_allclose(answer, wanted, rtol=1e-12, atol=1e-9)
+    assert settle(client) == []
+
+
+# -- estimators
+
+
+def same_model(model, reference):
+    assert_array_equal(model.coef_, reference.coef_)
+    assert_array_equal(model.intercept_, reference.intercept_)
+    assert np.abs(model.coef_).max() > 0
+    assert model.privacy_statement_.to_dict() == reference.privacy_statement_.to_dict()
+
+
+def test_arrays_give_the_coefficients_of_memory_to_the_last_bit(client):
+    settings = {"epsilon": 1.0, "bounds": (-1, 1), "random_state": 3, "n_iter": 5}
+    classifier = PrivateLogisticRegression(classes=(0, 1), **settings)
+    lasso = PrivateLasso(y_bounds=(-1, 1), **settings)
+    low_rank = PrivateLowRankRegression(y_bounds=(-1, 1), **settings)
+    for model, y, kind in (
+        (classifier, LABELS, np.asarray),
+        (lasso, TARGETS[:, 0], sp.csr_array),
+        (low_rank, TARGETS, np.asarray),
+    ):
+        reference = clone(model).fit(kind(X), y)
+        same_model(model.set_params(backend="dask").fit(*arrays(y, kind)), reference)
+    assert settle(client) == []
+
+
+def test_a_frame_with_its_target_and_declarations(client):
+    people = frame()
+    bounds = dict.fromkeys(("age", "hours", "wage"), (-1, 1))
+    categories = {"sex": ["f", "m"]}
+    settings = {"epsilon": 1.0, "random_state": 1, "classes": ("no", "yes")}
+    # Filtered, so that Dask knows neither the lengths nor that one partition is empty.
+    table = dd.concat(
+        [dd.from_pandas(people, npartitions=3), dd.from_pandas(people.assign(age=9), npartitions=1)]
+    )
+    table = table[table["age"] < 9]
+    address = client.scheduler.address
+    data = from_dask(table, target="married", bounds=bounds, categories=categories, client=address)
+    assert data.n == N
+    reference = PrivateLogisticRegression(bounds=bounds, categories=categories, **settings)
+    reference.fit(people.drop(columns="married"), people["married"])
+    model = PrivateLogisticRegression(**settings).fit(data)
+    same_model(model, reference)
+    assert list(model.feature_names_in_) == ["age", "hours", "wage", "sex"]
+    assert model.bounds is None
+    # The labels that occur, where the user states that their set is public; X and y apart.
+    same = PrivateLogisticRegression(
+        **{**settings, "classes": "from_y"}, bounds=bounds, categories=categories
+    )
+    y = table["married"]
+    assert_array_equal(same.fit(from_dask(table.drop(columns="married"), y)).coef_, model.coef_)
+    with pytest.raises(Incompatible, match="bounds is declared with the data and with the estimator"):
+        reference.fit(data)
+    with pytest.raises(Incompatible, match="has its own target"):
+        PrivateLogisticRegression(**settings).fit(data, y)
+
+
+def test_minimisers_run_on_the_driver(client):
+    settings = {"epsilon": 1.0, "bounds": (-1, 1), "random_state": 3, "classes": (0, 1), "l2": 0.01}
+    solver = dpcvx.ObjectivePerturbation()
+    reference = PrivateLogisticRegression(solver=solver, **settings).fit(X, LABELS)
+    model = PrivateLogisticRegression(backend="dask", solver=solver, **settings).fit(*arrays())
+    assert_allclose(model.coef_, reference.coef_, atol=1e-6)
+
+
+# -- lost workers
+
+
+class Vouched(SeededGenerator):
+    """Noise that can be drawn again, for a ledger that would not vouch for it."""
+
+    private = True
+
+
+def test_a_worker_killed_in_mid_fit_changes_no_bit_and_is_charged_once(client, tmp_path, monkeypatch):
+    ledger = Ledger(tmp_path / "ledger.db")
+    account = ledger.create("people", epsilon=1.0, delta=1e-5)
+    settings = {"epsilon": 1.0, "delta": 1e-6, "bounds": (-1, 1), "classes": (0, 1)}
+    settings |= {"domain": "l1", "solver": "frank_wolfe", "n_iter": 12}
+    monkeypatch.setattr(PrivateLogisticRegression, "_generator", lambda self: Vouched(3))
+    reference = PrivateLogisticRegression(**settings).fit(X, LABELS)
+    killed = []
+
+    @contextmanager
+    def killer(verbose, name):
+        def progress(done, total):
+            if done == 4:
+                killed.append(min(client.nthreads()))
+                kill(client, killed[0])
+
+        yield progress
+
+    monkeypatch.setattr("dpcvx.estimators.model._progress", killer)
+    model = PrivateLogisticRegression(backend="dask", ledger=ledger, account="people", **settings)
+    model.fit(*arrays())
+    assert killed
+    assert killed[0] not in client.nthreads()
+    assert_array_equal(model.coef_, reference.coef_)
+    assert len(account.history()) == 1
+    assert settle(client) == []
+
+
+def test_a_worker_killed_while_it_is_asked(client):
+    expected = dpcvx.source(X, SIGNS, bounds=Bounds(1.0)).gradient_sum(Logistic(), THETA, WIDE)
+    client.wait_for_workers(2, timeout=60)
+    with distributed_source() as source:
+        question = ("sums", None, "gradient_sum", source._pickled(Logistic()), THETA, WIDE)
+        calls = [workers.Call(shard, question) for shard in source._shards]
+        kill(client, source._shards[1]._workers.homes[1])
+        assert_array_equal(sum(call.answer() for call in calls), expected)
+
+
+def test_a_shard_that_changed_on_disk_is_not_taken_for_the_same(client, tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "SPARE_WAIT", 0.0)
+    path = tmp_path / "rows.npy"
+    np.save(path, X)
+    rows = da.from_delayed(dask.delayed(np.load)(str(path)), shape=X.shape, dtype=X.dtype)
+    source = dpcvx.cluster.dask_source(rows, da.from_array(SIGNS, chunks=N), bounds=Bounds(1.0))
+    (shard,) = source._shards
+    first = source.gradient_sum(Logistic(), THETA, WIDE)
+    shard.reload()
+    assert_array_equal(source.gradient_sum(Logistic(), THETA, WIDE), first)
+    changed = X.copy()
+    changed[3, 2] += 0.25
+    np.save(path, changed)
+    with pytest.raises(ClusterFailed, match=r"not what it was.*what was charged stays charged"):
+        shard.reload()
+    source.close()
+
+
+def test_a_cluster_without_workers_is_given_up(client, monkeypatch):
+    monkeypatch.setattr(workers, "WORKER_WAIT", 0.1)
+    monkeypatch.setattr(client, "nthreads", dict)
+    with pytest.raises(ClusterFailed, match=r"no worker for 0.1 s. Nothing was released"):
+        from_dask(*arrays())
+
+
+# -- workers that cannot answer
+
+
+def test_a_worker_without_the_package_or_with_another_version_is_named(client):
+    def hide():
+        import sys
+
+        sys.modules["hidden"] = sys.modules.pop("dpcvx", None)
+        sys.modules["dpcvx"] = None  # as Python says that there is no such package
+
+    def show(version=None):
+        import sys
+
+        sys.modules["dpcvx"] = sys.modules.pop("hidden", None) or sys.modules.get("dpcvx")
+        if sys.modules["dpcvx"] is None:
+            del sys.modules["dpcvx"]
+        import dpcvx
+
+        if version is not None:
+            dpcvx.__version__ = version
+
+    client.wait_for_workers(2, timeout=60)
+    address = sorted(client.nthreads())[1]
+    try:
+        client.run(hide, workers=[address])
+        with pytest.raises(Incompatible, match=f"{address} cannot import dpcvx .*install dpcvx=="):
+            from_dask(*arrays())
+        client.run(show, "0.0.7", workers=[address])
+        with pytest.raises(
+            Incompatible, match=f"{address} has dpcvx 0.0.7, this process has {dpcvx.__version__}"
+        ):
+            PrivateLogisticRegression(epsilon=1.0, bounds=(-1, 1), classes=(0, 1), backend="dask").fit(
+                *arrays()
+            )
+    finally:
+        client.run(show, dpcvx.__version__, workers=[address])
+    from_dask(*arrays())
+
+
+def test_errors_of_the_graph_say_no_more_than_their_kind(client):
+    def broken(block):
+        raise ValueError("could not convert 'Jane Doe'")
+
+    rows = da.from_array(X, chunks=(350, D)).map_blocks(broken, dtype=float, meta=np.empty((0, 0)))
+    y = da.from_array(SIGNS, chunks=350)
+    with pytest.raises(ClusterFailed, match=r"raised ValueError.*charged stays charged") as caught:
+        dpcvx.cluster.dask_source(rows, y, bounds=Bounds(1.0))
+    unknown = rows.map_blocks(lambda block: block, chunks=((np.nan, np.nan), (D,)), dtype=float)
+    with pytest.raises(ClusterFailed, match="raised ValueError") as counted:
+        from_dask(unknown, y)
+    for error in (caught.value, counted.value):
+        while error is not None:
+            assert "Jane" not in str(error)
+            error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    assert settle(client) == []
+
+
+def test_what_fails_in_dpcvx_is_in_no_log(client):
+    def text(block):
+        return np.array([["John Smith"] * D] * len(block), dtype=object)
+
+    # Declared as numbers, and compressed rows where dense ones were declared: the collection lies.
+    rows = da.from_array(X, chunks=(350, D))
+    compressed = rows.map_blocks(sp.csr_array, dtype=float, meta=np.empty((0, 0)))
+    model = PrivateLogisticRegression(epsilon=1.0, bounds=(-1, 1), classes=(0, 1), backend="dask")
+    with pytest.raises(ClusterFailed, match="another kind of rows, than its collection declares"):
+        model.fit(compressed, da.from_array(LABELS, chunks=350))
+    # Cells that are no numbers are no error at all.
+    model.fit(rows.map_blocks(text, dtype=float, meta=np.empty((0, 0))), da.from_array(LABELS, chunks=350))
+    logs = client.get_worker_logs()
+    assert logs
+    assert "John" not in str(logs)
+    assert "load_part" not in str(logs)
+
+
+# -- what is refused
+
+
+def test_what_cannot_be_opened_is_refused_with_a_reason(client):
+    rows, y = arrays()
+    model = PrivateLinearRegression(epsilon=1.0, bounds=(-1, 1), y_bounds=(0, 1), backend="dask")
+    with pytest.raises(Incompatible, match=r"X is a ndarray; .*dask.array.from_array"):
+        model.fit(X, LABELS)
+    with pytest.raises(Incompatible, match="y is a ndarray"):
+        model.fit(rows, LABELS)
+    with pytest.raises(Incompatible, match="Give y, or target"):
+        model.fit(rows)
+    with pytest.raises(Incompatible, match="Give y, or target"):
+        from_dask(rows, y, target="age")
+    with pytest.raises(Incompatible, match=r"with a dask.array give y"):
+        from_dask(rows, target="age")
+    table = dd.from_pandas(frame(), npartitions=2)
+    with pytest.raises(ValueError, match=r"'income', which X does not have. Columns of X: age, hours"):
+        from_dask(table, target="income")
+    with pytest.raises(ValueError, match="X has 700 rows but y has 699"):
+        model.fit(rows, y[1:])
+    with pytest.raises(Incompatible, match="partitions of X and y have different numbers of rows"):
+        model.fit(rows, dd.from_pandas(frame(), npartitions=2)["age"])
+    with pytest.raises(ValueError, match="one or two dimensions"):
+        model.fit(rows.reshape((N, 2, 3)), y)
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "0.5s"}),
+        pytest.raises(Incompatible, match=r"No Dask scheduler answers at '127.0.0.1:1'"),
+    ):
+        from_dask(rows, y, client="127.0.0.1:1")
+    with pytest.raises(TypeError, match="client must be a Dask client"):
+        from_dask(rows, y, client=3)
+
+
+def test_without_a_client_nothing_starts(monkeypatch):
+    def no_client():
+        raise ValueError("No clients found")
+
+    monkeypatch.setattr(distributed, "default_client", no_client)
+    with pytest.raises(Incompatible, match=r"There is no Dask client: connect first"):
+        from_dask(*arrays())
