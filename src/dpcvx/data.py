@@ -33,13 +33,17 @@ from dpcvx.problem import Bounds
 
 if TYPE_CHECKING:
     from dpcvx.curvature import CurvatureBound, Sums
+    from dpcvx.lazy import Terms
     from dpcvx.minimise import Objective, SumOfLosses
+    from dpcvx.noise import Generator
 
 __all__ = [
     "Arrays",
     "CanStandardise",
     "DataSource",
     "HasCurvatureSum",
+    "HasLazyScores",
+    "Lazy",
     "Margins",
     "Points",
     "exact_sum",
@@ -99,6 +103,32 @@ class HasCurvatureSum(Protocol):
 
     def curvature_sum(self, loss: Loss, theta: Vector, slope: ResidualBound, bend: CurvatureBound) -> Sums:
         """Return the sums of `dpcvx.curvature.curvature_sum` over all records."""
+
+
+@runtime_checkable
+class HasLazyScores(Protocol):
+    """What a source of compressed records may be able to do besides; others are read in full at each step."""
+
+    @property
+    def sparse(self) -> bool:
+        """Whether rows are compressed: a fact about the kind of storage, not about records."""
+
+    def follow_lazily(self, loss: Loss, terms: Terms) -> Lazy:
+        """Return scores that are kept at the cost of what a move touches."""
+
+
+@runtime_checkable
+class Lazy(Protocol):
+    """Scores of signed coordinates, drawn from where the records are: see `dpcvx.lazy`."""
+
+    def reset(self) -> None:
+        """Set w = 0."""
+
+    def add(self, index: int, amount: int) -> None:
+        """w[index] += amount."""
+
+    def draw(self, scale: float, rng: Generator) -> tuple[int, int]:
+        """Draw a coordinate and a sign by the exponential mechanism at this scale of the iterate."""
 
 
 @runtime_checkable
@@ -340,6 +370,20 @@ class Arrays:
     def follow(self, loss: Loss, outputs: int) -> Followed:
         """Return margins that start at w = 0."""
         return Followed(self, loss, self._targets(loss, outputs), self._column_major(), outputs)
+
+    @property
+    def sparse(self) -> bool:
+        """Whether rows are compressed."""
+        return isinstance(self._rows or self._columns, Sparse)
+
+    def follow_lazily(self, loss: Loss, terms: Terms) -> Lazy:
+        """Return lazy scores that start at w = 0."""
+        from dpcvx.lazy import LazyScores
+
+        rows, columns = self._whole_rows(), self._column_major()
+        if not (isinstance(rows, Sparse) and isinstance(columns, Sparse)):
+            raise ValueError("Lazy scores need compressed records; these are dense.")
+        return LazyScores(rows, columns, self._targets(loss, 1), loss, terms)
 
     def accumulated(self, rho: NDArray[np.int32], bound: ResidualBound) -> IntVector:
         """Return sum_i rho_i k_i, (K, d), for any number of records: a range of rows at a time."""

@@ -37,7 +37,7 @@ from dpcvx.mechanisms import (
 from dpcvx.problem import Bounds, Problem
 
 if TYPE_CHECKING:
-    from dpcvx.data import DataSource, Margins
+    from dpcvx.data import DataSource, Lazy, Margins
     from dpcvx.grid import Door
     from dpcvx.ledger import Ledger, Receipt
     from dpcvx.noise import Generator
@@ -337,7 +337,7 @@ class Oracle:
     ) -> None:
         self._plan, self._source, self._rng, self._progress = plan, source, rng, progress
         self._stage, self._calls, self._total = 0, 0, 0
-        self._margins: Margins | None = None
+        self._margins: Margins | Lazy | None = None
         self._point: Combination | None = None
         self._bounds: Bounds | None = plan.problem.bounds  # of every row of the source
         self.uncertainty: Uncertainty | None = None

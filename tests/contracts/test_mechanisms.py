@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 import dpcvx.noise
+import dpcvx.selection
 from adversary import records, stored
 from dpcvx.accounting import Budget, Tight
 from dpcvx.domains import L1Ball, L2Ball, Simplex, VertexHull
@@ -84,7 +85,9 @@ def test_scores_change_by_at_most_the_range_and_by_half_of_it_somewhere(case, mo
     domain = ["l1", "simplex", "hull"][CASES.index(case) % 3]
     loss, storage, outputs, relation, clip = case
     seen = []
-    monkeypatch.setattr(dpcvx.noise, "select", lambda weights, rng: seen.append(weights) or 0)
+    monkeypatch.setattr(dpcvx.selection, "select", lambda weights, rng: seen.append(weights) or 0)
+    signed = lambda weights, rng: seen.append(np.r_[weights, -weights]) or (0, 1)  # noqa: E731
+    monkeypatch.setattr(dpcvx.selection, "select_signed", signed)
     size = D * outputs
     hull = VertexHull(np.vstack([np.eye(size), -np.eye(size), np.full((1, size), 1 / size)]))
     C = {"l1": L1Ball(1.0), "simplex": Simplex(1.0), "hull": hull}[domain]
@@ -219,8 +222,8 @@ def test_noise_that_does_not_fit_is_refused_from_public_numbers_and_any_number_o
     for n in (10**9, 10**12):
         assert NoisyGradient(problem, n, 1.0).capacity >= n
         assert NoisyVertex(Problem(Squared(), L1Ball(1.0), bounds=Bounds(1.0), d=2), n, 0.5, 20).capacity >= n
-    with pytest.raises(Incompatible, match="rounding error"):
-        NoisyVertex(Problem(Squared(), L1Ball(1.0), bounds=Bounds(1.0), d=2), 100, 1e-12, 20)
+    with pytest.raises(Incompatible, match="rounding"):
+        NoisyVertex(Problem(Squared(), L1Ball(1.0), bounds=Bounds(1.0), d=2), 2**50, 0.5, 20)
 
 
 def test_weights_of_long_schedules_keep_margins_inside_62_bits():

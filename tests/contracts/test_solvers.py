@@ -8,6 +8,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import dpcvx.noise
+import dpcvx.selection
 from dpcvx.accounting import Budget, Tight
 from dpcvx.data import Arrays, source
 from dpcvx.domains import Box, L1Ball, L2Ball, Simplex, VertexHull
@@ -69,6 +70,11 @@ def records(problem, seed=0, n=N):
     X = rng.uniform(-1, 1, (n, problem.d))
     y = rng.integers(0, 3, n).astype(float) if problem.loss.joint else np.where(X[:, 0] > 0, 1.0, -1.0)
     return X, y
+
+
+def best_signed(log_weights, rng):
+    best = int(np.argmax(abs(log_weights)))
+    return best, 1 if log_weights[best] >= 0 else -1
 
 
 def planned(solver, problem, n=N, budget=BUDGET):
@@ -170,7 +176,8 @@ def test_with_the_noise_taken_out_the_private_path_is_the_plain_algorithm(solver
     monkeypatch.setattr(
         dpcvx.noise, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
     )
-    monkeypatch.setattr(dpcvx.noise, "select", lambda log_weights, rng: int(np.argmax(log_weights)))
+    monkeypatch.setattr(dpcvx.selection, "select", lambda log_weights, rng: int(np.argmax(log_weights)))
+    monkeypatch.setattr(dpcvx.selection, "select_signed", best_signed)
     X, y = records(problem)
     X = np.trunc(X * 2**14) / 2**14  # what the door stores, so that both see the same records
     plan = planned(dataclasses.replace(solver, n_iter=6, clip=None), problem)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import dpcvx.noise
+import dpcvx.selection
 from adversary import neighbour, records, stored
 from dpcvx.accounting import Budget, Tight
 from dpcvx.audit import discrepancies, record, replay, share
@@ -68,15 +69,15 @@ def both(plan, one, other, seed):
     return first, replay(plan, other, SeededGenerator(seed + 1), first)
 
 
-def spy(monkeypatch, name, argument=0):
+def spy(monkeypatch, name, argument=0, module=dpcvx.noise):
     """Keep what a sampler is given; it draws as usual."""
-    given, sampler = [], getattr(dpcvx.noise, name)
+    given, sampler = [], getattr(module, name)
 
     def watched(*arguments):
         given.append(arguments[argument])
         return sampler(*arguments)
 
-    monkeypatch.setattr(dpcvx.noise, name, watched)
+    monkeypatch.setattr(module, name, watched)
     return given
 
 
@@ -105,12 +106,15 @@ def test_gradients_of_neighbours_differ_by_the_sensitivity_and_nothing_else_diff
 def test_selections_of_neighbours_have_the_declared_range_and_nothing_else_differs(
     configuration, monkeypatch
 ):
-    log_weights = spy(monkeypatch, "select")
+    log_weights = spy(monkeypatch, "select", module=dpcvx.selection)
+    signed = spy(monkeypatch, "select_signed", module=dpcvx.selection)
     widest = 0.0
     for plan, one, other, seed in pairs(vertex_plan, configuration):
         first, second = both(plan, one, other, seed)
         assert discrepancies(plan, first, second) == []
         eta = plan.stages[0].mechanism.eta
+        log_weights.extend(np.r_[weights, -weights] for weights in signed)
+        signed.clear()
         assert len(log_weights) == 2 * T
         for a, b in zip(log_weights[:T], log_weights[T:], strict=True):
             width = float(np.ptp(a - b))

@@ -10,18 +10,31 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpcvx.arrays import Vector
+from dpcvx.data import HasLazyScores, Lazy
 from dpcvx.domains import HasCoordinateVertices, HasVertices
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Exponential
-from dpcvx.grid import FEATURE_BITS, SUM_UNIT, ResidualBound, integer_bounds
-from dpcvx.mechanisms.question import check_capacity, records_changed, residual_bound, room
+from dpcvx.grid import FEATURE_BITS, RESIDUAL_BITS, SUM_UNIT, ResidualBound, integer_bounds
+from dpcvx.losses import Squared
+from dpcvx.mechanisms.question import (
+    SPARE_RECORDS,
+    check_capacity,
+    records_changed,
+    residual_bound,
+    room,
+)
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
     from dpcvx.data import DataSource, Margins
+    from dpcvx.lazy import Terms
     from dpcvx.noise import Generator
 
 __all__ = ["Combination", "NoisyVertex", "Vertex", "weight_bits"]
+
+FEWEST_LAZY_FEATURES = (
+    1000  # below it a pass over the records is short, and may use the bound at theta itself
+)
 
 
 @dataclass(frozen=True)
@@ -52,7 +65,7 @@ class Combination:
         self._scale = 1.0
         self._weights: dict[Vertex, int] = {}
 
-    def move(self, step: float, vertex: Vertex, margins: Margins | None = None) -> None:
+    def move(self, step: float, vertex: Vertex, margins: Margins | Lazy | None = None) -> None:
         """theta <- (1 - step) theta + step * vertex, and the margins with it."""
         if step >= 1:
             self._scale, self._weights = 1.0, {}
@@ -66,17 +79,24 @@ class Combination:
             margins.add(vertex.index, vertex.sign * amount)
 
     @property
+    def scale(self) -> float:
+        """Factor of the weighted sum of vertices: 1 at the start and after a step of 1, falling between."""
+        return self._scale
+
+    @property
     def margin_unit(self) -> float:
         """Score <x, theta> of a record for a followed margin of 1."""
-        return self._scale * _radius(self._problem) * 2.0 ** -(self._bits + FEATURE_BITS)
+        return self._scale * _margin_unit(self._problem, self._bits)
 
     def dense(self) -> Vector:
         """theta as an array."""
         theta = np.zeros(self._problem.size)
+        along_axes = isinstance(self._problem.domain, HasCoordinateVertices)
+        radius = _radius(self._problem) if along_axes else 0.0
         for vertex, weight in self._weights.items():
             share = self._scale * (weight / 2**self._bits)
-            if isinstance(self._problem.domain, HasCoordinateVertices):
-                theta[vertex.index] += vertex.sign * _radius(self._problem) * share
+            if along_axes:
+                theta[vertex.index] += vertex.sign * radius * share
             else:
                 theta += share * self._problem.C.vertex(vertex.index, self._problem.size)
         return theta.reshape(self._problem.shape)
@@ -103,16 +123,26 @@ def _radius(problem: Problem) -> float:
     return float(abs(problem.C.coordinate(0, problem.size)[1]))
 
 
+def _margin_unit(problem: Problem, bits: int) -> float:
+    """Score <x, theta> of a record for a margin of 1 at scale 1."""
+    return _radius(problem) * 2.0 ** -(bits + FEATURE_BITS)
+
+
 @dataclass(frozen=True)
 class NoisyVertex:
     """Vertex of a polytope with a small inner product with the gradient, by the exponential mechanism.
 
     Question: scores u_s(D) = <s, grad F(theta; D)> for every vertex s; the answer is drawn with probability
-    proportional to exp(-eta u_s / (2 Delta)) (Gumbel-max).
+    proportional to exp(-eta u_s / (2 Delta)), exactly (`dpcvx.selection`): no epsilon is too large for it.
     Sensitivity (replace-one, each score): Delta = 2 c L1/n = 2 c 2^-34 R_inf K_inf/n with c = max ||s||_1;
     half of it under add/remove. R_inf is taken at the public theta; slopes are clipped to it.
-    Event: Exponential(eta), eta-bounded-range. Rounding of log-weights and Gumbel values is paid out of eta
-    (PRIVACY_MATH §11), so the mechanism is drawn at a temperature slightly above 1/eta.
+    Event: Exponential(eta), eta-bounded-range. Rounding of log-weights is paid out of eta (PRIVACY_MATH §11),
+    so the mechanism is drawn at a temperature slightly above 1/eta.
+
+    Over compressed records and the l1 ball scores are lazy (`dpcvx.lazy`): a residual may be that of an
+    earlier theta, carried on as a line in the public scale. Each is a function of its own record and the
+    public transcript and is within R_inf taken over all of C, so the sensitivity is the same with that R_inf
+    (PRIVACY_MATH §2.4). Whether scores are lazy depends on the kind of storage and public numbers alone.
 
     Parameters
     ----------
@@ -143,14 +173,17 @@ class NoisyVertex:
         check_capacity(self, self.n)
         if self._temperature(residual_bound(self.problem, None, self.clip)) <= 0:
             raise Incompatible(
-                f"eta={self.eta:g} is below the rounding error of selection; "
-                "use a larger epsilon or fewer steps."
+                f"The rounding of scores of n={self.n} records takes all of eta={self.eta:g}; "
+                "use fewer records, or a smaller ridge."
             )
 
     @property
     def capacity(self) -> int:
         """Most records that exact scores have room for."""
-        return room(self.problem, self.clip, 0, self.n)
+        most = room(self.problem, self.clip, 0, self.n)
+        if self.relation == "replace" or not self._may_be_lazy:
+            return most
+        return min(most, SPARE_RECORDS * self.n)
 
     @property
     def event(self) -> Event:
@@ -179,10 +212,8 @@ class NoisyVertex:
 
     @property
     def failure(self) -> float:
-        """Total variation of one call's noise."""
-        from dpcvx.noise import selection_failure
-
-        return self.n_draws * selection_failure()
+        """Total variation of one call's noise: none, decisions are made in exact arithmetic."""
+        return 0.0
 
     @cached_property
     def _length(self) -> float:
@@ -197,34 +228,87 @@ class NoisyVertex:
         c = self._length
         return records_changed(self.relation) * c * SUM_UNIT * bound.linf * k_inf / self.n
 
-    def _temperature(self, bound: ResidualBound) -> float:
-        """Eta left for the selection itself once rounding of log-weights and Gumbel values is paid.
+    def _temperature(self, bound: ResidualBound, terms: float | None = None) -> float:
+        """Eta left for the selection itself once rounding of log-weights is paid.
 
         |u_s| <= c L1 + l2 max |<s, theta>|, and a score of a general polytope is a sum of d products. The
         number of records is n under replace-one and at most the capacity under add/remove. Where rounding
         takes all of eta the selection is uniform.
         """
-        from dpcvx.noise import selection_error
+        from dpcvx.selection import log_weight_error
 
         sensitivity = self._sensitivity(bound)
         ridge = self.problem.l2 * self.problem.C.norm(2, self.problem.size) ** 2
-        records = self.n if self.relation == "replace" else self.capacity
-        largest = self.eta * (records * sensitivity + ridge) / (2 * sensitivity)
-        terms = 2 if isinstance(self.problem.domain, HasCoordinateVertices) else self.problem.size + 2
-        return max(0.0, self.eta - selection_error(largest * terms))
+        largest = self.eta * (self._records * sensitivity + ridge) / (2 * sensitivity)
+        if terms is None:
+            terms = 2 if isinstance(self.problem.domain, HasCoordinateVertices) else self.problem.size + 2
+        return max(0.0, self.eta - log_weight_error(largest * terms))
 
-    def origin(self, margins: Margins | None = None) -> Combination:
+    @property
+    def _records(self) -> int:
+        """Most records that there may be."""
+        return self.n if self.relation == "replace" else self.capacity
+
+    @property
+    def _signed(self) -> bool:
+        """Whether the vertices are c e_j and -c e_j for every coordinate."""
+        C, size = self.problem.C, self.problem.size
+        return isinstance(C, HasCoordinateVertices) and C.n_vertices(size) == 2 * size
+
+    @cached_property
+    def _may_be_lazy(self) -> bool:
+        """Whether lazy scores serve this problem: public numbers decide."""
+        problem = self.problem
+        suited = self._signed and problem.outputs == 1 and not problem.loss.joint
+        if not suited or problem.d < FEWEST_LAZY_FEATURES:
+            return False
+        most = self.n if self.relation == "replace" else SPARE_RECORDS * self.n
+        return math.isfinite(problem.smoothness) and self._terms(most).octaves >= 1
+
+    def _terms(self, records: int) -> Terms:
+        """Public numbers of lazy scores.
+
+        A chord over a drift of a margin by t is off by at most beta t/4 for phi'' <= beta, and for phi' with
+        a bounded second derivative by its bound times t^2/8: with t = L/(16 beta) by L/64, and for the
+        logistic loss by L/1300. Utility only: the sensitivity holds for any residual within the bound.
+        """
+        from dpcvx.lazy import Terms
+
+        problem = self.problem
+        bound = residual_bound(problem, None, self.clip)
+        k_inf, _ = integer_bounds(problem.bounds, problem.d)
+        beta = problem.loss.smoothness(problem.z_max)
+        slope = problem.slope(math.inf, None, self.clip)
+        affine = isinstance(problem.loss, Squared) and self.clip is None
+        steepness = min(math.ceil(2**RESIDUAL_BITS * beta * problem.z_max) + 2, 2**40)
+        spread = 2 + 2 * (1 + steepness / bound.linf)
+        scale = records_changed(self.relation) * bound.linf * k_inf
+        return Terms(
+            bound=bound,
+            largest=k_inf,
+            records=records,
+            unit=_margin_unit(problem, self.bits),
+            power=-self._temperature(bound, spread) * math.log2(math.e) / (2 * scale),
+            drift=math.inf if affine else slope / (16 * beta),
+            steepness=steepness,
+            ridge=problem.l2 * self.n / SUM_UNIT * _radius(problem) * 2.0**-self.bits,
+        )
+
+    def origin(self, margins: Margins | Lazy | None = None) -> Combination:
         """Point at the start of the run: 0 where the set has it, else its first vertex."""
         point = Combination(self.problem, self.bits)
         if not self.problem.C.contains(np.zeros(self.problem.shape)):
             point.move(1.0, self._vertex(0), margins)
         return point
 
-    def start(self, data: DataSource) -> tuple[Combination, Margins | None]:
+    def start(self, data: DataSource) -> tuple[Combination, Margins | Lazy | None]:
         """Point at the start of the run, and the records' margins there."""
-        margins = None
-        if isinstance(self.problem.domain, HasCoordinateVertices):
-            margins = data.follow(self.problem.loss, self.problem.outputs)
+        if not isinstance(self.problem.domain, HasCoordinateVertices):
+            return self.origin(), None
+        if self._may_be_lazy and isinstance(data, HasLazyScores) and data.sparse:
+            lazy = data.follow_lazily(self.problem.loss, self._terms(self._records))
+            return self.origin(lazy), lazy
+        margins = data.follow(self.problem.loss, self.problem.outputs)
         return self.origin(margins), margins
 
     def _vertex(self, i: int) -> Vertex:
@@ -234,11 +318,13 @@ class NoisyVertex:
         return Vertex(i)
 
     def __call__(
-        self, point: Combination, margins: Margins | None, data: DataSource, rng: Generator
+        self, point: Combination, margins: Margins | Lazy | None, data: DataSource, rng: Generator
     ) -> Vertex:
         """Return a noisy best vertex at the point."""
-        from dpcvx.noise import select
+        from dpcvx import selection
 
+        if margins is not None and hasattr(margins, "draw"):  # a check of the whole protocol is far slower
+            return Vertex(*margins.draw(point.scale, rng))
         theta = point.dense()
         bound = residual_bound(self.problem, self.problem.margin_bound(theta), self.clip)
         if margins is None:
@@ -246,6 +332,8 @@ class NoisyVertex:
         else:
             total = margins.scores(point.margin_unit, bound)
         gradient = total.astype(np.float64) * (SUM_UNIT / self.n) + self.problem.l2 * theta
+        factor = -self._temperature(bound) / (2 * self._sensitivity(bound))
+        if self._signed:
+            return Vertex(*selection.select_signed(gradient.reshape(-1) * (self._length * factor), rng))
         scores = self.problem.C.vertex_scores(gradient.reshape(-1))
-        log_weights = scores * (-self._temperature(bound) / (2 * self._sensitivity(bound)))
-        return self._vertex(select(log_weights, rng))
+        return self._vertex(selection.select(scores * factor, rng))
