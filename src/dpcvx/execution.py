@@ -164,6 +164,8 @@ class Plan:
         The public facts they were derived from.
     candidates : tuple of Candidate
         What was weighed, best first, when the planner chose.
+    before : tuple of Stage
+        Questions about raw columns that are asked before the records pass the door, such as their bounds.
     """
 
     stages: tuple[Stage, ...]
@@ -173,9 +175,10 @@ class Plan:
     budget: Budget
     accountant: Accountant = field(default_factory=Tight)
     candidates: tuple[Candidate, ...] = ()
+    before: tuple[Stage, ...] = ()
 
     def __post_init__(self) -> None:
-        for stage in self.stages:
+        for stage in self.questions:
             if stage.mechanism.relation != self.budget.relation:
                 raise Incompatible(
                     f"A stage is private under {stage.mechanism.relation!r}, the budget asks for "
@@ -206,7 +209,12 @@ class Plan:
     @property
     def event(self) -> Event:
         """Composition of every question asked."""
-        return Compose(tuple(Repeat(stage.mechanism.event, stage.n_calls) for stage in self.stages))
+        return Compose(tuple(Repeat(stage.mechanism.event, stage.n_calls) for stage in self.questions))
+
+    @property
+    def questions(self) -> tuple[Stage, ...]:
+        """Every question, those before the door included."""
+        return (*self.before, *self.stages)
 
     @property
     def n_calls(self) -> int:
@@ -221,7 +229,7 @@ class Plan:
     @property
     def n_draws(self) -> int:
         """Noise values in all."""
-        return sum(stage.n_calls * stage.mechanism.n_draws for stage in self.stages)
+        return sum(stage.n_calls * stage.mechanism.n_draws for stage in self.questions)
 
     @property
     def sampler_delta(self) -> float:
@@ -231,7 +239,7 @@ class Plan:
     @property
     def failure(self) -> float:
         """Sum of the total variations between the noise that is drawn and the noise that is accounted for."""
-        return math.fsum(stage.n_calls * stage.mechanism.failure for stage in self.stages)
+        return math.fsum(stage.n_calls * stage.mechanism.failure for stage in self.questions)
 
     @property
     def epsilon(self) -> float:
@@ -263,8 +271,8 @@ class Bill:
     ----------
     event : Event
         What is released.
-    stages : tuple of Stage
-        The questions that the statement names.
+    questions : tuple of Stage
+        Those that the statement names.
     failure : float
         Sum of the total variations between the noise that is drawn and the noise that is accounted for.
     budget : Budget
@@ -272,7 +280,7 @@ class Bill:
     """
 
     event: Event
-    stages: tuple[Stage, ...]
+    questions: tuple[Stage, ...]
     failure: float
     budget: Budget
     accountant: Accountant = field(default_factory=Tight)

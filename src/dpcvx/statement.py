@@ -130,7 +130,7 @@ class PrivacyStatement:
             certified_epsilon=plan.epsilon,
             accountant=type(plan.accountant).__name__,
             sampler_delta=plan.sampler_delta,
-            mechanisms=tuple(_describe(stage.mechanism, stage.n_calls) for stage in plan.stages),
+            mechanisms=tuple(_describe(stage.mechanism, stage.n_calls) for stage in plan.questions),
             bounds=dict(bounds),
             public=dict(public),
             randomness=CRYPTOGRAPHIC if private else SEEDED,

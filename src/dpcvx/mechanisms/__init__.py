@@ -8,6 +8,7 @@ from dpcvx.mechanisms.difference import NoisyDifference
 from dpcvx.mechanisms.gradient import NoisyGradient
 from dpcvx.mechanisms.minimiser import NoisyMinimiser, PerturbedMinimiser
 from dpcvx.mechanisms.moments import NoisyLength, NoisyMoments
+from dpcvx.mechanisms.quantile import NoisyQuantile, quantile_grid
 from dpcvx.mechanisms.question import Mechanism, records_changed
 from dpcvx.mechanisms.restricted import RestrictedGradient
 from dpcvx.mechanisms.second_moments import NoisySecondMoments, SecondMoments
@@ -21,12 +22,14 @@ __all__ = [
     "NoisyLength",
     "NoisyMinimiser",
     "NoisyMoments",
+    "NoisyQuantile",
     "NoisySecondMoments",
     "NoisyVertex",
     "PerturbedMinimiser",
     "RestrictedGradient",
     "SecondMoments",
     "Vertex",
+    "quantile_grid",
     "records_changed",
     "weight_bits",
 ]

@@ -160,7 +160,9 @@ def private_tune(
     place, model, value = _best(priced, repetitions(mean, LAWS[distribution], rng), train, test, rng)
     low, high = metric.range
     law = f"{distribution} law, {mean:g} on average"
-    bill = dataclasses.replace(priced.bill, stages=(*priced.plans[place].stages, *priced.bill.stages))
+    bill = dataclasses.replace(
+        priced.bill, questions=(*priced.plans[place].questions, *priced.bill.questions)
+    )
     own = model.privacy_statement_
     statement = PrivacyStatement.of(
         bill,

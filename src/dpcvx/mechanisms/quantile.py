@@ -1,0 +1,130 @@
+"""A quantile of one column, by the exponential mechanism on a public grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpcvx.arrays import Vector
+from dpcvx.errors import Incompatible
+from dpcvx.events import Event, Exponential
+from dpcvx.mechanisms.question import LARGEST_SUM
+
+if TYPE_CHECKING:
+    from dpcvx.noise import Generator
+
+__all__ = ["NoisyQuantile", "quantile_grid"]
+
+# Magnitudes 2^-40 to 2^64 (about 1e-12 to 2e19), four to an octave, both signs, and 0.
+STEPS_PER_OCTAVE = 4
+LEAST_EXPONENT, LARGEST_EXPONENT = -40, 64
+
+
+@cache
+def quantile_grid() -> Vector:
+    """Return the public grid, ascending, the same for every column.
+
+    A declared type does not narrow it: one missing cell makes a column of integers one of floats, so that a
+    grid that follows the type would tell of it.
+    """
+    exponents = np.arange(STEPS_PER_OCTAVE * LEAST_EXPONENT, STEPS_PER_OCTAVE * LARGEST_EXPONENT + 1)
+    magnitudes = 2.0 ** (exponents / STEPS_PER_OCTAVE)
+    return np.concatenate([-magnitudes[::-1], [0.0], magnitudes])
+
+
+@dataclass(frozen=True)
+class NoisyQuantile:
+    """A point of a public grid below which about ``rank`` cells of a column lie.
+
+    Question: scores u_g(D) = -|#{i : x_i <= g} - rank| for every point g of `quantile_grid`; the answer is
+    drawn with probability proportional to exp(eta u_g / 2) (Gumbel-max). A cell that is no finite number
+    counts as 0.
+    Sensitivity (replace-one, each score): 1, as one cell is counted once. Scores are exact integers.
+    Event: Exponential(eta), eta-bounded-range (PRIVACY_MATH §15). Rounding of log-weights and Gumbel values
+    is paid out of eta (PRIVACY_MATH §11).
+
+    Parameters
+    ----------
+    n : int
+        Number of records, public.
+    rank : int
+        Number of cells that should be at or below the answer.
+    eta : float
+        Bounded range of one selection.
+    """
+
+    n: int
+    rank: int
+    eta: float
+
+    def __post_init__(self) -> None:
+        if self._temperature <= 0:
+            raise Incompatible(
+                f"eta={self.eta:g} is below the rounding error of selection; use a larger epsilon."
+            )
+
+    @property
+    def event(self) -> Event:
+        """Exponential(eta)."""
+        return Exponential(self.eta)
+
+    @property
+    def sensitivity(self) -> float:
+        """Largest change of one score."""
+        return 1.0
+
+    @property
+    def noise(self) -> float:
+        """Scale of the Gumbel noise on a score: ranks."""
+        return 2 / self.eta
+
+    @property
+    def relation(self) -> str:
+        """Neighbours differ by replacing one record."""
+        return "replace"
+
+    @property
+    def capacity(self) -> int:
+        """Counts are exact."""
+        return LARGEST_SUM
+
+    @property
+    def n_draws(self) -> int:
+        """One value per point."""
+        return quantile_grid().size
+
+    @property
+    def failure(self) -> float:
+        """Total variation of one call's noise."""
+        from dpcvx.noise import selection_failure
+
+        return self.n_draws * selection_failure()
+
+    @property
+    def evaluations(self) -> float:
+        """No gradient is computed."""
+        return 0.0
+
+    @property
+    def _temperature(self) -> float:
+        """Eta left for the selection once rounding is paid; a log-weight is at most eta n / 2."""
+        from dpcvx.noise import selection_error
+
+        return self.eta - selection_error(self.eta * self.n / 2)
+
+    def scores(self, cells: Vector) -> Vector:
+        """Return -|#{x <= g} - rank| for every point of the grid; exact integers."""
+        grid = quantile_grid()
+        # The first point that is not below a cell is the first that counts it.
+        first = np.searchsorted(grid, np.where(np.isfinite(cells), cells, 0.0), side="left")
+        counts = np.cumsum(np.bincount(first, minlength=grid.size + 1)[: grid.size])
+        return -abs(counts - float(self.rank))
+
+    def __call__(self, cells: Vector, rng: Generator) -> float:
+        """Return a noisy quantile of the cells of a column."""
+        from dpcvx.noise import select
+
+        return float(quantile_grid()[select(self.scores(cells) * (self._temperature / 2), rng)])
