@@ -32,6 +32,8 @@ from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from dpcvx.curvature import CurvatureBound, Sums
     from dpcvx.lazy import Terms
     from dpcvx.minimise import Objective, SumOfLosses
@@ -129,6 +131,9 @@ class Lazy(Protocol):
 
     def draw(self, scale: float, rng: Generator) -> tuple[int, int]:
         """Draw a coordinate and a sign by the exponential mechanism at this scale of the iterate."""
+
+    def scores(self, scale: float) -> list[Fraction]:
+        """Return the exact sums that `draw` would use, for audits."""
 
 
 @runtime_checkable

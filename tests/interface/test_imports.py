@@ -46,8 +46,8 @@ HEAVY = {
 }
 UPWARD = {("execution", "report")}  # a plan prints itself, through an import made when it is printed
 # The methods by which records answer. `data` implements them; `audit.replay` stands between, a source itself.
-QUESTIONS = {"gradient_sum", "difference_sum", "follow", "objective", "curvature_sum"}
-MARGIN_QUESTIONS = {"scores", "add", "reset", "moments", "length"}  # common words: asked of records only under these names
+QUESTIONS = {"gradient_sum", "difference_sum", "follow", "follow_lazily", "objective", "curvature_sum"}
+MARGIN_QUESTIONS = {"scores", "draw", "add", "reset", "moments", "length"}  # common words: asked of records only under these names
 MARGINS = ("margins", "source", "followed", "records")
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.curvature import largest_spread
+from dpcvx.data import HasLazyScores
 from dpcvx.execution import Oracle, Plan
 from dpcvx.grid import ResidualBound, integer_bounds
 from dpcvx.losses import Loss
@@ -23,8 +25,9 @@ from dpcvx.mechanisms import SecondMoments, Vertex, records_changed
 
 if TYPE_CHECKING:
     from dpcvx.curvature import CurvatureBound, Sums
-    from dpcvx.data import DataSource, Margins, Points
+    from dpcvx.data import DataSource, Lazy, Margins, Points
     from dpcvx.grid import Door
+    from dpcvx.lazy import Terms
     from dpcvx.minimise import SumOfLosses
     from dpcvx.noise import Generator
     from dpcvx.problem import Bounds
@@ -141,6 +144,15 @@ class _Recorder:
         self.questions.append(Question("follow", (loss, outputs)))
         return _RecordedMargins(self._source.follow(loss, outputs), self.questions, self._row)
 
+    @property
+    def sparse(self) -> bool:
+        return isinstance(self._source, HasLazyScores) and self._source.sparse
+
+    def follow_lazily(self, loss: Loss, terms: Terms) -> Lazy:
+        self.questions.append(Question("follow_lazily", (loss, terms)))
+        lazy = self._source.follow_lazily(loss, terms)  # type: ignore[attr-defined]
+        return _RecordedLazy(lazy, terms.bound, self.questions, self._row)
+
 
 class _RecordedMargins:
     """Margins that pass every call on and keep a note of it."""
@@ -160,6 +172,31 @@ class _RecordedMargins:
         total = self._margins.scores(scale, bound)
         self._questions.append(Question("scores", (scale, bound), total.copy(), bound, row=self._row))
         return total
+
+
+class _RecordedLazy:
+    """Lazy scores that pass every call on and keep a note of it, and of the exact scores behind a draw."""
+
+    def __init__(
+        self, lazy: Lazy, bound: ResidualBound, questions: list[Question], row: tuple[int, int]
+    ) -> None:
+        self._lazy, self._bound, self._questions, self._row = lazy, bound, questions, row
+
+    def reset(self) -> None:
+        self._questions.append(Question("reset", ()))
+        self._lazy.reset()
+
+    def add(self, index: int, amount: int) -> None:
+        self._questions.append(Question("add", (index, amount)))
+        self._lazy.add(index, amount)
+
+    def scores(self, scale: float) -> list[Fraction]:
+        return self._lazy.scores(scale)
+
+    def draw(self, scale: float, rng: Generator) -> tuple[int, int]:
+        total = np.array(self._lazy.scores(scale), dtype=object)
+        self._questions.append(Question("draw", (scale,), total, self._bound, row=self._row))
+        return self._lazy.draw(scale, rng)
 
 
 class _FrozenOracle:
@@ -291,7 +328,9 @@ def share(plan: Plan, one: Question, other: Question) -> float:
         return 0.0
     k_inf, k2 = one.row
     changed = records_changed(plan.budget.relation)
-    difference = [int(a) - int(b) for a, b in zip(one.total.flat, other.total.flat, strict=True)]
+    difference: list[Any] = [
+        _exact(a) - _exact(b) for a, b in zip(one.total.flat, other.total.flat, strict=True)
+    ]
     squares = [v * v for v in difference]
     if one.kind == "moments":
         order, _, limits = one.asked
@@ -310,6 +349,11 @@ def share(plan: Plan, one: Question, other: Question) -> float:
     if one.kind == "spread_sum":
         return _ratio(squares[0], largest_spread(one.bound, k2) ** 2)
     return _ratio(max(squares), (changed * one.bound.linf * k_inf) ** 2)
+
+
+def _exact(value: Any) -> Any:
+    """A lazy score is a rational number, any other sum an integer."""
+    return value if isinstance(value, Fraction) else int(value)
 
 
 def _ratio(distance: int, allowed: int) -> float:
