@@ -25,7 +25,7 @@ __all__ = ["BACKENDS", "Dataset", "InMemory", "closing", "declared", "open_datas
 BACKENDS = {
     "auto": "dpcvx.backends:InMemory",
     "dask": "dpcvx.cluster:from_dask",
-    "torch": "dpcvx.torch_source:from_memory",
+    "torch": "dpcvx.backends:on_gpu",
 }
 
 Encode = Callable[[Any], Vector]
@@ -104,6 +104,24 @@ class InMemory:
 
         rows = columns.rows(self.table, door)
         return Arrays(rows, encode(self.target), bounds=door.bounds, layout=layout)
+
+
+def on_gpu(X: Any, y: Any) -> Dataset:
+    """Return a data set that a fit puts on the GPU, or with a warning one in memory where there is none.
+
+    Parameters
+    ----------
+    X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
+    y : array-like, shape (n,) or (n, K)
+    """
+    from dpcvx.device import find_device
+
+    device = find_device()
+    if device is None:
+        return InMemory(X, y)
+    from dpcvx.torch_source import ForDevice
+
+    return ForDevice(X, y, device)
 
 
 def open_dataset(X: Any, y: Any, backend: str) -> Dataset:

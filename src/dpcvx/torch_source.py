@@ -8,16 +8,15 @@ the GPU takes part. Noise is drawn on the host.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.backends import Dataset, Encode, InMemory
+from dpcvx.backends import Encode, InMemory
 from dpcvx.data import Arrays, Margins, Points, exact_sum, records_at_once
-from dpcvx.device import find_device
 from dpcvx.device.products import DenseOnDevice, SparseOnDevice
 from dpcvx.grid import Dense, ResidualBound, fixed_point
 from dpcvx.losses import Loss
@@ -30,24 +29,10 @@ if TYPE_CHECKING:
     from dpcvx.grid import Door, Sparse
     from dpcvx.minimise import SumOfLosses
 
-__all__ = ["OnDevice", "from_memory"]
+__all__ = ["ForDevice", "OnDevice"]
 
-BLOCKS = 8  # of records, so that the host computes residuals of one while the GPU reads the next
-FEWEST_RECORDS = 2**14  # in a block, unless there are fewer
-MARGINS_AT_ONCE = 2**24  # margins of a block, 128 MiB
+MARGINS_AT_ONCE = 2**24  # 128 MiB; short blocks would cost more in threads than they hide
 SPARE_BYTES = 2**30  # of the GPU's memory, beside the records
-
-
-def from_memory(X: Any, y: Any) -> Dataset:
-    """Return a data set that a fit puts on the GPU, or one in memory where there is none.
-
-    Parameters
-    ----------
-    X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
-    y : array-like, shape (n,) or (n, K)
-    """
-    device = find_device()
-    return InMemory(X, y) if device is None else ForDevice(X, y, device)
 
 
 class ForDevice(InMemory):
@@ -67,9 +52,10 @@ class ForDevice(InMemory):
     def source(self, columns: Columns, door: Door, encode: Encode, layout: str) -> DataSource:
         """Take every record through the door, and to the device if it has room."""
         rows = columns.rows(self.table, door)
-        room = _has_room(rows, self._device)
-        host = Arrays(rows, encode(self.target), bounds=door.bounds, layout="rows" if room else layout)
-        return OnDevice(host, self._device) if room else host
+        # A selection over compressed records touches few of them at a step, which the host does best.
+        there = (isinstance(rows, Dense) or layout == "rows") and _has_room(rows, self._device)
+        host = Arrays(rows, encode(self.target), bounds=door.bounds, layout="rows" if there else layout)
+        return OnDevice(host, self._device) if there else host
 
 
 def _has_room(rows: Dense | Sparse, device: torch.device) -> bool:
@@ -142,23 +128,17 @@ class OnDevice:
         parts = []
         for first, last in _ranges(0, self.n, records_at_once(bound)):
             sums = torch.zeros((outputs, self.d), dtype=torch.int64, device=self.device)
-            blocks = _ranges(first, last, _height(last - first, outputs))
-            for (start, stop), arrived in zip(blocks, self._arriving(margins, blocks), strict=True):
-                rho = _host_tensor(arrived.shape, torch.int32, self.device)
-                self._host.residuals(loss, arrived, start, unit, bound, rho.numpy())
-                self.stored.add_sums(rho.to(self.device, non_blocking=True), start, stop, sums)
+            for start, stop in _ranges(first, last, max(1, MARGINS_AT_ONCE // outputs)):
+                arrived = self._at_host(outputs, stop - start, torch.int64).copy_(margins(start, stop))
+                rho = self._at_host(outputs, stop - start, torch.int32)
+                self._host.residuals(loss, arrived.numpy(), start, unit, bound, rho.numpy())
+                self.stored.add_sums(rho.to(self.device), start, stop, sums)
             parts.append(sums.cpu().numpy())
         return exact_sum(parts, self.n, bound)
 
-    def _arriving(
-        self, margins: Callable[[int, int], torch.Tensor], blocks: list[tuple[int, int]]
-    ) -> Iterator[IntVector]:
-        """Margins of one block after the other on the host; the next one is on its way by then."""
-        pending = _Copy(margins(*blocks[0]))
-        for following in blocks[1:]:
-            copy, pending = pending, _Copy(margins(*following))
-            yield copy.finished()
-        yield pending.finished()
+    def _at_host(self, rows: int, columns: int, dtype: torch.dtype) -> torch.Tensor:
+        """Memory of the host that the device reaches at full speed."""
+        return torch.empty((rows, columns), dtype=dtype, pin_memory=self.device.type == "cuda")
 
     def difference_sum(
         self, loss: Loss, points: Points, batch: IntVector, residual: ResidualBound, bound: ResidualBound
@@ -207,35 +187,7 @@ class FollowedOnDevice:
         return sums[0] if outputs == 1 else sums.T.copy()
 
     def _block(self, start: int, stop: int) -> torch.Tensor:
-        return self._margins[:, start:stop].contiguous()
-
-
-class _Copy:
-    """A tensor on its way to the host."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self._host = _host_tensor(tensor.shape, tensor.dtype, tensor.device)
-        self._host.copy_(tensor, non_blocking=True)
-        self._arrival = torch.cuda.Event() if tensor.is_cuda else None
-        if self._arrival is not None:
-            self._arrival.record()
-
-    def finished(self) -> IntVector:
-        """Wait for it, and return it as an array."""
-        if self._arrival is not None:
-            self._arrival.synchronize()
-        array: IntVector = self._host.numpy()
-        return array
-
-
-def _host_tensor(shape: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Memory of the host that a device can reach while others work."""
-    return torch.empty(tuple(shape), dtype=dtype, pin_memory=device.type == "cuda")
-
-
-def _height(n: int, outputs: int) -> int:
-    """Records of a block."""
-    return max(1, min(max(-(-n // BLOCKS), FEWEST_RECORDS), MARGINS_AT_ONCE // outputs))
+        return self._margins[:, start:stop]
 
 
 def _ranges(first: int, last: int, height: int) -> list[tuple[int, int]]:

@@ -542,7 +542,7 @@ def test_an_unknown_parameter_is_refused_in_the_name_of_the_estimator(kind):
         ({"random_state": -1}, "random_state"),
         ({"ledger": "people"}, "ledger"),
         ({"account": "a"}, "account"),
-        ({"backend": "torch"}, "backend"),
+        ({"backend": "spark"}, "backend"),
         ({"standardize": True}, "standardize"),
     ],
 )
@@ -572,7 +572,7 @@ def test_wrong_parameters_of_classifiers_are_named(changes, words):
 
 def test_refused_values_leave_no_model_behind():
     X, y = people(20)
-    model = classification(backend="torch")
+    model = classification(backend="spark")
     with pytest.raises(Incompatible):
         model.fit(X, y > 10)
     assert not [name for name in vars(model) if name.endswith("_")]
