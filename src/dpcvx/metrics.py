@@ -237,7 +237,7 @@ def metric_of(
     if name in ("neg_log_loss", "neg_brier_score") and not hasattr(model, "predict_log_proba"):
         raise TypeError(f"{name} needs probabilities, which {type(model).__name__} does not have.")
     if regressor:
-        low, high = _pair(model.y_bounds if bounds is None else bounds)
+        low, high = _pair(_target_bounds(model) if bounds is None else bounds)
         largest = (high - low) / 2
         match name:
             case "r2":
@@ -260,6 +260,12 @@ def metric_of(
     if low != 0:
         raise ValueError(f"bounds of log loss must be (0, largest), got {bounds!r}.")
     return MeanLoss("log", high)
+
+
+def _target_bounds(model: Any) -> Any:
+    """Declared bounds of the target, or those that the fit released."""
+    statement = getattr(model, "privacy_statement_", None)
+    return model.y_bounds if statement is None else statement.bounds["y_bounds"]
 
 
 def _pair(bounds: Any) -> tuple[float, float]:

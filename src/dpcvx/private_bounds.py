@@ -16,14 +16,15 @@ from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
 from dpcvx.execution import Stage
 from dpcvx.mechanisms import NoisyQuantile, quantile_grid
+from dpcvx.mechanisms.quantile import LEAST_EXPONENT
 from dpcvx.noise import Generator
 
 __all__ = ["PRIVATE", "SHARE", "quantile_stages", "release_bounds"]
 
 PRIVATE = "private"  # what the user writes in the place of bounds
 SHARE = 0.15  # of mu^2; a selection of bounded range eta counts as mu = eta / 2
-# The rank asked for is so many scales of the noise from the end, plus log of the grid's size, that the answer
-# lies beyond all records with chance e^-4 at most.
+# The rank asked for is log(parts of the grid) + 4 scales of the noise from the end: an answer beyond all
+# records, which has a score that much lower, comes with a chance of e^-4 at most.
 SAFETY = 4.0
 LARGEST_SHARE = 0.25  # of the records beyond a quantile; nearer the middle it says little of the ends
 DEVIATIONS = 3.0  # what the bounds would cover of a normal column
@@ -51,12 +52,12 @@ def quantile_stages(n: int, columns: int, budget: Budget) -> tuple[Stage, ...]:
         raise Incompatible("Private bounds need delta > 0.")
     paid = spendable(budget)
     eta = 2 * gaussian_mu(paid.epsilon, paid.delta) * math.sqrt(SHARE / (2 * columns))
-    rank = math.ceil(2 / eta * (math.log(quantile_grid().size) + SAFETY))
+    rank = math.ceil(2 / eta * (math.log(quantile_grid().size + 1) + SAFETY))
     if rank > LARGEST_SHARE * n:
         needed = math.ceil(rank / LARGEST_SHARE)
         raise Incompatible(
-            f"Private bounds of {columns} column(s) at epsilon={budget.epsilon:g} need {needed} records, these "
-            f"are {n}: declare bounds, use a larger epsilon, or fewer columns."
+            f"Private bounds of {columns} column(s) at epsilon={budget.epsilon:g} need {needed} records, "
+            f"these are {n}: declare bounds, use a larger epsilon, or fewer columns."
         )
     return tuple(Stage(NoisyQuantile(n, at, eta), columns) for at in (rank, n - rank))
 
@@ -66,9 +67,9 @@ def release_bounds(
 ) -> tuple[Vector, Vector]:
     """Ask for both quantiles of every column, and draw bounds around them.
 
-    Bounds of a column are its quantiles' middle, plus and minus half their distance times as much as takes
-    the same quantiles of a normal law to three deviations. Equal quantiles g count as g plus and minus the
-    larger of |g| and 1.
+    The low quantile is the lower end of its part of the grid, the high one the upper end of its own. Bounds
+    are their middle, plus and minus half their distance times as much as takes the same quantiles of a normal
+    law to three deviations. A column that is 0 at both quantiles, to the grid, has half a distance of 1.
 
     Parameters
     ----------
@@ -88,10 +89,10 @@ def release_bounds(
     low, high = (stage.mechanism for stage in stages)
     if not (isinstance(low, NoisyQuantile) and isinstance(high, NoisyQuantile)):
         raise Incompatible("These stages ask for no quantiles.")
-    asked = np.array([(low(cells, rng), high(cells, rng)) for cells in columns]).reshape(-1, 2)
+    asked = np.array([(low(cells, rng)[0], high(cells, rng)[1]) for cells in columns]).reshape(-1, 2)
     if len(asked) != stages[0].n_calls:
         raise Incompatible(f"{stages[0].n_calls} column(s) were planned for, got {len(asked)}.")
     middle, half = asked.mean(axis=1), abs(asked[:, 1] - asked[:, 0]) / 2
-    half = np.where(half > 0, half, np.maximum(abs(middle), 1.0))
+    half = np.where(half > 2.0**LEAST_EXPONENT, half, 1.0)
     half *= DEVIATIONS / -float(ndtri(low.rank / low.n))
     return middle - half, middle + half

@@ -19,7 +19,7 @@ LAYERS = [
     "curvature data sampling",
     "mechanisms",
     "execution",
-    "solvers",
+    "private_bounds solvers",
     "rehearsal",
     "comparison papers planner",
     "report statement tables",

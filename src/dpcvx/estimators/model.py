@@ -22,13 +22,20 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dpcvx.accounting import Budget
+from dpcvx.accounting import Accountant, Budget
 from dpcvx.arrays import Vector
 from dpcvx.backends import Dataset, closing, declared, open_dataset
 from dpcvx.cells import declared_kinds, native_array
 from dpcvx.domains import Domain, L1Ball, L2Ball
 from dpcvx.errors import Incompatible, PrivacyLeakWarning
 from dpcvx.estimators.columns import Columns, Table
+from dpcvx.estimators.released_bounds import (
+    RELEASED,
+    ask_for_bounds,
+    is_private,
+    plan_after_quantiles,
+    to_come,
+)
 from dpcvx.estimators.uncertainty import Intervals
 from dpcvx.execution import Plan, Release, charge, execute
 from dpcvx.grid import Door
@@ -205,6 +212,8 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
         purpose = f"fit of {type(self).__name__} to {dataset.n} records"
         receipt = charge(chosen, self.ledger, self.account, private=rng.private, purpose=purpose)
 
+        if chosen.before:
+            columns, target = ask_for_bounds(self, dataset, chosen, columns, rng)
         door = Door(chosen.problem.bounds, columns.center, columns.scale, intercept)
         # Of a model without parameters: workers elsewhere get the class, and no ledger.
         encode = partial(type(self)()._encoded, target=target)
@@ -218,12 +227,12 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
     def _declare(self, dataset: Dataset, n: int) -> tuple[Columns, Target, Plan, float]:
         """Columns, target, plan and intercept's feature of a fit to n such records, from public facts."""
         self._check_parameters()
-        table = dataset.table
+        table, stated = dataset.table, to_come(self, dataset)
         values = self._open_target(dataset.target, table.n)
-        columns = Columns.declare(table, self.bounds, self.categories, self.data_norm)
+        columns = Columns.declare(table, stated.bounds, self.categories, self.data_norm)
         if isinstance(getattr(self, "classes", None), str):  # "from_y": their set is public
             values = self._target_cells(dataset.labels())
-        target = self._declare_target(values)
+        target = stated._declare_target(values)
         return columns, target, *self._plan_fit(n, columns, target)
 
     def _plan_fit(self, n: int, columns: Columns, target: Target) -> tuple[Plan, float]:
@@ -239,7 +248,9 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
             l2=self._ridge(domain),
         )
         delta = min(1 / n**2, LARGEST_DELTA) if self.delta is None else float(self.delta)
-        return self._plan(problem, n, Budget(float(self.epsilon or 0), delta)), intercept
+        budget = Budget(float(self.epsilon or 0), delta)
+        make = partial(self._plan, problem, n, budget)
+        return plan_after_quantiles(self, columns, target, (n, budget), make), intercept
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model and its privacy statement as JSON; `dpcvx.load` reads it back.
@@ -283,7 +294,7 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"{name} needs bounds of the features, from public knowledge and not from these records: "
                 "a pair (low, high) in your units, a pair of arrays with one entry per column, or a mapping "
-                "from column to pair."
+                'from column to pair; "private" spends a share of the budget on noisy quantiles instead.'
             )
         if self.n_iter is not None and not (_is_integer(self.n_iter) and self.n_iter >= 1):
             raise ValueError(f"n_iter must be a positive integer or None, got {self.n_iter!r}.")
@@ -373,7 +384,7 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
         # One level of a column at a time: rows are much shorter than the number of features suggests.
         return Bounds(1.0, math.nextafter(math.hypot(columns.row_norm(), intercept), math.inf))
 
-    def _plan(self, problem: Problem, n: int, budget: Budget) -> Plan:
+    def _plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         settings: dict[str, Any] = {"n_iter": None if self.n_iter is None else int(self.n_iter)}
         clip = residual_clip(problem)
         if isinstance(self.solver, str):
@@ -389,7 +400,7 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
             candidates = (solver if self.n_iter is None else dataclasses.replace(solver, **settings),)
         if self.uncertainty:
             candidates = tuple(OneStep(each, float(self.uncertainty)) for each in candidates)
-        return plan(problem, n, budget, candidates)
+        return plan(problem, n, budget, candidates, accountant)
 
     def _generator(self) -> Generator:
         state = self.random_state
@@ -443,6 +454,8 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
             "enforced": "cells are clipped to their bounds; a missing, infinite or non-numeric one counts as "
             + ("0" if not columns.center.any() else "the middle of its bounds"),
         }
+        if is_private(self.bounds):
+            bounds["bounds_are"] = RELEASED
         if self.data_norm is not None:
             bounds["data_norm"] = float(self.data_norm)
             bounds["enforced"] += "; rows are shrunk to l2 norm data_norm"

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["NoisyQuantile", "quantile_grid"]
 
-# Magnitudes 2^-40 to 2^64 (about 1e-12 to 2e19), four to an octave, both signs, and 0.
-STEPS_PER_OCTAVE = 4
+# Magnitudes 2^-40 to 2^64 (about 1e-12 to 2e19), eight to an octave, both signs, and 0.
+STEPS_PER_OCTAVE = 8
 LEAST_EXPONENT, LARGEST_EXPONENT = -40, 64
 
 
@@ -37,12 +37,13 @@ def quantile_grid() -> Vector:
 
 @dataclass(frozen=True)
 class NoisyQuantile:
-    """A point of a public grid below which about ``rank`` cells of a column lie.
+    """The part (a, b] of a public grid in which the number of cells at or below a point passes ``rank``.
 
-    Question: scores u_g(D) = -|#{i : x_i <= g} - rank| for every point g of `quantile_grid`; the answer is
-    drawn with probability proportional to exp(eta u_g / 2) (Gumbel-max). A cell that is no finite number
-    counts as 0.
-    Sensitivity (replace-one, each score): 1, as one cell is counted once. Scores are exact integers.
+    Question: with c(g) = #{i : x_i <= g} the scores u(D) = -distance of rank from [c(a), c(b)], for every
+    part between neighbours of `quantile_grid`, and those beyond its ends; the answer is drawn with
+    probability proportional to exp(eta u / 2) (Gumbel-max). A cell that is no finite number counts as 0.
+    The part with the quantile has score 0, however coarse the grid and however many cells are equal.
+    Sensitivity (replace-one, each score): 1, as every count changes by one at most; scores are integers.
     Event: Exponential(eta), eta-bounded-range (PRIVACY_MATH §15). Rounding of log-weights and Gumbel values
     is paid out of eta (PRIVACY_MATH §11).
 
@@ -51,7 +52,7 @@ class NoisyQuantile:
     n : int
         Number of records, public.
     rank : int
-        Number of cells that should be at or below the answer.
+        Number of cells at or below the quantile.
     eta : float
         Bounded range of one selection.
     """
@@ -93,8 +94,8 @@ class NoisyQuantile:
 
     @property
     def n_draws(self) -> int:
-        """One value per point."""
-        return quantile_grid().size
+        """One value per part."""
+        return quantile_grid().size + 1
 
     @property
     def failure(self) -> float:
@@ -116,15 +117,18 @@ class NoisyQuantile:
         return self.eta - selection_error(self.eta * self.n / 2)
 
     def scores(self, cells: Vector) -> Vector:
-        """Return -|#{x <= g} - rank| for every point of the grid; exact integers."""
+        """Return minus the distance of the rank from the counts at both ends of each part; exact integers."""
         grid = quantile_grid()
         # The first point that is not below a cell is the first that counts it.
         first = np.searchsorted(grid, np.where(np.isfinite(cells), cells, 0.0), side="left")
-        counts = np.cumsum(np.bincount(first, minlength=grid.size + 1)[: grid.size])
-        return -abs(counts - float(self.rank))
+        counts = np.cumsum(np.bincount(first, minlength=grid.size + 1))
+        below, above = np.concatenate([[0], counts[:-1]]), counts
+        return -np.maximum(0.0, np.maximum(below - self.rank, self.rank - above))
 
-    def __call__(self, cells: Vector, rng: Generator) -> float:
-        """Return a noisy quantile of the cells of a column."""
+    def __call__(self, cells: Vector, rng: Generator) -> tuple[float, float]:
+        """Return the ends of the part with a noisy quantile of a column; beyond the grid both are its end."""
         from dpcvx.noise import select
 
-        return float(quantile_grid()[select(self.scores(cells) * (self._temperature / 2), rng)])
+        grid = quantile_grid()
+        part = select(self.scores(cells) * (self._temperature / 2), rng)
+        return float(grid[max(part - 1, 0)]), float(grid[min(part, grid.size - 1)])
