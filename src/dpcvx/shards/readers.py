@@ -259,7 +259,7 @@ class BatchReader:
             X, y = _pair(pair)
             n = Table(X).n
             if len(y) != n:
-                raise ValueError(f"A batch has X with {n} rows but y with {len(y)}; they must agree.")
+                raise ValueError(f"X of a batch has {n} rows but y has {len(y)}; they must agree.")
             for start in range(0, n, rows):
                 stop = min(n, start + rows)
                 fresh = start + min(stop - start, max(0, skip - self._done))
@@ -298,7 +298,7 @@ def _chosen(
     columns: Sequence[str], features: Sequence[str] | None, target: Target, *, shown: bool = True
 ) -> list[str]:
     """Names of the features, once they and the targets are known to be there, and once only."""
-    targets = _names(target)
+    targets = _names(target) if isinstance(target, str | Sequence) else []
     if not targets or not all(isinstance(name, str) for name in targets):
         raise TypeError(f"target must be the name of a column, or a list of names; got {target!r}.")
     if isinstance(features, str):

@@ -228,12 +228,12 @@ def _resumed(folder: Path, fresh: Manifest) -> Store:
         return Store.create(folder, fresh)
     found = store.manifest
     for what, ours, theirs in (
-        ("declarations", fresh.declarations, found.declarations),
         (
             "columns",
             [fresh.names, fresh.columns, fresh.compressed],
             [found.names, found.columns, found.compressed],
         ),
+        ("declarations", fresh.declarations, found.declarations),
         ("source", fresh.source, found.source),
     ):
         if _plain(ours) != _plain(theirs):
