@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         PrivacyLeakWarning,
         ShardsDamaged,
         StoreUnavailable,
+        UselessModelWarning,
     )
     from dpcvx.estimators import (
         PrivateElasticNet,
@@ -126,7 +127,7 @@ _MODULES = {
     "domains": "Box GroupBall InterpolationBall L1Ball L2Ball LinfBall NuclearBall Simplex SubmodularBall "
     "SubmodularPolyhedron Transformed VertexHull gaussian_width",
     "errors": "BudgetExceeded ClusterFailed DeadKey Incompatible KeyReused LedgerDamaged LedgerUnavailable "
-    "NotAccountable PrivacyLeakWarning ShardsDamaged StoreUnavailable",
+    "NotAccountable PrivacyLeakWarning ShardsDamaged StoreUnavailable UselessModelWarning",
     "estimators": "PrivateElasticNet PrivateGroupLasso PrivateHuberRegressor PrivateLasso "
     "PrivateLinearRegression PrivateLinearSVC PrivateLogisticRegression PrivateLowRankRegression "
     "PrivateQuantileRegressor PrivateStructuredLasso load",

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import traceback
+import warnings
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +22,7 @@ from dpcvx.service_commands import ask, keys_app, serve
 if TYPE_CHECKING:
     from dpcvx.execution import Plan
     from dpcvx.tables import Schema
+    from dpcvx.usefulness import Planning
 
 __all__ = ["main"]
 
@@ -141,6 +143,7 @@ def fit(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
 ) -> None:
     """Fit a private model and write it to a file, with its privacy statement."""
+    from dpcvx.errors import UselessModelWarning
     from dpcvx.report import plan_record
     from dpcvx.tables import open_table, read_schema
 
@@ -173,7 +176,10 @@ def fit(
         model, bounds=schema.column_bounds(names), categories=categories or None, **settings
     )
     X, y = table.read(names, schema.categories, target, settings.get("classes"))
-    estimator.fit(X, y)
+    with warnings.catch_warnings():
+        if quiet:
+            warnings.simplefilter("ignore", UselessModelWarning)
+        estimator.fit(X, y)
     _write(out, estimator.save)
     statement = estimator.privacy_statement_
     if as_json:
@@ -233,9 +239,17 @@ def plan(
     data_norm: DataNorm = None,
     quantile: QuantileLevel = None,
     threshold: Threshold = None,
+    density: Annotated[
+        float, typer.Option(help="Share of cells that are not 0, if public and records are compressed.")
+    ] = 1.0,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="PNG file to draw predictions in, by epsilon and by number of records."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a fit would do and cost. No data are needed."""
+    """Show what a fit would do, cost and give, beside every other solver. No data are needed."""
+    from dpcvx.comparison import with_all
     from dpcvx.report import plan_record
 
     settings = _settings(
@@ -249,7 +263,17 @@ def plan(
         quantile=quantile,
         threshold=threshold,
     )
-    chosen = _plan(model, n, features, classes, settings)
+    if not 0 < density <= 1:
+        raise ValueError(f"--density must be above 0 and at most 1, got {density}.")
+    if plot is not None:
+        _check_writable(plot)
+    again = _planning(model, features, classes, settings)
+    chosen = with_all(again(n, epsilon), density)
+    if plot is not None:
+        from dpcvx.plots import prediction_plot
+
+        picture = prediction_plot(chosen, again)
+        _write(plot, lambda path: path.write_bytes(picture))
     if as_json:
         _print_json({"plan": plan_record(chosen), "explanation": chosen.explain()})
     else:
@@ -279,7 +303,9 @@ app.add_typer(ledger_app, name="ledger")
 def main() -> None:
     """Run the command line; every error a person can mend is one sentence and an exit code."""
     try:
-        code = app(prog_name="dpcvx", standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.showwarning = _say
+            code = app(prog_name="dpcvx", standalone_mode=False)
     except Exception as error:
         message, code = _explained(error)
         if "--json" in sys.argv:
@@ -287,6 +313,11 @@ def main() -> None:
         else:
             typer.echo(message if message.startswith("Usage:") else f"dpcvx: {message}", err=True)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _say(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning as one sentence, without the line of code that gave it."""
+    typer.echo(f"dpcvx: {message}", err=True)
 
 
 def _explained(error: Exception) -> tuple[str, int]:
@@ -356,22 +387,27 @@ def _estimator(model: Model, **settings: Any) -> Any:
     return getattr(dpcvx, ESTIMATORS[model])(**settings)
 
 
-def _plan(model: Model, n: int, features: int, classes: int, settings: dict[str, Any]) -> Plan:
-    """The plan of a fit on n records, by the estimator's own rules; columns are taken as bounded numbers."""
+def _planning(model: Model, features: int, classes: int, settings: dict[str, Any]) -> Planning:
+    """Plans of a fit by the estimator's own rules; columns are taken as bounded numbers."""
     import numpy as np
 
     from dpcvx.estimators.columns import Columns, Table
 
-    if n < 1 or features < 1 or classes < 2:
-        raise ValueError(
-            f"--n and --features must be at least 1, --classes at least 2; got {n}, {features}, {classes}."
-        )
     labels = {"classes": list(range(classes))} if model in CLASSIFIERS else {"y_bounds": (-1.0, 1.0)}
-    estimator = _estimator(model, bounds=(-1.0, 1.0), **labels, **settings)
-    estimator._check_parameters()
-    columns = Columns.declare(Table(np.empty((1, features))), estimator.bounds, None, estimator.data_norm)
-    planned: Plan = estimator._plan_fit(n, columns, estimator._declare_target(np.empty(0)))[0]
-    return planned
+
+    def again(n: int, epsilon: float) -> Plan:
+        if n < 1 or features < 1 or classes < 2:
+            raise ValueError(
+                "--n and --features must be at least 1, --classes at least 2; "
+                f"got {n}, {features}, {classes}."
+            )
+        estimator = _estimator(model, bounds=(-1.0, 1.0), **labels, **{**settings, "epsilon": epsilon})
+        estimator._check_parameters()
+        columns = Columns.declare(Table(np.empty((1, features))), estimator.bounds, None, estimator.data_norm)
+        planned: Plan = estimator._plan_fit(n, columns, estimator._declare_target(np.empty(0)))[0]
+        return planned
+
+    return again
 
 
 def _load(path: Path) -> Any:

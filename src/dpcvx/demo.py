@@ -16,7 +16,8 @@ from rich.table import Table
 
 from dpcvx.arrays import Vector
 from dpcvx.estimators import PrivateLinearRegression, PrivateLogisticRegression
-from dpcvx.report import Comparison, Section, html_report, privacy_utility_plot
+from dpcvx.plots import Comparison, privacy_utility_plot
+from dpcvx.report import Section, html_report
 
 __all__ = ["load", "run"]
 

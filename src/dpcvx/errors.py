@@ -81,5 +81,9 @@ class NotAccountable(DpcvxError, ValueError):  # noqa: N818
     """No accounting rule covers the event, so no guarantee can be stated for it."""
 
 
+class UselessModelWarning(UserWarning):
+    """A fit is predicted, from public facts, to be no better than the same answer for everybody."""
+
+
 class PrivacyLeakWarning(UserWarning):
     """A result computed from private data is not covered by the guarantee."""

@@ -130,7 +130,7 @@ def _gauge(account: Account) -> str:
 
 
 def _plot(account: Account, path: Path) -> None:
-    from dpcvx.report import spending_plot
+    from dpcvx.plots import spending_plot
     from dpcvx.tables import Unreadable
 
     picture = spending_plot(account.name, account.budget, account.history())

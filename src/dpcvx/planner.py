@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from dpcvx.accounting import Accountant, Budget, Tight
+from dpcvx.comparison import briefly, compared
 from dpcvx.domains import HasCoordinateVertices, HasMirrorMap, HasProjection, HasVertices
 from dpcvx.errors import Incompatible
-from dpcvx.execution import Candidate, Plan, Solver
+from dpcvx.execution import Plan, Solver
 from dpcvx.losses import Loss
 from dpcvx.mirror import Euclidean
 from dpcvx.problem import Problem, is_regression
@@ -105,6 +106,8 @@ def plan(
     budget: Budget,
     candidates: str | tuple[Solver, ...] = "all",
     accountant: Accountant | None = None,
+    *,
+    density: float = 1.0,
 ) -> Plan:
     """Plan a private fit: weigh the solvers that fit the problem and fix the best one's noise.
 
@@ -115,30 +118,36 @@ def plan(
         Number of records, public under replace-one.
     budget : Budget
     candidates : "all" or tuple of Solver
-        Solvers to weigh.
+        Solvers to weigh. "all" weighs those of `automatic`, and lists every other that fits beside them.
     accountant : Accountant, optional
         The tightest known by default.
+    density : float
+        Share of cells that are not 0, where it is public and records are compressed: for the table's memory.
 
     Returns
     -------
     Plan
-        With ``plan.candidates`` sorted by predicted excess risk.
+        With ``plan.candidates``: of "all" the whole table, sorted by predicted excess risk; of a tuple those
+        that fit, the chosen first.
     """
     if n < 1:
         raise ValueError(f"n must be at least 1, got {n}.")
-    if candidates == "all":
-        clip = residual_clip(problem)
+    if not 0 < density <= 1:
+        raise ValueError(f"density must be in (0, 1], got {density!r}.")
+    everything, clip = candidates == "all", residual_clip(problem)
+    if everything:
         candidates = tuple(kind(clip=clip) for kind in automatic(problem))
     if isinstance(candidates, str):
         raise ValueError(f'candidates must be "all" or a tuple of solvers, got {candidates!r}.')
     weighed, refusals = [], []
     for solver in candidates:
         try:
-            chosen = solver.plan(problem, n, budget, accountant or Tight())
-            weighed.append((Candidate(chosen.solver, *solver.predict(problem, n, budget)), chosen))
+            made = solver.plan(problem, n, budget, accountant or Tight())
+            weighed.append((sum(solver.predict(problem, n, budget)), made))
         except Incompatible as refusal:
             refusals.append(str(refusal))
     if not weighed:
         raise Incompatible("No solver fits this problem:\n  " + "\n  ".join(refusals))
-    weighed.sort(key=lambda pair: pair[0].predicted)
-    return replace(weighed[0][1], candidates=tuple(candidate for candidate, _ in weighed))
+    plans = tuple(made for _, made in sorted(weighed, key=lambda pair: pair[0]))
+    listed = compared(plans, clip=clip, density=density) if everything else briefly(plans)
+    return replace(plans[0], candidates=listed)

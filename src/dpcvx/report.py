@@ -1,66 +1,27 @@
-"""Plans in words and tables, and reports to look at. Everything here is made from public facts."""
+"""Plans in words and tables, and pages to look at. Everything here is made from public facts."""
 
 from __future__ import annotations
 
 import dataclasses
 import html
+import math
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from io import BytesIO
-from statistics import mean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpcvx.events import Compose
-from dpcvx.execution import Plan
-from dpcvx.typical import Typical, is_round
-
-if TYPE_CHECKING:
-    from dpcvx.accounting import Budget
-    from dpcvx.ledger import Entry
+from dpcvx.execution import Candidate, Plan
+from dpcvx.usefulness import doubt
 
 __all__ = [
-    "Comparison",
     "Section",
     "aligned",
     "explain_plan",
     "html_report",
     "plan_record",
     "plan_table",
-    "privacy_utility_plot",
-    "spending_plot",
 ]
-
-PRIVATE, PLAIN, TRIVIAL = "#0b6e75", "#b4552d", "#8a8f98"  # colours of the three models compared
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Scores of private models at several epsilons beside the model without privacy and the trivial one.
-
-    Parameters
-    ----------
-    title : str
-        What is predicted, and for whom.
-    metric : str
-        Name of the score; larger is better.
-    epsilons : sequence of float
-        Budgets, ascending.
-    scores : sequence of sequences of float
-        Test scores of the runs at each epsilon.
-    not_private : float
-        Score of the model fitted without privacy.
-    trivial : float
-        Score of the best constant prediction.
-    """
-
-    title: str
-    metric: str
-    epsilons: Sequence[float]
-    scores: Sequence[Sequence[float]]
-    not_private: float
-    trivial: float
 
 
 @dataclass(frozen=True)
@@ -149,6 +110,13 @@ def plan_record(plan: Plan) -> dict[str, Any]:
                 "optimisation": candidate.optimisation,
                 "privacy": candidate.privacy,
                 "predicted": candidate.predicted,
+                "basis": candidate.basis,
+                "weighed": candidate.weighed,
+                "chosen": candidate is _chosen(plan),
+                "answers": candidate.answers,
+                "noise": list(candidate.noise),
+                "gradient_evaluations": candidate.gradient_evaluations,
+                "memory": candidate.memory,
             }
             for candidate in plan.candidates
         ],
@@ -168,14 +136,46 @@ def _stage_record(mechanism: Any, count: int) -> dict[str, Any]:
 
 def _candidate_rows(plan: Plan) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [
-        ("candidate", "answers", "optimisation", "privacy", "predicted excess risk")
+        (
+            "candidate",
+            "answers",
+            "noise",
+            "gradients",
+            "memory",
+            "basis",
+            "optimisation",
+            "privacy",
+            "predicted",
+        )
     ]
-    for place, candidate in enumerate(plan.candidates):
-        name = type(candidate.solver).__name__ + (" (chosen)" if place == 0 else "")
-        answers = getattr(candidate.solver, "n_iter", None)
+    chosen = _chosen(plan)
+    for candidate in plan.candidates:
+        mark = " (chosen)" if candidate is chosen else "" if candidate.weighed else " (not weighed)"
         risks = (candidate.optimisation, candidate.privacy, candidate.predicted)
-        rows.append((name, "-" if answers is None else f"{answers}", *(f"{risk:.3g}" for risk in risks)))
+        rows.append(
+            (
+                _name(candidate.solver) + mark,
+                f"{candidate.answers:,}",
+                ", ".join(f"{noise:.2g}" for noise in candidate.noise),
+                f"{candidate.gradient_evaluations:.2g}",
+                _bytes(candidate.memory),
+                candidate.basis,
+                *(f"{risk:.3g}" for risk in risks),
+            )
+        )
     return rows
+
+
+def _chosen(plan: Plan) -> Candidate | None:
+    """The candidate that runs; None for a plan that was not chosen from any."""
+    return next((candidate for candidate in plan.candidates if candidate.solver == plan.solver), None)
+
+
+def _bytes(count: float) -> str:
+    """A number of bytes to two digits, in the unit that fits."""
+    power = min(max(0, math.floor(math.log(max(count, 1.0) * 1.0005, 1000))), len(UNITS) - 1)
+    amount = count / 1000**power
+    return f"{amount:.2g} {UNITS[power]}" if amount < 99.5 else f"{amount:.0f} {UNITS[power]}"
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str]:
@@ -196,13 +196,13 @@ def aligned(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[s
     ]
 
 
+UNITS = ("B", "kB", "MB", "GB", "TB")
 WORST_CASE = (
-    "The prediction is the solver's theory at the worst data within the bounds: it ranks solvers, and "
-    "practice is usually better."
+    "The prediction is the solver's theory at the worst data within the bounds; practice is usually better."
 )
 TYPICAL = (
-    "The prediction is for a public model of typical data of this shape, not for yours: it shows what more "
-    "records or a larger epsilon would bring."
+    "The prediction comes from rehearsing the run on public synthetic problems of this shape, the worst of a "
+    "few, not from your data: it shows what more records or a larger epsilon would bring."
 )
 
 
@@ -218,18 +218,13 @@ def explain_plan(plan: Plan) -> str:
     str
         A few sentences, with the numbers.
     """
-    name, loss, budget = type(plan.solver).__name__, plan.problem.loss.name, plan.budget
+    loss, budget = plan.problem.loss.name, plan.budget
     sentences = [
         f"The fit minimises the {loss} loss over {_set(plan.problem.domain)} ({_shape(plan)}) "
         f"from {plan.n:,} records."
     ]
-    if len(plan.candidates) > 1:
-        best, second = plan.candidates[:2]
-        sentences.append(
-            f"{name} was chosen from {len(plan.candidates)} solvers: its predicted excess risk, "
-            f"{best.predicted:.3g}, is the smallest; {type(second.solver).__name__} follows "
-            f"with {second.predicted:.3g}."
-        )
+    chosen = _chosen(plan)
+    sentences += _choice(plan, chosen)
     for stage in plan.stages:
         mechanism: Any = stage.mechanism
         sentences.append(
@@ -240,26 +235,38 @@ def explain_plan(plan: Plan) -> str:
         f"All answers together are (epsilon = {budget.epsilon:g}, delta = {budget.delta:.3g})-differentially "
         f"private, where {_neighbours(plan)}; the accountant certifies epsilon = {plan.epsilon:.6g}."
     )
-    if plan.candidates:
-        best = plan.candidates[0]
-        larger = "stopping early" if best.optimisation > best.privacy else "the noise"
+    if chosen is not None:
+        larger = "stopping early" if chosen.optimisation > chosen.privacy else "the noise"
         sentences.append(
-            f"Of the predicted excess risk, {best.optimisation:.3g} comes from stopping early and "
-            f"{best.privacy:.3g} from the noise, so {larger} dominates. "
-            + (TYPICAL if is_round(plan.problem) else WORST_CASE)
+            f"Of the predicted excess risk, {chosen.optimisation:.3g} comes from stopping early and "
+            f"{chosen.privacy:.3g} from the noise, so {larger} dominates. "
+            + (TYPICAL if chosen.basis == "typical" else WORST_CASE)
         )
-        if best.predicted > (start := _to_learn(plan)):
-            sentences.append(
-                f"As it exceeds {start:.3g}, what a model that always answers 0 has to learn, the prediction "
-                "does not promise use; more records, a larger epsilon or fewer features would strengthen it."
-            )
+        if (found := doubt(plan)) is not None:
+            sentences.append(str(found))
     return " ".join(sentences)
 
 
-def _to_learn(plan: Plan) -> float:
-    """Excess risk of theta = 0: typical in an l2 ball, the largest elsewhere."""
-    largest = plan.problem.loss_at_zero
-    return min(largest, Typical.of(plan.problem).at_zero) if is_round(plan.problem) else largest
+def _choice(plan: Plan, chosen: Candidate | None) -> list[str]:
+    """Why this solver runs, and why others do not."""
+    weighed = [candidate for candidate in plan.candidates if candidate.weighed]
+    if chosen is None or len(plan.candidates) == 1:
+        return []
+    name = _name(plan.solver)
+    sentences = []
+    if len(weighed) > 1:
+        second = next(candidate for candidate in weighed if candidate is not chosen)
+        sentences.append(
+            f"{name} was chosen from {len(weighed)} solvers: its predicted excess risk is "
+            f"{chosen.predicted:.3g}; {_name(second.solver)} has {second.predicted:.3g}."
+        )
+    if listed := [candidate for candidate in plan.candidates if not candidate.weighed]:
+        names = ", ".join(f"{_name(each.solver)} {each.predicted:.3g}" for each in listed)
+        sentences.append(
+            "The choice is made among solvers that were measured to be near the best on sets of this kind; "
+            f"others that fit are listed and can be asked for by name: {names}."
+        )
+    return sentences
 
 
 def _shape(plan: Plan) -> str:
@@ -279,8 +286,15 @@ def _set(domain: object) -> str:
 
 
 def _solver(solver: object) -> str:
-    settings = _numbers(solver, skip=("n_iter",))
-    return type(solver).__name__ + (f" ({settings})" if settings else "")
+    inner = getattr(solver, "solver", solver)
+    settings = _numbers(inner, skip=("n_iter",))
+    return _name(solver) + (f" ({settings})" if settings else "")
+
+
+def _name(solver: object) -> str:
+    """Class of a solver; one that works around another names both."""
+    inner = getattr(solver, "solver", None)
+    return type(solver).__name__ + ("" if inner is None else f"({_name(inner)})")
 
 
 def _numbers(thing: object, skip: Sequence[str]) -> str:
@@ -294,126 +308,6 @@ def _price(mechanism: Any) -> str:
     event = mechanism.event
     parts = event.events if isinstance(event, Compose) else (event,)
     return " and ".join(f"{type(part).__name__}({_numbers(part, skip=())})" for part in parts)
-
-
-def privacy_utility_plot(comparisons: Sequence[Comparison]) -> bytes:
-    """Draw test score against epsilon, one panel for each comparison.
-
-    Parameters
-    ----------
-    comparisons : sequence of Comparison
-
-    Returns
-    -------
-    bytes
-        A PNG picture.
-    """
-    figure = _figure(5.6 * len(comparisons))
-    panels = figure.subplots(1, len(comparisons), squeeze=False)[0]
-    for axes, comparison in zip(panels, comparisons, strict=True):
-        _draw(axes, comparison)
-    return _png(figure)
-
-
-def spending_plot(account: str, budget: Budget, history: Sequence[Entry]) -> bytes:
-    """Draw how much of an account's cap was spent over time.
-
-    Parameters
-    ----------
-    account : str
-    budget : Budget
-    history : sequence of Entry
-
-    Returns
-    -------
-    bytes
-        A PNG picture.
-    """
-    figure = _figure(7.0)
-    from matplotlib.dates import ConciseDateFormatter
-
-    short: Any = ConciseDateFormatter  # it has no annotations
-    axes = figure.subplots()
-    times = [datetime.fromisoformat(entry.time) for entry in history]
-    used = [100 * entry.used for entry in history]
-    axes.axhline(100, color=PLAIN, linewidth=1.6, linestyle=(0, (6, 3)))
-    if times:
-        axes.step(times, used, where="post", color=PRIVATE, linewidth=2.4)
-        axes.plot(times, used, "o", color=PRIVATE, markersize=5, markeredgecolor="white")
-        axes.fill_between(times, used, step="post", color=PRIVATE, alpha=0.16, linewidth=0)
-    axes.set_ylim(0, 112)
-    cap = f"cap: epsilon {budget.epsilon:g}, delta {budget.delta:.3g}"
-    axes.text(0.01, 102, cap, color=PLAIN, ha="left", va="bottom", transform=axes.get_yaxis_transform())
-    _label(axes, f"Account {account}: {len(history)} charge(s)", "time (UTC)", "spent, % of the cap")
-    axes.xaxis.set_major_formatter(short(axes.xaxis.get_major_locator()))
-    return _png(figure)
-
-
-def _figure(width: float) -> Any:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as missing:
-        raise ImportError('Plots need matplotlib: run  pip install "dpcvx[plot]"') from missing
-
-    figure: Any = Figure(figsize=(width, 4.2), dpi=160, layout="constrained", facecolor="white")
-    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.12)
-    return figure
-
-
-def _png(figure: Any) -> bytes:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    picture = BytesIO()
-    canvas: Any = FigureCanvasAgg(figure)
-    canvas.print_png(picture, metadata={"Software": None})
-    return picture.getvalue()
-
-
-def _draw(axes: Any, comparison: Comparison) -> None:
-    epsilons = list(comparison.epsilons)
-    means = [mean(runs) for runs in comparison.scores]
-    low, high = [min(runs) for runs in comparison.scores], [max(runs) for runs in comparison.scores]
-    axes.axhline(comparison.not_private, color=PLAIN, linewidth=1.6, linestyle=(0, (6, 3)))
-    axes.axhline(comparison.trivial, color=TRIVIAL, linewidth=1.6, linestyle=(0, (2, 2)))
-    axes.fill_between(epsilons, low, high, color=PRIVATE, alpha=0.16, linewidth=0)
-    axes.plot(
-        epsilons, means, color=PRIVATE, linewidth=2.4, marker="o", markersize=7, markeredgecolor="white"
-    )
-    axes.set_xscale("log")
-    axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
-    axes.minorticks_off()
-    # Room for the names of the lines; a run far below the constant is cut off, the table has it.
-    top, floor = max(comparison.not_private, *high), comparison.trivial
-    bottom = min(floor, max(min(low), floor - (top - floor) / 2))
-    room = 0.16 * (top - bottom)
-    axes.set_ylim(bottom - room, top + room)
-    right = epsilons[-1]
-    axes.text(
-        right, comparison.not_private + room / 5, "without privacy", color=PLAIN, ha="right", va="bottom"
-    )
-    axes.text(right, comparison.trivial - room / 5, "best constant", color=TRIVIAL, ha="right", va="top")
-    middle = len(epsilons) // 2
-    axes.annotate(
-        "private",
-        (epsilons[middle], means[middle]),
-        xytext=(8, -16),
-        textcoords="offset points",
-        color=PRIVATE,
-        fontweight="bold",
-    )
-    _label(axes, comparison.title, "epsilon   (more privacy  ←  →  less privacy)", comparison.metric)
-
-
-def _label(axes: Any, title: str, x: str, y: str) -> None:
-    """Titles and the light grid that all plots share."""
-    axes.set_title(title, loc="left", fontsize=11.5, fontweight="bold", color="#1d2733")
-    axes.set_xlabel(x, color="#4a5563")
-    axes.set_ylabel(y, color="#4a5563")
-    axes.grid(axis="y", color="#e6e9ed", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color("#c4cad2")
-    axes.tick_params(length=0, colors="#4a5563")
 
 
 STYLE = """

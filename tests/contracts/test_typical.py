@@ -66,9 +66,9 @@ def test_a_small_set_keeps_its_bound():
 
 def test_words_say_what_the_prediction_is_for():
     round_set = dp.plan(problem(), 5000, dp.Budget(1.0, 1e-8))
-    assert "typical data" in round_set.explain()
-    assert "does not promise use" not in round_set.explain()
-    assert "does not promise use" in dp.plan(problem(), 50, dp.Budget(0.1, 1e-6)).explain()
-    other = dp.Problem(dp.Logistic(), dp.L1Ball(3.0), bounds=dp.Bounds(1.0), d=20)
+    assert "public synthetic problems" in round_set.explain()
+    assert "the same answer" not in round_set.explain()
+    assert "the same answer" in dp.plan(problem(), 50, dp.Budget(0.1, 1e-6)).explain()
+    other = dp.Problem(dp.Quantile(0.5), dp.L1Ball(3.0), bounds=dp.Bounds(1.0), d=20)
     assert not is_round(other)
     assert "worst data" in dp.plan(other, 5000, dp.Budget(1.0, 1e-8)).explain()

@@ -186,7 +186,10 @@ def test_plan_shows_table_and_words_without_data(tmp_path, monkeypatch, run):
     assert "n = 5,000" in out
     assert "was chosen from" in out
     content = json.loads(run(PLAIN + " --json")[1])
-    assert content["plan"]["candidates"][0]["solver"] == content["plan"]["solver"]
+    (chosen,) = (each for each in content["plan"]["candidates"] if each["chosen"])
+    assert chosen["solver"] == content["plan"]["solver"]
+    assert chosen["answers"] == content["plan"]["stages"][0]["count"]
+    assert len(content["plan"]["candidates"]) > 4
     assert content["plan"]["delta"] == 1 / 5000**2
 
 
@@ -201,7 +204,11 @@ def test_plan_foretells_the_plan_of_the_fit(folder, run, model, norm):
     )
     foretold = run(f"plan --n {N} --features 2 {rest}")
     assert fitted[0] == foretold[0] == 0
-    assert json.loads(foretold[1])["plan"] == json.loads(fitted[1])["plan"]
+    expected, found = (json.loads(out[1])["plan"] for out in (foretold, fitted))
+    everything, weighed = expected.pop("candidates"), found.pop("candidates")
+    assert expected == found
+    assert {each["solver"] for each in weighed} == {each["solver"] for each in everything if each["weighed"]}
+    assert [each for each in everything if each["chosen"]] == weighed[:1]
 
 
 def test_plan_of_several_classes(run):

@@ -1,0 +1,141 @@
+"""Whether a plan promises more than the trivial model, and how many people or how much epsilon it would take.
+
+Everything follows from public facts, so it can be said before a record is read or a budget is charged.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from dpcvx.comparison import candidate, core
+from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning
+from dpcvx.execution import Plan
+from dpcvx.rehearsal import is_modelled, to_learn
+
+__all__ = ["Doubt", "Planning", "doubt", "predicted_risk", "trivial_risk", "warn_if_useless"]
+
+MOST_RECORDS, MOST_EPSILON = 10**10, 100.0
+
+Planning = Callable[[int, float], Plan]
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A plan whose predicted excess risk is no better than that of the model which scores everybody 0.
+
+    Parameters
+    ----------
+    plan : Plan
+    predicted, trivial : float
+        Predicted excess risks of the plan and of the trivial model.
+    records : int or None
+        How many records would be enough at this epsilon; None if no reasonable number is.
+    epsilon : float or None
+        Which epsilon would be enough with these records; None if no reasonable one is.
+    """
+
+    plan: Plan
+    predicted: float
+    trivial: float
+    records: int | None
+    epsilon: float | None
+
+    def __str__(self) -> str:
+        ways = []
+        if self.records is not None:
+            ways.append(f"about {self.records:,} records at epsilon {self.plan.budget.epsilon:g}")
+        if self.epsilon is not None:
+            ways.append(f"about epsilon {self.epsilon:g} with {self.plan.n:,} records")
+        enough = " or ".join(ways)
+        advice = "More of either does not help"
+        if ways:
+            advice = f"{enough[0].upper()}{enough[1:]} would be enough to do better"
+        return (
+            f"With {self.plan.n:,} records, {self.plan.problem.size:,} coefficients and epsilon "
+            f"{self.plan.budget.epsilon:g} the model is predicted to be no better than one that gives "
+            f"everybody the same answer: its excess risk is {self.predicted:.2g}, and {self.trivial:.2g} is "
+            f"all there is to learn. {advice}. This follows from public numbers; no record was read."
+        )
+
+
+def doubt(plan: Plan, again: Planning | None = None) -> Doubt | None:
+    """Return why a plan promises nothing, and what would be enough; None if it does promise something.
+
+    Parameters
+    ----------
+    plan : Plan
+    again : callable, optional
+        Plans the same fit for another number of records and epsilon; by default with the plan's solver and
+        delta.
+
+    Returns
+    -------
+    Doubt or None
+    """
+    if (trivial := trivial_risk(plan)) is None or _promises(plan):
+        return None
+    replan, n, epsilon = again or _default_planning(plan), plan.n, plan.budget.epsilon
+
+    def enough(records: float, epsilon: float) -> bool:
+        try:
+            return _promises(replan(math.ceil(records), epsilon))
+        except (Incompatible, NotAccountable):  # for instance an epsilon that noise of finite precision lacks
+            return False
+
+    records = _smallest(lambda value: enough(value, epsilon), n, MOST_RECORDS)
+    larger = _smallest(lambda value: enough(n, value), epsilon, MOST_EPSILON)
+    return Doubt(
+        plan, sum(predicted_risk(plan)), trivial, None if records is None else round(records), larger
+    )
+
+
+def warn_if_useless(plan: Plan, again: Planning, stacklevel: int = 2) -> None:
+    """Warn where a plan promises nothing, with the records or the epsilon that would be enough."""
+    if (found := doubt(plan, again)) is not None:
+        warnings.warn(str(found), UselessModelWarning, stacklevel=stacklevel + 1)
+
+
+def predicted_risk(plan: Plan) -> tuple[float, float]:
+    """Predicted excess risk of what a plan runs: (optimisation part, privacy part)."""
+    known = [each for each in plan.candidates if each.solver == plan.solver] or [candidate(plan)]
+    return known[0].optimisation, known[0].privacy
+
+
+def trivial_risk(plan: Plan) -> float | None:
+    """Excess risk of theta = 0 where the prediction was rehearsed; None where there is no such model."""
+    fit = core(plan)
+    return to_learn(fit.problem, getattr(fit.solver, "clip", None)) if is_modelled(fit.problem) else None
+
+
+def _promises(plan: Plan) -> bool:
+    """Whether anything is learnt: the predicted excess risk is below that of theta = 0."""
+    trivial = trivial_risk(plan)
+    return trivial is None or sum(predicted_risk(plan)) < trivial
+
+
+def _default_planning(plan: Plan) -> Planning:
+    clip = getattr(plan.solver, "clip", None)
+    solver = type(plan.solver)(**({} if clip is None else {"clip": clip}))
+
+    def again(n: int, epsilon: float) -> Plan:
+        budget = replace(plan.budget, epsilon=epsilon)
+        return solver.plan(plan.problem, n, budget, plan.accountant)
+
+    return again
+
+
+def _smallest(enough: Callable[[float], bool], low: float, most: float) -> float | None:
+    """Smallest value that is enough, to two digits and rounded up, if predictions fall with it."""
+    high = low
+    while not enough(high):
+        low, high = high, 4 * high
+        if high > most:
+            return None
+    while high > 1.05 * low:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    unit = 10.0 ** (math.floor(math.log10(high)) - 1)
+    return float(f"{math.ceil(high / unit) * unit:.2g}")
