@@ -55,6 +55,7 @@ from dpcvx.solvers import (
     SufficientStatistics,
 )
 from dpcvx.statement import PrivacyStatement
+from dpcvx.usefulness import warn_if_useless
 
 __all__ = ["LinearModel", "Target", "parameters"]
 
@@ -209,6 +210,7 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
         columns, target, chosen, intercept = self._declare(dataset, dataset.n)
         rng = self._generator()
         validate_data(self, dataset.table.header(), skip_check_array=True)
+        warn_if_useless(chosen, partial(self._plan_again, columns, target), stacklevel=3)
         purpose = f"fit of {type(self).__name__} to {dataset.n} records"
         receipt = charge(chosen, self.ledger, self.account, private=rng.private, purpose=purpose)
 
@@ -251,6 +253,11 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
         budget = Budget(float(self.epsilon or 0), delta)
         make = partial(self._plan, problem, n, budget)
         return plan_after_quantiles(self, columns, target, (n, budget), make), intercept
+
+    def _plan_again(self, columns: Columns, target: Target, n: int, epsilon: float) -> Plan:
+        """Plan of the same fit for another number of records and epsilon."""
+        other = type(self)(**{**self.get_params(deep=False), "epsilon": epsilon})
+        return other._plan_fit(n, columns, target)[0]
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model and its privacy statement as JSON; `dpcvx.load` reads it back.
