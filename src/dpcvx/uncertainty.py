@@ -84,13 +84,13 @@ class Uncertainty:
     dispersion: float
     weak: int = 0
 
-    def mapped(self, transform: Callable[[Vector], Vector]) -> Uncertainty:
-        """Return the same after an affine map of the parameter."""
+    def mapped(self, transform: Callable[[Vector], Vector], variance: float = 1.0) -> Uncertainty:
+        """Return the same after an affine map of the parameter, in units with another variance of targets."""
         center = transform(np.zeros_like(self.estimate))
         linear = np.column_stack([transform(axis) - center for axis in np.eye(len(self.estimate))])
         covariance = linear @ self.covariance @ linear.T
         covariance = (covariance + covariance.T) / 2
-        return Uncertainty(transform(self.estimate), covariance, self.dispersion, self.weak)
+        return Uncertainty(transform(self.estimate), covariance, variance * self.dispersion, self.weak)
 
 
 def average(heard: Sequence[Steepness]) -> Steepness:

@@ -232,6 +232,10 @@ class _FrozenOracle:
         answer: SecondMoments = self._answer(self._oracle.second_moments(theta))
         return answer
 
+    @property
+    def uncertainty(self) -> Uncertainty | None:
+        return self._oracle.uncertainty
+
     def publish(self, uncertainty: Uncertainty) -> None:
         self._oracle.publish(uncertainty)
 

@@ -51,9 +51,9 @@ from dpcvx.solvers import (
     NoisyGradientDescent,
     NoisyMirrorDescent,
     NoisyStronglyConvexMirrorDescent,
-    OneStep,
     SufficientStatistics,
 )
+from dpcvx.solvers.one_step import with_uncertainty
 from dpcvx.statement import PrivacyStatement
 from dpcvx.usefulness import warn_if_useless
 
@@ -406,7 +406,7 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
             solver: Any = self.solver
             candidates = (solver if self.n_iter is None else dataclasses.replace(solver, **settings),)
         if self.uncertainty:
-            candidates = tuple(OneStep(each, float(self.uncertainty)) for each in candidates)
+            candidates = tuple(with_uncertainty(each, float(self.uncertainty)) for each in candidates)
         return plan(problem, n, budget, candidates, accountant)
 
     def _generator(self) -> Generator:
@@ -438,9 +438,8 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
         self.intercept_ = float(offset) if theta.ndim == 1 else np.asarray(offset)
         self._uncertainty = None
         if release.uncertainty is not None:
-            known = release.uncertainty.mapped(lambda theta: np.append(*in_units(theta)))
-            self._uncertainty = dataclasses.replace(
-                known, dispersion=known.dispersion * float(target.scale) ** 2
+            self._uncertainty = release.uncertainty.mapped(
+                lambda theta: np.append(*in_units(theta)), float(target.scale) ** 2
             )
         self.n_iter_ = release.n_iter
         self.coef_names_ = np.array(columns.names, dtype=object)

@@ -13,11 +13,14 @@ from dpcvx.execution import Oracle, Plan, Solver, Stage, spendable
 from dpcvx.losses import Logistic
 from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments, PerturbedMinimiser
 from dpcvx.problem import Problem
+from dpcvx.solvers.standardised import Standardised
 from dpcvx.uncertainty import Curvature, Steepness, average, one_step
 
-__all__ = ["OneStep"]
+__all__ = ["OneStep", "with_uncertainty"]
 
 SPREAD_SHARE = 0.2  # of the share, for one number beside d (d + 1)/2
+# Root mean square lengths that rows may have: of normal features that vary together, 1 in 150 are longer.
+STRETCH = 2.0
 LATE = 0.5  # of the answers: the last ones, where descent is near its end
 
 
@@ -104,6 +107,21 @@ class OneStep:
             return NoisySecondMoments(problem, n, 1 / mu, None, budget.relation)
         hessian, spread = (1 / (mu * math.sqrt(part)) for part in (1 - SPREAD_SHARE, SPREAD_SHARE))
         return NoisySecondMoments(problem, n, hessian, spread, budget.relation)
+
+
+def with_uncertainty(solver: Solver, share: float) -> Solver:
+    """Return the solver that fits like another one and states its uncertainty.
+
+    Parameters
+    ----------
+    solver : Solver
+        If it standardises, the step is made in its coordinates, with rows of which few are shortened.
+    share : float
+        Of mu^2 for the Hessian.
+    """
+    if isinstance(solver, Standardised):
+        return replace(solver, solver=OneStep(solver.solver, share), stretch=STRETCH)
+    return OneStep(solver, share)
 
 
 class _Heard:

@@ -58,10 +58,14 @@ class Standardised:
         Fits in the new coordinates.
     intercept : bool
         Whether the model has an intercept. It is the last entry of the answer, for a feature of value 1.
+    stretch : float
+        Rows are shrunk to this many times r. With 1 about half of them are, a little, which predictions
+        hardly feel; standard errors of coefficients need rows as they are, and so more.
     """
 
     solver: Solver
     intercept: bool = True
+    stretch: float = 1.0
 
     requires: ClassVar[tuple[type, ...]] = ()
 
@@ -110,18 +114,24 @@ class Standardised:
             y_scale = min(RESIDUAL_DEVIATIONS * float(s[d]), float(limits[d]) + abs(y_center))
         ask.remap(Door(Bounds(1.0), m[:d], REACH * s[:d]), y_center, y_scale)
         mean_square = min(max(ask.length(), 2 * lengths.noise), float(d))
-        length = REACH * math.sqrt(mean_square)
+        length = self.stretch * REACH * math.sqrt(mean_square)
         ask.announce(Trim(m[:d], s[:d], REACH, length))
 
         unit = math.sqrt(1 - INTERCEPT**2 * self.intercept) / length  # of a deviation, in the fit's rows
         ask.remap(Door(inner.bounds, 0.0, 1 / (REACH * unit), INTERCEPT * self.intercept))
         fit = replace(plan, stages=plan.stages[3:], problem=inner, solver=self.solver, candidates=())
+
+        def back(theta: Vector) -> Vector:
+            weights: Vector = y_scale * unit * theta[:d] / s[:d].reshape(-1, *[1] * (theta.ndim - 1))
+            if not self.intercept:
+                return weights
+            offset = y_center + y_scale * INTERCEPT * theta[-1] - m[:d] @ weights
+            return np.concatenate([weights, np.reshape(offset, (1, *theta.shape[1:]))])
+
         theta = self.solver.run(fit, ask)
-        weights = y_scale * unit * theta[:d] / s[:d].reshape(-1, *[1] * (theta.ndim - 1))
-        if not self.intercept:
-            return weights
-        offset = y_center + y_scale * INTERCEPT * theta[-1] - m[:d] @ weights
-        return np.concatenate([weights, np.reshape(offset, (1, *theta.shape[1:]))])
+        if ask.uncertainty is not None:
+            ask.publish(ask.uncertainty.mapped(back, y_scale**2))
+        return back(theta)
 
     def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
         """The other solver's prediction, in standardised units."""
