@@ -145,6 +145,45 @@ def test_every_sum_is_the_one_in_memory(make, kind, intercept):
     assert spread == memory.curvature_sum(loss, theta, *bend)[1]
 
 
+def dense(arrays):
+    """The same records in memory, dense: those that are stored compressed have no centre otherwise."""
+    rows = arrays.rows()
+    if isinstance(rows, Sparse):
+        rows = Dense(sp.csr_array((rows.values, rows.indices, rows.indptr), rows.shape).toarray())
+    return Arrays(rows, arrays._y.T)
+
+
+@pytest.mark.parametrize("room", [True, False], ids=["room", "full disk"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_moments_and_a_second_door_are_those_in_memory(make, kind, room, monkeypatch):
+    from dpcvx.shards import source as module
+
+    monkeypatch.setattr(module, "DENSE_CELLS", 200)
+    if not room:
+        monkeypatch.setattr(module, "TemporaryFile", lambda dir: (_ for _ in ()).throw(OSError("full")))
+    source, memory, folder = make(kind, 0.0)
+    memory, rng = dense(memory), np.random.default_rng(9)
+    d = source.d
+    for order in (1, 2):
+        asked = (order, rng.integers(-5000, 5000, d + 1), np.full(d + 1, 2**14))
+        assert_array_equal(source.moments(*asked), memory.moments(*asked))
+    assert_array_equal(source.length(), memory.length())
+    door = Door(Bounds(1.0, 1.0), rng.uniform(-0.2, 0.2, d), rng.uniform(0.3, 2.0, d), 0.25)
+    mine, theirs = (each.mapped(door, 0.1, 1.5) for each in (source, memory))
+    assert (mine.n, mine.d) == (theirs.n, theirs.d) == (N, d + 1)
+    assert mine.within(door.bounds) is mine
+    assert (mine._changes == ()) == room
+    theta = rng.normal(size=d + 1)
+    for bounds in (door.bounds, Bounds(0.5, 0.6)):
+        held, other = mine.within(bounds), theirs.within(bounds)
+        total = held.gradient_sum(Huber(0.5), theta, TIGHT)
+        assert_array_equal(total, other.gradient_sum(Huber(0.5), theta, TIGHT))
+        assert total.any()
+    assert not [
+        path for path in folder.iterdir() if path.suffix not in (".npy", ".json") and path.name != "lock"
+    ]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_sum_of_losses_is_the_one_in_memory_but_for_rounding(make, kind, monkeypatch):
     from dpcvx.shards import source as module

@@ -13,7 +13,7 @@ from dpcvx.errors import Incompatible
 from dpcvx.estimators.columns import Columns, Table
 from dpcvx.grid import Door
 from dpcvx.shards.recipe import Recipe, made_up, parameters
-from dpcvx.shards.source import ShardSource, mapped
+from dpcvx.shards.source import ShardSource, mapped, sharded
 from dpcvx.shards.store import Store
 
 __all__ = ["Shards", "open_shards"]
@@ -46,7 +46,7 @@ class Shards:
         self.n, self.folder = manifest.n, store.folder
         self.declarations: Mapping[str, Any] = parameters(manifest.declarations)
         X, self.target = made_up(manifest.names, manifest.compressed, manifest.declarations)
-        self._table, self._limits = Table(X), manifest.limits
+        self._table, self._store = Table(X), store
         self._recipe = Recipe.of(self._table, self.target, manifest.declarations, manifest.step > 1)
         self._shards = [mapped(store, index) for index in range(len(manifest.shards))]
         self._check = store.unchanged()
@@ -90,9 +90,7 @@ class Shards:
                 f"The records in {self.folder} were quantised by another map than this fit's: make new "
                 "shards with its declarations."
             )
-        return ShardSource(
-            self._shards, bounds=self._limits, constant=door.constant, levels=self._levels(encode)
-        )
+        return sharded(self._shards, self._store, constant=door.constant, levels=self._levels(encode))
 
     def _levels(self, encode: Callable[[Any], Vector]) -> Vector | None:
         """Targets of the classes, where the loss takes others than those stored."""

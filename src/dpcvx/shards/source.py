@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from numpy.typing import NDArray
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data import Arrays, Points, cores, exact_sum, records_at_once
 from dpcvx.errors import ShardsDamaged
-from dpcvx.grid import Dense, ResidualBound, Sparse, enforce, integer_bounds, whole_rows
+from dpcvx.grid import Dense, Door, ResidualBound, Sparse, enforce, integer_bounds, whole_rows
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
 from dpcvx.shards.store import AGAIN, Store
@@ -32,7 +34,10 @@ if TYPE_CHECKING:
 __all__ = ["ShardSource", "open_source"]
 
 CELLS_AT_ONCE = 2**20  # stored integers that become float64 at a time
+DENSE_CELLS = 2**24  # of stored integers that become dense at a time
 BLOCK_BYTES = 2**18  # rows that a pass over followed margins keeps in cache
+
+Range = tuple[int, int, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +49,17 @@ class Stored:
     step: int = 1
     constant: int = 0
 
+    @property
+    def left_out(self) -> tuple[int, int]:
+        """Step and constant."""
+        return self.step, self.constant
+
     def arrays(self) -> Arrays:
         """Behind the questions of a data source."""
         return Arrays(self.rows, self.y.T, step=self.step, constant=self.constant)
+
+
+Change = Callable[[Stored], Stored]
 
 
 def open_source(
@@ -83,11 +96,22 @@ def open_source(
             f"{folder} has shards 0..{len(store.manifest.shards) - 1}; {first}..{last - 1} were asked for."
         )
     store.verify(first, last)
-    return ShardSource(
+    return sharded(
         [mapped(store, index) for index in range(first, last)],
-        bounds=store.manifest.limits,
+        store,
         constant=constant,
         levels=levels,
+    )
+
+
+def sharded(shards: Sequence[Stored], store: Store, *, constant: int, levels: Vector | None) -> ShardSource:
+    """Mapped shards of a store as a data source; see `open_source`."""
+    largest, squares = store.manifest.limits
+    return ShardSource(
+        [replace(shard, constant=constant) for shard in shards],
+        bounds=(max(largest, constant), squares + constant**2),
+        changes=() if levels is None else (partial(with_levels, levels),),
+        scratch=store.folder,
     )
 
 
@@ -115,12 +139,12 @@ class ShardSource:
     ----------
     shards : sequence of Stored
     bounds : pair of int
-        Largest stored integer, and largest sum of squares of a stored row, without the constant.
-    constant : int
-    levels : Vector, optional
-        As for `open_source`.
-    within : Bounds, optional
-        Shrink rows to these bounds each time they are read.
+        Largest integer, and largest sum of squares of a row, once the changes are made.
+    changes : sequence of callable
+        What records go through, in this order, each time they are read; a shard, or some of its rows, at a
+        time.
+    scratch : Path, optional
+        Folder for files that have no name in it and vanish with the source.
     """
 
     def __init__(
@@ -128,30 +152,20 @@ class ShardSource:
         shards: Sequence[Stored],
         *,
         bounds: tuple[int, int],
-        constant: int = 0,
-        levels: Vector | None = None,
-        within: Bounds | None = None,
+        changes: Sequence[Change] = (),
+        scratch: Path | None = None,
     ) -> None:
-        self._shards, self._bounds, self._levels, self._within = shards, bounds, levels, within
-        self._constant = constant
-        self._starts = [0, *accumulate(shard.rows.shape[0] for shard in shards)]
-        self.n, self.d = self._starts[-1], shards[0].rows.shape[1] + (constant > 0)
+        self._shards, self._bounds, self._changes, self._scratch = shards, bounds, tuple(changes), scratch
+        self.starts = [0, *accumulate(shard.rows.shape[0] for shard in shards)]
+        first = self.stored(0, 0, 1)
+        self.n, self.d = self.starts[-1], first.rows.shape[1] + (first.constant > 0)
 
     def within(self, bounds: Bounds) -> ShardSource:
         """Return these records with every row inside the bounds: a longer one is shrunk when it is read."""
         wanted = integer_bounds(bounds, self.d)
-        if (
-            max(self._bounds[0], self._constant) <= wanted[0]
-            and self._bounds[1] + self._constant**2 <= wanted[1]
-        ):
+        if self._bounds[0] <= wanted[0] and self._bounds[1] <= wanted[1]:
             return self
-        return ShardSource(
-            self._shards,
-            bounds=self._bounds,
-            constant=self._constant,
-            levels=self._levels,
-            within=bounds,
-        )
+        return self._changed(partial(_shrunk, bounds), wanted)
 
     def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
         """Return sum_i rho_i k_i in units of 2^-34, in the shape of theta."""
@@ -162,10 +176,10 @@ class ShardSource:
         self, loss: Loss, points: Points, batch: IntVector, residual: ResidualBound, bound: ResidualBound
     ) -> IntVector:
         """Return sum_i (rho_i - rho'_i) k_i over the rows of a batch in ascending order."""
-        edges = np.searchsorted(batch, self._starts)
+        edges = np.searchsorted(batch, self.starts)
 
         def parts() -> Iterator[IntVector]:
-            for shard, start, (a, b) in zip(self._arrays(), self._starts, pairwise(edges), strict=False):
+            for shard, start, (a, b) in zip(self._arrays(), self.starts, pairwise(edges), strict=False):
                 yield shard.difference_sum(loss, points, batch[a:b] - start, residual, bound)
 
         return exact_sum(parts(), len(batch), bound)
@@ -178,42 +192,112 @@ class ShardSource:
             moments = moments + more
         return moments, sum(spread for _, spread in parts)
 
+    def moments(self, order: int, centers: IntVector, limits: IntVector) -> IntVector:
+        """Return the sums of (k - c)^order over the records, |k - c| clipped to a limit, per column."""
+        total = np.zeros(len(centers), dtype=np.int64)
+        for where in self._ranges(DENSE_CELLS):
+            total += _dense(self.stored(*where)).arrays().moments(order, centers, limits)
+        return total
+
+    def length(self) -> IntVector:
+        """Return the sum of ||k_i||^2, one entry."""
+        total = np.zeros(1, dtype=np.int64)
+        for where in self._ranges(DENSE_CELLS):
+            total += _dense(self.stored(*where)).arrays().length()
+        return total
+
+    def mapped(self, door: Door, center: float, scale: float) -> ShardSource:
+        """Return these records after a second, public map: the door's on rows, (y - center)/scale on y.
+
+        They are written once to scratch files. Where the disk has no room for them, they go through the door
+        in each pass again, with the same sums.
+        """
+        pieces = [
+            Stored(*part_of(self._shards[index], start, stop), *self._shards[index].left_out)
+            for index, start, stop in self._ranges(DENSE_CELLS)
+        ]
+        bounds = integer_bounds(door.bounds, self.d + (door.constant > 0))
+        source = ShardSource(pieces, bounds=self._bounds, changes=self._changes, scratch=self._scratch)
+        again = source._changed(partial(_sent_through, door, center, scale), bounds)
+        if self._scratch is None:
+            return again
+        try:
+            kept = [_kept(again.stored(index), self._scratch) for index in range(len(pieces))]
+        except OSError:
+            return again
+        return ShardSource(kept, bounds=bounds, scratch=self._scratch)
+
     def objective(self, loss: Loss, outputs: int, z_max: float) -> StreamedObjective:
         """Return the sum of the losses in float64, a few rows in memory at a time."""
-        step = max(1, CELLS_AT_ONCE // self.d)
-        ranges = [
-            (index, start, min(n, start + step))
-            for index, n in enumerate(np.diff(self._starts).tolist())
-            for start in range(0, n, step)
-        ]
 
-        def part(where: tuple[int, int, int]) -> Objective:
-            index, start, stop = where
-            return self.stored(index, start, stop).arrays().objective(loss, outputs, z_max)
+        def part(where: Range) -> Objective:
+            return self.stored(*where).arrays().objective(loss, outputs, z_max)
 
-        return StreamedObjective(part, ranges, self.n, self.d)
+        return StreamedObjective(part, list(self._ranges(CELLS_AT_ONCE)), self.n, self.d)
 
     def follow(self, loss: Loss, outputs: int) -> FollowedShards:
         """Return margins that start at w = 0."""
         return FollowedShards(self, loss, outputs)
 
     def stored(self, index: int, start: int = 0, stop: int | None = None) -> Stored:
-        """Return a shard, or some of its rows, as it is summed; nothing is copied but what has to change."""
-        rows, y = part_of(self._shards[index], start, stop)
-        step, constant = self._shards[index].step, self._constant
-        if self._levels is not None:
-            y = np.ascontiguousarray(self._levels[y[0].astype(np.int64)].T)
-        if self._within is not None:
-            rows, step, constant = enforce(whole_rows(rows, step, constant), self._within), 1, 0
-        return Stored(rows, y, step, constant)
+        """Return a shard, or some of its rows, as it is summed; nothing is copied but what changes."""
+        shard = self._shards[index]
+        stored = Stored(*part_of(shard, start, stop), *shard.left_out)
+        for change in self._changes:
+            stored = change(stored)
+        return stored
 
-    @property
-    def starts(self) -> list[int]:
-        """Index of the first record of each shard, and the number of all."""
-        return self._starts
+    def _changed(self, change: Change, bounds: tuple[int, int]) -> ShardSource:
+        changes = (*self._changes, change)
+        return ShardSource(self._shards, bounds=bounds, changes=changes, scratch=self._scratch)
 
     def _arrays(self) -> Iterator[Arrays]:
         return (self.stored(index).arrays() for index in range(len(self._shards)))
+
+    def _ranges(self, cells: int) -> Iterator[Range]:
+        """Ranges of rows, each inside a shard, that would have at most so many cells if they were dense."""
+        step = max(1, cells // self.d)
+        for index, shard in enumerate(self._shards):
+            for start in range(0, shard.rows.shape[0], step):
+                yield index, start, min(shard.rows.shape[0], start + step)
+
+
+def with_levels(levels: Vector, stored: Stored) -> Stored:
+    """Targets (K, n) of class codes: a row of ``levels`` for each, the last one for a missing label."""
+    return replace(stored, y=np.ascontiguousarray(levels[stored.y[0].astype(np.int64)].T))
+
+
+def _shrunk(bounds: Bounds, stored: Stored) -> Stored:
+    return Stored(enforce(whole_rows(stored.rows, *stored.left_out), bounds), stored.y)
+
+
+def _sent_through(door: Door, center: float, scale: float, stored: Stored) -> Stored:
+    again = _dense(stored).arrays().mapped(door, center, scale)
+    return Stored(again.rows(), np.ascontiguousarray((stored.y - center) / scale))
+
+
+def _dense(stored: Stored) -> Stored:
+    """The same records with all cells."""
+    rows = stored.rows
+    if isinstance(rows, Dense):
+        return stored
+    from scipy.sparse import csr_array
+
+    full = csr_array((rows.values, rows.indices, rows.indptr), shape=rows.shape).toarray()
+    return replace(stored, rows=Dense(full))
+
+
+def _kept(stored: Stored, folder: Path) -> Stored:
+    """The same records, mapped from a file without a name."""
+    return replace(
+        stored, rows=Dense(_mapped_copy(stored.rows.values, folder)), y=_mapped_copy(stored.y, folder)
+    )
+
+
+def _mapped_copy(array: NDArray[Any], folder: Path) -> NDArray[Any]:
+    with TemporaryFile(dir=folder) as file:
+        np.ascontiguousarray(array).tofile(file)
+        return np.asarray(np.memmap(file, dtype=array.dtype, mode="c", shape=array.shape))
 
 
 def part_of(shard: Stored, start: int, stop: int | None) -> tuple[Dense | Sparse, Vector]:
