@@ -148,8 +148,11 @@ class LazyScores:
         terms, d = self._terms, rows.shape[1]
         weights = np.empty(d, dtype=np.int64)
         self._kernels.column_weights(self._columns[0], self._columns[2], weights)
-        highest = abs(terms.power) * terms.bound.linf * weights.astype(np.float64)
-        rare = (highest <= RARE_LEVEL - terms.slack) & (terms.ridge == 0)
+        heights = abs(terms.power) * terms.bound.linf * weights.astype(np.float64)
+        rare = (heights <= RARE_LEVEL - terms.slack) & (terms.ridge == 0)
+        # A line may lie outside the bound beyond its edge: levels go up to what |a| and a ridge allow.
+        largest = (terms.bound.linf + terms.steepness) * int(weights.max()) + terms.ridge * LARGEST_WEIGHT
+        self._highest = max(math.ceil(abs(terms.power) * largest), RARE_LEVEL) + 4
         self._names = np.argsort(rare, kind="stable").astype(np.int32)
         self._frequent = d - int(rare.sum())
         rank = np.empty(d, dtype=np.int32)
@@ -176,8 +179,7 @@ class LazyScores:
         self._start_lines(self._numbers, self._rows, self._targets, self._lines, self._work, sums)
         levels = np.empty(len(sums), dtype=np.int32)
         start, lowest = arrange(abs(terms.power * sums[:, 0]) + terms.slack, True, levels, self._order)
-        highest = max(math.ceil(2 * abs(terms.power) * terms.most), RARE_LEVEL) + 4
-        self._first = np.full(highest + 2, len(sums), dtype=np.int64)
+        self._first = np.full(self._highest + 2, len(sums), dtype=np.int64)
         self._first[:lowest] = 0
         self._first[lowest : lowest + start.size] = start
         self._top = lowest + start.size - 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -263,10 +263,20 @@ class NoisyVertex:
         if not suited or problem.d < FEWEST_LAZY_FEATURES:
             return False
         most = self.n if self.relation == "replace" else SPARE_RECORDS * self.n
-        return math.isfinite(problem.smoothness) and self._terms(most).octaves >= 1
+        return math.isfinite(problem.smoothness) and self._terms_without_power(most).octaves >= 1
 
-    def _terms(self, records: int) -> Terms:
-        """Public numbers of lazy scores.
+    @property
+    def _terms(self) -> Terms:
+        """Public numbers of lazy scores."""
+        terms = self._terms_without_power(self._records)
+        k_inf, _ = integer_bounds(self.problem.bounds, self.problem.d)
+        parts = 2 + 2 * (1 + terms.steepness / terms.bound.linf)  # |A| and |share B| may exceed their sum
+        scale = records_changed(self.relation) * terms.bound.linf * k_inf
+        power = -self._temperature(terms.bound, parts) * math.log2(math.e) / (2 * scale)
+        return replace(terms, power=power)
+
+    def _terms_without_power(self, records: int) -> Terms:
+        """Those that do not depend on eta.
 
         A chord over a drift of a margin by t is off by at most beta t/4 for phi'' <= beta, and for phi' with
         a bounded second derivative by its bound times t^2/8: with t = L/(16 beta) by L/64, and for the
@@ -281,14 +291,12 @@ class NoisyVertex:
         slope = problem.slope(math.inf, None, self.clip)
         affine = isinstance(problem.loss, Squared) and self.clip is None
         steepness = min(math.ceil(2**RESIDUAL_BITS * beta * problem.z_max) + 2, 2**40)
-        spread = 2 + 2 * (1 + steepness / bound.linf)
-        scale = records_changed(self.relation) * bound.linf * k_inf
         return Terms(
             bound=bound,
             largest=k_inf,
             records=records,
             unit=_margin_unit(problem, self.bits),
-            power=-self._temperature(bound, spread) * math.log2(math.e) / (2 * scale),
+            power=0.0,
             drift=math.inf if affine else slope / (16 * beta),
             steepness=steepness,
             ridge=problem.l2 * self.n / SUM_UNIT * _radius(problem) * 2.0**-self.bits,
@@ -306,7 +314,7 @@ class NoisyVertex:
         if not isinstance(self.problem.domain, HasCoordinateVertices):
             return self.origin(), None
         if self._may_be_lazy and isinstance(data, HasLazyScores) and data.sparse:
-            lazy = data.follow_lazily(self.problem.loss, self._terms(self._records))
+            lazy = data.follow_lazily(self.problem.loss, self._terms)
             return self.origin(lazy), lazy
         margins = data.follow(self.problem.loss, self.problem.outputs)
         return self.origin(margins), margins
