@@ -107,9 +107,8 @@ class Shard:
 
     def ask(self, name: str, *arguments: Any) -> Any:
         """Return the answer to a question of `_Records`, or a `Failure`."""
-        if isinstance(self._state, Failure):
-            return self._state
-        return guarded(getattr(self._state, name), *arguments)
+        state = self._state
+        return state if isinstance(state, Failure) else guarded(lambda: getattr(state, name)(*arguments))
 
 
 class _Records:
