@@ -17,6 +17,9 @@ from dpcvx.rehearsal import is_modelled, to_learn
 
 __all__ = ["Doubt", "Planning", "doubt", "predicted_risk", "trivial_risk", "warn_if_useless"]
 
+# A model that is predicted to learn less than a twentieth of what there is to learn is no better than the
+# trivial one, as far as a prediction can tell.
+MOST_LEFT = 0.95
 MOST_RECORDS, MOST_EPSILON = 10**10, 100.0
 
 Planning = Callable[[int, float], Plan]
@@ -55,9 +58,10 @@ class Doubt:
             advice = f"{enough[0].upper()}{enough[1:]} would be enough to do better"
         return (
             f"With {self.plan.n:,} records, {self.plan.problem.size:,} coefficients and epsilon "
-            f"{self.plan.budget.epsilon:g} the model is predicted to be no better than one that gives "
-            f"everybody the same answer: its excess risk is {self.predicted:.2g}, and {self.trivial:.2g} is "
-            f"all there is to learn. {advice}. This follows from public numbers; no record was read."
+            f"{self.plan.budget.epsilon:g} the model is predicted to be hardly better, if at all, than one "
+            f"that gives everybody the same answer: its excess risk is {self.predicted:.2g}, and "
+            f"{self.trivial:.2g} is all there is to learn. {advice}. This follows from public numbers; no "
+            "record was read."
         )
 
 
@@ -111,9 +115,9 @@ def trivial_risk(plan: Plan) -> float | None:
 
 
 def _promises(plan: Plan) -> bool:
-    """Whether anything is learnt: the predicted excess risk is below that of theta = 0."""
+    """Whether enough is learnt: the predicted excess risk is clearly below that of theta = 0."""
     trivial = trivial_risk(plan)
-    return trivial is None or sum(predicted_risk(plan)) < trivial
+    return trivial is None or sum(predicted_risk(plan)) < MOST_LEFT * trivial
 
 
 def _default_planning(plan: Plan) -> Planning:

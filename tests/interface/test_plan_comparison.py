@@ -1,0 +1,186 @@
+"""The table of every solver that fits: what is listed, at which cost, and what it is predicted to give."""
+
+import math
+
+import numpy as np
+import pytest
+
+import dpcvx as dp
+from dpcvx.accounting import Tight
+from dpcvx.comparison import EVERY, Limit, compared, core, memory, rehearsed, with_all
+from dpcvx.execution import execute
+from dpcvx.planner import plan, residual_clip
+from dpcvx.rehearsal import Scene, rehearse, scenes, to_learn
+from dpcvx.solvers import Standardised
+
+BUDGET = dp.Budget(1.0, 1e-8)
+ROUND = dp.Problem(dp.Squared(), dp.L2Ball(3.0), bounds=dp.Bounds(1.0, 1.0), d=6)
+RIDGED = dp.Problem(dp.Logistic(), dp.L1Ball(5.0), bounds=dp.Bounds(1.0), d=6, l2=0.01)
+
+
+def feasible(problem, n):
+    """Names of the solvers that make a plan, found by trying each."""
+    names = set()
+    for kind in EVERY:
+        settings = {"clip": residual_clip(problem)} if "clip" in kind.__dataclass_fields__ else {}
+        try:
+            kind(**settings).plan(problem, n, BUDGET, Limit() if "SVRG" in kind.__name__ else Tight())
+        except dp.Incompatible:
+            continue
+        names.add(kind.__name__)
+    return names
+
+
+@pytest.mark.parametrize("problem", [ROUND, RIDGED], ids=["round", "polytope with a ridge"])
+def test_every_solver_that_fits_is_listed_once_in_order(problem):
+    candidates = plan(problem, 3000, BUDGET).candidates
+    names = [type(each.solver).__name__ for each in candidates]
+    assert set(names) == feasible(problem, 3000)
+    assert len(set(names)) == len(names) >= 7
+    assert list(candidates) == sorted(candidates, key=lambda each: each.predicted)
+
+
+def test_every_solver_of_the_package_may_be_listed():
+    from dpcvx import solvers
+
+    helpers = {"GradientOracle", "run_with_oracle", "OneStep", "Standardised", "with_uncertainty"}
+    assert {kind.__name__ for kind in EVERY} == set(solvers.__all__) - helpers
+
+
+def test_costs_are_those_of_the_plan():
+    made = plan(RIDGED, 3000, BUDGET)
+    by_kind = {type(each.solver): each for each in made.candidates}
+    for kind in (dp.NoisyGradientDescent, dp.NoisyCorrectiveFrankWolfe, dp.ObjectivePerturbation):
+        each = by_kind[kind]
+        alone = each.solver.plan(RIDGED, 3000, BUDGET, Tight())
+        assert each.answers == alone.n_calls
+        assert each.gradient_evaluations == alone.gradient_evaluations
+        assert each.noise == tuple(stage.mechanism.noise for stage in alone.stages)
+
+
+@pytest.mark.slow
+def test_samples_are_listed_at_a_price_close_to_the_exact_one():
+    listed = {type(each.solver): each for each in plan(RIDGED, 3000, BUDGET).candidates}[dp.NoisySVRG]
+    exact = dp.NoisySVRG().plan(RIDGED, 3000, BUDGET, Tight())
+    assert listed.answers == exact.n_calls
+    assert max(listed.noise) == pytest.approx(max(s.mechanism.noise for s in exact.stages), rel=0.15)
+
+
+def test_memory_follows_from_public_sizes():
+    n, d = 3000, RIDGED.d
+    descent = dp.NoisyGradientDescent(n_iter=3).plan(RIDGED, n, BUDGET, Tight())
+    assert memory(descent) == 2 * n * d + 8 * n + 64 * d
+    assert memory(descent, density=0.1) == pytest.approx(0.6 * n * d + 8 * n + 64 * d)
+    vertices = dp.NoisyFrankWolfe(n_iter=3).plan(RIDGED, n, BUDGET, Tight())
+    both = dp.NoisyCorrectiveFrankWolfe(n_iter=4, selections=2).plan(RIDGED, n, BUDGET, Tight())
+    assert memory(vertices) - memory(descent) == 12 * n
+    assert memory(both) - memory(vertices) == 2 * n * d  # rows and columns
+    minimiser = dp.ObjectivePerturbation().plan(RIDGED, n, BUDGET, Tight())
+    assert memory(minimiser) - memory(descent) == 8 * n * d + 24 * n
+    for density in (0.0, 1.5):
+        with pytest.raises(ValueError, match="density"):
+            plan(RIDGED, n, BUDGET, density=density)
+
+
+def test_a_named_solver_can_be_shown_beside_all_others():
+    alone = plan(ROUND, 3000, BUDGET, (dp.NoisyMirrorDescent(clip=1.0),))
+    shown = with_all(alone)
+    assert len(alone.candidates) == 1
+    assert {type(each.solver).__name__ for each in shown.candidates} == feasible(ROUND, 3000)
+    assert [type(each.solver) for each in shown.candidates if each.weighed] == [dp.NoisyMirrorDescent]
+    assert shown.stages == alone.stages
+
+
+def test_standardised_fits_are_compared_with_standardised_ones_and_rehearsed_in_their_coordinates():
+    solver = Standardised(dp.NoisyGradientDescent(clip=1.0))
+    made = solver.plan(
+        dp.Problem(dp.Squared(), dp.L2Ball(3.0), bounds=dp.Bounds(1.0), d=5), 3000, BUDGET, Tight()
+    )
+    inside = core(made)
+    assert type(inside.solver) is dp.NoisyGradientDescent
+    assert inside.problem == solver.inner(made.problem)
+    assert inside.n_calls == made.n_calls - 3
+    assert rehearsed(made) == rehearse(inside)
+    assert {type(each.solver) for each in compared((made,), clip=1.0)} == {Standardised}
+
+
+def test_a_rehearsal_of_descent_is_descent_on_a_quadratic():
+    """Without noise theta_T - theta* = (1 - step h)^T (theta_0 - theta*) in every coordinate."""
+    problem = dp.Problem(dp.Squared(), dp.L2Ball(50.0), bounds=dp.Bounds(1.0, 1.0), d=3)
+    solver = dp.NoisyGradientDescent(n_iter=5, step=0.5, momentum=0.0, clip=1.0)
+    made = solver.plan(problem, 10**9, BUDGET, Tight())
+    left = [
+        float((s.curvatures * s.target**2 * (1 - 0.5 * s.curvatures) ** 10).sum()) / 2
+        for s in scenes(problem, 1.0)
+    ]
+    optimisation, privacy = rehearse(made)
+    assert optimisation == pytest.approx(max(left), rel=1e-9)
+    assert privacy < 1e-9
+
+
+def test_the_noise_of_a_rehearsal_is_the_planned_one():
+    """One step of length 1 from 0 adds h sigma^2/2 in every direction."""
+    problem = dp.Problem(dp.Squared(), dp.L2Ball(1e4), bounds=dp.Bounds(1.0, 1.0), d=400)
+    made = dp.NoisyGradientDescent(n_iter=1, step=1.0, momentum=0.0, clip=1.0).plan(
+        problem, 30, BUDGET, Tight()
+    )
+    sigma = made.stages[0].mechanism.noise
+    _, privacy = rehearse(made)
+    heavy = max(float(s.curvatures.sum()) for s in scenes(problem, 1.0))
+    assert privacy == pytest.approx(heavy * sigma**2 / 2, rel=0.35)
+
+
+def test_scenes_leave_the_same_to_learn_and_get_harder_where_only_columns_are_bounded():
+    by_norm, by_columns = (
+        dp.Problem(dp.Logistic(), dp.L2Ball(30.0), bounds=bounds, d=9)
+        for bounds in (dp.Bounds(1.0, 1.0), dp.Bounds(1.0))
+    )
+    for problem in (by_norm, by_columns):
+        costs = [scene.excess(np.zeros(9)) for scene in scenes(problem)]
+        assert costs == pytest.approx([math.log(2)] * len(costs))
+        assert to_learn(problem) == pytest.approx(math.log(2))
+    assert len(scenes(by_columns)) == len(scenes(by_norm)) + 2
+    budget = dp.Budget(1.0, 1e-8)
+    risks = [
+        plan(each, 20_000, budget, (dp.NoisyGradientDescent(),)).candidates[0].predicted
+        for each in (by_norm, by_columns)
+    ]
+    assert risks[1] > risks[0]
+
+
+def test_losses_without_a_model_keep_their_bounds():
+    problem = dp.Problem(dp.Quantile(0.5), dp.L2Ball(3.0), bounds=dp.Bounds(1.0), d=4)
+    made = plan(problem, 3000, BUDGET)
+    assert {each.basis for each in made.candidates} == {"bound"}
+    assert {each.basis for each in plan(ROUND, 3000, BUDGET).candidates} == {"typical"}
+
+
+def test_predictions_rank_solvers_as_measured_risks_do():
+    """Data that no prediction knows: the order of the solvers is right, and few predictions are too low."""
+    rng = np.random.default_rng(0)
+    n, d = 4000, 8
+    problem = dp.Problem(dp.Squared(), dp.L2Ball(3.0), bounds=dp.Bounds(1.0), d=d)
+    rows = rng.uniform(-1, 1, (n, d)) * rng.uniform(0.3, 1, d)
+    truth = rng.normal(size=d) / 3
+    y = np.clip(rows @ truth + 0.1 * rng.normal(size=n), -1, 1)
+    best = np.linalg.lstsq(rows, y, rcond=None)[0]
+    source = dp.source(rows, y, bounds=problem.bounds)
+    predicted, measured = [], []
+    for each in plan(problem, n, BUDGET).candidates:
+        if "SVRG" in type(each.solver).__name__:
+            continue  # its exact price takes seconds
+        made = each.solver.plan(problem, n, BUDGET, Tight())
+        thetas = [execute(made, source, rng=dp.SeededGenerator(seed)).theta for seed in range(2)]
+        measured.append(np.mean([np.mean((rows @ (theta - best)) ** 2) / 2 for theta in thetas]))
+        predicted.append(each.predicted)
+    from scipy.stats import spearmanr
+
+    assert spearmanr(predicted, measured).statistic > 0.7
+    assert np.mean(np.array(predicted) >= measured) >= 0.8
+
+
+def test_a_scene_costs_nothing_at_its_minimiser():
+    scene = Scene(np.array([1.0, 2.0]), np.array([3.0, -1.0]))
+    assert scene.excess(scene.target) == 0
+    assert scene.excess(np.zeros(2)) == (9 + 2) / 2
+    assert scene.gradient(np.zeros(2)).tolist() == [-3.0, 2.0]

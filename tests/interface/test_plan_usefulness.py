@@ -1,0 +1,148 @@
+"""A fit that cannot be useful says so before it is paid for, and how many people it would take."""
+
+import re
+import struct
+import warnings
+
+import numpy as np
+import pytest
+
+import dpcvx as dp
+from dpcvx.planner import plan
+from dpcvx.plots import prediction_plot
+from dpcvx.usefulness import MOST_LEFT, doubt, predicted_risk, trivial_risk
+
+PROBLEM = dp.Problem(dp.Logistic(), dp.L2Ball(30.0), bounds=dp.Bounds(1.0), d=20)
+
+
+def again(n, epsilon):
+    return plan(PROBLEM, n, dp.Budget(epsilon, 1e-6), (dp.NoisyGradientDescent(),))
+
+
+def test_enough_is_enough_and_little_less_is_not():
+    found = doubt(again(50, 1.0), again)
+    assert found.predicted >= MOST_LEFT * found.trivial
+    for n, epsilon, promises in (
+        (found.records, 1.0, True),
+        (found.records * 3 // 4, 1.0, False),
+        (50, found.epsilon, True),
+        (50, 0.75 * found.epsilon, False),
+    ):
+        made = again(n, epsilon)
+        assert (sum(predicted_risk(made)) < MOST_LEFT * trivial_risk(made)) is promises
+        assert (doubt(made, again) is None) is promises
+    assert f"{found.records:,} records at epsilon 1" in str(found)
+    assert f"epsilon {found.epsilon:g} with 50 records" in str(found)
+
+
+def test_without_a_way_to_plan_again_the_plans_own_solver_is_used():
+    assert doubt(again(50, 1.0)).records == doubt(again(50, 1.0), again).records
+
+
+def test_what_cannot_be_reached_is_not_promised(monkeypatch):
+    monkeypatch.setattr("dpcvx.usefulness.MOST_RECORDS", 60)
+    monkeypatch.setattr("dpcvx.usefulness.MOST_EPSILON", 1.1)
+    found = doubt(again(20, 1.0), again)
+    assert (found.records, found.epsilon) == (None, None)
+    assert "More of either does not help" in str(found)
+
+
+def records(n, d=20):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (n, d))
+    return X, (X[:, 0] > 0).astype(int)
+
+
+def model(**settings):
+    return dp.PrivateLogisticRegression(epsilon=1.0, bounds=(-1, 1), classes=(0, 1), **settings)
+
+
+def test_a_tiny_fit_warns_and_a_sensible_one_does_not():
+    with pytest.warns(dp.UselessModelWarning, match="would be enough to do better") as caught:
+        model().fit(*records(50))
+    assert caught[0].filename == __file__  # the line that asked for the fit
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model().fit(*records(20_000, 5))
+
+
+def test_the_warning_comes_before_the_charge_and_before_a_record_is_read(tmp_path):
+    ledger = dp.Ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
+    account = ledger.create("people", epsilon=2.0, delta=1e-4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dp.UselessModelWarning)
+        with pytest.raises(dp.UselessModelWarning):
+            model(ledger=ledger, account="people").fit(*records(50))
+    assert not account.history()
+
+
+def test_the_warning_is_the_same_whatever_the_records_are():
+    texts = set()
+    for X, y in (records(50), (np.zeros((50, 20)), np.zeros(50)), (np.full((50, 20), np.nan), np.ones(50))):
+        with pytest.warns(dp.UselessModelWarning) as caught:
+            model().fit(X, y)
+        texts.add(str(caught[0].message))
+    assert len(texts) == 1
+
+
+def test_the_plot_has_two_panels(monkeypatch):
+    monkeypatch.setattr("dpcvx.plots.POINTS", 3)
+    asked = []
+
+    def noted(n, epsilon):
+        asked.append((n, round(epsilon, 6)))
+        return again(n, epsilon)
+
+    picture = prediction_plot(again(3000, 1.0), noted)
+    assert picture.startswith(b"\x89PNG")
+    width, height = struct.unpack(">II", picture[16:24])
+    assert width > 2 * height
+    assert asked == [
+        (3000, round(1 / 30, 6)),
+        (3000, 1.0),
+        (3000, 30.0),
+        (100, 1.0),
+        (3000, 1.0),
+        (90_000, 1.0),
+    ]
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    from dpcvx.cli import main
+
+    def command(line):
+        monkeypatch.setattr("sys.argv", ["dpcvx", *line.split()])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        return stop.value.code, *capsys.readouterr()
+
+    return command
+
+
+def test_plan_draws_and_says_what_is_useless(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("dpcvx.plots.POINTS", 3)
+    monkeypatch.chdir(tmp_path)
+    few = "plan --n 50 --features 20 --model logistic --epsilon 1"
+    code, out, _ = run(f"{few} --plot risk.png")
+    assert code == 0
+    assert re.search(r"records\s+at\s+epsilon\s+1\s+or", out)
+    assert (tmp_path / "risk.png").read_bytes().startswith(b"\x89PNG")
+    assert run(f"{few} --plot nowhere/risk.png")[0] == 3
+    assert run(f"{few} --density 0")[0] == 2
+    assert "the same answer" not in run(few.replace("--n 50 ", "--n 50000 "))[1]
+
+
+def test_fit_says_it_in_one_sentence_unless_quiet(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = ["x,y", *(f"{i % 7},{i % 2}" for i in range(30))]
+    (tmp_path / "t.csv").write_text("\n".join(rows))
+    (tmp_path / "b.toml").write_text("[bounds]\nx = [0, 6]\n[target]\nclasses = [0, 1]\n")
+    fit = "fit t.csv --target y --model logistic --epsilon 0.1 --bounds b.toml --out m.json"
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", dp.UselessModelWarning)
+        loud, quiet = run(fit), run(f"{fit} --quiet")
+    assert loud[0] == quiet[0] == 0
+    assert loud[2].startswith("dpcvx: With 30 records")
+    assert "UselessModelWarning" not in loud[2]
+    assert quiet[2] == ""
