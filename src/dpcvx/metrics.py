@@ -273,8 +273,8 @@ def _pair(bounds: Any) -> tuple[float, float]:
         low, high = (float(bound) for bound in bounds)
     except (TypeError, ValueError):
         raise ValueError(
-            f"bounds must be a pair (low, high) of numbers, got {bounds!r}. Models of several targets cannot "
-            "be scored privately."
+            f"Scores need bounds of one target, a pair (low, high) of numbers, got {bounds!r}: declare them, "
+            "since a search has none before its fits."
         ) from None
     if not 0 < high - low < math.inf:
         raise ValueError(f"bounds must be finite with low < high, got {bounds!r}.")

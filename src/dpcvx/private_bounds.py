@@ -23,9 +23,9 @@ __all__ = ["PRIVATE", "SHARE", "quantile_stages", "release_bounds"]
 
 PRIVATE = "private"  # what the user writes in the place of bounds
 SHARE = 0.15  # of mu^2; a selection of bounded range eta counts as mu = eta / 2
-# The rank asked for is log(parts of the grid) + 4 scales of the noise from the end: an answer beyond all
-# records, which has a score that much lower, comes with a chance of e^-4 at most.
-SAFETY = 4.0
+# The rank asked for is log(parts of the grid times questions) + 7 scales of the noise from the end: an answer
+# beyond all records, whose score is that much lower, comes with a chance of e^-7 = 0.001 in the whole fit.
+SAFETY = 7.0
 LARGEST_SHARE = 0.25  # of the records beyond a quantile; nearer the middle it says little of the ends
 DEVIATIONS = 3.0  # what the bounds would cover of a normal column
 
@@ -52,7 +52,7 @@ def quantile_stages(n: int, columns: int, budget: Budget) -> tuple[Stage, ...]:
         raise Incompatible("Private bounds need delta > 0.")
     paid = spendable(budget)
     eta = 2 * gaussian_mu(paid.epsilon, paid.delta) * math.sqrt(SHARE / (2 * columns))
-    rank = math.ceil(2 / eta * (math.log(quantile_grid().size + 1) + SAFETY))
+    rank = math.ceil(2 / eta * (math.log(2 * columns * (quantile_grid().size + 1)) + SAFETY))
     if rank > LARGEST_SHARE * n:
         needed = math.ceil(rank / LARGEST_SHARE)
         raise Incompatible(

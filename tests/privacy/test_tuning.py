@@ -42,13 +42,13 @@ def test_the_total_charged_is_the_theorys(law, tmp_path):
     noise = event.event.noise_multiplier
     apart = lemma_7(1 / noise, 8.0, LAWS[law], 1e-6 * (1 - 1e-3))
     assert statement.certified_epsilon == pytest.approx(apart, rel=2e-3)
-    assert 0.99 * 0.8 < statement.certified_epsilon <= 0.8
+    assert 0.999 * 0.8 < statement.certified_epsilon <= 0.8
     assert (statement.epsilon, statement.delta) == (0.8, 1e-6)
     assert "entry" in statement.ledger
     # Every run is within the one that was paid for: the fit of some rows, the score of the others.
     for stage in search.best_estimator_.plan_.stages:
         steps = stage.n_calls / stage.mechanism.event.noise_multiplier**2
-        assert 0.995 / noise <= math.sqrt(steps) <= (1 + 1e-9) / noise
+        assert 0.999 / noise <= math.sqrt(steps) <= (1 + 1e-9) / noise
 
 
 def priced(models, metric=None, n_train=320, budget=None, law=(6.0, 1.0)):
@@ -65,11 +65,10 @@ def test_different_solvers_share_one_price():
     found = priced(models)
     assert isinstance(found.bill.event.event, Worst)
     assert len(found.bill.event.event.events) == 4  # the reference stands for everything Gaussian
-    assert 0.99 < found.bill.epsilon <= 1.0
+    assert 0.95 < found.bill.epsilon <= 1.0
+    assert len({model.epsilon for model in found.models}) == 1  # the same budget for everybody
     delta = spendable(Budget(1.0, 1e-6)).delta
-    for plan in found.plans:
-        alone = Tight().epsilon(RepeatAndSelect(plan.event, 6.0, 1.0), delta)
-        assert 0.5 < alone <= 1.0  # nobody is starved, though another shape of curve costs something
+    assert all(Tight().epsilon(RepeatAndSelect(plan.event, 6.0, 1.0), delta) <= 1.0 for plan in found.plans)
 
 
 def test_scores_on_the_rows_of_the_fit_are_composed():
@@ -84,7 +83,7 @@ def test_the_largest_run_that_fits_is_used():
     budget = Budget(1.0, 1e-6)
     found = priced([logistic()], budget=budget)
     best = calibrate(lambda t: RepeatAndSelect(Gaussian(t), 6.0, 1.0), spendable(budget), Tight())
-    assert found.score.event.noise_multiplier == pytest.approx(best, rel=2e-3)
+    assert found.score.event.noise_multiplier == pytest.approx(best, rel=1e-6)
 
 
 def test_samplers_of_all_runs_are_paid():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,9 +43,7 @@ TRIALS_PER_SETTING = 2.0  # expected; the best of many settings is then tried in
 DRAWN_PER_TRIAL = 2  # settings drawn from distributions beforehand
 # Of mu^2, where rows are scored that the model was fitted to. Noise on a score of n rows is of order 1/n.
 SCORE_SHARE = 0.1
-# A run costs a little less than the search could pay for: curves of another shape than the Gaussian one are
-# converted at another order, and need the room.
-SLACK = 1e-3
+MARGIN = 1e-3  # of the noise, beyond what the last excess of the total asks for
 
 
 @dataclass(frozen=True)
@@ -255,29 +254,24 @@ def _price(
     budget: Budget,
     law: tuple[float, float | None],
 ) -> _Priced:
-    """Give every setting the largest budget of a run with which the search keeps its own.
+    """Give every setting the same budget of a run, the largest with which the search keeps its own.
 
-    The reference is a Gaussian run that the search could just pay for. A held-out score is such a run, and a
-    fit beside it works on other rows, so each row meets the worse of both (`Worst`); a score on the rows of
-    the fit is composed with it. Gaussian fits cost as much as the reference; others are made cheaper until
-    the worst of all that may run is within the budget.
+    The reference is a Gaussian run. A held-out score is such a run, and a fit beside it works on other rows,
+    so each row meets the worse of both (`Worst`); a score on the rows of the fit is composed with it. The
+    reference covers fits with Gaussian noise; others add their curves, and the noise of all grows until the
+    worst of everything that may run is within the budget.
     """
     paid = spendable(budget)
-    noise = (1 + SLACK) * calibrate(lambda t: RepeatAndSelect(Gaussian(t), *law), paid, Tight())
-    reference = Gaussian(noise)
     held_out = n_train < dataset.n
     share = 0.0 if held_out else SCORE_SHARE
-    score = dataclasses.replace(score, law=Gaussian(noise if held_out else noise / math.sqrt(share)))
-    most = gaussian_epsilon(math.sqrt(1 - share) / noise, paid.delta)
-
-    def search(runs: Sequence[Event]) -> RepeatAndSelect:
-        return RepeatAndSelect(Worst((reference, *runs)) if runs else reference, *law)
-
-    others: dict[Event, None] = {}  # runs that the reference does not cover, each once
-    plans = []
-    for model in models:
-        epsilon = most
-        while True:
+    noise = calibrate(lambda t: RepeatAndSelect(Gaussian(t), *law), paid, Tight())
+    while True:
+        reference = Gaussian(noise)
+        score = dataclasses.replace(score, law=Gaussian(noise if held_out else noise / math.sqrt(share)))
+        epsilon = gaussian_epsilon(math.sqrt(1 - share) / noise, paid.delta)
+        plans = []
+        others: dict[Event, None] = {}  # runs that the reference does not cover, each once
+        for model in models:
             plan = model.set_params(epsilon=epsilon, delta=budget.delta)._declare(dataset, n_train)[2]
             run = plan.event if held_out else Compose((plan.event, score.event))
             if not RDP().supports(run):
@@ -285,16 +279,16 @@ def _price(
                     f"No rule covers the best of several runs of {type(plan.solver).__name__}, which samples "
                     "records. Tune another solver."
                 )
-            if _within(run, reference, paid.delta):
-                break
-            total = Tight().epsilon(search([*others, run]), paid.delta)
-            if total <= budget.epsilon:
+            if not _within(run, reference, paid.delta):
                 others[run] = None
-                break
-            epsilon *= (1 - SLACK) * max(0.5, budget.epsilon / total)
-        plans.append(plan)
+            plans.append(plan)
+        event = RepeatAndSelect(Worst((reference, *others)) if others else reference, *law)
+        total = Tight().epsilon(event, paid.delta)
+        if total <= budget.epsilon:
+            break
+        noise *= (1 + MARGIN) * total / budget.epsilon
     failure = law[0] * (max(plan.failure for plan in plans) + score.failure) + LAW_FAILURE
-    bill = Bill(search(list(others)), (Stage(score, 1),), failure, budget)
+    bill = Bill(event, (Stage(score, 1),), failure, budget)
     return _Priced(tuple(models), tuple(plans), score, bill)
 
 
@@ -316,7 +310,9 @@ def _best(
         place = select(np.zeros(len(priced.models)), rng)
         seed = None if rng.private else int(rng.words(1)[0] >> np.uint64(33))
         model = clone(priced.models[place]).set_params(ledger=None, account=None, random_state=seed)
-        model.fit(*train)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # one for each run would tell how many there were
+            model.fit(*train)
         if model.plan_.event != priced.plans[place].event:
             raise RuntimeError("A fit was planned otherwise than it was paid for; nothing is released.")
         value = score.metric.value(score(model, test[0], test[1], rng), score.n)
