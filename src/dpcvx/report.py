@@ -258,7 +258,8 @@ def _choice(plan: Plan, chosen: Candidate | None) -> list[str]:
         second = next(candidate for candidate in weighed if candidate is not chosen)
         sentences.append(
             f"{name} was chosen from {len(weighed)} solvers: its predicted excess risk is "
-            f"{chosen.predicted:.3g}; {_name(second.solver)} has {second.predicted:.3g}."
+            f"{chosen.predicted:.3g} for {chosen.gradient_evaluations:.2g} gradients of single records; "
+            f"{_name(second.solver)} has {second.predicted:.3g} for {second.gradient_evaluations:.2g}."
         )
     if listed := [candidate for candidate in plan.candidates if not candidate.weighed]:
         names = ", ".join(f"{_name(each.solver)} {each.predicted:.3g}" for each in listed)
