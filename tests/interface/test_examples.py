@@ -16,6 +16,7 @@ EXPECTED = {
     "own_loss": "[",
     "own_solver": "NoisyGradientDescent (chosen)",
     "plan_without_data": "n = 100,000",
+    "private_tuning": "chosen by private tuning",
     "quickstart": "Privacy statement of PrivateLogisticRegression",
 }
 

@@ -45,7 +45,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         Expected number of runs; by default twice the number of settings, or 20 for distributions.
     distribution : {"geometric", "logarithmic", "poisson"}
         Law of the number of runs. The logarithmic one is cheaper and often tries one setting only; Poisson's
-        seldom tries few, and is cheaper only for few runs.
+        seldom tries few, and costs the most.
     test_size : float or None
         Share of the rows that are kept for scores; models are fitted to the others, and each row pays for one
         of both. None scores on the rows of the fit, and they pay for both.
