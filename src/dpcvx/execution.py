@@ -37,6 +37,7 @@ from dpcvx.mechanisms import (
 from dpcvx.problem import Bounds, Problem
 
 if TYPE_CHECKING:
+    from dpcvx.bill import Bill
     from dpcvx.data import DataSource, Lazy, Margins
     from dpcvx.grid import Door
     from dpcvx.ledger import Ledger, Receipt
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from dpcvx.uncertainty import Uncertainty
 
 __all__ = [
-    "Bill",
     "Candidate",
     "Oracle",
     "Plan",
@@ -261,51 +261,6 @@ class Plan:
         from dpcvx.report import plan_table
 
         return plan_table(self)
-
-
-@dataclass(frozen=True)
-class Bill:
-    """What is paid, and stated, for a release that is not the run of one plan: a score, or a search.
-
-    Parameters
-    ----------
-    event : Event
-        What is released.
-    questions : tuple of Stage
-        Those that the statement names.
-    failure : float
-        Sum of the total variations between the noise that is drawn and the noise that is accounted for.
-    budget : Budget
-    accountant : Accountant
-    """
-
-    event: Event
-    questions: tuple[Stage, ...]
-    failure: float
-    budget: Budget
-    accountant: Accountant = field(default_factory=Tight)
-
-    def __post_init__(self) -> None:
-        if self.sampler_delta > SAMPLER_SHARE * self.budget.delta:
-            raise Incompatible(
-                f"Noise of finite precision costs {self.sampler_delta:.2g}, more than a thousandth of delta="
-                f"{self.budget.delta:g}: use a larger delta, fewer repetitions, or a smaller epsilon."
-            )
-        if self.epsilon > self.budget.epsilon * (1 + 1e-9):
-            raise Incompatible(
-                f"The release costs epsilon={self.epsilon:g} at delta={self.budget.delta:g}, more than its "
-                f"budget of {self.budget.epsilon:g}."
-            )
-
-    @property
-    def sampler_delta(self) -> float:
-        """Delta paid for noise of finite precision: (1 + e^eps) * failure."""
-        return (1 + math.exp(min(self.budget.epsilon, 700.0))) * self.failure
-
-    @property
-    def epsilon(self) -> float:
-        """Epsilon certified at the budget's delta, samplers included; at most the budget's."""
-        return self.accountant.epsilon(self.event, spendable(self.budget).delta)
 
 
 @dataclass(frozen=True)

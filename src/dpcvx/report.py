@@ -70,7 +70,7 @@ def plan_table(plan: Plan) -> str:
         ("certified", f"epsilon {plan.epsilon:.6g} at that delta, by {type(plan.accountant).__name__}"),
         ("solver", _solver(plan.solver)),
     ]
-    for stage in plan.stages:
+    for stage in plan.questions:
         mechanism: Any = stage.mechanism
         facts.append(("question", f"{stage.n_calls} x {type(mechanism).__name__}, {_price(mechanism)}"))
         facts.append(("", f"sensitivity {mechanism.sensitivity:.4g}, noise {mechanism.noise:.4g}"))
@@ -102,7 +102,7 @@ def plan_record(plan: Plan) -> dict[str, Any]:
         "delta": plan.budget.delta,
         "certified_epsilon": plan.epsilon,
         "solver": type(plan.solver).__name__,
-        "stages": [_stage_record(stage.mechanism, stage.n_calls) for stage in plan.stages],
+        "stages": [_stage_record(stage.mechanism, stage.n_calls) for stage in plan.questions],
         "candidates": [
             {
                 "solver": type(candidate.solver).__name__,
@@ -225,7 +225,7 @@ def explain_plan(plan: Plan) -> str:
     ]
     chosen = _chosen(plan)
     sentences += _choice(plan, chosen)
-    for stage in plan.stages:
+    for stage in plan.questions:
         mechanism: Any = stage.mechanism
         sentences.append(
             f"It asks {type(mechanism).__name__} {stage.n_calls} times. One person can change the exact "

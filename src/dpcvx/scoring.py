@@ -15,9 +15,10 @@ import numpy as np
 
 from dpcvx.accounting import Budget, PureComposition
 from dpcvx.arrays import Vector
+from dpcvx.bill import Bill
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Gaussian, PureDP
-from dpcvx.execution import Bill, Stage, charge
+from dpcvx.execution import Stage, charge
 from dpcvx.metrics import CLASSIFICATION, METRICS, REGRESSION, UNIT, Metric, metric_of
 from dpcvx.noise import (
     MAX_SCALE,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from dpcvx.events import to_plain
 
 if TYPE_CHECKING:
-    from dpcvx.execution import Bill, Plan
+    from dpcvx.bill import Bill
+    from dpcvx.execution import Plan
     from dpcvx.ledger import Receipt
 
 __all__ = ["PrivacyStatement"]

@@ -19,7 +19,7 @@ LAYERS = [
     "curvature data sampling",
     "mechanisms",
     "execution",
-    "private_bounds solvers",
+    "bill private_bounds solvers",
     "rehearsal",
     "comparison papers",
     "planner usefulness",

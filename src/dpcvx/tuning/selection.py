@@ -22,11 +22,12 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler
 
 from dpcvx.accounting import GDP, RDP, Budget, Tight, calibrate, gaussian_epsilon, spendable
 from dpcvx.backends import Dataset, open_dataset
+from dpcvx.bill import Bill
 from dpcvx.cells import opened
 from dpcvx.errors import Incompatible, NotAccountable
 from dpcvx.estimators.model import LARGEST_DELTA, LinearModel
 from dpcvx.events import Compose, Event, Gaussian, RepeatAndSelect, Worst
-from dpcvx.execution import Bill, Plan, Stage, charge
+from dpcvx.execution import Plan, Stage, charge
 from dpcvx.metrics import metric_of
 from dpcvx.noise import Generator, select
 from dpcvx.scoring import NoisyScore
