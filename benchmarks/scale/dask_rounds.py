@@ -75,7 +75,9 @@ def rounds_table(size: float, unit: int, rounds: int) -> None:
         rounds,
         one=lambda: one.gradient_sum(Logistic(), theta, ONE),
         cluster=lambda: cluster.gradient_sum(Logistic(), theta, ONE),
-        empty=lambda: [call.answer() for call in [Call(shard, ("describe",)) for shard in cluster._shards]],
+        empty=lambda: [
+            call.answer() for call in [Call(shard, ("", "describe")) for shard in cluster._shards]
+        ],
     )
     cluster.close()
     ratio = times["cluster"] / times["one"]

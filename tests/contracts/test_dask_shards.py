@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from dpcvx.cluster.partitions import Partitions
-from dpcvx.cluster.shard import BEHIND, Failure, Shard, Update, guarded, load_part, unpickled
+from dpcvx.cluster.shard import BEHIND, UNMAPPED, Failure, Pickled, Shard, Step, Update, guarded, load_part
 from dpcvx.data import source
 from dpcvx.errors import Incompatible
 from dpcvx.grid import Dense, Door, ResidualBound
@@ -21,7 +21,7 @@ distributed = pytest.importorskip("distributed", reason="the cluster's tests nee
 
 BOUNDS = Bounds(1.0)
 WIDE = ResidualBound(2**30, 2**30)
-LOSS = distributed.protocol.pickle.dumps(Logistic())
+LOSS = Pickled.of(Logistic())
 SETTING = (LOSS, 1)
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, size=(60, 5)) * (RNG.random((60, 5)) < 0.7)
@@ -39,11 +39,34 @@ def test_a_shard_of_many_parts_answers_as_one_array(kind):
     records = source(kind(X), Y, bounds=BOUNDS)
     expected = records.gradient_sum(Logistic(), THETA, WIDE)
     assert expected.any()
-    answer = shard(kind).ask("sums", None, "gradient_sum", LOSS, THETA, WIDE)
-    assert_array_equal(answer, expected)
-    tighter = Bounds(0.5, 0.6)
-    expected = records.within(tighter).gradient_sum(Logistic(), THETA, WIDE)
-    assert_array_equal(shard(kind).ask("sums", tighter, "gradient_sum", LOSS, THETA, WIDE), expected)
+    assert_array_equal(shard(kind).ask("", "sums", "gradient_sum", LOSS, THETA, WIDE), expected)
+
+
+def test_a_shard_goes_through_steps_once_and_says_when_it_did_not():
+    records = source(X, Y, bounds=BOUNDS)
+    tight, door = Bounds(0.5, 0.6), Door(Bounds(1.0), 0.1, 2.0, 0.5)
+    first, second = Step("a", "within", (tight,)), Step("b", "mapped", (door, 0.0, 1.0))
+    within = records.within(tight)
+    mapped = within.mapped(door, 0.0, 1.0)
+    theta = np.append(THETA, 0.3)  # the second door adds a constant feature
+    held = shard()
+    question = ("sums", "gradient_sum", LOSS, theta, WIDE)
+    assert held.ask("b", *question) == UNMAPPED
+    assert held.ask("", "become", (first,)).d == 5
+    assert_array_equal(
+        held.ask("a", "sums", "gradient_sum", LOSS, THETA, WIDE),
+        within.gradient_sum(Logistic(), THETA, WIDE),
+    )
+    once = held._state.records["a"]
+    once.within = None  # would be called if the first step were made again
+    assert held.ask("", "become", (first, second)).d == 6
+    expected = mapped.gradient_sum(Logistic(), theta, WIDE)
+    assert expected.any()
+    assert_array_equal(held.ask("b", *question), expected)
+    assert held.ask("a", *question) == UNMAPPED  # one copy beside the door's is enough
+    afresh = shard()
+    assert afresh.ask("", "become", (first, second)).n == 60
+    assert_array_equal(afresh.ask("b", *question), expected)
 
 
 def test_margins_follow_updates_and_say_when_they_are_behind():
@@ -57,7 +80,7 @@ def test_margins_follow_updates_and_say_when_they_are_behind():
     held = shard()
 
     def scores(before, after, *moves, key="k"):
-        return held.ask("scores", None, SETTING, Update(key, before, after, moves), 1e-6, WIDE)
+        return held.ask("", "scores", SETTING, Update(key, before, after, moves), 1e-6, WIDE)
 
     assert scores(1, 2, (3, -70000)) == BEHIND  # it has no margins yet
     assert_array_equal(scores(None, 1, (1, 5000)), first)
@@ -79,11 +102,15 @@ def test_nothing_raises_and_only_words_of_dpcvx_are_passed_on():
     assert load_part(lambda X, y: fail(KeyError), None, X, Y) == Failure("KeyError")
     # A part that failed is what the shard says, whatever it is asked.
     part = (Door(BOUNDS).quantise(X), Y[:, None])
-    assert Shard([part, Failure("MemoryError")], BOUNDS, "rows", 1).ask("describe") == Failure("MemoryError")
-    assert shard().ask("sums", None, "gradient_sum", LOSS, np.zeros(7), WIDE) == Failure("ValueError")
-    assert shard().ask("sums", None, "gradient_sum", b"no pickle", THETA, WIDE).words == "UnpicklingError"
+    assert Shard([part, Failure("MemoryError")], BOUNDS, "rows", 1).ask("", "describe") == Failure(
+        "MemoryError"
+    )
+    assert shard().ask("", "sums", "gradient_sum", LOSS, np.zeros(7), WIDE) == Failure("ValueError")
+    broken = Pickled(b"no pickle")
+    assert shard().ask("", "sums", "gradient_sum", broken, THETA, WIDE) == Failure("UnpicklingError")
+    assert shard().ask("", "anything") == Failure("AttributeError")
     mixed = [part, (Door(BOUNDS).quantise(sp.csr_array(X)), Y[:, None])]
-    assert "some dense ones" in Shard(mixed, BOUNDS, "rows", 1).ask("describe").words
+    assert "some dense ones" in Shard(mixed, BOUNDS, "rows", 1).ask("", "describe").words
 
 
 def unaligned(array):
@@ -99,32 +126,33 @@ def unaligned(array):
 def test_unaligned_parts_and_questions_are_copied():
     plain = Door(BOUNDS).quantise(X).values
     held = Shard([(Dense(unaligned(plain)), unaligned(Y[:, None]))], BOUNDS, "rows", 1)
-    stored = held._state._arrays._row_major().values
+    stored = held._state.records[""].rows().values
     assert stored.flags.aligned
     assert stored.flags.writeable
     expected = source(X, Y, bounds=BOUNDS).gradient_sum(Logistic(), THETA, WIDE)
-    assert_array_equal(held.ask("sums", None, "gradient_sum", LOSS, unaligned(THETA), WIDE), expected)
+    assert_array_equal(held.ask("", "sums", "gradient_sum", LOSS, unaligned(THETA), WIDE), expected)
     batch = np.arange(0, 60, 7)
     points = (THETA, 0.5 * THETA)
     expected = source(X, Y, bounds=BOUNDS).difference_sum(Logistic(), points, batch, WIDE, WIDE)
-    answer = held.ask("sums", None, "difference_sum", LOSS, points, unaligned(batch), WIDE, WIDE)
+    answer = held.ask("", "sums", "difference_sum", LOSS, points, unaligned(batch), WIDE, WIDE)
     assert_array_equal(answer, expected)
 
 
 def test_a_shard_is_known_again_by_its_records_alone():
-    facts = shard().ask("describe")
+    facts = shard().ask("", "describe")
     assert (facts.n, facts.d) == (60, 5)
-    assert shard(cuts=(0, 60)).ask("describe") == facts  # the same rows, cut elsewhere
+    assert shard(cuts=(0, 60)).ask("", "describe") == facts  # the same rows, cut elsewhere
     Y[7] *= -1
     try:
-        assert shard().ask("describe") != facts
+        assert shard().ask("", "describe") != facts
     finally:
         Y[7] *= -1
-    assert shard(sp.csr_array).ask("describe") != facts
+    assert shard(sp.csr_array).ask("", "describe") != facts
 
 
 def test_a_loss_is_opened_once():
-    assert unpickled(LOSS) is unpickled(bytes(LOSS))
+    assert Pickled(bytes(LOSS.content)).open() is LOSS.open()
+    assert LOSS.open() == Logistic()
 
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=30), st.integers(1, 12))

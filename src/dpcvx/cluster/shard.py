@@ -21,9 +21,23 @@ from dpcvx.grid import Dense, Sparse
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
 
-__all__ = ["BEHIND", "Facts", "Failure", "Part", "Prepare", "Shard", "Update", "guarded", "load_part"]
+__all__ = [
+    "BEHIND",
+    "UNMAPPED",
+    "Facts",
+    "Failure",
+    "Part",
+    "Pickled",
+    "Prepare",
+    "Shard",
+    "Step",
+    "Update",
+    "guarded",
+    "load_part",
+]
 
 BEHIND = "behind"  # answer of a shard whose margins are older than an update
+UNMAPPED = "unmapped"  # answer of a shard whose records did not yet go through a map
 
 Part = tuple[Dense | Sparse, Vector | None]
 Prepare = Callable[[Any, Any], Part]
@@ -43,6 +57,36 @@ class Facts:
     n: int
     d: int
     digest: bytes
+
+
+@dataclass(frozen=True)
+class Pickled:
+    """A loss on its way. It is the same object whenever it arrives, so that kernels are compiled once."""
+
+    content: bytes
+
+    @classmethod
+    def of(cls, loss: Loss) -> Pickled:
+        """Pickle a loss, by value where a worker could not import it."""
+        from distributed.protocol.pickle import dumps
+
+        return cls(dumps(loss))
+
+    def open(self) -> Loss:
+        """Return the loss."""
+        return _unpickled(self.content)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A public map that records go through after the door: a method of `Arrays` and its arguments.
+
+    Its key names the records that come out.
+    """
+
+    key: str
+    name: str
+    arguments: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -105,10 +149,24 @@ class Shard:
             failures[0] if failures else guarded(_Records, parts, bounds, layout, threads)
         )
 
-    def ask(self, name: str, *arguments: Any) -> Any:
-        """Return the answer to a question of `_Records`, or a `Failure`."""
+    def ask(self, key: str, name: str, *arguments: Any) -> Any:
+        """Return the answer to a question of `_Records`, or a `Failure`.
+
+        Parameters
+        ----------
+        key : str
+            Which records are asked: those that came out of the step of this key, or "" for the door's.
+        name : str
+            The question.
+        *arguments
+            Of the question.
+        """
         state = self._state
-        return state if isinstance(state, Failure) else guarded(lambda: getattr(state, name)(*arguments))
+        if isinstance(state, Failure):
+            return state
+        if key not in state.records:
+            return UNMAPPED
+        return guarded(lambda: getattr(state, name)(key, *arguments))
 
 
 class _Records:
@@ -116,40 +174,46 @@ class _Records:
 
     def __init__(self, parts: list[Any], bounds: Bounds, layout: str, threads: int) -> None:
         rows, targets = _stacked(parts)
-        self.facts = Facts(*rows.shape, _digest(rows, targets))
-        self._arrays = Arrays(rows, targets, bounds=bounds, layout=layout, threads=threads)
-        self._held: tuple[Bounds | None, Arrays] = (None, self._arrays)
+        self._digest = _digest(rows, targets)
+        self._steps: list[str] = []
         self._margins: tuple[str, int, Margins] | None = None
         self._objective: tuple[Any, Any] = (None, None)
+        self.records = {"": Arrays(rows, targets, bounds=bounds, layout=layout, threads=threads)}
 
-    def describe(self) -> Facts:
+    def describe(self, key: str) -> Facts:
         """Return size and digest."""
-        return self.facts
+        records = self.records[key]
+        return Facts(records.n, records.d, self._digest)
 
-    def sums(self, bounds: Bounds | None, name: str, loss: bytes, *arguments: Any) -> Any:
+    def become(self, key: str, steps: tuple[Step, ...]) -> Facts:
+        """Take the door's records through steps; those that were made already are not made again."""
+        done = len(self._steps) if self._steps == [step.key for step in steps[: len(self._steps)]] else 0
+        records = self.records[self._steps[-1] if done else key]
+        for step in steps[done:]:
+            records = getattr(records, step.name)(*step.arguments)
+        self._steps = [step.key for step in steps]
+        self.records = {"": self.records[""], self._steps[-1]: records}
+        return self.describe(self._steps[-1])
+
+    def sums(self, key: str, name: str, *arguments: Any) -> Any:
         """Return what a question of the data source, all of whose answers are sums, gives for this shard."""
-        return getattr(self._within(bounds), name)(unpickled(loss), *_owned(arguments))
+        return getattr(self.records[key], name)(*_owned(arguments))
 
-    def objective(
-        self, bounds: Bounds | None, setting: tuple[bytes, int, float], name: str, theta: Vector
-    ) -> Any:
+    def objective(self, key: str, setting: tuple[Pickled, int, float], name: str, theta: Vector) -> Any:
         """Return value, gradient or Hessian of the sum of the losses in float64."""
-        key = (bounds, setting)
-        if self._objective[0] != key:
+        if self._objective[0] != (key, setting):
             loss, outputs, z_max = setting
-            self._objective = key, self._within(bounds).objective(unpickled(loss), outputs, z_max)
+            self._objective = (key, setting), self.records[key].objective(loss.open(), outputs, z_max)
         return getattr(self._objective[1], name)(np.array(theta))
 
-    def scores(
-        self, bounds: Bounds | None, setting: tuple[bytes, int], update: Update, *arguments: Any
-    ) -> Any:
+    def scores(self, key: str, setting: tuple[Pickled, int], update: Update, *arguments: Any) -> Any:
         """Bring the margins up to date and return their scores, or `BEHIND` if moves are missing here."""
-        key, version, margins = self._margins or (None, None, None)
+        name, version, margins = self._margins or (None, None, None)
         if update.before is None:
             loss, outputs = setting
-            margins = self._within(bounds).follow(unpickled(loss), outputs)
-            key, version = update.key, None
-        if margins is None or key != update.key or version not in (update.before, update.after):
+            margins = self.records[key].follow(loss.open(), outputs)
+            name, version = update.key, None
+        if margins is None or name != update.key or version not in (update.before, update.after):
             return BEHIND
         if version != update.after:  # otherwise the answer was lost on its way, not the question
             for index, amount in update.moves:
@@ -157,25 +221,25 @@ class _Records:
         self._margins = update.key, update.after, margins
         return margins.scores(*arguments)
 
-    def _within(self, bounds: Bounds | None) -> Arrays:
-        """The records inside bounds that may be tighter than the door's."""
-        if self._held[0] != bounds:
-            self._held = bounds, self._arrays if bounds is None else self._arrays.within(bounds)
-        return self._held[1]
-
 
 @cache
-def unpickled(loss: bytes) -> Loss:
-    """A loss from its pickle: the same object each time, so that kernels find what they compiled for it."""
+def _unpickled(content: bytes) -> Loss:
     from distributed.protocol.pickle import loads
 
-    opened: Loss = loads(loss)
-    return opened
+    loss: Loss = loads(content)
+    return loss
 
 
 def _owned(arguments: Sequence[Any]) -> list[Any]:
-    """Arrays out of a message are read-only and at odd addresses; kernels want their own."""
-    return [np.array(value) if isinstance(value, np.ndarray) else value for value in arguments]
+    """Arguments as a question wants them; arrays out of a message are read-only and at odd addresses."""
+    return [
+        np.array(value)
+        if isinstance(value, np.ndarray)
+        else value.open()
+        if isinstance(value, Pickled)
+        else value
+        for value in arguments
+    ]
 
 
 def _stacked(parts: list[Part]) -> tuple[Dense | Sparse, Vector | None]:

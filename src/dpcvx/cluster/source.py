@@ -15,7 +15,7 @@ import numpy as np
 
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.cluster.partitions import Partitions, opened
-from dpcvx.cluster.shard import BEHIND, Part, Prepare, Update, load_part
+from dpcvx.cluster.shard import BEHIND, UNMAPPED, Part, Pickled, Prepare, Step, Update, load_part
 from dpcvx.cluster.workers import Call, RemoteShard, Workers, connected
 from dpcvx.data import Points, exact_sum
 from dpcvx.grid import Door, ResidualBound, targets
@@ -116,13 +116,14 @@ class Distributed:
     ----------
     shards : sequence of RemoteShard
         In the order of the records.
-    bounds : Bounds, optional
-        Bounds that rows are held to, where they are tighter than the door's.
+    steps : tuple of Step
+        Public maps that the records went through after the door.
     """
 
-    def __init__(self, shards: Sequence[RemoteShard], bounds: Bounds | None = None) -> None:
-        self._shards, self._bounds = shards, bounds
-        self._pickles: dict[Loss, bytes] = {}
+    def __init__(self, shards: Sequence[RemoteShard], steps: tuple[Step, ...] = ()) -> None:
+        self._shards, self._steps = shards, steps
+        self._pickles: dict[Loss, Pickled] = {}
+        self._widths: list[int] = []
 
     @property
     def n(self) -> int:
@@ -132,7 +133,7 @@ class Distributed:
     @property
     def d(self) -> int:
         """Number of stored features."""
-        return self._shards[0].facts.d
+        return (self._widths or [shard.facts.d for shard in self._shards])[0]
 
     def close(self) -> None:
         """Have the cluster forget the shards."""
@@ -141,12 +142,17 @@ class Distributed:
 
     def within(self, bounds: Bounds) -> Distributed:
         """Return these records with every stored row inside the bounds: a longer one is shrunk."""
-        return Distributed(self._shards, bounds)
+        return self._through("within", bounds)
+
+    def mapped(self, door: Door, center: float, scale: float) -> Distributed:
+        """Return these records after a second, public map: the door's on rows, (y - center)/scale on y."""
+        return self._through("mapped", door, center, scale)
 
     def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
         """Return sum_i rho_i k_i in units of 2^-34, in the shape of theta."""
         self._check(theta)
-        return exact_sum(self._sums("gradient_sum", loss, theta, bound), self.n, bound)
+        parts = self.each("sums", "gradient_sum", self._pickled(loss), theta, bound)
+        return exact_sum(parts, self.n, bound)
 
     def difference_sum(
         self, loss: Loss, points: Points, batch: IntVector, residual: ResidualBound, bound: ResidualBound
@@ -154,12 +160,12 @@ class Distributed:
         """Return sum_i (rho_i - rho'_i) k_i over the rows of a batch, in the shape of an iterate."""
         for theta in points:
             self._check(theta)
-        pickled = self._pickled(loss)
         starts = np.cumsum([0, *(shard.facts.n for shard in self._shards[:-1])])
         cuts = np.split(batch, np.searchsorted(batch, starts[1:]))
+        pickled = self._pickled(loss)
         parts = self._asked(
             [
-                ("sums", self._bounds, "difference_sum", pickled, points, cut - start, residual, bound)
+                ("sums", "difference_sum", pickled, points, cut - start, residual, bound)
                 for cut, start in zip(cuts, starts, strict=True)
             ]
         )
@@ -168,8 +174,17 @@ class Distributed:
     def curvature_sum(self, loss: Loss, theta: Vector, slope: ResidualBound, bend: CurvatureBound) -> Sums:
         """Return the sums of `dpcvx.curvature.curvature_sum` over all records."""
         self._check(theta)
-        moments, spreads = zip(*self._sums("curvature_sum", loss, theta, slope, bend), strict=True)
-        return sum(moments[1:], moments[0]), sum(spreads)
+        parts = self.each("sums", "curvature_sum", self._pickled(loss), theta, slope, bend)
+        moments, spreads = zip(*parts, strict=True)
+        return _added(moments), sum(spreads)
+
+    def moments(self, order: int, centers: IntVector, limits: IntVector) -> IntVector:
+        """Return the sums of (k - c)^order over the records, |k - c| clipped to a limit, per column."""
+        return _added(self.each("sums", "moments", order, centers, limits))
+
+    def length(self) -> IntVector:
+        """Return the sum of ||k_i||^2, one entry."""
+        return _added(self.each("sums", "length"))
 
     def objective(self, loss: Loss, outputs: int, z_max: float) -> DistributedObjective:
         """Return the sum of the losses in float64, for minimisers that run on the driver."""
@@ -179,31 +194,59 @@ class Distributed:
         """Return margins that start at w = 0."""
         return FollowedShards(self, (self._pickled(loss), outputs))
 
-    def each(self, name: str, *arguments: Any) -> list[Any]:
-        """Ask every shard the same, of the records within the source's bounds."""
-        return self._asked([(name, self._bounds, *arguments)] * len(self._shards))
+    def each(self, *question: Any) -> list[Any]:
+        """Ask every shard the same."""
+        return self._asked([question] * len(self._shards))
 
-    def ask_one(self, place: int, name: str, *arguments: Any) -> Any:
-        """Ask one shard."""
-        return Call(self._shards[place], (name, self._bounds, *arguments)).answer()
+    def ask_one(self, place: int, *question: Any) -> Any:
+        """Ask one shard; one that was loaded again goes through the steps first."""
+        shard, key = self._shards[place], self._key
+        while _is(answer := Call(shard, (key, *question)).answer(), UNMAPPED):
+            Call(shard, ("", "become", self._steps)).answer()
+        return answer
 
-    def _sums(self, name: str, loss: Loss, *arguments: Any) -> list[Any]:
-        return self.each("sums", name, self._pickled(loss), *arguments)
+    @property
+    def _key(self) -> str:
+        return self._steps[-1].key if self._steps else ""
 
     def _asked(self, questions: list[tuple[Any, ...]]) -> list[Any]:
-        calls = [Call(shard, question) for shard, question in zip(self._shards, questions, strict=True)]
-        return [call.answer() for call in calls]
+        calls = [
+            Call(shard, (self._key, *question))
+            for shard, question in zip(self._shards, questions, strict=True)
+        ]
+        answers = [call.answer() for call in calls]
+        return [
+            self.ask_one(place, *questions[place]) if _is(answer, UNMAPPED) else answer
+            for place, answer in enumerate(answers)
+        ]
 
-    def _pickled(self, loss: Loss) -> bytes:
-        from distributed.protocol.pickle import dumps
+    def _through(self, name: str, *arguments: Any) -> Distributed:
+        """Take the records through one more step, on all workers at once."""
+        steps = (*self._steps, Step(uuid4().hex, name, arguments))
+        calls = [Call(shard, ("", "become", steps)) for shard in self._shards]
+        source = Distributed(self._shards, steps)
+        source._widths = [call.answer().d for call in calls]
+        return source
 
+    def _pickled(self, loss: Loss) -> Pickled:
         if loss not in self._pickles:
-            self._pickles[loss] = dumps(loss)
+            self._pickles[loss] = Pickled.of(loss)
         return self._pickles[loss]
 
     def _check(self, theta: Vector) -> None:
         if len(theta) != self.d:
             raise ValueError(f"theta has {len(theta)} rows, but the records have {self.d} features.")
+
+
+def _added(parts: Sequence[IntVector]) -> IntVector:
+    first, *others = parts
+    total: IntVector = sum(others, first)
+    return total
+
+
+def _is(answer: Any, word: str) -> bool:
+    """Say whether an answer is this word and no sum."""
+    return isinstance(answer, str) and answer == word
 
 
 class DistributedObjective:
@@ -213,7 +256,7 @@ class DistributedObjective:
     the whole is as close to the exact sum as `dpcvx.minimise.Ridged.rounding` says.
     """
 
-    def __init__(self, records: Distributed, setting: tuple[bytes, int, float]) -> None:
+    def __init__(self, records: Distributed, setting: tuple[Pickled, int, float]) -> None:
         self.n, self.d = records.n, records.d
         self._records, self._setting = records, setting
 
@@ -245,7 +288,7 @@ class FollowedShards:
     loaded again meanwhile, says so and is sent all weights.
     """
 
-    def __init__(self, records: Distributed, setting: tuple[bytes, int]) -> None:
+    def __init__(self, records: Distributed, setting: tuple[Pickled, int]) -> None:
         self._records, self._setting = records, setting
         self._key = uuid4().hex
         self._version: int | None = None
@@ -275,7 +318,7 @@ class FollowedShards:
         parts = self._records.each("scores", self._setting, update, scale, bound)
         parts = [
             self._records.ask_one(place, "scores", self._setting, whole, scale, bound)
-            if isinstance(part, str) and part == BEHIND
+            if _is(part, BEHIND)
             else part
             for place, part in enumerate(parts)
         ]

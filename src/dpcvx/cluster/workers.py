@@ -257,7 +257,7 @@ class RemoteShard:
         if loading.status != "finished":
             raise _Lost
         self._actor = loading.result()
-        facts = self.receive(self.send(("describe",)))
+        facts = self.receive(self.send(("", "describe")))
         if self._facts is not None and facts != self._facts:
             raise ClusterFailed(
                 "A shard that was loaded again is not what it was: the Dask graph of the data must give the "
