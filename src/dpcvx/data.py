@@ -44,8 +44,10 @@ __all__ = [
     "CanStandardise",
     "DataSource",
     "HasCurvatureSum",
+    "HasGramScores",
     "HasLazyScores",
     "Lazy",
+    "Linear",
     "Margins",
     "Points",
     "exact_sum",
@@ -152,6 +154,34 @@ class CanStandardise(Protocol):
 
     def mapped(self, door: Door, center: float, scale: float) -> DataSource:
         """Return these records after a second, public map: the door's on rows, (y - center)/scale on y."""
+
+
+@runtime_checkable
+class HasGramScores(Protocol):
+    """What a source of dense records may be able to do besides, for the squared loss."""
+
+    @property
+    def sparse(self) -> bool:
+        """Whether rows are compressed: a fact about the kind of storage, not about records."""
+
+    def follow_products(self, loss: Loss) -> Linear:
+        """Return scores made of products of columns."""
+
+
+class Linear(Protocol):
+    """Scores of residuals that are linear in theta and are not clipped: see `dpcvx.gram`."""
+
+    def reset(self) -> None:
+        """Set w = 0."""
+
+    def add(self, index: int, amount: int) -> None:
+        """w[index] += amount."""
+
+    def unclipped(self, unit: float) -> Vector:
+        """Return sum_i r_i k_ij in residual units, r_i = 2^20 (m_i * unit - y_i), up to rounding."""
+
+    def scores(self, unit: float) -> list[Fraction]:
+        """Return the same exactly, for audits."""
 
 
 class Margins(Protocol):
@@ -389,6 +419,27 @@ class Arrays:
         if not (isinstance(rows, Sparse) and isinstance(columns, Sparse)):
             raise ValueError("Lazy scores need compressed records; these are dense.")
         return LazyScores(rows, columns, self._targets(loss, 1), loss, terms)
+
+    def follow_products(self, loss: Loss) -> Linear:
+        """Return scores of unclipped residuals that start at w = 0."""
+        from dpcvx import kernels
+        from dpcvx.gram import GramScores
+
+        columns = self._column_major()
+        if not isinstance(columns, Dense):
+            raise ValueError("Products of columns need dense records; these are compressed.")
+
+        def product(vector: NDArray[np.int32]) -> NDArray[np.int64]:
+            sums = np.empty((1, self.d), dtype=np.int64)
+
+            def part(start: int, stop: int) -> None:
+                kernels.multiply_dense(columns.values, vector, start, stop, start, sums)
+
+            self.parts(part, self.d, columns.size)
+            return sums.reshape(-1)
+
+        # No residual will be clipped, so the targets are: a source may have been made with wider bounds.
+        return GramScores(columns, np.clip(self._targets(loss, 1), *loss.y_range), product)
 
     def accumulated(self, rho: NDArray[np.int32], bound: ResidualBound) -> IntVector:
         """Return sum_i rho_i k_i, (K, d), for any number of records: a range of rows at a time."""

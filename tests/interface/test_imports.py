@@ -15,7 +15,7 @@ LAYERS = [
     "accounting problem",
     "trim typical uncertainty",
     "ledger",
-    "grid noise noise_kernels kernels lazy lazy_kernels selection selection_kernels minimise",
+    "gram grid noise noise_kernels kernels lazy lazy_kernels selection selection_kernels minimise",
     "curvature data sampling",
     "mechanisms",
     "execution",
@@ -47,8 +47,8 @@ HEAVY = {
 }
 UPWARD = {("execution", "report")}  # a plan prints itself, through an import made when it is printed
 # The methods by which records answer. `data` implements them; `audit.replay` stands between, a source itself.
-QUESTIONS = {"gradient_sum", "difference_sum", "follow", "follow_lazily", "objective", "curvature_sum"}
-MARGIN_QUESTIONS = {"scores", "draw", "add", "reset", "moments", "length"}  # common words: asked of records only under these names
+QUESTIONS = {"gradient_sum", "difference_sum", "follow", "follow_lazily", "follow_products", "objective", "curvature_sum"}
+MARGIN_QUESTIONS = {"scores", "draw", "unclipped", "add", "reset", "moments", "length"}  # common words: asked of records only under these names
 MARGINS = ("margins", "source", "followed", "records")
 
 

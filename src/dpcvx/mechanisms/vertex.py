@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.data import HasLazyScores, Lazy
+from dpcvx.data import HasGramScores, HasLazyScores, Lazy, Linear
 from dpcvx.domains import HasCoordinateVertices, HasVertices
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Exponential
@@ -62,11 +62,12 @@ class Combination:
 
     def __init__(self, problem: Problem, bits: int) -> None:
         self._problem, self._bits = problem, bits
-        self._scale = 1.0
+        self._scale, self._moves = 1.0, 0
         self._weights: dict[Vertex, int] = {}
 
-    def move(self, step: float, vertex: Vertex, margins: Margins | Lazy | None = None) -> None:
+    def move(self, step: float, vertex: Vertex, margins: Margins | Lazy | Linear | None = None) -> None:
         """theta <- (1 - step) theta + step * vertex, and the margins with it."""
+        self._moves += 1
         if step >= 1:
             self._scale, self._weights = 1.0, {}
             if margins is not None:
@@ -82,6 +83,11 @@ class Combination:
     def scale(self) -> float:
         """Factor of the weighted sum of vertices: 1 at the start and after a step of 1, falling between."""
         return self._scale
+
+    @property
+    def moves(self) -> int:
+        """Moves so far."""
+        return self._moves
 
     @property
     def margin_unit(self) -> float:
@@ -302,20 +308,44 @@ class NoisyVertex:
             ridge=problem.l2 * self.n / SUM_UNIT * _radius(problem) * 2.0**-self.bits,
         )
 
-    def origin(self, margins: Margins | Lazy | None = None) -> Combination:
+    @property
+    def _linear(self) -> bool:
+        """Whether residuals are linear in theta and within their bound by themselves."""
+        problem = self.problem
+        along_axes = isinstance(problem.domain, HasCoordinateVertices)
+        return along_axes and isinstance(problem.loss, Squared) and self.clip is None and problem.outputs == 1
+
+    def _unclipped(self, theta: Vector, moves: int) -> tuple[ResidualBound, float]:
+        """Bound of unclipped residuals at theta, and the terms that their scores are made of.
+
+        |z| <= min(x_inf ||theta||_1, x_2 ||theta||_2) and |y| is clipped; two units cover the rounding of
+        theta and y. Each move rounds a running sum, of at most the largest score over C, twice.
+        """
+        problem = self.problem
+        z = min(
+            problem.bounds.x_inf * float(abs(theta).sum()), problem.row_norm * float(np.linalg.norm(theta))
+        )
+        limit = math.floor(2**RESIDUAL_BITS * problem.loss.lipschitz(z)) + 2
+        largest = residual_bound(problem, None, None).linf
+        return ResidualBound(limit, limit), 2 + (moves + 1) * max(1.0, largest / limit)
+
+    def origin(self, margins: Margins | Lazy | Linear | None = None) -> Combination:
         """Point at the start of the run: 0 where the set has it, else its first vertex."""
         point = Combination(self.problem, self.bits)
         if not self.problem.C.contains(np.zeros(self.problem.shape)):
             point.move(1.0, self._vertex(0), margins)
         return point
 
-    def start(self, data: DataSource) -> tuple[Combination, Margins | Lazy | None]:
+    def start(self, data: DataSource) -> tuple[Combination, Margins | Lazy | Linear | None]:
         """Point at the start of the run, and the records' margins there."""
         if not isinstance(self.problem.domain, HasCoordinateVertices):
             return self.origin(), None
         if self._may_be_lazy and isinstance(data, HasLazyScores) and data.sparse:
             lazy = data.follow_lazily(self.problem.loss, self._terms)
             return self.origin(lazy), lazy
+        if self._linear and isinstance(data, HasGramScores) and not data.sparse:
+            linear = data.follow_products(self.problem.loss)
+            return self.origin(linear), linear
         margins = data.follow(self.problem.loss, self.problem.outputs)
         return self.origin(margins), margins
 
@@ -326,21 +356,25 @@ class NoisyVertex:
         return Vertex(i)
 
     def __call__(
-        self, point: Combination, margins: Margins | Lazy | None, data: DataSource, rng: Generator
+        self, point: Combination, margins: Margins | Lazy | Linear | None, data: DataSource, rng: Generator
     ) -> Vertex:
         """Return a noisy best vertex at the point."""
         from dpcvx import selection
 
-        if margins is not None and hasattr(margins, "draw"):  # a check of the whole protocol is far slower
+        # Checks of a whole protocol would cost more than a step.
+        if margins is not None and hasattr(margins, "draw"):
             return Vertex(*margins.draw(point.scale, rng))
         theta = point.dense()
-        bound = residual_bound(self.problem, self.problem.margin_bound(theta), self.clip)
+        bound, terms = residual_bound(self.problem, self.problem.margin_bound(theta), self.clip), None
         if margins is None:
-            total = data.gradient_sum(self.problem.loss, theta, bound)
+            total: Vector = data.gradient_sum(self.problem.loss, theta, bound).astype(np.float64)
+        elif hasattr(margins, "unclipped"):
+            bound, terms = self._unclipped(theta, point.moves)
+            total = margins.unclipped(point.margin_unit)
         else:
-            total = margins.scores(point.margin_unit, bound)
-        gradient = total.astype(np.float64) * (SUM_UNIT / self.n) + self.problem.l2 * theta
-        factor = -self._temperature(bound) / (2 * self._sensitivity(bound))
+            total = margins.scores(point.margin_unit, bound).astype(np.float64)
+        gradient = total * (SUM_UNIT / self.n) + self.problem.l2 * theta.reshape(total.shape)
+        factor = -self._temperature(bound, terms) / (2 * self._sensitivity(bound))
         if self._signed:
             return Vertex(*selection.select_signed(gradient.reshape(-1) * (self._length * factor), rng))
         scores = self.problem.C.vertex_scores(gradient.reshape(-1))
