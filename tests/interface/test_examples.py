@@ -8,6 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 EXPECTED = {
+    "cluster": "coefficients [",
     "data_frame": "'region=north'",
     "group_lasso": "region   8 feature(s)",
     "lasso_core": "NoisyCorrectiveFrankWolfe: columns [ 3 17]",
