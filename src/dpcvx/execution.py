@@ -218,7 +218,7 @@ class Plan:
 
     @property
     def n_calls(self) -> int:
-        """Private answers in all."""
+        """Private answers to the solver in all."""
         return sum(stage.n_calls for stage in self.stages)
 
     @property

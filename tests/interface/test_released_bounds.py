@@ -51,6 +51,7 @@ def test_every_classifier_takes_them(kind):
     model = kind(**{**COMMON, "n_iter": None}, classes=(0, 1)).fit(X, Y)
     assert np.mean(model.predict(X) == Y) > 0.7
     assert "NoisyQuantile, 3 time(s)" in str(model.privacy_statement_)
+    assert "3 x NoisyQuantile" in str(model.plan_)
 
 
 def test_several_targets_have_bounds_of_their_own():

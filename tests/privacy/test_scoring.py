@@ -75,7 +75,7 @@ def test_without_noise_the_value_is_scikit_learns(name, make):
 
 
 def test_test_vector():
-    """Two rows of three right; errors of 1 and 2 in bounds of width 8."""
+    """Errors of 1 and 2 in bounds of width 8, where the largest that counts is 4."""
     model, _ = regressor()
     model.coef_, model.intercept_ = np.array([1.0, 0.0]), 0.0
     rows, y = np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([1.0, -1.0])

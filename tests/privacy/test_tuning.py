@@ -45,6 +45,7 @@ def test_the_total_charged_is_the_theorys(law, tmp_path):
     assert 0.999 * 0.8 < statement.certified_epsilon <= 0.8
     assert (statement.epsilon, statement.delta) == (0.8, 1e-6)
     assert "entry" in statement.ledger
+    account.ledger.verify()
     # Every run is within the one that was paid for: the fit of some rows, the score of the others.
     for stage in search.best_estimator_.plan_.stages:
         steps = stage.n_calls / stage.mechanism.event.noise_multiplier**2

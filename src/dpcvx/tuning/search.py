@@ -159,6 +159,12 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         """Number of columns of X."""
         return int(self._fitted().n_features_in_)
 
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """Column names of X, where it had any."""
+        names: NDArray[Any] = self._fitted().feature_names_in_
+        return names
+
     def _fitted(self) -> Any:
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_
