@@ -1,0 +1,35 @@
+"""Records in files of any size: quantised once into shards on disk, then fitted from there."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import dpcvx
+
+folder = Path(tempfile.mkdtemp())
+rng = np.random.default_rng(0)
+with pq.ParquetWriter(
+    folder / "people.parquet",
+    pa.schema([("age", pa.float64()), ("town", pa.string()), ("income", pa.float64())]),
+) as file:
+    for _ in range(20):  # a file may have more rows than memory holds; it is read a few at a time
+        age = rng.uniform(18, 90, 10_000)
+        town = rng.choice(["Delft", "Gouda", "elsewhere"], 10_000)
+        income = 20 + 0.5 * age + 10 * (town == "Delft") + rng.normal(0, 5, 10_000)
+        file.write_table(pa.table({"age": age, "town": town, "income": income}))
+
+people = dpcvx.from_parquet(
+    folder / "people.parquet",
+    target="income",
+    bounds={"age": (18, 90)},
+    categories={"town": ["Delft", "Gouda"]},
+    y_bounds=(0, 100),
+)
+model = dpcvx.PrivateLinearRegression(epsilon=1.0).fit(people)  # no y, and nothing declared again
+print(dict(zip(model.coef_names_, model.coef_.round(2), strict=True)), round(model.intercept_, 1))
+
+lasso = dpcvx.PrivateLasso(epsilon=1.0).fit(dpcvx.open_shards(people.folder))  # any day later
+print(lasso.privacy_statement_)
