@@ -11,6 +11,7 @@ EXPECTED = {
     "cluster": "coefficients [",
     "data_frame": "'region=north'",
     "group_lasso": "region   8 feature(s)",
+    "larger_than_memory": "Privacy statement of PrivateLasso",
     "lasso_core": "NoisyCorrectiveFrankWolfe: columns [ 3 17]",
     "low_rank": "coefficients (8, 30) predictions (3, 8)",
     "own_domain": "[",
