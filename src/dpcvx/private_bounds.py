@@ -69,7 +69,8 @@ def release_bounds(
 
     The low quantile is the lower end of its part of the grid, the high one the upper end of its own. Bounds
     are their middle, plus and minus half their distance times as much as takes the same quantiles of a normal
-    law to three deviations. A column that is 0 at both quantiles, to the grid, has half a distance of 1.
+    law to three deviations. Where the quantiles g are equal, to the grid, half of their distance counts as
+    the larger of |g| and 1.
 
     Parameters
     ----------
@@ -93,6 +94,7 @@ def release_bounds(
     if len(asked) != stages[0].n_calls:
         raise Incompatible(f"{stages[0].n_calls} column(s) were planned for, got {len(asked)}.")
     middle, half = asked.mean(axis=1), abs(asked[:, 1] - asked[:, 0]) / 2
-    half = np.where(half > 2.0**LEAST_EXPONENT, half, 1.0)
+    size = np.maximum(1.0, abs(middle))
+    half = np.where(half > 2.0**LEAST_EXPONENT * size, half, size)
     half *= DEVIATIONS / -float(ndtri(low.rank / low.n))
     return middle - half, middle + half

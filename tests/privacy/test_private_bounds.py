@@ -188,6 +188,27 @@ def test_refusals_come_from_public_numbers():
         release_bounds(stages, iter([np.zeros(10**5)]), SeededGenerator(0))
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        ((2.0, 4.0), (6.0, 8.0), (2.0, 8.0)),
+        ((6.0, 8.0), (2.0, 4.0), (4.0, 6.0)),  # noise may turn them round
+        ((-(2.0**-40), 0.0), (-(2.0**-40), 0.0), (-1.0, 1.0)),
+        ((2.0**64, 2.0**64), (2.0**64, 2.0**64), (0.0, 2.0**65)),
+    ],
+    ids=["apart", "turned", "zero", "end"],
+)
+def test_whatever_the_quantiles_are_bounds_follow(low, high, expected, monkeypatch):
+    stages = quantile_stages(10**6, 1, Budget(1.0, 1e-6))
+    rank = stages[0].mechanism.rank
+    monkeypatch.setattr(NoisyQuantile, "__call__", lambda self, *_: low if self.rank == rank else high)
+    found = np.concatenate(release_bounds(stages, iter([np.zeros(1)]), SeededGenerator(0)))
+    wider = 3 / -stats.norm.ppf(rank / 10**6)
+    middle, half = sum(expected) / 2, (expected[1] - expected[0]) / 2
+    assert found == pytest.approx([middle - wider * half, middle + wider * half], abs=1e-9)
+    assert found[0] < found[1]
+
+
 def lower_epsilon(hits, false_hits, runs):
     often = stats.beta.ppf(5e-4, hits, runs - hits + 1) if hits else 0.0
     return math.log(often / stats.beta.ppf(1 - 5e-4, false_hits + 1, runs - false_hits)) if often else 0.0
