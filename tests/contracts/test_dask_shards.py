@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from dpcvx.cluster.partitions import Partitions
-from dpcvx.cluster.shard import BEHIND, UNMAPPED, Failure, Pickled, Shard, Step, Update, guarded, load_part
+from dpcvx.cluster.shard import (
+    BEHIND,
+    UNMAPPED,
+    Failure,
+    Pickled,
+    Shard,
+    Step,
+    Update,
+    _owned,
+    guarded,
+    load_part,
+)
 from dpcvx.data import source
 from dpcvx.errors import Incompatible
 from dpcvx.grid import Dense, Door, ResidualBound
@@ -57,8 +68,7 @@ def test_a_shard_goes_through_steps_once_and_says_when_it_did_not():
         held.ask("a", "sums", "gradient_sum", LOSS, THETA, WIDE),
         within.gradient_sum(Logistic(), THETA, WIDE),
     )
-    once = held._state.records["a"]
-    once.within = None  # would be called if the first step were made again
+    held._state.records[""].within = None  # would be called if the first step were made again
     assert held.ask("", "become", (first, second)).d == 6
     expected = mapped.gradient_sum(Logistic(), theta, WIDE)
     assert expected.any()
@@ -100,6 +110,8 @@ def test_nothing_raises_and_only_words_of_dpcvx_are_passed_on():
     assert guarded(fail, Incompatible) == Failure("Incompatible: cell 'Jane Doe'")
     assert guarded(len, "abc") == 3
     assert load_part(lambda X, y: fail(KeyError), None, X, Y) == Failure("KeyError")
+    part = (Door(BOUNDS).quantise(X), Y[1:, None])
+    assert "number of rows" in load_part(lambda X, y: part, None, X, Y).words
     # A part that failed is what the shard says, whatever it is asked.
     part = (Door(BOUNDS).quantise(X), Y[:, None])
     assert Shard([part, Failure("MemoryError")], BOUNDS, "rows", 1).ask("", "describe") == Failure(
@@ -131,7 +143,11 @@ def test_unaligned_parts_and_questions_are_copied():
     assert stored.flags.writeable
     expected = source(X, Y, bounds=BOUNDS).gradient_sum(Logistic(), THETA, WIDE)
     assert_array_equal(held.ask("", "sums", "gradient_sum", LOSS, unaligned(THETA), WIDE), expected)
+    # Kernels would be compiled once more for such arrays, in every process.
     batch = np.arange(0, 60, 7)
+    (owned,) = _owned([unaligned(batch)])
+    assert owned.flags.aligned
+    assert owned.flags.writeable
     points = (THETA, 0.5 * THETA)
     expected = source(X, Y, bounds=BOUNDS).difference_sum(Logistic(), points, batch, WIDE, WIDE)
     answer = held.ask("", "sums", "difference_sum", LOSS, points, unaligned(batch), WIDE, WIDE)

@@ -123,7 +123,10 @@ def load_part(prepare: Prepare, target: Any, X: Any, y: Any = None) -> Part | Fa
     """
 
     def load() -> Part:
-        return prepare(X, y) if target is None else prepare(X.drop(columns=target), X[target])
+        part = prepare(X, y) if target is None else prepare(X.drop(columns=target), X[target])
+        if part[1] is not None and len(part[1]) != part[0].shape[0]:
+            raise Incompatible("a partition of X has another number of rows than the one of y")
+        return part
 
     result: Part | Failure = guarded(load)
     return result

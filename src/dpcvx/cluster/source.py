@@ -118,12 +118,15 @@ class Distributed:
         In the order of the records.
     steps : tuple of Step
         Public maps that the records went through after the door.
+    d : int, optional
+        Number of features after them.
     """
 
-    def __init__(self, shards: Sequence[RemoteShard], steps: tuple[Step, ...] = ()) -> None:
-        self._shards, self._steps = shards, steps
+    def __init__(
+        self, shards: Sequence[RemoteShard], steps: tuple[Step, ...] = (), d: int | None = None
+    ) -> None:
+        self._shards, self._steps, self._d = shards, steps, d
         self._pickles: dict[Loss, Pickled] = {}
-        self._widths: list[int] = []
 
     @property
     def n(self) -> int:
@@ -133,7 +136,7 @@ class Distributed:
     @property
     def d(self) -> int:
         """Number of stored features."""
-        return (self._widths or [shard.facts.d for shard in self._shards])[0]
+        return self._shards[0].facts.d if self._d is None else self._d
 
     def close(self) -> None:
         """Have the cluster forget the shards."""
@@ -224,9 +227,8 @@ class Distributed:
         """Take the records through one more step, on all workers at once."""
         steps = (*self._steps, Step(uuid4().hex, name, arguments))
         calls = [Call(shard, ("", "become", steps)) for shard in self._shards]
-        source = Distributed(self._shards, steps)
-        source._widths = [call.answer().d for call in calls]
-        return source
+        facts = [call.answer() for call in calls]
+        return Distributed(self._shards, steps, facts[0].d)
 
     def _pickled(self, loss: Loss) -> Pickled:
         if loss not in self._pickles:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from dpcvx import __version__
@@ -69,19 +70,24 @@ class Workers:
         self.homes: dict[int, str] = {}
         self._checked: set[str] = set()
 
-    def threads(self) -> dict[str, int]:
-        """Number of threads of each worker that is there now, by address."""
-        threads: dict[str, int] = self.client.nthreads()
-        self._check(sorted(set(threads) - self._checked))
+    def present(self) -> dict[str, int]:
+        """Number of threads of each worker that the scheduler knows now, by address."""
+        try:
+            threads: dict[str, int] = self.client.nthreads()
+        except (OSError, RuntimeError, ValueError) as error:
+            raise ClusterFailed(
+                f"The Dask scheduler does not answer ({type(error).__name__}). {REMAINS}"
+            ) from None
         return threads
 
     def awaited(self) -> dict[str, int]:
         """Return the threads of each worker as soon as there is one."""
         deadline = time.monotonic() + WORKER_WAIT
-        while not (threads := self.threads()):
+        while not (threads := self.present()):
             if time.monotonic() > deadline:
                 raise ClusterFailed(f"The Dask cluster has had no worker for {WORKER_WAIT:g} s. {REMAINS}")
             time.sleep(LOOK_AGAIN / 4)
+        self._check(sorted(set(threads) - self._checked))
         return threads
 
     def choose(self) -> tuple[str, int]:
@@ -206,7 +212,8 @@ class RemoteShard:
     def release(self) -> None:
         """Have the cluster forget the shard; what Dask still refers to by itself does not keep it."""
         if self._loading is not None:
-            self._workers.client.cancel([self._loading, *self._parts])
+            with suppress(OSError, RuntimeError, ValueError):  # a scheduler that is gone has forgotten it too
+                self._workers.client.cancel([self._loading, *self._parts])
         self._loading, self._parts, self._actor = None, [], None
 
     def send(self, question: tuple[Any, ...]) -> Any:
@@ -233,7 +240,7 @@ class RemoteShard:
 
     def _present(self) -> bool:
         """Say whether the scheduler still knows the worker of this shard."""
-        return self._workers.homes[self._number] in self._workers.client.nthreads()
+        return self._workers.homes[self._number] in self._workers.present()
 
     def _finish(self) -> None:
         from distributed import wait
