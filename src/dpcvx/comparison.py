@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
@@ -31,7 +32,7 @@ from dpcvx.solvers import (
     SufficientStatistics,
 )
 
-__all__ = ["EVERY", "briefly", "candidate", "compared", "core", "memory", "rehearsed", "with_all"]
+__all__ = ["EVERY", "Facts", "briefly", "candidate", "compared", "core", "memory", "rehearsed", "with_all"]
 
 EVERY: tuple[type[Any], ...] = (
     NoisyGradientDescent,
@@ -129,7 +130,7 @@ def rehearsed(plan: Plan) -> tuple[float, float] | None:
     if type(plan.solver) not in EVERY:
         return None
     try:
-        return _rehearsed(_Facts(plan))
+        return _rehearsed(Facts(plan))
     except TypeError:  # a set that holds arrays has no hash
         return rehearse(plan)
 
@@ -146,22 +147,29 @@ def core(plan: Plan) -> Plan:
     return plan
 
 
-class _Facts:
-    """A plan under the name of what it follows from, so that equal facts are found again."""
+class Facts:
+    """A plan under the name of what it follows from, so that what is known of equal facts is found again.
 
-    def __init__(self, plan: Plan) -> None:
+    Parameters
+    ----------
+    plan : Plan
+    rule : hashable
+        What else an answer about the plan depends on.
+    """
+
+    def __init__(self, plan: Plan, rule: Hashable = None) -> None:
         self.plan = plan
-        self.key = (plan.problem, plan.n, plan.solver, plan.budget)
+        self._key = (plan.problem, plan.n, plan.solver, plan.budget, rule)
 
     def __hash__(self) -> int:
-        return hash(self.key)
+        return hash(self._key)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Facts) and self.key == other.key
+        return isinstance(other, Facts) and self._key == other._key
 
 
 @lru_cache(maxsize=1024)
-def _rehearsed(facts: _Facts) -> tuple[float, float] | None:
+def _rehearsed(facts: Facts) -> tuple[float, float] | None:
     return rehearse(facts.plan)
 
 

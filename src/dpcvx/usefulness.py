@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from dpcvx.comparison import candidate, core
+from dpcvx.comparison import Facts, candidate, core
 from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning
 from dpcvx.execution import Plan
 from dpcvx.rehearsal import is_modelled, to_learn
@@ -81,25 +82,57 @@ def doubt(plan: Plan, again: Planning | None = None) -> Doubt | None:
     """
     if (trivial := trivial_risk(plan)) is None or _promises(plan):
         return None
-    replan, n, epsilon = again or _default_planning(plan), plan.n, plan.budget.epsilon
+    return Doubt(plan, sum(predicted_risk(plan)), trivial, *_enough(plan, again or _default_planning(plan)))
+
+
+def warn_if_useless(plan: Plan, again: Planning, rule: Hashable, stacklevel: int = 2) -> None:
+    """Warn where a plan promises nothing, with the records or the epsilon that would be enough.
+
+    Parameters
+    ----------
+    plan : Plan
+    again : callable
+        Plans the same fit for another number of records and epsilon.
+    rule : hashable
+        What these plans depend on beside the plan's own facts; the warning is kept for the next such fit.
+    stacklevel : int
+        Whose line the warning names.
+    """
+    if _promises(plan):
+        return
+    try:
+        text = _kept(_Question(plan, rule, again))
+    except TypeError:  # a set that holds arrays has no hash
+        text = str(doubt(plan, again))
+    warnings.warn(text, UselessModelWarning, stacklevel=stacklevel + 1)
+
+
+class _Question(Facts):
+    """Facts of a plan, with the way to plan it again."""
+
+    def __init__(self, plan: Plan, rule: Hashable, again: Planning) -> None:
+        super().__init__(plan, rule)
+        self.again = again
+
+
+@lru_cache(maxsize=256)
+def _kept(question: _Question) -> str:
+    return str(doubt(question.plan, question.again))
+
+
+def _enough(plan: Plan, again: Planning) -> tuple[int | None, float | None]:
+    """Smallest number of records at the plan's epsilon, and smallest epsilon for its records."""
 
     def enough(records: float, epsilon: float) -> bool:
         try:
-            return _promises(replan(math.ceil(records), epsilon))
+            return _promises(again(math.ceil(records), epsilon))
         except (Incompatible, NotAccountable):  # for instance an epsilon that noise of finite precision lacks
             return False
 
+    n, epsilon = plan.n, plan.budget.epsilon
     records = _smallest(lambda value: enough(value, epsilon), n, MOST_RECORDS)
     larger = _smallest(lambda value: enough(n, value), epsilon, MOST_EPSILON)
-    return Doubt(
-        plan, sum(predicted_risk(plan)), trivial, None if records is None else round(records), larger
-    )
-
-
-def warn_if_useless(plan: Plan, again: Planning, stacklevel: int = 2) -> None:
-    """Warn where a plan promises nothing, with the records or the epsilon that would be enough."""
-    if (found := doubt(plan, again)) is not None:
-        warnings.warn(str(found), UselessModelWarning, stacklevel=stacklevel + 1)
+    return None if records is None else round(records), larger
 
 
 def predicted_risk(plan: Plan) -> tuple[float, float]:

@@ -210,7 +210,8 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
         columns, target, chosen, intercept = self._declare(dataset, dataset.n)
         rng = self._generator()
         validate_data(self, dataset.table.header(), skip_check_array=True)
-        warn_if_useless(chosen, partial(self._plan_again, columns, target), stacklevel=3)
+        again, rule = partial(self._plan_again, columns, target), (type(self), self.delta, self.n_iter)
+        warn_if_useless(chosen, again, rule, stacklevel=3)
         purpose = f"fit of {type(self).__name__} to {dataset.n} records"
         receipt = charge(chosen, self.ledger, self.account, private=rng.private, purpose=purpose)
 
