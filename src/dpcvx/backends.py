@@ -140,6 +140,11 @@ def open_dataset(X: Any, y: Any, backend: str) -> Dataset:
     if isinstance(X, Dataset):
         if y is not None:
             raise Incompatible(f"{type(X).__name__} has its own target: leave y out.")
+        if backend == "torch":
+            raise Incompatible(
+                f'backend="torch" takes arrays and tables in memory, and {type(X).__name__} keeps its own '
+                'records: use backend="auto".'
+            )
         return X
     module, name = BACKENDS[backend].split(":")
     dataset: Dataset = getattr(import_module(module), name)(X, y)

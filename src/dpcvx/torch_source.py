@@ -154,6 +154,18 @@ class OnDevice:
         """Return the sums of `dpcvx.curvature.curvature_sum` over all records."""
         return self._host.curvature_sum(loss, theta, slope, bend)
 
+    def moments(self, order: int, centers: IntVector, limits: IntVector) -> IntVector:
+        """Return the sums of (k - c)^order over the records, |k - c| clipped to a limit, per column."""
+        return self._host.moments(order, centers, limits)
+
+    def length(self) -> IntVector:
+        """Return the sum of ||k_i||^2, one entry."""
+        return self._host.length()
+
+    def mapped(self, door: Door, center: float, scale: float) -> OnDevice:
+        """Return these records after a second, public map: the door's on rows, (y - center)/scale on y."""
+        return OnDevice(self._host.mapped(door, center, scale), self.device)
+
     def follow(self, loss: Loss, outputs: int) -> Margins:
         """Return margins that start at w = 0: of dense records on the device, of compressed ones here."""
         if isinstance(self.stored, SparseOnDevice):

@@ -16,7 +16,7 @@ from numpy.testing import assert_array_equal
 import dpcvx
 from dpcvx import backends, device
 from dpcvx.curvature import CurvatureBound
-from dpcvx.data import Arrays, source
+from dpcvx.data import Arrays, CanStandardise, source
 from dpcvx.domains import NuclearBall
 from dpcvx.errors import Incompatible
 from dpcvx.estimators.columns import Columns, Table
@@ -210,6 +210,22 @@ def test_other_questions_are_answered_by_the_host():
     assert curvatures[0][1] == curvatures[1][1]
 
 
+def test_records_are_standardised_on_the_host_and_summed_on_the_device():
+    host, theta = records(Squared(), 1, "dense")
+    there = OnDevice(host, HERE)
+    assert isinstance(there, CanStandardise)
+    centers, limits = np.arange(10), np.full(10, 2**14)
+    assert_array_equal(there.moments(2, centers, limits), host.moments(2, centers, limits))
+    assert_array_equal(there.length(), host.length())
+    door = Door(Bounds(1.0), np.full(9, 0.1), np.full(9, 0.5))
+    again = [each.mapped(door, 0.1, 2.0) for each in (there, host)]
+    assert isinstance(again[0], OnDevice)
+    assert_array_equal(*(each.gradient_sum(Squared(), theta, BOUND) for each in again))
+    assert not np.array_equal(
+        again[1].gradient_sum(Squared(), theta, BOUND), host.gradient_sum(Squared(), theta, BOUND)
+    )
+
+
 def test_shorter_bounds_shrink_the_rows_on_the_device_too():
     host, theta = records(Squared(), 1, "dense")
     there = OnDevice(host, HERE)
@@ -314,7 +330,7 @@ def test_leading_pairs_are_those_of_the_svd(shape, size):
     g = size * np.random.default_rng(shape).normal(size=shape)
     left, right = leading_pair(g, HERE)
     largest = np.linalg.svd(g, compute_uv=False)[0]
-    assert left @ g @ right == pytest.approx(largest, rel=1e-12)
+    assert left @ g @ right == pytest.approx(largest, rel=1e-12, abs=0)
     assert np.linalg.norm(left) == pytest.approx(1)
     assert np.linalg.norm(right) == pytest.approx(1)
 
@@ -411,7 +427,13 @@ def test_histograms_on_the_device_answer_like_the_hosts():
         host, away = (each.reweight((2, 0), factor) for each in (host, away))
         assert away.marginal((3, 2)) == pytest.approx(host.marginal((3, 2)), rel=1e-12)
         assert not away.weights.flags.writeable
-    for wrong in (np.zeros(CELLS), -np.ones(CELLS), np.full(CELLS, np.nan), np.ones(CELLS - 1)):
+        assert isinstance(away._weights, torch.Tensor)  # it stays there
+    for wrong in (
+        np.zeros(CELLS),
+        np.append(-1.0, np.ones(CELLS - 1)),
+        np.full(CELLS, np.nan),
+        np.ones(CELLS - 1),
+    ):
         with pytest.raises(ValueError, match="A histogram needs 48 weights"):
             Histogram(universe, wrong, passes=there)
 
