@@ -16,7 +16,7 @@ from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning
 from dpcvx.execution import Plan
 from dpcvx.rehearsal import is_modelled, to_learn
 
-__all__ = ["Doubt", "Planning", "doubt", "predicted_risk", "trivial_risk", "warn_if_useless"]
+__all__ = ["Doubt", "Planning", "doubt", "predicted_risk", "promises", "trivial_risk", "warn_if_useless"]
 
 # A model that is predicted to learn less than a twentieth of what there is to learn is no better than the
 # trivial one, as far as a prediction can tell.
@@ -80,7 +80,7 @@ def doubt(plan: Plan, again: Planning | None = None) -> Doubt | None:
     -------
     Doubt or None
     """
-    if (trivial := trivial_risk(plan)) is None or _promises(plan):
+    if (trivial := trivial_risk(plan)) is None or promises(plan):
         return None
     return Doubt(plan, sum(predicted_risk(plan)), trivial, *_enough(plan, again or _default_planning(plan)))
 
@@ -98,7 +98,7 @@ def warn_if_useless(plan: Plan, again: Planning, rule: Hashable, stacklevel: int
     stacklevel : int
         Whose line the warning names.
     """
-    if _promises(plan):
+    if promises(plan):
         return
     try:
         text = _kept(_Question(plan, rule, again))
@@ -125,7 +125,7 @@ def _enough(plan: Plan, again: Planning) -> tuple[int | None, float | None]:
 
     def enough(records: float, epsilon: float) -> bool:
         try:
-            return _promises(again(math.ceil(records), epsilon))
+            return promises(again(math.ceil(records), epsilon))
         except (Incompatible, NotAccountable):  # for instance an epsilon that noise of finite precision lacks
             return False
 
@@ -147,7 +147,7 @@ def trivial_risk(plan: Plan) -> float | None:
     return to_learn(fit.problem, getattr(fit.solver, "clip", None)) if is_modelled(fit.problem) else None
 
 
-def _promises(plan: Plan) -> bool:
+def promises(plan: Plan) -> bool:
     """Whether enough is learnt: the predicted excess risk is clearly below that of theta = 0."""
     trivial = trivial_risk(plan)
     return trivial is None or sum(predicted_risk(plan)) < MOST_LEFT * trivial

@@ -14,6 +14,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.utils.metadata_routing import get_routing_for_object
 
 import dpcvx
+from dpcvx.errors import UselessModelWarning
 from dpcvx.tuning import PrivateSearchCV, private_tune
 
 RNG = np.random.default_rng(0)
@@ -173,6 +174,20 @@ def test_what_cannot_be_tuned_is_refused():
         searching(machine, scoring="neg_log_loss").fit(X, Y)
     with pytest.raises(TypeError, match="sample_weight"):
         searching().fit(X, Y, sample_weight=np.ones(300))
+
+
+def test_a_search_that_promises_nothing_warns_once_and_before_it_is_charged(tmp_path):
+    dpcvx.Ledger(tmp_path / "l.db").create("people", epsilon=0.01, delta=1e-6)
+    poor = logistic(epsilon=0.1, n_iter=None, ledger=tmp_path / "l.db", account="people")
+    with (
+        pytest.warns(UselessModelWarning, match="none of the settings") as heard,
+        pytest.raises(dpcvx.BudgetExceeded),
+    ):
+        searching(poor, n_trials=9.0).fit(X, Y)
+    assert len(heard) == 1
+    with pytest.warns(UselessModelWarning) as heard:
+        searching(logistic(epsilon=0.1, n_iter=None), n_trials=9.0).fit(X, Y)
+    assert len(heard) == 1  # however many fits there were
 
 
 @pytest.mark.slow  # its plan alone takes seconds

@@ -24,7 +24,7 @@ from dpcvx.accounting import GDP, RDP, Budget, Tight, calibrate, gaussian_epsilo
 from dpcvx.backends import Dataset, open_dataset
 from dpcvx.bill import Bill
 from dpcvx.cells import opened
-from dpcvx.errors import Incompatible, NotAccountable
+from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning
 from dpcvx.estimators.model import LARGEST_DELTA, LinearModel
 from dpcvx.events import Compose, Event, Gaussian, RepeatAndSelect, Worst
 from dpcvx.execution import Plan, Stage, charge
@@ -33,6 +33,7 @@ from dpcvx.noise import Generator, select
 from dpcvx.scoring import NoisyScore
 from dpcvx.statement import PrivacyStatement
 from dpcvx.tuning.repetitions import LAW_FAILURE, LAWS, repetitions
+from dpcvx.usefulness import promises
 
 __all__ = ["Tuned", "private_tune"]
 
@@ -151,6 +152,14 @@ def private_tune(
         budget,
         (mean, LAWS[distribution]),
     )
+    if not any(map(promises, priced.plans)):
+        warnings.warn(
+            f"With {n - n_test:,} records and epsilon {priced.models[0].epsilon:.2g} for one trial, none of "
+            "the settings is predicted to do better than a model that gives everybody the same answer. Fewer "
+            "trials, a larger epsilon or more records would help. No record was read.",
+            UselessModelWarning,
+            stacklevel=2,
+        )
     purpose = f"search of {len(candidates)} settings of {type(base).__name__} on {n} records"
     receipt = charge(priced.bill, base.ledger, base.account, private=rng.private, purpose=purpose)
 
