@@ -178,9 +178,9 @@ def test_products_stay_exact_at_their_largest():
     """Rows at the largest stored integer, the largest curvature: sums equal Python's own."""
     largest = 2**15 - 1
     rows = Dense(np.full((9000, 2), largest, dtype=np.int16))
-    bend = CurvatureBound(2**12, 12)
+    bend = CurvatureBound(2**12 - 1, 12)
     moments, _ = curvature_sum(rows, np.zeros((1, 9000)), dp.Squared(), np.zeros(2), (SLOPE, bend))
-    assert moments.tolist() == [[9000 * 2**12 * largest**2] * 2] * 2
+    assert moments.tolist() == [[9000 * (2**12 - 1) * largest**2] * 2] * 2
 
 
 def test_many_records_get_fewer_bits_and_always_fit():
