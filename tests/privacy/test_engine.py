@@ -481,7 +481,7 @@ def test_the_bound_of_a_measured_answer_holds_for_all_records_and_not_for_typica
     oracle = Oracle(n, 5.0, 1e-8)
     plan = oracle.plan(question)
     worst = sum(plan.solver.bound(question.problem, n, oracle.budget))
-    assert plan.candidates[0].predicted < worst / 2
+    assert sum(plan.solver.predict(question.problem, n, oracle.budget)) < worst / 2
     assert 3 * worst < question.scale
     gate = Gate(Counts.of(UNIVERSE, table(n, 0)), SeededGenerator(0))
     measured = oracle.measure(question, gate)
