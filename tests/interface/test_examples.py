@@ -20,6 +20,7 @@ EXPECTED = {
     "plan_without_data": "n = 100,000",
     "private_tuning": "chosen by private tuning",
     "quickstart": "Privacy statement of PrivateLogisticRegression",
+    "sparse_features": "heaviest words [0 1 2 3 4 5 6 7]",
 }
 
 

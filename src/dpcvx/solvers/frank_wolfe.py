@@ -37,10 +37,11 @@ class NoisyFrankWolfe:
     log(vertices)/mu. The default T minimises that sum, so that T grows like n^(2/3) and the risk falls like
     n^(-2/3).
 
-    Deviations: the exponential mechanism (Gumbel) instead of Laplace report-noisy-max, whose constants in the
-    papers do not cover replace-one; decaying steps start at mu_0 = 1, so the first point is a vertex; the
-    paper's constant step 1/(T + 2) leaves (1 - 1/(T + 2))^T > 1/e of the first excess, so a longer one is
-    taken, which leaves at most excess/T + curvature log(T)/T.
+    Deviations: the exponential mechanism instead of Laplace report-noisy-max, whose constants in the papers
+    do not cover replace-one; over compressed records residuals may be those of an earlier iterate
+    (`dpcvx.lazy`); decaying steps start at mu_0 = 1, so the first point is a vertex; the paper's constant step
+    1/(T + 2) leaves (1 - 1/(T + 2))^T > 1/e of the first excess, so a longer one is taken, which leaves at
+    most excess/T + curvature log(T)/T.
 
     Parameters
     ----------
