@@ -33,8 +33,8 @@ from dpcvx.typical import DECAYS, Typical, is_round
 
 __all__ = ["Scene", "is_modelled", "rehearse", "scenes", "to_learn"]
 
-FEWEST_DRAWS, MOST_DRAWS = 2, 16  # of the noise, for each problem
-COORDINATES = 10_000  # moved by all draws together, where so many draws are allowed
+FEWEST_DRAWS, MOST_DRAWS = 2, 8  # of the noise, for each problem
+STEPS, COORDINATES = 400, 10_000  # taken and moved by all draws together, where so many draws are allowed
 MOST_WORK = 10**7  # coordinates moved in a run, beyond which a rehearsal is not worth its time
 ANSWERED = (
     NoisyGradient,
@@ -156,7 +156,8 @@ def rehearse(plan: Plan) -> tuple[float, float] | None:
 
 def _worst(plan: Plan) -> tuple[float, float]:
     problem = plan.problem
-    draws = min(max(FEWEST_DRAWS, COORDINATES // (plan.n_calls * problem.size)), MOST_DRAWS)
+    short = min(STEPS // plan.n_calls, COORDINATES // (plan.n_calls * problem.size))
+    draws = min(max(FEWEST_DRAWS, short), MOST_DRAWS)
     rng, worst = np.random.default_rng(0), (0.0, 0.0)
     for scene in scenes(problem, getattr(plan.solver, "clip", None)):
         exact = scene.excess(_run(plan, scene, None))
