@@ -188,7 +188,7 @@ class LazyScores:
 
     def reset(self) -> None:
         """Set w = 0."""
-        if self._weights:
+        if self._weights or self._scale < 1:
             self._weights.clear()
             self._start()
 

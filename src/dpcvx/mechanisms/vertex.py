@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Combination", "NoisyVertex", "Vertex", "weight_bits"]
 
-FEWEST_LAZY_FEATURES = (
-    1000  # below it a pass over the records is short, and may use the bound at theta itself
-)
+FEWEST_LAZY_FEATURES = 1000  # fewer: a pass over the records is short, and may use the bound at theta itself
+MOST_LAZY_FEATURES = 2**31 - 1  # they are named by 32-bit integers
 
 
 @dataclass(frozen=True)
@@ -266,7 +265,7 @@ class NoisyVertex:
         """Whether lazy scores serve this problem: public numbers decide."""
         problem = self.problem
         suited = self._signed and problem.outputs == 1 and not problem.loss.joint
-        if not suited or problem.d < FEWEST_LAZY_FEATURES:
+        if not suited or not FEWEST_LAZY_FEATURES <= problem.d <= MOST_LAZY_FEATURES:
             return False
         most = self.n if self.relation == "replace" else SPARE_RECORDS * self.n
         return math.isfinite(problem.smoothness) and self._terms_without_power(most).octaves >= 1

@@ -39,9 +39,9 @@ class NoisyFrankWolfe:
 
     Deviations: the exponential mechanism instead of Laplace report-noisy-max, whose constants in the papers
     do not cover replace-one; over compressed records residuals may be those of an earlier iterate
-    (`dpcvx.lazy`); decaying steps start at mu_0 = 1, so the first point is a vertex; the paper's constant step
-    1/(T + 2) leaves (1 - 1/(T + 2))^T > 1/e of the first excess, so a longer one is taken, which leaves at
-    most excess/T + curvature log(T)/T.
+    (`dpcvx.lazy`); decaying steps start at mu_0 = 1, so the first point is a vertex; the paper's constant
+    step 1/(T + 2) leaves (1 - 1/(T + 2))^T > 1/e of the first excess, so a longer one is taken, which leaves
+    at most excess/T + curvature log(T)/T.
 
     Parameters
     ----------
