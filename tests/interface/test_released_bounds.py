@@ -5,6 +5,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from scipy.sparse import csr_array
 from sklearn.base import clone
 
 import dpcvx
@@ -115,6 +116,19 @@ def test_a_search_pays_for_the_bounds_of_every_trial():
     lasso = dpcvx.PrivateLasso(**COMMON, y_bounds="private")
     with pytest.raises(ValueError, match="bounds of one target"):
         dpcvx.PrivateSearchCV(lasso, {"radius": [3.0]}).fit(X, T)
+
+
+def test_new_rows_are_clipped_to_what_the_fit_saw():
+    model = dpcvx.PrivateLinearRegression(**COMMON, y_bounds="private").fit(X, T)
+    low, high = ranges(model)
+    far = np.array([high + 1e6, low - 1e6])
+    assert np.array_equal(model.predict(far), model.predict(np.array([high, low])))
+    inside = X[((low <= X) & (high >= X)).all(axis=1)]
+    assert model.predict(inside) == pytest.approx(inside @ model.coef_ + model.intercept_)
+    declared = dpcvx.PrivateLinearRegression(**{**COMMON, "bounds": (low, high)}, y_bounds=(-3, 3)).fit(X, T)
+    assert declared.predict(far) == pytest.approx(far @ declared.coef_ + declared.intercept_)
+    with pytest.raises(TypeError, match="released bounds"):
+        model.predict(csr_array(X[:2]))
 
 
 def test_other_words_are_refused():

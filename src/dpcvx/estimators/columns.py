@@ -241,10 +241,10 @@ class Columns:
             parts[start : start + len(block)] = stored.values
         return Dense(parts)
 
-    def scores(self, table: Table, coef: Vector, intercept: Any) -> Vector:
+    def scores(self, table: Table, coef: Vector, intercept: Any, *, clip: bool = False) -> Vector:
         """Return x @ coef + intercept for every row, in the user's units.
 
-        A cell that is no finite number counts as the centre.
+        A cell that is no finite number counts as the centre; with ``clip``, one beyond its bounds as these.
 
         Parameters
         ----------
@@ -257,9 +257,10 @@ class Columns:
         scores: Vector
         with np.errstate(all="ignore"):
             if table.sparse:
-                if any(declared is not None for declared in self.levels):
+                if clip or any(declared is not None for declared in self.levels):
                     raise TypeError(
-                        "This model has categories; it predicts from dense arrays or data frames."
+                        "This model has categories or released bounds; it predicts from dense arrays or data "
+                        "frames."
                     )
                 rows = table.compressed()
                 rows.data[~np.isfinite(rows.data)] = 0.0
@@ -268,6 +269,8 @@ class Columns:
             scores = np.empty((table.n, *coef.shape[1:]))
             for start, block in self._blocks(table):
                 block = np.where(np.isfinite(block), block, self.center)
+                if clip:
+                    block = block.clip(self.low, self.high)
                 scores[start : start + len(block)] = block @ coef + intercept
             return scores
 

@@ -487,9 +487,13 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
         }
 
     def _scores(self, X: Any) -> Vector:
-        """Linear scores of new rows, shape (n,) or (n, K). New rows are public here and are not clipped."""
+        """Linear scores of new rows, shape (n,) or (n, K).
+
+        New rows are public here and are not clipped, unless the fit cut the ends of columns off by itself.
+        """
         check_is_fitted(self)
-        return self._columns.scores(self._new_rows(X), self.coef_.T, self.intercept_)
+        clip = is_private(self.bounds)
+        return self._columns.scores(self._new_rows(X), self.coef_.T, self.intercept_, clip=clip)
 
     def _new_rows(self, X: Any) -> Table:
         """Open new rows, which must have the columns of the fit."""
