@@ -17,6 +17,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from datasets import OUTPUT, SPLITS, Task, load
+from dpcvx.comparison import core
 from dpcvx.errors import DpcvxError
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,
@@ -26,7 +27,9 @@ from dpcvx.solvers import (
     NoisyMirrorDescent,
     ObjectivePerturbation,
     OutputPerturbation,
+    SufficientStatistics,
 )
+from dpcvx.usefulness import predicted_risk
 from figures import save
 from references import reference, trivial
 
@@ -43,6 +46,10 @@ def settings(task: Task, epsilon: float):
     for standardize in (False, True):
         known = {"standardize": standardize}
         suffix = ", standardised" if standardize else ""
+        if not _accepted(task, epsilon, known):
+            if standardize:
+                continue
+            known = {}
         yield f"gradient descent{suffix}", {"solver": "gradient_descent", **known}
         default = _descent(task, epsilon, known)
         if default is not None:
@@ -56,9 +63,20 @@ def settings(task: Task, epsilon: float):
         for kind in (ObjectivePerturbation, OutputPerturbation):
             yield f"{kind.__name__}{suffix}", {"solver": kind(), **known}
             yield f"{kind.__name__}, radius 3{suffix}", {"solver": kind(), "radius": 3.0, **known}
-        if task.classifies:
+        if not task.classifies:
+            yield f"SufficientStatistics{suffix}", {"solver": SufficientStatistics(), **known}
+        else:
             for kind in (NoisyCorrectiveFrankWolfe, NoisyFrankWolfe):
                 yield f"{kind.__name__}, l1{suffix}", {"solver": kind(), "domain": "l1", **known}
+
+
+def _accepted(task: Task, epsilon: float, known: dict) -> bool:
+    """Whether the estimator takes these parameters."""
+    try:
+        task.estimator(epsilon=epsilon, **known)._check_parameters()
+    except DpcvxError:
+        return False
+    return True
 
 
 def _descent(task: Task, epsilon: float, known: dict):
@@ -69,9 +87,10 @@ def _descent(task: Task, epsilon: float, known: dict):
     try:
         estimator._check_parameters()
         columns = Columns.declare(Table(task.X), estimator.bounds, None, estimator.data_norm)
-        return estimator._plan_fit(len(task.y), columns, estimator._declare_target(task.y))[0].solver
+        planned = estimator._plan_fit(len(task.y), columns, estimator._declare_target(task.y))[0]
     except DpcvxError:
         return None
+    return core(planned).solver  # standardised or not: the estimator decides by its parameter
 
 
 def fitted(task: Task, epsilon: float, name: str, parameters: dict, seed: int, kept: dict) -> dict | None:
@@ -84,7 +103,7 @@ def fitted(task: Task, epsilon: float, name: str, parameters: dict, seed: int, k
             score, risk = task.measured(model)
             plan = model.plan_
             cell |= {"score": score, "risk": risk, "solver": type(plan.solver).__name__}
-            cell |= {"predicted": plan.candidates[0].predicted if plan.candidates else None}
+            cell |= {"predicted": sum(predicted_risk(plan))}
         except DpcvxError as refusal:
             cell |= {"refused": type(refusal).__name__}
         kept[key] = cell
