@@ -108,7 +108,7 @@ def read_bandwidth(stored: DenseOnDevice) -> float:
 
 def passes(copies: int) -> None:
     records = all_records(copies)
-    stored = records.stored
+    (stored,) = records.stored
     assert isinstance(stored, DenseOnDevice)
     size = records.n * records.d * 2
     bandwidth = read_bandwidth(stored)

@@ -111,16 +111,24 @@ def on_gpu(X: Any, y: Any) -> Dataset:
 
     Parameters
     ----------
-    X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
-    y : array-like, shape (n,) or (n, K)
+    X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d); or shards
+    y : array-like, shape (n,) or (n, K); None with shards
     """
     from dpcvx.device import find_device
 
     device = find_device()
     if device is None:
-        return InMemory(X, y)
-    from dpcvx.torch_source import ForDevice
+        return X if isinstance(X, Dataset) else InMemory(X, y)
+    from dpcvx.shards.dataset import Shards
+    from dpcvx.torch_source import ForDevice, ShardsForDevice
 
+    if isinstance(X, Shards):
+        return ShardsForDevice(X, device)
+    if isinstance(X, Dataset):
+        raise Incompatible(
+            f'backend="torch" takes arrays, tables and shards, and {type(X).__name__} keeps its records '
+            'elsewhere: use backend="auto".'
+        )
     return ForDevice(X, y, device)
 
 
@@ -140,12 +148,8 @@ def open_dataset(X: Any, y: Any, backend: str) -> Dataset:
     if isinstance(X, Dataset):
         if y is not None:
             raise Incompatible(f"{type(X).__name__} has its own target: leave y out.")
-        if backend == "torch":
-            raise Incompatible(
-                f'backend="torch" takes arrays and tables in memory, and {type(X).__name__} keeps its own '
-                'records: use backend="auto".'
-            )
-        return X
+        if backend != "torch":
+            return X
     module, name = BACKENDS[backend].split(":")
     dataset: Dataset = getattr(import_module(module), name)(X, y)
     return dataset

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -18,18 +18,20 @@ from dpcvx.arrays import IntVector, Vector
 from dpcvx.backends import Encode, InMemory
 from dpcvx.data import Arrays, Margins, Points, exact_sum, records_at_once
 from dpcvx.device.products import DenseOnDevice, SparseOnDevice
-from dpcvx.grid import Dense, ResidualBound, fixed_point
+from dpcvx.grid import Dense, ResidualBound, Sparse, fixed_point
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
 
 if TYPE_CHECKING:
     from dpcvx.curvature import CurvatureBound, Sums
     from dpcvx.data import DataSource
-    from dpcvx.estimators.columns import Columns
-    from dpcvx.grid import Door, Sparse
+    from dpcvx.estimators.columns import Columns, Table
+    from dpcvx.grid import Door
     from dpcvx.minimise import SumOfLosses
+    from dpcvx.shards.dataset import Shards
+    from dpcvx.shards.source import ShardSource
 
-__all__ = ["ForDevice", "OnDevice"]
+__all__ = ["ForDevice", "OnDevice", "ShardsForDevice", "put"]
 
 MARGINS_AT_ONCE = 2**24  # 128 MiB; short blocks would cost more in threads than they hide
 SPARE_BYTES = 2**30  # of the GPU's memory, beside the records
@@ -51,18 +53,66 @@ class ForDevice(InMemory):
 
     def source(self, columns: Columns, door: Door, encode: Encode, layout: str) -> DataSource:
         """Take every record through the door, and to the device if it has room."""
-        rows = columns.rows(self.table, door)
-        # A selection over compressed records touches few of them at a step, which the host does best.
-        there = (isinstance(rows, Dense) or layout == "rows") and _has_room(rows, self._device)
-        host = Arrays(rows, encode(self.target), bounds=door.bounds, layout="rows" if there else layout)
-        return OnDevice(host, self._device) if there else host
+        host = super().source(columns, door, encode, layout if self.table.sparse else "rows")
+        return put(cast(Arrays, host), self._device, layout)
 
 
-def _has_room(rows: Dense | Sparse, device: torch.device) -> bool:
+class ShardsForDevice:
+    """Records on disk, to be put on a device.
+
+    Parameters
+    ----------
+    shards : Shards
+    device : torch.device
+    """
+
+    def __init__(self, shards: Shards, device: torch.device) -> None:
+        self._shards, self._device = shards, device
+        self.n, self.target, self.declarations = shards.n, shards.target, shards.declarations
+
+    @property
+    def table(self) -> Table:
+        """One made-up record with the right columns; the files are seen to be there still."""
+        return self._shards.table
+
+    def labels(self) -> Any:
+        """Return the labels that occur."""
+        return self._shards.labels()
+
+    def source(self, columns: Columns, door: Door, encode: Encode, layout: str) -> DataSource:
+        """Return the records behind their door, on the device if it has room."""
+        return put(self._shards.source(columns, door, encode, layout), self._device, layout)
+
+
+def put(host: Arrays | ShardSource, device: torch.device, layout: str) -> DataSource:
+    """Return records on a device, or where they are if that is the better place or the only one.
+
+    Parameters
+    ----------
+    host : Arrays or ShardSource
+    device : torch.device
+    layout : {"rows", "columns"}
+        Storage order that serves the plan best.
+    """
+    parts = _parts(host)
+    # A selection over compressed records touches few of them at a step, which the host does best.
+    if parts[0].sparse and layout == "columns":
+        return host
+    return OnDevice(host, device) if _has_room(parts, device) else host
+
+
+def _parts(host: Arrays | ShardSource) -> list[Arrays]:
+    """The records as they are kept: all of them, or a shard at a time."""
+    if isinstance(host, Arrays):
+        return [host]
+    return [host.stored(index).arrays() for index in range(len(host.starts) - 1)]
+
+
+def _has_room(parts: list[Arrays], device: torch.device) -> bool:
     """Whether the free memory of the device holds the records; if not, warn."""
     if device.type != "cuda":
         return True
-    needed = rows.size * (rows.values.itemsize + (0 if isinstance(rows, Dense) else rows.indices.itemsize))
+    needed = sum(_bytes(part) for part in parts)
     free, _ = torch.cuda.mem_get_info(device)
     if needed + SPARE_BYTES <= free:
         return True
@@ -75,28 +125,36 @@ def _has_room(rows: Dense | Sparse, device: torch.device) -> bool:
     return False
 
 
+def _bytes(part: Arrays) -> int:
+    if not part.sparse:
+        return 2 * part.n * part.d
+    rows = part.rows()
+    return rows.values.nbytes + (rows.indices.nbytes if isinstance(rows, Sparse) else 0)
+
+
+def _sent(rows: Dense | Sparse, device: torch.device) -> DenseOnDevice | SparseOnDevice:
+    if isinstance(rows, Dense):
+        return DenseOnDevice(rows.values, device)
+    return SparseOnDevice(rows.indptr, rows.indices, rows.values, device)
+
+
 class OnDevice:
     """Records whose gradients and scores are summed on a device.
 
-    Questions that read few rows, or work in float64, are answered by `Arrays` on the host, which keeps the
-    records too.
+    Questions that read few rows, or work in float64, are answered by the source that the records came from,
+    in memory or on disk.
 
     Parameters
     ----------
-    host : Arrays
+    host : Arrays or ShardSource
         The records.
     device : torch.device
     """
 
-    def __init__(self, host: Arrays, device: torch.device) -> None:
-        self._host = host
+    def __init__(self, host: Arrays | ShardSource, device: torch.device) -> None:
+        self._host, self._parts = host, _parts(host)
         self.n, self.d, self.device = host.n, host.d, device
-        rows = host.rows()
-        self.stored = (
-            DenseOnDevice(rows.values, device)
-            if isinstance(rows, Dense)
-            else SparseOnDevice(rows.indptr, rows.indices, rows.values, device)
-        )
+        self.stored = [_sent(part.rows(), device) for part in self._parts]
 
     def within(self, bounds: Bounds) -> OnDevice:
         """Return these records with every stored row inside the bounds: a longer one is shrunk."""
@@ -110,8 +168,8 @@ class OnDevice:
             raise ValueError(f"theta has {integers.shape[1]} rows, but the records have {self.d} features.")
         weights = torch.from_numpy(integers).to(self.device)
 
-        def margins(start: int, stop: int) -> torch.Tensor:
-            return self.stored.margins(weights, start, stop)
+        def margins(place: int, start: int, stop: int) -> torch.Tensor:
+            return self.stored[place].margins(weights, start, stop)
 
         sums = self.sums(loss, margins, len(weights), unit, bound)
         return sums.T.copy().reshape(np.shape(theta))
@@ -119,22 +177,24 @@ class OnDevice:
     def sums(
         self,
         loss: Loss,
-        margins: Callable[[int, int], torch.Tensor],
+        margins: Callable[[int, int, int], torch.Tensor],
         outputs: int,
         unit: float,
         bound: ResidualBound,
     ) -> IntVector:
-        """Return sum_i rho_i k_i, (K, d), for margins of ranges of records on the device."""
-        parts = []
-        for first, last in _ranges(0, self.n, records_at_once(bound)):
-            sums = torch.zeros((outputs, self.d), dtype=torch.int64, device=self.device)
-            for start, stop in _ranges(first, last, max(1, MARGINS_AT_ONCE // outputs)):
-                arrived = self._at_host(outputs, stop - start, torch.int64).copy_(margins(start, stop))
-                rho = self._at_host(outputs, stop - start, torch.int32)
-                self._host.residuals(loss, arrived.numpy(), start, unit, bound, rho.numpy())
-                self.stored.add_sums(rho.to(self.device), start, stop, sums)
-            parts.append(sums.cpu().numpy())
-        return exact_sum(parts, self.n, bound)
+        """Return sum_i rho_i k_i, (K, d), for margins of ranges of records of a part, on the device."""
+        found = []
+        for place, (part, stored) in enumerate(zip(self._parts, self.stored, strict=True)):
+            for first, last in _ranges(0, part.n, records_at_once(bound)):
+                sums = torch.zeros((outputs, self.d), dtype=torch.int64, device=self.device)
+                for start, stop in _ranges(first, last, max(1, MARGINS_AT_ONCE // outputs)):
+                    arrived = self._at_host(outputs, stop - start, torch.int64)
+                    arrived.copy_(margins(place, start, stop))
+                    rho = self._at_host(outputs, stop - start, torch.int32)
+                    part.residuals(loss, arrived.numpy(), start, unit, bound, rho.numpy())
+                    stored.add_sums(rho.to(self.device), start, stop, sums)
+                found.append(sums.cpu().numpy())
+        return exact_sum(found, self.n, bound)
 
     def _at_host(self, rows: int, columns: int, dtype: torch.dtype) -> torch.Tensor:
         """Memory of the host that the device reaches at full speed."""
@@ -168,38 +228,42 @@ class OnDevice:
 
     def follow(self, loss: Loss, outputs: int) -> Margins:
         """Return margins that start at w = 0: of dense records on the device, of compressed ones here."""
-        if isinstance(self.stored, SparseOnDevice):
+        dense = [stored for stored in self.stored if isinstance(stored, DenseOnDevice)]
+        if len(dense) < len(self.stored):
             return self._host.follow(loss, outputs)
-        return FollowedOnDevice(self, self.stored, loss, outputs)
+        return FollowedOnDevice(self, dense, loss, outputs)
 
 
 class FollowedOnDevice:
     """Margins of dense records, kept on their device."""
 
-    def __init__(self, records: OnDevice, stored: DenseOnDevice, loss: Loss, outputs: int) -> None:
-        self._records, self._stored, self._loss = records, stored, loss
-        self._margins = torch.zeros((outputs, records.n), dtype=torch.int64, device=records.device)
+    def __init__(self, records: OnDevice, stored: list[DenseOnDevice], loss: Loss, outputs: int) -> None:
+        self._records, self._stored, self._loss, self._outputs = records, stored, loss, outputs
+        self._margins = [
+            torch.zeros((outputs, len(part.rows)), dtype=torch.int64, device=records.device)
+            for part in stored
+        ]
 
     def reset(self) -> None:
         """Set w = 0."""
-        self._margins.zero_()
+        for margins in self._margins:
+            margins.zero_()
 
     def add(self, index: int, amount: int) -> None:
         """w[index] += amount, with index = j * outputs + k."""
-        outputs = len(self._margins)
-        if not 0 <= index < self._records.d * outputs:
-            raise IndexError(f"index must be in 0..{self._records.d * outputs - 1}, got {index}.")
-        j, k = divmod(index, outputs)
-        self._margins[k] += self._stored.column(j) * amount
+        if not 0 <= index < self._records.d * self._outputs:
+            raise IndexError(f"index must be in 0..{self._records.d * self._outputs - 1}, got {index}.")
+        j, k = divmod(index, self._outputs)
+        for margins, stored in zip(self._margins, self._stored, strict=True):
+            margins[k] += stored.column(j) * amount
 
     def scores(self, scale: float, bound: ResidualBound) -> IntVector:
         """Return sum_i rho_i k_ij, (d,) or (d, K), with rho_i the residual at z_i = m_i * scale."""
-        outputs = len(self._margins)
-        sums = self._records.sums(self._loss, self._block, outputs, scale, bound)
-        return sums[0] if outputs == 1 else sums.T.copy()
+        sums = self._records.sums(self._loss, self._block, self._outputs, scale, bound)
+        return sums[0] if self._outputs == 1 else sums.T.copy()
 
-    def _block(self, start: int, stop: int) -> torch.Tensor:
-        return self._margins[:, start:stop]
+    def _block(self, place: int, start: int, stop: int) -> torch.Tensor:
+        return self._margins[place][:, start:stop]
 
 
 def _ranges(first: int, last: int, height: int) -> list[tuple[int, int]]:

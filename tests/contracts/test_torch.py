@@ -9,6 +9,7 @@ import os
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_array_equal
@@ -27,6 +28,7 @@ from dpcvx.problem import Bounds
 from dpcvx.queries import Attribute, Counts, Histogram, Marginal, QueryEngine, Regression, Schema, Universe
 from dpcvx.queries.maximum_entropy import fit
 from dpcvx.queries.passes import HostPasses, passes_over
+from dpcvx.shards import recipe
 from zoo import ALL_LOSSES, BINARY_LOSSES
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'dpcvx[torch]'")
@@ -71,6 +73,7 @@ def exact(a, b):
 def test_triton_kernels_are_exact(shape, dtype):
     rng = np.random.default_rng(shape)
     rows = random_rows(shape, dtype, rng)
+    rows.flags.writeable = False  # as a mapped file is; torch would warn
     stored = DenseOnDevice(rows, HERE).rows
     weights, rho = (random_vectors((1, size), rng)[0] for size in (shape[1], shape[0]))
     margins = torch.full((shape[0],), -7, dtype=torch.int64, device=HERE)
@@ -292,20 +295,66 @@ def test_selection_over_compressed_records_stays_on_the_host():
     assert isinstance(data.source(columns, door, encode, "columns"), Arrays)
     there = data.source(columns, door, encode, "rows")
     assert isinstance(there, OnDevice)
-    assert isinstance(there.stored, SparseOnDevice)
+    assert isinstance(there.stored[0], SparseOnDevice)
 
 
 def test_records_that_do_not_fit_stay_on_the_host_with_a_warning(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (2**30 + 100, 2**34))
     cuda = torch.device("cuda")
-    small, large = Dense(np.ones((5, 10), dtype=np.int16)), Dense(np.ones((6, 10), dtype=np.int16))
-    assert torch_source._has_room(small, cuda)
+    small, large = (Arrays(Dense(np.ones((n, 10), dtype=np.int16))) for n in (5, 6))
+    assert torch_source._has_room([small], cuda)
     with pytest.warns(RuntimeWarning, match=r"take 0\.0 GiB and the GPU has 1\.0 GiB free"):
-        assert not torch_source._has_room(large, cuda)
-    indptr = np.array([0, 10, 20])
-    sparse = Sparse(indptr, np.arange(20, dtype=np.int32), np.ones(20, dtype=np.int16), 20)
+        assert torch_source.put(large, cuda, "rows") is large
     with pytest.warns(RuntimeWarning, match="so the CPU does the work"):
-        assert not torch_source._has_room(sparse, cuda)
+        assert not torch_source._has_room([small, small], cuda)
+    indptr = np.array([0, 10, 20])
+    sparse = Arrays(Sparse(indptr, np.arange(20, dtype=np.int32), np.ones(20, dtype=np.int16), 20))
+    with pytest.warns(RuntimeWarning, match="so the CPU does the work"):
+        assert torch_source.put(sparse, cuda, "rows") is sparse
+
+
+@pytest.fixture
+def shards(tmp_path, monkeypatch):
+    """A few hundred records in several shards on disk."""
+    monkeypatch.setattr(recipe, "SHARD_BYTES", 2**9)
+    rng = np.random.default_rng(8)
+    table = pd.DataFrame({"a": rng.random(500), "b": rng.random(500), "y": rng.integers(0, 2, 500)})
+    table.to_parquet(tmp_path / "people.parquet", index=False)
+    return dpcvx.from_parquet(
+        tmp_path / "people.parquet",
+        target="y",
+        bounds=(0, 1),
+        classes=(0, 1),
+        store=tmp_path / "shards",
+        verbose=0,
+    )
+
+
+def test_shards_go_to_the_device_and_have_the_same_bits(shards, monkeypatch):
+    settings = {"epsilon": 2.0, "random_state": 1, "n_iter": 5, "solver": "gradient_descent"}
+    expected = dpcvx.PrivateLogisticRegression(**settings).fit(shards).coef_
+    on_this_device(monkeypatch)
+    asked, gradient_sum = [], OnDevice.gradient_sum
+    monkeypatch.setattr(
+        OnDevice, "gradient_sum", lambda self, *rest: asked.append(self) or gradient_sum(self, *rest)
+    )
+    model = dpcvx.PrivateLogisticRegression(backend="torch", **settings).fit(shards)
+    assert_array_equal(model.coef_, expected)
+    assert len(asked[0].stored) > 3
+    there, host = asked[0], asked[0]._host
+    margins = [each.follow(Logistic(), 1) for each in (there, host)]
+    for each in margins:
+        each.add(1, 12345)
+        each.add(0, -777)
+    assert_array_equal(*(each.scores(2.0**-30, BOUND) for each in margins))
+
+
+def test_a_data_set_of_another_kind_is_refused_by_name(monkeypatch):
+    data = backends.InMemory(np.ones((4, 2)), np.ones(4))
+    on_this_device(monkeypatch)
+    with pytest.raises(Incompatible, match="takes arrays, tables and shards, and InMemory keeps"):
+        backends.open_dataset(data, None, "torch")
+    assert backends.open_dataset(data, None, "auto") is data
 
 
 def test_without_a_gpu_a_fit_says_so_and_has_the_same_coefficients(monkeypatch):

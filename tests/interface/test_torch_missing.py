@@ -8,7 +8,6 @@ import pytest
 
 import dpcvx
 from dpcvx import device
-from dpcvx.backends import InMemory, open_dataset
 from dpcvx.domains import NuclearBall
 from dpcvx.errors import Incompatible
 from dpcvx.ledger import Ledger
@@ -52,13 +51,6 @@ def test_engines_and_nuclear_balls_are_refused(no_torch):
     schema = Schema((Attribute("a", ("0", "1")),))
     with pytest.raises(Incompatible, match=NEEDS):
         QueryEngine(schema, {"a": ["0"] * 10}, dpcvx.Budget(1.0, 1e-6), backend="torch")
-
-
-def test_a_data_set_that_keeps_its_own_records_is_refused_by_name():
-    data = InMemory(np.ones((4, 2)), np.ones(4))
-    with pytest.raises(Incompatible, match="InMemory keeps its own records: use backend"):
-        open_dataset(data, None, "torch")
-    assert open_dataset(data, None, "auto") is data
 
 
 def test_the_automatic_backend_never_imports_torch():

@@ -41,7 +41,7 @@ class DenseOnDevice:
         self.rows = memory[: n * stride].view(n, stride)[:, :d]
         height = max(1, ENTRIES // d)
         for start in range(0, n, height):
-            self.rows[start : start + height] = torch.from_numpy(values[start : start + height]).to(device)
+            self.rows[start : start + height] = _tensor(values[start : start + height]).to(device)
 
     def margins(self, vectors: torch.Tensor, start: int, stop: int) -> torch.Tensor:
         """Return <row i, vectors[k]> for rows start to stop, shape (K, stop - start)."""
@@ -88,8 +88,8 @@ class SparseOnDevice:
         self, indptr: NDArray[np.int64], indices: NDArray[Any], values: NDArray[Any], device: torch.device
     ) -> None:
         self._indptr = indptr
-        self._indices = torch.from_numpy(indices).to(device)
-        self._values = torch.from_numpy(values).to(device)
+        self._indices = _tensor(indices).to(device)
+        self._values = _tensor(values).to(device)
 
     def margins(self, vectors: torch.Tensor, start: int, stop: int) -> torch.Tensor:
         """Return <row i, vectors[k]> for rows start to stop, shape (K, stop - start)."""
@@ -121,6 +121,11 @@ class SparseOnDevice:
         rows = torch.repeat_interleave(counts)
         where = slice(int(self._indptr[first]), int(self._indptr[last]))
         return rows, self._indices[where], self._values[where].to(torch.int64)
+
+
+def _tensor(array: NDArray[Any]) -> torch.Tensor:
+    """An array as a tensor of the host; torch takes none that must not be written, such as a mapped file."""
+    return torch.from_numpy(np.require(array, requirements="W"))
 
 
 def _kernels_serve(rows: torch.Tensor, vectors: torch.Tensor) -> bool:
