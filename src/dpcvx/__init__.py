@@ -85,8 +85,8 @@ if TYPE_CHECKING:
         Schema,
     )
     from dpcvx.regularizers import L1, ElasticNet, GroupL2, Ridge, SubmodularNorm
-    from dpcvx.shards import Shards, from_arrow, from_batches, from_csv, from_parquet, open_shards
     from dpcvx.scoring import private_score
+    from dpcvx.shards import Shards, from_arrow, from_batches, from_csv, from_parquet, open_shards
     from dpcvx.solvers import (
         GradientOracle,
         NoisyAcceleratedMirrorDescent,

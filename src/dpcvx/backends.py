@@ -87,6 +87,8 @@ class InMemory:
     y : array-like, shape (n,) or (n, K)
     """
 
+    standardizes = True  # a source of its records is a `dpcvx.data.CanStandardise`
+
     def __init__(self, X: Any, y: Any) -> None:
         from dpcvx.estimators.columns import Table
 

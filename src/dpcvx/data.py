@@ -382,7 +382,8 @@ class Arrays:
         """Return the sum of ||k_i||^2, one entry."""
         d = self.d
         squares = self.moments(2, np.zeros(d, dtype=np.int64), np.full(d, LARGEST_INTEGER))
-        return squares.sum(keepdims=True)
+        total: IntVector = squares.sum(keepdims=True)
+        return total
 
     def mapped(self, door: Door, center: float, scale: float) -> Arrays:
         """Return these records after a second, public map: the door's on rows, (y - center)/scale on y."""

@@ -280,8 +280,8 @@ class Release:
 
     @property
     def n_iter(self) -> int:
-        """Number of private answers used; public, fixed by the plan."""
-        return self.plan.n_calls
+        """Number of answers that the fit used, measures of features apart; public, fixed by the plan."""
+        return sum(stage.n_calls for stage in self.plan.stages if stage.mechanism.evaluations > 0)
 
     @property
     def gradient_evaluations(self) -> float:
@@ -381,6 +381,10 @@ class Oracle:
 
     def remap(self, door: Door, center: float = 0.0, scale: float = 1.0) -> None:
         """Send every record through a second door: a public map of its row, and of its target."""
+        from dpcvx.data import CanStandardise
+
+        if not isinstance(self._source, CanStandardise):
+            raise Incompatible("These records cannot be mapped again: give standardize=False.")
         self._source, self._bounds = self._source.mapped(door, center, scale), None
 
     def announce(self, trim: Trim) -> None:
@@ -491,4 +495,6 @@ def execute(
     source = source.within(plan.problem.bounds)
     oracle = Oracle(plan, source, rng, progress)
     theta = plan.solver.run(plan, oracle)
-    return Release(np.asarray(theta, dtype=np.float64), plan, rng.private, receipt, oracle.uncertainty, oracle.trim)
+    return Release(
+        np.asarray(theta, dtype=np.float64), plan, rng.private, receipt, oracle.uncertainty, oracle.trim
+    )

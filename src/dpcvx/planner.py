@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from dpcvx.accounting import Accountant, Budget, Tight
@@ -12,6 +12,7 @@ from dpcvx.domains import HasCoordinateVertices, HasMirrorMap, HasProjection, Ha
 from dpcvx.errors import Incompatible
 from dpcvx.execution import Plan, Solver
 from dpcvx.losses import Loss
+from dpcvx.minimise import NEWTON_SIZE
 from dpcvx.mirror import Euclidean
 from dpcvx.problem import Problem, is_regression
 from dpcvx.solvers import (
@@ -21,14 +22,28 @@ from dpcvx.solvers import (
     NoisyGeneralFrankWolfe,
     NoisyGradientDescent,
     NoisyMirrorDescent,
+    ObjectivePerturbation,
+    Standardised,
 )
+from dpcvx.typical import is_round
 
-__all__ = ["automatic", "default_radius", "default_ridge", "plan", "residual_clip"]
+__all__ = [
+    "automatic",
+    "default_radius",
+    "default_ridge",
+    "made",
+    "plan",
+    "residual_clip",
+    "standardisation_pays",
+]
 
 RIDGE_SHARE = 0.1
 # Measured on groups and low rank: above it accelerated mirror descent is ahead of gradient descent by up to a
 # factor of 5, and behind it by 1.1 at most; at 1.2 it is behind by up to 2.3.
 LEAST_GAIN = 1.5
+MEAN_NOISE = 0.25
+# Objective perturbation takes many passes over the records: it must promise a tenth less than descent.
+PERTURBATION_PRICE = 1.1
 
 
 def default_radius(loss: Loss, ball: str = "") -> float:
@@ -73,7 +88,9 @@ def automatic(problem: Problem) -> tuple[type[Any], ...]:
     contradict them. Frank-Wolfe's bound is often below that of its corrective variant, and its risk up to a
     hundred times above. Accelerated mirror descent is behind gradient descent on hulls of many vertices, in
     the Euclidean geometry and in those that are little better, as singular values of small matrices are; it
-    is ahead by a factor where the set's own geometry pays, as that of many groups does.
+    is ahead by a factor where the set's own geometry pays, as that of many groups does. In an l2 ball descent
+    and objective perturbation are weighed on the same public model of typical data; perturbation is for
+    bounded slopes of one score, and for as many features as Newton steps can bear.
     """
     C = problem.domain
     kinds: list[type[Any]] = [NoisyGradientDescent, NoisyMirrorDescent]
@@ -85,7 +102,34 @@ def automatic(problem: Problem) -> tuple[type[Any], ...]:
         kinds.append(NoisyAcceleratedMirrorDescent)
     if not isinstance(C, HasProjection | HasMirrorMap):
         kinds.append(NoisyGeneralFrankWolfe)
+    single = problem.outputs == 1 and residual_clip(problem) is None
+    if is_round(problem) and single and problem.size <= NEWTON_SIZE:
+        kinds.append(ObjectivePerturbation)
     return tuple(kinds)
+
+
+def made(kind: type[Any], **settings: Any) -> Solver:
+    """Make a solver with those of the settings that it has."""
+    known = {field.name for field in fields(kind)}
+    solver: Solver = kind(**{name: value for name, value in settings.items() if name in known})
+    return solver
+
+
+def standardisation_pays(problem: Problem, n: int, budget: Budget) -> bool:
+    """Say, from public facts, whether released means and deviations would be good enough to use.
+
+    They are where the noise on a mean is at most a quarter of the largest value of a feature.
+    """
+    if not is_round(problem) or budget.delta == 0 or (problem.outputs > 1 and not problem.loss.joint):
+        return False
+    means = Standardised(NoisyGradientDescent()).measures(problem, n, budget)[0]
+    return means.noise <= MEAN_NOISE * problem.bounds.x_inf
+
+
+def _price(solver: Any) -> float:
+    """What a solver's work is worth, as a factor of its predicted risk; that of its core, if it has one."""
+    core = getattr(solver, "solver", solver)
+    return PERTURBATION_PRICE if isinstance(core, ObjectivePerturbation) else 1.0
 
 
 def _geometry_gain(problem: Problem) -> float:
@@ -136,18 +180,18 @@ def plan(
         raise ValueError(f"density must be in (0, 1], got {density!r}.")
     everything, clip = candidates == "all", residual_clip(problem)
     if everything:
-        candidates = tuple(kind(clip=clip) for kind in automatic(problem))
+        candidates = tuple(made(kind, clip=clip) for kind in automatic(problem))
     if isinstance(candidates, str):
         raise ValueError(f'candidates must be "all" or a tuple of solvers, got {candidates!r}.')
     weighed, refusals = [], []
     for solver in candidates:
         try:
-            made = solver.plan(problem, n, budget, accountant or Tight())
-            weighed.append((sum(solver.predict(problem, n, budget)), made))
+            chosen = solver.plan(problem, n, budget, accountant or Tight())
+            weighed.append((_price(solver) * sum(solver.predict(problem, n, budget)), chosen))
         except Incompatible as refusal:
             refusals.append(str(refusal))
     if not weighed:
         raise Incompatible("No solver fits this problem:\n  " + "\n  ".join(refusals))
-    plans = tuple(made for _, made in sorted(weighed, key=lambda pair: pair[0]))
+    plans = tuple(chosen for _, chosen in sorted(weighed, key=lambda pair: pair[0]))
     listed = compared(plans, clip=clip, density=density) if everything else briefly(plans)
     return replace(plans[0], candidates=listed)

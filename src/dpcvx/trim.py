@@ -54,9 +54,3 @@ class Trim:
             "reach": self.reach,
             "length": self.length,
         }
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Trim:
-        """Read what `as_dict` wrote."""
-        center, scale = (np.asarray(fields[name], dtype=np.float64) for name in ("center", "scale"))
-        return cls(center, scale, float(fields["reach"]), float(fields["length"]))

@@ -1,4 +1,4 @@
-"""A public model of the data nobody has looked at: what descent leaves and costs on it, in closed form.
+"""A public model of the data nobody has looked at: what fits leave and cost on it, in closed form.
 
 Worst-case bounds say little about data as people have them. The model is quadratic: the
 Hessian's eigenvalues fall like 1/i or like 1/i^2, their sum is that of rows as long as their bound allows,
@@ -84,6 +84,13 @@ class Typical:
             (self.counts * h * self.signal * (1 - left)).sum(axis=-1) / 2,
             (self.counts * shift**2 * H * left).sum(axis=-1) / 4,
         )
+
+    def perturbed(self, ridge: Vector, noise: Vector) -> tuple[Vector, Vector]:
+        """Excess risk of a minimiser with a ridge and a linear term: (the ridge's part, the noise's part)."""
+        h, weight = self.curvatures, np.asarray(ridge)[..., None]
+        deviation = np.asarray(noise)[..., None]
+        part = self.counts * h / (h + weight) ** 2 / 2
+        return (part * self.signal * weight**2).sum(axis=-1), (part * deviation**2).sum(axis=-1)
 
 
 def _mean_curvature(problem: Problem, variance: float) -> float:

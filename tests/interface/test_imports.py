@@ -47,8 +47,17 @@ HEAVY = {
 }
 UPWARD = {("execution", "report")}  # a plan prints itself, through an import made when it is printed
 # The methods by which records answer. `data` implements them; `audit.replay` stands between, a source itself.
-QUESTIONS = {"gradient_sum", "difference_sum", "follow", "follow_lazily", "follow_products", "objective", "curvature_sum"}
-MARGIN_QUESTIONS = {"scores", "draw", "unclipped", "add", "reset", "moments", "length"}  # common words: asked of records only under these names
+QUESTIONS = {
+    "gradient_sum",
+    "difference_sum",
+    "follow",
+    "follow_lazily",
+    "follow_products",
+    "objective",
+    "curvature_sum",
+}
+# Common words: asked of records only under these names.
+MARGIN_QUESTIONS = {"scores", "draw", "unclipped", "add", "reset", "moments", "length"}
 MARGINS = ("margins", "source", "followed", "records")
 
 

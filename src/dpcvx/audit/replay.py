@@ -93,20 +93,20 @@ class _Recorder:
         return self
 
     def moments(self, order: int, centers: IntVector, limits: IntVector) -> IntVector:
-        total = self._source.moments(order, centers, limits)
+        total: IntVector = self._source.moments(order, centers, limits)  # type: ignore[attr-defined]
         asked = (order, tuple(centers.tolist()), tuple(limits.tolist()))
         self.questions.append(Question("moments", asked, total, row=self._row))
         return total
 
     def length(self) -> IntVector:
-        total = self._source.length()
+        total: IntVector = self._source.length()  # type: ignore[attr-defined]
         self.questions.append(Question("length", (), total, row=self._row))
         return total
 
     def mapped(self, door: Door, center: float, scale: float) -> _Recorder:
         parts = (np.asarray(part).tobytes() for part in (door.center, door.scale, center, scale))
         self.questions.append(Question("mapped", (door.bounds, door.intercept, *parts)))
-        self._source = self._source.mapped(door, center, scale)
+        self._source = self._source.mapped(door, center, scale)  # type: ignore[attr-defined]
         self.d = self._source.d
         return self
 

@@ -77,6 +77,8 @@ class DaskDataset:
         Parameters of an estimator that were declared with the data.
     """
 
+    standardizes = True
+
     def __init__(self, partitions: Partitions, client: Any, declarations: Mapping[str, Any]) -> None:
         from dpcvx.estimators.columns import Table
 

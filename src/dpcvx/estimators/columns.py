@@ -28,6 +28,7 @@ from dpcvx.cells import (
     read_numbers,
 )
 from dpcvx.grid import CELLS_AT_ONCE, Dense, Door, Sparse
+from dpcvx.trim import Trim
 
 __all__ = ["Columns", "Table", "bound_pair", "level_codes", "plain_labels"]
 
@@ -241,7 +242,9 @@ class Columns:
             parts[start : start + len(block)] = stored.values
         return Dense(parts)
 
-    def scores(self, table: Table, coef: Vector, intercept: Any, *, clip: bool = False) -> Vector:
+    def scores(
+        self, table: Table, coef: Vector, intercept: Any, *, clip: bool = False, trim: Trim | None = None
+    ) -> Vector:
         """Return x @ coef + intercept for every row, in the user's units.
 
         A cell that is no finite number counts as the centre; with ``clip``, one beyond its bounds as these.
@@ -253,6 +256,8 @@ class Columns:
             Shape (width,) or (width, K).
         intercept : float or Vector
             One number, or one for each of K outputs.
+        trim : Trim, optional
+            Region that rows are brought into first.
         """
         scores: Vector
         with np.errstate(all="ignore"):
@@ -264,6 +269,8 @@ class Columns:
                     )
                 rows = table.compressed()
                 rows.data[~np.isfinite(rows.data)] = 0.0
+                if trim is not None:
+                    return self.scores(Table(rows.toarray()), coef, intercept, clip=clip, trim=trim)
                 scores = rows @ coef + intercept
                 return scores
             scores = np.empty((table.n, *coef.shape[1:]))
@@ -271,6 +278,7 @@ class Columns:
                 block = np.where(np.isfinite(block), block, self.center)
                 if clip:
                     block = block.clip(self.low, self.high)
+                block = block if trim is None else trim(block)
                 scores[start : start + len(block)] = block @ coef + intercept
             return scores
 

@@ -58,9 +58,10 @@ PARAMETERS = {
     ),
     "standardize": (
         '"auto" or bool',
-        "Spend 15 % of the budget on noisy means and deviations and fit in standardised coordinates, in which "
-        "``radius`` and ``l2`` then hold; new rows are brought into the region that the fit saw. \"auto\" does so "
-        "for dense records without ``data_norm``, in an l2 ball, where the noise on the means is small.",
+        "Spend 15 % of the budget on noisy means and deviations and fit in standardised coordinates, where "
+        '``radius`` and ``l2`` then hold; new rows are brought into the region that the fit saw. "auto" does '
+        "so for dense records in an l2 ball of no stated size, without ``data_norm``, if the means' noise is "
+        "small.",
     ),
     "uncertainty": (
         "float",

@@ -37,11 +37,11 @@ from dpcvx.estimators.released_bounds import (
     to_come,
 )
 from dpcvx.estimators.uncertainty import Intervals
-from dpcvx.execution import Plan, Release, charge, execute
+from dpcvx.execution import Plan, Release, Solver, charge, execute
 from dpcvx.grid import Door
 from dpcvx.losses import Loss
 from dpcvx.noise import Generator, SecureGenerator, SeededGenerator
-from dpcvx.planner import automatic, default_radius, plan, residual_clip
+from dpcvx.planner import automatic, default_radius, made, plan, residual_clip, standardisation_pays
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,
@@ -51,6 +51,8 @@ from dpcvx.solvers import (
     NoisyGradientDescent,
     NoisyMirrorDescent,
     NoisyStronglyConvexMirrorDescent,
+    ObjectivePerturbation,
+    Standardised,
     SufficientStatistics,
 )
 from dpcvx.solvers.one_step import with_uncertainty
@@ -68,6 +70,7 @@ SOLVERS: dict[str, type[Any]] = {
     "general_frank_wolfe": NoisyGeneralFrankWolfe,
     "accelerated_mirror_descent": NoisyAcceleratedMirrorDescent,
     "strongly_convex_mirror_descent": NoisyStronglyConvexMirrorDescent,
+    "objective_perturbation": ObjectivePerturbation,
     "sufficient_statistics": SufficientStatistics,
 }
 
@@ -88,7 +91,6 @@ REFUSED = {
     "class_weight": "a class's weight changes how far one person can move the model",
     "groups": "one row is one person here; rows that share a person are not protected together",
 }
-LATER: dict[str, Any] = {"standardize": "auto"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,14 +212,17 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
         columns, target, chosen, intercept = self._declare(dataset, dataset.n)
         rng = self._generator()
         validate_data(self, dataset.table.header(), skip_check_array=True)
-        again, rule = partial(self._plan_again, columns, target), (type(self), self.delta, self.n_iter)
+        again = partial(self._plan_again, columns, target, _can_standardize(dataset))
+        rule = type(self), self.delta, self.n_iter, self.standardize
         warn_if_useless(chosen, again, rule, stacklevel=3)
         purpose = f"fit of {type(self).__name__} to {dataset.n} records"
         receipt = charge(chosen, self.ledger, self.account, private=rng.private, purpose=purpose)
 
         if chosen.before:
             columns, target = ask_for_bounds(self, dataset, chosen, columns, rng)
-        door = Door(chosen.problem.bounds, columns.center, columns.scale, intercept)
+        # Standardisation makes the intercept's feature itself, after the rows have been centred.
+        stored = 0.0 if isinstance(chosen.solver, Standardised) else intercept
+        door = Door(chosen.problem.bounds, columns.center, columns.scale, stored)
         # Of a model without parameters: workers elsewhere get the class, and no ledger.
         encode = partial(type(self)()._encoded, target=target)
         records = dataset.source(columns, door, encode, chosen.layout)
@@ -236,9 +241,11 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
         if isinstance(getattr(self, "classes", None), str):  # "from_y": their set is public
             values = self._target_cells(dataset.labels())
         target = stated._declare_target(values)
-        return columns, target, *self._plan_fit(n, columns, target)
+        return columns, target, *self._plan_fit(n, columns, target, dense=_can_standardize(dataset))
 
-    def _plan_fit(self, n: int, columns: Columns, target: Target) -> tuple[Plan, float]:
+    def _plan_fit(
+        self, n: int, columns: Columns, target: Target, *, dense: bool = True
+    ) -> tuple[Plan, float]:
         """Plan of a fit to n records, and the value of the intercept's feature, from public facts alone."""
         domain = self._domain_of(target, columns)
         intercept = self._intercept(domain)
@@ -252,13 +259,35 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
         )
         delta = min(1 / n**2, LARGEST_DELTA) if self.delta is None else float(self.delta)
         budget = Budget(float(self.epsilon or 0), delta)
+        plain = dataclasses.replace(problem, d=columns.width, bounds=self._record_bounds(columns, 0.0))
+        standardize = self._standardizes(plain, n, budget, dense)
         make = partial(self._plan, problem, n, budget)
+        if standardize:
+            make, intercept = (
+                partial(self._plan, plain, n, budget, standardize=True),
+                float(self.fit_intercept),
+            )
         return plan_after_quantiles(self, columns, target, (n, budget), make), intercept
 
-    def _plan_again(self, columns: Columns, target: Target, n: int, epsilon: float) -> Plan:
+    def _plan_again(self, columns: Columns, target: Target, dense: bool, n: int, epsilon: float) -> Plan:
         """Plan of the same fit for another number of records and epsilon."""
         other = type(self)(**{**self.get_params(deep=False), "epsilon": epsilon})
-        return other._plan_fit(n, columns, target)[0]
+        return other._plan_fit(n, columns, target, dense=dense)[0]
+
+    def _standardizes(self, problem: Problem, n: int, budget: Budget, dense: bool) -> bool:
+        """Whether the fit standardises: as the user says, or where public facts say that it pays."""
+        if self.standardize not in (True, False, "auto"):
+            raise ValueError(f'standardize must be True, False or "auto", got {self.standardize!r}.')
+        if self.standardize is True and not dense:
+            raise Incompatible(
+                "Only dense records, in memory or on a cluster, can be standardised: give standardize=False."
+            )
+        if self.standardize != "auto":
+            return bool(self.standardize)
+        # Whoever fixes a set, a norm or an algorithm has a scale in mind.
+        own_scale = self.data_norm is not None or self.radius is not None
+        chosen = isinstance(self.solver, str) and isinstance(getattr(self, "domain", ""), str)
+        return dense and chosen and not own_scale and standardisation_pays(problem, n, budget)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model and its privacy statement as JSON; `dpcvx.load` reads it back.
@@ -282,12 +311,6 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
 
     def _check_parameters(self) -> None:
         name = type(self).__name__
-        for parameter, default in LATER.items():
-            if getattr(self, parameter) != default:
-                raise Incompatible(
-                    f"{name} takes only {parameter}={default!r} in this version, "
-                    f"got {getattr(self, parameter)!r}."
-                )
         if self.epsilon is None:
             raise ValueError(f"{name} needs epsilon, the privacy loss you allow: for instance epsilon=1.0.")
         for parameter in ("epsilon", "delta", "data_norm", "radius"):
@@ -392,23 +415,38 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
         # One level of a column at a time: rows are much shorter than the number of features suggests.
         return Bounds(1.0, math.nextafter(math.hypot(columns.row_norm(), intercept), math.inf))
 
-    def _plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
-        settings: dict[str, Any] = {"n_iter": None if self.n_iter is None else int(self.n_iter)}
-        clip = residual_clip(problem)
-        if isinstance(self.solver, str):
-            if self.solver != "auto" and self.solver not in SOLVERS:
-                known = ", ".join(map(repr, ["auto", *SOLVERS]))
-                raise ValueError(f"solver must be one of {known} or a Solver object, got {self.solver!r}.")
-            kinds = automatic(problem) if self.solver == "auto" else (SOLVERS[self.solver],)
-            candidates = tuple(_made(kind, {"clip": clip, **settings}) for kind in kinds)
-        elif not hasattr(self.solver, "plan") or isinstance(self.solver, type):
-            raise TypeError(f"solver must be a name or a Solver object, got {self.solver!r}.")
-        else:
-            solver: Any = self.solver
-            candidates = (solver if self.n_iter is None else dataclasses.replace(solver, **settings),)
+    def _plan(
+        self, problem: Problem, n: int, budget: Budget, accountant: Accountant, *, standardize: bool = False
+    ) -> Plan:
+        wrapper = Standardised(NoisyGradientDescent(), bool(self.fit_intercept))
+        candidates = self._candidates(wrapper.inner(problem) if standardize else problem)
+        if standardize:
+            candidates = tuple(dataclasses.replace(wrapper, solver=solver) for solver in candidates)
         if self.uncertainty:
             candidates = tuple(with_uncertainty(each, float(self.uncertainty)) for each in candidates)
         return plan(problem, n, budget, candidates, accountant)
+
+    def _candidates(self, problem: Problem) -> tuple[Solver, ...]:
+        """Solvers to weigh: those of the planner, or the one that the user names."""
+        settings: dict[str, Any] = {"n_iter": None if self.n_iter is None else int(self.n_iter)}
+        clip = residual_clip(problem)
+        if self.solver == "auto":
+            kinds = automatic(problem)
+            if self.n_iter is not None:
+                kinds = tuple(kind for kind in kinds if hasattr(kind, "n_iter"))
+            return tuple(made(kind, clip=clip, **settings) for kind in kinds)
+        if isinstance(self.solver, str):
+            if self.solver not in SOLVERS:
+                known = ", ".join(map(repr, ["auto", *SOLVERS]))
+                raise ValueError(f"solver must be one of {known} or a Solver object, got {self.solver!r}.")
+            kind = SOLVERS[self.solver]
+            if self.n_iter is not None and not hasattr(kind, "n_iter"):
+                raise ValueError(f"{kind.__name__} has no iterations: leave n_iter None.")
+            return (made(kind, clip=clip, **settings),)
+        if not hasattr(self.solver, "plan") or isinstance(self.solver, type):
+            raise TypeError(f"solver must be a name or a Solver object, got {self.solver!r}.")
+        solver: Any = self.solver
+        return (solver if self.n_iter is None else dataclasses.replace(solver, **settings),)
 
     def _generator(self) -> Generator:
         state = self.random_state
@@ -437,6 +475,9 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
         weights, offset = in_units(theta)
         self.coef_ = weights.T.copy()
         self.intercept_ = float(offset) if theta.ndim == 1 else np.asarray(offset)
+        self._trim = None
+        if release.trim is not None:
+            self._trim = release.trim.in_units(columns.center, columns.scale)
         self._uncertainty = None
         if release.uncertainty is not None:
             self._uncertainty = release.uncertainty.mapped(
@@ -479,6 +520,7 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
             "domain": _setting(problem.domain),
             "l2": problem.l2,
             "solver": _setting(chosen.solver),
+            "standardized": isinstance(chosen.solver, Standardised),
             "n_iter": chosen.n_calls,
             "intercept": intercept,
             "delta_rule": "given" if self.delta is not None else "min(1/n^2, 1e-5)",
@@ -489,11 +531,12 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
     def _scores(self, X: Any) -> Vector:
         """Linear scores of new rows, shape (n,) or (n, K).
 
-        New rows are public here and are not clipped, unless the fit cut the ends of columns off by itself.
+        New rows are public here and are not clipped, unless the fit cut the ends of columns off by itself; a
+        standardised model brings them into the region that it was fitted on.
         """
         check_is_fitted(self)
-        clip = is_private(self.bounds)
-        return self._columns.scores(self._new_rows(X), self.coef_.T, self.intercept_, clip=clip)
+        clip, rows = is_private(self.bounds), self._new_rows(X)
+        return self._columns.scores(rows, self.coef_.T, self.intercept_, clip=clip, trim=self._trim)
 
     def _new_rows(self, X: Any) -> Table:
         """Open new rows, which must have the columns of the fit."""
@@ -523,12 +566,9 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _made(kind: type[Any], settings: dict[str, Any]) -> Any:
-    """A solver with those settings that it has; one that the user chose is not dropped."""
-    known = {field.name for field in dataclasses.fields(kind)}
-    if settings["n_iter"] is not None and "n_iter" not in known:
-        raise ValueError(f"{kind.__name__} has no iterations: leave n_iter None.")
-    return kind(**{name: value for name, value in settings.items() if name in known})
+def _can_standardize(dataset: Dataset) -> bool:
+    """Whether the records can be centred: by the kind of their storage, which is public."""
+    return getattr(dataset, "standardizes", False) and not dataset.table.sparse
 
 
 def _is_integer(value: Any) -> bool:

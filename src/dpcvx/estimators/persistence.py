@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpcvx import direct_sum, domains, solvers, submodular
 from dpcvx.estimators.columns import Columns
 from dpcvx.statement import PrivacyStatement
+from dpcvx.trim import Trim
 from dpcvx.uncertainty import Uncertainty
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ FORMAT = "dpcvx.model"
 SCHEMA = 1
 FIELDS = {
     "format", "schema", "class", "parameters", "coef", "intercept", "n_iter", "n_features_in",
-    "feature_names_in", "columns", "classes", "uncertainty", "privacy_statement",
+    "feature_names_in", "columns", "trim", "classes", "uncertainty", "privacy_statement",
 }  # fmt: skip
 OBJECTS: dict[str, type[Any]] = {
     kind.__name__: kind
@@ -62,6 +63,7 @@ def save(model: LinearModel, path: str | Path) -> None:
             "names": list(columns.names),
             **{name: getattr(columns, name).tolist() for name in ("low", "high", "center", "scale")},
         },
+        "trim": None if model._trim is None else model._trim.as_dict(),
         "classes": None if classes is None else {"kind": classes.dtype.kind, "labels": classes.tolist()},
         "uncertainty": _uncertainty_fields(model._uncertainty),
         "privacy_statement": model.privacy_statement_.to_dict(),
@@ -98,6 +100,7 @@ def load(path: str | Path) -> LinearModel:
             f"{path} has model schema {content.get('schema')!r}; this version of dpcvx reads schema {SCHEMA}."
         )
     content.setdefault("uncertainty", None)  # files of a version without it
+    content.setdefault("trim", None)
     if set(content) != FIELDS:
         raise ValueError(f"{path} has unknown or missing fields: {sorted(set(content) ^ FIELDS)}.")
     try:
@@ -142,6 +145,7 @@ def _restore(content: dict[str, Any]) -> LinearModel:
     model.n_iter_ = _count(content["n_iter"], "n_iter")
     model.coef_names_ = np.array(columns.names, dtype=object)
     model._columns = columns
+    model._trim = _trim(content["trim"], width)
     model._uncertainty = _uncertainty(content["uncertainty"], width + 1)
     model.n_features_in_ = d
     if content["feature_names_in"] is not None:
@@ -165,6 +169,19 @@ def _columns(content: Mapping[str, Any]) -> Columns:
         raise ValueError("A model needs at least one column.")
     vectors = [_numbers(content[name], name, (width,)) for name in ("low", "high", "center", "scale")]
     return Columns(declared, names, *vectors)
+
+
+def _trim(content: Any, width: int) -> Trim | None:
+    if content is None:
+        return None
+    fields = _mapping(content, "trim")
+    if set(fields) != {"center", "scale", "reach", "length"}:
+        raise ValueError("trim must have exactly the fields center, scale, reach, length.")
+    center, scale = (_numbers(fields[name], f"trim.{name}", (width,)) for name in ("center", "scale"))
+    reach, length = (_numbers(fields[name], f"trim.{name}", ()) for name in ("reach", "length"))
+    if not (scale > 0).all() or min(reach, length) <= 0:
+        raise ValueError("trim needs positive scales, a positive reach and a positive length.")
+    return Trim(center, scale, float(reach), float(length))
 
 
 def _plain(value: Any, name: str) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
+from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Event, Gaussian
 from dpcvx.grid import FEATURE_BITS, integer_bounds
 from dpcvx.losses import Squared
@@ -18,7 +19,7 @@ from dpcvx.mechanisms.question import LARGEST_DRAW, LARGEST_SUM, check_capacity,
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
-    from dpcvx.data import DataSource
+    from dpcvx.data import CanStandardise, DataSource
     from dpcvx.noise import Generator
 
 __all__ = ["NoisyLength", "NoisyMoments"]
@@ -150,7 +151,7 @@ class NoisyMoments:
         whole: NDArray[np.int64] = np.zeros_like(limits)
         if centers is not None:
             whole = np.clip(np.rint(centers * 2.0**FEATURE_BITS), -limits, limits).astype(np.int64)
-        total = data.moments(self.order, whole, limits)
+        total = _measured(data).moments(self.order, whole, limits)
         features, targets = self._scales
         noise = np.append(
             lattice_gaussian(features, self.problem.d, rng), lattice_gaussian(targets, self.targets, rng)
@@ -236,8 +237,17 @@ class NoisyLength:
         """Return the noisy mean squared norm."""
         from dpcvx.noise import lattice_gaussian
 
-        total = data.length() + lattice_gaussian(self._scale, 1, rng)
+        total = _measured(data).length() + lattice_gaussian(self._scale, 1, rng)
         return float(total[0]) * 2.0 ** -(2 * FEATURE_BITS) / self.n
+
+
+def _measured(data: DataSource) -> CanStandardise:
+    """The records, if they can be measured: a fact about the kind of their storage."""
+    from dpcvx.data import CanStandardise
+
+    if not isinstance(data, CanStandardise):
+        raise Incompatible(f"{type(data).__name__} has no moments: give standardize=False.")
+    return data
 
 
 def _room(noise: int, largest: int) -> int:

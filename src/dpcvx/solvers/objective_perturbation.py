@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +17,7 @@ from dpcvx.execution import Oracle, Plan, Stage, records_changed, require, spend
 from dpcvx.mechanisms import PerturbedMinimiser
 from dpcvx.minimise import Ridged
 from dpcvx.problem import Problem
+from dpcvx.typical import Typical, is_round
 
 __all__ = ["ObjectivePerturbation"]
 
@@ -121,6 +122,10 @@ def _parts(problem: Problem, n: int, budget: Budget, share: float) -> tuple[floa
         shift = min(shift, math.sqrt((math.sqrt(1 + left**2) - 1) / 2))
     sigma = facts.slope * facts.row / shift
     own = n * problem.l2
+    if is_round(problem):
+        model = replace(problem, l2=0.0)
+        parts = Typical.of(model).perturbed(np.array(ridge / n), np.array(sigma / n))
+        return float(parts[0]), float(parts[1])
     if problem.domain is None:
         radius, width = Ridged(problem, n, n, own).radius, math.inf
     else:

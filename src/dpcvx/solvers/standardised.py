@@ -41,13 +41,13 @@ class Standardised:
 
     Algorithm: three questions release the mean m of every feature (and of the target of squared loss), the
     mean square s^2 about it, and the root mean square length r of the rows (x - m)/s with cells clipped to
-    [-3, 3]. Rows are shrunk to length r and scaled to norm 1 together with an intercept; targets become
-    (y - m_y)/(2.5 s_y), and squared loss becomes Huber's with threshold 1, which is squared loss with
-    residuals clipped there. The set holds the coefficients of these rows. New rows go the same way: the
-    region is released with the parameter (`Trim`).
+    [-3, 3]. Rows are shrunk to length r (1 + 1/sqrt(d)), which few of d independent features exceed, and
+    scaled to norm 1 together with an intercept; targets become (y - m_y)/(2.5 s_y), and squared loss becomes
+    Huber's with threshold 1, which is squared loss with residuals clipped there. The set holds the
+    coefficients of these rows. New rows go the same way: the region is released with the parameter (`Trim`).
 
-    Privacy: `NoisyMoments` twice and `NoisyLength` take 15 % of mu(eps, delta)^2 in all; the maps use released
-    numbers and one row at a time, so the fit's questions have the sensitivity of rows of norm 1
+    Privacy: `NoisyMoments` twice and `NoisyLength` take 15 % of mu(eps, delta)^2 in all; the maps use
+    released numbers and one row at a time, so the fit's questions have the sensitivity of rows of norm 1
     (PRIVACY_MATH §12b). The fit is calibrated so that all of them together keep the budget.
 
     Without an intercept nothing is centred: deviations are taken about 0.
@@ -59,8 +59,8 @@ class Standardised:
     intercept : bool
         Whether the model has an intercept. It is the last entry of the answer, for a feature of value 1.
     stretch : float
-        Rows are shrunk to this many times r. With 1 about half of them are, a little, which predictions
-        hardly feel; standard errors of coefficients need rows as they are, and so more.
+        Rows are shrunk to this many times that length. With 1 some are, a little, which predictions hardly
+        feel; standard errors of coefficients need rows as they are, and so more.
     """
 
     solver: Solver
@@ -114,7 +114,7 @@ class Standardised:
             y_scale = min(RESIDUAL_DEVIATIONS * float(s[d]), float(limits[d]) + abs(y_center))
         ask.remap(Door(Bounds(1.0), m[:d], REACH * s[:d]), y_center, y_scale)
         mean_square = min(max(ask.length(), 2 * lengths.noise), float(d))
-        length = self.stretch * REACH * math.sqrt(mean_square)
+        length = self.stretch * (1 + 1 / math.sqrt(d)) * REACH * math.sqrt(mean_square)
         ask.announce(Trim(m[:d], s[:d], REACH, length))
 
         unit = math.sqrt(1 - INTERCEPT**2 * self.intercept) / length  # of a deviation, in the fit's rows

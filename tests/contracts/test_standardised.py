@@ -1,0 +1,174 @@
+"""Standardised fits return what a fit in the old coordinates means, and help where scales differ."""
+
+import json
+
+import numpy as np
+import pytest
+
+import dpcvx as dp
+from dpcvx.accounting import Tight
+from dpcvx.noise import SeededGenerator
+from dpcvx.solvers import NoisyGradientDescent, Standardised
+from dpcvx.typical import Typical
+
+LARGE = dp.Budget(25.0, 1e-4)
+
+
+def fitted(X, y, loss, intercept=True, budget=LARGE, solver=None):
+    bounds = dp.Bounds(1.0)
+    problem = dp.Problem(loss, dp.L2Ball(10.0), bounds=bounds, d=X.shape[1])
+    solver = Standardised(solver or NoisyGradientDescent(n_iter=400), intercept)
+    plan = solver.plan(problem, len(X), budget, Tight())
+    return dp.execute(plan, dp.source(X, y, bounds=bounds), rng=SeededGenerator(0)).theta
+
+
+def test_coefficients_come_back_in_the_old_units():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (20000, 3)) * [0.9, 0.2, 0.05] + [0.05, 0.5, -0.3]
+    y = X @ [0.2, -0.6, 1.5] + 0.4 + rng.uniform(-0.05, 0.05, len(X))
+    np.testing.assert_allclose(fitted(X, y, dp.Squared()), [0.2, -0.6, 1.5, 0.4], rtol=0.05)
+
+
+def test_without_an_intercept_nothing_is_centred():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (20000, 2)) * [0.9, 0.1] + [0.0, 0.05]
+    y = X @ [0.4, -2.0] + rng.uniform(-0.05, 0.05, len(X))
+    theta = fitted(X, y, dp.Squared(), intercept=False)
+    assert theta.shape == (2,)
+    np.testing.assert_allclose(theta, [0.4, -2.0], rtol=0.05)
+
+
+def test_a_matrix_parameter_comes_back_too():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (5000, 2)) * [1.0, 0.1]
+    y = np.argmax(X @ np.array([[3.0, 0.0, -3.0], [0.0, 30.0, 0.0]]), axis=1).astype(float)
+    bounds = dp.Bounds(1.0)
+    problem = dp.Problem(dp.Softmax(), dp.L2Ball(30.0), bounds=bounds, d=2, outputs=3)
+    plan = Standardised(NoisyGradientDescent(n_iter=100)).plan(problem, len(X), LARGE, Tight())
+    theta = dp.execute(plan, dp.source(X, y, bounds=bounds), rng=SeededGenerator(0)).theta
+    assert theta.shape == (3, 3)
+    assert np.mean(np.argmax(X @ theta[:2] + theta[2], axis=1) == y) > 0.9
+
+
+def test_features_of_different_scales_are_learnt_as_one():
+    """The narrow feature carries the signal; without standardisation descent does not get there."""
+    rng = np.random.default_rng(1)
+    X = np.column_stack([rng.uniform(-1, 1, (20000, 4)), rng.uniform(-0.01, 0.01, 20000) + 0.4])
+    y = np.where(rng.random(len(X)) < 1 / (1 + np.exp(-300 * (X[:, 4] - 0.4))), 1, 0)
+    kept = {"epsilon": 0.3, "bounds": (-1, 1), "classes": (0, 1), "random_state": 0}
+    accuracy = {
+        standardize: np.mean(
+            dp.PrivateLogisticRegression(standardize=standardize, **kept).fit(X, y).predict(X) == y
+        )
+        for standardize in (True, False)
+    }
+    assert accuracy[True] > 0.74
+    assert accuracy[False] < 0.7
+
+
+def linear_model(**settings):
+    rng = np.random.default_rng(0)
+    X = rng.normal(0.0, 0.1, (8000, 3))
+    y = np.clip(X @ [1.0, -2.0, 0.5] + 0.1, -1, 1)
+    model = dp.PrivateLinearRegression(
+        epsilon=4.0, bounds=(-1, 1), y_bounds=(-1, 1), random_state=0, **settings
+    )
+    return model.fit(X, y), X, y
+
+
+def test_new_rows_are_brought_into_the_region_of_the_fit():
+    model, X, y = linear_model()
+    trim = model.release_.trim
+    wild = np.array([[0.9, -0.9, 0.9], [0.05, np.nan, 0.0]])
+    inside = trim(np.nan_to_num(wild))
+    assert not np.allclose(inside[0], wild[0])
+    np.testing.assert_allclose(inside[1], [0.05, 0.0, 0.0], atol=1e-12)
+    np.testing.assert_allclose(model.predict(wild), inside @ model.coef_ + model.intercept_)
+    rows = (inside - trim.center) / trim.scale
+    assert np.abs(rows).max() <= trim.reach * (1 + 1e-12)
+    assert np.linalg.norm(rows, axis=1).max() <= trim.length * (1 + 1e-12)
+    assert 1 - np.mean((model.predict(X) - y) ** 2) / y.var() > 0.95
+
+
+def test_the_region_is_in_the_users_units_and_survives_a_file(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(50.0, 5.0, (8000, 2))
+    y = np.where(X[:, 0] > 50, 1, 0)
+    model = dp.PrivateLogisticRegression(epsilon=2.0, bounds=(0, 200), classes=(0, 1), random_state=0)
+    model.fit(X, y)
+    np.testing.assert_allclose(model._trim.center, 50.0, atol=1.5)
+    np.testing.assert_allclose(model._trim.scale, 5.0, atol=1.5)
+    model.save(tmp_path / "model.json")
+    wild = np.array([[190.0, 3.0], [51.0, 49.0]])
+    again = dp.load(tmp_path / "model.json")
+    np.testing.assert_array_equal(again.decision_function(wild), model.decision_function(wild))
+    assert abs(model.decision_function(wild)[0]) < abs(wild[0] @ model.coef_ + model.intercept_)
+
+
+def test_a_file_with_a_false_region_is_refused(tmp_path):
+    model = linear_model()[0]
+    path = tmp_path / "model.json"
+    model.save(path)
+    for field, value in (("scale", [0.0, 1.0, 1.0]), ("length", -1.0), ("center", [1.0])):
+        content = json.loads(path.read_text())
+        content["trim"][field] = value
+        (tmp_path / "false.json").write_text(json.dumps(content))
+        with pytest.raises(ValueError, match="trim"):
+            dp.load(tmp_path / "false.json")
+
+
+def test_the_statement_says_what_was_measured():
+    model, X, _ = linear_model()
+    text = str(model.privacy_statement_)
+    assert "NoisyMoments" in text
+    assert "NoisyLength" in text
+    assert model.privacy_statement_.public["standardized"] is True
+    plain = linear_model(standardize=False)[0]
+    assert plain.privacy_statement_.public["standardized"] is False
+    np.testing.assert_allclose(plain.predict(X[:5]), X[:5] @ plain.coef_ + plain.intercept_)
+
+
+def test_the_automatic_choice_uses_public_facts():
+    rng = np.random.default_rng(1)
+    X, y = rng.uniform(-1, 1, (3000, 3)), rng.choice([0, 1], 3000)
+    kept = {"bounds": (-1, 1), "classes": (0, 1), "random_state": 0}
+
+    def standardised(records=X, **settings):
+        model = dp.PrivateLogisticRegression(**kept, **settings).fit(records, y)
+        return isinstance(model.plan_.solver, Standardised)
+
+    from scipy.sparse import csr_array
+
+    assert standardised(epsilon=1.0)
+    assert not standardised(epsilon=1.0, data_norm=1.0)
+    assert not standardised(epsilon=1.0, standardize=False)
+    assert not standardised(epsilon=0.002)
+    assert not standardised(csr_array(X), epsilon=1.0)
+    with pytest.raises(dp.Incompatible, match="dense"):
+        standardised(csr_array(X), epsilon=1.0, standardize=True)
+    with pytest.raises(ValueError, match="standardize"):
+        standardised(epsilon=1.0, standardize="yes")
+
+
+def test_the_typical_problem_in_closed_form():
+    typical = Typical(np.array([0.5]), np.array([1.0]), 4.0)
+    assert typical.at_zero == pytest.approx(1.0)
+    bias, noise = typical.descent(np.array([2.0]), 0.1)
+    assert bias[0] == pytest.approx(np.exp(-2.0))
+    assert noise[0] == pytest.approx(0.01 * 2 * (1 - np.exp(-2.0)) / 4)
+    bias, noise = typical.perturbed(np.array([0.5]), np.array([0.2]))
+    assert bias[0] == pytest.approx(0.5 * 0.5 * 4 / 4)
+    assert noise[0] == pytest.approx(0.5 * 0.5 * 0.04)
+
+
+def test_descent_on_a_quadratic_is_what_the_typical_problem_says():
+    """Noisy descent on h theta^2/2 in many directions: bias and variance of the closed form."""
+    rng = np.random.default_rng(0)
+    h, H, T, shift = 0.3, 6.0, 300, 0.05
+    theta = np.zeros(20000)
+    step, sigma = H / T, shift * np.sqrt(T)
+    for _ in range(T):
+        theta -= step * (h * (theta - 1.0) + sigma * rng.standard_normal(theta.size))
+    bias, noise = Typical(np.array([h]), np.array([1.0]), 1.0).descent(np.array([H]), shift)
+    assert h / 2 * (theta.mean() - 1) ** 2 == pytest.approx(bias[0], rel=0.05)
+    assert h / 2 * theta.var() == pytest.approx(noise[0], rel=0.05)
