@@ -5,7 +5,7 @@ from dask.distributed import Client, LocalCluster
 
 from dpcvx import PrivateLogisticRegression, from_dask
 
-with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster:
     client = Client(cluster)  # elsewhere: Client("tcp://scheduler:8786")
     random = da.random.default_rng(0)
     X = random.uniform(0, 1, size=(20_000, 5), chunks=(2_500, 5))

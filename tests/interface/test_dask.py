@@ -51,9 +51,8 @@ def client():
     cluster = distributed.LocalCluster(
         n_workers=2,
         threads_per_worker=1,
-        dashboard_address=None,
+        dashboard_address=":0",  # any free port: other tests may have a cluster too
         silence_logs=50,
-        worker_dashboard_address=None,
     )
     with cluster, distributed.Client(cluster) as client:
         yield client
