@@ -58,6 +58,18 @@ def residual(scores, i, scale):
     return a + b * Fraction(scale) / Fraction(scores._base)
 
 
+def added_up(scores, columns, scale):
+    """The sums of all features, made anew from the lines of their rows."""
+    ends = columns.indptr.tolist()
+    return [
+        sum(
+            (int(columns.values[e]) * residual(scores, columns.indices[e], scale) for e in range(*part)),
+            Fraction(0),
+        )
+        for part in itertools.pairwise(ends)
+    ]
+
+
 @pytest.mark.parametrize(
     ("loss", "relation"), CASES, ids=[f"{loss!r}-{relation}" for loss, relation in CASES]
 )
@@ -120,12 +132,7 @@ def test_sums_never_drift_and_levels_stay_bounds(loss):
     for t in range(120):
         vertex = mechanism(point, scores, data, random)
         exact = scores.scores(point.scale)
-        for j in range(d):
-            entries = range(columns.indptr[j], columns.indptr[j + 1])
-            total = sum(
-                int(columns.values[e]) * residual(scores, columns.indices[e], point.scale) for e in entries
-            )
-            assert exact[j] == total
+        assert exact == added_up(scores, columns, point.scale)
         power, facts = scores._terms.power, scores._facts
         log_weights = np.array([abs(power * float(total)) for total in exact])[scores._names]
         kept = scores._frequent
@@ -165,6 +172,8 @@ def test_units_are_renewed_where_the_scale_has_fallen_far():
         if before is not None:
             np.testing.assert_allclose(np.array(slopes, float), before, atol=4.0)
         before = 0.8 * np.array(slopes, float)
+        assert scores._frequent == 3
+        assert scores.scores(scale) == added_up(scores, data._column_major(), scale)
     assert scores._base < 2.0**-10
 
 
