@@ -47,8 +47,6 @@ class ForDevice(InMemory):
     device : torch.device
     """
 
-    standardizes = False
-
     def __init__(self, X: Any, y: Any, device: torch.device) -> None:
         super().__init__(X, y)
         self._device = device

@@ -41,6 +41,8 @@ class Shards:
         Parameters of an estimator that are declared with the records.
     """
 
+    standardizes = True
+
     def __init__(self, store: Store) -> None:
         manifest = store.manifest
         self.n, self.folder = manifest.n, store.folder
