@@ -87,6 +87,9 @@ def test_the_choice_depends_on_public_facts_alone():
     assert kind(records()) == "GramScores"
     assert kind(records(), clip=0.5) == "Followed"
     assert kind(records(storage=csr_array)) == "Followed"
+    assert NoisyVertex(problem_of(), 2**25, 0.5, 20)._linear
+    assert not NoisyVertex(problem_of(), 2**27, 0.5, 20)._linear  # products might not fit 62 bits
+    assert NoisyVertex(problem_of(), N, 0.5, 20, "add_remove")._linear
     with pytest.raises(ValueError, match="dense"):
         records(storage=csr_array).follow_products(dp.Squared())
 

@@ -17,6 +17,7 @@ from dpcvx.events import Event, Exponential
 from dpcvx.grid import FEATURE_BITS, RESIDUAL_BITS, SUM_UNIT, ResidualBound, integer_bounds
 from dpcvx.losses import Squared
 from dpcvx.mechanisms.question import (
+    LARGEST_SUM,
     SPARE_RECORDS,
     check_capacity,
     records_changed,
@@ -309,10 +310,13 @@ class NoisyVertex:
 
     @property
     def _linear(self) -> bool:
-        """Whether residuals are linear in theta and within their bound by themselves."""
+        """Whether residuals are linear in theta and products of columns fit 62 bits, by public numbers."""
         problem = self.problem
-        along_axes = isinstance(problem.domain, HasCoordinateVertices)
-        return along_axes and isinstance(problem.loss, Squared) and self.clip is None and problem.outputs == 1
+        if not isinstance(problem.loss, Squared) or self.clip is not None or problem.outputs != 1:
+            return False
+        k_inf, _ = integer_bounds(problem.bounds, problem.d)
+        largest = max(residual_bound(problem, None, None).linf, k_inf)
+        return self._records * largest * k_inf < LARGEST_SUM
 
     def _unclipped(self, theta: Vector, moves: int) -> tuple[ResidualBound, float]:
         """Bound of unclipped residuals at theta, and the terms that their scores are made of.
