@@ -535,8 +535,11 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
         standardised model brings them into the region that it was fitted on.
         """
         check_is_fitted(self)
-        clip, rows = is_private(self.bounds), self._new_rows(X)
-        return self._columns.scores(rows, self.coef_.T, self.intercept_, clip=clip, trim=self._trim)
+        return self._linear(self._new_rows(X), self.coef_.T, self.intercept_)
+
+    def _linear(self, table: Table, coef: Vector, intercept: Any) -> Vector:
+        clip = is_private(self.bounds)
+        return self._columns.scores(table, coef, intercept, clip=clip, trim=self._trim)
 
     def _new_rows(self, X: Any) -> Table:
         """Open new rows, which must have the columns of the fit."""

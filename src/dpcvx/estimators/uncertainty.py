@@ -11,8 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpcvx.arrays import Vector
 from dpcvx.errors import NotReleased
-from dpcvx.estimators.columns import Columns, Table
-from dpcvx.estimators.released_bounds import is_private
+from dpcvx.estimators.columns import Table
 from dpcvx.uncertainty import Uncertainty
 
 __all__ = ["Intervals"]
@@ -25,8 +24,6 @@ class Intervals:
     has no bias from stopping early; ``coef_`` is the fit, which predicts better where noise is large.
     """
 
-    bounds: Any
-    _columns: Columns
     _uncertainty: Uncertainty | None  # in the user's units, the intercept last
 
     @property
@@ -88,12 +85,14 @@ class Intervals:
         values, axes = np.linalg.eigh(known.covariance)
         factor = axes * np.sqrt(np.maximum(values, 0.0))
         table = self._new_rows(X)
-        clip = is_private(self.bounds)
-        center = self._columns.scores(table, known.estimate[:-1], known.estimate[-1], clip=clip)
-        moves = self._columns.scores(table, factor[:-1], factor[-1], clip=clip)
+        center = self._linear(table, known.estimate[:-1], known.estimate[-1])
+        moves = self._linear(table, factor[:-1], factor[-1])
         return _interval(center, np.sqrt((moves**2).sum(axis=1) + extra), level)
 
     def _new_rows(self, X: Any) -> Table:
+        raise NotImplementedError
+
+    def _linear(self, table: Table, coef: Vector, intercept: Any) -> Vector:
         raise NotImplementedError
 
     def _known(self) -> Uncertainty:
