@@ -163,7 +163,7 @@ def large(n, d, folder):
     numbers["make_anonymous_gib"] = watch.largest / GIB
     numbers["disk_gib"] = sum(path.stat().st_size for path in (folder / "large").iterdir()) / GIB
     models = {
-        "gradients": dpcvx.PrivateLogisticRegression(epsilon=1.0),
+        "gradients": dpcvx.PrivateLogisticRegression(epsilon=1.0, n_iter=20),
         "frank_wolfe": dpcvx.PrivateLogisticRegression(
             epsilon=1.0, domain="l1", solver="frank_wolfe", n_iter=20
         ),

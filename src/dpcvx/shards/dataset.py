@@ -47,7 +47,7 @@ class Shards:
         manifest = store.manifest
         self.n, self.folder = manifest.n, store.folder
         self.declarations: Mapping[str, Any] = parameters(manifest.declarations)
-        X, self.target = made_up(manifest.names, manifest.compressed, manifest.declarations)
+        X, self.target = made_up(manifest.names, manifest.columns, manifest.compressed, manifest.declarations)
         self._table, self._store = Table(X), store
         self._recipe = Recipe.of(self._table, self.target, manifest.declarations, manifest.step > 1)
         self._shards = [mapped(store, index) for index in range(len(manifest.shards))]

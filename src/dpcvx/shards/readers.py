@@ -17,7 +17,6 @@ from dpcvx.tables import HEADER_HINT, Unreadable, csv_header, csv_table
 __all__ = ["ArrowReader", "BatchReader", "CsvReader", "ParquetReader", "Reader"]
 
 BYTES_AT_ONCE = 2**22  # of a CSV file
-BUFFER_BYTES = 2**20  # of a column of a Parquet file, so that a large row group need not be in memory
 
 Batch = tuple[Any, Any]
 Target = str | Sequence[str]
@@ -347,9 +346,7 @@ def _arrow_stream(data: Any) -> Any:
 
     if isinstance(data, pa.RecordBatchReader):
         return data
-    if isinstance(data, pa.Table):
-        return data.to_reader()
-    if hasattr(data, "__arrow_c_stream__"):
+    if hasattr(data, "__arrow_c_stream__"):  # Arrow tables too
         return pa.RecordBatchReader.from_stream(data)
     if hasattr(data, "scanner"):
         return data.scanner().to_reader()
@@ -369,7 +366,7 @@ def _parquet(path: Path) -> Any:
 
     _file_facts(path)
     try:
-        return pq.ParquetFile(path, buffer_size=BUFFER_BYTES)
+        return pq.ParquetFile(path, memory_map=True)  # a large row group need not be in memory
     except (pa.ArrowException, OSError):
         raise Unreadable(f"{path} cannot be read as Parquet.") from None
 

@@ -26,10 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["Recipe", "is_binary", "made_up", "normalised", "parameters"]
 
 SHARD_BYTES = 2**26  # small enough to be copied in memory, large enough for a pass to be one long read
-COMPRESSION = (
-    4  # a product of compressed rows costs about four dense ones; fewer bytes than that must be saved
-)
+COMPRESSION = 4  # a product of compressed rows costs about four dense ones
 INDEX_BYTES = 4
+ENTRIES = 100  # of a sparse row, as far as the size of a shard goes: how many there are is the records' own
 
 
 def normalised(
@@ -61,7 +60,7 @@ def normalised(
     columns = Columns.declare(table, bounds, categories, data_norm)
     firsts = [span[0] for span in columns.spans()]
     declared: dict[str, Any] = {
-        "bounds": [columns.low[firsts].tolist(), columns.high[firsts].tolist()],
+        "bounds": [_plain(columns.low[firsts]), _plain(columns.high[firsts])],
         "categories": [
             [j if table.names is None else table.names[j], list(levels)]
             for j, levels in enumerate(columns.levels)
@@ -87,19 +86,22 @@ def parameters(declared: Mapping[str, Any]) -> dict[str, Any]:
     return given | {"y_bounds": tuple(np.array(part) for part in declared["y_bounds"])}
 
 
-def made_up(names: Sequence[Any] | None, compressed: bool, declared: Mapping[str, Any]) -> tuple[Any, Any]:
+def made_up(
+    names: Sequence[Any] | None, d: int, compressed: bool, declared: Mapping[str, Any]
+) -> tuple[Any, Any]:
     """Return one record, and its target, of the types that declarations stand for, with nothing in them.
 
     Parameters
     ----------
     names : sequence, optional
         Raw columns, where they have names.
+    d : int
+        Number of raw columns.
     compressed : bool
         Whether the records came as sparse matrices.
     declared : mapping
         Normalised declarations.
     """
-    d = len(declared["bounds"][0])
     y: NDArray[Any] = np.zeros(1 if declared["targets"] is None else (1, declared["targets"]))
     if "classes" in declared:
         y = np.array(declared["classes"][:1])
@@ -189,8 +191,8 @@ class Recipe:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a stored record; of a compressed one as if every column were a number."""
-        cells = len(self.columns.levels) if self.compressed else self.columns.width
+        """Bytes of a stored record; of a sparse one about."""
+        cells = min(ENTRIES, len(self.columns.levels)) if self.compressed else self.columns.width
         cell = np.dtype(self.parts["values"]).itemsize + INDEX_BYTES * self.compressed
         return cells * cell + 8 * self.outputs
 
@@ -246,16 +248,22 @@ def is_binary(X: Any, declared: Mapping[str, Any], typed: bool) -> bool:
     if declared["data_norm"] is not None:
         return False
     levels = {name for name, _ in declared["categories"]}
-    if len(levels) == len(declared["bounds"][0]):
+    if len(levels) == Table(X).d:
         return True
     frame = opened(X)
     if not (typed and isinstance(frame, nw.DataFrame)):
         return False
+    bounds = [np.broadcast_to(part, len(frame.columns)).tolist() for part in declared["bounds"]]
     return all(
         name in levels
         or ((kind.is_integer() or kind == nw.Boolean) and low.is_integer() and high - low in (1, 2))
-        for (name, kind), low, high in zip(frame.schema.items(), *declared["bounds"], strict=True)
+        for (name, kind), low, high in zip(frame.schema.items(), *bounds, strict=True)
     )
+
+
+def _plain(numbers: Vector) -> Any:
+    """One number where all are equal, which keeps the manifest of a million columns short; else a list."""
+    return float(numbers[0]) if (numbers == numbers[0]).all() else numbers.tolist()
 
 
 def _bounds(columns: Columns, data_norm: float | None) -> Bounds:

@@ -251,7 +251,7 @@ class Store:
             **{name: getattr(manifest, name) for name in FIELDS},
             "shards": [{"rows": shard.rows, "files": dict(shard.files)} for shard in manifest.shards],
         }
-        text = json.dumps(content | {"digest": _digest(content)}, indent=1, ensure_ascii=False)
+        text = json.dumps(content | {"digest": _digest(content)}, ensure_ascii=False)
         with _reaching(self.folder):
             _write(self.folder / MANIFEST, lambda file: file.write(text.encode()))
 
