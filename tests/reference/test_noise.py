@@ -7,7 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+import dpcvx
 from dpcvx import noise
+from dpcvx.errors import Incompatible
 from dpcvx.mechanisms.minimiser import LARGEST_DRAW
 from dpcvx.noise import (
     SeededGenerator,
@@ -18,6 +20,7 @@ from dpcvx.noise import (
     selection_failure,
 )
 from dpcvx.noise_kernels import fill_gaussian, full_product
+from dpcvx.solvers import NoisyGradientDescent
 
 WORD = 2**64
 
@@ -253,6 +256,15 @@ def test_gaussian_failure_holds_and_leaves_the_budget_alone():
     assert float(distance) * proposals < gaussian_failure()
     # a thousand million draws at eps = 100, delta = 1e-12 cost less than a thousandth of delta
     assert (1 + math.exp(100)) * 1e9 * gaussian_failure() < 1e-15
+
+
+def test_a_plan_of_gaussian_questions_carries_an_epsilon_of_100_and_refuses_one_of_150():
+    problem = dpcvx.Problem(dpcvx.Logistic(), dpcvx.L2Ball(5.0), bounds=dpcvx.Bounds(1.0, 1.0), d=20)
+    solver = (NoisyGradientDescent(n_iter=50),)
+    plan = dpcvx.plan(problem, 5000, dpcvx.Budget(100.0, 1e-6), solver)
+    assert 0 < plan.sampler_delta < 1e-25
+    with pytest.raises(Incompatible, match="1000 noise values of finite precision cannot carry epsilon=150"):
+        dpcvx.plan(problem, 5000, dpcvx.Budget(150.0, 1e-6), solver)
 
 
 EXTREME = [0, 1, 2**20, 2**32 - 1, 2**32, 2**40, 2**62, 2**63 - 1, 2**63]
