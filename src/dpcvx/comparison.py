@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
@@ -13,7 +12,7 @@ from dpcvx.errors import Incompatible, NotAccountable
 from dpcvx.events import Event, Poisson, count_leaves
 from dpcvx.execution import Candidate, Plan, Solver
 from dpcvx.mechanisms import NoisyLength, NoisyMinimiser, NoisyMoments, NoisyVertex, PerturbedMinimiser
-from dpcvx.rehearsal import rehearse
+from dpcvx.rehearsal import SHARES, rehearse
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,
     NoisyCorrectiveFrankWolfe,
@@ -126,13 +125,25 @@ def candidate(plan: Plan, *, weighed: bool = True, rehearsal: bool = True, densi
 
 def rehearsed(plan: Plan) -> tuple[float, float] | None:
     """Return `rehearse` of the plan's core, kept for the next one of the same facts; None for own solvers."""
-    plan = core(plan)
+    shares, plan = _shrunk(plan), core(plan)
     if type(plan.solver) not in EVERY:
         return None
     try:
-        return _rehearsed(Facts(plan))
+        return _rehearsed(Facts(plan, shares))
     except TypeError:  # a set that holds arrays has no hash
-        return rehearse(plan)
+        return rehearse(plan, shares)
+
+
+def _shrunk(plan: Plan) -> tuple[float, ...]:
+    """Squares that columns keep in standardised coordinates, where noise on their mean squares hides them.
+
+    A mean square below twice the noise counts as that much, so a column that varies by less is left short.
+    """
+    if not isinstance(plan.solver, Standardised):
+        return ()
+    moments = [stage.mechanism for stage in plan.stages if isinstance(stage.mechanism, NoisyMoments)]
+    least = 2 * float(moments[-1].deviations[: plan.problem.d].max())
+    return tuple(min(1.0, share * plan.problem.bounds.x_inf**2 / least) for share in SHARES)
 
 
 def core(plan: Plan) -> Plan:
@@ -157,8 +168,8 @@ class Facts:
         What else an answer about the plan depends on.
     """
 
-    def __init__(self, plan: Plan, rule: Hashable = None) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, rule: Any = ()) -> None:
+        self.plan, self.rule = plan, rule
         self._key = (plan.problem, plan.n, plan.solver, plan.budget, rule)
 
     def __hash__(self) -> int:
@@ -170,7 +181,7 @@ class Facts:
 
 @lru_cache(maxsize=1024)
 def _rehearsed(facts: Facts) -> tuple[float, float] | None:
-    return rehearse(facts.plan)
+    return rehearse(facts.plan, facts.rule)
 
 
 def memory(plan: Plan, density: float = 1.0) -> float:

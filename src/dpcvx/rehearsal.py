@@ -31,7 +31,7 @@ from dpcvx.mechanisms import (
 from dpcvx.problem import Problem, is_regression
 from dpcvx.typical import DECAYS, Typical, is_round
 
-__all__ = ["Scene", "is_modelled", "rehearse", "scenes", "to_learn"]
+__all__ = ["SHARES", "Scene", "is_modelled", "rehearse", "scenes", "to_learn"]
 
 FEWEST_DRAWS, MOST_DRAWS = 2, 8  # of the noise, for each problem
 STEPS, COORDINATES = 400, 10_000  # taken and moved by all draws together, where so many draws are allowed
@@ -72,7 +72,7 @@ class Scene:
         return self.curvatures * (theta - self.target)
 
 
-def scenes(problem: Problem, clip: float | None = None) -> tuple[Scene, ...]:
+def scenes(problem: Problem, clip: float | None = None, shares: tuple[float, ...] = ()) -> tuple[Scene, ...]:
     """Problems that the shape suggests.
 
     In a Euclidean ball those of `Typical`, one for each law of its eigenvalues, a direction being a
@@ -84,7 +84,8 @@ def scenes(problem: Problem, clip: float | None = None) -> tuple[Scene, ...]:
     reached, so that columns may also vary by a tenth or a hundredth of the square that is allowed; the
     coefficients are larger then. Scores explain all that can be explained: a classifier's loss at theta = 0,
     or the variance of a target whose deviation is 0.4 of the largest residual. The minimiser may lie outside
-    of the set: what a small set leaves out is part of the excess.
+    of the set: what a small set leaves out is part of the excess. Given ``shares`` take the place of a tenth
+    and a hundredth.
     """
     typical, rng = Typical.of(problem, clip), np.random.default_rng(0)
     if is_round(problem):
@@ -98,7 +99,7 @@ def scenes(problem: Problem, clip: float | None = None) -> tuple[Scene, ...]:
         falling = rng.choice([-1.0, 1.0], problem.d) / np.arange(1, problem.d + 1)
         target = np.outer(falling, rng.choice([-1.0, 1.0], problem.outputs)).reshape(problem.shape)
     by_columns = problem.row_norm == math.sqrt(problem.d) * problem.bounds.x_inf
-    shorter = (SHARES if is_round(problem) else SHARES[:1]) if by_columns else ()
+    shorter = shares or ((SHARES if is_round(problem) else SHARES[:1]) if by_columns else ())
     return tuple(
         _scene(law, target, _learnable(problem, clip), problem.l2)
         for law in [*laws, *(share * laws[-1] for share in shorter)]
@@ -138,7 +139,7 @@ def _spread(curvatures: Vector, counts: Vector, problem: Problem) -> Vector:
     return np.broadcast_to(rows.reshape(-1, *[1] * (len(problem.shape) - 1)), problem.shape)
 
 
-def rehearse(plan: Plan) -> tuple[float, float] | None:
+def rehearse(plan: Plan, shares: tuple[float, ...] = ()) -> tuple[float, float] | None:
     """Excess risk on the scenes of the plan's problem: (optimisation part, privacy part).
 
     The first is what the loop leaves without noise, the second what the noise adds, on the worst of the
@@ -149,17 +150,17 @@ def rehearse(plan: Plan) -> tuple[float, float] | None:
     if not (is_modelled(problem) and known) or plan.n_calls * _width(plan) > MOST_WORK:
         return None
     try:
-        return _worst(plan)
+        return _worst(plan, shares)
     except np.linalg.LinAlgError:  # a step over the set that has no solution in floating point
         return None
 
 
-def _worst(plan: Plan) -> tuple[float, float]:
+def _worst(plan: Plan, shares: tuple[float, ...]) -> tuple[float, float]:
     problem = plan.problem
     short = min(STEPS // plan.n_calls, COORDINATES // (plan.n_calls * problem.size))
     draws = min(max(FEWEST_DRAWS, short), MOST_DRAWS)
     rng, worst = np.random.default_rng(0), (0.0, 0.0)
-    for scene in scenes(problem, getattr(plan.solver, "clip", None)):
+    for scene in scenes(problem, getattr(plan.solver, "clip", None), shares):
         exact = scene.excess(_run(plan, scene, None))
         noisy = float(np.mean([scene.excess(_run(plan, scene, rng)) for _ in range(draws)]))
         worst = max(worst, (exact, max(noisy - exact, 0.0)), key=sum)
