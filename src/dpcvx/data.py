@@ -177,8 +177,11 @@ class Linear(Protocol):
     def add(self, index: int, amount: int) -> None:
         """w[index] += amount."""
 
-    def unclipped(self, unit: float) -> Vector:
-        """Return sum_i r_i k_ij in residual units, r_i = 2^20 (m_i * unit - y_i), up to rounding."""
+    def unclipped(self, unit: float, bound: ResidualBound) -> Vector:
+        """Return sum_i r_i k_ij in residual units, r_i = 2^20 (m_i * unit - y_i), up to rounding.
+
+        The caller relies on |r_i| <= bound, which public numbers guarantee and audits check.
+        """
 
     def scores(self, unit: float) -> list[Fraction]:
         """Return the same exactly, for audits."""

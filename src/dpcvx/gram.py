@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
-from dpcvx.grid import RESIDUAL_BITS, Dense
+from dpcvx.grid import RESIDUAL_BITS, Dense, ResidualBound
 
 __all__ = ["GramScores"]
 
@@ -60,8 +60,11 @@ class GramScores:
         self._weights[index] = self._weights.get(index, 0) + amount
         self._held += float(amount) * self._column(index)
 
-    def unclipped(self, unit: float) -> Vector:
-        """Return sum_i r_i k_ij in residual units, r_i = 2^20 (m_i * unit - y_i), up to rounding."""
+    def unclipped(self, unit: float, bound: ResidualBound) -> Vector:
+        """Return sum_i r_i k_ij in residual units, r_i = 2^20 (m_i * unit - y_i), up to rounding.
+
+        The bound holds for every r_i by public numbers: nothing is clipped to it.
+        """
         return self._held * (unit * 2.0**RESIDUAL_BITS) - self._targets
 
     def scores(self, unit: float) -> list[Fraction]:

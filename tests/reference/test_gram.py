@@ -40,11 +40,11 @@ def test_scores_are_those_of_the_residuals_and_rounding_stays_below_its_allowanc
     mechanism.origin(fresh)
     for index, weight in scores._weights.items():
         fresh.add(index, weight)
-    total = scores.unclipped(point.margin_unit)
+    bound, terms = mechanism._unclipped(point.dense(), point.moves)
+    total = scores.unclipped(point.margin_unit, bound)
     rounded = fresh.scores(point.margin_unit, ResidualBound(limit, limit))
     assert abs(total - rounded).max() <= N * 2**14  # each residual of the other is rounded by half a unit
     exact = np.array(scores.scores(point.margin_unit))
-    bound, terms = mechanism._unclipped(point.dense(), point.moves)
     largest = N * bound.linf * 2**14
     assert 0 < max(abs(float(a) - b) for a, b in zip(exact, total, strict=True)) <= 2.0**-50 * terms * largest
 
@@ -75,7 +75,7 @@ def test_a_product_is_made_once_and_room_is_limited():
         scores.add(index, 5)
     assert len(made) == 1 + 2 + 2  # targets; two that are kept, one without room that is made twice
     scores.reset()
-    assert scores.unclipped(1.0).tolist() == [-j for j in range(D)]
+    assert scores.unclipped(1.0, ResidualBound(1, 1)).tolist() == [-j for j in range(D)]
     with pytest.raises(IndexError, match=r"0\.\.6"):
         scores.add(D, 1)
 

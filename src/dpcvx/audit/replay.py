@@ -17,7 +17,7 @@ import numpy as np
 
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.curvature import largest_spread
-from dpcvx.data import HasLazyScores
+from dpcvx.data import HasGramScores, HasLazyScores
 from dpcvx.execution import Oracle, Plan
 from dpcvx.grid import ResidualBound, integer_bounds
 from dpcvx.losses import Loss
@@ -25,7 +25,7 @@ from dpcvx.mechanisms import SecondMoments, Vertex, records_changed
 
 if TYPE_CHECKING:
     from dpcvx.curvature import CurvatureBound, Sums
-    from dpcvx.data import DataSource, Lazy, Margins, Points
+    from dpcvx.data import DataSource, Lazy, Linear, Margins, Points
     from dpcvx.grid import Door
     from dpcvx.lazy import Terms
     from dpcvx.minimise import SumOfLosses
@@ -86,6 +86,11 @@ class _Recorder:
         self.n, self.d = source.n, source.d
         self.questions: list[Question] = []
         self._row = integer_bounds(bounds, source.d)
+        # What a source can do besides, its recorder can do as well, and nothing else.
+        if isinstance(source, HasLazyScores):
+            self.sparse, self.follow_lazily = source.sparse, self._follow_lazily
+        if isinstance(source, HasGramScores):
+            self.sparse, self.follow_products = source.sparse, self._follow_products
 
     def within(self, bounds: Bounds) -> _Recorder:
         self._source = self._source.within(bounds)
@@ -144,11 +149,12 @@ class _Recorder:
         self.questions.append(Question("follow", (loss, outputs)))
         return _RecordedMargins(self._source.follow(loss, outputs), self.questions, self._row)
 
-    @property
-    def sparse(self) -> bool:
-        return isinstance(self._source, HasLazyScores) and self._source.sparse
+    def _follow_products(self, loss: Loss) -> Linear:
+        self.questions.append(Question("follow_products", (loss,)))
+        linear = self._source.follow_products(loss)  # type: ignore[attr-defined]
+        return _RecordedLinear(linear, self.questions, self._row)
 
-    def follow_lazily(self, loss: Loss, terms: Terms) -> Lazy:
+    def _follow_lazily(self, loss: Loss, terms: Terms) -> Lazy:
         self.questions.append(Question("follow_lazily", (loss, terms)))
         lazy = self._source.follow_lazily(loss, terms)  # type: ignore[attr-defined]
         return _RecordedLazy(lazy, terms.bound, self.questions, self._row)
@@ -172,6 +178,29 @@ class _RecordedMargins:
         total = self._margins.scores(scale, bound)
         self._questions.append(Question("scores", (scale, bound), total.copy(), bound, row=self._row))
         return total
+
+
+class _RecordedLinear:
+    """Scores of unclipped residuals that pass every call on and note it, and the exact scores."""
+
+    def __init__(self, linear: Linear, questions: list[Question], row: tuple[int, int]) -> None:
+        self._linear, self._questions, self._row = linear, questions, row
+
+    def reset(self) -> None:
+        self._questions.append(Question("reset", ()))
+        self._linear.reset()
+
+    def add(self, index: int, amount: int) -> None:
+        self._questions.append(Question("add", (index, amount)))
+        self._linear.add(index, amount)
+
+    def scores(self, unit: float) -> list[Fraction]:
+        return self._linear.scores(unit)
+
+    def unclipped(self, unit: float, bound: ResidualBound) -> Vector:
+        total = np.array(self._linear.scores(unit), dtype=object)
+        self._questions.append(Question("unclipped", (unit, bound), total, bound, row=self._row))
+        return self._linear.unclipped(unit, bound)
 
 
 class _RecordedLazy:

@@ -373,7 +373,7 @@ class NoisyVertex:
             total: Vector = data.gradient_sum(self.problem.loss, theta, bound).astype(np.float64)
         elif hasattr(margins, "unclipped"):
             bound, terms = self._unclipped(theta, point.moves)
-            total = margins.unclipped(point.margin_unit)
+            total = margins.unclipped(point.margin_unit, bound)
         else:
             total = margins.scores(point.margin_unit, bound).astype(np.float64)
         gradient = total * (SUM_UNIT / self.n) + self.problem.l2 * theta.reshape(total.shape)
