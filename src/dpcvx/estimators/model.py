@@ -287,6 +287,8 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
         # Whoever fixes a set, a norm or an algorithm has a scale in mind.
         own_scale = self.data_norm is not None or self.radius is not None
         chosen = isinstance(self.solver, str) and isinstance(getattr(self, "domain", ""), str)
+        if self.solver == "sufficient_statistics":  # solves squared loss, which standardisation clips
+            return False
         return dense and chosen and not own_scale and standardisation_pays(problem, n, budget)
 
     def save(self, path: str | Path) -> None:
