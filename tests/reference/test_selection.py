@@ -177,5 +177,13 @@ def test_rounding_is_stated_for_log_weights_made_of_eight_operations():
     assert worst > 2.0**-54
 
 
+def test_the_same_words_give_the_same_choices_everywhere():
+    """A test vector: decisions are exact, so that no machine may choose otherwise."""
+    rng = SeededGenerator(11)
+    signed = [select_signed(LOG_WEIGHTS, rng) for _ in range(8)]
+    assert signed == [(5, -1), (5, -1), (5, -1), (3, 1), (4, 1), (3, 1), (4, 1), (2, -1)]
+    assert [select(LOG_WEIGHTS, rng) for _ in range(8)] == [0, 3, 3, 6, 1, 3, 4, 3]
+
+
 def test_levels_show_nothing():
     assert repr(Levels(np.arange(3, dtype=np.int32), np.array([0, 3]), True)) == "Levels()"
