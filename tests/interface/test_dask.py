@@ -167,12 +167,13 @@ def same_model(model, reference):
 
 def test_arrays_give_the_coefficients_of_memory_to_the_last_bit(client):
     settings = {"epsilon": 1.0, "bounds": (-1, 1), "random_state": 3, "n_iter": 5}
-    classifier = PrivateLogisticRegression(classes=(0, 1), **settings)
+    classifier = PrivateLogisticRegression(classes=(0, 1), solver="gradient_descent", **settings)
     # Squared loss would do too, but has a short cut in memory that draws other bits of the same law.
     sparse = PrivateHuberRegressor(y_bounds=(-1, 1), domain="l1", solver="frank_wolfe", **settings)
     low_rank = PrivateLowRankRegression(y_bounds=(-1, 1), **settings)
     for model, y, kind in (
         (classifier, LABELS, np.asarray),
+        (clone(classifier).set_params(standardize=True), LABELS, np.asarray),
         (sparse, TARGETS[:, 0], np.asarray),
         (clone(classifier), LABELS, sp.csr_array),
         (low_rank, TARGETS, np.asarray),
@@ -186,7 +187,7 @@ def test_a_frame_with_its_target_and_declarations(client):
     people = frame()
     bounds = dict.fromkeys(("age", "hours", "wage"), (-1, 1))
     categories = {"sex": ["f", "m"]}
-    settings = {"epsilon": 1.0, "random_state": 1, "classes": ("no", "yes")}
+    settings = {"epsilon": 1.0, "random_state": 1, "classes": ("no", "yes"), "solver": "gradient_descent"}
     # Filtered, so that Dask knows neither the lengths nor that one partition is empty.
     table = dd.concat(
         [dd.from_pandas(people, npartitions=3), dd.from_pandas(people.assign(age=9), npartitions=1)]
@@ -377,7 +378,8 @@ def test_what_fails_in_dpcvx_is_in_no_log(client):
     # Declared as numbers, and compressed rows where dense ones were declared: the collection lies.
     rows = da.from_array(X, chunks=(350, D))
     compressed = rows.map_blocks(sp.csr_array, dtype=float, meta=np.empty((0, 0)))
-    model = PrivateLogisticRegression(epsilon=1.0, bounds=(-1, 1), classes=(0, 1), backend="dask")
+    settings = {"epsilon": 1.0, "bounds": (-1, 1), "classes": (0, 1), "n_iter": 3}
+    model = PrivateLogisticRegression(backend="dask", solver="gradient_descent", **settings)
     with pytest.raises(ClusterFailed, match="another kind of rows, than its collection declares"):
         model.fit(compressed, da.from_array(LABELS, chunks=350))
     # Cells that are no numbers are no error at all.

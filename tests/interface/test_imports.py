@@ -42,6 +42,8 @@ HEAVY = {
     "matplotlib",
     "pandas",
     "polars",
+    "dask",
+    "distributed",
     "sqlalchemy",
     "torch",
 }

@@ -19,6 +19,8 @@ HEAVY = {
     "matplotlib",
     "pandas",
     "polars",
+    "dask",
+    "distributed",
     "sqlalchemy",
     "typer",
 }
