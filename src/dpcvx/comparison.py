@@ -117,7 +117,7 @@ def candidate(plan: Plan, *, weighed: bool = True, rehearsal: bool = True, densi
         basis="bound" if typical is None else "typical",
         weighed=weighed,
         answers=plan.n_calls,
-        noise=tuple(dict.fromkeys(float(stage.mechanism.noise) for stage in plan.stages)),
+        noise=tuple(dict.fromkeys(float(stage.mechanism.noise) for stage in core(plan).stages)),
         gradient_evaluations=plan.gradient_evaluations,
         memory=memory(plan, density),
     )
