@@ -129,7 +129,7 @@ class Candidate:
     answers : int
         Private answers in all.
     noise : tuple of float
-        Scale of the noise of each kind of answer.
+        Scale of the noise of each kind of answer of the fit.
     gradient_evaluations : float
         Gradients of single records in all.
     memory : float
