@@ -32,22 +32,16 @@ from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from dpcvx.curvature import CurvatureBound, Sums
-    from dpcvx.lazy import Terms
+    from dpcvx.gram import Linear
+    from dpcvx.lazy import Lazy, Terms
     from dpcvx.minimise import Objective, SumOfLosses
-    from dpcvx.noise import Generator
 
 __all__ = [
     "Arrays",
     "CanStandardise",
     "DataSource",
     "HasCurvatureSum",
-    "HasGramScores",
-    "HasLazyScores",
-    "Lazy",
-    "Linear",
     "Margins",
     "Points",
     "exact_sum",
@@ -110,35 +104,6 @@ class HasCurvatureSum(Protocol):
 
 
 @runtime_checkable
-class HasLazyScores(Protocol):
-    """What a source of compressed records may be able to do besides; others are read in full at each step."""
-
-    @property
-    def sparse(self) -> bool:
-        """Whether rows are compressed: a fact about the kind of storage, not about records."""
-
-    def follow_lazily(self, loss: Loss, terms: Terms) -> Lazy:
-        """Return scores that are kept at the cost of what a move touches."""
-
-
-@runtime_checkable
-class Lazy(Protocol):
-    """Scores of signed coordinates, drawn from where the records are: see `dpcvx.lazy`."""
-
-    def reset(self) -> None:
-        """Set w = 0."""
-
-    def add(self, index: int, amount: int) -> None:
-        """w[index] += amount."""
-
-    def draw(self, scale: float, rng: Generator) -> tuple[int, int]:
-        """Draw a coordinate and a sign by the exponential mechanism at this scale of the iterate."""
-
-    def scores(self, scale: float) -> list[Fraction]:
-        """Return the exact sums that `draw` would use, for audits."""
-
-
-@runtime_checkable
 class CanStandardise(Protocol):
     """What a source may be able to do besides: measure its records, and send them through a second door."""
 
@@ -154,37 +119,6 @@ class CanStandardise(Protocol):
 
     def mapped(self, door: Door, center: float, scale: float) -> DataSource:
         """Return these records after a second, public map: the door's on rows, (y - center)/scale on y."""
-
-
-@runtime_checkable
-class HasGramScores(Protocol):
-    """What a source of dense records may be able to do besides, for the squared loss."""
-
-    @property
-    def sparse(self) -> bool:
-        """Whether rows are compressed: a fact about the kind of storage, not about records."""
-
-    def follow_products(self, loss: Loss) -> Linear:
-        """Return scores made of products of columns."""
-
-
-class Linear(Protocol):
-    """Scores of residuals that are linear in theta and are not clipped: see `dpcvx.gram`."""
-
-    def reset(self) -> None:
-        """Set w = 0."""
-
-    def add(self, index: int, amount: int) -> None:
-        """w[index] += amount."""
-
-    def unclipped(self, unit: float, bound: ResidualBound) -> Vector:
-        """Return sum_i r_i k_ij in residual units, r_i = 2^20 (m_i * unit - y_i), up to rounding.
-
-        The caller relies on |r_i| <= bound, which public numbers guarantee and audits check.
-        """
-
-    def scores(self, unit: float) -> list[Fraction]:
-        """Return the same exactly, for audits."""
 
 
 class Margins(Protocol):

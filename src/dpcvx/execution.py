@@ -38,8 +38,10 @@ from dpcvx.problem import Bounds, Problem
 
 if TYPE_CHECKING:
     from dpcvx.bill import Bill
-    from dpcvx.data import DataSource, Lazy, Margins
+    from dpcvx.data import DataSource, Margins
+    from dpcvx.gram import Linear
     from dpcvx.grid import Door
+    from dpcvx.lazy import Lazy
     from dpcvx.ledger import Ledger, Receipt
     from dpcvx.noise import Generator
     from dpcvx.trim import Trim
@@ -300,7 +302,7 @@ class Oracle:
     ) -> None:
         self._plan, self._source, self._rng, self._progress = plan, source, rng, progress
         self._stage, self._calls, self._total = 0, 0, 0
-        self._margins: Margins | Lazy | None = None
+        self._margins: Margins | Lazy | Linear | None = None
         self._point: Combination | None = None
         self._bounds: Bounds | None = plan.problem.bounds  # of every row of the source
         self.uncertainty: Uncertainty | None = None

@@ -13,17 +13,49 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
 from dpcvx.grid import RESIDUAL_BITS, Dense, ResidualBound
+from dpcvx.losses import Loss
 
-__all__ = ["GramScores"]
+__all__ = ["GramScores", "HasGramScores", "Linear"]
 
 Pass = Callable[[NDArray[np.int32]], NDArray[np.int64]]
+
+
+@runtime_checkable
+class HasGramScores(Protocol):
+    """What a source of dense records may be able to do besides, for the squared loss."""
+
+    @property
+    def sparse(self) -> bool:
+        """Whether rows are compressed: a fact about the kind of storage, not about records."""
+
+    def follow_products(self, loss: Loss) -> Linear:
+        """Return scores made of products of columns."""
+
+
+class Linear(Protocol):
+    """Scores of residuals that are linear in theta and are not clipped."""
+
+    def reset(self) -> None:
+        """Set w = 0."""
+
+    def add(self, index: int, amount: int) -> None:
+        """w[index] += amount."""
+
+    def unclipped(self, unit: float, bound: ResidualBound) -> Vector:
+        """Return sum_i r_i k_ij in residual units, r_i = 2^20 (m_i * unit - y_i), up to rounding.
+
+        The caller relies on |r_i| <= bound, which public numbers guarantee and audits check.
+        """
+
+    def scores(self, unit: float) -> list[Fraction]:
+        """Return the same exactly, for audits."""
 
 
 class GramScores:

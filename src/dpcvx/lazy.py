@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from dpcvx.selection import Levels, settle
 if TYPE_CHECKING:
     from dpcvx.noise import Generator, Words
 
-__all__ = ["LazyScores", "Terms"]
+__all__ = ["HasLazyScores", "Lazy", "LazyScores", "Terms"]
 
 LARGEST_SUM = 2**62  # PRIVACY_MATH §11b (ii)
 SMALLEST_SCALE_BITS = 40  # weights of a point are made for scales down to 2^-38
@@ -89,6 +89,34 @@ class Terms:
     def slack(self) -> float:
         """Distance kept between a log2-weight and its level, for rounding: far more than it needs."""
         return 1e-6 + 2.0**-46 * abs(self.power) * self.most
+
+
+@runtime_checkable
+class HasLazyScores(Protocol):
+    """What a source of compressed records may be able to do besides; others are read in full at each step."""
+
+    @property
+    def sparse(self) -> bool:
+        """Whether rows are compressed: a fact about the kind of storage, not about records."""
+
+    def follow_lazily(self, loss: Loss, terms: Terms) -> Lazy:
+        """Return scores that are kept at the cost of what a move touches."""
+
+
+class Lazy(Protocol):
+    """Scores of signed coordinates, drawn from where the records are."""
+
+    def reset(self) -> None:
+        """Set w = 0."""
+
+    def add(self, index: int, amount: int) -> None:
+        """w[index] += amount."""
+
+    def draw(self, scale: float, rng: Generator) -> tuple[int, int]:
+        """Draw a coordinate and a sign by the exponential mechanism at this scale of the iterate."""
+
+    def scores(self, scale: float) -> list[Fraction]:
+        """Return the exact sums that `draw` would use, for audits."""
 
 
 class LazyScores:

@@ -17,17 +17,19 @@ import numpy as np
 
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.curvature import largest_spread
-from dpcvx.data import HasGramScores, HasLazyScores
 from dpcvx.execution import Oracle, Plan
+from dpcvx.gram import HasGramScores
 from dpcvx.grid import ResidualBound, integer_bounds
+from dpcvx.lazy import HasLazyScores
 from dpcvx.losses import Loss
 from dpcvx.mechanisms import SecondMoments, Vertex, records_changed
 
 if TYPE_CHECKING:
     from dpcvx.curvature import CurvatureBound, Sums
-    from dpcvx.data import DataSource, Lazy, Linear, Margins, Points
+    from dpcvx.data import DataSource, Margins, Points
+    from dpcvx.gram import Linear
     from dpcvx.grid import Door
-    from dpcvx.lazy import Terms
+    from dpcvx.lazy import Lazy, Terms
     from dpcvx.minimise import SumOfLosses
     from dpcvx.noise import Generator
     from dpcvx.problem import Bounds

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.data import HasGramScores, HasLazyScores, Lazy, Linear
 from dpcvx.domains import HasCoordinateVertices, HasVertices
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Exponential
+from dpcvx.gram import HasGramScores, Linear
 from dpcvx.grid import FEATURE_BITS, RESIDUAL_BITS, SUM_UNIT, ResidualBound, integer_bounds
+from dpcvx.lazy import HasLazyScores, Lazy, Terms
 from dpcvx.losses import Squared
 from dpcvx.mechanisms.question import (
     LARGEST_SUM,
@@ -28,7 +29,6 @@ from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
     from dpcvx.data import DataSource, Margins
-    from dpcvx.lazy import Terms
     from dpcvx.noise import Generator
 
 __all__ = ["Combination", "NoisyVertex", "Vertex", "weight_bits"]
@@ -288,8 +288,6 @@ class NoisyVertex:
         a bounded second derivative by its bound times t^2/8: with t = L/(16 beta) by L/64, and for the
         logistic loss by L/1300. Utility only: the sensitivity holds for any residual within the bound.
         """
-        from dpcvx.lazy import Terms
-
         problem = self.problem
         bound = residual_bound(problem, None, self.clip)
         k_inf, _ = integer_bounds(problem.bounds, problem.d)
