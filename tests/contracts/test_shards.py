@@ -76,9 +76,9 @@ KINDS = {
 @pytest.fixture
 def make(tmp_path, monkeypatch):
     """Shards of one kind of records, and the same records in memory behind the door of a fit."""
-    monkeypatch.setattr(recipe, "SHARD_BYTES", 1024)
 
     def build(kind, intercept=1.0, classes=("no", "yes"), encode=None):
+        monkeypatch.setattr(recipe, "SHARD_BYTES", 2**13 if kind == "sparse" else 2**10)  # several shards
         rng = np.random.default_rng(7)
         X, declared = records(kind, rng)
         y = rng.choice([*classes, "other", None], N, p=[*[0.9 / len(classes)] * len(classes), 0.05, 0.05])
