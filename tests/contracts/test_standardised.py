@@ -140,7 +140,10 @@ def test_the_automatic_choice_uses_public_facts():
     from scipy.sparse import csr_array
 
     assert standardised(epsilon=1.0)
-    assert not standardised(epsilon=1.0, data_norm=1.0)
+    assert standardised(epsilon=1.0, data_norm=1.0)
+    assert not standardised(epsilon=1.0, radius=5.0)
+    assert not standardised(epsilon=1.0, domain=dp.L2Ball(5.0))
+    assert not standardised(epsilon=1.0, domain="l1")
     assert not standardised(epsilon=1.0, standardize=False)
     assert not standardised(epsilon=0.002)
     assert not standardised(csr_array(X), epsilon=1.0)

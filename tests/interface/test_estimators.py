@@ -130,7 +130,7 @@ def test_the_map_back_is_the_one_of_the_door(kind):
 def test_with_data_norm_columns_share_one_scale_and_the_intercept_is_half():
     X, y = people()
     labels = (y > 10).astype(int)
-    model = classification(data_norm=20.0).fit(X, labels)
+    model = classification(data_norm=20.0, standardize=False).fit(X, labels)
     theta = model.release_.theta
     np.testing.assert_allclose(model.decision_function(X), X / 20 @ theta[:-1] + 0.5 * theta[-1], rtol=1e-9)
     assert model.plan_.problem.bounds == dpcvx.Bounds(1.0, math.sqrt(1.25))

@@ -60,8 +60,7 @@ PARAMETERS = {
         '"auto" or bool',
         "Spend 15 % of the budget on noisy means and deviations and fit in standardised coordinates, where "
         '``radius`` and ``l2`` then hold; new rows are brought into the region that the fit saw. "auto" does '
-        "so for dense records in an l2 ball of no stated size, without ``data_norm``, if the means' noise is "
-        "small.",
+        "so for dense records in an l2 ball of no stated size, if the means' noise is small.",
     ),
     "uncertainty": (
         "float",

@@ -284,12 +284,13 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
             )
         if self.standardize != "auto":
             return bool(self.standardize)
-        # Whoever fixes a set, a norm or an algorithm has a scale in mind.
-        own_scale = self.data_norm is not None or self.radius is not None
-        chosen = isinstance(self.solver, str) and isinstance(getattr(self, "domain", ""), str)
-        if self.solver == "sufficient_statistics":  # solves squared loss, which standardisation clips
-            return False
-        return dense and chosen and not own_scale and standardisation_pays(problem, n, budget)
+        # Whoever gives a set or a solver has a scale in mind; sufficient statistics are of squared loss, which
+        # standardisation clips.
+        free = self.radius is None and all(
+            isinstance(each, str) for each in (self.solver, getattr(self, "domain", ""))
+        )
+        wanted = dense and free and self.solver != "sufficient_statistics"
+        return wanted and standardisation_pays(problem, n, budget)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model and its privacy statement as JSON; `dpcvx.load` reads it back.
@@ -376,8 +377,8 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"{type(self).__name__} needs l2, the ridge: 0 for none, or a positive number.")
         return float(self.l2)
 
-    def _radius(self, loss: Loss, ball: str = "") -> float:
-        return default_radius(loss, ball) if self.radius is None else float(self.radius)
+    def _radius(self, loss: Loss, ball: str = "", outputs: int = 1) -> float:
+        return default_radius(loss, ball, outputs) if self.radius is None else float(self.radius)
 
     def _domain_of(self, target: Target, columns: Columns) -> Domain:
         """Return the set of the parameter, the intercept's coefficient last."""
@@ -387,7 +388,7 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
                 raise ValueError(
                     f'domain must be "l2", "l1" or a Domain such as dpcvx.L2Ball(10.0), got {chosen!r}.'
                 )
-            domain: Domain = DOMAINS[chosen](self._radius(target.loss, chosen))
+            domain: Domain = DOMAINS[chosen](self._radius(target.loss, chosen, target.outputs))
             return domain
         if not isinstance(chosen, Domain):
             raise TypeError(f'domain must be "l2", "l1" or a Domain object, got {type(chosen).__name__}.')
@@ -411,7 +412,9 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
     def _record_bounds(self, columns: Columns, intercept: float) -> Bounds:
         """Bounds of a stored row, the intercept's feature included."""
         if self.data_norm is not None:
-            return Bounds(1.0, math.sqrt(1 + intercept**2))
+            largest = float(np.max(np.maximum(abs(columns.low), abs(columns.high)) / columns.scale))
+            x_inf = 1.0 if intercept else min(1.0, math.nextafter(largest, math.inf))
+            return Bounds(x_inf, math.sqrt(1 + intercept**2))
         if all(levels is None for levels in columns.levels):
             return Bounds(1.0)
         # One level of a column at a time: rows are much shorter than the number of features suggests.

@@ -123,7 +123,8 @@ class NoisyQuantile:
         first = np.searchsorted(grid, np.where(np.isfinite(cells), cells, 0.0), side="left")
         counts = np.cumsum(np.bincount(first, minlength=grid.size + 1))
         below, above = np.concatenate([[0], counts[:-1]]), counts
-        return -np.maximum(0.0, np.maximum(below - self.rank, self.rank - above))
+        scores: Vector = -np.maximum(0.0, np.maximum(below - self.rank, self.rank - above))
+        return scores
 
     def __call__(self, cells: Vector, rng: Generator) -> tuple[float, float]:
         """Return the ends of the part with a noisy quantile of a column; beyond the grid both are its end."""
