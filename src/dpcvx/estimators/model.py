@@ -284,8 +284,8 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
             )
         if self.standardize != "auto":
             return bool(self.standardize)
-        # Whoever gives a set or a solver has a scale in mind; sufficient statistics are of squared loss, which
-        # standardisation clips.
+        # Whoever gives a set or a solver has a scale in mind. Sufficient statistics are of squared loss,
+        # which standardisation clips.
         free = self.radius is None and all(
             isinstance(each, str) for each in (self.solver, getattr(self, "domain", ""))
         )
