@@ -92,7 +92,8 @@ Solver = Annotated[
     str,
     typer.Option(
         help="auto, gradient_descent, mirror_descent, frank_wolfe, corrective_frank_wolfe, "
-        "general_frank_wolfe, accelerated_mirror_descent or strongly_convex_mirror_descent."
+        "general_frank_wolfe, accelerated_mirror_descent, strongly_convex_mirror_descent, "
+        "objective_perturbation or sufficient_statistics."
     ),
 ]
 Iterations = Annotated[int | None, typer.Option("--n-iter", help="Number of private answers.")]

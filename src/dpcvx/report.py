@@ -228,7 +228,7 @@ def explain_plan(plan: Plan) -> str:
     for stage in plan.questions:
         mechanism: Any = stage.mechanism
         sentences.append(
-            f"It asks {type(mechanism).__name__} {stage.n_calls} times. One person can change the exact "
+            f"It asks {type(mechanism).__name__} {_often(stage.n_calls)}. One person can change the exact "
             f"answer by at most {mechanism.sensitivity:.3g}; the noise has scale {mechanism.noise:.3g}."
         )
     sentences.append(
@@ -261,6 +261,11 @@ def _choice(plan: Plan, chosen: Candidate | None) -> list[str]:
             f"{chosen.predicted:.3g} for {chosen.gradient_evaluations:.2g} gradients of single records; "
             f"{_name(second.solver)} has {second.predicted:.3g} for {second.gradient_evaluations:.2g}."
         )
+        if any(each.predicted < chosen.predicted for each in weighed):
+            sentences.append(
+                "The choice was made by the solvers' own formulas, before a rehearsal: predictions may rank "
+                "solvers that are close otherwise."
+            )
     if listed := [candidate for candidate in plan.candidates if not candidate.weighed]:
         names = ", ".join(f"{_name(each.solver)} {each.predicted:.3g}" for each in listed)
         sentences.append(
@@ -268,6 +273,10 @@ def _choice(plan: Plan, chosen: Candidate | None) -> list[str]:
             f"others that fit are listed and can be asked for by name: {names}."
         )
     return sentences
+
+
+def _often(times: int) -> str:
+    return "once" if times == 1 else f"{times:,} times"
 
 
 def _shape(plan: Plan) -> str:

@@ -1,6 +1,7 @@
 """Plans in words, pictures and pages."""
 
 import base64
+import dataclasses
 import re
 import struct
 import sys
@@ -11,6 +12,7 @@ from dpcvx import Bounds, Budget, L1Ball, L2Ball, Logistic, NoisyFrankWolfe, Pro
 from dpcvx.planner import automatic
 from dpcvx.plots import Comparison, privacy_utility_plot
 from dpcvx.report import Section, html_report
+from dpcvx.solvers import ObjectivePerturbation
 
 BUDGET = Budget(epsilon=1.0, delta=1e-8)
 
@@ -68,6 +70,20 @@ def test_the_explanation_gives_reason_price_and_guarantee(lasso_plan):
     assert "(epsilon = 1, delta = 1e-08)-differentially private" in words
     larger = "the noise" if best.privacy > best.optimisation else "stopping early"
     assert f"{best.privacy:.3g} from the noise, so {larger} dominates" in words
+
+
+def test_a_choice_against_the_predictions_is_explained_and_one_question_is_asked_once():
+    problem = Problem(Logistic(), L2Ball(30.0), bounds=Bounds(1.0, 2.0), d=21)
+    chosen = plan(problem, 5000, Budget(1.0, 4e-8))
+    (mine,) = (each for each in chosen.candidates if each.solver == chosen.solver)
+    others = [each for each in chosen.candidates if each.weighed and each is not mine]
+    reason = "made by the solvers' own formulas"
+    for prediction, said in ((0.0, False), (9.0, True)):
+        candidates = (dataclasses.replace(mine, optimisation=prediction, privacy=0.0), *others)
+        words = dataclasses.replace(chosen, candidates=candidates).explain()
+        assert (reason in words) is said
+    alone = plan(problem, 5000, Budget(1.0, 4e-8), (ObjectivePerturbation(),))
+    assert "asks PerturbedMinimiser once." in alone.explain()
 
 
 def test_a_hopeless_plan_says_so(lasso_plan):
