@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dpcvx as dp
@@ -315,7 +316,7 @@ def test_intervals_that_were_not_paid_for_are_refused_with_the_way_to_get_them()
 
 @pytest.mark.parametrize("share", [-0.1, 1.0, 2, "half", True, math.inf])
 def test_shares_that_are_none_are_refused(share):
-    with pytest.raises(ValueError, match=r"uncertainty|share"):
+    with pytest.raises(ValueError, match="uncertainty"):
         regression(uncertainty=share).fit(X[:100], Y[:100])
 
 
@@ -336,6 +337,16 @@ def test_hidden_directions_are_said_and_covered():
         low, high = model.coef_interval().T
     assert (low < [1.0, -0.5]).all()
     assert (high > [1.0, -0.5]).all()
+
+
+def test_levels_beside_an_intercept_are_named_as_the_reason_and_all_but_one_are_enough():
+    people = pd.DataFrame({"age": X[:, 0], "place": np.where(X[:, 1] > 5, "north", "south")})
+    declared = {"epsilon": 20.0, "bounds": {"age": (0, 10)}}
+    full = regression(**declared, categories={"place": ["north", "south"]}).fit(people, Y)
+    with pytest.warns(UserWarning, match="declaring all levels of a category but one"):
+        low, high = full.coef_interval()[1]
+    fewer = regression(**declared, categories={"place": ["north"]}).fit(people, Y)
+    assert np.diff(fewer.coef_interval()[1]) < (high - low) / 5
 
 
 def test_a_saved_model_knows_its_uncertainty(model, tmp_path):

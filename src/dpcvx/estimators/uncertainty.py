@@ -24,6 +24,7 @@ class Intervals:
     has no bias from stopping early; ``coef_`` is the fit, which predicts better where noise is large.
     """
 
+    categories: Any
     _uncertainty: Uncertainty | None  # in the user's units, the intercept last
 
     @property
@@ -107,10 +108,12 @@ class Intervals:
     def _warn_of_weak_directions(self) -> None:
         weak = self._known().weak
         if weak:
+            # Levels of a column add up to the intercept: no number of records tells them apart.
+            levels = " So does declaring all levels of a category but one." if self.categories else ""
             warnings.warn(
                 f"In {weak} direction(s) of {len(self._known().estimate)} the noise hides how the records "
                 "vary: intervals are as wide there as the set allows. More records, a larger epsilon or a "
-                "larger uncertainty share narrow them.",
+                f"larger uncertainty share narrow them.{levels}",
                 UserWarning,
                 stacklevel=3,
             )

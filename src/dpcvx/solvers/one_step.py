@@ -59,7 +59,9 @@ class OneStep:
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
-            raise ValueError(f"The share of the budget must be in (0, 1), got {self.share!r}.")
+            raise ValueError(
+                f"uncertainty must be a share of the budget between 0 and 1, got {self.share!r}."
+            )
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Give the Hessian its share, and the fit what is left."""
