@@ -166,6 +166,12 @@ def test_wrong_settings_are_named(settings, message):
         searching(**settings).fit(X, Y)
 
 
+def test_records_that_cannot_be_split_are_refused_before_their_declarations_are_missed(tmp_path):
+    shards = dpcvx.from_batches([(X, Y)], bounds=(-1, 1), classes=(0, 1), store=tmp_path / "shards")
+    with pytest.raises(dpcvx.Incompatible, match="rows that are in memory"):
+        searching(dpcvx.PrivateLogisticRegression(epsilon=1.0)).fit(shards)
+
+
 def test_what_cannot_be_tuned_is_refused():
     with pytest.raises(TypeError, match="needs an estimator of dpcvx, got LogisticRegression"):
         searching(LogisticRegression(), {"C": [1.0]}).fit(X, Y)

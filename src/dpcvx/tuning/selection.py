@@ -129,13 +129,13 @@ def private_tune(
     Tuned
     """
     given = dict(zip(PAID, (epsilon, delta, ledger, account, random_state), strict=True))
+    if isinstance(X, Dataset) or getattr(estimator, "backend", "auto") not in IN_MEMORY:
+        raise Incompatible("Private tuning splits rows that are in memory: give arrays or tables.")
     base = _base(estimator, given)
     rng: Generator = base._generator()
     mean, candidates = _candidates(base, param_grid, n_trials, rng)
     if distribution not in LAWS:
         raise ValueError(f"distribution must be one of {', '.join(LAWS)}, got {distribution!r}.")
-    if isinstance(X, Dataset) or base.backend not in IN_MEMORY:
-        raise Incompatible("Private tuning splits rows that are in memory: give arrays or tables.")
     dataset = open_dataset(X, y, base.backend)
     n = dataset.n
     n_test = _test_rows(test_size, n)
