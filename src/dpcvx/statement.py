@@ -256,8 +256,9 @@ def _sentence(part: Mapping[str, Any]) -> str:
     cost = ", ".join(
         f"{name.replace('_', ' ')} {_words(value)}" for name, value in part.items() if name not in _PARTS
     )
+    often = "once" if part["count"] == 1 else f"{part['count']} times"
     return (
-        f"{part['question']}, {part['count']} time(s), {part['event']} with {cost}; sensitivity "
+        f"{part['question']}, {often}, {part['event']} with {cost}; sensitivity "
         f"{_words(part['sensitivity'])}, noise scale {_words(part['noise'])}"
     )
 
