@@ -212,6 +212,7 @@ def test_shards_that_are_there_are_opened_and_not_made_again(parquet, monkeypatc
     again = dpcvx.from_parquet(parquet, **LABELS, **NUMBERS)
     assert again.n == N
     assert dpcvx.open_shards(first.folder).declarations.keys() == first.declarations.keys()
+    assert repr(first) == f"<Shards: {N:,} records of {first.table.d} columns in {first.folder}>"
     travelled = pickle.dumps(first)
     assert len(travelled) < 500
     assert pickle.loads(travelled).n == N

@@ -53,6 +53,9 @@ class Shards:
         self._shards = [mapped(store, index) for index in range(len(manifest.shards))]
         self._check = store.unchanged()
 
+    def __repr__(self) -> str:
+        return f"<Shards: {self.n:,} records of {self._table.d} columns in {self.folder}>"
+
     def __reduce__(self) -> Any:
         """Travel as the name of the folder: no record enters a pickle."""
         return open_shards, (self.folder,)
