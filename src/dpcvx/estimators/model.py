@@ -280,7 +280,8 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f'standardize must be True, False or "auto", got {self.standardize!r}.')
         if self.standardize is True and not dense:
             raise Incompatible(
-                "Only dense records, in memory or on a cluster, can be standardised: give standardize=False."
+                "Only dense records can be standardised, these are compressed or sparse: give "
+                'standardize=False, or "auto".'
             )
         if self.standardize != "auto":
             return bool(self.standardize)
