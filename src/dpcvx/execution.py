@@ -385,6 +385,8 @@ class Oracle:
         """Send every record through a second door: a public map of its row, and of its target."""
         from dpcvx.data import CanStandardise
 
+        if not (math.isfinite(center) and 0 < scale < math.inf):  # else what happens depends on a target
+            raise ValueError(f"Targets need a finite centre and a positive scale, got {center!r}, {scale!r}.")
         if not isinstance(self._source, CanStandardise):
             raise Incompatible("These records cannot be mapped again: give standardize=False.")
         self._source, self._bounds = self._source.mapped(door, center, scale), None

@@ -147,6 +147,8 @@ class NoisyMoments:
         """Return the noisy moments: features first, then targets."""
         from dpcvx.noise import lattice_gaussian
 
+        if centers is not None and self.order == 1:
+            raise ValueError("Means are taken about 0: a record's distance from a centre has no bound here.")
         limits = self.limits
         whole: NDArray[np.int64] = np.zeros_like(limits)
         if centers is not None:

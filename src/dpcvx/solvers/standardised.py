@@ -111,7 +111,7 @@ class Standardised:
         y_center, y_scale = 0.0, 1.0
         if isinstance(problem.loss, Squared):
             y_center = float(m[d])
-            y_scale = min(RESIDUAL_DEVIATIONS * float(s[d]), float(limits[d]) + abs(y_center))
+            y_scale = min(RESIDUAL_DEVIATIONS * float(s[d]), problem.loss.y_range[1] + abs(y_center))
         ask.remap(Door(Bounds(1.0), m[:d], REACH * s[:d]), y_center, y_scale)
         mean_square = min(max(ask.length(), 2 * lengths.noise), float(d))
         length = self.stretch * (1 + 1 / math.sqrt(d)) * REACH * math.sqrt(mean_square)
