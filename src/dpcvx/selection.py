@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Levels", "log_weight_error", "select", "select_signed", "settle"]
 
+DEPTH = 2.0**12  # levels below the highest; a proposal from the lowest has a chance of items * 2^-DEPTH
 WORDS_AT_ONCE = 48  # a proposal takes three, a draw two to five proposals
 
 Draw = Callable[["Words", int], tuple[int, int, int, int]]
@@ -77,8 +78,12 @@ def _from_scratch(log_weights: Vector, *, signed: bool, rng: Generator) -> tuple
     from dpcvx import selection_kernels as kernels
 
     powers = log_weights * math.log2(math.e)
+    # Any bound is a level, so that scores, however far apart, take no more memory than DEPTH levels.
+    bounds = np.ceil(np.abs(powers) if signed else powers)
+    top = bounds.max()
     order, levels = np.empty(powers.size, dtype=np.int32), np.empty(powers.size, dtype=np.int32)
-    start, lowest = kernels.arrange(powers, signed, levels, order)
+    start, lowest = kernels.arrange(np.maximum(bounds - top, -DEPTH), False, levels, order)
+    lowest += int(top)
 
     def draw(words: Words, position: int) -> tuple[int, int, int, int]:
         found: tuple[int, int, int, int] = kernels.draw(powers, signed, order, start, lowest, words, position)
