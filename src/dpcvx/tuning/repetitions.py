@@ -36,7 +36,8 @@ def repetitions(mean: float, shape: float | None, rng: Generator) -> int:
             uniform = (uniform + word) / 2**64
         chance, ratio = _first(mean, shape)
         k, left = 1, uniform - chance
-        while left >= 0 and chance > Decimal(10) ** -_DIGITS:
+        # Beyond the mean every law's chances fall; before it those of Poisson's may be small and still rise.
+        while left >= 0 and (k < mean or chance > Decimal(10) ** -_DIGITS):
             k += 1
             chance *= ratio * ((k - 1 + Decimal(shape)) / k) if shape is not None else ratio / k
             left -= chance
