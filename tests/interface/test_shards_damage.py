@@ -70,7 +70,7 @@ def flip(path):
 DAMAGES = {
     "one bit": (lambda path: flip(path), "is damaged: its checksum"),
     "cut short": (lambda path: os.truncate(path, path.stat().st_size - 7), "half-written or cut short"),
-    "empty": (lambda path: os.truncate(path, 0), "half-written or cut short: 0 bytes"),
+    "empty": (lambda path: os.truncate(path, 0), "half-written or cut short"),
     "longer": (lambda path: path.write_bytes(path.read_bytes() + b"x"), "longer than it was written"),
     "missing": (lambda path: path.unlink(), "is missing"),
     "a folder": (lambda path: (path.unlink(), path.mkdir()), "000002.values.npy"),

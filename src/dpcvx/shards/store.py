@@ -307,7 +307,8 @@ def _complaint(wanted: tuple[Path, int, str]) -> str:
         found = path.stat().st_size
         if found != size:
             how = "half-written or cut short" if found < size else "longer than it was written"
-            return f"{path} is {how}: {found} bytes instead of {size}. Restore it, or {AGAIN}."
+            # How many bytes there should be tells how many cells of compressed records are not 0.
+            return f"{path} is {how}. Restore it, or {AGAIN}."
         with path.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != digest:
                 return (
