@@ -1,4 +1,4 @@
-"""Attacks on what standardises, selects and searches: centres without bounds, targets without units, tails."""
+"""Attacks on what standardises, selects and searches: centres without bounds, targets without units."""
 
 import re
 import warnings
@@ -70,6 +70,18 @@ def test_targets_are_not_sent_through_a_map_that_depends_on_them(center, scale):
     oracle = Oracle(plan, data, SeededGenerator(0))
     with pytest.raises(ValueError, match="finite centre and a positive scale"):
         oracle.remap(Door(problem.bounds), center, scale)
+
+
+def test_a_norm_far_beyond_all_cells_is_a_norm():
+    """Cells that are small beside the declared norm are stored on the grid like all others."""
+    X = np.full((500, 3), 0.5)
+    model = dpcvx.PrivateLinearRegression(
+        epsilon=1.0, bounds=(0.0, 1.0), y_bounds=(0.0, 1.0), data_norm=1e5, random_state=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X, X[:, 0])
+    assert np.isfinite(model.coef_).all()
 
 
 # -- selection

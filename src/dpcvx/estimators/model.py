@@ -38,7 +38,7 @@ from dpcvx.estimators.released_bounds import (
 )
 from dpcvx.estimators.uncertainty import Intervals
 from dpcvx.execution import Plan, Release, Solver, charge, execute
-from dpcvx.grid import Door
+from dpcvx.grid import FEATURE_BITS, Door
 from dpcvx.losses import Loss
 from dpcvx.noise import Generator, SecureGenerator, SeededGenerator
 from dpcvx.planner import automatic, default_radius, made, plan, residual_clip, standardisation_pays
@@ -75,6 +75,7 @@ SOLVERS: dict[str, type[Any]] = {
 }
 
 INTERCEPT = 1.0
+LEAST_CELL = 2.0**-FEATURE_BITS  # of the grid that features are stored on
 # Beside rows of norm 1 a constant feature of value 1 adds 41 % to the norm, and so to the noise; one of value
 # 0.5 adds 12 %. In an l2 ball its coefficient has room to be twice as large; the intercept is their product.
 INTERCEPT_BESIDE_UNIT_ROWS = 0.5
@@ -414,7 +415,7 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
         """Bounds of a stored row, the intercept's feature included."""
         if self.data_norm is not None:
             largest = float(np.max(np.maximum(abs(columns.low), abs(columns.high)) / columns.scale))
-            x_inf = 1.0 if intercept else min(1.0, math.nextafter(largest, math.inf))
+            x_inf = 1.0 if intercept else min(1.0, max(LEAST_CELL, math.nextafter(largest, math.inf)))
             return Bounds(x_inf, math.sqrt(1 + intercept**2))
         if all(levels is None for levels in columns.levels):
             return Bounds(1.0)
