@@ -402,7 +402,9 @@ def _planning(model: Model, features: int, classes: int, settings: dict[str, Any
                 "--n and --features must be at least 1, --classes at least 2; "
                 f"got {n}, {features}, {classes}."
             )
-        estimator = _estimator(model, bounds=(-1.0, 1.0), **labels, **{**settings, "epsilon": epsilon})
+        # A declared norm bounds each cell too; what the columns' own bounds add is not known here.
+        bound = settings.get("data_norm", 1.0)
+        estimator = _estimator(model, bounds=(-bound, bound), **labels, **{**settings, "epsilon": epsilon})
         estimator._check_parameters()
         columns = Columns.declare(Table(np.empty((1, features))), estimator.bounds, None, estimator.data_norm)
         planned: Plan = estimator._plan_fit(n, columns, estimator._declare_target(np.empty(0)))[0]
