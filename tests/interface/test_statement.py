@@ -28,7 +28,7 @@ def lasso(**changes):
 
 
 def logistic(**changes):
-    settings = {"epsilon": 1.0, "bounds": (0, 10), "classes": (0, 1), "data_norm": 12.0}
+    settings = {"epsilon": 1.0, "bounds": (0, 10), "classes": (0, 1), "data_norm": 12.0, "standardize": False}
     return dpcvx.PrivateLogisticRegression(**{**settings, **changes}).fit(X, (Y > 0).astype(int))
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -199,6 +200,6 @@ def test_a_term_beyond_the_declared_bound_never_reaches_the_records():
     mechanism = plan.stages[0].mechanism
     assert isinstance(mechanism, NoisyMinimiser)
     assert mechanism.linear == pytest.approx(0.2 * 2)  # F(V) = 2, all of it on coordinate 1
-    ask = Oracle(plan, None, SeededGenerator(0))
+    ask = Oracle(plan, SimpleNamespace(d=problem.d), SeededGenerator(0))
     with pytest.raises(ValueError, match=r"norm 0\.5, above 0\.4"):
         ask.minimiser(np.array([0.5, 0.0, 0.0]))

@@ -89,7 +89,7 @@ def test_every_pair_of_neighbours_in_a_small_universe_is_within_the_sensitivity(
 
 
 def test_the_order_of_records_reaches_nothing():
-    problem = Problem(Squared(), L1Ball(1.0), bounds=Bounds(1.0), d=D)
+    problem = Problem(Logistic(), L1Ball(1.0), bounds=Bounds(1.0), d=D)
     plan = NoisyFrankWolfe(6).plan(problem, N, Budget(1.0, 1e-6), Tight())
     rng = np.random.default_rng(2)
     X, y = records(problem.loss, (N, D), 1, rng)

@@ -29,7 +29,7 @@ from dpcvx.domains import (
     VertexHull,
 )
 from dpcvx.execution import execute
-from dpcvx.losses import Huber, Squared
+from dpcvx.losses import Huber, Logistic, Squared
 from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds, Problem
 from dpcvx.regularizers import L1, ElasticNet, GroupL2, Ridge, SubmodularNorm
@@ -45,7 +45,10 @@ from dpcvx.solvers import (
     NoisySVRG,
     NoisySVRGPlusPlus,
     ObjectivePerturbation,
+    OneStep,
     OutputPerturbation,
+    Standardised,
+    SufficientStatistics,
     run_with_oracle,
 )
 from dpcvx.submodular import FromCallable
@@ -429,6 +432,35 @@ def test_dual_frank_wolfe_is_within_its_bound(case, quiet):
     few, many = (released(NoisyDualFrankWolfe(T, shrink=0.0), problem) for T in (3, 30))
     assert many <= 8 * R**2 / (RIDGE * 31)
     assert many < 0.5 * few
+
+
+def test_sufficient_statistics(quiet):
+    """Where there is much to spend, the ridge that noise asks for is next to nothing."""
+    rng = np.random.default_rng(0)
+    problem = Problem(Squared(), L2Ball(20.0), bounds=Bounds(1.0), d=3)
+    X = rng.uniform(-1, 1, (20_000, 3))
+    y = np.clip(X @ [0.3, -0.4, 0.2] + rng.uniform(-0.1, 0.1, len(X)), -1, 1)
+    plan = SufficientStatistics().plan(problem, len(X), Budget(50.0, 1e-6), Tight())
+    theta = execute(plan, source(X, y, bounds=problem.bounds), rng=SeededGenerator(0)).theta
+    np.testing.assert_allclose(theta, np.linalg.lstsq(X, y, rcond=None)[0], atol=1e-3)
+
+
+def test_a_step_to_an_estimate_leaves_the_fit_as_it_is(quiet):
+    (case,) = (i for i in SCALAR if type(zoo.ALL_DOMAINS[i][0]) is L2Ball)
+    assert released(OneStep(ObjectivePerturbation(0.5), 0.2), problem_on(case)) <= CLOSE
+
+
+def test_standardised_descent(quiet):
+    """Rows of one length lose nothing on the way to new coordinates and back."""
+    X = np.tile(list(itertools.product([-0.9, 0.9], [-0.1, 0.1], [-0.3, 0.3])), (30, 1))
+    y = np.where(np.random.default_rng(0).random(len(X)) < 1 / (1 + np.exp(-X @ [1.0, 8.0, -2.0])), 1.0, -1.0)
+    problem = Problem(Logistic(), L2Ball(100.0), bounds=Bounds(1.0), d=3)
+    solver = Standardised(NoisyGradientDescent(n_iter=3000, step=4.0), intercept=False)
+    plan = solver.plan(problem, len(X), BUDGET, Tight())
+    theta = execute(plan, source(X, y, bounds=problem.bounds), rng=SeededGenerator(0)).theta
+    at_best = cp.Variable(3)
+    best = cp.Problem(cp.Minimize(cp.sum(cp.logistic(cp.multiply(-y, X @ at_best))) / len(X))).solve()
+    assert np.mean(np.logaddexp(0, -y * (X @ theta))) <= best + 1e-5
 
 
 def test_every_solver_is_here():

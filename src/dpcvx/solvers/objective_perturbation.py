@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -123,8 +123,7 @@ def _parts(problem: Problem, n: int, budget: Budget, share: float) -> tuple[floa
     sigma = facts.slope * facts.row / shift
     own = n * problem.l2
     if is_round(problem):
-        model = replace(problem, l2=0.0)
-        parts = Typical.of(model).perturbed(np.array(ridge / n), np.array(sigma / n))
+        parts = Typical.of(problem).perturbed(np.array((ridge - own) / n), np.array(sigma / n))
         return float(parts[0]), float(parts[1])
     if problem.domain is None:
         radius, width = Ridged(problem, n, n, own).radius, math.inf
