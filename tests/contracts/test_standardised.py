@@ -9,7 +9,6 @@ import dpcvx as dp
 from dpcvx.accounting import Tight
 from dpcvx.noise import SeededGenerator
 from dpcvx.solvers import NoisyGradientDescent, Standardised
-from dpcvx.typical import Typical
 
 LARGE = dp.Budget(25.0, 1e-4)
 
@@ -151,27 +150,3 @@ def test_the_automatic_choice_uses_public_facts():
         standardised(csr_array(X), epsilon=1.0, standardize=True)
     with pytest.raises(ValueError, match="standardize"):
         standardised(epsilon=1.0, standardize="yes")
-
-
-def test_the_typical_problem_in_closed_form():
-    typical = Typical(np.array([0.5]), np.array([1.0]), 4.0)
-    assert typical.at_zero == pytest.approx(1.0)
-    bias, noise = typical.descent(np.array([2.0]), 0.1)
-    assert bias[0] == pytest.approx(np.exp(-2.0))
-    assert noise[0] == pytest.approx(0.01 * 2 * (1 - np.exp(-2.0)) / 4)
-    bias, noise = typical.perturbed(np.array([0.5]), np.array([0.2]))
-    assert bias[0] == pytest.approx(0.5 * 0.5 * 4 / 4)
-    assert noise[0] == pytest.approx(0.5 * 0.5 * 0.04)
-
-
-def test_descent_on_a_quadratic_is_what_the_typical_problem_says():
-    """Noisy descent on h theta^2/2 in many directions: bias and variance of the closed form."""
-    rng = np.random.default_rng(0)
-    h, H, T, shift = 0.3, 6.0, 300, 0.05
-    theta = np.zeros(20000)
-    step, sigma = H / T, shift * np.sqrt(T)
-    for _ in range(T):
-        theta -= step * (h * (theta - 1.0) + sigma * rng.standard_normal(theta.size))
-    bias, noise = Typical(np.array([h]), np.array([1.0]), 1.0).descent(np.array([H]), shift)
-    assert h / 2 * (theta.mean() - 1) ** 2 == pytest.approx(bias[0], rel=0.05)
-    assert h / 2 * theta.var() == pytest.approx(noise[0], rel=0.05)

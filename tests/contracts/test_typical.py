@@ -20,6 +20,9 @@ def test_one_direction_in_closed_form():
     bias, noise = typical.descent(np.array([2.0]), 0.1)
     assert bias[0] == pytest.approx(np.exp(-2.0))
     assert noise[0] == pytest.approx(0.01 * 2 * (1 - np.exp(-2.0)) / 4)
+    bias, noise = typical.perturbed(np.array([0.5]), np.array([0.2]))
+    assert bias[0] == pytest.approx(0.5 * 0.5 * 4 / 4)
+    assert noise[0] == pytest.approx(0.5 * 0.5 * 0.04)
 
 
 def test_descent_on_a_quadratic_is_what_the_model_says():
