@@ -30,7 +30,7 @@ PARAMETERS = {
     ),
     "classes": (
         'sequence of labels, or "from_y"',
-        "The labels that may occur; required. A row with another label, or none, contributes nothing. "
+        "The labels that may occur; required. A row with another label, or none, has no part in the fit. "
         '``"from_y"`` takes them from y and states that the set of labels is public.',
     ),
     "categories": (
