@@ -85,8 +85,8 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         facts = {
             "classes": classes.tolist(),
             "classes_are": origin,
-            "labels": "a row with another label, or without one, has no part in the fit; its features count in means"
-            " and deviations where these are released",
+            "labels": "a row with another label, or without one, has no part in the fit; its features "
+            "count in means and deviations where these are released",
         }
         shape = () if len(classes) == 2 else (len(classes),)
         return Target(self._loss(len(classes)), shape, facts=facts, classes=classes)
