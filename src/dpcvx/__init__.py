@@ -102,6 +102,7 @@ if TYPE_CHECKING:
         ObjectivePerturbation,
         OneStep,
         OutputPerturbation,
+        Standardised,
         SufficientStatistics,
         run_with_oracle,
     )
@@ -145,7 +146,7 @@ _MODULES = {
     "solvers": "GradientOracle NoisyAcceleratedMirrorDescent NoisyCorrectiveFrankWolfe NoisyDualFrankWolfe "
     "NoisyFrankWolfe NoisyGeneralFrankWolfe NoisyGradientDescent NoisyMirrorDescent NoisySVRG "
     "NoisySVRGPlusPlus NoisyStronglyConvexMirrorDescent ObjectivePerturbation OneStep OutputPerturbation "
-    "SufficientStatistics run_with_oracle",
+    "Standardised SufficientStatistics run_with_oracle",
     "submodular": "Cardinality ConcaveOfCardinality FromCallable GroupCover Interval "
     "check_set_function tree_cover",
     "tuning": "PrivateSearchCV private_tune",
