@@ -44,6 +44,10 @@ LEAST_GAIN = 1.5
 MEAN_NOISE = 0.25
 # Objective perturbation takes many passes over the records: it must promise a tenth less than descent.
 PERTURBATION_PRICE = 1.1
+# Where Newton steps do not reach the accuracy that is paid for, as many accelerated steps follow as public
+# numbers say. What could be more products than this, a minute or so, is chosen only if nothing else fits.
+MOST_PRODUCTS = 1e11
+UNAFFORDABLE = 1e9
 
 
 def default_radius(loss: Loss, ball: str = "", outputs: int = 1) -> float:
@@ -127,10 +131,13 @@ def standardisation_pays(problem: Problem, n: int, budget: Budget) -> bool:
     return means.noise <= MEAN_NOISE * problem.bounds.x_inf
 
 
-def _price(solver: Any) -> float:
-    """What a solver's work is worth, as a factor of its predicted risk; that of its core, if it has one."""
-    core = getattr(solver, "solver", solver)
-    return PERTURBATION_PRICE if isinstance(core, ObjectivePerturbation) else 1.0
+def _price(chosen: Plan) -> float:
+    """What a plan's work is worth, as a factor of its predicted risk; by its core, if the solver has one."""
+    core = getattr(chosen.solver, "solver", chosen.solver)
+    if not isinstance(core, ObjectivePerturbation):
+        return 1.0
+    products = chosen.gradient_evaluations * chosen.problem.size
+    return PERTURBATION_PRICE if products <= MOST_PRODUCTS else UNAFFORDABLE
 
 
 def _geometry_gain(problem: Problem) -> float:
@@ -188,7 +195,7 @@ def plan(
     for solver in candidates:
         try:
             chosen = solver.plan(problem, n, budget, accountant or Tight())
-            weighed.append((_price(solver) * sum(solver.predict(problem, n, budget)), chosen))
+            weighed.append((_price(chosen) * sum(solver.predict(problem, n, budget)), chosen))
         except Incompatible as refusal:
             refusals.append(str(refusal))
     if not weighed:

@@ -128,3 +128,18 @@ def test_the_choice_for_groups_is_near_the_best():
     mean = np.mean(risks, axis=0)
     assert mean[0] < 1.3 * mean[1:].min()
     assert mean[0] < 0.5 * mean[1]  # the potential of groups against the Euclidean one
+
+
+def test_perturbation_that_could_take_very_long_is_left_to_descent():
+    """Its worst number of passes follows from public numbers; alone it is planned whatever it takes."""
+    from dpcvx.solvers import NoisyGradientDescent, ObjectivePerturbation
+
+    problem = dpcvx.Problem(dpcvx.Logistic(), dpcvx.L2Ball(30.0), bounds=dpcvx.Bounds(1.0, 1.0), d=20)
+    candidates = (NoisyGradientDescent(), ObjectivePerturbation())
+    budget = dpcvx.Budget(4.0, 1e-10)
+    few, many = (dpcvx.plan(problem, n, budget, candidates).solver for n in (5_000, 5_000_000))
+    assert isinstance(few, ObjectivePerturbation)
+    assert isinstance(many, NoisyGradientDescent)
+    alone = dpcvx.plan(problem, 5_000_000, budget, candidates[1:])
+    assert isinstance(alone.solver, ObjectivePerturbation)
+    assert alone.gradient_evaluations * problem.size > 1e11
