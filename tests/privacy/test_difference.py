@@ -306,7 +306,7 @@ def test_a_run_on_a_neighbour_asks_the_same_and_differs_by_the_sensitivity(loss,
     for pair in range(8):
         outputs = 3 if loss.joint else 1 + pair % 2
         plan = svrg_plan(loss, outputs, relation, pair)
-        for seed in range(4):
+        for seed in range(16 if loss.joint else 4):  # random neighbours seldom reach much of a joint bound
             X, y = records(loss, (N, D), outputs, rng)
             other = (
                 (X[:-1], y[:-1])
@@ -332,7 +332,7 @@ def test_a_run_on_a_neighbour_asks_the_same_and_differs_by_the_sensitivity(loss,
                     changed = 2 if relation == "replace" else 1
                     assert moved * z**2 <= (changed * scale) ** 2
                     heaviest = max(heaviest, share(plan, a, b))
-    assert heaviest > (0.1 if loss.joint else 0.25)  # random neighbours reach less of a joint bound
+    assert heaviest > 0.25
 
 
 def test_samples_do_not_depend_on_the_records():

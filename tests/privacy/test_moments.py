@@ -182,3 +182,22 @@ def test_mapped_rows_are_held_to_the_bounds_of_the_fit():
     X[0] = 1.0
     second = replay(plan, dp.source(X, y, bounds=dp.Bounds(1.0)), SeededGenerator(0), first)
     assert discrepancies(plan, first, second) == []
+
+
+def test_one_more_record_never_meets_the_end_of_the_room():
+    """Under add/remove the number of records is private, so twice the planned number must fit."""
+    small = NoisyMoments(problem(3), 100, 2, 1.0, 1.0)
+    most = small.capacity
+    assert NoisyMoments(problem(3), most, 2, 1.0, 1.0).capacity == most
+    with pytest.raises(dp.Incompatible, match="62-bit"):
+        NoisyMoments(problem(3), most, 2, 1.0, 1.0, "add_remove")
+    assert NoisyMoments(problem(3), most // 2, 2, 1.0, 1.0, "add_remove").capacity > most // 2 + 1
+    with pytest.raises(dp.Incompatible, match="62-bit"):
+        NoisyLength(problem(3), NoisyLength(problem(3), 100, 1.0).capacity, 1.0, "add_remove")
+
+
+def test_the_statement_counts_the_answers_of_the_fit_like_the_model():
+    X, y = np.random.default_rng(0).uniform(-1, 1, (3000, 3)), np.zeros(3000)
+    model = dp.PrivateLogisticRegression(epsilon=1.0, bounds=(-1, 1), classes=(0, 1), n_iter=4).fit(X, y)
+    assert model.privacy_statement_.public["n_iter"] == model.n_iter_ == 4
+    assert model.plan_.n_calls == 7

@@ -528,7 +528,7 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
             "l2": problem.l2,
             "solver": _setting(chosen.solver),
             "standardized": isinstance(chosen.solver, Standardised),
-            "n_iter": chosen.n_calls,
+            "n_iter": self.n_iter_,
             "intercept": intercept,
             "delta_rule": "given" if self.delta is not None else "min(1/n^2, 1e-5)",
             "x_inf": problem.bounds.x_inf,

@@ -15,7 +15,13 @@ from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Event, Gaussian
 from dpcvx.grid import FEATURE_BITS, integer_bounds
 from dpcvx.losses import Squared
-from dpcvx.mechanisms.question import LARGEST_DRAW, LARGEST_SUM, check_capacity, records_changed
+from dpcvx.mechanisms.question import (
+    LARGEST_DRAW,
+    LARGEST_SUM,
+    SPARE_RECORDS,
+    check_capacity,
+    records_changed,
+)
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
@@ -62,7 +68,7 @@ class NoisyMoments:
         records_changed(self.relation)
         if self.order not in (1, 2):
             raise ValueError(f"order must be 1 or 2, got {self.order!r}.")
-        check_capacity(self, self.n)
+        check_capacity(self, self.n * (1 if self.relation == "replace" else SPARE_RECORDS))
 
     @property
     def targets(self) -> int:
@@ -188,7 +194,7 @@ class NoisyLength:
 
     def __post_init__(self) -> None:
         records_changed(self.relation)
-        check_capacity(self, self.n)
+        check_capacity(self, self.n * (1 if self.relation == "replace" else SPARE_RECORDS))
 
     @property
     def _largest(self) -> int:
