@@ -13,7 +13,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from dpcvx.arrays import Vector
 from dpcvx.estimators.columns import Columns, level_codes, plain_labels
 from dpcvx.estimators.documentation import documented
-from dpcvx.estimators.model import LinearModel, Target, parameters
+from dpcvx.estimators.model import LinearModel
+from dpcvx.estimators.planning import Target, parameters
 from dpcvx.execution import Release
 from dpcvx.losses import Logistic, Loss, SmoothHinge, Softmax
 

@@ -12,7 +12,7 @@ from dpcvx.cells import native_array
 from dpcvx.domains import Domain, NuclearBall
 from dpcvx.estimators.columns import Columns
 from dpcvx.estimators.documentation import documented
-from dpcvx.estimators.model import Target, parameters
+from dpcvx.estimators.planning import Target, parameters
 from dpcvx.estimators.regressors import SquaredRegressor
 
 __all__ = ["PrivateLowRankRegression"]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,65 +22,29 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dpcvx.accounting import Accountant, Budget
 from dpcvx.arrays import Vector
 from dpcvx.backends import Dataset, closing, declared, open_dataset
 from dpcvx.cells import declared_kinds, native_array
-from dpcvx.domains import Domain, L1Ball, L2Ball
-from dpcvx.errors import Incompatible, PrivacyLeakWarning
+from dpcvx.errors import PrivacyLeakWarning
 from dpcvx.estimators.columns import Columns, Table
+from dpcvx.estimators.planning import Planning, Target
 from dpcvx.estimators.released_bounds import (
     RELEASED,
     ask_for_bounds,
     is_private,
-    plan_after_quantiles,
     to_come,
 )
 from dpcvx.estimators.uncertainty import Intervals
-from dpcvx.execution import Plan, Release, Solver, charge, execute
-from dpcvx.grid import FEATURE_BITS, Door
-from dpcvx.losses import Loss
+from dpcvx.execution import Plan, Release, charge, execute
+from dpcvx.grid import Door
 from dpcvx.noise import Generator, SecureGenerator, SeededGenerator
-from dpcvx.planner import automatic, default_radius, made, plan, residual_clip, standardisation_pays
-from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import (
-    NoisyAcceleratedMirrorDescent,
-    NoisyCorrectiveFrankWolfe,
-    NoisyFrankWolfe,
-    NoisyGeneralFrankWolfe,
-    NoisyGradientDescent,
-    NoisyMirrorDescent,
-    NoisyStronglyConvexMirrorDescent,
-    ObjectivePerturbation,
     Standardised,
-    SufficientStatistics,
 )
-from dpcvx.solvers.one_step import with_uncertainty
 from dpcvx.statement import PrivacyStatement
 from dpcvx.usefulness import warn_if_useless
 
-__all__ = ["LinearModel", "Target", "parameters"]
-
-DOMAINS: dict[str, type[Any]] = {"l1": L1Ball, "l2": L2Ball}
-SOLVERS: dict[str, type[Any]] = {
-    "gradient_descent": NoisyGradientDescent,
-    "mirror_descent": NoisyMirrorDescent,
-    "frank_wolfe": NoisyFrankWolfe,
-    "corrective_frank_wolfe": NoisyCorrectiveFrankWolfe,
-    "general_frank_wolfe": NoisyGeneralFrankWolfe,
-    "accelerated_mirror_descent": NoisyAcceleratedMirrorDescent,
-    "strongly_convex_mirror_descent": NoisyStronglyConvexMirrorDescent,
-    "objective_perturbation": ObjectivePerturbation,
-    "sufficient_statistics": SufficientStatistics,
-}
-
-INTERCEPT = 1.0
-LEAST_CELL = 2.0**-FEATURE_BITS  # of the grid that features are stored on
-# Beside rows of norm 1 a constant feature of value 1 adds 41 % to the norm, and so to the noise; one of value
-# 0.5 adds 12 %. In an l2 ball its coefficient has room to be twice as large; the intercept is their product.
-INTERCEPT_BESIDE_UNIT_ROWS = 0.5
-
-LARGEST_DELTA = 1e-5
+__all__ = ["LinearModel"]
 
 LEAK_WARNING = (
     "score is the plain metric of the rows it is given. On private rows its value is a release that the "
@@ -94,76 +58,8 @@ REFUSED = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Target:
-    """Public part of the target: the loss of scaled scores, and the map back to the user's units.
-
-    Parameters
-    ----------
-    loss : Loss
-        In scaled units.
-    shape : tuple of int
-        Shape of a row's scores: () for one, (K,) for several.
-    center, scale : float or Vector
-        A score z stands for center + scale * z in the user's units.
-    facts : dict
-        What the statement says of it.
-    classes : ndarray, optional
-        Labels of a classifier, in the order of their codes.
-    """
-
-    loss: Loss
-    shape: tuple[int, ...] = ()
-    center: float | Vector = 0.0
-    scale: float | Vector = 1.0
-    facts: dict[str, Any] = dataclasses.field(default_factory=dict)
-    classes: Any = None
-
-    @property
-    def outputs(self) -> int:
-        """Number of scores of a row."""
-        return math.prod(self.shape)
-
-
-Model = TypeVar("Model")
-
-
-@dataclass_transform(kw_only_default=True, eq_default=False)
-def parameters(cls: type[Model]) -> type[Model]:
-    """Make the annotated defaults of a class, and those it inherits, its keyword-only parameters.
-
-    scikit-learn reads an estimator's parameters from the signature of its constructor.
-    """
-    return dataclasses.dataclass(kw_only=True, eq=False, repr=False)(cls)
-
-
-@parameters
-class Settings:
-    """Parameters that every estimator has."""
-
-    epsilon: float | None = None
-    delta: float | None = None
-    bounds: Any = None
-    data_norm: float | None = None
-    categories: dict[Any, Any] | None = None
-    fit_intercept: bool = True
-    radius: float | None = None
-    l2: float | None = 0
-    standardize: Any = "auto"
-    uncertainty: float = 0
-    solver: Any = "auto"
-    n_iter: int | None = None
-    ledger: Any = None
-    account: Any = None
-    random_state: Any = None
-    backend: str = "auto"
-    verbose: int = 0
-
-
-class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
+class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
     """A linear model fitted through a plan; see the estimators for parameters and attributes."""
-
-    _geometry: ClassVar[str] = "l2"  # the estimator's own set, where the user may not choose one
 
     classes_: NDArray[Any]
     coef_: Vector
@@ -244,55 +140,10 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
         target = stated._declare_target(values)
         return columns, target, *self._plan_fit(n, columns, target, dense=_can_standardize(dataset))
 
-    def _plan_fit(
-        self, n: int, columns: Columns, target: Target, *, dense: bool = True
-    ) -> tuple[Plan, float]:
-        """Plan of a fit to n records, and the value of the intercept's feature, from public facts alone."""
-        domain = self._domain_of(target, columns)
-        intercept = self._intercept(domain)
-        problem = Problem(
-            target.loss,
-            domain,
-            bounds=self._record_bounds(columns, intercept),
-            d=columns.width + (intercept != 0),
-            outputs=target.outputs,
-            l2=self._ridge(domain),
-        )
-        delta = min(1 / n**2, LARGEST_DELTA) if self.delta is None else float(self.delta)
-        budget = Budget(float(self.epsilon or 0), delta)
-        plain = dataclasses.replace(problem, d=columns.width, bounds=self._record_bounds(columns, 0.0))
-        standardize = self._standardizes(plain, n, budget, dense)
-        make = partial(self._plan, problem, n, budget)
-        if standardize:
-            make, intercept = (
-                partial(self._plan, plain, n, budget, standardize=True),
-                float(self.fit_intercept),
-            )
-        return plan_after_quantiles(self, columns, target, (n, budget), make), intercept
-
     def _plan_again(self, columns: Columns, target: Target, dense: bool, n: int, epsilon: float) -> Plan:
         """Plan of the same fit for another number of records and epsilon."""
         other = type(self)(**{**self.get_params(deep=False), "epsilon": epsilon})
         return other._plan_fit(n, columns, target, dense=dense)[0]
-
-    def _standardizes(self, problem: Problem, n: int, budget: Budget, dense: bool) -> bool:
-        """Whether the fit standardises: as the user says, or where public facts say that it pays."""
-        if self.standardize not in (True, False, "auto"):
-            raise ValueError(f'standardize must be True, False or "auto", got {self.standardize!r}.')
-        if self.standardize is True and not dense:
-            raise Incompatible(
-                "Only dense records can be standardised, these are compressed or sparse: give "
-                'standardize=False, or "auto".'
-            )
-        if self.standardize != "auto":
-            return bool(self.standardize)
-        # Whoever gives a set or a solver has a scale in mind. Sufficient statistics are of squared loss,
-        # which standardisation clips.
-        free = self.radius is None and all(
-            isinstance(each, str) for each in (self.solver, getattr(self, "domain", ""))
-        )
-        wanted = dense and free and self.solver != "sufficient_statistics"
-        return wanted and standardisation_pays(problem, n, budget)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model and its privacy statement as JSON; `dpcvx.load` reads it back.
@@ -372,88 +223,6 @@ class LinearModel(Settings, Intervals, BaseEstimator):  # type: ignore[misc]
         if values.ndim != 1:
             raise ValueError(f"y should be a 1d array, got an array of shape {values.shape} instead.")
         return values
-
-    def _ridge(self, domain: Domain) -> float:
-        """Weight of the ridge in scaled units."""
-        if self.l2 is None:
-            raise ValueError(f"{type(self).__name__} needs l2, the ridge: 0 for none, or a positive number.")
-        return float(self.l2)
-
-    def _radius(self, loss: Loss, ball: str = "", outputs: int = 1) -> float:
-        return default_radius(loss, ball, outputs) if self.radius is None else float(self.radius)
-
-    def _domain_of(self, target: Target, columns: Columns) -> Domain:
-        """Return the set of the parameter, the intercept's coefficient last."""
-        chosen = getattr(self, "domain", self._geometry)
-        if isinstance(chosen, str):
-            if chosen not in DOMAINS:
-                raise ValueError(
-                    f'domain must be "l2", "l1" or a Domain such as dpcvx.L2Ball(10.0), got {chosen!r}.'
-                )
-            domain: Domain = DOMAINS[chosen](self._radius(target.loss, chosen, target.outputs))
-            return domain
-        if not isinstance(chosen, Domain):
-            raise TypeError(f'domain must be "l2", "l1" or a Domain object, got {type(chosen).__name__}.')
-        if self.radius is not None:
-            raise ValueError(
-                f"radius={self.radius!r} and domain={chosen!r} both fix the size of the set; "
-                "leave radius None."
-            )
-        return chosen
-
-    def _intercept(self, domain: Domain) -> float:
-        """Value of the constant feature in scaled units, 0 for none."""
-        if not self.fit_intercept:
-            return 0.0
-        return (
-            INTERCEPT_BESIDE_UNIT_ROWS
-            if self.data_norm is not None and isinstance(domain, L2Ball)
-            else INTERCEPT
-        )
-
-    def _record_bounds(self, columns: Columns, intercept: float) -> Bounds:
-        """Bounds of a stored row, the intercept's feature included."""
-        if self.data_norm is not None:
-            largest = float(np.max(np.maximum(abs(columns.low), abs(columns.high)) / columns.scale))
-            x_inf = 1.0 if intercept else min(1.0, max(LEAST_CELL, math.nextafter(largest, math.inf)))
-            return Bounds(x_inf, math.sqrt(1 + intercept**2))
-        if all(levels is None for levels in columns.levels):
-            return Bounds(1.0)
-        # One level of a column at a time: rows are much shorter than the number of features suggests.
-        return Bounds(1.0, math.nextafter(math.hypot(columns.row_norm(), intercept), math.inf))
-
-    def _plan(
-        self, problem: Problem, n: int, budget: Budget, accountant: Accountant, *, standardize: bool = False
-    ) -> Plan:
-        wrapper = Standardised(NoisyGradientDescent(), bool(self.fit_intercept))
-        candidates = self._candidates(wrapper.inner(problem) if standardize else problem)
-        if standardize:
-            candidates = tuple(dataclasses.replace(wrapper, solver=solver) for solver in candidates)
-        if self.uncertainty:
-            candidates = tuple(with_uncertainty(each, float(self.uncertainty)) for each in candidates)
-        return plan(problem, n, budget, candidates, accountant)
-
-    def _candidates(self, problem: Problem) -> tuple[Solver, ...]:
-        """Solvers to weigh: those of the planner, or the one that the user names."""
-        settings: dict[str, Any] = {"n_iter": None if self.n_iter is None else int(self.n_iter)}
-        clip = residual_clip(problem)
-        if self.solver == "auto":
-            kinds = automatic(problem)
-            if self.n_iter is not None:
-                kinds = tuple(kind for kind in kinds if hasattr(kind, "n_iter"))
-            return tuple(made(kind, clip=clip, **settings) for kind in kinds)
-        if isinstance(self.solver, str):
-            if self.solver not in SOLVERS:
-                known = ", ".join(map(repr, ["auto", *SOLVERS]))
-                raise ValueError(f"solver must be one of {known} or a Solver object, got {self.solver!r}.")
-            kind = SOLVERS[self.solver]
-            if self.n_iter is not None and not hasattr(kind, "n_iter"):
-                raise ValueError(f"{kind.__name__} has no iterations: leave n_iter None.")
-            return (made(kind, clip=clip, **settings),)
-        if not hasattr(self.solver, "plan") or isinstance(self.solver, type):
-            raise TypeError(f"solver must be a name or a Solver object, got {self.solver!r}.")
-        solver: Any = self.solver
-        return (solver if self.n_iter is None else dataclasses.replace(solver, **settings),)
 
     def _generator(self) -> Generator:
         state = self.random_state

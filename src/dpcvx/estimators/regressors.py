@@ -13,7 +13,8 @@ from dpcvx.cells import read_numbers
 from dpcvx.domains import Domain
 from dpcvx.estimators.columns import bound_pair
 from dpcvx.estimators.documentation import documented
-from dpcvx.estimators.model import LinearModel, Target, parameters
+from dpcvx.estimators.model import LinearModel
+from dpcvx.estimators.planning import Target, parameters
 from dpcvx.grid import targets
 from dpcvx.losses import Huber, Loss, Quantile, Squared
 from dpcvx.planner import default_ridge

@@ -24,7 +24,8 @@ from dpcvx.noise import Generator
 from dpcvx.private_bounds import PRIVATE, quantile_stages, release_bounds
 
 if TYPE_CHECKING:
-    from dpcvx.estimators.model import LinearModel, Target
+    from dpcvx.estimators.model import LinearModel
+    from dpcvx.estimators.planning import Planning, Target
 
 __all__ = ["RELEASED", "ask_for_bounds", "is_private", "plan_after_quantiles", "to_come"]
 
@@ -60,7 +61,7 @@ def to_come(model: LinearModel, dataset: Dataset) -> LinearModel:
 
 
 def plan_after_quantiles(
-    model: LinearModel,
+    model: Planning,
     columns: Columns,
     target: Target,
     facts: tuple[int, Budget],

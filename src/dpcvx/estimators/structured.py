@@ -10,7 +10,7 @@ from dpcvx.direct_sum import DirectSum
 from dpcvx.domains import Domain, GroupBall, SubmodularBall
 from dpcvx.estimators.columns import Columns
 from dpcvx.estimators.documentation import documented
-from dpcvx.estimators.model import Target, parameters
+from dpcvx.estimators.planning import Target, parameters
 from dpcvx.estimators.regressors import SquaredRegressor
 from dpcvx.execution import Plan
 from dpcvx.planner import default_radius

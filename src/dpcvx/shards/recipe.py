@@ -21,7 +21,8 @@ from dpcvx.grid import FEATURE_BITS, Dense, Door, Sparse, integer_bounds
 from dpcvx.problem import Bounds
 
 if TYPE_CHECKING:
-    from dpcvx.estimators.model import LinearModel, Target
+    from dpcvx.estimators.model import LinearModel
+    from dpcvx.estimators.planning import Target
 
 __all__ = ["Recipe", "is_binary", "made_up", "normalised", "parameters"]
 

@@ -25,7 +25,8 @@ from dpcvx.backends import Dataset, open_dataset
 from dpcvx.bill import Bill
 from dpcvx.cells import opened
 from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning
-from dpcvx.estimators.model import LARGEST_DELTA, LinearModel
+from dpcvx.estimators.model import LinearModel
+from dpcvx.estimators.planning import LARGEST_DELTA
 from dpcvx.events import Compose, Event, Gaussian, RepeatAndSelect, Worst
 from dpcvx.execution import Plan, Stage, charge
 from dpcvx.metrics import metric_of
