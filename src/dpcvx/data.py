@@ -254,9 +254,8 @@ class Arrays:
                 kernels.gradient_sparse(rows.indptr, rows.indices, rows.values, y, integers, *rest, *where)
             return sums
 
-        # A product of compressed rows costs about four dense ones.
-        work = outputs * (self._size * (1 if isinstance(rows, Dense) else 4) + SLOPE_WORK * self.n)
-        sums = self._total(self.parts(part, self.n, work, records_at_once(bound)), self.n, bound)
+        parts = self.parts(part, self.n, self._work(outputs), records_at_once(bound))
+        sums = self._total(parts, self.n, bound)
         return sums.T.copy().reshape(np.shape(theta))
 
     def difference_sum(
@@ -284,7 +283,7 @@ class Arrays:
                 kernels.difference_sparse(rows.indptr, rows.indices, rows.values, y, batch, *public, *where)
             return sums
 
-        work = 2 * outputs * self._size * len(batch) // self.n
+        work = 2 * self._work(outputs) * len(batch) // self.n
         parts = self.parts(part, len(batch), work, records_at_once(bound))
         sums = self._total([np.zeros((outputs, d), dtype=np.int64), *parts], len(batch), bound)
         return sums.T.copy().reshape(np.shape(points[0]))
@@ -466,6 +465,10 @@ class Arrays:
             raise failures[0]
         return answers
 
+    def _work(self, outputs: int) -> int:
+        """Products that a pass over the rows costs; one of compressed rows is worth about four dense ones."""
+        return outputs * (self._size * (4 if self.sparse else 1) + SLOPE_WORK * self.n)
+
     def _sent(self, theta: Vector) -> tuple[NDArray[np.int32], float]:
         """An iterate in fixed point, and its unit."""
         integers, unit = fixed_point(theta)
@@ -582,8 +585,8 @@ def exact_sum(parts: Iterable[IntVector], count: int, bound: ResidualBound) -> I
     bound : ResidualBound
         Of each of their residuals.
     """
-    first, *others = parts
-    total = first.astype(np.int64 if count <= records_at_once(bound) else object)
+    others = iter(parts)  # one at a time: there may be as many as shards, each as long as a row
+    total: IntVector = next(others).astype(np.int64 if count <= records_at_once(bound) else object)
     for other in others:
         total += other
     return total

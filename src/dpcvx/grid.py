@@ -136,7 +136,7 @@ class Dense:
     def transpose(self) -> Dense:
         """Return the same integers, feature-major."""
         n, d = self.shape
-        values = np.empty((d, n), dtype=np.int16)
+        values = np.empty((d, n), dtype=self.values.dtype)
         tile = 256  # a tile of both matrices stays in cache
         for i in range(0, n, tile):
             for j in range(0, d, tile):

@@ -1,6 +1,8 @@
 """Sums over mapped shards are, to the last bit, those over the same records in memory."""
 
 import math
+import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -112,6 +114,22 @@ def test_storage_follows_from_declared_types_and_bounds(make, kind):
     assert source.n == N
 
 
+def follow_the_same_moves(mine, theirs, rng):
+    """Margins of the same records, kept in two ways: every score is the same."""
+    size = mine._records.d * len(mine._margins)
+    for step in range(6):
+        if step == 3:
+            mine.reset(), theirs.reset()
+        for j in (step % size, size - 1, size - 1):
+            amount = int(rng.integers(-(2**30), 2**30))
+            mine.add(j, amount), theirs.add(j, amount)
+        scores = mine.scores(0.7 * 2.0**-44, TIGHT)
+        assert_array_equal(scores, theirs.scores(0.7 * 2.0**-44, TIGHT))
+        assert scores.any()
+    with pytest.raises(IndexError, match="index must be in"):
+        mine.add(size, 1)
+
+
 @pytest.mark.parametrize("intercept", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_sum_is_the_one_in_memory(make, kind, intercept):
@@ -127,22 +145,49 @@ def test_every_sum_is_the_one_in_memory(make, kind, intercept):
     for batch in (np.arange(0), np.arange(3), np.flatnonzero(rng.random(N) < 0.3), np.arange(N)):
         asked = (loss, (theta, 0.2 * theta), batch, TIGHT, ResidualBound(ONE // 8, ONE // 9))
         assert_array_equal(source.difference_sum(*asked), memory.difference_sum(*asked))
-    mine, theirs = source.follow(loss, 1), memory.follow(loss, 1)
-    for step in range(6):
-        if step == 3:
-            mine.reset(), theirs.reset()
-        for j in (step % source.d, source.d - 1, source.d - 1):
-            amount = int(rng.integers(-(2**30), 2**30))
-            mine.add(j, amount), theirs.add(j, amount)
-        scores = mine.scores(0.7 * 2.0**-44, TIGHT)
-        assert_array_equal(scores, theirs.scores(0.7 * 2.0**-44, TIGHT))
-        assert scores.any()
-    with pytest.raises(IndexError, match="index must be in"):
-        mine.add(source.d, 1)
+    follow_the_same_moves(source.follow(loss, 1), memory.follow(loss, 1), rng)
     bend = (ResidualBound(ONE, ONE), CurvatureBound(2**10, 12))
     moments, spread = source.curvature_sum(loss, theta, *bend)
     assert_array_equal(moments, memory.curvature_sum(loss, theta, *bend)[0])
     assert spread == memory.curvature_sum(loss, theta, *bend)[1]
+
+
+@pytest.mark.parametrize("room", [True, False], ids=["room", "full disk"])
+@pytest.mark.parametrize("kind", ["numbers", "binary", "sparse"])
+def test_followed_margins_read_columns_where_there_is_room_for_them(make, kind, room, monkeypatch):
+    from dpcvx.shards import source as module
+
+    monkeypatch.setattr(module, "BLOCK_MARGINS", 32)  # several blocks in a shard
+    if not room:
+        monkeypatch.setattr(module, "TemporaryFile", lambda dir: (_ for _ in ()).throw(OSError("full")))
+    source, memory, folder = make(kind)
+    files = sorted(folder.iterdir())
+    tighter = Bounds(0.6, 0.7)  # rows are shrunk on their way into the columns
+    for mine, theirs in ((source, memory), (source.within(tighter), memory.within(tighter))):
+        followed = mine.follow(Logistic(), 1)
+        assert (mine.columns is not None) == (room and kind != "sparse")
+        assert mine.columns is mine.columns  # made once for all who follow
+        follow_the_same_moves(followed, theirs.follow(Logistic(), 1), np.random.default_rng(10))
+    assert sorted(folder.iterdir()) == files
+    if kind == "binary" and room:
+        assert source.columns[0].rows.values.dtype == np.int8
+
+
+def test_a_disk_that_is_too_small_is_not_written_to(make, monkeypatch):
+    from dpcvx.shards import source as module
+
+    made, scratch_file = [], module.TemporaryFile
+    monkeypatch.setattr(module, "TemporaryFile", lambda dir: made.append(dir) or scratch_file(dir=dir))
+    source, _, folder = make("numbers")
+    need = source.n * (5 * 2 + 8)  # 16-bit features and a target
+    monkeypatch.setattr(module, "disk_usage", lambda folder: SimpleNamespace(free=need - 1))
+    assert source.columns is None
+    assert source.mapped(Door(Bounds(1.0), np.zeros(6), np.ones(6)), 0.0, 1.0)._changes
+    assert made == []
+    del source.columns
+    monkeypatch.setattr(module, "disk_usage", lambda folder: SimpleNamespace(free=need))
+    assert len(source.columns) == len(made) > 2  # targets are mapped already
+    assert set(made) == {folder}
 
 
 def dense(arrays):
@@ -325,6 +370,20 @@ def test_partial_sums_beyond_64_bits_do_not_wrap_around():
     total = exact_sum(parts, 9 * count, bound)
     assert total.tolist() == [9 * (2**62 - 1), -9 * (2**62 - 1)]
     assert exact_sum(parts[:1], count, bound).dtype == np.int64
+
+
+def test_partial_sums_are_added_one_at_a_time():
+    seen = []
+
+    def parts():
+        for _ in range(20):
+            part = np.ones(3, dtype=np.int64)
+            seen.append(weakref.ref(part))
+            yield part
+            del part
+            assert sum(part() is not None for part in seen) <= 1
+
+    assert exact_sum(parts(), 20, TIGHT).tolist() == [20, 20, 20]
 
 
 @pytest.mark.parametrize("kind", ["gradient", "vertex"])

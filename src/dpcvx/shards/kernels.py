@@ -1,4 +1,4 @@
-"""Compiled passes over row-major shards for followed margins; see `dpcvx.kernels` for the rest."""
+"""Compiled passes over shards for followed margins; see `dpcvx.kernels` for the rest."""
 
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
 
@@ -6,7 +6,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcvx.kernels import accumulate_constant, accumulate_dense, accumulate_sparse, compiled
+from dpcvx.kernels import (
+    accumulate_constant,
+    accumulate_dense,
+    accumulate_sparse,
+    add_dense,
+    compiled,
+    dot,
+    four_dots,
+)
 
 
 @compiled
@@ -82,3 +90,45 @@ def scores_sparse(
         function(kept, y, first, 0, last - first, unit, parameter, l2, linf, rho)
         accumulate_sparse(indptr, indices, values, rho, first, last, sums)
         accumulate_constant(rho, last - first, extra, sums)
+
+
+@compiled
+def scores_columns(matrix, y, margins, at, moves, function, rest, start, stop, block, extra, sums):
+    """The same for a feature-major matrix: row i is its column i."""
+    features, outputs, amounts = moves
+    unit, parameter, l2, linf = rest
+    step, constant = extra
+    kept = np.empty((margins.shape[0], block), dtype=np.int64)
+    rho = np.empty((margins.shape[0], block), dtype=np.int32)
+    for first in range(start, stop, block):
+        last = min(stop, first + block)
+        for m in range(features.shape[0]):
+            moved = margins[outputs[m]][at + first : at + last]
+            if features[m] == matrix.shape[0]:
+                moved += constant * amounts[m]
+            else:
+                add_dense(matrix[features[m]][first:last], step * amounts[m], moved)
+        for k in range(margins.shape[0]):
+            kept[k][: last - first] = margins[k][at + first : at + last]
+        function(kept, y, first, 0, last - first, unit, parameter, l2, linf, rho)
+        for k in range(margins.shape[0]):
+            add_products(matrix, first, last, rho[k][: last - first], sums[k])
+        accumulate_constant(rho, last - first, extra, sums)
+
+
+@compiled
+def add_products(matrix, first, last, vector, sums):
+    """sums[j] += <matrix[j, first:last], vector>, four rows at a time."""
+    j = 0
+    while j + 4 <= matrix.shape[0]:
+        a, b = matrix[j][first:last], matrix[j + 1][first:last]
+        c, e = matrix[j + 2][first:last], matrix[j + 3][first:last]
+        ta, tb, tc, te = four_dots(a, b, c, e, vector)
+        sums[j] += ta
+        sums[j + 1] += tb
+        sums[j + 2] += tc
+        sums[j + 3] += te
+        j += 4
+    while j < matrix.shape[0]:
+        sums[j] += dot(matrix[j][first:last], vector)
+        j += 1

@@ -10,9 +10,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import accumulate, pairwise
 from pathlib import Path
+from shutil import disk_usage
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ __all__ = ["ShardSource", "open_source"]
 CELLS_AT_ONCE = 2**20  # stored integers that become float64 at a time
 DENSE_CELLS = 2**24  # of stored integers that become dense at a time
 BLOCK_BYTES = 2**18  # rows that a pass over followed margins keeps in cache
+BLOCK_MARGINS = 2**16  # margins that a pass over columns keeps in cache, its residuals beside them
 
 Range = tuple[int, int, int]
 
@@ -159,6 +161,7 @@ class ShardSource:
         self.starts = [0, *accumulate(shard.rows.shape[0] for shard in shards)]
         first = self.stored(0, 0, 1)
         self.n, self.d = self.starts[-1], first.rows.shape[1] + (first.constant > 0)
+        self._row_bytes = first.rows.values.nbytes + first.y.nbytes
 
     def within(self, bounds: Bounds) -> ShardSource:
         """Return these records with every row inside the bounds: a longer one is shrunk when it is read."""
@@ -219,13 +222,14 @@ class ShardSource:
         bounds = integer_bounds(door.bounds, self.d + (door.constant > 0))
         source = ShardSource(pieces, bounds=self._bounds, changes=self._changes, scratch=self._scratch)
         again = source._changed(partial(_sent_through, door, center, scale), bounds)
-        if self._scratch is None:
-            return again
-        try:
-            kept = [_kept(again.stored(index), self._scratch) for index in range(len(pieces))]
-        except OSError:
-            return again
-        return ShardSource(kept, bounds=bounds, scratch=self._scratch)
+        kept = again._in_scratch(lambda stored: stored)
+        return again if kept is None else ShardSource(kept, bounds=bounds, scratch=self._scratch)
+
+    @cached_property
+    def columns(self) -> list[Stored] | None:
+        """Dense shards with their rows feature-major, in scratch files; None without room for them."""
+        dense = isinstance(self.stored(0, 0, 1).rows, Dense)
+        return self._in_scratch(_transposed) if dense else None
 
     def objective(self, loss: Loss, outputs: int, z_max: float) -> StreamedObjective:
         """Return the sum of the losses in float64, a few rows in memory at a time."""
@@ -246,6 +250,20 @@ class ShardSource:
         for change in self._changes:
             stored = change(stored)
         return stored
+
+    def _in_scratch(self, change: Change) -> list[Stored] | None:
+        """All shards after one more change, mapped from files without a name; None without room for them."""
+        if self._scratch is None:
+            return None
+        try:
+            if self.n * self._row_bytes > disk_usage(self._scratch).free:
+                return None
+            return [
+                _kept(change(self.stored(index)), shard.y, self._scratch)
+                for index, shard in enumerate(self._shards)
+            ]
+        except OSError:
+            return None
 
     def _changed(self, change: Change, bounds: tuple[int, int]) -> ShardSource:
         changes = (*self._changes, change)
@@ -276,6 +294,10 @@ def _sent_through(door: Door, center: float, scale: float, stored: Stored) -> St
     return Stored(again.rows(), np.ascontiguousarray((stored.y - center) / scale))
 
 
+def _transposed(stored: Stored) -> Stored:
+    return replace(stored, rows=stored.rows.transpose())
+
+
 def _dense(stored: Stored) -> Stored:
     """The same records with all cells."""
     rows = stored.rows
@@ -287,11 +309,10 @@ def _dense(stored: Stored) -> Stored:
     return replace(stored, rows=Dense(full))
 
 
-def _kept(stored: Stored, folder: Path) -> Stored:
-    """The same records, mapped from a file without a name."""
-    return replace(
-        stored, rows=Dense(_mapped_copy(stored.rows.values, folder)), y=_mapped_copy(stored.y, folder)
-    )
+def _kept(stored: Stored, y: Vector, folder: Path) -> Stored:
+    """The same records, mapped from files without a name; targets that are mapped already, y, stay there."""
+    rows = Dense(_mapped_copy(stored.rows.values, folder))
+    return replace(stored, rows=rows, y=y if stored.y is y else _mapped_copy(stored.y, folder))
 
 
 def _mapped_copy(array: NDArray[Any], folder: Path) -> NDArray[Any]:
@@ -314,7 +335,7 @@ def part_of(shard: Stored, start: int, stop: int | None) -> tuple[Dense | Sparse
 
 
 class FollowedShards:
-    """Margins of the records of a `ShardSource`, in memory; moves wait until the rows are read anyway.
+    """Margins of the records of a `ShardSource`, in memory; moves wait until the records are read anyway.
 
     Parameters
     ----------
@@ -324,8 +345,10 @@ class FollowedShards:
     """
 
     def __init__(self, records: ShardSource, loss: Loss, outputs: int) -> None:
-        records.stored(0, 0, 1).arrays()._targets(loss, outputs)  # refuses targets of another kind
-        self._records, self._loss = records, loss
+        first = records.stored(0, 0, 1).arrays()
+        first._targets(loss, outputs)  # refuses targets of another kind
+        self._parts = first.parts
+        self._records, self._loss, self._columns = records, loss, records.columns
         self._margins: NDArray[np.int64] = np.zeros((outputs, records.n), dtype=np.int64)
         self._moves: dict[int, int] = {}
 
@@ -355,18 +378,23 @@ class FollowedShards:
     def _pass(self, index: int, moves: Any, rest: Any, bound: ResidualBound) -> IntVector:
         """Move the margins of one shard and return its sums, (K, d)."""
         from dpcvx import kernels
-        from dpcvx.shards.kernels import scores_dense, scores_sparse
+        from dpcvx.shards.kernels import scores_columns, scores_dense, scores_sparse
 
-        shard, at = self._records.stored(index), self._records.starts[index]
-        rows, (n, width), outputs = shard.rows, shard.rows.shape, len(self._margins)
+        shard = self._records.stored(index) if self._columns is None else self._columns[index]
+        at, n, outputs = self._records.starts[index], shard.y.shape[1], len(self._margins)
+        rows, width = shard.rows, self._records.d - (shard.constant > 0)
         function = kernels.residuals_of(self._loss.slope, self._loss.joint)
-        block_rows = min(n, max(8, BLOCK_BYTES * n // max(1, rows.values.nbytes)))
+        block_rows = max(8, BLOCK_BYTES * n // max(1, rows.values.nbytes))
+        if self._columns is not None:
+            block_rows = max(8, BLOCK_MARGINS // outputs)
 
         def part(start: int, stop: int) -> IntVector:
             sums = np.zeros((outputs, self._records.d), dtype=np.int64)
             where = (start, stop, min(block_rows, stop - start), (shard.step, shard.constant), sums)
             followed = (shard.y, self._margins, at, moves, function, rest)
-            if isinstance(rows, Dense):
+            if self._columns is not None:
+                scores_columns(rows.values, *followed, *where)
+            elif isinstance(rows, Dense):
                 scores_dense(rows.values, *followed, *where)
             else:
                 scores_sparse(rows.indptr, rows.indices, rows.values, width, *followed, *where)
@@ -374,7 +402,7 @@ class FollowedShards:
             return sums
 
         work = outputs * (rows.size * (1 if isinstance(rows, Dense) else 4) + 32 * n)
-        return exact_sum(shard.arrays().parts(part, n, work, records_at_once(bound)), n, bound)
+        return exact_sum(self._parts(part, n, work, records_at_once(bound)), n, bound)
 
 
 class StreamedObjective:
