@@ -69,7 +69,17 @@ if TYPE_CHECKING:
     from dpcvx.execution import Plan, Release, Stage, execute
     from dpcvx.hard_instances import PaddedTardos
     from dpcvx.ledger import Account, Ledger, Receipt
-    from dpcvx.losses import Huber, Logistic, Quantile, Sigmoid, SmoothHinge, Softmax, Squared, Welsch
+    from dpcvx.losses import (
+        ClippedLogistic,
+        Huber,
+        Logistic,
+        Quantile,
+        Sigmoid,
+        SmoothHinge,
+        Softmax,
+        Squared,
+        Welsch,
+    )
     from dpcvx.noise import SecureGenerator, SeededGenerator
     from dpcvx.planner import plan
     from dpcvx.problem import Bounds, Problem
@@ -135,7 +145,7 @@ _MODULES = {
     "execution": "Plan Release Stage execute",
     "hard_instances": "PaddedTardos",
     "ledger": "Account Ledger Receipt",
-    "losses": "Huber Logistic Quantile Sigmoid SmoothHinge Softmax Squared Welsch",
+    "losses": "ClippedLogistic Huber Logistic Quantile Sigmoid SmoothHinge Softmax Squared Welsch",
     "noise": "SecureGenerator SeededGenerator",
     "planner": "plan",
     "problem": "Bounds Problem",

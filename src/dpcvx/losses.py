@@ -93,6 +93,14 @@ def logistic_slope(z: float, y: float, a: float) -> float:
     return -y / (1.0 + exp_basic(y * z))
 
 
+def clipped_logistic_slope(z: float, y: float, a: float) -> float:
+    """Return -y times 1 / (1 + e^(y z)), at most a."""
+    s = 1.0 / (1.0 + exp_basic(y * z))
+    if s > a:
+        return -y * a
+    return -y * s
+
+
 def huber_slope(z: float, y: float, a: float) -> float:
     """Return z - y clipped to [-a, a]."""
     r = z - y
@@ -223,6 +231,55 @@ class Logistic:
     def lipschitz(self, z_max: float, ord: float = 2) -> float:
         """Return 1 / (1 + e^(-z_max))."""
         return 1.0 / (1.0 + math.exp(-_margin(z_max)))
+
+    def smoothness(self, z_max: float) -> float:
+        """Return 1/4, the curvature at z = 0."""
+        return 0.25
+
+
+@dataclass(frozen=True)
+class ClippedLogistic:
+    """Logistic loss that is linear where its slope would exceed a limit: no record pulls harder than that.
+
+    phi(z, y) = log(1 + e^(-u)) for u >= -t, log(1 + e^t) - limit (u + t) below, with u = y z and
+    1/(1 + e^(-t)) = limit
+
+    Parameters
+    ----------
+    limit : float
+        Largest slope, at least 1/2: that of u = 0.
+    """
+
+    limit: float
+
+    name: ClassVar[str] = "clipped_logistic"
+    convex: ClassVar[bool] = True
+    joint: ClassVar[bool] = False
+    y_range: ClassVar[tuple[float, float]] = BINARY_LABELS
+    slope = staticmethod(clipped_logistic_slope)
+
+    def __post_init__(self) -> None:
+        if not 0.5 <= self.limit < 1:
+            raise ValueError(f"ClippedLogistic.limit must be in [0.5, 1), got {self.limit!r}.")
+
+    @property
+    def parameter(self) -> float:
+        """The limit."""
+        return self.limit
+
+    def value(self, z: Vector, y: Vector) -> Vector:
+        """Return phi(z, y); 0 where the label is missing."""
+        u = y * z
+        inside = np.maximum(u, math.log(1 / self.limit - 1))
+        return np.where(y == 0, 0.0, np.logaddexp(0.0, -inside) + self.limit * (inside - u))
+
+    def grad(self, z: Vector, y: Vector) -> Vector:
+        """Return the slope of logistic loss, at most the limit."""
+        return -y * np.minimum(_sigmoid(-y * z), self.limit)
+
+    def lipschitz(self, z_max: float, ord: float = 2) -> float:
+        """Return 1 / (1 + e^(-z_max)), or the limit if that is smaller."""
+        return min(self.limit, Logistic().lipschitz(z_max, ord))
 
     def smoothness(self, z_max: float) -> float:
         """Return 1/4, the curvature at z = 0."""

@@ -34,7 +34,7 @@ from dpcvx.domains import (
 )
 from dpcvx.errors import Incompatible
 from dpcvx.grid import FEATURE_BITS, Dense, Sparse, integer_bounds
-from dpcvx.losses import Huber, Logistic, Loss, SmoothHinge, Softmax, Squared
+from dpcvx.losses import ClippedLogistic, Huber, Logistic, Loss, SmoothHinge, Softmax, Squared
 from dpcvx.problem import Problem, is_regression
 from dpcvx.regularizers import L1, ElasticNet, GroupL2, Ridge, SubmodularNorm
 from dpcvx.submodular import Cardinality, ConcaveOfCardinality, GroupCover, Interval
@@ -60,7 +60,7 @@ KNOWN_PARTS: tuple[type, ...] = (
     *(Transformed, VertexHull),
     *(Cardinality, ConcaveOfCardinality, DirectSum, GroupCover, Interval),
 )
-KNOWN_LOSSES: tuple[type, ...] = (Huber, Logistic, SmoothHinge, Softmax, Squared)
+KNOWN_LOSSES: tuple[type, ...] = (ClippedLogistic, Huber, Logistic, SmoothHinge, Softmax, Squared)
 NEWTON_SIZE = 500  # coordinates up to which Hessians are formed
 NEWTON_STEPS = 30
 CHECK_EVERY = 25  # accelerated steps between two certificates, each of which costs two gradients

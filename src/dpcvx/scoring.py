@@ -167,7 +167,7 @@ class Score:
 def private_score(
     model: Any,
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
     epsilon: float,
     scoring: str | None = None,

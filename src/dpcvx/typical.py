@@ -17,13 +17,14 @@ from dpcvx.arrays import Vector
 from dpcvx.domains import L2Ball
 from dpcvx.problem import Problem, is_regression
 
-__all__ = ["Typical", "is_round"]
+__all__ = ["Typical", "inflation", "is_round"]
 
 # Variance of a useful model's scores: a classifier's log-odds; a regression's, which explains half of a
 # target whose deviation is 0.4 of the largest residual.
 CLASSIFICATION_VARIANCE = 4.0
 REGRESSION_VARIANCE = 0.5 * 0.4**2
 DECAYS = (1.0, 2.0)  # powers of the rank that eigenvalues fall with; equally likely
+LEAST_WINDOW = 1e-4  # below it a difference of like numbers is its first term
 DIRECTIONS = 128  # eigenvalues that are told apart; more are taken together in groups
 
 
@@ -74,15 +75,22 @@ class Typical:
     def descent(self, length: Vector, shift: float) -> tuple[Vector, Vector]:
         """Excess risk after descending a length H: (optimisation part, privacy part).
 
-        ``length`` is the distance that a unit gradient would move theta; the noise moves a coordinate without
-        curvature by ``shift`` H. Steps short beside the curvature, shared evenly: a coefficient shrinks by
-        e^(-h H), and the noise leaves the variance shift^2 H (1 - e^(-2 h H))/(2 h).
+        ``length`` is the distance that a unit gradient would move the answer; the noise moves a coordinate
+        without curvature by about ``shift`` H. The answer is the mean of the last third of a path of steps
+        that are short beside the curvature and share its whole length, 6/5 H, evenly. A coefficient shrinks
+        by the mean of e^(-h t) over that third; what noise came before it shrinks likewise, and the noise
+        within it is averaged.
         """
-        h, H = self.curvatures, np.asarray(length)[..., None]
-        left = -np.expm1(-2 * h * H)
+        h, whole = self.curvatures, np.asarray(length)[..., None] * 6 / 5
+        before, window = 2 / 3 * h * whole, h * whole / 3
+        faded = -np.expm1(-window)
+        shrinking = faded / window
+        noise = -np.expm1(-2 * before) / 2 * shrinking**2
+        averaged = (window - 2 * faded - np.expm1(-2 * window) / 2) / window**2
+        noise += np.where(window < LEAST_WINDOW, window / 3, averaged)
         return (
-            (self.counts * h * self.signal * (1 - left)).sum(axis=-1) / 2,
-            (self.counts * shift**2 * H * left).sum(axis=-1) / 4,
+            (self.counts * h * self.signal * (np.exp(-before) * shrinking) ** 2).sum(axis=-1) / 2,
+            (self.counts * shift**2 * whole * noise).sum(axis=-1) / 2,
         )
 
     def perturbed(self, ridge: Vector, noise: Vector) -> tuple[Vector, Vector]:
@@ -91,6 +99,28 @@ class Typical:
         deviation = np.asarray(noise)[..., None]
         part = self.counts * h / (h + weight) ** 2 / 2
         return (part * self.signal * weight**2).sum(axis=-1), (part * deviation**2).sum(axis=-1)
+
+
+def inflation(limit: float) -> float:
+    """How many times too large scores are that minimise `ClippedLogistic` with this limit.
+
+    A score z of a record with log-odds s is right where the slopes of both labels cancel in the mean; s is as
+    spread as useful scores are, and z proportional to it. For a limit of 0.6 it is 1.20, and between 1.19 and
+    1.22 if s had a half or one and a half times the deviation.
+    """
+    s = np.linspace(0, 6, 601) * math.sqrt(CLASSIFICATION_VARIANCE)
+    weights = np.exp(-(s**2) / (2 * CLASSIFICATION_VARIANCE)) * s
+    odds = np.exp(-s)
+
+    def pull(scale: float) -> float:
+        right, wrong = (np.minimum(1 / (1 + np.exp(sign * scale * s)), limit) for sign in (1, -1))
+        return float(weights @ ((right - odds * wrong) / (1 + odds)))
+
+    low, high = 1.0, 4.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if pull(middle) > 0 else (low, middle)
+    return low
 
 
 def _mean_curvature(problem: Problem, variance: float) -> float:

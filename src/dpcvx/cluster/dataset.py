@@ -28,7 +28,10 @@ def from_dask(
     *,
     target: str | Sequence[str] | None = None,
     bounds: Any = None,
+    classes: Sequence[Any] | str | None = None,
+    y_bounds: Any = None,
     categories: Mapping[Any, Sequence[Any]] | None = None,
+    data_norm: float | None = None,
     client: Any = None,
 ) -> DaskDataset:
     """Open Dask collections for a fit on their cluster.
@@ -45,8 +48,9 @@ def from_dask(
         Targets, in the same order.
     target : str or list of str, optional
         Column(s) of X that hold the targets, in place of y.
-    bounds, categories : optional
-        The estimator's parameters of these names, where they are declared with the data.
+    bounds, classes, y_bounds, categories, data_norm : optional
+        The estimator's parameters of these names, where they are declared with the data: an estimator that
+        declares one of them again is refused.
     client : distributed.Client or str, optional
         Client of the cluster, or its scheduler's address; by default the client that this process uses.
 
@@ -55,10 +59,20 @@ def from_dask(
     DaskDataset
         To be given to ``fit``.
     """
+    if classes is not None and y_bounds is not None:
+        raise ValueError(
+            "classes and y_bounds are both given: declare classes for classifiers or y_bounds for regressors."
+        )
     connection = connected(client)
     Workers(connection).awaited()
     names = target if target is None or isinstance(target, str) else list(target)
-    declarations = {"bounds": bounds, "categories": categories}
+    declarations = {
+        "bounds": bounds,
+        "classes": classes,
+        "y_bounds": y_bounds,
+        "categories": categories,
+        "data_norm": data_norm,
+    }
     return DaskDataset(
         opened(X, y, names, connection),
         connection,

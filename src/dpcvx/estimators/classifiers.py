@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,14 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from dpcvx.arrays import Vector
+from dpcvx.comparison import core
 from dpcvx.estimators.columns import Columns, level_codes, plain_labels
 from dpcvx.estimators.documentation import documented
 from dpcvx.estimators.model import LinearModel
 from dpcvx.estimators.planning import Target, parameters
 from dpcvx.execution import Release
 from dpcvx.losses import Logistic, Loss, SmoothHinge, Softmax
+from dpcvx.typical import inflation
 
 __all__ = ["PrivateLinearSVC", "PrivateLogisticRegression"]
 
@@ -176,6 +179,12 @@ class PrivateLogisticRegression(LinearClassifier):
 
     def _loss(self, n_classes: int) -> Loss:
         return Logistic() if n_classes == 2 else Softmax()
+
+    def _publish(self, release: Release, columns: Columns, target: Target, intercept: float) -> None:
+        clip = getattr(core(release.plan).solver, "clip", None)
+        if clip is not None and target.outputs == 1:
+            target = replace(target, scale=1 / inflation(clip))
+        super()._publish(release, columns, target, intercept)
 
     def _encode_target(self, y: NDArray[Any], target: Target) -> Vector:
         codes = level_codes(y, target.classes.tolist())

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
+from dpcvx.backends import Dataset
 from dpcvx.cells import (
     column_cells,
     column_numbers,
@@ -58,6 +59,12 @@ class Table:
     def __init__(self, X: Any) -> None:
         import narwhals as nw
 
+        if isinstance(X, Dataset):
+            raise TypeError(
+                f"{type(X).__name__} is for fit alone: its records are kept rounded, for sums over them. "
+                "Predictions and scores need the rows in your own units, such as an array or a table; give "
+                "them a part at a time if they are many."
+            )
         self.names: tuple[Any, ...] | None = None
         self.untyped: frozenset[int] = frozenset()
         self.sparse = hasattr(X, "tocsr")

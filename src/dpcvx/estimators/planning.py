@@ -21,7 +21,15 @@ from dpcvx.estimators.released_bounds import plan_after_quantiles
 from dpcvx.execution import Plan, Solver
 from dpcvx.grid import FEATURE_BITS
 from dpcvx.losses import Loss
-from dpcvx.planner import automatic, default_radius, made, plan, residual_clip, standardisation_pays
+from dpcvx.planner import (
+    automatic,
+    default_clip,
+    default_radius,
+    made,
+    plan,
+    residual_clip,
+    standardisation_pays,
+)
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,
@@ -230,17 +238,18 @@ class Planning(Settings):
         self, problem: Problem, n: int, budget: Budget, accountant: Accountant, *, standardize: bool = False
     ) -> Plan:
         wrapper = Standardised(NoisyGradientDescent(), bool(self.fit_intercept))
-        candidates = self._candidates(wrapper.inner(problem) if standardize else problem)
+        candidates = self._candidates(wrapper.inner(problem) if standardize else problem, n, budget)
         if standardize:
             candidates = tuple(dataclasses.replace(wrapper, solver=solver) for solver in candidates)
         if self.uncertainty:
             candidates = tuple(with_uncertainty(each, float(self.uncertainty)) for each in candidates)
         return plan(problem, n, budget, candidates, accountant)
 
-    def _candidates(self, problem: Problem) -> tuple[Solver, ...]:
+    def _candidates(self, problem: Problem, n: int, budget: Budget) -> tuple[Solver, ...]:
         """Solvers to weigh: those of the planner, or the one that the user names."""
         settings: dict[str, Any] = {"n_iter": None if self.n_iter is None else int(self.n_iter)}
-        clip = residual_clip(problem)
+        # Standard errors are those of the loss's own minimiser.
+        clip = residual_clip(problem) if self.uncertainty else default_clip(problem, n, budget)
         if self.solver == "auto":
             kinds = automatic(problem)
             if self.n_iter is not None:

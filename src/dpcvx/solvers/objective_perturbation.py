@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Gaussian, PerturbedObjective
 from dpcvx.execution import Oracle, Plan, Stage, records_changed, require, spendable
+from dpcvx.losses import ClippedLogistic, Huber, Logistic, Squared
 from dpcvx.mechanisms import PerturbedMinimiser
 from dpcvx.minimise import Ridged
 from dpcvx.problem import Problem
@@ -50,9 +51,12 @@ class ObjectivePerturbation:
     ----------
     jacobian_share : float, optional
         Share of epsilon for the Jacobian, in (0, 1); by default the one with the smallest bound.
+    clip : float, optional
+        Slopes are clipped to this size: squared loss becomes `Huber`, logistic loss `ClippedLogistic`.
     """
 
     jacobian_share: float | None = None
+    clip: float | None = None
 
     requires: ClassVar[tuple[type, ...]] = ()
     proximal: ClassVar[bool] = True
@@ -64,21 +68,21 @@ class ObjectivePerturbation:
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Fix the ridge and the noise from public facts."""
         require(self, problem)
-        share = self._share(problem, n, budget)
-        paid, ridge = spendable(budget), _ridge(problem, n, budget, share)
+        share, inner = self._share(problem, n, budget), self._clipped(problem)
+        paid, ridge = spendable(budget), _ridge(inner, n, budget, share)
         output = (1 + 1e-9) / gaussian_mu(OUTPUT_SHARE * paid.epsilon, OUTPUT_SHARE * paid.delta)
 
         def mechanism(noise_multiplier: float) -> PerturbedMinimiser:
-            return PerturbedMinimiser(problem, n, noise_multiplier, ridge, output, budget.relation)
+            return PerturbedMinimiser(inner, n, noise_multiplier, ridge, output, budget.relation)
 
-        jacobian = _jacobian(problem, n, ridge)
+        jacobian = _jacobian(inner, n, ridge)
         noise_multiplier = calibrate(
             lambda t: Compose((PerturbedObjective(1 / t, jacobian, budget.relation), Gaussian(output))),
             paid,
             accountant,
         )
         stages = (Stage(mechanism(noise_multiplier), 1),)
-        return Plan(stages, problem, n, ObjectivePerturbation(share), budget, accountant)
+        return Plan(stages, problem, n, ObjectivePerturbation(share, self.clip), budget, accountant)
 
     def run(self, plan: Plan, ask: Oracle) -> Vector:
         """Ask once, and return to the set what the noise on the outcome carried out of it."""
@@ -87,14 +91,27 @@ class ObjectivePerturbation:
 
     def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
         """Bound the excess risk: (part of the ridge, part of the noise)."""
-        return _parts(problem, n, budget, self._share(problem, n, budget))
+        return _parts(self._clipped(problem), n, budget, self._share(problem, n, budget))
 
     def _share(self, problem: Problem, n: int, budget: Budget) -> float:
         if self.jacobian_share is not None:
             return self.jacobian_share
         if budget.delta == 0:
             raise Incompatible("Objective perturbation draws Gaussian noise, which needs delta > 0.")
-        return float(min(SHARES, key=lambda share: sum(_parts(problem, n, budget, float(share)))))
+        inner = self._clipped(problem)
+        return float(min(SHARES, key=lambda share: sum(_parts(inner, n, budget, float(share)))))
+
+    def _clipped(self, problem: Problem) -> Problem:
+        """The problem that is minimised: slopes must be those of a convex loss, not clipped afterwards."""
+        loss = problem.loss
+        if self.clip is None:
+            return problem
+        if isinstance(loss, Squared):
+            return replace(problem, loss=Huber(self.clip, loss.y_range))
+        if isinstance(loss, Logistic):
+            return replace(problem, loss=ClippedLogistic(self.clip))
+        name = type(loss).__name__
+        raise Incompatible(f"{name} has no convex variant with clipped slopes: leave clip None.")
 
 
 def _curvature(problem: Problem, n: int) -> float:
