@@ -11,8 +11,8 @@ with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_
     X = random.uniform(0, 1, size=(20_000, 5), chunks=(2_500, 5))
     y = (X[:, 0] + X[:, 1] > 1).astype(int)
 
-    model = PrivateLogisticRegression(epsilon=1.0, classes=(0, 1))
-    model.fit(from_dask(X, y, bounds=(0, 1)))
+    people = from_dask(X, y, bounds=(0, 1), classes=(0, 1))
+    model = PrivateLogisticRegression(epsilon=1.0).fit(people)
     client.close()
 
 print("coefficients", model.coef_.round(1))

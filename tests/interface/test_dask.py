@@ -214,6 +214,30 @@ def test_a_frame_with_its_target_and_declarations(client):
         PrivateLogisticRegression(**settings).fit(data, y)
 
 
+def test_targets_and_norms_are_declared_with_the_data_or_with_the_estimator(client):
+    settings = {"epsilon": 1.0, "random_state": 2, "n_iter": 4}
+    for kind, y, target in (
+        (PrivateLogisticRegression, LABELS, {"classes": (0, 1)}),
+        (PrivateLogisticRegression, LABELS, {"classes": "from_y"}),
+        (PrivateHuberRegressor, TARGETS[:, 0], {"y_bounds": (-1, 1)}),
+    ):
+        declared = {"bounds": (-1, 1), "data_norm": 2.0, **target}
+        data, reference = from_dask(*arrays(y), **declared), kind(**settings, **declared).fit(X, y)
+        model = kind(**settings).fit(data)
+        same_model(model, reference)
+        (name,) = target
+        assert getattr(model, name) is None  # declared with the data alone
+        for again in (name, "data_norm"):
+            twice = f"{again} is declared with the data and with the estimator"
+            with pytest.raises(Incompatible, match=twice):
+                kind(**settings, **{again: declared[again]}).fit(data)
+    other = from_dask(*arrays(), bounds=(-1, 1), y_bounds=(0, 1))
+    with pytest.raises(Incompatible, match="data declare y_bounds, which PrivateLogisticRegression does not"):
+        PrivateLogisticRegression(**settings).fit(other)
+    with pytest.raises(ValueError, match="classes and y_bounds are both given"):
+        from_dask(*arrays(), bounds=(-1, 1), classes=(0, 1), y_bounds=(0, 1))
+
+
 def test_minimisers_run_on_the_driver(client):
     settings = {"epsilon": 1.0, "bounds": (-1, 1), "random_state": 3, "classes": (0, 1), "l2": 0.01}
     solver = dpcvx.ObjectivePerturbation()

@@ -142,6 +142,26 @@ def test_several_targets_and_several_classes(parquet, people):
         same_fit(kind, shards, people.select(["age"]), people["sex"], declared)
 
 
+def test_predictions_and_scores_of_shards_are_refused_with_what_to_give(parquet, people, tmp_path):
+    shards = dpcvx.from_parquet(parquet, **LABELS, **NUMBERS)
+    model = dpcvx.PrivateLogisticRegression(epsilon=1.0, random_state=5).fit(shards)
+    ledger = dpcvx.Ledger(tmp_path / "ledger.db")
+    account = ledger.create("people", epsilon=1.0, delta=1e-6)
+    pays = {"epsilon": 0.5, "ledger": ledger, "account": "people"}
+    for ask in (
+        lambda X: model.predict(X),
+        lambda X: model.predict_proba(X),
+        lambda X: dpcvx.private_score(model, X, **pays),
+        lambda X: dpcvx.private_score(model, X, people["ill"], **pays),
+    ):
+        with pytest.raises(TypeError, match=r"Shards is for fit alone.*rows in your own units, such as an"):
+            ask(shards)
+    assert len(account.history()) == 0
+    with pytest.raises(ValueError, match="requires y to be passed"):
+        dpcvx.private_score(model, people.select(LABELS["features"]), epsilon=0.5)
+    assert len(model.predict(people.select(LABELS["features"]))) == N
+
+
 def test_sparse_batches_are_fitted_as_sparse_records(tmp_path):
     rng = np.random.default_rng(1)
     X = sp.random_array((N, 60), density=0.1, rng=rng).tocsr()
