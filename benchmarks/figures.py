@@ -30,15 +30,17 @@ def save(name, numbers):
     print(f"figures: docs/figures/{path.name}")
 
 
-def panels(count):
-    """(figure, axes) of a row of plots, drawn without a screen."""
+def panels(count, across=None):
+    """(figure, axes) of plots in a row, or so many across, drawn without a screen."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, count, figsize=(4.6 * count, 4), squeeze=False)
-    return figure, axes[0]
+    across = across or count
+    down = -(-count // across)
+    figure, axes = plt.subplots(down, across, figsize=(4.6 * across, 4 * down), squeeze=False)
+    return figure, axes.ravel()
 
 
 def save_plot(figure, name):

@@ -2,11 +2,11 @@
 
 regimes   rcv1 and news20 at epsilon 1 and 100, T = 4000, logistic loss, against SciPy's two products and
           Gumbel(2p) in the same run; SciPy's total is EXTRAPOLATED from the median of a few iterations
-growth    time per iteration at epsilon 1 while p grows from 47 thousand to 20 million, Zipf-like features
 dense     squared loss over a dense matrix: float64 products, one pass a step, cached products of columns
 
 One thread; all times are CPU seconds of this process, so that other processes on the machine disturb them
 less. Noise comes from the cryptographic generator. A fit includes its start (levels, sums), not the door.
+How the cost grows with p, n, entries and T: growth.py.
 """
 
 import argparse
@@ -16,7 +16,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -24,7 +23,6 @@ import datasets
 import dpcvx as dp
 import figures
 from dpcvx.data import Arrays
-from dpcvx.execution import Oracle
 from dpcvx.grid import Door, ResidualBound
 from dpcvx.noise import SecureGenerator
 
@@ -106,53 +104,6 @@ def regimes(options):
         figures.save("sparse_frank_wolfe", ratios)
 
 
-def zipf(n, d, per_row, rng):
-    """Rows of unit length with Zipf-like features, and labels that a few of them carry."""
-    ranks = np.exp(rng.random((n, per_row)) * np.log(d)).astype(np.int64) % d
-    mixed = (ranks * 0x9E3779B1 + 12345) % d  # frequent features lie anywhere
-    X = sp.csr_matrix((np.ones(n * per_row), mixed.ravel(), np.arange(n + 1) * per_row), shape=(n, d))
-    X.sum_duplicates()
-    X.data[:] = 1 / np.sqrt(per_row)
-    signal = (ranks < 40).sum(axis=1) + rng.normal(size=n)
-    return X, np.where(signal > np.median(signal), 1.0, -1.0)
-
-
-def growth(options):
-    n, per_row = 20_000, 73
-    found = []
-    for d in (47_000, 1_600_000, 20_000_000):
-        X, y = zipf(n, d, per_row, np.random.default_rng(1))
-        bounds = dp.Bounds(1.0)
-        records = single(X, y, bounds)
-        plan = plan_of(dp.Logistic(), n, d, 1.0, options.steps, bounds)
-        columns = np.diff(X.tocsc().indptr)
-        times, touched = [], []
-        for _ in range(options.rounds):
-            oracle, chosen, spent = Oracle(plan, records, SecureGenerator()), [], []
-            for t in range(options.steps):
-                seconds, vertex = cpu(oracle.vertex)
-                seconds += cpu(oracle.move, 2 / (t + 2), vertex)[0]
-                spent.append(seconds)
-                chosen.append(vertex.index)
-            times.append(statistics.mean(spent[1:]))  # the first one also makes the start
-            touched.append(columns[chosen].mean() * per_row)
-        found.append((d, 1e6 * statistics.median(times), statistics.median(touched), X.nnz / n))
-    print(f"n = {n}, epsilon 1, T = {options.steps}: CPU per iteration as p grows")
-    for d, each, entries, length in found:
-        print(f"p = {d:>11,d}: {each:6.1f} us, {entries:8.1f} entries touched a step, {length:.1f} a row")
-    ratio = found[-1][1] / found[0][1]
-    print(f"growth {ratio:.2f}, bar <= 5")
-    figure, (axis,) = figures.panels(1)
-    axis.loglog([row[0] for row in found], [row[1] for row in found], "o-")
-    axis.set(
-        xlabel="features p", ylabel="CPU microseconds per iteration", title="private Frank-Wolfe, epsilon 1"
-    )
-    figures.save_plot(figure, "sparse_frank_wolfe_growth")
-    figures.save(
-        "sparse_frank_wolfe_growth", {f"us_{d}": each for d, each, _, _ in found} | {"growth": ratio}
-    )
-
-
 def dense(options):
     n, d, T = options.records, 2_000, 500
     rng = np.random.default_rng(2)
@@ -191,7 +142,7 @@ def problem_bound(problem):
     return ResidualBound(limit, limit)
 
 
-PARTS = {"regimes": regimes, "growth": growth, "dense": dense}
+PARTS = {"regimes": regimes, "dense": dense}
 
 
 def main():
