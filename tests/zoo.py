@@ -21,7 +21,18 @@ from dpcvx.domains.interpolation import Interpolation
 from dpcvx.domains.magnitudes import PNorm
 from dpcvx.domains.submodular import SubmodularBall, SubmodularPolyhedron
 from dpcvx.domains.vertex_norm import VertexNorm
-from dpcvx.losses import Huber, Logistic, Loss, Quantile, Sigmoid, SmoothHinge, Softmax, Squared, Welsch
+from dpcvx.losses import (
+    ClippedLogistic,
+    Huber,
+    Logistic,
+    Loss,
+    Quantile,
+    Sigmoid,
+    SmoothHinge,
+    Softmax,
+    Squared,
+    Welsch,
+)
 from dpcvx.mirror import Entropy, MirrorMap
 from dpcvx.regularizers import L1, ElasticNet, GroupL2, Regularizer, Ridge, SubmodularNorm
 from dpcvx.submodular import (
@@ -34,7 +45,13 @@ from dpcvx.submodular import (
     tree_cover,
 )
 
-BINARY_LOSSES: list[Loss] = [Logistic(), SmoothHinge(), SmoothHinge(width=3.0), Sigmoid()]
+BINARY_LOSSES: list[Loss] = [
+    Logistic(),
+    ClippedLogistic(0.6),
+    SmoothHinge(),
+    SmoothHinge(width=3.0),
+    Sigmoid(),
+]
 REGRESSION_LOSSES: list[Loss] = [
     Squared(),
     Squared(y_range=(-0.5, 3.0)),

@@ -374,8 +374,8 @@ class Oracle:
         self._report()
         return answer
 
-    def length(self) -> float:
-        """Noisy mean squared norm of the rows."""
+    def length(self) -> Vector:
+        """Noisy mean squared norm of the rows, then mean squares of targets with a scale."""
         mechanism: NoisyLength = self._current(NoisyLength, "length")
         answer = mechanism(self._source, self._rng)
         self._report()

@@ -49,8 +49,8 @@ MEAN_NOISE = 0.25
 # excess risk than the clipping may cost, about 0.0002 on the public model of typical data.
 CLIP_ROOM = 1.2
 CLIP_COST = 0.0005
-# Objective perturbation takes many passes over the records: it must promise a tenth less than descent.
-PERTURBATION_PRICE = 1.1
+# Objective perturbation takes many passes over the records: it must promise a quarter less than descent.
+PERTURBATION_PRICE = 4 / 3
 # Where Newton steps do not reach the accuracy that is paid for, as many accelerated steps follow as public
 # numbers say. What could be more products than this, a minute or so, is chosen only if nothing else fits.
 MOST_PRODUCTS = 1e11

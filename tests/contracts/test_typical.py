@@ -17,24 +17,31 @@ def problem(d=20, loss=None, radius=30.0, **settings):
 def test_one_direction_in_closed_form():
     typical = Typical(np.array([0.5]), np.array([1.0]), 4.0)
     assert typical.at_zero == pytest.approx(1.0)
-    bias, noise = typical.descent(np.array([2.0]), 0.1)
-    assert bias[0] == pytest.approx(np.exp(-2.0))
-    assert noise[0] == pytest.approx(0.01 * 2 * (1 - np.exp(-2.0)) / 4)
+    bias, _ = typical.descent(np.array([2.0]), 0.1)  # a path of 2.4, averaged from 1.6 on
+    assert bias[0] == pytest.approx((np.exp(-0.8) - np.exp(-1.2)) ** 2 / 0.4**2)
     bias, noise = typical.perturbed(np.array([0.5]), np.array([0.2]))
     assert bias[0] == pytest.approx(0.5 * 0.5 * 4 / 4)
     assert noise[0] == pytest.approx(0.5 * 0.5 * 0.04)
 
 
-def test_descent_on_a_quadratic_is_what_the_model_says():
+@pytest.mark.parametrize("h", [1e-3, 0.3, 5.0])
+def test_descent_on_a_quadratic_is_what_the_model_says(h):
     rng = np.random.default_rng(0)
-    h, H, T, shift = 0.3, 6.0, 300, 0.05
-    theta = np.zeros(20000)
-    step, sigma = H / T, shift * np.sqrt(T)
-    for _ in range(T):
+    H, T, shift = 6.0, 600, 0.05
+    theta, late = np.zeros(20000), np.zeros(20000)
+    step, sigma = 6 / 5 * H / T, shift * np.sqrt(T)
+    for t in range(T):
         theta -= step * (h * (theta - 1.0) + sigma * rng.standard_normal(theta.size))
+        late += (theta if t >= 400 else 0.0) / 200
     bias, noise = Typical(np.array([h]), np.array([1.0]), 1.0).descent(np.array([H]), shift)
-    assert h / 2 * (theta.mean() - 1) ** 2 == pytest.approx(bias[0], rel=0.05)
-    assert h / 2 * theta.var() == pytest.approx(noise[0], rel=0.05)
+    assert h / 2 * (late.mean() - 1) ** 2 == pytest.approx(bias[0], rel=0.05, abs=1e-4)
+    assert h / 2 * late.var() == pytest.approx(noise[0], rel=0.05)
+
+
+def test_noise_without_curvature_is_that_of_a_mean_of_late_points():
+    _, noise = Typical(np.array([1e-9]), np.array([1.0]), 1.0).descent(np.array([1.0]), 0.1)
+    # Of a path of length 6/5 the mean of the last third has the variance 2/3 + 1/9 of its end.
+    assert noise[0] == pytest.approx(1e-9 / 2 * 0.01 * (6 / 5) ** 2 * 7 / 9, rel=1e-3)
 
 
 @pytest.mark.parametrize("loss", [dp.Logistic(), dp.Squared(), dp.Huber(0.3), dp.SmoothHinge(0.5)], ids=type)

@@ -79,24 +79,38 @@ def test_moments_are_the_records_with_noise_of_the_stated_deviation(order):
 
 @pytest.mark.parametrize("bounds", [dp.Bounds(1.0), dp.Bounds(1.0, 1.2), dp.Bounds(0.3)], ids=str)
 def test_no_two_records_differ_in_squared_length_by_more_than_the_sensitivity(bounds):
-    mechanism = NoisyLength(problem(3, bounds), 10, 1.0)
+    mechanism = NoisyLength(problem(3, bounds, dp.Logistic()), 10, 1.0, 1.0)
     edge = bounds.x_inf
     rows = itertools.product([-edge, 0.0, edge], repeat=3)
     lengths = [int(dp.source([row], [0.0], bounds=bounds).length()[0]) for row in rows]
     most = max(lengths) - min(lengths)
-    assert 0.999 * mechanism._largest <= most <= mechanism._largest
+    assert 0.999 * mechanism._largest[0] <= most <= mechanism._largest[0]
     assert mechanism.sensitivity == pytest.approx(min(3 * edge**2, (bounds.x_2 or 9) ** 2) / 10, rel=1e-3)
     assert mechanism.event == Gaussian(1.0)
 
 
 def test_the_length_is_the_records_with_noise_of_the_stated_deviation():
     X = np.random.default_rng(0).uniform(-0.8, 0.8, (50, 3))
-    mechanism, data = NoisyLength(problem(3), 50, 2.0), dp.source(X, np.zeros(50), bounds=dp.Bounds(1.0))
+    y = np.linspace(-1.5, 1.5, 50)
+    mechanism, data = NoisyLength(problem(3), 50, 2.0, 3.0), dp.source(X, y, bounds=dp.Bounds(1.0))
     generator = SeededGenerator(1)
     answers = np.array([mechanism(data, generator) for _ in range(3000)])
-    assert answers.mean() == pytest.approx((X**2).sum(axis=1).mean(), abs=5 * mechanism.noise / 50)
-    assert answers.var() / mechanism.noise**2 == pytest.approx(1.0, abs=0.13)
+    exact = (X**2).sum(axis=1).mean(), (np.minimum(abs(y), 1.0) ** 2).mean()
+    deviations = np.array([mechanism.noise, mechanism.target_noise])
+    np.testing.assert_allclose(answers.mean(axis=0), exact, atol=5 * deviations.max() / 50)
+    np.testing.assert_allclose(answers.var(axis=0) / deviations**2, 1.0, atol=0.13)
     assert mechanism.noise == pytest.approx(2.0 * 3 / 50, rel=1e-3)
+    assert mechanism.target_noise == pytest.approx(3.0 / 50, rel=1e-3)
+    assert mechanism.event == Compose((Gaussian(2.0), Gaussian(3.0)))
+
+
+def test_no_two_targets_differ_in_clipped_square_by_more_than_the_sensitivity():
+    mechanism = NoisyLength(problem(1), 10, 1.0, 1.0)
+    limits = np.full(2, UNIT)
+    squares = [
+        int(sums([0.0], y, dp.Bounds(1.0), 2, np.zeros(2, int), limits)[1]) for y in (-7.0, -1, 0, 0.4, 3)
+    ]
+    assert 0.999 * mechanism._largest[1] <= max(squares) - min(squares) <= mechanism._largest[1]
 
 
 def test_labels_have_no_moments():
@@ -154,7 +168,8 @@ def test_a_neighbour_changes_the_answers_only_within_their_sensitivity(loss):
         second = replay(plan, dp.source(other_X, other_y, bounds=bounds), SeededGenerator(5), first)
         assert discrepancies(plan, first, second) == []
         kinds = [question.kind for question in second.questions]
-        assert kinds[:5] == ["moments", "moments", "mapped", "length", "mapped"]
+        again = ["moments"] if isinstance(loss, dp.Squared) else []
+        assert kinds[: 5 + len(again)] == ["moments", "moments", "mapped", "length", *again, "mapped"]
 
 
 def test_mapped_rows_are_held_to_the_bounds_of_the_fit():
@@ -192,8 +207,9 @@ def test_one_more_record_never_meets_the_end_of_the_room():
     with pytest.raises(dp.Incompatible, match="62-bit"):
         NoisyMoments(problem(3), most, 2, 1.0, 1.0, "add_remove")
     assert NoisyMoments(problem(3), most // 2, 2, 1.0, 1.0, "add_remove").capacity > most // 2 + 1
+    most = NoisyLength(problem(3), 100, 1.0, 1.0).capacity
     with pytest.raises(dp.Incompatible, match="62-bit"):
-        NoisyLength(problem(3), NoisyLength(problem(3), 100, 1.0).capacity, 1.0, "add_remove")
+        NoisyLength(problem(3), most, 1.0, 1.0, "add_remove")
 
 
 def test_the_statement_counts_the_answers_of_the_fit_like_the_model():

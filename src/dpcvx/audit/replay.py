@@ -274,8 +274,8 @@ class _FrozenOracle:
         answer: Vector = self._answer(self._oracle.moments(centers))
         return answer
 
-    def length(self) -> float:
-        answer: float = self._answer(self._oracle.length())
+    def length(self) -> Vector:
+        answer: Vector = self._answer(self._oracle.length())
         return answer
 
     def remap(self, door: Door, center: float = 0.0, scale: float = 1.0) -> None:

@@ -170,11 +170,12 @@ class NoisyMoments:
 
 @dataclass(frozen=True)
 class NoisyLength:
-    """Mean squared l2 norm of the stored rows.
+    """Mean squared l2 norm of the stored rows, and mean square of the targets of squared loss, clipped at 1.
 
-    Question: the sum of ||k_i||^2.
-    Sensitivity, on the integers: K2 under either relation, since every term lies in [0, K2].
-    Event: Gaussian(noise_multiplier).
+    Question: the sum of ||k_i||^2, and that of min(|t_i|, 2^14)^2, t_i the targets on the features' grid.
+    Sensitivity, on the integers: K2, and 2^28 sqrt(m) for m targets, under either relation, since every term
+    lies in an interval of that length.
+    Event: Gaussian(noise_multiplier) for the rows, Gaussian(target_multiplier) for the targets.
 
     Parameters
     ----------
@@ -182,7 +183,9 @@ class NoisyLength:
     n : int
         Public normaliser: the number of records.
     noise_multiplier : float
-        Standard deviation of the noise over the sensitivity.
+        Standard deviation of the noise on the rows' answer over its sensitivity.
+    target_multiplier : float
+        The same for the targets'.
     relation : str
         "replace" or "add_remove".
     """
@@ -190,6 +193,7 @@ class NoisyLength:
     problem: Problem
     n: int
     noise_multiplier: float
+    target_multiplier: float
     relation: str = "replace"
 
     def __post_init__(self) -> None:
@@ -197,56 +201,84 @@ class NoisyLength:
         check_capacity(self, self.n * (1 if self.relation == "replace" else SPARE_RECORDS))
 
     @property
-    def _largest(self) -> int:
-        return integer_bounds(self.problem.bounds, self.problem.d)[1]
+    def targets(self) -> int:
+        """Number of targets that are measured: those of squared loss, whose residuals have a scale."""
+        return self.problem.outputs if isinstance(self.problem.loss, Squared) else 0
 
     @property
-    def _scale(self) -> int:
-        return math.ceil(Fraction(self.noise_multiplier) * self._largest)
+    def _largest(self) -> tuple[int, int]:
+        """Integer sensitivities of both sums."""
+        rows = integer_bounds(self.problem.bounds, self.problem.d)[1]
+        return rows, math.isqrt(self.targets * 2 ** (4 * FEATURE_BITS)) + 1
+
+    @property
+    def _scales(self) -> tuple[int, int]:
+        rows, targets = self._largest
+        return (
+            math.ceil(Fraction(self.noise_multiplier) * rows),
+            math.ceil(Fraction(self.target_multiplier) * targets),
+        )
+
+    @property
+    def _unit(self) -> float:
+        return 2.0 ** -(2 * FEATURE_BITS) / self.n
 
     @property
     def event(self) -> Event:
-        """One Gaussian question."""
-        return Gaussian(self.noise_multiplier)
+        """One Gaussian question, two with targets."""
+        rows = Gaussian(self.noise_multiplier)
+        return Compose((rows, Gaussian(self.target_multiplier))) if self.targets else rows
 
     @property
     def sensitivity(self) -> float:
-        """Largest change of the mean."""
-        return self._largest * 2.0 ** -(2 * FEATURE_BITS) / self.n
+        """Largest change of the rows' mean."""
+        return self._largest[0] * self._unit
 
     @property
     def noise(self) -> float:
-        """Standard deviation of the answer."""
-        return self._scale * 2.0 ** -(2 * FEATURE_BITS) / self.n
+        """Standard deviation of the rows' answer."""
+        return self._scales[0] * self._unit
+
+    @property
+    def target_noise(self) -> float:
+        """Standard deviation of a target's answer."""
+        return self._scales[1] * self._unit
 
     @property
     def capacity(self) -> int:
-        """Most records whose exact sum stays inside 62 bits; none where the noise does not."""
-        return _room(self._scale, self._largest)
+        """Most records whose exact sums stay inside 62 bits; none where the noise does not."""
+        return _room(max(self._scales), max(self._largest))
 
     @property
     def n_draws(self) -> int:
-        """One value."""
-        return 1
+        """One value for the rows, and one per target."""
+        return 1 + self.targets
 
     @property
     def failure(self) -> float:
         """Total variation of one call's noise."""
         from dpcvx.noise import gaussian_failure
 
-        return gaussian_failure()
+        return self.n_draws * gaussian_failure()
 
     @property
     def evaluations(self) -> float:
         """One pass over the records, none of it a gradient."""
         return 0.0
 
-    def __call__(self, data: DataSource, rng: Generator) -> float:
-        """Return the noisy mean squared norm."""
+    def __call__(self, data: DataSource, rng: Generator) -> Vector:
+        """Return the noisy mean squared norm, then the targets' mean squares."""
         from dpcvx.noise import lattice_gaussian
 
-        total = _measured(data).length() + lattice_gaussian(self._scale, 1, rng)
-        return float(total[0]) * 2.0 ** -(2 * FEATURE_BITS) / self.n
+        records, d = _measured(data), self.problem.d
+        rows, targets = self._scales
+        total = records.length() + lattice_gaussian(rows, 1, rng)
+        if self.targets:
+            limits = np.full(d + self.targets, 2**FEATURE_BITS)
+            squares = records.moments(2, np.zeros_like(limits), limits)[d:]
+            total = np.append(total, squares + lattice_gaussian(targets, self.targets, rng))
+        released: Vector = total * np.float64(self._unit)
+        return released
 
 
 def _measured(data: DataSource) -> CanStandardise:

@@ -21,7 +21,8 @@ from dpcvx.trim import Trim
 
 __all__ = ["Standardised"]
 
-# Shares of mu^2. Means and mean squares have half of theirs each; what one number needs is little.
+# Shares of mu^2. Means and mean squares have half of the features' each; for the target a second look at its
+# scale makes three. What one number needs is little.
 FEATURE_SHARE = 0.12
 TARGET_SHARE = 0.02
 LENGTH_SHARE = 0.01
@@ -43,7 +44,9 @@ class Standardised:
     mean square s^2 about it, and the root mean square length r of the rows (x - m)/s with cells clipped to
     [-3, 3]. Rows are shrunk to length r (1 + 1/sqrt(d)), which few of d independent features exceed, and
     scaled to norm 1 together with an intercept; targets become (y - m_y)/(2.5 s_y), and squared loss becomes
-    Huber's with threshold 1, which is squared loss with residuals clipped there. The set holds the
+    Huber's with threshold 1, which is squared loss with residuals clipped there. The third question also
+    asks for the mean square of targets clipped at 2.5 s_y. It takes the place of s_y^2 where that is lost in
+    its noise: the deviation of a target far below its range is found at second sight. The set holds the
     coefficients of these rows. New rows go the same way: the region is released with the parameter (`Trim`).
 
     Privacy: `NoisyMoments` twice and `NoisyLength` take 15 % of mu(eps, delta)^2 in all; the maps use
@@ -85,12 +88,13 @@ class Standardised:
         paid = spendable(budget)
         mu = gaussian_mu(paid.epsilon, paid.delta)
         features, targets, length = (
-            1 / (mu * math.sqrt(share)) for share in (FEATURE_SHARE / 2, TARGET_SHARE / 2, LENGTH_SHARE)
+            1 / (mu * math.sqrt(share)) for share in (FEATURE_SHARE / 2, TARGET_SHARE / 3, LENGTH_SHARE)
         )
         means, squares = (
             NoisyMoments(problem, n, order, features, targets, budget.relation) for order in (1, 2)
         )
-        return means, squares, NoisyLength(replace(problem, bounds=Bounds(1.0)), n, length, budget.relation)
+        mapped = replace(problem, bounds=Bounds(1.0))
+        return means, squares, NoisyLength(mapped, n, length, targets, budget.relation)
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Give the measures their share, and the other solver what is left."""
@@ -107,18 +111,24 @@ class Standardised:
         limits = means.limits * 2.0**-FEATURE_BITS
         m = np.clip(ask.moments(), -limits, limits) * self.intercept
         # Below two deviations of the noise a mean square may be nothing but noise.
-        s = np.sqrt(np.maximum(ask.moments(m), 2 * squares.deviations))
+        measured, least = ask.moments(m), 2 * squares.deviations
+        s = np.sqrt(np.maximum(measured, least))
         y_center, y_scale = 0.0, 1.0
         if isinstance(problem.loss, Squared):
             y_center = float(m[d])
             y_scale = min(RESIDUAL_DEVIATIONS * float(s[d]), problem.loss.y_range[1] + abs(y_center))
         ask.remap(Door(Bounds(1.0), m[:d], REACH * s[:d]), y_center, y_scale)
-        mean_square = min(max(ask.length(), 2 * lengths.noise), float(d))
+        mean_square, *again = ask.length()
+        mean_square, closer = min(max(float(mean_square), 2 * lengths.noise), float(d)), 1.0
+        if again and measured[d] < least[d]:
+            spread = math.sqrt(max(float(again[0]), 2 * lengths.target_noise))
+            closer = min(1.0, RESIDUAL_DEVIATIONS * spread)
+            y_scale *= closer
         length = self.stretch * (1 + 1 / math.sqrt(d)) * REACH * math.sqrt(mean_square)
         ask.announce(Trim(m[:d], s[:d], REACH, length))
 
         unit = math.sqrt(1 - INTERCEPT**2 * self.intercept) / length  # of a deviation, in the fit's rows
-        ask.remap(Door(inner.bounds, 0.0, 1 / (REACH * unit), INTERCEPT * self.intercept))
+        ask.remap(Door(inner.bounds, 0.0, 1 / (REACH * unit), INTERCEPT * self.intercept), 0.0, closer)
         fit = replace(plan, stages=plan.stages[3:], problem=inner, solver=self.solver, candidates=())
 
         def back(theta: Vector) -> Vector:

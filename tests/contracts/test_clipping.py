@@ -1,0 +1,104 @@
+"""Clipped slopes of logistic losses: where they are the default, and what becomes of the scores."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+
+import dpcvx as dp
+from dpcvx.comparison import core
+from dpcvx.losses import ClippedLogistic, Logistic
+from dpcvx.planner import default_clip
+from dpcvx.solvers import NoisyGradientDescent, ObjectivePerturbation
+from dpcvx.typical import inflation
+
+BUDGET = dp.Budget(1.0, 1e-6)
+
+
+def problem(loss, outputs=1):
+    return dp.Problem(loss, dp.L2Ball(30.0), bounds=dp.Bounds(1.0, 1.0), d=20, outputs=outputs)
+
+
+@pytest.mark.parametrize(
+    ("loss", "outputs", "clip"),
+    [
+        (Logistic(), 1, 0.6),
+        (dp.Softmax(), 3, 1.2 * math.sqrt(2 / 3)),
+        (dp.SmoothHinge(), 1, None),
+        (dp.Huber(1.0), 1, None),
+        (dp.Squared(), 1, 1.0),
+    ],
+    ids=repr,
+)
+def test_slopes_are_clipped_at_a_fifth_above_those_of_theta_0(loss, outputs, clip):
+    assert default_clip(problem(loss, outputs), 5000, BUDGET) == pytest.approx(clip)
+
+
+def test_nothing_is_clipped_where_there_is_hardly_any_noise_to_save():
+    assert default_clip(problem(Logistic()), 10**8, BUDGET) is None
+
+
+def test_clipped_slopes_have_less_noise_in_descent_and_in_the_perturbed_objective():
+    for kind in (NoisyGradientDescent, ObjectivePerturbation):
+        settings = {"n_iter": 10} if kind is NoisyGradientDescent else {"jacobian_share": 0.1}
+        noise = [
+            kind(clip=clip, **settings)
+            .plan(problem(Logistic()), 5000, BUDGET, dp.Tight())
+            .stages[0]
+            .mechanism.noise
+            for clip in (None, 0.6)
+        ]
+        assert noise[1] / noise[0] == pytest.approx(0.6, rel=0.02)
+
+
+def test_objective_perturbation_clips_what_has_a_convex_variant():
+    planned = ObjectivePerturbation(clip=0.6).plan(problem(Logistic()), 5000, BUDGET, dp.Tight())
+    assert planned.stages[0].mechanism.problem.loss == ClippedLogistic(0.6)
+    planned = ObjectivePerturbation(clip=0.5).plan(problem(dp.Squared()), 5000, BUDGET, dp.Tight())
+    assert planned.stages[0].mechanism.problem.loss == dp.Huber(0.5)
+    with pytest.raises(dp.Incompatible, match="no convex variant"):
+        ObjectivePerturbation(clip=0.6).plan(problem(dp.SmoothHinge()), 5000, BUDGET, dp.Tight())
+
+
+@pytest.mark.parametrize("limit", [0.5, 0.6, 0.8])
+def test_scores_of_the_clipped_loss_are_too_large_by_the_factor_that_is_taken_back(limit):
+    rng = np.random.default_rng(0)
+    s = 2 * rng.standard_normal(200_000)
+    y = np.where(rng.random(len(s)) < 1 / (1 + np.exp(-s)), 1.0, -1.0)
+    best = minimize_scalar(
+        lambda a: ClippedLogistic(limit).value(a * s, y).mean(), bounds=(0.5, 3), method="bounded"
+    )
+    assert inflation(limit) == pytest.approx(best.x, rel=0.02)
+
+
+def test_without_a_limit_there_is_nothing_to_take_back():
+    assert inflation(1 - 1e-9) == pytest.approx(1.0, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "solver", [NoisyGradientDescent(clip=0.6), ObjectivePerturbation(clip=0.6)], ids=type
+)
+def test_coefficients_are_those_of_log_odds(solver):
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1, 1, (40_000, 2))
+    truth = np.array([2.0, -1.0])
+    y = (rng.random(len(X)) < 1 / (1 + np.exp(-X @ truth))).astype(int)
+    model = dp.PrivateLogisticRegression(
+        epsilon=2, bounds=(-1, 1), classes=(0, 1), solver=solver, standardize=False, random_state=0
+    ).fit(X, y)
+    np.testing.assert_allclose(model.coef_, truth, rtol=0.1)
+
+
+def test_intervals_are_for_the_minimiser_of_logistic_loss_itself():
+    X = np.random.default_rng(0).uniform(-1, 1, (2000, 2))
+    model = dp.PrivateLogisticRegression(
+        epsilon=1, bounds=(-1, 1), classes=(0, 1), uncertainty=0.2, random_state=0
+    ).fit(X, (X[:, 0] > 0).astype(int))
+    assert core(model.plan_).solver.clip is None
+
+
+@pytest.mark.parametrize("limit", [0.4, 1.0, math.nan])
+def test_a_limit_that_is_none_is_refused(limit):
+    with pytest.raises(ValueError, match=r"must be in \[0.5, 1\)"):
+        ClippedLogistic(limit)
