@@ -24,6 +24,7 @@ from dpcvx.solvers import (
     NoisyCorrectiveFrankWolfe,
     NoisyFrankWolfe,
     NoisyGeneralFrankWolfe,
+    NoisyGradientDescent,
     NoisyMirrorDescent,
     ObjectivePerturbation,
     OutputPerturbation,
@@ -37,6 +38,8 @@ EPSILONS = (0.1, 0.3, 1.0, 4.0)
 FLOOR = 0.002
 FIRST_SEARCH_SEED = 1000
 CELLS = OUTPUT / "regret.jsonl"
+# Largest slopes of a logistic loss, in units of those at theta = 0; None for no limit.
+CLIPS = (None, 1.0, 1.5)
 # Factors of the default number of steps and of the default step.
 TRAVELS = {"travel/4": (0.5, 0.5), "travel/2": (0.5, 1.0), "travel x2": (2.0, 1.0), "travel x4": (4.0, 1.0)}
 
@@ -52,6 +55,16 @@ def settings(task: Task, epsilon: float):
             known = {}
         yield f"gradient descent{suffix}", {"solver": "gradient_descent", **known}
         default = _descent(task, epsilon, known)
+        if default is not None and task.classifies:
+            classes = len(task.declared["classes"])
+            at_zero = 0.5 if classes == 2 else (1 - 1 / classes) ** 0.5
+            for room in CLIPS:
+                clip = None if room is None else room * at_zero
+                name = "whole slopes" if room is None else f"slopes at {room:g}"
+                yield (
+                    f"gradient descent, {name}{suffix}",
+                    {"solver": NoisyGradientDescent(clip=clip), **known},
+                )
         if default is not None:
             for name, (steps, length) in TRAVELS.items():
                 changed = dataclasses.replace(
