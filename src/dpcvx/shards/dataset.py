@@ -83,7 +83,7 @@ class Shards:
         encode : callable
             From raw targets to those in scaled units.
         layout : {"rows", "columns"}
-            Shards are read by rows whatever it is.
+            Shards are stored by rows whatever it is; see `ShardSource.columns`.
         """
         mine = self._recipe
         same = columns.levels == mine.columns.levels and all(
