@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpcvx.accounting import Accountant, Budget, Tight
-from dpcvx.comparison import briefly, compared
+from dpcvx.comparison import briefly, compared, core
 from dpcvx.domains import HasCoordinateVertices, HasMirrorMap, HasProjection, HasVertices
 from dpcvx.errors import Incompatible
 from dpcvx.execution import Plan, Solver
@@ -27,7 +27,7 @@ from dpcvx.solvers import (
     ObjectivePerturbation,
     Standardised,
 )
-from dpcvx.typical import is_round
+from dpcvx.typical import Typical, is_round
 
 __all__ = [
     "automatic",
@@ -51,6 +51,10 @@ CLIP_ROOM = 1.2
 CLIP_COST = 0.0005
 # Objective perturbation takes many passes over the records: it must promise a quarter less than descent.
 PERTURBATION_PRICE = 4 / 3
+# But where it promises to leave less than a hundredth of what there is to learn, what is left in truth lies
+# in directions that the model of typical data does not know, badly scaled ones; descent is late to reach them.
+NEGLIGIBLE = 0.01
+ROBUST_PRICE = 1 / 2
 # Where Newton steps do not reach the accuracy that is paid for, as many accelerated steps follow as public
 # numbers say. What could be more products than this, a minute or so, is chosen only if nothing else fits.
 MOST_PRODUCTS = 1e11
@@ -157,13 +161,15 @@ def standardisation_pays(problem: Problem, n: int, budget: Budget) -> bool:
     return means.noise <= MEAN_NOISE * problem.bounds.x_inf
 
 
-def _price(chosen: Plan) -> float:
-    """What a plan's work is worth, as a factor of its predicted risk; by its core, if the solver has one."""
-    core = getattr(chosen.solver, "solver", chosen.solver)
-    if not isinstance(core, ObjectivePerturbation):
+def _price(chosen: Plan, predicted: float) -> float:
+    """What a plan's work and robustness are worth, as a factor of its predicted risk; by its core."""
+    fit = core(chosen)
+    if not isinstance(fit.solver, ObjectivePerturbation):
         return 1.0
-    products = chosen.gradient_evaluations * chosen.problem.size
-    return PERTURBATION_PRICE if products <= MOST_PRODUCTS else UNAFFORDABLE
+    if chosen.gradient_evaluations * chosen.problem.size > MOST_PRODUCTS:
+        return UNAFFORDABLE
+    negligible = is_round(fit.problem) and predicted < NEGLIGIBLE * Typical.of(fit.problem).at_zero
+    return ROBUST_PRICE if negligible else PERTURBATION_PRICE
 
 
 def _geometry_gain(problem: Problem) -> float:
@@ -221,7 +227,8 @@ def plan(
     for solver in candidates:
         try:
             chosen = solver.plan(problem, n, budget, accountant or Tight())
-            weighed.append((_price(chosen) * sum(solver.predict(problem, n, budget)), chosen))
+            predicted = sum(solver.predict(problem, n, budget))
+            weighed.append((_price(chosen, predicted) * predicted, chosen))
         except Incompatible as refusal:
             refusals.append(str(refusal))
     if not weighed:
