@@ -20,6 +20,7 @@ from dpcvx.losses import Huber, Logistic, Softmax
 from dpcvx.mechanisms import NoisyGradient, NoisyVertex
 from dpcvx.problem import Bounds
 from dpcvx.shards import open_source, recipe
+from dpcvx.shards import source as source_module
 
 ONE = 2**RESIDUAL_BITS
 TIGHT = ResidualBound(ONE // 3, ONE // 4)
@@ -78,6 +79,7 @@ KINDS = {
 @pytest.fixture
 def make(tmp_path, monkeypatch):
     """Shards of one kind of records, and the same records in memory behind the door of a fit."""
+    monkeypatch.setattr(source_module, "LONG_COLUMN", 1)  # Frank-Wolfe reads columns of any length
 
     def build(kind, intercept=1.0, classes=("no", "yes"), encode=None):
         monkeypatch.setattr(recipe, "SHARD_BYTES", 2**13 if kind == "sparse" else 2**10)  # several shards
@@ -155,11 +157,11 @@ def test_every_sum_is_the_one_in_memory(make, kind, intercept):
 @pytest.mark.parametrize("room", [True, False], ids=["room", "full disk"])
 @pytest.mark.parametrize("kind", ["numbers", "binary", "sparse"])
 def test_followed_margins_read_columns_where_there_is_room_for_them(make, kind, room, monkeypatch):
-    from dpcvx.shards import source as module
-
-    monkeypatch.setattr(module, "BLOCK_MARGINS", 32)  # several blocks in a shard
+    monkeypatch.setattr(source_module, "BLOCK_MARGINS", 32)  # several blocks in a shard
     if not room:
-        monkeypatch.setattr(module, "TemporaryFile", lambda dir: (_ for _ in ()).throw(OSError("full")))
+        monkeypatch.setattr(
+            source_module, "TemporaryFile", lambda dir: (_ for _ in ()).throw(OSError("full"))
+        )
     source, memory, folder = make(kind)
     files = sorted(folder.iterdir())
     tighter = Bounds(0.6, 0.7)  # rows are shrunk on their way into the columns
@@ -169,23 +171,23 @@ def test_followed_margins_read_columns_where_there_is_room_for_them(make, kind, 
         assert mine.columns is mine.columns  # made once for all who follow
         follow_the_same_moves(followed, theirs.follow(Logistic(), 1), np.random.default_rng(10))
     assert sorted(folder.iterdir()) == files
+    monkeypatch.setattr(source_module, "LONG_COLUMN", source.starts[1] + 1)
+    assert make(kind, 0.5)[0].columns is None  # short columns are no gain
     if kind == "binary" and room:
         assert source.columns[0].rows.values.dtype == np.int8
 
 
 def test_a_disk_that_is_too_small_is_not_written_to(make, monkeypatch):
-    from dpcvx.shards import source as module
-
-    made, scratch_file = [], module.TemporaryFile
-    monkeypatch.setattr(module, "TemporaryFile", lambda dir: made.append(dir) or scratch_file(dir=dir))
+    made, scratch_file = [], source_module.TemporaryFile
+    monkeypatch.setattr(source_module, "TemporaryFile", lambda dir: made.append(dir) or scratch_file(dir=dir))
     source, _, folder = make("numbers")
     need = source.n * (5 * 2 + 8)  # 16-bit features and a target
-    monkeypatch.setattr(module, "disk_usage", lambda folder: SimpleNamespace(free=need - 1))
+    monkeypatch.setattr(source_module, "disk_usage", lambda folder: SimpleNamespace(free=need - 1))
     assert source.columns is None
     assert source.mapped(Door(Bounds(1.0), np.zeros(6), np.ones(6)), 0.0, 1.0)._changes
     assert made == []
     del source.columns
-    monkeypatch.setattr(module, "disk_usage", lambda folder: SimpleNamespace(free=need))
+    monkeypatch.setattr(source_module, "disk_usage", lambda folder: SimpleNamespace(free=need))
     assert len(source.columns) == len(made) > 2  # targets are mapped already
     assert set(made) == {folder}
 
@@ -201,11 +203,11 @@ def dense(arrays):
 @pytest.mark.parametrize("room", [True, False], ids=["room", "full disk"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_moments_and_a_second_door_are_those_in_memory(make, kind, room, monkeypatch):
-    from dpcvx.shards import source as module
-
-    monkeypatch.setattr(module, "DENSE_CELLS", 200)
+    monkeypatch.setattr(source_module, "DENSE_CELLS", 200)
     if not room:
-        monkeypatch.setattr(module, "TemporaryFile", lambda dir: (_ for _ in ()).throw(OSError("full")))
+        monkeypatch.setattr(
+            source_module, "TemporaryFile", lambda dir: (_ for _ in ()).throw(OSError("full"))
+        )
     source, memory, folder = make(kind, 0.0)
     memory, rng = dense(memory), np.random.default_rng(9)
     d = source.d
@@ -231,9 +233,7 @@ def test_moments_and_a_second_door_are_those_in_memory(make, kind, room, monkeyp
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_sum_of_losses_is_the_one_in_memory_but_for_rounding(make, kind, monkeypatch):
-    from dpcvx.shards import source as module
-
-    monkeypatch.setattr(module, "CELLS_AT_ONCE", 128)
+    monkeypatch.setattr(source_module, "CELLS_AT_ONCE", 128)
     source, memory, _ = make(kind)
     theta = np.random.default_rng(2).normal(size=source.d)
     mine, theirs = (each.objective(Logistic(), 1, 3.0) for each in (source, memory))

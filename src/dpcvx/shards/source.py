@@ -37,6 +37,7 @@ __all__ = ["ShardSource", "open_source"]
 CELLS_AT_ONCE = 2**20  # stored integers that become float64 at a time
 DENSE_CELLS = 2**24  # of stored integers that become dense at a time
 BLOCK_BYTES = 2**18  # rows that a pass over followed margins keeps in cache
+LONG_COLUMN = 2**13  # records of a shard from which on columns are read faster than rows; measured
 BLOCK_MARGINS = 2**16  # margins that a pass over columns keeps in cache, its residuals beside them
 
 Range = tuple[int, int, int]
@@ -227,9 +228,13 @@ class ShardSource:
 
     @cached_property
     def columns(self) -> list[Stored] | None:
-        """Dense shards with their rows feature-major, in scratch files; None without room for them."""
+        """Shards with their rows feature-major, in scratch files; None where rows serve better.
+
+        They do where they are compressed, and where a shard has few of them because each is long. There are
+        none either without room on the disk.
+        """
         dense = isinstance(self.stored(0, 0, 1).rows, Dense)
-        return self._in_scratch(_transposed) if dense else None
+        return self._in_scratch(_transposed) if dense and self.starts[1] >= LONG_COLUMN else None
 
     def objective(self, loss: Loss, outputs: int, z_max: float) -> StreamedObjective:
         """Return the sum of the losses in float64, a few rows in memory at a time."""
