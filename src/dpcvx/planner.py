@@ -52,7 +52,7 @@ CLIP_COST = 0.0005
 # Objective perturbation takes many passes over the records: it must promise a quarter less than descent.
 PERTURBATION_PRICE = 4 / 3
 # But where it promises to leave less than a hundredth of what there is to learn, what is left in truth lies
-# in directions that the model of typical data does not know, badly scaled ones; descent is late to reach them.
+# in directions that the model of typical data does not know, badly scaled ones; descent gets there late.
 NEGLIGIBLE = 0.01
 ROBUST_PRICE = 1 / 2
 # Where Newton steps do not reach the accuracy that is paid for, as many accelerated steps follow as public

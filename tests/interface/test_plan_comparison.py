@@ -9,7 +9,7 @@ import dpcvx as dp
 from dpcvx.accounting import Tight
 from dpcvx.comparison import EVERY, Limit, compared, core, memory, rehearsed, with_all
 from dpcvx.execution import execute
-from dpcvx.planner import plan, residual_clip
+from dpcvx.planner import default_clip, plan, residual_clip
 from dpcvx.rehearsal import Scene, rehearse, scenes, to_learn
 from dpcvx.solvers import Standardised
 
@@ -61,7 +61,7 @@ def test_costs_are_those_of_the_plan():
 @pytest.mark.slow
 def test_samples_are_listed_at_a_price_close_to_the_exact_one():
     listed = {type(each.solver): each for each in plan(RIDGED, 3000, BUDGET).candidates}[dp.NoisySVRG]
-    exact = dp.NoisySVRG().plan(RIDGED, 3000, BUDGET, Tight())
+    exact = dp.NoisySVRG(clip=default_clip(RIDGED, 3000, BUDGET)).plan(RIDGED, 3000, BUDGET, Tight())
     assert listed.answers == exact.n_calls
     assert max(listed.noise) == pytest.approx(max(s.mechanism.noise for s in exact.stages), rel=0.15)
 
@@ -106,13 +106,14 @@ def test_standardised_fits_are_compared_with_standardised_ones_and_rehearsed_in_
 
 
 def test_a_rehearsal_of_descent_is_descent_on_a_quadratic():
-    """Without noise theta_T - theta* = (1 - step h)^T (theta_0 - theta*) in every coordinate."""
+    """Without noise theta_t - theta* = (1 - step h)^t (theta_0 - theta*); two of five are averaged."""
     problem = dp.Problem(dp.Squared(), dp.L2Ball(50.0), bounds=dp.Bounds(1.0, 1.0), d=3)
     solver = dp.NoisyGradientDescent(n_iter=5, step=0.5, momentum=0.0, clip=1.0)
     made = solver.plan(problem, 10**9, BUDGET, Tight())
     left = [
-        float((s.curvatures * s.target**2 * (1 - 0.5 * s.curvatures) ** 10).sum()) / 2
+        float((s.curvatures * (s.target * left**4 * (1 + left) / 2) ** 2).sum()) / 2
         for s in scenes(problem, 1.0)
+        for left in [1 - 0.5 * s.curvatures]
     ]
     optimisation, privacy = rehearse(made)
     assert optimisation == pytest.approx(max(left), rel=1e-9)

@@ -140,11 +140,24 @@ def test_default_descent_with_a_ridge_falls_like_one_over_n_squared():
     assert np.polyfit(np.log(sizes), np.log(risks), 1)[0] < -1.7
 
 
-def test_momentum_is_that_of_the_condition_number_where_a_ridge_makes_it_known():
-    def momentum(l2):
-        problem = Problem(Logistic(), L2Ball(2.0), bounds=UNIT, d=4, l2=l2)
-        return NoisyGradientDescent().plan(problem, 1000, BUDGET, Tight()).solver.momentum
+def test_momentum_is_what_the_way_needs_and_no_more_than_a_ridge_allows():
+    def planned(n, l2=0.0, **given):
+        problem = Problem(Logistic(), L2Ball(30.0), bounds=UNIT, d=4, l2=l2)
+        return NoisyGradientDescent(**given).plan(problem, n, BUDGET, Tight()).solver
 
-    assert momentum(0.0) == momentum(1e-6) == 0.9
-    assert momentum(0.25 / 8) == pytest.approx(0.5)  # condition number 9
-    assert momentum(0.25 / 3) == pytest.approx(1 / 3)
+    near, far = planned(100), planned(1_000_000)
+    assert near.momentum == 0.0
+    assert 0.8 < far.momentum < 0.99
+    for solver in (near, far):  # nothing of it is felt at the end
+        assert (1 - solver.momentum) * solver.n_iter >= 19 or solver.momentum == 0
+    hasty = planned(1_000_000, n_iter=far.n_iter // 2)
+    assert hasty.momentum > far.momentum
+    assert planned(1_000_000, l2=0.25 / 8).momentum <= 0.5 + 1e-9  # condition number 9
+    assert planned(1_000_000, n_iter=400, step=0.1).momentum == pytest.approx(0.95)
+
+
+def test_steps_grow_like_the_root_of_the_way():
+    problem = Problem(Logistic(), L2Ball(30.0), bounds=UNIT, d=4)
+    solvers = [NoisyGradientDescent().plan(problem, n, BUDGET, Tight()).solver for n in (10**4, 10**6)]
+    ways = [NoisyGradientDescent()._travel(problem, n, BUDGET) for n in (10**4, 10**6)]
+    assert solvers[1].n_iter / solvers[0].n_iter == pytest.approx(math.sqrt(ways[1] / ways[0]), rel=0.2)

@@ -220,7 +220,7 @@ def test_nothing_lets_a_user_hurry_the_minimiser(mechanism):
         "linear",
     }
     for solver in (ObjectivePerturbation, OutputPerturbation):
-        assert {field.name for field in dataclasses.fields(solver)} <= {"jacobian_share", "ridge"}
+        assert {field.name for field in dataclasses.fields(solver)} <= {"jacobian_share", "ridge", "clip"}
 
 
 def test_noise_on_the_outcome_is_part_of_the_event_and_of_the_draw():

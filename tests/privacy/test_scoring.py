@@ -31,7 +31,7 @@ def classifier(classes=(0, 1, 2)):
 
 
 def regressor():
-    y = 4 * np.tanh(X @ [2.0, -1.0])
+    y = 3 * np.tanh(X @ [2.0, -1.0])
     settings = {"epsilon": 50.0, "bounds": (-1, 1), "y_bounds": (-4, 4), "random_state": 1}
     return dpcvx.PrivateLinearRegression(**settings).fit(X, y), y
 

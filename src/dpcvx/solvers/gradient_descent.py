@@ -65,7 +65,7 @@ class NoisyGradientDescent:
     momentum : float, optional
         In [0, 1). It shortens the run by about 1/(1 - momentum) at the same noise. By default the smallest
         with which the steps reach H, up to 0.99; with a ridge at most the (sqrt(k) - 1)/(sqrt(k) + 1) of the
-        condition number k: more overshoots.
+        condition number k: more overshoots. If n_iter and step are both given, 1 - 20/T.
     clip : float, optional
         Residuals phi' are clipped to this size.
     """
@@ -114,22 +114,20 @@ class NoisyGradientDescent:
         """
         stopped, noise = self.bound(problem, n, budget)
         if is_round(problem):
-            H = np.array(self._travel(problem, n, budget))
+            H = np.array(self._reached(problem, n, budget))
             typical = Typical.of(problem, self.clip).descent(H, _shift(problem, n, budget, self.clip))
             stopped, noise = min(stopped, float(typical[0])), min(noise, float(typical[1]))
         return stopped, noise
 
     def bound(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
         """Bound the excess risk on all records: (optimisation part, privacy part)."""
-        H = self._travel(problem, n, budget)
+        H = self._reached(problem, n, budget)
         # Descent from 0 does not lose what it had there.
         stopped = min(float(_optimisation(problem, np.array(H))), problem.loss_at_zero)
         return stopped, _privacy(problem, n, budget, self.clip, H)
 
     def _travel(self, problem: Problem, n: int, budget: Budget) -> float:
-        """H: minimiser of the predicted excess risk, or what n_iter, step and momentum imply."""
-        if self.n_iter is not None and self.step is not None and self.momentum is not None:
-            return self.step * _unit_travel(self.n_iter, self.momentum)
+        """H: minimiser of the predicted excess risk, within limits."""
         grid = np.geomspace(1e-3, 1e9, 1201) / problem.smoothness
         price = _privacy(problem, n, budget, self.clip, 1.0)  # it grows like H^2
         total = _optimisation(problem, grid) + price * grid**2
@@ -142,6 +140,11 @@ class NoisyGradientDescent:
         fills: float = problem.C.norm(2, problem.size) / math.sqrt(problem.size)
         return min(H, fills / shift)
 
+    def _reached(self, problem: Problem, n: int, budget: Budget) -> float:
+        """H that the steps reach: the default one, or what is given implies."""
+        T, step, momentum = self._schedule(problem, n, budget)
+        return step * _unit_travel(T, momentum)
+
     def _schedule(self, problem: Problem, n: int, budget: Budget) -> tuple[int, float, float]:
         """(T, step, momentum): what is given, and for the rest what reaches H."""
         if not math.isfinite(problem.smoothness):
@@ -149,16 +152,22 @@ class NoisyGradientDescent:
                 f"NoisyGradientDescent needs a smooth loss; {type(problem.loss).__name__} is not. "
                 "Use NoisyMirrorDescent."
             )
+        if self.n_iter is not None and self.step is not None:
+            return self.n_iter, self.step, self._momentum(problem, self.n_iter)
         H, longest = self._travel(problem, n, budget), self.step or 1 / problem.smoothness
-        most = _most_momentum(problem) if self.momentum is None else self.momentum
         T = self.n_iter or 1
-        while self.n_iter is None:
-            momentum = min(most, max(0.0, 1 - SETTLED / T)) if self.momentum is None else self.momentum
-            if longest * _unit_travel(T, momentum) >= H * (1 - 1e-9):
-                break
+        while self.n_iter is None and longest * _unit_travel(T, self._momentum(problem, T)) < H * (1 - 1e-9):
             T = T + max(1, T // 64)
-        momentum = most if self.momentum is not None else _least_momentum(T, H / longest, most)
+        momentum = self.momentum
+        if momentum is None:
+            momentum = _least_momentum(T, H / longest, _most_momentum(problem))
         return T, self.step or min(longest, H / _unit_travel(T, momentum)), momentum
+
+    def _momentum(self, problem: Problem, T: int) -> float:
+        """What is given, or the largest that has settled after T steps."""
+        if self.momentum is not None:
+            return self.momentum
+        return min(_most_momentum(problem), max(0.0, 1 - SETTLED / T))
 
 
 def _averaged(T: int) -> int:
@@ -189,9 +198,9 @@ def _unit_travel(T: int, momentum: float) -> float:
 
     t steps move by sum_{s=1..t} (1 - m^s)/(1 - m).
     """
-    t = np.arange(T - _averaged(T) + 1, T + 1)
-    moved = (t - momentum * (1 - momentum**t) / (1 - momentum)) / (1 - momentum)
-    return float(moved.mean())
+    k, m = _averaged(T), momentum
+    powers = m ** (T - k + 1) * (1 - m**k) / ((1 - m) * k)  # mean of m^t over the averaged t
+    return (T - (k - 1) / 2 - m * (1 - powers) / (1 - m)) / (1 - m)
 
 
 def _optimisation(problem: Problem, H: Vector) -> Vector:
