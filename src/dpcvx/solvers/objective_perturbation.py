@@ -104,7 +104,7 @@ class ObjectivePerturbation:
     def _clipped(self, problem: Problem) -> Problem:
         """The problem that is minimised: slopes must be those of a convex loss, not clipped afterwards."""
         loss = problem.loss
-        if self.clip is None:
+        if self.clip is None or problem.outputs > 1:  # `PerturbedMinimiser` refuses several scores
             return problem
         if isinstance(loss, Squared):
             return replace(problem, loss=Huber(self.clip, loss.y_range))
