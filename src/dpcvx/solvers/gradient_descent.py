@@ -35,7 +35,7 @@ class NoisyGradientDescent:
     theta_{t+1} = Proj_C(y_t - step * g_t), y_t = theta_t + momentum * (theta_t - theta_{t-1})
 
     Algorithm: [WYX17] Algorithm 4 with a projection and Nesterov's extrapolation; the mean of the last third
-    of the iterates is returned.
+    of the iterates is returned, or the last of them where the loss is not convex.
 
     Privacy: T questions `NoisyGradient` (l2 sensitivity 2 L2/n, replace-one); event Repeat(Gaussian, T), so
     sigma = 2 L2 sqrt(T)/(n mu(eps, delta)) (PRIVACY_MATH §1). Iterates are post-processing.
@@ -99,13 +99,14 @@ class NoisyGradientDescent:
         momentum, step = self.momentum or 0.0, self.step or 1 / plan.problem.smoothness
         theta: Vector = C.start(plan.problem.shape)
         previous, late = theta, np.zeros_like(theta)
+        averaged = _averaged(T) if plan.problem.loss.convex else 1
         for t in range(T):
             y = theta + momentum * (theta - previous)
             g = ask.gradient(y)
             theta, previous = C.project(y - step * g), theta
-            if t >= T - _averaged(T):
+            if t >= T - averaged:
                 late += theta
-        return late / _averaged(T)
+        return late / averaged
 
     def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
         """Predict the excess risk: (optimisation part, privacy part).
