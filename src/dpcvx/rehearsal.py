@@ -35,7 +35,8 @@ __all__ = ["SHARES", "Scene", "is_modelled", "rehearse", "scenes", "to_learn"]
 
 FEWEST_DRAWS, MOST_DRAWS = 2, 8  # of the noise, for each problem
 STEPS, COORDINATES = 400, 10_000  # taken and moved by all draws together, where so many draws are allowed
-MOST_WORK = 10**7  # coordinates moved in a run, beyond which a rehearsal is not worth its time
+# Coordinates moved in a run, and its steps, beyond which a rehearsal is not worth its time.
+MOST_WORK, MOST_STEPS = 10**7, 5000
 ANSWERED = (
     NoisyGradient,
     RestrictedGradient,
@@ -147,7 +148,8 @@ def rehearse(plan: Plan, shares: tuple[float, ...] = ()) -> tuple[float, float] 
     """
     problem = plan.problem
     known = all(isinstance(stage.mechanism, ANSWERED) for stage in plan.stages)
-    if not (is_modelled(problem) and known) or plan.n_calls * _width(plan) > MOST_WORK:
+    long = plan.n_calls * _width(plan) > MOST_WORK or plan.n_calls > MOST_STEPS
+    if long or not (is_modelled(problem) and known):
         return None
     try:
         return _worst(plan, shares)

@@ -91,7 +91,8 @@ class ObjectivePerturbation:
 
     def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
         """Bound the excess risk: (part of the ridge, part of the noise)."""
-        return _parts(self._clipped(problem), n, budget, self._share(problem, n, budget))
+        inner = self._clipped(problem)
+        return _parts(inner, n, budget, self._share(problem, n, budget), _model(inner))
 
     def _share(self, problem: Problem, n: int, budget: Budget) -> float:
         if self.jacobian_share is not None:
@@ -99,7 +100,8 @@ class ObjectivePerturbation:
         if budget.delta == 0:
             raise Incompatible("Objective perturbation draws Gaussian noise, which needs delta > 0.")
         inner = self._clipped(problem)
-        return float(min(SHARES, key=lambda share: sum(_parts(inner, n, budget, float(share)))))
+        typical = _model(inner)
+        return float(min(SHARES, key=lambda share: sum(_parts(inner, n, budget, float(share), typical))))
 
     def _clipped(self, problem: Problem) -> Problem:
         """The problem that is minimised: slopes must be those of a convex loss, not clipped afterwards."""
@@ -128,7 +130,13 @@ def _jacobian(problem: Problem, n: int, ridge: float) -> float:
     return math.log1p(_curvature(problem, n) / ridge)
 
 
-def _parts(problem: Problem, n: int, budget: Budget, share: float) -> tuple[float, float]:
+def _model(problem: Problem) -> Typical | None:
+    return Typical.of(problem) if is_round(problem) else None
+
+
+def _parts(
+    problem: Problem, n: int, budget: Budget, share: float, typical: Typical | None
+) -> tuple[float, float]:
     ridge, facts = _ridge(problem, n, budget, share), Ridged(problem, n, n, 1.0)
     left = (1 - OUTPUT_SHARE) * budget.epsilon - _jacobian(problem, n, ridge)
     if left <= 0:
@@ -139,8 +147,8 @@ def _parts(problem: Problem, n: int, budget: Budget, share: float) -> tuple[floa
         shift = min(shift, math.sqrt((math.sqrt(1 + left**2) - 1) / 2))
     sigma = facts.slope * facts.row / shift
     own = n * problem.l2
-    if is_round(problem):
-        parts = Typical.of(problem).perturbed(np.array((ridge - own) / n), np.array(sigma / n))
+    if typical is not None:
+        parts = typical.perturbed(np.array((ridge - own) / n), np.array(sigma / n))
         return float(parts[0]), float(parts[1])
     if problem.domain is None:
         radius, width = Ridged(problem, n, n, own).radius, math.inf
