@@ -65,6 +65,16 @@ def test_features_of_different_scales_are_learnt_as_one():
     assert accuracy[False] < 0.7
 
 
+def test_a_target_far_below_its_range_gets_a_scale_at_second_sight():
+    rng = np.random.default_rng(0)
+    X = rng.normal(0.0, 0.3, (20000, 3))
+    y = 0.01 * (X @ [1.0, -2.0, 0.5]) + 0.005 * rng.normal(size=len(X))
+    kept = {"epsilon": 0.2, "bounds": (-1, 1), "y_bounds": (-1, 1)}
+    models = [dp.PrivateLinearRegression(random_state=seed, **kept).fit(X, y) for seed in (1, 2, 3)]
+    explained = [1 - np.mean((y - model.predict(X)) ** 2) / y.var() for model in models]
+    assert np.mean(explained) > 0.4  # with one look -0.01
+
+
 def linear_model(**settings):
     rng = np.random.default_rng(0)
     X = rng.normal(0.0, 0.1, (8000, 3))
