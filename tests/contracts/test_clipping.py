@@ -88,6 +88,7 @@ def test_coefficients_are_those_of_log_odds(solver):
         epsilon=2, bounds=(-1, 1), classes=(0, 1), solver=solver, standardize=False, random_state=0
     ).fit(X, y)
     np.testing.assert_allclose(model.coef_, truth, rtol=0.1)
+    assert "clipped at 0.6" in str(model.privacy_statement_)
 
 
 def test_intervals_are_for_the_minimiser_of_logistic_loss_itself():

@@ -181,9 +181,13 @@ class PrivateLogisticRegression(LinearClassifier):
         return Logistic() if n_classes == 2 else Softmax()
 
     def _publish(self, release: Release, columns: Columns, target: Target, intercept: float) -> None:
-        clip = getattr(core(release.plan).solver, "clip", None)
-        if clip is not None and target.outputs == 1:
-            target = replace(target, scale=1 / inflation(clip))
+        fit = core(release.plan)
+        clip, origin = getattr(fit.solver, "clip", None), np.zeros(fit.problem.shape)
+        # Towards 0 the coefficients stay in a set that holds it.
+        if clip is not None and target.outputs == 1 and fit.problem.C.contains(origin):
+            factor = inflation(clip)
+            slopes = f"clipped at {clip:g}; scores, {factor:.3g} times too large by that, are divided by it"
+            target = replace(target, scale=1 / factor, facts={**target.facts, "slopes": slopes})
         super()._publish(release, columns, target, intercept)
 
     def _encode_target(self, y: NDArray[Any], target: Target) -> Vector:
