@@ -126,8 +126,8 @@ class PrivateLogisticRegression(LinearClassifier):
     units; with K > 2 classes the softmax loss of K scores over matrices of shape (d, K)
 
     Where public numbers say that it pays, slopes of the loss are clipped a fifth above those at theta = 0,
-    which takes up to two fifths of the noise away; with two classes scores are divided by the factor that they
-    grow by. A solver object clips only if its own ``clip`` says so, and a fit with ``uncertainty`` does not.
+    which takes up to two fifths of the noise away; with two classes scores are divided by the factor that
+    they grow by. A solver object clips only if its ``clip`` says so, a fit with ``uncertainty`` never does.
     """
 
     def predict_proba(self, X: Any) -> Vector:
