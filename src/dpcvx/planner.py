@@ -106,7 +106,9 @@ def default_clip(problem: Problem, n: int, budget: Budget) -> float | None:
     classifiers take back (`dpcvx.typical.inflation`). Softmax of K scores is clipped likewise, at
     1.2 sqrt(1 - 1/K) in l2 norm instead of sqrt(2).
     """
-    if type(problem.loss) not in (Logistic, Softmax) or problem.domain is None:  # no prediction without a set
+    C = problem.domain
+    # There is no prediction without a set, and one without 0 fixes the size of scores itself.
+    if type(problem.loss) not in (Logistic, Softmax) or C is None or not C.contains(np.zeros(problem.shape)):
         return residual_clip(problem)
     slopes = problem.loss.grad(np.zeros((1, problem.outputs)), np.ones(1))
     clip = CLIP_ROOM * float(np.linalg.norm(slopes))

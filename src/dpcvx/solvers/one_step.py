@@ -74,8 +74,7 @@ class OneStep:
                 "solvers that ask for gradients of all records, such as NoisyGradientDescent, and for "
                 "ObjectivePerturbation."
             )
-        last: Any = fit.stages[-1].mechanism
-        moments = replace(moments, clip=getattr(last, "clip", None))
+        moments = replace(moments, clip=getattr(fit.solver, "clip", None))
         stages = (*fit.stages, Stage(moments, 1))
         return Plan(stages, problem, n, replace(self, solver=fit.solver), budget, accountant)
 
@@ -105,7 +104,8 @@ class OneStep:
             raise Incompatible("Uncertainty draws Gaussian noise, which needs delta > 0.")
         paid = spendable(budget)
         mu = gaussian_mu(paid.epsilon, paid.delta) * math.sqrt(self.share)
-        if isinstance(problem.loss, Logistic):  # its gradients vary as its Hessian says
+        # The gradients of logistic loss vary as its Hessian says, those of clipped slopes do not.
+        if isinstance(problem.loss, Logistic) and getattr(self.solver, "clip", None) is None:
             return NoisySecondMoments(problem, n, 1 / mu, None, budget.relation)
         hessian, spread = (1 / (mu * math.sqrt(part)) for part in (1 - SPREAD_SHARE, SPREAD_SHARE))
         return NoisySecondMoments(problem, n, hessian, spread, budget.relation)
