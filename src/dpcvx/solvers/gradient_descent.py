@@ -45,8 +45,8 @@ class NoisyGradientDescent:
     hence a score <x, theta> by that times ||x||, which does not grow with d; the optimisation error of smooth
     descent is at most r^2/(2 H). The default H minimises r^2/(2 H) + (phi''/2) (2 L2 B H/(n mu))^2, with
     B = max ||x||_2 and r = max_C ||theta||_2: public numbers. The second term counts for each of a record's
-    scores; it may cost a tenth of the largest loss at theta = 0. In an l2 ball, with rows of a declared
-    length, there is a second opinion, the H that is best for the public model of typical data
+    scores; it may cost a tenth of the largest loss at theta = 0. In an l2 ball, for one score and rows of
+    a declared length, there is a second opinion, the H that is best for the public model of typical data
     (`dpcvx.typical`): the geometric mean of the two is taken, since a bound is for the worst records and a
     model for records nobody has seen. H stops short of
     the length at which the noise alone would fill C, sqrt(d) 2 L2 H/(n mu) = r, since beyond it the
@@ -134,7 +134,7 @@ class NoisyGradientDescent:
         total = _optimisation(problem, grid) + price * grid**2
         shift = _shift(problem, n, budget, self.clip)
         H = min(float(grid[int(np.argmin(total))]), math.sqrt(NOISE_SHARE * problem.loss_at_zero / price))
-        if is_round(problem) and problem.bounds.x_2 is not None:
+        if is_round(problem) and problem.outputs == 1 and problem.bounds.x_2 is not None:
             near = H * DEPARTURES
             typical = sum(Typical.of(problem, self.clip).descent(near, shift))
             H = math.sqrt(H * float(near[int(np.argmin(typical))]))
