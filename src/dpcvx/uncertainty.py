@@ -6,7 +6,7 @@ the law of the step's error is known:
 
     estimate - theta* = -H^-1 (noise of the gradients + sampling error of the gradient - E delta)
 
-to first order, E being the noise of the Hessian and delta the length of the step.
+to first order, E being the noise of the Hessian and delta the whole way: the step and its error.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ import numpy as np
 from dpcvx.arrays import Vector
 
 __all__ = ["Curvature", "Steepness", "Uncertainty", "average", "one_step"]
+
+# The Hessian's noise acts along the step, and in a second round along the error that the first one found.
+ROUNDS = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,11 +130,11 @@ def one_step(fit: Vector, steepness: Steepness, curvature: Curvature, *, n: int,
     lost = axes[:, hidden] @ axes[:, hidden].T
     step = inverse @ steepness.gradient
     records = axes * np.maximum(values - curvature.ridge, 0.0) @ axes.T
-    noise = (
-        steepness.deviation**2 * np.eye(d)
-        + curvature.dispersion / n * records
-        + curvature.deviation**2 * (step @ step * np.eye(d) + np.outer(step, step))
-    )
+    gradient = steepness.deviation**2 * np.eye(d) + curvature.dispersion / n * records
+    covariance = np.zeros((d, d))
+    for _ in range(ROUNDS):
+        way = np.outer(step, step) + covariance
+        noise = gradient + curvature.deviation**2 * (np.trace(way) * np.eye(d) + way)
+        covariance = inverse @ noise @ inverse
     estimate = steepness.point - step + lost @ (fit - steepness.point)
-    covariance = inverse @ noise @ inverse + reach**2 * lost
-    return Uncertainty(estimate, covariance, curvature.dispersion, int(hidden.sum()))
+    return Uncertainty(estimate, covariance + reach**2 * lost, curvature.dispersion, int(hidden.sum()))

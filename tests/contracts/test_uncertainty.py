@@ -72,10 +72,12 @@ def test_each_part_of_the_covariance_has_its_formula():
     np.testing.assert_allclose(sampling.covariance, 0.3 / 50 * inverse, atol=1e-12)
     privacy = one_step(point, Steepness(point, g, 0.2), Curvature(H, 0.0, 0.0), n=50, reach=1.0)
     np.testing.assert_allclose(privacy.covariance, 0.04 * inverse @ inverse, atol=1e-12)
-    # step = H^-1 g = (1, 1, 1); noise of a symmetric matrix along it has covariance v^2 (3 I + 1 1^T).
+    # step = H^-1 g = (1, 1, 1); noise of a symmetric matrix along it has covariance v^2 (3 I + 1 1^T). The
+    # way to the minimiser is the step and its error, which has this covariance.
     hessian = one_step(point, Steepness(point, g, 0.0), Curvature(H, 0.1, 0.0), n=50, reach=1.0)
-    expected = inverse @ (0.01 * (3 * np.eye(3) + np.ones((3, 3)))) @ inverse
-    np.testing.assert_allclose(hessian.covariance, expected, atol=1e-12)
+    first = inverse @ (0.01 * (3 * np.eye(3) + np.ones((3, 3)))) @ inverse
+    more = inverse @ (0.01 * (np.trace(first) * np.eye(3) + first)) @ inverse
+    np.testing.assert_allclose(hessian.covariance, first + more, atol=1e-12)
     # A ridge is known: it bends the objective, and no record's gradient varies with it.
     ridged = one_step(point, Steepness(point, g, 0.0), Curvature(H, 0.0, 0.3, 1.0), n=50, reach=1.0)
     np.testing.assert_allclose(np.diag(ridged.covariance), 0.006 * np.diag(H) / (np.diag(H) + 1) ** 2)
@@ -197,6 +199,19 @@ def test_the_step_removes_the_bias_of_few_iterations_and_of_a_ridge(inner):
     error = np.mean([np.sqrt(np.diag(run.uncertainty.covariance)) for run in runs], axis=0) / math.sqrt(30)
     assert (abs(step) < 3.5 * error).all()
     assert abs(fit[0]) > 10 * error[0]
+
+
+@pytest.mark.parametrize("kind", ["linear", "logistic"])
+def test_a_minimiser_at_the_border_of_its_set_has_the_same_intervals(kind):
+    """The truth has length 0.38 or 2.3; in a ball of half of that the released fit is at the border."""
+    radius = 0.5 * np.linalg.norm(TRUTH[kind])
+    inner = dp.ObjectivePerturbation(clip=1.0 if kind == "linear" else None)
+    plan = dp.OneStep(inner, 0.3).plan(problem(kind, radius=radius), 20_000, dp.Budget(1.0, 1e-6), dp.Tight())
+    z, _ = errors(kind, plan, 30)
+    assert 0.8 < np.sqrt(np.mean(z**2)) < 1.2
+    run = released(kind, plan, 0)
+    assert np.linalg.norm(run.theta) == pytest.approx(radius)
+    assert np.linalg.norm(run.uncertainty.estimate) > 1.5 * radius
 
 
 @pytest.mark.slow

@@ -8,11 +8,13 @@ from typing import Any, ClassVar
 
 from dpcvx.accounting import Accountant, Budget, Following, gaussian_epsilon, gaussian_mu
 from dpcvx.arrays import Vector
+from dpcvx.domains import L2Ball
 from dpcvx.errors import Incompatible
 from dpcvx.execution import Oracle, Plan, Solver, Stage, spendable
 from dpcvx.losses import Logistic
 from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments, PerturbedMinimiser
 from dpcvx.problem import Problem
+from dpcvx.solvers.objective_perturbation import ObjectivePerturbation
 from dpcvx.solvers.standardised import Standardised
 from dpcvx.uncertainty import Curvature, Steepness, average, one_step
 
@@ -21,6 +23,9 @@ __all__ = ["OneStep", "with_uncertainty"]
 SPREAD_SHARE = 0.2  # of the share, for one number beside d (d + 1)/2
 # Root mean square lengths that rows may have: of normal features that vary together, 1 in 150 are longer.
 STRETCH = 2.0
+# Radii that a perturbed minimiser may be away from 0, so that none is held by the border of its set, whose
+# pull is not known; shorter rows have larger coefficients. A released fit is brought back into the set.
+ROOM = 10.0
 LATE = 0.5  # of the answers: the last ones, where descent is near its end
 
 
@@ -31,18 +36,20 @@ class OneStep:
     Algorithm: the fit is the other solver's. Its answers say how steep the objective is at public points: the
     gradients themselves, or for objective perturbation the ridge's pull on the minimiser, which the slope of
     the objective and the random linear term balance. With the Hessian at the mean of the late points a Newton
-    step leads to an estimate without the bias of the fit: few steps, or a ridge.
+    step leads to an estimate without the bias of the fit: few steps, or a ridge. A minimiser is asked for in
+    a larger ball than the problem's, where its slopes are bounded anyway: at a border nothing would balance.
 
     Privacy: one question `NoisySecondMoments` takes a share of mu(eps, delta)^2; the fit is calibrated so
     that both together keep the budget. Everything else is post-processing of released answers.
 
-    Utility: the estimate's error is Gaussian to first order. Its covariance is H^-1 (s^2 I + c H/n + v^2
-    (|step|^2 I + step step^T)) H^-1, with s the noise of the mean gradient, c H the covariance of a record's
-    gradient and v the noise of the Hessian. As in textbook standard errors the model is taken at its word: c
-    is 1 for logistic loss, and for others the released trace of that covariance over the trace of H. This
-    holds where the noise of the Hessian, about 2 v sqrt(d), is small beside its smallest eigenvalue, the fit
-    is inside its set, and the step is short beside the distance over which the Hessian changes;
-    `Uncertainty.weak` counts directions where the first fails.
+    Utility: the estimate's error is Gaussian to first order. Its covariance is V = H^-1 (s^2 I + c H/n + v^2
+    (tr(W) I + W)) H^-1 with W = step step^T + V (two rounds of this equation are taken), s the noise of the
+    mean gradient, c H the covariance of a record's gradient and v the noise of the Hessian. As in textbook
+    standard errors the model is taken at its word: c is 1 for logistic loss, and for others the released
+    trace of that covariance over the trace of H. This holds where the noise of the Hessian, about
+    2 v sqrt(d), is small beside its smallest eigenvalue, rows and residuals are hardly clipped, and the step
+    is short beside the distance over which the Hessian changes; `Uncertainty.weak` counts directions where
+    the first fails.
 
     Parameters
     ----------
@@ -66,7 +73,7 @@ class OneStep:
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Give the Hessian its share, and the fit what is left."""
         moments = self._moments(problem, n, budget)
-        fit = self.solver.plan(problem, n, budget, Following(moments.event, accountant))
+        fit = self.solver.plan(self._roomy(problem), n, budget, Following(moments.event, accountant))
         kinds = {type(stage.mechanism) for stage in fit.stages}
         if kinds not in ({NoisyGradient}, {PerturbedMinimiser}):
             raise Incompatible(
@@ -98,6 +105,14 @@ class OneStep:
         """The other solver's prediction for what the Hessian leaves of the budget."""
         mu = gaussian_mu(budget.epsilon, budget.delta) * math.sqrt(1 - self.share)
         return self.solver.predict(problem, n, replace(budget, epsilon=gaussian_epsilon(mu, budget.delta)))
+
+    def _roomy(self, problem: Problem) -> Problem:
+        """The problem in a larger ball, for a minimiser of which a larger set asks no more noise."""
+        C, solver = problem.domain, self.solver
+        if not (isinstance(solver, ObjectivePerturbation) and isinstance(C, L2Ball)):
+            return problem
+        bounded = solver.clip is not None or math.isfinite(problem.loss.lipschitz(math.inf))
+        return replace(problem, domain=L2Ball(ROOM * C.radius)) if bounded else problem
 
     def _moments(self, problem: Problem, n: int, budget: Budget) -> NoisySecondMoments:
         if budget.delta == 0:
