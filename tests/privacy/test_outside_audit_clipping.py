@@ -173,26 +173,22 @@ def test_neighbours_of_a_clipped_fit_change_its_sums_within_their_sensitivity(so
 
 
 def test_lazy_scores_of_clipped_slopes_stay_within_their_sensitivity():
-    """Lines between two clipped residuals, carried on over many scales."""
-    d, n = 1200, 40
-    rng = np.random.default_rng(8)
-    X = sparse.random_array(
-        (n, d), density=0.02, rng=rng, data_sampler=lambda size: rng.choice([-1.0, 1.0], size)
-    )
-    X = X.tolil()
-    X[:, 0] = 1.0
-    y = rng.choice([-1.0, 1.0], n)
-    bounds = dp.Bounds(1.0)
+    """Lines between two clipped residuals, carried on over many scales; the fit is wholly wrong about one."""
+    d, n, bounds = 1200, 40, dp.Bounds(1.0)
+    cells = np.zeros((n, d))
+    cells[:, 0] = 1.0
+    cells[np.arange(n), 1 + np.arange(n)] = 1.0
+    y = np.ones(n)
+    y[3] = -1.0
     asked = dp.Problem(Logistic(), dp.L1Ball(50.0), bounds=bounds, d=d)
     planned = NoisyFrankWolfe(n_iter=60, clip=0.6).plan(asked, n, dp.Budget(200.0, 1e-4), Tight())
-    first = record(planned, dp.source(sparse.csr_array(X), y, bounds=bounds), SeededGenerator(0))
+    first = record(planned, dp.source(sparse.csr_array(cells), y, bounds=bounds), SeededGenerator(0))
     assert any("lazy" in question.kind or question.kind == "draw" for question in first.questions)
-    other = X.copy()
-    other[3] = -other[3]
-    second = replay(planned, dp.source(sparse.csr_array(other), y, bounds=bounds), SeededGenerator(1), first)
+    cells[3, 4] = -1.0
+    second = replay(planned, dp.source(sparse.csr_array(cells), y, bounds=bounds), SeededGenerator(1), first)
     assert discrepancies(planned, first, second) == []
     largest = max(share(planned, *pair) for pair in zip(first.questions, second.questions, strict=True))
-    assert 0.5 < largest <= 1
+    assert 0.99 < largest <= 1
 
 
 GRID = np.linspace(-40.0, 40.0, 40_001)
