@@ -3,12 +3,16 @@
 Features are correlated normal variables of deviation 1 with declared bounds of three deviations, the target
 has equal shares of signal and noise, or odds that vary as much. Each cell is fitted with many seeds, every
 one with new records and new noise. Runs in which the release says that noise hides a direction are counted
-apart. Writes docs/figures/intervals.json.
+apart. With --defaults the estimators are measured as users meet them: all settings but bounds are their own,
+bounds are far wider than the data, features are normal or skewed, and besides coefficients the intervals of
+predictions for new people are counted. Writes docs/figures/intervals.json.
 """
 
 import argparse
+import itertools
 import math
 import time
+import warnings
 
 import numpy as np
 
@@ -33,6 +37,11 @@ CELLS = [  # (records, features, epsilon)
 ]
 BOUND, TARGET_BOUND = 3.0, 5.0
 CORRELATION = 0.3
+# (law of the features, records, features, epsilon), with bounds of ten deviations.
+DEFAULTS = list(itertools.product(("normal", "skewed"), (2_000, 20_000), (2, 5, 10), (1.0, 4.0)))
+WIDE, TARGET_WIDE = 10.0, 15.0
+NEW_PEOPLE = 50
+LEAST_RUNS = 30  # without a hidden direction, for a share of them to be worth writing down
 LEVELS = {95: 1.959964, 80: 1.281552}
 
 
@@ -107,19 +116,92 @@ def measure(kind, cell, options):
     return covered, hidden
 
 
+def wide_sample(kind, shape, n, d, rng):
+    """Records with features of deviation 1 and mean 0 without limits, normal or of skewness 2."""
+    covariance, coef = population(kind, d)
+    X = rng.normal(size=(n, d)) @ np.linalg.cholesky(covariance).T
+    if shape == "skewed":
+        X = rng.gamma(1 - CORRELATION, size=(n, d)) + rng.gamma(CORRELATION, size=(n, 1)) - 1
+    z = X @ coef - 0.5
+    if kind == "linear":
+        return X, z + rng.normal(size=n), z
+    chances = 1 / (1 + np.exp(-z))
+    return X, (rng.uniform(size=n) < chances).astype(int), chances
+
+
+def default_model(kind, epsilon, share):
+    """An estimator with wide bounds, which plans once: what is known before a fit is the same for all."""
+    settings = {"epsilon": epsilon, "bounds": (-WIDE, WIDE), "uncertainty": share}
+    if kind == "linear":
+        model = dp.PrivateLinearRegression(y_bounds=(-TARGET_WIDE, TARGET_WIDE), **settings)
+    else:
+        model = dp.PrivateLogisticRegression(classes=(0, 1), **settings)
+    plan_fit, plans = model._plan_fit, []
+
+    def once(*facts, **more):
+        if not plans:
+            plans.append(plan_fit(*facts, **more))
+        return plans[0]
+
+    model._plan_fit = once
+    return model
+
+
+def measure_defaults(kind, cell, options):
+    """Figures of a cell by name: coverage of coefficients and of means of new people, runs with warnings."""
+    shape, n, d, epsilon = cell
+    (_, coef), rng = population(kind, d), np.random.default_rng(0)
+    model, began = default_model(kind, epsilon, options.share), time.perf_counter()
+    coefs, means, sure = [], [], []
+    for seed in range(options.seeds):
+        X, y, _ = wide_sample(kind, shape, n, d, rng)
+        people, _, truth = wide_sample(kind, shape, NEW_PEOPLE, d, rng)
+        with warnings.catch_warnings():  # of hidden directions, which are counted here
+            warnings.simplefilter("ignore")
+            model.set_params(random_state=seed).fit(X, y)
+            for found, intervals, right in (
+                (coefs, model.coef_interval(), coef),
+                (means, model.predict_interval(people), truth),
+            ):
+                found.append(100 * np.mean((intervals[:, 0] < right) & (right < intervals[:, 1])))
+        sure.append(model._uncertainty.weak == 0)
+    name, runs = f"defaults_{kind}_{shape}_n{n}_d{d}_e{epsilon:g}", sum(sure)
+    figures = {f"{name}_warned": options.seeds - runs, f"{name}_all": float(np.mean(coefs))}
+    if runs >= LEAST_RUNS:
+        for part, found in (("coef", np.array(coefs)[sure]), ("mean", np.array(means)[sure])):
+            figures[f"{name}_{part}"] = float(found.mean())
+            figures[f"{name}_{part}_error"] = float(found.std() / math.sqrt(runs))
+    seconds = (time.perf_counter() - began) / options.seeds
+    print(f"  {name}", *(f"{key[len(name) + 1 :]} {value:.4g}" for key, value in figures.items()), end=", ")
+    print(f"{seconds:.2f} s each", flush=True)
+    return figures
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kinds", nargs="+", default=["linear", "logistic"])
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--share", type=float, default=0.3)
-    parser.add_argument("--cells", type=int, nargs="+", default=list(range(len(CELLS))))
+    parser.add_argument("--cells", type=int, nargs="+", help="numbers of cells; all by default")
+    parser.add_argument("--defaults", action="store_true", help="estimators with their own defaults")
     parser.add_argument("--standardised", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--perturbation", action="store_true", help="objective perturbation, not descent")
     parser.add_argument("--dry", action="store_true", help="write no figures")
     options = parser.parse_args()
+    cells = [
+        cell
+        for number, cell in enumerate(DEFAULTS if options.defaults else CELLS)
+        if options.cells is None or number in options.cells
+    ]
+    if options.defaults:
+        for kind, cell in itertools.product(options.kinds, cells):
+            figures = measure_defaults(kind, cell, options)
+            if not options.dry:
+                update("intervals", figures | {"defaults_seeds": options.seeds})
+        return
     figures = {"seeds": options.seeds}
     for kind in options.kinds:
-        found = [measure(kind, CELLS[number], options) for number in options.cells]
+        found = [measure(kind, cell, options) for cell in cells]
         seen = [covered[95] for covered, hidden in found if hidden == 0]
         if seen:
             figures |= {
