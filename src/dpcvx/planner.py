@@ -159,7 +159,10 @@ def standardisation_pays(problem: Problem, n: int, budget: Budget) -> bool:
     """
     if not is_round(problem) or budget.delta == 0 or (problem.outputs > 1 and not problem.loss.joint):
         return False
-    means = Standardised(NoisyGradientDescent()).measures(problem, n, budget)[0]
+    try:
+        means = Standardised(NoisyGradientDescent()).measures(problem, n, budget)[0]
+    except Incompatible:  # exact sums have no room for so many cells
+        return False
     return means.noise <= MEAN_NOISE * problem.bounds.x_inf
 
 

@@ -16,7 +16,7 @@ from dpcvx.losses import ClippedLogistic, Logistic, Softmax
 from dpcvx.mechanisms import NoisyDifference, NoisyGradient, NoisyVertex
 from dpcvx.mechanisms.question import residual_bound
 from dpcvx.noise import SeededGenerator
-from dpcvx.planner import default_clip, plan
+from dpcvx.planner import default_clip, plan, standardisation_pays
 from dpcvx.queries.oracle import Oracle
 from dpcvx.solvers import (
     NoisyCorrectiveFrankWolfe,
@@ -255,6 +255,12 @@ def test_planning_is_possible_without_a_set_and_with_several_scores():
     assert default_clip(free, 1000, BUDGET) is None
     assert isinstance(plan(free, 1000, BUDGET, (ObjectivePerturbation(),)).solver, ObjectivePerturbation)
     assert plan(problem(Logistic(), 3), 1000, BUDGET).solver.clip == pytest.approx(0.6 * math.sqrt(3))
+
+
+def test_so_many_cells_that_their_squares_have_no_room_are_not_standardised_unasked():
+    asked = dp.Problem(Logistic(), dp.L2Ball(30.0), bounds=dp.Bounds(1.0), d=50)
+    assert standardisation_pays(asked, 10**8, BUDGET)
+    assert not standardisation_pays(asked, 10**9, BUDGET)
 
 
 @pytest.mark.parametrize(
