@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
+from dpcvx.errors import shown
 
 __all__ = [
     "column_cells",
@@ -154,7 +155,7 @@ def plain_labels(labels: Any, what: str) -> tuple[Any, ...]:
     accepted = all(isinstance(label, str | bool | int | float) and label == label for label in plain)
     if isinstance(labels, str) or not accepted or len(set(plain)) != len(plain):
         raise ValueError(
-            f"{what} must be a list of different labels (text, numbers, booleans), got {labels!r}."
+            f"{what} must be a list of different labels (text, numbers, booleans), got {shown(labels)}."
         )
     return plain
 

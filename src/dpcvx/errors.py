@@ -3,6 +3,10 @@
 Messages speak of public configuration only; no value derived from records may reach one.
 """
 
+import numbers
+
+LARGEST_SHOWN = 8  # entries of a list that a message quotes
+
 
 class DpcvxError(Exception):
     """Base class of the errors that only dpcvx raises."""
@@ -87,3 +91,24 @@ class UselessModelWarning(UserWarning):
 
 class PrivacyLeakWarning(UserWarning):
     """A result computed from private data is not covered by the guarantee."""
+
+
+def shown(value: object) -> str:
+    """Return what a message says of a parameter: itself if it is short, and its kind if it might be records.
+
+    Who writes ``classes=y``, or changes the order of arguments, gives private rows as a parameter.
+    """
+    if value is None or isinstance(value, numbers.Number | str):
+        text = repr(value)
+        return text if len(text) <= 60 else text[:57] + "..."
+    if isinstance(value, dict) and len(value) <= LARGEST_SHOWN:
+        return "{" + ", ".join(f"{shown(key)}: {shown(entry)}" for key, entry in value.items()) + "}"
+    if isinstance(value, list | tuple) and len(value) <= LARGEST_SHOWN:
+        entries = ", ".join(map(shown, value))
+        if isinstance(value, list):
+            return f"[{entries}]"
+        return f"({entries},)" if len(value) == 1 else f"({entries})"
+    kind = type(value).__name__
+    if shape := getattr(value, "shape", None):
+        return f"{kind} of shape {shape}"
+    return f"{kind} of {len(value)} entries" if hasattr(value, "__len__") else kind

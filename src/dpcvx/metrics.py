@@ -13,6 +13,7 @@ import numpy as np
 
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.cells import level_codes, native_array, read_numbers
+from dpcvx.errors import shown
 
 __all__ = ["CLASSIFICATION", "METRICS", "REGRESSION", "UNIT", "Metric", "metric_of"]
 
@@ -258,7 +259,7 @@ def metric_of(
             return MeanLoss("brier", 1.0 if n_classes == 2 else 2.0)  # as scikit-learn has it
     low, high = (0.0, LARGEST_LOG_LOSS) if bounds is None else _pair(bounds)
     if low != 0:
-        raise ValueError(f"bounds of log loss must be (0, largest), got {bounds!r}.")
+        raise ValueError(f"bounds of log loss must be (0, largest), got {shown(bounds)}.")
     return MeanLoss("log", high)
 
 
@@ -273,11 +274,11 @@ def _pair(bounds: Any) -> tuple[float, float]:
         low, high = (float(bound) for bound in bounds)
     except (TypeError, ValueError):
         raise ValueError(
-            f"Scores need bounds of one target, a pair (low, high) of numbers, got {bounds!r}: declare them, "
-            "since a search has none before its fits."
+            f"Scores need bounds of one target, a pair (low, high) of numbers, got {shown(bounds)}: "
+            "declare them, since a search has none before its fits."
         ) from None
     if not 0 < high - low < math.inf:
-        raise ValueError(f"bounds must be finite with low < high, got {bounds!r}.")
+        raise ValueError(f"bounds must be finite with low < high, got {shown(bounds)}.")
     return low, high
 
 

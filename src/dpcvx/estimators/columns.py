@@ -28,6 +28,7 @@ from dpcvx.cells import (
     plain_labels,
     read_numbers,
 )
+from dpcvx.errors import shown
 from dpcvx.grid import CELLS_AT_ONCE, Dense, Door, Sparse
 from dpcvx.trim import Trim
 
@@ -331,7 +332,7 @@ def _declared_levels(table: Table, categories: Mapping[Any, Sequence[Any]] | Non
         j = table.position(key, "categories")
         declared[j] = plain_labels(levels, f"categories[{key!r}]")
         if not declared[j]:
-            raise ValueError(f"categories[{key!r}] must name at least one level, got {levels!r}.")
+            raise ValueError(f"categories[{key!r}] must name at least one level, got {shown(levels)}.")
     undeclared = [table.label(j) for j in sorted(table.untyped - declared.keys())]
     if undeclared:
         raise TypeError(
@@ -379,4 +380,4 @@ def bound_pair(given: Any, what: str) -> tuple[Vector, Vector]:
         low, high = given
         return np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{what} must be a pair (low, high), got {given!r}.") from None
+        raise ValueError(f"{what} must be a pair (low, high), got {shown(given)}.") from None

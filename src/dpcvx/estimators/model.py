@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpcvx.arrays import Vector
 from dpcvx.backends import Dataset, closing, declared, open_dataset
 from dpcvx.cells import declared_kinds, native_array
-from dpcvx.errors import PrivacyLeakWarning
+from dpcvx.errors import PrivacyLeakWarning, shown
 from dpcvx.estimators.columns import Columns, Table
 from dpcvx.estimators.planning import Planning, Target
 from dpcvx.estimators.released_bounds import (
@@ -176,7 +176,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         if self.l2 != 0:
             self._check_number("l2", self.l2, "0 or a positive finite number")
         if self.delta is not None and self.delta >= 1:
-            raise ValueError(f"delta must be below 1, got {self.delta!r}; less than 1/n is meaningful.")
+            raise ValueError(f"delta must be below 1, got {shown(self.delta)}; less than 1/n is meaningful.")
         if self.bounds is None:
             raise ValueError(
                 f"{name} needs bounds of the features, from public knowledge and not from these records: "
@@ -184,15 +184,15 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
                 'from column to pair; "private" spends a share of the budget on noisy quantiles instead.'
             )
         if self.n_iter is not None and not (_is_integer(self.n_iter) and self.n_iter >= 1):
-            raise ValueError(f"n_iter must be a positive integer or None, got {self.n_iter!r}.")
+            raise ValueError(f"n_iter must be a positive integer or None, got {shown(self.n_iter)}.")
         if not isinstance(self.fit_intercept, bool | np.bool_):
-            raise TypeError(f"fit_intercept must be True or False, got {self.fit_intercept!r}.")
+            raise TypeError(f"fit_intercept must be True or False, got {shown(self.fit_intercept)}.")
 
     def _check_number(self, parameter: str, value: Any, wanted: str = "a positive finite number") -> None:
         if value is None:
             return
         if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < math.inf:
-            raise ValueError(f"{parameter} must be {wanted}, got {value!r}.")
+            raise ValueError(f"{parameter} must be {wanted}, got {shown(value)}.")
 
     def _open_target(self, y: Any, n: int) -> NDArray[Any]:
         if y is None:
@@ -234,7 +234,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             state = state.integers(2**31)
         if not _is_integer(state) or state < 0:
             raise ValueError(
-                f"random_state must be None or a non-negative integer, got {self.random_state!r}."
+                f"random_state must be None or a non-negative integer, got {shown(self.random_state)}."
             )
         return SeededGenerator(int(state))
 

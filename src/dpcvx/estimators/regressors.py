@@ -11,6 +11,7 @@ from sklearn.base import RegressorMixin
 from dpcvx.arrays import Vector
 from dpcvx.cells import read_numbers
 from dpcvx.domains import Domain
+from dpcvx.errors import shown
 from dpcvx.estimators.columns import bound_pair
 from dpcvx.estimators.documentation import documented
 from dpcvx.estimators.model import LinearModel
@@ -102,11 +103,11 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         if not {low.shape, high.shape} <= {(), shape}:
             wanted = " or of arrays with one entry for each target" if shape else ""
             raise ValueError(
-                f"y_bounds must be a pair (low, high) of numbers{wanted}, got {self.y_bounds!r}."
+                f"y_bounds must be a pair (low, high) of numbers{wanted}, got {shown(self.y_bounds)}."
             )
         if not ((low < high) & np.isfinite(high - low)).all():
             hint = " A pair of arrays holds all lows, then all highs." if shape else ""
-            raise ValueError(f"y_bounds must be finite with low < high, got {self.y_bounds!r}.{hint}")
+            raise ValueError(f"y_bounds must be finite with low < high, got {shown(self.y_bounds)}.{hint}")
         return np.broadcast_to(low, shape), np.broadcast_to(high, shape)
 
     def _declare_target(self, y: NDArray[Any]) -> Target:

@@ -305,7 +305,7 @@ def _chosen(
     if len(set(columns)) < len(columns):
         raise ValueError(f"The table names a column more than once; {HEADER_HINT}")
     # The first line of a CSV file without a header is somebody's record, so its columns are not listed.
-    known = f"Columns: {', '.join(columns)}." if shown else HEADER_HINT
+    known = f"Columns: {', '.join(columns)}." if shown else f"C{HEADER_HINT[1:]}"
     chosen = [name for name in columns if name not in targets] if features is None else list(features)
     for name in [*targets, *chosen]:
         if name not in columns:

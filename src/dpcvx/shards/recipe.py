@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
 from dpcvx.cells import opened, plain_labels
+from dpcvx.errors import shown
 from dpcvx.estimators.columns import Columns, Table, bound_pair
 from dpcvx.grid import FEATURE_BITS, Dense, Door, Sparse, integer_bounds
 from dpcvx.problem import Bounds
@@ -52,7 +53,7 @@ def normalised(
     if data_norm is not None and not (
         isinstance(data_norm, int | float) and not isinstance(data_norm, bool) and 0 < data_norm < math.inf
     ):
-        raise ValueError(f"data_norm must be a positive finite number, got {data_norm!r}.")
+        raise ValueError(f"data_norm must be a positive finite number, got {shown(data_norm)}.")
     if (classes is None) == (y_bounds is None):
         raise ValueError(
             "Declare the target: classes=(...), its labels, for a classifier, or y_bounds=(low, high) for a "

@@ -24,7 +24,7 @@ from dpcvx.accounting import GDP, RDP, Budget, Tight, calibrate, gaussian_epsilo
 from dpcvx.backends import Dataset, open_dataset
 from dpcvx.bill import Bill
 from dpcvx.cells import opened
-from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning
+from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning, shown
 from dpcvx.estimators.model import LinearModel
 from dpcvx.estimators.planning import LARGEST_DELTA
 from dpcvx.events import Compose, Event, Gaussian, RepeatAndSelect, Worst
@@ -226,7 +226,8 @@ def _candidates(
     grids = [param_grid] if isinstance(param_grid, Mapping) else param_grid
     if not isinstance(grids, Sequence) or not grids or not all(isinstance(g, Mapping) and g for g in grids):
         raise ValueError(
-            f"param_grid must be a dict of lists or distributions, or a list of such, got {param_grid!r}."
+            "param_grid must be a dict of lists or distributions, or a list of such, got "
+            f"{shown(param_grid)}."
         )
     for name in sorted({name for grid in grids for name in grid}):
         if name in FIXED or name not in base.get_params():
@@ -235,7 +236,7 @@ def _candidates(
     if n_trials is not None and (
         isinstance(n_trials, bool) or not isinstance(n_trials, numbers.Real) or not 1 < n_trials < math.inf
     ):
-        raise ValueError(f"n_trials must be a number above 1, got {n_trials!r}.")
+        raise ValueError(f"n_trials must be a number above 1, got {shown(n_trials)}.")
     if any(hasattr(values, "rvs") for grid in grids for values in grid.values()):
         mean = DRAWN_TRIALS if n_trials is None else float(n_trials)
         seed = int(rng.words(1)[0] >> np.uint64(33))
@@ -250,7 +251,7 @@ def _test_rows(test_size: float | None, n: int) -> int:
         return 0
     if isinstance(test_size, bool) or not isinstance(test_size, numbers.Real) or not 0 < test_size < 1:
         raise ValueError(
-            f"test_size must be a share of the rows between 0 and 1, or None, got {test_size!r}."
+            f"test_size must be a share of the rows between 0 and 1, or None, got {shown(test_size)}."
         )
     if not 0 < (count := round(test_size * n)) < n:
         raise ValueError(f"test_size={test_size:g} of {n} rows leaves none for one of both parts.")
