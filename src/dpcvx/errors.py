@@ -108,7 +108,7 @@ def shown(value: object) -> str:
         if isinstance(value, list):
             return f"[{entries}]"
         return f"({entries},)" if len(value) == 1 else f"({entries})"
-    kind = type(value).__name__
-    if shape := getattr(value, "shape", None):
-        return f"{kind} of shape {shape}"
+    kind, shape = type(value).__name__, getattr(value, "shape", None)
+    if shape is not None:
+        return f"{kind} of shape {shape}" if shape else repr(value)
     return f"{kind} of {len(value)} entries" if hasattr(value, "__len__") else kind

@@ -335,6 +335,14 @@ SECRETS = ("987654321", "s3cret")
         lambda rows, y: PrivateLinearSVC(**PUBLIC, classes=(0, 1)).fit(sp.csr_array(X + 1j), y),
         lambda rows, y: PrivateLinearSVC(**PUBLIC, classes=(0, 1)).fit(X, Y).predict(rows[:, :2]),
         lambda rows, y: PrivateLinearSVC(**PUBLIC, classes=(0, 1)).fit(X, Y).predict(rows[0]),
+        lambda rows, y: PrivateLinearSVC(**PUBLIC, classes=np.append(y, y[0])).fit(rows, y),
+        lambda rows, y: PrivateLinearSVC(**PUBLIC, classes=[*y, y[0]]).fit(rows, y),
+        lambda rows, y: PrivateLasso(**{**PUBLIC, "bounds": rows}, y_bounds=(-10, 10)).fit(rows, y),
+        lambda rows, y: PrivateLasso(**{**PUBLIC, "epsilon": y}, y_bounds=(-10, 10)).fit(rows, y),
+        lambda rows, y: PrivateLasso(**{**PUBLIC, "n_iter": rows}, y_bounds=(-10, 10)).fit(rows, y),
+        lambda rows, y: PrivateLasso(**PUBLIC, y_bounds=pd.Series(y)).fit(rows, y),
+        lambda rows, y: PrivateLasso(**PUBLIC, y_bounds=(-10, 10), data_norm=[y]).fit(rows, y),
+        lambda rows, y: dpcvx.private_tune(PrivateLasso(**PUBLIC, y_bounds=(-10, 10)), rows, y, {"l2": [0]}),
     ],
 )
 def test_no_error_shows_a_cell(fails):
