@@ -168,7 +168,8 @@ class VertexNorm:
             mean, left = bend @ E / bend.sum(), 1 - (mu / s).sum()
             centred = E - mean
             system = self._hessian(E @ u) + (centred.T * bend) @ centred
-            du = np.linalg.solve(system, E.T @ (mu / s - w) - slope + left * mean)
+            # Near a vertex rounding may take the system's rank; its shortest solution is a step still.
+            du = np.linalg.lstsq(system, E.T @ (mu / s - w) - slope + left * mean, rcond=None)[0]
             ds = centred @ du - left / bend.sum()  # s = E (u - y) - t, by its moves, to keep its digits
             dw = mu / s - w - bend * ds
             longest = min((-v[m < 0] / m[m < 0]).min(initial=np.inf) for v, m in ((s, ds), (w, dw)))
