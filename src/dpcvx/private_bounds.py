@@ -57,7 +57,8 @@ def quantile_stages(n: int, columns: int, budget: Budget) -> tuple[Stage, ...]:
         needed = math.ceil(rank / LARGEST_SHARE)
         raise Incompatible(
             f"Private bounds of {columns} column(s) at epsilon={budget.epsilon:g} need {needed} records, "
-            f"these are {n}: declare bounds, use a larger epsilon, or fewer columns."
+            f"these are {n}: declare bounds, use a larger epsilon, or fewer columns. The number is for "
+            f"delta={budget.delta:.3g}; where delta falls as records are added, as by default, it grows."
         )
     return tuple(Stage(NoisyQuantile(n, at, eta), columns) for at in (rank, n - rank))
 

@@ -87,8 +87,9 @@ class NoisySecondMoments:
             loss.convex and math.isfinite(loss.smoothness(self.problem.z_max))
         ):
             raise Incompatible(
-                "Second moments are for smooth convex losses of one score per record; got "
-                f"{type(loss).__name__} with {self.problem.outputs} output(s)."
+                "Second moments, which uncertainty and sufficient statistics ask for, are those of smooth "
+                f"convex losses of one score per record; got {type(loss).__name__} with "
+                f"{self.problem.outputs} output(s). Leave uncertainty at 0, or fit one target or two classes."
             )
         if d > LARGEST_WIDTH:
             raise Incompatible(
