@@ -209,11 +209,18 @@ def predict(
     if out is not None:
         _check_writable(out, data, model)
     estimator = _load(model)
+    if not hasattr(estimator, "feature_names_in_"):
+        raise ValueError(
+            f"{model} was fitted to an array, whose columns have no names to find in {data}: fit it to a "
+            "table, or use dpcvx.load(...).predict(...) in Python."
+        )
     table = open_table(data)
     names = [str(name) for name in estimator.feature_names_in_]
     if missing := [name for name in names if name not in table.columns]:
         raise ValueError(f"{data} lacks columns that the model needs: {', '.join(missing)}.")
-    X, _ = table.read(names, estimator.categories or {})
+    # Levels may have been declared with shards rather than with the estimator; the fitted columns know them.
+    levels = zip(names, estimator._columns.levels, strict=True)
+    X, _ = table.read(names, {name: declared for name, declared in levels if declared is not None})
     predictions = estimator.predict(X).tolist()
     if as_json:
         _print_json({"predictions": predictions})

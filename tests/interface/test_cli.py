@@ -86,6 +86,30 @@ def test_fit_prints_plan_and_statement_and_predict_reads_the_model(folder, run):
     assert [float(line) for line in lines] == expected.tolist()
 
 
+@pytest.mark.parametrize("data", ["people.parquet", "people.csv"])
+def test_predict_knows_levels_that_were_declared_with_shards(folder, run, data):
+    declared = {"bounds": {"age": (17, 90), "hours": (0, 80)}, "categories": {"sex": ["F", "M"]}}
+    shards = dpcvx.from_parquet(
+        "people.parquet", target="income", features=["age", "sex", "hours"], y_bounds=(0, 100), **declared
+    )
+    model = dpcvx.PrivateLinearRegression(epsilon=1.0).fit(shards)
+    model.save("model.json")
+    code, out, err = run(f"predict model.json {data}")
+    expected = model.predict(pq.read_table("people.parquet", columns=["age", "sex", "hours"]))
+    assert (code, err) == (0, "")
+    assert [float(line) for line in out.splitlines()[1:]] == expected.tolist()
+
+
+def test_predict_says_that_a_model_of_an_array_has_no_column_names(folder, run):
+    rows = np.random.default_rng(0).uniform(0, 1, (N, 2))
+    dpcvx.PrivateLinearRegression(epsilon=1.0, bounds=(0, 1), y_bounds=(0, 1)).fit(rows, rows[:, 0]).save(
+        "model.json"
+    )
+    code, out, err = run("predict model.json people.csv")
+    assert (code, out) == (2, "")
+    assert "model.json was fitted to an array" in err
+
+
 def test_groups_of_the_bounds_file(folder, run):
     fit = FIT.replace("linear", "group-lasso").replace("bounds.toml", "groups.toml")
     (folder / "groups.toml").write_text(REGRESSION + '[groups]\nperson = ["age", "sex"]\n')
