@@ -123,7 +123,8 @@ def _curvature(problem: Problem, n: int) -> float:
 
 def _ridge(problem: Problem, n: int, budget: Budget, share: float) -> float:
     """Lam: what the share of epsilon asks for, or the problem's own ridge if that is more."""
-    return max(_curvature(problem, n) / math.expm1(share * budget.epsilon), n * problem.l2)
+    # Beyond e^700 nothing is gained.
+    return max(_curvature(problem, n) / math.expm1(min(share * budget.epsilon, 700.0)), n * problem.l2)
 
 
 def _jacobian(problem: Problem, n: int, ridge: float) -> float:
