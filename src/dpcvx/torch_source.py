@@ -66,6 +66,8 @@ class ShardsForDevice:
     device : torch.device
     """
 
+    standardizes = True
+
     def __init__(self, shards: Shards, device: torch.device) -> None:
         self._shards, self._device = shards, device
         self.n, self.target, self.declarations = shards.n, shards.target, shards.declarations

@@ -261,7 +261,9 @@ def on_this_device(monkeypatch):
 
 
 MODELS = {
-    "logistic": lambda **rest: dpcvx.PrivateLogisticRegression(classes=(0, 1), **rest),
+    "logistic": lambda **rest: dpcvx.PrivateLogisticRegression(
+        classes=(0, 1), solver="gradient_descent", **rest
+    ),
     "lasso": lambda **rest: dpcvx.PrivateLasso(y_bounds=(0, 1), radius=2.0, **rest),
 }
 
@@ -309,7 +311,8 @@ def test_records_that_do_not_fit_stay_on_the_host_with_a_warning(monkeypatch):
         assert not torch_source._has_room([small, small], cuda)
     indptr = np.array([0, 10, 20])
     sparse = Arrays(Sparse(indptr, np.arange(20, dtype=np.int32), np.ones(20, dtype=np.int16), 20))
-    with pytest.warns(RuntimeWarning, match="so the CPU does the work"):
+    with warnings.catch_warnings():  # how many cells are filled is private
+        warnings.simplefilter("error")
         assert torch_source.put(sparse, cuda, "rows") is sparse
 
 

@@ -150,8 +150,7 @@ def test_momentum_is_what_the_way_needs_and_no_more_than_a_ridge_allows():
     assert 0.8 < far.momentum < 0.99
     for solver in (near, far):  # nothing of it is felt at the end
         assert (1 - solver.momentum) * solver.n_iter >= 19 or solver.momentum == 0
-    hasty = planned(1_000_000, n_iter=far.n_iter // 2)
-    assert hasty.momentum > far.momentum
+    assert planned(1_000_000, n_iter=10).momentum == pytest.approx(0.9)  # in haste
     assert planned(1_000_000, l2=0.25 / 8).momentum <= 0.5 + 1e-9  # condition number 9
     assert planned(1_000_000, n_iter=400, step=0.1).momentum == pytest.approx(0.95)
 

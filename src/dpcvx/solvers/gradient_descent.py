@@ -23,6 +23,7 @@ __all__ = ["NoisyGradientDescent"]
 MOST_MOMENTUM = 0.99  # by default: up to a hundred times fewer steps
 # Swings of momentum die away like e^(-(1 - momentum) T/2): nothing is left with this (1 - momentum) T.
 SETTLED = 20.0
+HASTE = 0.9  # momentum of a run whose few steps are given, if H is far
 DEPARTURES = np.geomspace(1 / 16, 16, 65)  # factors of H among which the model of typical data chooses
 LATE = 3  # one in so many iterates, the last ones, is averaged
 LATE_COST = 1.014  # mean of 1/t over the last third of a way over 1/t at its mean
@@ -162,7 +163,8 @@ class NoisyGradientDescent:
             T = T + max(1, T // 64)
         momentum = self.momentum
         if momentum is None:
-            momentum = _least_momentum(T, H / longest, _most_momentum(problem))
+            most = min(_most_momentum(problem), max(HASTE, 1 - SETTLED / T))
+            momentum = _least_momentum(T, H / longest, most)
         return T, self.step or min(longest, H / _unit_travel(T, momentum)), momentum
 
     def _momentum(self, problem: Problem, T: int) -> float:
