@@ -438,5 +438,6 @@ def test_intervals_made_in_standardised_coordinates_come_back_in_those_of_the_re
 
 def test_standardised_fits_with_intervals_shorten_few_rows():
     plain = Standardised(dp.NoisyGradientDescent())
-    assert with_uncertainty(plain, 0.3).stretch == 2.0
-    assert plain.stretch == 1.0
+    wide = with_uncertainty(plain, 0.3)
+    assert (wide.stretch, wide.reach) == (3.0, 6.0)
+    assert (plain.stretch, plain.reach) == (1.0, 3.0)

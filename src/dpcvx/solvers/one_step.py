@@ -21,8 +21,9 @@ from dpcvx.uncertainty import Curvature, Steepness, average, one_step
 __all__ = ["OneStep", "with_uncertainty"]
 
 SPREAD_SHARE = 0.2  # of the share, for one number beside d (d + 1)/2
-# Root mean square lengths that rows may have: of normal features that vary together, 1 in 150 are longer.
-STRETCH = 2.0
+# Deviations of cells, and root mean square lengths of rows, that are left as they are: a line through clipped
+# cells is another line. Of an exponential feature 1 cell in 1,100 is beyond the first.
+REACH, STRETCH = 6.0, 3.0
 # Radii that a perturbed minimiser may be away from 0, so that none is held by the border of its set, whose
 # pull is not known; shorter rows have larger coefficients. A released fit is brought back into the set.
 ROOM = 10.0
@@ -137,7 +138,7 @@ def with_uncertainty(solver: Solver, share: float) -> Solver:
         Of mu^2 for the Hessian.
     """
     if isinstance(solver, Standardised):
-        return replace(solver, solver=OneStep(solver.solver, share), stretch=STRETCH)
+        return replace(solver, solver=OneStep(solver.solver, share), stretch=STRETCH, reach=REACH)
     return OneStep(solver, share)
 
 

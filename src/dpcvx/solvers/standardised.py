@@ -64,11 +64,15 @@ class Standardised:
     stretch : float
         Rows are shrunk to this many times that length. With 1 some are, a little, which predictions hardly
         feel; standard errors of coefficients need rows as they are, and so more.
+    reach : float
+        Cells further than this from their mean are clipped, in deviations. Standard errors need more where
+        features are skewed; more makes the length's noise larger.
     """
 
     solver: Solver
     intercept: bool = True
     stretch: float = 1.0
+    reach: float = REACH
 
     requires: ClassVar[tuple[type, ...]] = ()
 
@@ -117,18 +121,18 @@ class Standardised:
         if isinstance(problem.loss, Squared):
             y_center = float(m[d])
             y_scale = min(RESIDUAL_DEVIATIONS * float(s[d]), problem.loss.y_range[1] + abs(y_center))
-        ask.remap(Door(Bounds(1.0), m[:d], REACH * s[:d]), y_center, y_scale)
+        ask.remap(Door(Bounds(1.0), m[:d], self.reach * s[:d]), y_center, y_scale)
         mean_square, *again = ask.length()
         mean_square, closer = min(max(float(mean_square), 2 * lengths.noise), float(d)), 1.0
         if again and measured[d] < least[d]:
             spread = math.sqrt(max(float(again[0]), 2 * lengths.target_noise))
             closer = min(1.0, RESIDUAL_DEVIATIONS * spread)
             y_scale *= closer
-        length = self.stretch * (1 + 1 / math.sqrt(d)) * REACH * math.sqrt(mean_square)
-        ask.announce(Trim(m[:d], s[:d], REACH, length))
+        length = self.stretch * (1 + 1 / math.sqrt(d)) * self.reach * math.sqrt(mean_square)
+        ask.announce(Trim(m[:d], s[:d], self.reach, length))
 
         unit = math.sqrt(1 - INTERCEPT**2 * self.intercept) / length  # of a deviation, in the fit's rows
-        ask.remap(Door(inner.bounds, 0.0, 1 / (REACH * unit), INTERCEPT * self.intercept), 0.0, closer)
+        ask.remap(Door(inner.bounds, 0.0, 1 / (self.reach * unit), INTERCEPT * self.intercept), 0.0, closer)
         fit = replace(plan, stages=plan.stages[3:], problem=inner, solver=self.solver, candidates=())
 
         def back(theta: Vector) -> Vector:
