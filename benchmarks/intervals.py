@@ -81,7 +81,9 @@ def planned(kind, cell, options):
         solver = Standardised(solver)
     elif not options.perturbation:
         solver = NoisyGradientDescent(clip=residual_clip(problem))
-    return with_uncertainty(solver, options.share).plan(problem, n, dp.Budget(epsilon, 1 / n**2), dp.Tight())
+    return with_uncertainty(solver, options.share, problem.loss).plan(
+        problem, n, dp.Budget(epsilon, 1 / n**2), dp.Tight()
+    )
 
 
 def measure(kind, cell, options):

@@ -411,7 +411,7 @@ def test_intervals_made_in_standardised_coordinates_come_back_in_those_of_the_re
     """Columns of deviations that differ a hundredfold, one far from 0."""
     loss = dp.Squared() if kind == "linear" else dp.Logistic()
     p = dp.Problem(loss, dp.L2Ball(30.0), bounds=dp.Bounds(1.0), d=3)
-    solver = with_uncertainty(Standardised(dp.NoisyGradientDescent()), 0.3)
+    solver = with_uncertainty(Standardised(dp.NoisyGradientDescent()), 0.3, p.loss)
     plan = solver.plan(p, 10_000, dp.Budget(4.0, 1e-8), dp.Tight())
     assert plan.epsilon <= 4.0
     assert [type(stage.mechanism).__name__ for stage in plan.stages][-2:] == [
@@ -438,6 +438,7 @@ def test_intervals_made_in_standardised_coordinates_come_back_in_those_of_the_re
 
 def test_standardised_fits_with_intervals_shorten_few_rows():
     plain = Standardised(dp.NoisyGradientDescent())
-    wide = with_uncertainty(plain, 0.3)
-    assert (wide.stretch, wide.reach) == (3.0, 6.0)
+    wide, narrow = (with_uncertainty(plain, 0.3, loss) for loss in (dp.Squared(), dp.Logistic()))
+    assert (wide.reach, wide.stretch) == (6.0, 3.0)
+    assert (narrow.reach, narrow.stretch) == (3.0, 2.0)
     assert (plain.stretch, plain.reach) == (1.0, 3.0)

@@ -296,7 +296,7 @@ def test_standard_errors_of_clipped_slopes_do_not_take_logistic_loss_at_its_word
     from dpcvx.solvers.one_step import with_uncertainty
 
     for fit, spread in ((solver, True), (type(solver)(), False)):
-        planned = with_uncertainty(fit, 0.2).plan(problem(Logistic()), 2000, BUDGET, Tight())
+        planned = with_uncertainty(fit, 0.2, Logistic()).plan(problem(Logistic()), 2000, BUDGET, Tight())
         moments = planned.stages[-1].mechanism
         assert moments.clip == fit.clip
         assert (moments.spread_multiplier is not None) == spread

@@ -242,7 +242,9 @@ class Planning(Settings):
         if standardize:
             candidates = tuple(dataclasses.replace(wrapper, solver=solver) for solver in candidates)
         if self.uncertainty:
-            candidates = tuple(with_uncertainty(each, float(self.uncertainty)) for each in candidates)
+            candidates = tuple(
+                with_uncertainty(each, float(self.uncertainty), problem.loss) for each in candidates
+            )
         return plan(problem, n, budget, candidates, accountant)
 
     def _candidates(self, problem: Problem, n: int, budget: Budget) -> tuple[Solver, ...]:

@@ -11,7 +11,7 @@ from dpcvx.arrays import Vector
 from dpcvx.domains import L2Ball
 from dpcvx.errors import Incompatible
 from dpcvx.execution import Oracle, Plan, Solver, Stage, spendable
-from dpcvx.losses import Logistic
+from dpcvx.losses import Logistic, Loss, Squared
 from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments, PerturbedMinimiser
 from dpcvx.problem import Problem
 from dpcvx.solvers.objective_perturbation import ObjectivePerturbation
@@ -21,9 +21,10 @@ from dpcvx.uncertainty import Curvature, Steepness, average, one_step
 __all__ = ["OneStep", "with_uncertainty"]
 
 SPREAD_SHARE = 0.2  # of the share, for one number beside d (d + 1)/2
-# Deviations of cells, and root mean square lengths of rows, that are left as they are: a line through clipped
-# cells is another line. Of an exponential feature 1 cell in 1,100 is beyond the first.
-REACH, STRETCH = 6.0, 3.0
+# Deviations of cells, and root mean square lengths of rows, that are left as they are. A line through clipped
+# cells is another line: of an exponential feature 1 cell in 1,100 is beyond six deviations. A logistic model
+# feels far cells less, and longer rows would leave its descent too far from where a Newton step ends.
+WIDE, NARROW = (6.0, 3.0), (3.0, 2.0)
 # Radii that a perturbed minimiser may be away from 0, so that none is held by the border of its set, whose
 # pull is not known; shorter rows have larger coefficients. A released fit is brought back into the set.
 ROOM = 10.0
@@ -127,7 +128,7 @@ class OneStep:
         return NoisySecondMoments(problem, n, hessian, spread, budget.relation)
 
 
-def with_uncertainty(solver: Solver, share: float) -> Solver:
+def with_uncertainty(solver: Solver, share: float, loss: Loss) -> Solver:
     """Return the solver that fits like another one and states its uncertainty.
 
     Parameters
@@ -136,9 +137,12 @@ def with_uncertainty(solver: Solver, share: float) -> Solver:
         If it standardises, the step is made in its coordinates, with rows of which few are shortened.
     share : float
         Of mu^2 for the Hessian.
+    loss : Loss
+        Of the problem.
     """
     if isinstance(solver, Standardised):
-        return replace(solver, solver=OneStep(solver.solver, share), stretch=STRETCH, reach=REACH)
+        reach, stretch = WIDE if isinstance(loss, Squared) else NARROW
+        return replace(solver, solver=OneStep(solver.solver, share), stretch=stretch, reach=reach)
     return OneStep(solver, share)
 
 
