@@ -4,11 +4,12 @@ For each task and epsilon, the model with every default is compared with the bes
 over solvers and settings. The search has seeds of its own; its winner is fitted again with the seeds of the
 automatic choice. Excess is held-out risk over that of one reference without privacy: logarithmic loss, or
 1 - R^2; what is below 0.002 counts as 0.002. Every fit is kept in benchmarks/output/regret.jsonl, and is not
-repeated.
+repeated: tasks can be searched one at a time, with seeds as they can be afforded, and put together by --kept.
 """
 
 import argparse
 import dataclasses
+import itertools
 import json
 import warnings
 from collections import defaultdict
@@ -157,6 +158,17 @@ def compare(task: Task, epsilon: float, seeds: int, search_seeds: int, kept: dic
     return ratio
 
 
+def seeds_kept(task: Task, epsilon: float, kept: dict) -> tuple[int, int]:
+    """Numbers of seeds of the automatic choice and of a whole search that are in the file."""
+
+    def count(setting: str, first: int) -> int:
+        seeds = itertools.count(first)
+        return next(seed for seed in seeds if (task.name, epsilon, setting, seed) not in kept) - first
+
+    searched = [count(name, FIRST_SEARCH_SEED) for name, _ in settings(task, epsilon)]
+    return count("auto", 0), min(searched)
+
+
 def foretold(tasks: list[Task], epsilons: list[float], kept: dict) -> dict[str, float]:
     """Rank correlation of predicted and measured excess over all settings, and the share of bounds."""
     groups = defaultdict(list)
@@ -201,6 +213,7 @@ def main() -> None:
     parser.add_argument(
         "--forget", nargs="*", metavar="SETTING", help="drop kept fits of these settings; all"
     )
+    parser.add_argument("--kept", action="store_true", help="what is in the file already, with all its seeds")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     OUTPUT.mkdir(exist_ok=True)
@@ -214,7 +227,11 @@ def main() -> None:
         tasks.append(task)
         print(f"{name}: the best constant has an excess of {trivial(task)[1] - reference(task)[1]:.3g}")
         for epsilon in options.epsilons:
-            ratios[name, epsilon] = compare(task, epsilon, options.seeds, options.search_seeds, kept)
+            seeds, search_seeds = options.seeds, options.search_seeds
+            if options.kept:
+                seeds, search_seeds = seeds_kept(task, epsilon, kept)
+            if seeds and search_seeds:
+                ratios[name, epsilon] = compare(task, epsilon, seeds, search_seeds, kept)
     print("predictions:")
     figures = foretold(tasks, options.epsilons, kept)
     figures |= {
