@@ -8,6 +8,7 @@ import math
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import fill
 from typing import Any
 
 from dpcvx.events import Compose
@@ -77,6 +78,8 @@ def plan_table(plan: Plan) -> str:
     lines = ["Plan, fixed before a record is read", *(f"  {name:<10} {value}" for name, value in facts)]
     if plan.candidates:
         lines += ["", *aligned(_candidate_rows(plan))]
+    if note := _smaller_predictions(plan):
+        lines += ["", fill(note, 100, initial_indent="  ", subsequent_indent="  ")]
     return "\n".join(lines)
 
 
@@ -261,18 +264,36 @@ def _choice(plan: Plan, chosen: Candidate | None) -> list[str]:
             f"{chosen.predicted:.3g} for {chosen.gradient_evaluations:.2g} gradients of single records; "
             f"{_name(second.solver)} has {second.predicted:.3g} for {second.gradient_evaluations:.2g}."
         )
-        if any(each.predicted < chosen.predicted for each in weighed):
-            sentences.append(
-                "The choice was made by the solvers' own formulas, before a rehearsal: predictions may rank "
-                "solvers that are close otherwise."
-            )
     if listed := [candidate for candidate in plan.candidates if not candidate.weighed]:
         names = ", ".join(f"{_name(each.solver)} {each.predicted:.3g}" for each in listed)
-        sentences.append(
-            "The choice is made among solvers that were measured to be near the best on sets of this kind; "
-            f"others that fit are listed and can be asked for by name: {names}."
+        sentences.append(f"Others that fit are listed and can be asked for by name: {names}.")
+    return [*sentences, *filter(None, [_smaller_predictions(plan)])]
+
+
+def _smaller_predictions(plan: Plan) -> str:
+    """Why rows of the table may have smaller predictions than the chosen one; empty where none has."""
+    chosen = _chosen(plan)
+    if chosen is None:
+        return ""
+    smaller = [each for each in plan.candidates if each.predicted < chosen.predicted]
+    reasons = []
+    if any(each.basis != chosen.basis for each in smaller):
+        reasons.append(
+            "a bound is for the worst data and a typical risk was rehearsed, so they do not compare"
         )
-    return sentences
+    if any(each.weighed for each in smaller):
+        reasons.append(
+            "the choice was made by the solvers' own formulas and a price for work, before any rehearsal"
+        )
+    if any(not each.weighed for each in smaller):
+        reasons.append(
+            "solvers that are not weighed are left out because measured risks contradicted such predictions"
+            if sum(each.weighed for each in plan.candidates) > 1
+            else "no solver but the chosen one was weighed"
+        )
+    if not reasons:
+        return ""
+    return f"Some predictions are smaller than that of the chosen {_name(plan.solver)}: {'; '.join(reasons)}."
 
 
 def _often(times: int) -> str:

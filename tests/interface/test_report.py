@@ -86,6 +86,32 @@ def test_a_choice_against_the_predictions_is_explained_and_one_question_is_asked
     assert "asks PerturbedMinimiser once." in alone.explain()
 
 
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        ({"basis": "bound"}, "do not compare"),
+        ({}, "made by the solvers' own formulas and a price for work"),
+        ({"weighed": False}, "measured risks contradicted such predictions"),
+        ({"optimisation": 9.0}, ""),
+    ],
+    ids=["another basis", "weighed", "not weighed", "larger"],
+)
+def test_smaller_predictions_beside_the_chosen_one_are_explained_under_the_table(lasso_plan, other, reason):
+    (mine,) = (each for each in lasso_plan.candidates if each.solver == lasso_plan.solver)
+    second = next(each for each in lasso_plan.candidates if each.weighed and each is not mine)
+    mine = dataclasses.replace(mine, optimisation=1.0, privacy=1.0, basis="typical")
+    rival = dataclasses.replace(
+        second, **{"optimisation": 0.5, "privacy": 0.5, "basis": "typical", "weighed": True} | other
+    )
+    third = dataclasses.replace(second, solver=NoisyFrankWolfe(), optimisation=5.0)
+    shown = dataclasses.replace(lasso_plan, candidates=(rival, mine, third))
+    for text in (" ".join(str(shown).split()), shown.explain()):
+        assert ("Some predictions are smaller" in text) is bool(reason)
+        assert reason in text
+    alone = dataclasses.replace(lasso_plan, candidates=(dataclasses.replace(rival, weighed=False), mine))
+    assert ("no solver but the chosen one was weighed" in alone.explain()) is bool(reason)
+
+
 def test_a_hopeless_plan_says_so(lasso_plan):
     hopeless = plan(Problem(Logistic(), L1Ball(10.0), bounds=Bounds(1.0), d=201), 50, BUDGET)
     assert "than one that gives everybody the same answer" in hopeless.explain()
