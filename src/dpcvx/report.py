@@ -13,6 +13,7 @@ from typing import Any
 
 from dpcvx.events import Compose
 from dpcvx.execution import Candidate, Plan
+from dpcvx.mechanisms import NoisyMoments
 from dpcvx.usefulness import doubt
 
 __all__ = [
@@ -73,7 +74,7 @@ def plan_table(plan: Plan) -> str:
     ]
     for stage in plan.questions:
         mechanism: Any = stage.mechanism
-        facts.append(("question", f"{stage.n_calls} x {type(mechanism).__name__}, {_price(mechanism)}"))
+        facts.append(("question", f"{stage.n_calls} x {_question(mechanism)}, {_price(mechanism)}"))
         facts.append(("", f"sensitivity {mechanism.sensitivity:.4g}, noise {mechanism.noise:.4g}"))
     lines = ["Plan, fixed before a record is read", *(f"  {name:<10} {value}" for name, value in facts)]
     if plan.candidates:
@@ -231,7 +232,7 @@ def explain_plan(plan: Plan) -> str:
     for stage in plan.questions:
         mechanism: Any = stage.mechanism
         sentences.append(
-            f"It asks {type(mechanism).__name__} {_often(stage.n_calls)}. One person can change the exact "
+            f"It asks {_question(mechanism)} {_often(stage.n_calls)}. One person can change the exact "
             f"answer by at most {mechanism.sensitivity:.3g}; the noise has scale {mechanism.noise:.3g}."
         )
     sentences.append(
@@ -294,6 +295,13 @@ def _smaller_predictions(plan: Plan) -> str:
     if not reasons:
         return ""
     return f"Some predictions are smaller than that of the chosen {_name(plan.solver)}: {'; '.join(reasons)}."
+
+
+def _question(mechanism: Any) -> str:
+    """Name of a private question; moments are asked for twice, and say which they are."""
+    if not isinstance(mechanism, NoisyMoments):
+        return type(mechanism).__name__
+    return f"NoisyMoments ({'means' if mechanism.order == 1 else 'mean squares'})"
 
 
 def _often(times: int) -> str:

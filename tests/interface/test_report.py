@@ -8,11 +8,24 @@ import sys
 
 import pytest
 
-from dpcvx import Bounds, Budget, L1Ball, L2Ball, Logistic, NoisyFrankWolfe, Problem, Softmax, Squared, plan
+from dpcvx import (
+    Bounds,
+    Budget,
+    L1Ball,
+    L2Ball,
+    Logistic,
+    NoisyFrankWolfe,
+    NoisyGradientDescent,
+    Problem,
+    Softmax,
+    Squared,
+    Tight,
+    plan,
+)
 from dpcvx.planner import automatic
 from dpcvx.plots import Comparison, privacy_utility_plot
 from dpcvx.report import Section, html_report
-from dpcvx.solvers import ObjectivePerturbation
+from dpcvx.solvers import ObjectivePerturbation, Standardised
 
 BUDGET = Budget(epsilon=1.0, delta=1e-8)
 
@@ -86,6 +99,14 @@ def test_a_choice_against_the_predictions_is_explained_and_one_question_is_asked
     assert "asks PerturbedMinimiser once." in alone.explain()
 
 
+def test_means_and_mean_squares_of_a_standardised_fit_are_told_apart():
+    problem = Problem(Logistic(), L2Ball(30.0), bounds=Bounds(1.0), d=5)
+    standardised = Standardised(NoisyGradientDescent()).plan(problem, 5000, BUDGET, Tight())
+    for moments in ("NoisyMoments (means)", "NoisyMoments (mean squares)"):
+        assert standardised.explain().count(f"It asks {moments} once.") == 1
+        assert str(standardised).count(f"1 x {moments}, ") == 1
+
+
 @pytest.mark.parametrize(
     ("other", "reason"),
     [
@@ -125,8 +146,6 @@ def test_a_plan_without_candidates_and_with_a_matrix_parameter_is_shown():
     assert "adding or removing one record" in shown.explain()
     ridge = Problem(Squared(), L1Ball(1.0), bounds=Bounds(1.0), d=3, l2=0.1)
     solver = NoisyFrankWolfe(n_iter=7)
-    from dpcvx import Tight
-
     alone = solver.plan(ridge, 1000, BUDGET, Tight())
     assert "candidate" not in str(alone)
     assert "was chosen" not in alone.explain()
