@@ -144,7 +144,6 @@ def fit(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
 ) -> None:
     """Fit a private model and write it to a file, with its privacy statement."""
-    from dpcvx.errors import UselessModelWarning
     from dpcvx.report import plan_record
     from dpcvx.tables import open_table, read_schema
 
@@ -179,7 +178,7 @@ def fit(
     X, y = table.read(names, schema.categories, target, settings.get("classes"))
     with warnings.catch_warnings():
         if quiet:
-            warnings.simplefilter("ignore", UselessModelWarning)
+            warnings.simplefilter("ignore", UserWarning)
         estimator.fit(X, y)
     _write(out, estimator.save)
     statement = estimator.privacy_statement_

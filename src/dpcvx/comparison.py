@@ -13,6 +13,7 @@ from dpcvx.events import Event, Poisson, count_leaves
 from dpcvx.execution import Candidate, Plan, Solver
 from dpcvx.mechanisms import NoisyLength, NoisyMinimiser, NoisyMoments, NoisyVertex, PerturbedMinimiser
 from dpcvx.rehearsal import SHARES, rehearse
+from dpcvx.running_time import running_time
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,
     NoisyCorrectiveFrankWolfe,
@@ -120,6 +121,7 @@ def candidate(plan: Plan, *, weighed: bool = True, rehearsal: bool = True, densi
         noise=tuple(dict.fromkeys(float(stage.mechanism.noise) for stage in core(plan).stages)),
         gradient_evaluations=plan.gradient_evaluations,
         memory=memory(plan, density),
+        seconds=running_time(plan, density),
     )
 
 

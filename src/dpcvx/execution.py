@@ -136,6 +136,8 @@ class Candidate:
         Gradients of single records in all.
     memory : float
         Bytes of the stored records and of the largest arrays beside them.
+    seconds : float
+        Running time on one core of an ordinary machine, roughly; see `dpcvx.running_time`.
     """
 
     solver: Solver
@@ -147,6 +149,7 @@ class Candidate:
     noise: tuple[float, ...] = ()
     gradient_evaluations: float = 0.0
     memory: float = 0.0
+    seconds: float = 0.0
 
     @property
     def predicted(self) -> float:

@@ -14,6 +14,7 @@ from typing import Any
 from dpcvx.events import Compose
 from dpcvx.execution import Candidate, Plan
 from dpcvx.mechanisms import NoisyMoments
+from dpcvx.running_time import in_words, running_time
 from dpcvx.usefulness import doubt
 
 __all__ = [
@@ -71,6 +72,7 @@ def plan_table(plan: Plan) -> str:
         ("budget", f"epsilon = {plan.budget.epsilon:g}, delta = {plan.budget.delta:.3g}"),
         ("certified", f"epsilon {plan.epsilon:.6g} at that delta, by {type(plan.accountant).__name__}"),
         ("solver", _solver(plan.solver)),
+        ("time", _time(plan)),
     ]
     for stage in plan.questions:
         mechanism: Any = stage.mechanism
@@ -121,6 +123,7 @@ def plan_record(plan: Plan) -> dict[str, Any]:
                 "noise": list(candidate.noise),
                 "gradient_evaluations": candidate.gradient_evaluations,
                 "memory": candidate.memory,
+                "seconds": candidate.seconds,
             }
             for candidate in plan.candidates
         ],
@@ -173,6 +176,13 @@ def _candidate_rows(plan: Plan) -> list[tuple[str, ...]]:
 def _chosen(plan: Plan) -> Candidate | None:
     """The candidate that runs; None for a plan that was not chosen from any."""
     return next((candidate for candidate in plan.candidates if candidate.solver == plan.solver), None)
+
+
+def _time(plan: Plan) -> str:
+    """How long the plan takes, in words; from its row of the table, which knows the records' density."""
+    chosen = _chosen(plan)
+    seconds = running_time(plan) if chosen is None else chosen.seconds
+    return f"{in_words(plan, seconds)} on one core of an ordinary machine"
 
 
 def _bytes(count: float) -> str:
@@ -238,6 +248,10 @@ def explain_plan(plan: Plan) -> str:
     sentences.append(
         f"All answers together are (epsilon = {budget.epsilon:g}, delta = {budget.delta:.3g})-differentially "
         f"private, where {_neighbours(plan)}; the accountant certifies epsilon = {plan.epsilon:.6g}."
+    )
+    sentences.append(
+        f"Once the records are loaded this takes {_time(plan)}, and less on more cores or with compressed "
+        "records."
     )
     if chosen is not None:
         larger = "stopping early" if chosen.optimisation > chosen.privacy else "the noise"

@@ -20,7 +20,7 @@ LAYERS = [
     "mechanisms",
     "execution",
     "bill private_bounds solvers",
-    "rehearsal",
+    "rehearsal running_time",
     "comparison papers",
     "planner usefulness",
     "plots report statement tables",

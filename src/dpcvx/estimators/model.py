@@ -38,6 +38,7 @@ from dpcvx.estimators.uncertainty import Intervals
 from dpcvx.execution import Plan, Release, charge, execute
 from dpcvx.grid import Door
 from dpcvx.noise import Generator, SecureGenerator, SeededGenerator
+from dpcvx.running_time import warn_if_long
 from dpcvx.solvers import (
     Standardised,
 )
@@ -112,6 +113,9 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         again = partial(self._plan_again, columns, target, _can_standardize(dataset))
         rule = type(self), self.delta, self.n_iter, self.standardize
         warn_if_useless(chosen, again, rule, stacklevel=3)
+        # How many cells a compressed table stores is not public; none are assumed.
+        steps = getattr(self.solver, "n_iter", None) if self.n_iter is None else int(self.n_iter)
+        warn_if_long(chosen, steps, density=float(not dataset.table.sparse), stacklevel=3)
         purpose = f"fit of {type(self).__name__} to {dataset.n} records"
         receipt = charge(chosen, self.ledger, self.account, private=rng.private, purpose=purpose)
 
