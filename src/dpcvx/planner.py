@@ -27,7 +27,7 @@ from dpcvx.solvers import (
     ObjectivePerturbation,
     Standardised,
 )
-from dpcvx.typical import Typical, is_round
+from dpcvx.typical import is_round
 
 __all__ = [
     "automatic",
@@ -49,12 +49,9 @@ MEAN_NOISE = 0.25
 # excess risk than the clipping may cost, about 0.0002 on the public model of typical data.
 CLIP_ROOM = 1.2
 CLIP_COST = 0.0005
-# Objective perturbation takes many passes over the records: it must promise a quarter less than descent.
-PERTURBATION_PRICE = 4 / 3
-# But where it promises to leave less than a hundredth of what there is to learn, what is left in truth lies
-# in directions that the model of typical data does not know, badly scaled ones; descent gets there late.
-NEGLIGIBLE = 0.01
-ROBUST_PRICE = 1 / 2
+# Objective perturbation takes many passes over the records, and its ridge costs more where signals are strong
+# than the model of typical data says: it must promise half of what descent does.
+PERTURBATION_PRICE = 2.0
 # Where Newton steps do not reach the accuracy that is paid for, as many accelerated steps follow as public
 # numbers say. What could be more products than this, a minute or so, is chosen only if nothing else fits.
 MOST_PRODUCTS = 1e11
@@ -167,15 +164,14 @@ def standardisation_pays(problem: Problem, n: int, budget: Budget) -> bool:
     return means.noise <= MEAN_NOISE * problem.bounds.x_inf
 
 
-def _price(chosen: Plan, predicted: float) -> float:
-    """What a plan's work and robustness are worth, as a factor of its predicted risk; by its core."""
+def _price(chosen: Plan) -> float:
+    """What a plan's work and risk are worth, as a factor of its predicted risk; by its core."""
     fit = core(chosen)
     if not isinstance(fit.solver, ObjectivePerturbation):
         return 1.0
     if chosen.gradient_evaluations * chosen.problem.size > MOST_PRODUCTS:
         return UNAFFORDABLE
-    negligible = is_round(fit.problem) and predicted < NEGLIGIBLE * Typical.of(fit.problem).at_zero
-    return ROBUST_PRICE if negligible else PERTURBATION_PRICE
+    return PERTURBATION_PRICE
 
 
 def _geometry_gain(problem: Problem) -> float:
@@ -234,7 +230,7 @@ def plan(
         try:
             chosen = solver.plan(problem, n, budget, accountant or Tight())
             predicted = sum(solver.predict(problem, n, budget))
-            weighed.append((_price(chosen, predicted) * predicted, chosen))
+            weighed.append((_price(chosen) * predicted, chosen))
         except Incompatible as refusal:
             refusals.append(str(refusal))
     if not weighed:

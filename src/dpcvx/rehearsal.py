@@ -29,7 +29,7 @@ from dpcvx.mechanisms import (
     Vertex,
 )
 from dpcvx.problem import Problem, is_regression
-from dpcvx.typical import DECAYS, Typical, is_round
+from dpcvx.typical import DECAYS, GROWTH, Typical, is_round, mean_curvature, usual_norm
 
 __all__ = ["SHARES", "Scene", "is_modelled", "rehearse", "scenes", "to_learn"]
 
@@ -90,21 +90,20 @@ def scenes(problem: Problem, clip: float | None = None, shares: tuple[float, ...
     """
     typical, rng = Typical.of(problem, clip), np.random.default_rng(0)
     if is_round(problem):
-        split = (np.split(part, len(DECAYS)) for part in (typical.curvatures - problem.l2, typical.counts))
+        longest = (typical.curvatures - problem.l2) * (problem.row_norm / usual_norm(problem)) ** 2
+        split = (np.split(part, len(DECAYS)) for part in (longest, typical.counts))
         laws = [_spread(h, len(DECAYS) * counts, problem) for h, counts in zip(*split, strict=True)]
-        target = rng.choice([-1.0, 1.0], problem.shape)
+        signs = rng.choice([-1.0, 1.0], problem.shape)
+        targets = [signs / law ** (GROWTH / 2) for law in laws]
     else:
         moment = min(UNIFORM * problem.bounds.x_inf**2, problem.row_norm**2 / problem.d)
-        bend = typical.counts @ (typical.curvatures - problem.l2) / problem.row_norm**2 / problem.outputs
-        laws = [np.full(problem.shape, bend * moment)]
+        laws = [np.full(problem.shape, mean_curvature(problem, clip) * moment)]
         falling = rng.choice([-1.0, 1.0], problem.d) / np.arange(1, problem.d + 1)
-        target = np.outer(falling, rng.choice([-1.0, 1.0], problem.outputs)).reshape(problem.shape)
+        targets = [np.outer(falling, rng.choice([-1.0, 1.0], problem.outputs)).reshape(problem.shape)]
     by_columns = problem.row_norm == math.sqrt(problem.d) * problem.bounds.x_inf
     shorter = shares or ((SHARES if is_round(problem) else SHARES[:1]) if by_columns else ())
-    return tuple(
-        _scene(law, target, _learnable(problem, clip), problem.l2)
-        for law in [*laws, *(share * laws[-1] for share in shorter)]
-    )
+    pairs = [*zip(laws, targets, strict=True), *((share * laws[-1], targets[-1]) for share in shorter)]
+    return tuple(_scene(law, target, _learnable(problem, clip), problem.l2) for law, target in pairs)
 
 
 def _scene(curvatures: Vector, target: Vector, learnable: float, l2: float) -> Scene:

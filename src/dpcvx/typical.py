@@ -1,8 +1,10 @@
 """A public model of the data nobody has looked at: what fits leave and cost on it, in closed form.
 
 Worst-case bounds say little about data as people have them. The model is quadratic: the
-Hessian's eigenvalues fall like 1/i or like 1/i^2, their sum is that of rows as long as their bound allows,
-and every direction's coefficient is equally large, such that scores vary as much as those of useful models.
+Hessian's eigenvalues fall like 1/i or like 1/i^2, their sum is that of rows whose longest are as long as
+their bound allows. Squared coefficients grow a little where eigenvalues fall: between those that are equally
+large in every direction and those that make every direction equally useful. Scores vary as much as those of
+useful models.
 Nothing here is fitted to data, and nothing here concerns privacy.
 """
 
@@ -17,13 +19,14 @@ from dpcvx.arrays import Vector
 from dpcvx.domains import L2Ball
 from dpcvx.problem import Problem, is_regression
 
-__all__ = ["Typical", "inflation", "is_round"]
+__all__ = ["DECAYS", "GROWTH", "Typical", "inflation", "is_round", "mean_curvature", "usual_norm"]
 
 # Variance of a useful model's scores: a classifier's log-odds; a regression's, which explains half of a
 # target whose deviation is 0.4 of the largest residual.
 CLASSIFICATION_VARIANCE = 4.0
 REGRESSION_VARIANCE = 0.5 * 0.4**2
 DECAYS = (1.0, 2.0)  # powers of the rank that eigenvalues fall with; equally likely
+GROWTH = 0.25  # power of 1/eigenvalue that squared coefficients grow with: 0 equally large, 1 equally useful
 LEAST_WINDOW = 1e-4  # below it a difference of like numbers is its first term
 DIRECTIONS = 128  # eigenvalues that are told apart; more are taken together in groups
 
@@ -41,13 +44,13 @@ class Typical:
     ----------
     curvatures, counts : Vector
         Eigenvalues of the Hessian, and how many directions have each.
-    signal : float
+    signal : Vector
         Squared coefficient of every direction.
     """
 
     curvatures: Vector
     counts: Vector
-    signal: float
+    signal: Vector
 
     @classmethod
     def of(cls, problem: Problem, clip: float | None = None) -> Typical:
@@ -57,20 +60,18 @@ class Typical:
         counts = np.diff(edges)
         middle = np.sqrt(edges[:-1] * (edges[1:] - 1))
         falls = [middle**-power for power in DECAYS]
-        eigenvalues = problem.row_norm**2 * np.concatenate([each / (each @ counts) for each in falls])
+        eigenvalues = usual_norm(problem) ** 2 * np.concatenate([each / (each @ counts) for each in falls])
+        parts = [each ** (1 - GROWTH) for each in falls]
+        shares = np.concatenate([part / (part @ counts) for part in parts])  # of the variance of scores
         counts = np.tile(counts, len(DECAYS)) / len(DECAYS)
-        regression = is_regression(problem.loss)
-        variance = CLASSIFICATION_VARIANCE
-        if regression:
-            variance = REGRESSION_VARIANCE * problem.slope(2, 0.0, clip) ** 2
-        curvature = _mean_curvature(problem, variance)
-        scale = variance / problem.row_norm**2
-        return cls(curvature * eigenvalues + problem.l2, counts * problem.outputs, scale)
+        signal = _score_variance(problem, clip) * shares / eigenvalues
+        bends = mean_curvature(problem, clip) * eigenvalues
+        return cls(bends + problem.l2, counts * problem.outputs, signal)
 
     @property
     def at_zero(self) -> float:
         """Excess risk of theta = 0: what there is to learn."""
-        return float(self.counts @ self.curvatures) * self.signal / 2
+        return float(self.counts @ (self.curvatures * self.signal)) / 2
 
     def descent(self, length: Vector, shift: float) -> tuple[Vector, Vector]:
         """Excess risk after descending a length H: (optimisation part, privacy part).
@@ -123,13 +124,24 @@ def inflation(limit: float) -> float:
     return low
 
 
-def _mean_curvature(problem: Problem, variance: float) -> float:
+def usual_norm(problem: Problem) -> float:
+    """Root mean square of the rows' norms: of d independent features few are 1 + 1/sqrt(d) times as long."""
+    return problem.row_norm / (1 + 1 / math.sqrt(problem.d))
+
+
+def mean_curvature(problem: Problem, clip: float | None = None) -> float:
     """Mean of phi'' where useful scores lie."""
     if problem.loss.joint:
         return problem.loss.smoothness(problem.z_max) / 2
     z = np.linspace(-3, 3, 241)
     weights = np.exp(-(z**2) / 2)
-    z, step = z * math.sqrt(variance), 1e-4
+    z, step = z * math.sqrt(_score_variance(problem, clip)), 1e-4
     y = np.full_like(z, problem.loss.y_range[1] if not is_regression(problem.loss) else 0.0)
     bend = (problem.loss.grad(z + step, y) - problem.loss.grad(z - step, y)) / (2 * step)
     return float(weights @ bend / weights.sum())
+
+
+def _score_variance(problem: Problem, clip: float | None) -> float:
+    if is_regression(problem.loss):
+        return REGRESSION_VARIANCE * problem.slope(2, 0.0, clip) ** 2
+    return CLASSIFICATION_VARIANCE

@@ -134,7 +134,7 @@ def test_perturbation_that_could_take_very_long_is_left_to_descent():
     """Its worst number of passes follows from public numbers; alone it is planned whatever it takes."""
     from dpcvx.solvers import NoisyGradientDescent, ObjectivePerturbation
 
-    problem = dpcvx.Problem(dpcvx.Logistic(), dpcvx.L2Ball(30.0), bounds=dpcvx.Bounds(1.0, 1.0), d=20)
+    problem = dpcvx.Problem(dpcvx.Logistic(), dpcvx.L2Ball(30.0), bounds=dpcvx.Bounds(1.0), d=20)
     candidates = (NoisyGradientDescent(), ObjectivePerturbation())
     budget = dpcvx.Budget(4.0, 1e-10)
     few, many = (dpcvx.plan(problem, n, budget, candidates).solver for n in (20_000, 5_000_000))

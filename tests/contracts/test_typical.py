@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import dpcvx as dp
+from dpcvx.accounting import gaussian_mu
 from dpcvx.solvers import NoisyGradientDescent
-from dpcvx.typical import Typical, is_round
+from dpcvx.typical import Typical, is_round, mean_curvature
 
 
 def problem(d=20, loss=None, radius=30.0, **settings):
@@ -52,6 +53,37 @@ def test_rows_are_as_long_as_their_bound_and_every_direction_counts_once(d, loss
     largest = loss.smoothness(30.0)
     assert 0 < typical.counts @ typical.curvatures <= largest * (1 + 1e-9)
     assert (typical.curvatures > 0).all()
+
+
+@pytest.mark.parametrize("loss", [dp.Logistic(), dp.Huber(0.3)], ids=type)
+def test_scores_vary_as_those_of_useful_models_and_flat_directions_have_larger_coefficients(loss):
+    typical = Typical.of(problem(20, loss), clip=0.3)
+    variance = typical.counts @ (typical.curvatures * typical.signal) / mean_curvature(problem(20, loss), 0.3)
+    assert variance == pytest.approx(4.0 if isinstance(loss, dp.Logistic) else 0.5 * (0.4 * 0.3) ** 2)
+    for h, signal in zip(*(np.split(part, 2) for part in (typical.curvatures, typical.signal)), strict=True):
+        np.testing.assert_allclose(signal[1:] / signal[:-1], (h[:-1] / h[1:]) ** 0.25)
+
+
+def test_rows_are_usually_shorter_than_the_longest_of_few_features():
+    for d in (1, 4, 100):
+        lengths = (
+            Typical.of(problem(d)).counts @ Typical.of(problem(d)).curvatures / mean_curvature(problem(d))
+        )
+        assert lengths == pytest.approx(1 / (1 + d**-0.5) ** 2)
+
+
+def test_descent_goes_as_far_as_suits_typical_data_where_rows_have_a_length():
+    budget, clip = dp.Budget(1.0, 1e-8), 0.6
+    declared = problem(20)
+    shift = 2 * clip / (5000 * gaussian_mu(1.0, 1e-8))
+    solver = NoisyGradientDescent(clip=clip)
+    reached = solver._reached(declared, 5000, budget)
+    risks = sum(Typical.of(declared, clip).descent(reached * np.array([0.8, 1.0, 1.25]), shift))
+    assert risks[1] < min(risks[0], risks[2])
+    # With bounds of columns alone rows may have any length: the bound decides, which goes less far.
+    by_columns = dp.Problem(dp.Logistic(), dp.L2Ball(30.0), bounds=dp.Bounds(0.5), d=4)
+    rows = dp.Problem(dp.Logistic(), dp.L2Ball(30.0), bounds=dp.Bounds(0.5, 1.0), d=4)
+    assert solver._reached(by_columns, 5000, budget) < solver._reached(rows, 5000, budget) / 1.2
 
 
 def test_the_ridge_bends_every_direction():

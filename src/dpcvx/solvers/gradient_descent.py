@@ -24,7 +24,6 @@ MOST_MOMENTUM = 0.99  # by default: up to a hundred times fewer steps
 # Swings of momentum die away like e^(-(1 - momentum) T/2): nothing is left with this (1 - momentum) T.
 SETTLED = 20.0
 HASTE = 0.9  # momentum of a run whose few steps are given, if H is far
-DEPARTURES = np.geomspace(1 / 16, 16, 65)  # factors of H among which the model of typical data chooses
 LATE = 3  # one in so many iterates, the last ones, is averaged
 LATE_COST = 1.014  # mean of 1/t over the last third of a way over 1/t at its mean
 NOISE_SHARE = 0.1  # of the loss at theta = 0: a model whose noise costs more is hardly worth having
@@ -45,12 +44,11 @@ class NoisyGradientDescent:
     Utility: let H be the length that a constant unit gradient would move the answer. The noise moves each
     coordinate by a standard deviation of about 2 L2 H/(n mu), whatever the number of steps that share H,
     hence a score <x, theta> by that times ||x||, which does not grow with d; the optimisation error of smooth
-    descent is at most r^2/(2 H). The default H minimises r^2/(2 H) + (phi''/2) (2 L2 B H/(n mu))^2, with
-    B = max ||x||_2 and r = max_C ||theta||_2: public numbers. The second term counts for each of a record's
-    scores; it may cost a tenth of the largest loss at theta = 0. In an l2 ball, for one score and rows of
-    a declared length, there is a second opinion, the H that is best for the public model of typical data
-    (`dpcvx.typical`): the geometric mean of the two is taken, since a bound is for the worst records and a
-    model for records nobody has seen. H stops short of
+    descent is at most r^2/(2 H). In an l2 ball, for rows of a declared length, the default H is the best for
+    the public model of typical data (`dpcvx.typical`): bounds are for the worst records, and leave much
+    to learn where features are few or records many. Elsewhere it minimises the bound r^2/(2 H) + (phi''/2)
+    (2 L2 B H/(n mu))^2, with B = max ||x||_2 and r = max_C ||theta||_2; the second term counts for each of a
+    record's scores, and may cost a tenth of the largest loss at theta = 0. H stops short of
     the length at which the noise alone would fill C, sqrt(d) 2 L2 H/(n mu) = r, since beyond it the
     projection shrinks the signal with the noise. Where the objective bends, the mean of late iterates has
     less noise than the last one: along a curvature h about 3/(h H) of it instead of half.
@@ -132,16 +130,15 @@ class NoisyGradientDescent:
     def _travel(self, problem: Problem, n: int, budget: Budget) -> float:
         """H: minimiser of the predicted excess risk, within limits."""
         grid = np.geomspace(1e-3, 1e9, 1201) / problem.smoothness
-        price = _privacy(problem, n, budget, self.clip, 1.0)  # it grows like H^2
-        total = _optimisation(problem, grid) + price * grid**2
         shift = _shift(problem, n, budget, self.clip)
-        H = min(float(grid[int(np.argmin(total))]), math.sqrt(NOISE_SHARE * problem.loss_at_zero / price))
-        if is_round(problem) and problem.outputs == 1 and problem.bounds.x_2 is not None:
-            near = H * DEPARTURES
-            typical = sum(Typical.of(problem, self.clip).descent(near, shift))
-            H = math.sqrt(H * float(near[int(np.argmin(typical))]))
-        fills: float = problem.C.norm(2, problem.size) / math.sqrt(problem.size)
-        return min(H, fills / shift)
+        longest: float = problem.C.norm(2, problem.size) / math.sqrt(problem.size) / shift
+        if is_round(problem) and problem.bounds.x_2 is not None:
+            total = sum(Typical.of(problem, self.clip).descent(grid, shift))
+        else:
+            price = _privacy(problem, n, budget, self.clip, 1.0)  # it grows like H^2
+            total = _optimisation(problem, grid) + price * grid**2
+            longest = min(longest, math.sqrt(NOISE_SHARE * problem.loss_at_zero / price))
+        return min(float(grid[int(np.argmin(total))]), longest)
 
     def _reached(self, problem: Problem, n: int, budget: Budget) -> float:
         """H that the steps reach: the default one, or what is given implies."""
