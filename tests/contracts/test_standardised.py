@@ -1,6 +1,7 @@
 """Standardised fits return what a fit in the old coordinates means, and help where scales differ."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -54,7 +55,7 @@ def test_features_of_different_scales_are_learnt_as_one():
     rng = np.random.default_rng(1)
     X = np.column_stack([rng.uniform(-1, 1, (20000, 4)), rng.uniform(-0.01, 0.01, 20000) + 0.4])
     y = np.where(rng.random(len(X)) < 1 / (1 + np.exp(-300 * (X[:, 4] - 0.4))), 1, 0)
-    kept = {"epsilon": 0.3, "bounds": (-1, 1), "classes": (0, 1), "random_state": 0}
+    kept = {"epsilon": 1.0, "bounds": (-1, 1), "classes": (0, 1), "random_state": 0}
     accuracy = {
         standardize: np.mean(
             dp.PrivateLogisticRegression(standardize=standardize, **kept).fit(X, y).predict(X) == y
@@ -160,3 +161,18 @@ def test_the_automatic_choice_uses_public_facts():
         standardised(csr_array(X), epsilon=1.0, standardize=True)
     with pytest.raises(ValueError, match="standardize"):
         standardised(epsilon=1.0, standardize="yes")
+
+
+@pytest.mark.parametrize(("widest", "lost"), [(20.0, False), (20_000.0, True)])
+def test_a_target_lost_in_noise_is_said_from_released_numbers(widest, lost):
+    """Its bounds are a thousand times as wide as it is: nothing public tells, two released numbers do."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (3000, 2))
+    y = 5 + X @ [2.0, 1.0]
+    model = dp.PrivateLinearRegression(epsilon=0.5, bounds=(-1, 1), y_bounds=(0, widest), random_state=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, y)
+    said = [each for each in caught if "nothing to see but noise" in str(each.message)]
+    assert bool(said) == lost
+    assert all(each.category is dp.UselessModelWarning for each in said)
