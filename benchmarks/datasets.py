@@ -99,7 +99,7 @@ def _found(name: str) -> Path:
     return path
 
 
-def _divided(X: np.ndarray, y: np.ndarray) -> Split:
+def divided(X: np.ndarray, y: np.ndarray) -> Split:
     """Four fifths to train on, a fifth to test on."""
     order = np.random.default_rng(0).permutation(len(y))
     cut = len(y) * 4 // 5
@@ -108,12 +108,12 @@ def _divided(X: np.ndarray, y: np.ndarray) -> Split:
 
 def _split(name: str) -> Split:
     stored = dense(name)
-    return _divided(stored["X"].astype(np.float64), stored["y"].astype(np.float64))
+    return divided(stored["X"].astype(np.float64), stored["y"].astype(np.float64))
 
 
 def _covtype() -> Split:
     stored = dense("covtype")
-    return _divided(stored["X"].astype(np.float64), (stored["y"] == 2).astype(np.float64))
+    return divided(stored["X"].astype(np.float64), (stored["y"] == 2).astype(np.float64))
 
 
 def _mnist() -> Split:
