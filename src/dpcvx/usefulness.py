@@ -14,7 +14,9 @@ from functools import lru_cache
 from dpcvx.comparison import Facts, candidate, core
 from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning
 from dpcvx.execution import Plan
+from dpcvx.mechanisms import NoisyGradient, records_changed
 from dpcvx.rehearsal import is_modelled, to_learn
+from dpcvx.typical import is_round
 
 __all__ = ["Doubt", "Planning", "doubt", "predicted_risk", "promises", "trivial_risk", "warn_if_useless"]
 
@@ -22,6 +24,13 @@ __all__ = ["Doubt", "Planning", "doubt", "predicted_risk", "promises", "trivial_
 # trivial one, as far as a prediction can tell.
 MOST_LEFT = 0.95
 MOST_RECORDS, MOST_EPSILON = 10**10, 100.0
+# Cells of a compressed row that are taken to be stored: a short text has about as many different words.
+USUAL_CELLS = 100
+SHORT_ROWS = (
+    " The records are sparse and data_norm is None, so the noise is made for rows as long as the bounds of "
+    "all columns together allow: give data_norm, a public bound on the l2 norm of a row in your units, and "
+    "it is made for that."
+)
 
 Planning = Callable[[int, float], Plan]
 
@@ -85,7 +94,9 @@ def doubt(plan: Plan, again: Planning | None = None) -> Doubt | None:
     return Doubt(plan, sum(predicted_risk(plan)), trivial, *_enough(plan, again or _default_planning(plan)))
 
 
-def warn_if_useless(plan: Plan, again: Planning, rule: Hashable, stacklevel: int = 2) -> None:
+def warn_if_useless(
+    plan: Plan, again: Planning, rule: Hashable, *, sparse: bool = False, stacklevel: int = 2
+) -> None:
     """Warn where a plan promises nothing, with the records or the epsilon that would be enough.
 
     Parameters
@@ -95,16 +106,39 @@ def warn_if_useless(plan: Plan, again: Planning, rule: Hashable, stacklevel: int
         Plans the same fit for another number of records and epsilon.
     rule : hashable
         What these plans depend on beside the plan's own facts; the warning is kept for the next such fit.
+    sparse : bool
+        Whether rows are compressed and their norm was not declared: short ones may drown in the noise.
     stacklevel : int
         Whose line the warning names.
     """
-    if promises(plan):
+    advice = SHORT_ROWS if sparse and is_round(plan.problem) else ""
+    if not promises(plan):
+        try:
+            text = _kept(_Question(plan, rule, again))
+        except TypeError:  # a set that holds arrays has no hash
+            text = str(doubt(plan, again))
+    elif advice and _drowns_short_rows(plan):
+        text = (
+            f"With {plan.n:,} records, {plan.problem.size:,} coefficients and epsilon "
+            f"{plan.budget.epsilon:g} the noise is larger than the gradient of rows with about {USUAL_CELLS} "
+            "cells that are not 0 can be: the model may be no better than one that gives everybody the same "
+            "answer. This follows from public numbers; no record was read."
+        )
+    else:
         return
-    try:
-        text = _kept(_Question(plan, rule, again))
-    except TypeError:  # a set that holds arrays has no hash
-        text = str(doubt(plan, again))
-    warnings.warn(text, UselessModelWarning, stacklevel=stacklevel + 1)
+    warnings.warn(text + advice, UselessModelWarning, stacklevel=stacklevel + 1)
+
+
+def _drowns_short_rows(plan: Plan) -> bool:
+    """Whether the noise on the mean of all gradients is longer than that of rows with few cells can be."""
+    problem = plan.problem
+    share = min(1.0, math.sqrt(USUAL_CELLS) * problem.bounds.x_inf / problem.row_norm)
+    for stage in core(plan).stages:
+        asked = stage.mechanism
+        if isinstance(asked, NoisyGradient):
+            longest = share * asked.sensitivity * plan.n / records_changed(plan.budget.relation)
+            return bool(asked.noise * math.sqrt(problem.size / stage.n_calls) > longest)
+    return False
 
 
 class _Question(Facts):

@@ -1,13 +1,16 @@
 """A fit that cannot be useful says so before it is paid for, and how many people it would take."""
 
+import math
 import re
 import struct
 import warnings
 
 import numpy as np
 import pytest
+from scipy.sparse import random_array
 
 import dpcvx as dp
+from dpcvx.accounting import gaussian_mu
 from dpcvx.planner import plan
 from dpcvx.plots import prediction_plot
 from dpcvx.usefulness import MOST_LEFT, doubt, predicted_risk, trivial_risk
@@ -83,6 +86,48 @@ def test_the_warning_is_the_same_whatever_the_records_are():
             model().fit(X, y)
         texts.add(str(caught[0].message))
     assert len(texts) == 1
+
+
+def sparse_records(n, d, density=0.01):
+    X = random_array((n, d), density=density, format="csr", rng=np.random.default_rng(0))
+    return X, np.arange(n) % 2
+
+
+def heard(fit):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit()
+    return [str(each.message) for each in caught]
+
+
+@pytest.mark.parametrize(("n", "d"), [(20, 60), (1500, 3000)], ids=["hopeless", "drowned"])
+def test_sparse_rows_without_a_norm_are_told_of_it(n, d):
+    X, y = sparse_records(n, d)
+    (text,) = heard(lambda: model().fit(X, y))
+    assert ("would be enough to do better" in text) is (n == 20)
+    assert "give data_norm, a public bound on the l2 norm of a row" in text
+    assert heard(lambda: model().fit(0 * X, 0 * y)) == [text]  # shape and storage say so, not the cells
+    with_norm = heard(lambda: model(data_norm=4.0).fit(X, y))
+    in_another_set = heard(lambda: model(domain="l1").fit(X, y))
+    assert not any("data_norm" in each for each in [*with_norm, *in_another_set])
+
+
+def test_sparse_rows_are_left_alone_where_noise_is_smaller_than_they_are():
+    few_columns = sparse_records(20_000, 200)
+    assert heard(lambda: model().fit(*few_columns)) == []
+
+
+def test_the_noise_drowns_rows_by_their_length_and_number():
+    """n mu r > 2 d: gradients of n rows of norm r against the noise for rows of norm sqrt(d)."""
+    from dpcvx.usefulness import USUAL_CELLS, _drowns_short_rows
+
+    d = 5000
+    problem = dp.Problem(dp.Logistic(), dp.L2Ball(30.0), bounds=dp.Bounds(1.0), d=d)
+    budget = dp.Budget(1.0, 1e-8)
+    enough = 2 * d / (gaussian_mu(1.0, 1e-8) * math.sqrt(USUAL_CELLS))
+    for n, drowns in ((0.9 * enough, True), (1.1 * enough, False)):
+        made = dp.NoisyGradientDescent(n_iter=9).plan(problem, int(n), budget, dp.Tight())
+        assert _drowns_short_rows(made) is drowns
 
 
 def test_the_plot_has_two_panels(monkeypatch):

@@ -112,7 +112,8 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         validate_data(self, dataset.table.header(), skip_check_array=True)
         again = partial(self._plan_again, columns, target, _can_standardize(dataset))
         rule = type(self), self.delta, self.n_iter, self.standardize
-        warn_if_useless(chosen, again, rule, stacklevel=3)
+        unbounded = dataset.table.sparse and self.data_norm is None
+        warn_if_useless(chosen, again, rule, sparse=unbounded, stacklevel=3)
         # How many cells a compressed table stores is not public; none are assumed.
         steps = getattr(self.solver, "n_iter", None) if self.n_iter is None else int(self.n_iter)
         warn_if_long(chosen, steps, density=float(not dataset.table.sparse), stacklevel=3)
