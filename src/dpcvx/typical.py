@@ -26,7 +26,7 @@ __all__ = ["DECAYS", "GROWTH", "Typical", "inflation", "is_round", "mean_curvatu
 CLASSIFICATION_VARIANCE = 4.0
 REGRESSION_VARIANCE = 0.5 * 0.4**2
 DECAYS = (1.0, 2.0)  # powers of the rank that eigenvalues fall with; equally likely
-GROWTH = 0.25  # power of 1/eigenvalue that squared coefficients grow with: 0 equally large, 1 equally useful
+GROWTH = 0.125  # power of 1/eigenvalue that squared coefficients grow with: 0 equally large, 1 equally useful
 LEAST_WINDOW = 1e-4  # below it a difference of like numbers is its first term
 DIRECTIONS = 128  # eigenvalues that are told apart; more are taken together in groups
 
