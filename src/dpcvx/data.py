@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
+from dpcvx.errors import counted
 from dpcvx.grid import (
     FEATURE_BITS,
     Dense,
@@ -204,7 +205,7 @@ class Arrays:
             rows, step, constant = whole_rows(rows, step, constant), 1, 0
         self.n, self.d = rows.shape[0], rows.shape[1] + (constant > 0)
         if y is not None and y.shape[0] != self.n:
-            raise ValueError(f"X has {self.n} rows but y has {y.shape[0]}; they must agree.")
+            raise ValueError(f"X has {counted(self.n, 'row')} but y has {y.shape[0]}; they must agree.")
         for name, value in (("threads", threads), ("block_rows", block_rows)):
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}.")

@@ -93,6 +93,11 @@ class PrivacyLeakWarning(UserWarning):
     """A result computed from private data is not covered by the guarantee."""
 
 
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Return a number with what it counts: 1 record, 2,000 records."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
 def shown(value: object) -> str:
     """Return what a message says of a parameter: itself if it is short, and its kind if it might be records.
 
@@ -111,4 +116,4 @@ def shown(value: object) -> str:
     kind, shape = type(value).__name__, getattr(value, "shape", None)
     if shape is not None:
         return f"{kind} of shape {shape}" if shape else repr(value)
-    return f"{kind} of {len(value)} entries" if hasattr(value, "__len__") else kind
+    return f"{kind} of {counted(len(value), 'entry', 'entries')}" if hasattr(value, "__len__") else kind

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from textwrap import fill
 from typing import Any
 
+from dpcvx.errors import counted
 from dpcvx.events import Compose
 from dpcvx.execution import Candidate, Plan
 from dpcvx.mechanisms import NoisyMoments
@@ -235,7 +236,7 @@ def explain_plan(plan: Plan) -> str:
     loss, budget = plan.problem.loss.name, plan.budget
     sentences = [
         f"The fit minimises the {loss} loss over {_set(plan.problem.domain)} ({_shape(plan)}) "
-        f"from {plan.n:,} records."
+        f"from {counted(plan.n, 'record')}."
     ]
     chosen = _chosen(plan)
     sentences += _choice(plan, chosen)

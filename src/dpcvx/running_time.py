@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+from dpcvx.errors import counted
 from dpcvx.execution import Plan
 from dpcvx.mechanisms import NoisyMinimiser, NoisySecondMoments, NoisyVertex, PerturbedMinimiser
 
@@ -72,8 +73,9 @@ def warn_if_long(plan: Plan, n_iter: int | None, density: float = 1.0, stackleve
         return
     warnings.warn(
         f"With n_iter={n_iter:,} the fit takes {in_words(plan, seconds)} on one core of an ordinary machine: "
-        f"{plan.n_calls:,} private answers from {plan.n:,} records. Give a smaller n_iter, or None to have "
-        "it chosen from public numbers. Nothing was charged and no record was read so far.",
+        f"{counted(plan.n_calls, 'private answer')} from {counted(plan.n, 'record')}. Give a smaller "
+        "n_iter, or None to have it chosen from public numbers. Nothing was charged and no record was read so "
+        "far.",
         UserWarning,
         stacklevel=stacklevel + 1,
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from dpcvx.comparison import Facts, candidate, core
-from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning
+from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning, counted
 from dpcvx.execution import Plan
 from dpcvx.mechanisms import NoisyGradient, records_changed
 from dpcvx.rehearsal import is_modelled, to_learn
@@ -59,20 +59,24 @@ class Doubt:
     def __str__(self) -> str:
         ways = []
         if self.records is not None:
-            ways.append(f"about {self.records:,} records at epsilon {self.plan.budget.epsilon:g}")
+            ways.append(f"about {counted(self.records, 'record')} at epsilon {self.plan.budget.epsilon:g}")
         if self.epsilon is not None:
-            ways.append(f"about epsilon {self.epsilon:g} with {self.plan.n:,} records")
+            ways.append(f"about epsilon {self.epsilon:g} with {counted(self.plan.n, 'record')}")
         enough = " or ".join(ways)
         advice = "More of either does not help"
         if ways:
             advice = f"{enough[0].upper()}{enough[1:]} would be enough to do better"
         return (
-            f"With {self.plan.n:,} records, {self.plan.problem.size:,} coefficients and epsilon "
-            f"{self.plan.budget.epsilon:g} the model is predicted to be hardly better, if at all, than one "
+            f"{_shape(self.plan)} the model is predicted to be hardly better, if at all, than one "
             f"that gives everybody the same answer: its excess risk is {self.predicted:.2g}, and "
             f"{self.trivial:.2g} is all there is to learn. {advice}. This follows from public numbers; no "
             "record was read."
         )
+
+
+def _shape(plan: Plan) -> str:
+    records, size = counted(plan.n, "record"), counted(plan.problem.size, "coefficient")
+    return f"With {records}, {size} and epsilon {plan.budget.epsilon:g}"
 
 
 def doubt(plan: Plan, again: Planning | None = None) -> Doubt | None:
@@ -119,8 +123,7 @@ def warn_if_useless(
             text = str(doubt(plan, again))
     elif advice and _drowns_short_rows(plan):
         text = (
-            f"With {plan.n:,} records, {plan.problem.size:,} coefficients and epsilon "
-            f"{plan.budget.epsilon:g} the noise is larger than the gradient of rows with about {USUAL_CELLS} "
+            f"{_shape(plan)} the noise is larger than the gradient of rows with about {USUAL_CELLS} "
             "cells that are not 0 can be: the model may be no better than one that gives everybody the same "
             "answer. This follows from public numbers; no record was read."
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcvx.errors import ClusterFailed, Incompatible
+from dpcvx.errors import ClusterFailed, Incompatible, counted
 
 __all__ = ["Partitions", "opened"]
 
@@ -92,7 +92,7 @@ def _matched(y: Any, lengths: tuple[int, ...], client: Any) -> Any:
     """Targets in partitions of as many rows as those of X."""
     others = _lengths(y, client)
     if sum(lengths) != sum(others):
-        raise ValueError(f"X has {sum(lengths)} rows but y has {sum(others)}; they must agree.")
+        raise ValueError(f"X has {counted(sum(lengths), 'row')} but y has {sum(others)}; they must agree.")
     if lengths == others:
         return y
     if hasattr(y, "rechunk") and not any(map(math.isnan, y.chunks[0])):

@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from dpcvx.arrays import Vector
 from dpcvx.comparison import core
+from dpcvx.errors import counted
 from dpcvx.estimators.columns import Columns, level_codes, plain_labels
 from dpcvx.estimators.documentation import documented
 from dpcvx.estimators.model import LinearModel
@@ -109,7 +110,9 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         else:
             classes, origin = _label_array(plain_labels(self.classes, "classes")), "declared"
         if len(classes) < 2:
-            raise ValueError(f"{name} needs at least two classes, got {len(classes)} class.")
+            raise ValueError(
+                f"{name} needs at least two classes, got {counted(len(classes), 'class', 'classes')}."
+            )
         return classes, origin
 
     def _publish(self, release: Release, columns: Columns, target: Target, intercept: float) -> None:

@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpcvx.arrays import Vector
 from dpcvx.backends import Dataset, closing, declared, open_dataset
 from dpcvx.cells import declared_kinds, native_array
-from dpcvx.errors import PrivacyLeakWarning, shown
+from dpcvx.errors import PrivacyLeakWarning, counted, shown
 from dpcvx.estimators.columns import Columns, Table
 from dpcvx.estimators.planning import Planning, Target
 from dpcvx.estimators.released_bounds import (
@@ -213,7 +213,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             raise TypeError(f"y has dtype {values.dtype}; numbers or labels are needed.")
         self._check_target_kinds(declared_kinds(y))
         if values.shape[0] != n:
-            raise ValueError(f"X has {n} rows but y has {values.shape[0]}; they must agree.")
+            raise ValueError(f"X has {counted(n, 'row')} but y has {values.shape[0]}; they must agree.")
         return values
 
     def _check_target_kinds(self, kinds: frozenset[str]) -> None:

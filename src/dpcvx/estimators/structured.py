@@ -8,6 +8,7 @@ from typing import Any
 
 from dpcvx.direct_sum import DirectSum
 from dpcvx.domains import Domain, GroupBall, SubmodularBall
+from dpcvx.errors import counted
 from dpcvx.estimators.columns import Columns
 from dpcvx.estimators.documentation import documented
 from dpcvx.estimators.planning import Target, parameters
@@ -126,8 +127,8 @@ def _numbered(labels: list[Any], columns: Sequence[str]) -> list[int]:
     """Return the number of each column's label, in order of appearance."""
     if len(labels) != len(columns):
         raise ValueError(
-            f"groups has {len(labels)} labels for {len(columns)} columns: give one for each column of X, or "
-            "lists of columns."
+            f"groups has {counted(len(labels), 'label')} for {counted(len(columns), 'column')}: give one "
+            "for each column of X, or lists of columns."
         )
     known: dict[Any, int] = {}
     return [known.setdefault(label, len(known)) for label in labels]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, counted
 from dpcvx.estimators.columns import Columns, Table
 from dpcvx.grid import Door
 from dpcvx.shards.recipe import Recipe, made_up, parameters
@@ -54,7 +54,8 @@ class Shards:
         self._check = store.unchanged()
 
     def __repr__(self) -> str:
-        return f"<Shards: {self.n:,} records of {self._table.d} columns in {self.folder}>"
+        records, columns = counted(self.n, "record"), counted(self._table.d, "column")
+        return f"<Shards: {records} of {columns} in {self.folder}>"
 
     def __reduce__(self) -> Any:
         """Travel as the name of the folder: no record enters a pickle."""

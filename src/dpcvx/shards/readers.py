@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
+from dpcvx.errors import counted
 from dpcvx.tables import HEADER_HINT, Unreadable, csv_header, csv_table
 
 __all__ = ["ArrowReader", "BatchReader", "CsvReader", "ParquetReader", "Reader"]
@@ -258,7 +259,7 @@ class BatchReader:
             X, y = _pair(pair)
             n = Table(X).n
             if len(y) != n:
-                raise ValueError(f"X of a batch has {n} rows but y has {len(y)}; they must agree.")
+                raise ValueError(f"X of a batch has {counted(n, 'row')} but y has {len(y)}; they must agree.")
             for start in range(0, n, rows):
                 stop = min(n, start + rows)
                 fresh = start + min(stop - start, max(0, skip - self._done))

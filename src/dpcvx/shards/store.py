@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.data import cores
-from dpcvx.errors import ShardsDamaged, StoreUnavailable
+from dpcvx.errors import ShardsDamaged, StoreUnavailable, counted
 
 __all__ = ["Manifest", "Shard", "Store"]
 
@@ -178,8 +178,8 @@ class Store:
         """Refuse to read a folder whose writing was interrupted."""
         if not self.manifest.complete:
             raise ShardsDamaged(
-                f"{self.folder} is half-written, {self.manifest.n} records so far: run what made it again, "
-                "with the same declarations, and it goes on where it was."
+                f"{self.folder} is half-written, {counted(self.manifest.n, 'record')} so far: run what made "
+                "it again, with the same declarations, and it goes on where it was."
             )
 
     def require_room(self, size: int) -> None:

@@ -24,7 +24,7 @@ from dpcvx.accounting import GDP, RDP, Budget, Tight, calibrate, gaussian_epsilo
 from dpcvx.backends import Dataset, open_dataset
 from dpcvx.bill import Bill
 from dpcvx.cells import opened
-from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning, shown
+from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning, counted, shown
 from dpcvx.estimators.model import LinearModel
 from dpcvx.estimators.planning import LARGEST_DELTA
 from dpcvx.events import Compose, Event, Gaussian, RepeatAndSelect, Worst
@@ -155,9 +155,9 @@ def private_tune(
     )
     if not any(map(promises, priced.plans)):
         warnings.warn(
-            f"With {n - n_test:,} records and epsilon {priced.models[0].epsilon:.2g} for one trial, none of "
-            "the settings is predicted to do better than a model that gives everybody the same answer. Fewer "
-            "trials, a larger epsilon or more records would help. No record was read.",
+            f"With {counted(n - n_test, 'record')} and epsilon {priced.models[0].epsilon:.2g} for one trial, "
+            "none of the settings is predicted to do better than a model that gives everybody the same answer. "
+            "Fewer trials, a larger epsilon or more records would help. No record was read.",
             UselessModelWarning,
             stacklevel=2,
         )
@@ -191,9 +191,9 @@ def private_tune(
         receipt=receipt,
     )
     words = (
-        f"chosen among {len(candidates)} settings, tried a random number of times ({law}), by the noisy "
-        "score above; each trial asked the questions, and epsilon and delta cover the whole search; how many "
-        "trials there were is not published"
+        f"chosen among {counted(len(candidates), 'setting')}, tried a random number of times ({law}), by the "
+        "noisy score above; each trial asked the questions, and epsilon and delta cover the whole search; how "
+        "many trials there were is not published"
     )
     model.privacy_statement_ = dataclasses.replace(statement, tuning=words)
     return Tuned(model, dict(candidates[place]), min(max(value, low), high), model.privacy_statement_)
@@ -254,7 +254,7 @@ def _test_rows(test_size: float | None, n: int) -> int:
             f"test_size must be a share of the rows between 0 and 1, or None, got {shown(test_size)}."
         )
     if not 0 < (count := round(test_size * n)) < n:
-        raise ValueError(f"test_size={test_size:g} of {n} rows leaves none for one of both parts.")
+        raise ValueError(f"test_size={test_size:g} of {counted(n, 'row')} leaves none for one of both parts.")
     return count
 
 
