@@ -74,8 +74,8 @@ def warn_if_long(plan: Plan, n_iter: int | None, density: float = 1.0, stackleve
     warnings.warn(
         f"With n_iter={n_iter:,} the fit takes {in_words(plan, seconds)} on one core of an ordinary machine: "
         f"{counted(plan.n_calls, 'private answer')} from {counted(plan.n, 'record')}. Give a smaller "
-        "n_iter, or None to have it chosen from public numbers. Nothing was charged and no record was read so "
-        "far.",
+        "n_iter, or None to have it chosen from public numbers. Nothing was charged and no record was read "
+        "so far.",
         UserWarning,
         stacklevel=stacklevel + 1,
     )

@@ -156,8 +156,8 @@ def private_tune(
     if not any(map(promises, priced.plans)):
         warnings.warn(
             f"With {counted(n - n_test, 'record')} and epsilon {priced.models[0].epsilon:.2g} for one trial, "
-            "none of the settings is predicted to do better than a model that gives everybody the same answer. "
-            "Fewer trials, a larger epsilon or more records would help. No record was read.",
+            "none of the settings is predicted to do better than a model that gives everybody the same "
+            "answer. Fewer trials, a larger epsilon or more records would help. No record was read.",
             UselessModelWarning,
             stacklevel=2,
         )
@@ -192,8 +192,8 @@ def private_tune(
     )
     words = (
         f"chosen among {counted(len(candidates), 'setting')}, tried a random number of times ({law}), by the "
-        "noisy score above; each trial asked the questions, and epsilon and delta cover the whole search; how "
-        "many trials there were is not published"
+        "noisy score above; each trial asked the questions, and epsilon and delta cover the whole search; "
+        "how many trials there were is not published"
     )
     model.privacy_statement_ = dataclasses.replace(statement, tuning=words)
     return Tuned(model, dict(candidates[place]), min(max(value, low), high), model.privacy_statement_)
