@@ -44,11 +44,11 @@ class NoisyGradientDescent:
     Utility: let H be the length that a constant unit gradient would move the answer. The noise moves each
     coordinate by a standard deviation of about 2 L2 H/(n mu), whatever the number of steps that share H,
     hence a score <x, theta> by that times ||x||, which does not grow with d; the optimisation error of smooth
-    descent is at most r^2/(2 H). In an l2 ball, for rows of a declared length, the default H is the best for
-    the public model of typical data (`dpcvx.typical`): bounds are for the worst records, and leave much
-    to learn where features are few or records many. Elsewhere it minimises the bound r^2/(2 H) + (phi''/2)
-    (2 L2 B H/(n mu))^2, with B = max ||x||_2 and r = max_C ||theta||_2; the second term counts for each of a
-    record's scores, and may cost a tenth of the largest loss at theta = 0. H stops short of
+    descent is at most r^2/(2 H). In an l2 ball, for one score and rows of a declared length, the default H is
+    the best for the public model of typical data (`dpcvx.typical`): bounds are for the worst records, and
+    leave much to learn where features are few or records many. Elsewhere it minimises the bound r^2/(2 H) +
+    (phi''/2) (2 L2 B H/(n mu))^2, with B = max ||x||_2 and r = max_C ||theta||_2; the second term counts for
+    each of a record's scores, and may cost a tenth of the largest loss at theta = 0. H stops short of
     the length at which the noise alone would fill C, sqrt(d) 2 L2 H/(n mu) = r, since beyond it the
     projection shrinks the signal with the noise. Where the objective bends, the mean of late iterates has
     less noise than the last one: along a curvature h about 3/(h H) of it instead of half.
@@ -132,7 +132,7 @@ class NoisyGradientDescent:
         grid = np.geomspace(1e-3, 1e9, 1201) / problem.smoothness
         shift = _shift(problem, n, budget, self.clip)
         longest: float = problem.C.norm(2, problem.size) / math.sqrt(problem.size) / shift
-        if is_round(problem) and problem.bounds.x_2 is not None:
+        if is_round(problem) and problem.outputs == 1 and problem.bounds.x_2 is not None:
             total = sum(Typical.of(problem, self.clip).descent(grid, shift))
         else:
             price = _privacy(problem, n, budget, self.clip, 1.0)  # it grows like H^2
