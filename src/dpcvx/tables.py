@@ -31,6 +31,11 @@ TARGET_KEYS = {"bounds", "classes"}
 # Said instead of the columns found: the first line of a file without a header is somebody's record.
 HEADER_HINT = "check the names: the first line of a CSV file must be its header."
 
+NOT_PARQUET = (
+    "cannot be read as Parquet: it is damaged or cut short, as an interrupted copy is, or another kind of "
+    "file. Copy or write it again."
+)
+
 
 class Unreadable(DpcvxError):  # noqa: N818 - the name says what happened
     """A file is missing, empty, or not what its name says."""
@@ -335,7 +340,7 @@ def _open_parquet(path: Path) -> TableFile:
     try:
         file = pq.ParquetFile(path)
     except (pa.ArrowException, OSError):
-        raise Unreadable(f"{path} cannot be read as Parquet.") from None
+        raise Unreadable(f"{path} {NOT_PARQUET}") from None
     if file.metadata.num_rows == 0:
         raise Unreadable(f"{path} has no rows.")
     kinds = {column.name: _kind(column.type) for column in file.schema_arrow}
@@ -344,7 +349,7 @@ def _open_parquet(path: Path) -> TableFile:
         try:
             table = file.read(columns=[*numeric, *words])
         except (pa.ArrowException, OSError):
-            raise Unreadable(f"{path} cannot be read as Parquet.") from None
+            raise Unreadable(f"{path} {NOT_PARQUET}") from None
         columns: dict[str, Any] = {name: column_numbers(opened(table[name])) for name in numeric}
         for name in words:
             column = opened(table[name])

@@ -256,6 +256,8 @@ WRONG = {
     "empty parquet": (FIT.replace("people.csv", "empty.parquet"), 3, "empty.parquet is empty"),
     "parquet without rows": (FIT.replace("people.csv", "rowless.parquet"), 3, "no rows"),
     "no parquet at all": (FIT.replace("people.csv", "text.parquet"), 3, "cannot be read as Parquet"),
+    "half of a parquet": (FIT.replace("people.csv", "half.parquet"), 3, "damaged or cut short"),
+    "broken pages of a parquet": (FIT.replace("people.csv", "pages.parquet"), 3, "Copy or write it again"),
     "same name twice": (FIT.replace("people.csv", "twice.csv"), 2, "names a column more than once"),
     "unknown target": (FIT.replace("--target income", "--target wealth"), 2, "'wealth'"),
     "unknown column": (FIT.replace("bounds.toml", "unknown.toml"), 2, "'height'"),
@@ -342,6 +344,9 @@ def break_things(folder):
     (folder / "folder.csv").mkdir()
     table = pq.read_table("people.parquet")
     pq.write_table(table[:0], "rowless.parquet")
+    whole = (folder / "people.parquet").read_bytes()
+    (folder / "half.parquet").write_bytes(whole[: len(whole) // 2])
+    (folder / "pages.parquet").write_bytes(whole[:4] + b"\x07" * 56 + whole[60:])
     pq.write_table(
         table.set_column(0, "age", pa.array([1] * N, pa.int32()).cast(pa.date32())), "dates.parquet"
     )

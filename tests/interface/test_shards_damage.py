@@ -301,12 +301,16 @@ def test_sources_that_cannot_be_read_are_named(tmp_path, parquet):
     content = bytearray(parquet.read_bytes())
     content[4:60] = b"\x07" * 56  # the footer is whole, the pages are not
     cut.write_bytes(content)
+    half = tmp_path / "half.parquet"
+    half.write_bytes(parquet.read_bytes()[: parquet.stat().st_size // 2])
+    mend = "damaged or cut short, as an interrupted copy is, .* Copy or write it again"
     (tmp_path / "folder").mkdir()
     for path, words in (
         (tmp_path / "nowhere.parquet", "does not exist"),
         (tmp_path / "empty.parquet", "is empty"),
         (tmp_path / "text.parquet", "cannot be read as Parquet"),
-        (cut, "damaged or cut short"),
+        (cut, mend),
+        (half, mend),
         (tmp_path / "folder", "without files that end in .parquet"),
     ):
         with pytest.raises(Unreadable, match=words) as error:

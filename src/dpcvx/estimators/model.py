@@ -90,8 +90,8 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         ----------
         X : array-like, SciPy sparse matrix, pandas / polars / Arrow table, shape (n, d); or a Dataset
             One row per person. Cells that are missing, infinite or no numbers count as the middle of their
-            bounds (sparse records, and with ``data_norm``: as 0); cells beyond the bounds are clipped. Columns
-            that are text by their declared type, as all of an array of text are, need ``categories``.
+            bounds (sparse records, and with ``data_norm``: as 0); cells beyond the bounds are clipped.
+            Columns that are text by their declared type, as all of an array of text are, need ``categories``.
         y : array-like, shape (n,); (n, K) for several targets
             Targets; a Dataset has its own. A declared type that cannot hold them, such as text for a
             regressor, is refused; a cell that is no target never is.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dpcvx.errors import counted
-from dpcvx.tables import HEADER_HINT, Unreadable, csv_header, csv_table
+from dpcvx.tables import HEADER_HINT, NOT_PARQUET, Unreadable, csv_header, csv_table
 
 __all__ = ["ArrowReader", "BatchReader", "CsvReader", "ParquetReader", "Reader"]
 
@@ -152,7 +152,7 @@ class ParquetReader:
                     if fresh.num_rows:
                         yield _split(fresh, self._features, self._target)
             except (pa.ArrowException, OSError):
-                raise Unreadable(f"{path} cannot be read as Parquet: it is damaged or cut short.") from None
+                raise Unreadable(f"{path} {NOT_PARQUET}") from None
 
 
 class CsvReader:
@@ -369,7 +369,7 @@ def _parquet(path: Path) -> Any:
     try:
         return pq.ParquetFile(path, memory_map=True)  # a large row group need not be in memory
     except (pa.ArrowException, OSError):
-        raise Unreadable(f"{path} cannot be read as Parquet.") from None
+        raise Unreadable(f"{path} {NOT_PARQUET}") from None
 
 
 def _listed(paths: Any, endings: tuple[str, ...]) -> list[Path]:
