@@ -86,7 +86,7 @@ class NotAccountable(DpcvxError, ValueError):  # noqa: N818
 
 
 class UselessModelWarning(UserWarning):
-    """A fit is predicted, from public facts, to be no better than the same answer for everybody."""
+    """A fit is, by public facts or by what it released, likely no better than one answer for everybody."""
 
 
 class PrivacyLeakWarning(UserWarning):

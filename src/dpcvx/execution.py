@@ -273,7 +273,7 @@ class Release:
     """What is published: the parameter, the plan that produced it, and the receipt if it was charged.
 
     With it may come an estimate of the parameter with the covariance of its error, where that was planned,
-    and the region that rows were brought into before the fit.
+    the region that rows were brought into before the fit, and what its reader should beware of.
     """
 
     theta: Vector
@@ -282,6 +282,7 @@ class Release:
     receipt: Receipt | None = None
     uncertainty: Uncertainty | None = None
     trim: Trim | None = None
+    caution: str | None = None
 
     @property
     def n_iter(self) -> int:
@@ -310,6 +311,7 @@ class Oracle:
         self._bounds: Bounds | None = plan.problem.bounds  # of every row of the source
         self.uncertainty: Uncertainty | None = None
         self.trim: Trim | None = None
+        self.caution: str | None = None
 
     def _current(self, kind: type[Any] | tuple[type[Any], ...], question: str) -> Any:
         if self._stage < len(self._plan.stages) and self._calls == self._plan.stages[self._stage].n_calls:
@@ -394,9 +396,9 @@ class Oracle:
             raise Incompatible("These records cannot be mapped again: give standardize=False.")
         self._source, self._bounds = self._source.mapped(door, center, scale), None
 
-    def announce(self, trim: Trim) -> None:
-        """Release, with the parameter, the region that rows were brought into: a function of answers."""
-        self.trim = trim
+    def announce(self, trim: Trim, caution: str | None = None) -> None:
+        """Release, with the parameter, the region of the rows, and a caution: functions of answers."""
+        self.trim, self.caution = trim, caution
 
     def publish(self, uncertainty: Uncertainty) -> None:
         """Release, with the parameter, how uncertain it is: a function of answers and public numbers."""
@@ -502,6 +504,5 @@ def execute(
     source = source.within(plan.problem.bounds)
     oracle = Oracle(plan, source, rng, progress)
     theta = plan.solver.run(plan, oracle)
-    return Release(
-        np.asarray(theta, dtype=np.float64), plan, rng.private, receipt, oracle.uncertainty, oracle.trim
-    )
+    beside = oracle.uncertainty, oracle.trim, oracle.caution
+    return Release(np.asarray(theta, dtype=np.float64), plan, rng.private, receipt, *beside)

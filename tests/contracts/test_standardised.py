@@ -1,10 +1,12 @@
 """Standardised fits return what a fit in the old coordinates means, and help where scales differ."""
 
+import contextlib
 import json
 import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import dpcvx as dp
 from dpcvx.accounting import Tight
@@ -176,3 +178,10 @@ def test_a_target_lost_in_noise_is_said_from_released_numbers(widest, lost):
     said = [each for each in caught if "nothing to see but noise" in str(each.message)]
     assert bool(said) == lost
     assert all(each.category is dp.UselessModelWarning for each in said)
+    with warnings.catch_warnings():  # the budget is spent: who makes warnings errors has the model still
+        warnings.simplefilter("ignore")
+        warnings.filterwarnings("error", message=".*nothing to see but noise")
+        again = clone(model)
+        with pytest.raises(dp.UselessModelWarning) if lost else contextlib.nullcontext():
+            again.fit(X, y)
+    np.testing.assert_array_equal(again.coef_, model.coef_)

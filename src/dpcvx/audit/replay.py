@@ -281,8 +281,8 @@ class _FrozenOracle:
     def remap(self, door: Door, center: float = 0.0, scale: float = 1.0) -> None:
         self._oracle.remap(door, center, scale)
 
-    def announce(self, trim: Trim) -> None:
-        self._oracle.announce(trim)
+    def announce(self, trim: Trim, caution: str | None = None) -> None:
+        self._oracle.announce(trim, caution)
 
     def vertex(self) -> Vertex:
         answer: Vertex = self._answer(self._oracle.vertex())

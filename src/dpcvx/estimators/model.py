@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpcvx.arrays import Vector
 from dpcvx.backends import Dataset, closing, declared, open_dataset
 from dpcvx.cells import declared_kinds, native_array
-from dpcvx.errors import PrivacyLeakWarning, counted, shown
+from dpcvx.errors import PrivacyLeakWarning, UselessModelWarning, counted, shown
 from dpcvx.estimators.columns import Columns, Table
 from dpcvx.estimators.planning import Planning, Target
 from dpcvx.estimators.released_bounds import (
@@ -133,6 +133,8 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             release = execute(chosen, source, rng=rng, progress=progress)
         release = dataclasses.replace(release, receipt=receipt)
         self._publish(release, columns, target, intercept)
+        if release.caution is not None:  # now that nothing is lost to those who make warnings errors
+            warnings.warn(release.caution, UselessModelWarning, stacklevel=3)
         return self
 
     def _declare(self, dataset: Dataset, n: int) -> tuple[Columns, Target, Plan, float]:

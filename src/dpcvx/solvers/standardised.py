@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from dpcvx.accounting import Accountant, Budget, Following, gaussian_mu
 from dpcvx.arrays import Vector
-from dpcvx.errors import Incompatible, UselessModelWarning
+from dpcvx.errors import Incompatible
 from dpcvx.events import Compose
 from dpcvx.execution import Oracle, Plan, Solver, Stage, spendable
 from dpcvx.grid import FEATURE_BITS, Door
@@ -131,14 +130,14 @@ class Standardised:
         ask.remap(Door(Bounds(1.0), m[:d], self.reach * s[:d]), y_center, y_scale)
         mean_square, *again = ask.length()
         mean_square, closer = min(max(float(mean_square), 2 * lengths.noise), float(d)), 1.0
+        caution = None
         if again and measured[d] < least[d]:
             square = max(float(again[0]), 2 * lengths.target_noise)
-            if again[0] < square:
-                warnings.warn(LOST_TARGET, UselessModelWarning, stacklevel=2)
+            caution = LOST_TARGET if again[0] < square else None
             closer = min(1.0, RESIDUAL_DEVIATIONS * math.sqrt(square))
             y_scale *= closer
         length = self.stretch * (1 + 1 / math.sqrt(d)) * self.reach * math.sqrt(mean_square)
-        ask.announce(Trim(m[:d], s[:d], self.reach, length))
+        ask.announce(Trim(m[:d], s[:d], self.reach, length), caution)
 
         unit = math.sqrt(1 - INTERCEPT**2 * self.intercept) / length  # of a deviation, in the fit's rows
         ask.remap(Door(inner.bounds, 0.0, 1 / (self.reach * unit), INTERCEPT * self.intercept), 0.0, closer)
