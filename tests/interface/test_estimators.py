@@ -356,32 +356,6 @@ def test_targets_of_text_are_refused_by_their_type_before_a_charge(kind, uncharg
         assert classification(classes=("0", "1"), n_iter=2).fit(X, y).classes_.tolist() == ["0", "1"]
 
 
-@pytest.mark.parametrize("kind", ["unicode", "bytes", "StringDType", "masked"])
-def test_arrays_of_text_are_refused_by_their_type_unless_their_levels_are_declared(kind, uncharged):
-    _, y = people(20)
-    errors = []
-    for cells in ([["a", "1.5"]] * 20, [["2", "3"]] * 19 + [["4", "a very long word"]]):
-        with pytest.raises(
-            TypeError, match=r"x0, x1 do not hold numbers.*categories={0: \[.*dtype=object"
-        ) as e:
-            regression(**uncharged).fit(TYPED[kind](cells), y)
-        errors.append(str(e.value))
-    assert errors[0] == errors[1]  # the type alone speaks
-    with pytest.raises(TypeError, match=r"x0, x1, x2, x3, x4, x5, x6, x7, \.\.\. do not hold"):
-        regression(**uncharged).fit(TYPED[kind]([["a"] * 9] * 20), y)
-    if kind != "bytes":
-        declared = regression(categories={0: ["a", "b"]}, bounds=(0, 1), n_iter=2)
-        assert declared.fit(TYPED[kind]([["a"], ["b"]] * 10), y).coef_names_.tolist() == ["x0=a", "x0=b"]
-
-
-def test_numbers_as_objects_are_read_and_as_text_are_not_predicted_from():
-    X, y = people(20)
-    fitted = regression(n_iter=2).fit(X.astype(object), y)
-    assert np.array_equal(fitted.coef_, regression(n_iter=2).fit(X, y).coef_)
-    with pytest.raises(TypeError, match="x0, x1, x2, x3 held numbers in the fit"):
-        fitted.predict(X.astype(str))
-
-
 @pytest.mark.parametrize("kind", NUMERIC)
 def test_numbers_are_no_labels_of_text(kind, uncharged):
     X, _ = people(20)

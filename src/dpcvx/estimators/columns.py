@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -22,20 +22,17 @@ from dpcvx.cells import (
     column_cells,
     column_numbers,
     compressed_rows,
-    declared_kinds,
     level_codes,
     native_array,
     opened,
     plain_labels,
     read_numbers,
 )
-from dpcvx.errors import LARGEST_SHOWN, shown
+from dpcvx.errors import shown
 from dpcvx.grid import CELLS_AT_ONCE, Dense, Door, Sparse
 from dpcvx.trim import Trim
 
 __all__ = ["Columns", "Table", "bound_pair", "level_codes", "plain_labels"]
-
-ARRAY_OF_TEXT = " Numbers beside text need a data frame, or an array with dtype=object."
 
 Levels = tuple[tuple[Any, ...] | None, ...]  # per raw column: its declared levels, or None for a number
 
@@ -55,8 +52,7 @@ class Table:
     names : tuple or None
         Column names of a data frame.
     untyped : frozenset of int
-        Columns whose declared type is not a number: some of a data frame, all of an array of text. An array
-        of objects declares nothing.
+        Columns of a data frame whose declared type is not a number.
     sparse : bool
         Whether the rows are compressed.
     """
@@ -103,8 +99,6 @@ class Table:
                 raise ValueError("Complex data not supported: give real numbers.")
             if kind in "mMV" or (self.sparse and kind == "O"):
                 raise TypeError(f"X has dtype {self._rows.dtype}; numbers are needed.")
-            if not self.sparse and declared_kinds(X) & {"text", "bytes"}:
-                self.untyped = frozenset(range(self.d))
 
     def header(self) -> Any:
         """A table without rows that has the same columns, in a form whose names every scikit-learn reads."""
@@ -119,11 +113,6 @@ class Table:
     def label(self, j: int) -> str:
         """Name of a column for people."""
         return f"x{j}" if self.names is None else str(self.names[j])
-
-    def labels(self, columns: Iterable[int]) -> str:
-        """Names of some columns for people, the first few of many."""
-        names = [self.label(j) for j in sorted(columns)]
-        return ", ".join(names[:LARGEST_SHOWN]) + ", ..." * (len(names) > LARGEST_SHOWN)
 
     def position(self, key: Any, parameter: str) -> int:
         """Return the position of a declared column: named, or numbered where the table has no names."""
@@ -344,12 +333,11 @@ def _declared_levels(table: Table, categories: Mapping[Any, Sequence[Any]] | Non
         declared[j] = plain_labels(levels, f"categories[{key!r}]")
         if not declared[j]:
             raise ValueError(f"categories[{key!r}] must name at least one level, got {shown(levels)}.")
-    if undeclared := table.untyped - declared.keys():
-        first = min(undeclared)
-        key, hint = (first, ARRAY_OF_TEXT) if table.names is None else (table.names[first], "")
+    undeclared = [table.label(j) for j in sorted(table.untyped - declared.keys())]
+    if undeclared:
         raise TypeError(
-            f"Column(s) {table.labels(undeclared)} do not hold numbers by their declared type. Give their "
-            f"levels, categories={{{key!r}: [...]}}, convert them to numbers, or drop them.{hint}"
+            f"Column(s) {', '.join(undeclared)} do not hold numbers by their declared type. Give their "
+            f"levels, categories={{{undeclared[0]!r}: [...]}}, convert them to numbers, or drop them."
         )
     return tuple(declared.get(j) for j in range(table.d))
 

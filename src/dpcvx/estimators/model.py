@@ -91,7 +91,6 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         X : array-like, SciPy sparse matrix, pandas / polars / Arrow table, shape (n, d); or a Dataset
             One row per person. Cells that are missing, infinite or no numbers count as the middle of their
             bounds (sparse records, and with ``data_norm``: as 0); cells beyond the bounds are clipped.
-            Columns that are text by their declared type, as all of an array of text are, need ``categories``.
         y : array-like, shape (n,); (n, K) for several targets
             Targets; a Dataset has its own. A declared type that cannot hold them, such as text for a
             regressor, is refused; a cell that is no target never is.
@@ -331,9 +330,10 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         validate_data(self, table.header(), reset=False, skip_check_array=True)
         if self._columns.levels and table.untyped:
             declared = {j for j, levels in enumerate(self._columns.levels) if levels is not None}
-            if wrong := table.untyped - declared:
+            wrong = [table.label(j) for j in sorted(table.untyped - declared)]
+            if wrong:
                 raise TypeError(
-                    f"Column(s) {table.labels(wrong)} held numbers in the fit and hold other types now."
+                    f"Column(s) {', '.join(wrong)} held numbers in the fit and hold other types now."
                 )
         return table
 
