@@ -177,8 +177,8 @@ def fit(
     )
     X, y = table.read(names, schema.categories, target, settings.get("classes"))
     with warnings.catch_warnings():
-        if quiet:
-            warnings.simplefilter("ignore", UserWarning)
+        # Never errors: the budget is spent when some of them are said, and the model not yet written.
+        warnings.simplefilter("ignore" if quiet else "default", UserWarning)
         estimator.fit(X, y)
     _write(out, estimator.save)
     statement = estimator.privacy_statement_

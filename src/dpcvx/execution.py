@@ -81,10 +81,15 @@ def require(solver: Solver, problem: Problem) -> None:
         )
 
 
+MOST_ITERATIONS = 10**9
+
+
 def check_count(name: str, value: int | None) -> None:
-    """Refuse a number of iterations that is not a positive integer."""
+    """Refuse a number of iterations that is no positive integer, or more than anybody waits for."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
         raise ValueError(f"{name} must be a positive integer or None, got {value!r}.")
+    if value is not None and value > MOST_ITERATIONS:
+        raise ValueError(f"{name} must be at most {MOST_ITERATIONS:,}; leave it None for the default.")
 
 
 class Solver(Protocol):

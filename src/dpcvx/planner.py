@@ -11,7 +11,7 @@ import numpy as np
 from dpcvx.accounting import Accountant, Budget, Tight
 from dpcvx.comparison import briefly, compared, core
 from dpcvx.domains import HasCoordinateVertices, HasMirrorMap, HasProjection, HasVertices
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, NotAccountable
 from dpcvx.execution import Plan, Solver
 from dpcvx.losses import Logistic, Loss, Softmax
 from dpcvx.minimise import NEWTON_SIZE
@@ -231,7 +231,7 @@ def plan(
             chosen = solver.plan(problem, n, budget, accountant or Tight())
             predicted = sum(solver.predict(problem, n, budget))
             weighed.append((_price(chosen) * predicted, chosen))
-        except Incompatible as refusal:
+        except (Incompatible, NotAccountable) as refusal:
             refusals.append(str(refusal))
     if not weighed:
         raise Incompatible("No solver fits this problem:\n  " + "\n  ".join(refusals))

@@ -1,6 +1,7 @@
 """The planner: every set gets a plan, by rules that measured risks support."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from dpcvx import (
     Problem,
     Squared,
 )
+from dpcvx.accounting import Tight
 from dpcvx.planner import automatic, plan, residual_clip
 from zoo import ALL_DOMAINS
 
@@ -143,3 +145,32 @@ def test_perturbation_that_could_take_very_long_is_left_to_descent():
     alone = dpcvx.plan(problem, 5_000_000, budget, candidates[1:])
     assert isinstance(alone.solver, ObjectivePerturbation)
     assert alone.gradient_evaluations * problem.size > 1e11
+
+
+def test_a_loss_that_is_not_convex_keeps_the_way_of_the_bound():
+    """Its mean curvature is 0 up to rounding, which would decide."""
+    from dpcvx.solvers import NoisyGradientDescent
+
+    problem = dpcvx.Problem(dpcvx.Sigmoid(), dpcvx.L2Ball(10.0), bounds=dpcvx.Bounds(1.0, 1.0), d=1)
+    chosen = NoisyGradientDescent().plan(problem, 10**6, dpcvx.Budget(30.0, 1e-12), Tight())
+    assert chosen.n_calls < 3000
+    assert min(NoisyGradientDescent().predict(problem, 10**6, dpcvx.Budget(30.0, 1e-12))) >= 0
+
+
+def test_default_steps_are_not_without_end():
+    from dpcvx.solvers import NoisyGradientDescent
+
+    problem = dpcvx.Problem(dpcvx.SmoothHinge(), dpcvx.L2Ball(30.0), bounds=dpcvx.Bounds(1.0, 1.0), d=1000)
+    chosen = NoisyGradientDescent().plan(problem, 10**7, dpcvx.Budget(8.0, 1e-14), Tight())
+    assert 9000 < chosen.n_calls < 10_300
+
+
+def test_a_candidate_that_cannot_be_paid_for_leaves_the_others():
+    """Most of the budget for the Hessian: what one solver cannot do with the rest another can."""
+    model = dpcvx.PrivateLinearRegression(
+        epsilon=1.0, bounds=(-1, 1), y_bounds=(-1, 1), uncertainty=0.7, standardize=True, random_state=0
+    )
+    X = np.random.default_rng(0).uniform(-1, 1, (2000, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert np.isfinite(model.fit(X, X[:, 0]).coef_).all()

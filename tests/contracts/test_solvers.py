@@ -260,6 +260,8 @@ def test_an_iteration_count_is_a_positive_integer(count):
     for solver in {type(case[0]) for case in CASES}:
         with pytest.raises(ValueError, match="positive integer"):
             solver(n_iter=count)
+        with pytest.raises(ValueError, match="at most 1,000,000,000"):
+            solver(n_iter=10**400)
 
 
 def test_the_oracle_answers_only_the_stage_it_is_in():

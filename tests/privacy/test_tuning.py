@@ -1,6 +1,8 @@
 """Private tuning: the search pays once, what theory says, and only the best run leaves it."""
 
+import contextlib
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -217,3 +219,18 @@ def test_a_distinguisher_of_best_scores_proves_no_more_than_epsilon(monkeypatch)
 
 def test_a_quarter_of_the_noise_is_caught(monkeypatch):
     assert proved(0.25, monkeypatch) > 1.0
+
+
+def test_a_trial_says_nothing_even_where_warnings_are_not_held_back(monkeypatch):
+    """Filters belong to the whole process: another thread's would let a trial's warning out."""
+    rows = np.random.default_rng(0).uniform(-1, 1, (3000, 2))
+    y = 5 + rows @ [2.0, 1.0]
+    model = dpcvx.PrivateLinearRegression(bounds=(-1, 1), y_bounds=(0, 20_000), random_state=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        monkeypatch.setattr(warnings, "catch_warnings", lambda **_: contextlib.nullcontext([]))
+        monkeypatch.setattr(warnings, "simplefilter", lambda *_: None)
+        tuned = private_tune(model, {"fit_intercept": [True, False]}, rows, y, epsilon=1.0, n_trials=3)
+        monkeypatch.undo()
+    assert "nothing to see but noise" in tuned.model.release_.caution
+    assert not [each for each in caught if "nothing to see but noise" in str(each.message)]

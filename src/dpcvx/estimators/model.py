@@ -104,19 +104,23 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         self._refuse(metadata)
         dataset = open_dataset(X, y, self.backend)
         with declared(self, dataset):
-            return self._fit(dataset)
+            self._fit(dataset)
+        if self.release_.caution is not None:  # last: nothing is lost to those who make warnings errors
+            warnings.warn(self.release_.caution, UselessModelWarning, stacklevel=2)
+        return self
 
-    def _fit(self, dataset: Dataset) -> Self:
+    def _fit_quietly(self, X: Any, y: Any) -> None:
+        """Fit without a warning, which would tell of a run that is not released."""
+        dataset = open_dataset(X, y, self.backend)
+        with declared(self, dataset):
+            self._fit(dataset, aloud=False)
+
+    def _fit(self, dataset: Dataset, *, aloud: bool = True) -> None:
         columns, target, chosen, intercept = self._declare(dataset, dataset.n)
         rng = self._generator()
         validate_data(self, dataset.table.header(), skip_check_array=True)
-        again = partial(self._plan_again, columns, target, _can_standardize(dataset))
-        rule = type(self), self.delta, self.n_iter, self.standardize
-        unbounded = dataset.table.sparse and self.data_norm is None
-        warn_if_useless(chosen, again, rule, sparse=unbounded, stacklevel=3)
-        # How many cells a compressed table stores is not public; none are assumed.
-        steps = getattr(self.solver, "n_iter", None) if self.n_iter is None else int(self.n_iter)
-        warn_if_long(chosen, steps, density=float(not dataset.table.sparse), stacklevel=3)
+        if aloud:
+            self._warn(chosen, dataset, partial(self._plan_again, columns, target, _can_standardize(dataset)))
         purpose = f"fit of {type(self).__name__} to {dataset.n} records"
         receipt = charge(chosen, self.ledger, self.account, private=rng.private, purpose=purpose)
 
@@ -132,9 +136,15 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             release = execute(chosen, source, rng=rng, progress=progress)
         release = dataclasses.replace(release, receipt=receipt)
         self._publish(release, columns, target, intercept)
-        if release.caution is not None:  # now that nothing is lost to those who make warnings errors
-            warnings.warn(release.caution, UselessModelWarning, stacklevel=3)
-        return self
+
+    def _warn(self, chosen: Plan, dataset: Dataset, again: Any) -> None:
+        """Warn, from public facts, of a plan that promises nothing or takes very long."""
+        rule = type(self), self.delta, self.n_iter, self.standardize
+        unbounded = dataset.table.sparse and self.data_norm is None
+        warn_if_useless(chosen, again, rule, sparse=unbounded, stacklevel=4)
+        # How many cells a compressed table stores is not public; none are assumed.
+        steps = getattr(self.solver, "n_iter", None) if self.n_iter is None else int(self.n_iter)
+        warn_if_long(chosen, steps, density=float(not dataset.table.sparse), stacklevel=4)
 
     def _declare(self, dataset: Dataset, n: int) -> tuple[Columns, Target, Plan, float]:
         """Columns, target, plan and intercept's feature of a fit to n such records, from public facts."""

@@ -26,6 +26,7 @@ SETTLED = 20.0
 HASTE = 0.9  # momentum of a run whose few steps are given, if H is far
 LATE = 3  # one in so many iterates, the last ones, is averaged
 LATE_COST = 1.014  # mean of 1/t over the last third of a way over 1/t at its mean
+MOST_STEPS = 10_000  # by default: what more would bring is seldom worth the time
 NOISE_SHARE = 0.1  # of the loss at theta = 0: a model whose noise costs more is hardly worth having
 
 
@@ -59,7 +60,8 @@ class NoisyGradientDescent:
     ----------
     n_iter : int, optional
         Number of steps T. By default the fewest that reach H with steps of at most 1/smoothness and a
-        momentum of which nothing is felt at the end, (1 - momentum) T >= 20: about sqrt(20 H smoothness).
+        momentum of which nothing is felt at the end, (1 - momentum) T >= 20: about sqrt(20 H smoothness),
+        and about 10,000 at most.
     step : float, optional
         Step length; by default H is shared evenly.
     momentum : float, optional
@@ -114,7 +116,7 @@ class NoisyGradientDescent:
         A bound; in an l2 ball what the public model of typical data says, where that is less.
         """
         stopped, noise = self.bound(problem, n, budget)
-        if is_round(problem):
+        if is_round(problem) and problem.loss.convex:
             H = np.array(self._reached(problem, n, budget))
             typical = Typical.of(problem, self.clip).descent(H, _shift(problem, n, budget, self.clip))
             stopped, noise = min(stopped, float(typical[0])), min(noise, float(typical[1]))
@@ -132,7 +134,8 @@ class NoisyGradientDescent:
         grid = np.geomspace(1e-3, 1e9, 1201) / problem.smoothness
         shift = _shift(problem, n, budget, self.clip)
         longest: float = problem.C.norm(2, problem.size) / math.sqrt(problem.size) / shift
-        if is_round(problem) and problem.outputs == 1 and problem.bounds.x_2 is not None:
+        rows = problem.bounds.x_2 is not None
+        if is_round(problem) and rows and problem.outputs == 1 and problem.loss.convex:
             total = sum(Typical.of(problem, self.clip).descent(grid, shift))
         else:
             price = _privacy(problem, n, budget, self.clip, 1.0)  # it grows like H^2
@@ -157,7 +160,8 @@ class NoisyGradientDescent:
         H, longest = self._travel(problem, n, budget), self.step or 1 / problem.smoothness
         T = self.n_iter or 1
         while self.n_iter is None and longest * _unit_travel(T, self._momentum(problem, T)) < H * (1 - 1e-9):
-            T = T + max(1, T // 64)
+            if (T := T + max(1, T // 64)) >= MOST_STEPS:
+                break
         momentum = self.momentum
         if momentum is None:
             most = min(_most_momentum(problem), max(HASTE, 1 - SETTLED / T))

@@ -323,8 +323,8 @@ def _best(
         seed = None if rng.private else int(rng.words(1)[0] >> np.uint64(33))
         model = clone(priced.models[place]).set_params(ledger=None, account=None, random_state=seed)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # one for each run would tell how many there were
-            model.fit(*train)
+            warnings.simplefilter("ignore")  # of libraries; one for each run would tell how many there were
+            model._fit_quietly(*train)
         if model.plan_.event != priced.plans[place].event:
             raise RuntimeError("A fit was planned otherwise than it was paid for; nothing is released.")
         value = score.metric.value(score(model, test[0], test[1], rng), score.n)
