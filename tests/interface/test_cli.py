@@ -468,6 +468,18 @@ def test_an_output_that_cannot_be_written_costs_no_privacy(folder, run, monkeypa
     assert not fits
 
 
+def test_a_warning_that_is_an_error_leaves_the_model_that_was_paid_for(folder, run, monkeypatch):
+    fit = dpcvx.PrivateLinearRegression.fit
+
+    def warned(model, X, y):
+        fit(model, X, y)
+        raise dpcvx.UselessModelWarning
+
+    monkeypatch.setattr(dpcvx.PrivateLinearRegression, "fit", warned)
+    assert run(FIT)[0] != 0
+    assert dpcvx.load("model.json").coef_.shape == (4,)
+
+
 def test_parquet_cells_cannot_raise(folder, run, people):
     bad = pa.array([b"F", b"\xff\xfe", None] + [b"M"] * (N - 3))
     sex = pa.Array.from_buffers(pa.string(), N, bad.buffers(), bad.null_count)
