@@ -185,3 +185,15 @@ def test_a_target_lost_in_noise_is_said_from_released_numbers(widest, lost):
         with pytest.raises(dp.UselessModelWarning) if lost else contextlib.nullcontext():
             again.fit(X, y)
     np.testing.assert_array_equal(again.coef_, model.coef_)
+
+
+@pytest.mark.parametrize("level", [20.0, 370.0])
+@pytest.mark.parametrize("kind", [dp.PrivateHuberRegressor, dp.PrivateQuantileRegressor])
+def test_targets_near_an_end_of_their_range_are_reached(kind, level):
+    """Standardised rows have a small feature for the intercept: the set must have room for it."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(8000, 3))
+    y = level + X @ [2.0, -1.0, 0.5] + rng.normal(size=len(X))
+    model = kind(epsilon=4.0, bounds=(-4, 4), y_bounds=(0, 400), random_state=0).fit(X, y)
+    assert isinstance(model.plan_.solver, Standardised)
+    assert 0.4 < np.mean(y < model.predict(X)) < 0.6

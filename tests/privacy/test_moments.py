@@ -14,7 +14,7 @@ from dpcvx.events import Compose, Gaussian, Repeat
 from dpcvx.grid import FEATURE_BITS
 from dpcvx.mechanisms import NoisyLength, NoisyMoments
 from dpcvx.noise import SeededGenerator
-from dpcvx.solvers import NoisyGradientDescent, ObjectivePerturbation, Standardised
+from dpcvx.solvers import NoisyGradientDescent, NoisyMirrorDescent, ObjectivePerturbation, Standardised
 
 UNIT = 2**FEATURE_BITS
 
@@ -135,7 +135,7 @@ def test_moments_and_fit_together_keep_the_budget(inner, loss):
     assert 0.97 <= plan.epsilon <= 1.0
     moments = sum(count / leaf.noise_multiplier**2 for leaf, count in gaussians(plan.stages[:3]))
     mu = gaussian_mu(budget.epsilon, budget.delta)
-    share = 0.18 if isinstance(loss, dp.Squared) else 0.13
+    share = 0.18 if isinstance(loss, (dp.Squared, dp.Quantile)) else 0.13
     assert moments == pytest.approx(share * mu**2, rel=1e-3)
 
 
@@ -217,3 +217,23 @@ def test_the_statement_counts_the_answers_of_the_fit_like_the_model():
     model = dp.PrivateLogisticRegression(epsilon=1.0, bounds=(-1, 1), classes=(0, 1), n_iter=4).fit(X, y)
     assert model.privacy_statement_.public["n_iter"] == model.n_iter_ == 4
     assert model.plan_.n_calls == 7
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_targets_of_pinball_loss_are_measured_like_those_of_squared_loss(order):
+    squared, pinball = (
+        NoisyMoments(problem(3, loss=loss), 50, order, 3.0, 2.0) for loss in (dp.Squared(), dp.Quantile(0.3))
+    )
+    assert pinball.targets == 1
+    assert (pinball.event, pinball.n_draws) == (squared.event, squared.n_draws)
+    np.testing.assert_array_equal(pinball.deviations, squared.deviations)
+    np.testing.assert_array_equal(pinball.limits, squared.limits)
+
+
+def test_a_standardised_quantile_keeps_the_budget():
+    plan = Standardised(NoisyMirrorDescent()).plan(
+        problem(3, loss=dp.Quantile(0.3)), 2000, dp.Budget(1.0, 1e-6), Tight()
+    )
+    assert plan.epsilon <= 1.0 * (1 + 1e-9)
+    targets = [stage.mechanism.target_multiplier for stage in plan.stages[:3]]
+    assert sum(1 / each**2 for each in targets) == pytest.approx(0.05 * gaussian_mu(1.0, 1e-6) ** 2, rel=1e-3)

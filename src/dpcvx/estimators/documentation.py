@@ -58,7 +58,7 @@ PARAMETERS = {
     ),
     "standardize": (
         '"auto" or bool',
-        "Spend 13 % of the budget (squared loss 18 %) on noisy means and deviations and fit in standardised "
+        "Spend 13 % of the budget (with a target 18 %) on noisy means and deviations and fit in standardised "
         "coordinates, where "
         '``radius`` and ``l2`` then hold; new rows are brought into the region that the fit saw. "auto" does '
         "so for dense records in an l2 ball of no stated size, if the means' noise is small.",

@@ -21,6 +21,7 @@ from dpcvx.estimators.released_bounds import plan_after_quantiles
 from dpcvx.execution import Plan, Solver
 from dpcvx.grid import FEATURE_BITS
 from dpcvx.losses import Loss
+from dpcvx.mechanisms.moments import UNITLESS
 from dpcvx.planner import (
     automatic,
     default_clip,
@@ -30,7 +31,7 @@ from dpcvx.planner import (
     residual_clip,
     standardisation_pays,
 )
-from dpcvx.problem import Bounds, Problem
+from dpcvx.problem import Bounds, Problem, is_regression
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,
     NoisyCorrectiveFrankWolfe,
@@ -44,6 +45,7 @@ from dpcvx.solvers import (
     SufficientStatistics,
 )
 from dpcvx.solvers.one_step import with_uncertainty
+from dpcvx.solvers.standardised import INTERCEPT as STANDARDISED_INTERCEPT
 
 __all__ = ["LARGEST_DELTA", "Planning", "Target", "parameters"]
 
@@ -160,11 +162,23 @@ class Planning(Settings):
         standardize = self._standardizes(plain, n, budget, dense)
         make = partial(self._plan, problem, n, budget)
         if standardize:
+            plain = self._with_room(plain)
             make, intercept = (
                 partial(self._plan, plain, n, budget, standardize=True),
                 float(self.fit_intercept),
             )
         return plan_after_quantiles(self, columns, target, (n, budget), make), intercept
+
+    def _with_room(self, problem: Problem) -> Problem:
+        """The problem in a default ball in which a standardised fit's intercept reaches all of y's range.
+
+        Targets of unitless losses are centred, and labels need not be; those of Huber's lie where they lie.
+        """
+        loss, C = problem.loss, problem.domain
+        centred = isinstance(loss, UNITLESS) or not is_regression(loss)
+        if centred or self.radius is not None or not (self.fit_intercept and isinstance(C, L2Ball)):
+            return problem
+        return dataclasses.replace(problem, domain=L2Ball(math.hypot(C.radius, 1 / STANDARDISED_INTERCEPT)))
 
     def _standardizes(self, problem: Problem, n: int, budget: Budget, dense: bool) -> bool:
         """Whether the fit standardises: as the user says, or where public facts say that it pays."""

@@ -14,7 +14,7 @@ from dpcvx.arrays import IntVector, Vector
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Event, Gaussian
 from dpcvx.grid import FEATURE_BITS, integer_bounds
-from dpcvx.losses import Squared
+from dpcvx.losses import Quantile, Squared
 from dpcvx.mechanisms.question import (
     LARGEST_DRAW,
     LARGEST_SUM,
@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from dpcvx.data import CanStandardise, DataSource
     from dpcvx.noise import Generator
 
-__all__ = ["NoisyLength", "NoisyMoments"]
+__all__ = ["UNITLESS", "NoisyLength", "NoisyMoments"]
+
+UNITLESS = (Squared, Quantile)  # losses whose minimiser moves and stretches with the targets
 
 
 @dataclass(frozen=True)
 class NoisyMoments:
-    """Mean of every stored feature and of the targets of squared loss, or their mean squares about centres.
+    """Mean of every stored feature and of the targets of a unitless loss, or mean squares about centres.
 
     Question, order 1: the sums of k_i and of t_i, k_i the stored row and t_i the targets on the same grid.
     Order 2, for public integer centres c: the sums of min(|k_ij - c_j|, K_inf)^2, and the same of t_i.
@@ -72,8 +74,8 @@ class NoisyMoments:
 
     @property
     def targets(self) -> int:
-        """Number of targets that are measured: those of squared loss, whose residuals have a scale."""
-        return self.problem.outputs if isinstance(self.problem.loss, Squared) else 0
+        """Number of targets that are measured: those of losses that mean the same in any units."""
+        return self.problem.outputs if isinstance(self.problem.loss, UNITLESS) else 0
 
     @property
     def limits(self) -> IntVector:
@@ -170,7 +172,7 @@ class NoisyMoments:
 
 @dataclass(frozen=True)
 class NoisyLength:
-    """Mean squared l2 norm of the stored rows, and mean square of the targets of squared loss, clipped at 1.
+    """Mean squared l2 norm of the stored rows, and mean square of a unitless loss's targets, clipped at 1.
 
     Question: the sum of ||k_i||^2, and that of min(|t_i|, 2^14)^2, t_i the targets on the features' grid.
     Sensitivity, on the integers: K2, and 2^28 sqrt(m) for m targets, under either relation, since every term
@@ -202,8 +204,8 @@ class NoisyLength:
 
     @property
     def targets(self) -> int:
-        """Number of targets that are measured: those of squared loss, whose residuals have a scale."""
-        return self.problem.outputs if isinstance(self.problem.loss, Squared) else 0
+        """Number of targets that are measured: those of losses that mean the same in any units."""
+        return self.problem.outputs if isinstance(self.problem.loss, UNITLESS) else 0
 
     @property
     def _largest(self) -> tuple[int, int]:

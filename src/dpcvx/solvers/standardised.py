@@ -14,8 +14,9 @@ from dpcvx.errors import Incompatible
 from dpcvx.events import Compose
 from dpcvx.execution import Oracle, Plan, Solver, Stage, spendable
 from dpcvx.grid import FEATURE_BITS, Door
-from dpcvx.losses import Huber, Squared
+from dpcvx.losses import Huber, Quantile, Squared
 from dpcvx.mechanisms import Mechanism, NoisyLength, NoisyMoments
+from dpcvx.mechanisms.moments import UNITLESS
 from dpcvx.problem import Bounds, Problem
 from dpcvx.trim import Trim
 
@@ -36,7 +37,7 @@ RESIDUAL_DEVIATIONS = 2.5
 LARGEST_TARGET = 4.0  # targets, in units of the clipped residual
 LOST_TARGET = (
     "The deviation of y was released twice, and both times there was nothing to see but noise: y_bounds are "
-    "too wide for so few records and so small an epsilon, and the model may be worse than a constant. Use "
+    "wide for so few records and so small an epsilon; the model may be fair, or worse than a constant. Use "
     'narrower y_bounds, let y_bounds="private" find some, or use a larger epsilon. The budget is spent; this '
     "follows from released numbers."
 )
@@ -46,14 +47,15 @@ LOST_TARGET = (
 class Standardised:
     """Standardise the records with released moments, fit with another solver, return to old coordinates.
 
-    Algorithm: three questions release the mean m of every feature (and of the target of squared loss), the
-    mean square s^2 about it, and the root mean square length r of the rows (x - m)/s with cells clipped to
-    [-3, 3]. Rows are shrunk to length r (1 + 1/sqrt(d)), which few of d independent features exceed, and
-    scaled to norm 1 together with an intercept; targets become (y - m_y)/(2.5 s_y), and squared loss becomes
-    Huber's with threshold 1, which is squared loss with residuals clipped there. The third question also
-    asks for the mean square of targets clipped at 2.5 s_y. It takes the place of s_y^2 where that is lost in
-    its noise: the deviation of a target far below its range is found at second sight. The set holds the
-    coefficients of these rows. New rows go the same way: the region is released with the parameter (`Trim`).
+    Algorithm: three questions release the mean m of every feature (and of the target of squared and of
+    pinball loss, which mean the same in any units), the mean square s^2 about it, and the root mean square
+    length r of the rows (x - m)/s with cells clipped to [-3, 3]. Rows are shrunk to length r (1 + 1/sqrt(d)),
+    which few of d independent features exceed, and scaled to norm 1 together with an intercept; targets
+    become (y - m_y)/(2.5 s_y), and squared loss becomes Huber's with threshold 1, which is squared loss with
+    residuals clipped there. The third question also asks for the mean square of targets clipped at 2.5 s_y.
+    It takes the place of s_y^2 where that is lost in its noise: the deviation of a target far below its range
+    is found at second sight. The set holds the coefficients of these rows. New rows go the same way: the
+    region is released with the parameter (`Trim`).
 
     Privacy: `NoisyMoments` twice and `NoisyLength` take 13 % of mu(eps, delta)^2 in all, and 5 % more with a
     target; the maps use released numbers and one row at a time, so the fit's questions have the sensitivity
@@ -89,6 +91,8 @@ class Standardised:
         loss = problem.loss
         if isinstance(loss, Squared):
             loss = Huber(1.0, y_range=(-LARGEST_TARGET, LARGEST_TARGET))
+        elif isinstance(loss, Quantile):
+            loss = replace(loss, y_range=(-LARGEST_TARGET, LARGEST_TARGET))
         return replace(problem, loss=loss, bounds=Bounds(1.0, 1.0), d=problem.d + self.intercept)
 
     def measures(self, problem: Problem, n: int, budget: Budget) -> tuple[Mechanism, ...]:
@@ -124,7 +128,7 @@ class Standardised:
         measured, least = ask.moments(m), 2 * squares.deviations
         s = np.sqrt(np.maximum(measured, least))
         y_center, y_scale = 0.0, 1.0
-        if isinstance(problem.loss, Squared):
+        if isinstance(problem.loss, UNITLESS):
             y_center = float(m[d])
             y_scale = min(RESIDUAL_DEVIATIONS * float(s[d]), problem.loss.y_range[1] + abs(y_center))
         ask.remap(Door(Bounds(1.0), m[:d], self.reach * s[:d]), y_center, y_scale)
