@@ -86,8 +86,8 @@ class Standardised:
 
     def inner(self, problem: Problem) -> Problem:
         """The problem in standardised coordinates; public, whatever the moments will be."""
-        if problem.outputs > 1 and isinstance(problem.loss, Squared):
-            raise Incompatible("Standardisation covers one target of squared loss; give standardize=False.")
+        if problem.outputs > 1 and isinstance(problem.loss, UNITLESS):
+            raise Incompatible("Standardisation covers one target of a regression; give standardize=False.")
         loss = problem.loss
         if isinstance(loss, Squared):
             loss = Huber(1.0, y_range=(-LARGEST_TARGET, LARGEST_TARGET))
