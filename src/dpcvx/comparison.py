@@ -161,7 +161,10 @@ def core(plan: Plan) -> Plan:
 
 
 class Facts:
-    """A plan under the name of what it follows from, so that what is known of equal facts is found again.
+    """Hash key of a plan, used to memoise what is predicted of it.
+
+    The key holds the stages, with their noise: plans of one solver, problem and budget differ in what they
+    leave for the fit where something is asked before or after it.
 
     Parameters
     ----------
@@ -172,7 +175,7 @@ class Facts:
 
     def __init__(self, plan: Plan, rule: Any = ()) -> None:
         self.plan, self.rule = plan, rule
-        self._key = (plan.problem, plan.n, plan.solver, plan.budget, rule)
+        self._key = (plan.problem, plan.n, plan.solver, plan.budget, plan.questions, rule)
 
     def __hash__(self) -> int:
         return hash(self._key)
