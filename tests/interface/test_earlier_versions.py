@@ -1,0 +1,60 @@
+"""Files that earlier versions wrote still open, and say the same."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from golden.cases import PEOPLE, SPARSE, TABLE, A
+from numpy.testing import assert_array_equal
+
+import dpcvx as dp
+
+WRITTEN = Path(__file__).parents[1] / "fixtures" / "version_0_1"
+SAID = json.loads((WRITTEN / "said.json").read_text())
+MODELS = sorted(path.stem for path in (WRITTEN / "models").glob("*.json"))
+ROWS = {"table": TABLE.slice(0, 3), "sparse_l1": SPARSE[:3]}
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    for name in ("ledger.db", "witness"):
+        shutil.copy(WRITTEN / name, tmp_path / name)
+    return dp.Ledger(tmp_path / "ledger.db", witness=tmp_path / "witness")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_file_predicts_and_states_as_before(name):
+    model, said = dp.load(WRITTEN / "models" / f"{name}.json"), SAID[name]
+    assert_array_equal(model.coef_, said["coef"])
+    assert_array_equal(model.predict(ROWS.get(name, A[:3])), said["predictions"])
+    assert str(model.privacy_statement_) == said["statement"]
+
+
+def test_a_ledger_is_intact_and_its_account_can_be_charged(ledger):
+    ledger.verify()
+    account = ledger.account("people")
+    assert [entry.purpose for entry in account.history()] == SAID["ledger"]["purposes"]
+    assert account.used == SAID["ledger"]["used"]
+    assert account.remaining() == pytest.approx(SAID["ledger"]["remaining"])
+    settings = {"epsilon": 0.1, "bounds": (-1, 1), "classes": (0, 1), "ledger": ledger, "account": "people"}
+    dp.PrivateLogisticRegression(**settings).fit(A, np.arange(len(A)) % 2)
+    assert account.used > SAID["ledger"]["used"]
+    ledger.verify()
+
+
+def test_an_engine_returns_the_answers_that_its_account_keeps(ledger):
+    ill, sex = dp.Attribute("ill", ("no", "yes")), dp.Attribute("sex", ("f", "m"))
+    schema = dp.Schema((ill, sex, dp.Binned("age", (0, 30, 60, 90))))
+    engine = dp.QueryEngine(schema, PEOPLE, dp.Budget(4.0, 1e-4), ledger=ledger, account="office")
+    queries = {"first": dp.Regression("ill", ("sex", "age")), "second": dp.Count({"sex": ["f"]})}
+    for (key, query), said in zip(queries.items(), SAID["answers"], strict=True):
+        assert engine.ask(query, key=key).to_json() == said
+
+
+def test_shards_are_read_and_fitted_as_before(tmp_path):
+    shutil.copytree(WRITTEN / "shards", tmp_path / "shards")
+    model = dp.PrivateLogisticRegression(epsilon=2.0, delta=1e-5, random_state=7)
+    model.fit(dp.open_shards(tmp_path / "shards"))
+    assert_array_equal(model.coef_, SAID["shards"]["coef"])
