@@ -7,9 +7,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpcvx import kernels
-from dpcvx.data import Arrays
-from dpcvx.grid import FEATURE_BITS, RESIDUAL_BITS, Dense, ResidualBound
+from dpcvx.data import kernels
+from dpcvx.data.memory import Arrays
+from dpcvx.data.quantise import (
+    FEATURE_BITS,
+    RESIDUAL_BITS,
+    Dense,
+    ResidualBound,
+)
 from dpcvx.losses import Logistic
 
 ONE = 2**RESIDUAL_BITS

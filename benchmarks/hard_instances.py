@@ -13,13 +13,13 @@ import math
 import numpy as np
 
 from dpcvx.accounting import Budget, Tight
-from dpcvx.data import source
+from dpcvx.data.memory import source
 from dpcvx.domains import L1Ball
-from dpcvx.execution import execute
-from dpcvx.hard_instances import PaddedTardos
 from dpcvx.losses import Squared
-from dpcvx.noise import SeededGenerator
-from dpcvx.planner import plan as choose
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.papers.hard_instances import PaddedTardos
+from dpcvx.planning.planner import plan as choose
+from dpcvx.plans.execution import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyCorrectiveFrankWolfe, NoisyFrankWolfe
 from figures import panels, save, save_plot

@@ -12,12 +12,12 @@ import numpy as np
 
 from datasets import OUTPUT
 from dpcvx.accounting import Budget, Tight
-from dpcvx.data import Arrays
+from dpcvx.data.memory import Arrays
+from dpcvx.data.quantise import FEATURE_BITS, Dense
 from dpcvx.domains import L1Ball
-from dpcvx.execution import execute
-from dpcvx.grid import FEATURE_BITS, Dense
 from dpcvx.losses import Squared
-from dpcvx.noise import SeededGenerator
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.plans.execution import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyFrankWolfe
 from figures import save

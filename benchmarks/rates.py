@@ -12,16 +12,37 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcvx.accounting import Budget, PureComposition, Tight, calibrate
-from dpcvx.data import source
-from dpcvx.domains import GroupBall, L1Ball, L2Ball, NuclearBall, Simplex, gaussian_width
+from dpcvx.accounting import (
+    Budget,
+    PureComposition,
+    Tight,
+    calibrate,
+)
+from dpcvx.data.memory import source
+from dpcvx.domains import (
+    GroupBall,
+    L1Ball,
+    L2Ball,
+    NuclearBall,
+    Simplex,
+    gaussian_width,
+)
+from dpcvx.domains.mirror import Euclidean
+from dpcvx.domains.regularizers import SubmodularNorm
+from dpcvx.domains.set_functions import (
+    ConcaveOfCardinality,
+    GroupCover,
+    Interval,
+    dual_norm,
+    prox,
+    tree_cover,
+)
+from dpcvx.domains.set_functions import norm as omega
 from dpcvx.events import PureDP, Repeat
-from dpcvx.execution import execute
 from dpcvx.losses import Huber, Logistic, Squared
-from dpcvx.mirror import Euclidean
-from dpcvx.noise import SeededGenerator
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.plans.execution import execute
 from dpcvx.problem import Bounds, Problem
-from dpcvx.regularizers import SubmodularNorm
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,
     NoisyDualFrankWolfe,
@@ -33,8 +54,6 @@ from dpcvx.solvers import (
     OutputPerturbation,
     run_with_oracle,
 )
-from dpcvx.submodular import ConcaveOfCardinality, GroupCover, Interval, dual_norm, prox, tree_cover
-from dpcvx.submodular import norm as omega
 from figures import panels, save, save_plot
 
 BUDGET = Budget(1.0, 1e-6)

@@ -18,8 +18,9 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from datasets import OUTPUT, SPLITS, Task, load
-from dpcvx.comparison import core
 from dpcvx.errors import DpcvxError
+from dpcvx.planning.candidates import core
+from dpcvx.planning.outlook import predicted_risk
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,
     NoisyCorrectiveFrankWolfe,
@@ -31,7 +32,6 @@ from dpcvx.solvers import (
     OutputPerturbation,
     SufficientStatistics,
 )
-from dpcvx.usefulness import predicted_risk
 from figures import save
 from references import reference, trivial
 
@@ -95,7 +95,7 @@ def _accepted(task: Task, epsilon: float, known: dict) -> bool:
 
 def _descent(task: Task, epsilon: float, known: dict):
     """The default gradient descent, its steps and their length fixed; None where it does not fit."""
-    from dpcvx.estimators.columns import Columns, Table
+    from dpcvx.data.columns import Columns, Table
 
     estimator = task.estimator(epsilon=epsilon, solver="gradient_descent", **known)
     try:

@@ -17,11 +17,11 @@ import numpy as np
 from scipy.optimize import minimize
 
 from dpcvx.accounting import PLD, Budget, Tight
-from dpcvx.data import source
+from dpcvx.data.memory import source
 from dpcvx.domains import L2Ball
-from dpcvx.execution import Oracle, Stage
 from dpcvx.losses import Logistic
-from dpcvx.noise import SeededGenerator
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.plans.execution import Oracle, Stage
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyGradientDescent, NoisySVRG, NoisySVRGPlusPlus
 from figures import save

@@ -137,7 +137,7 @@ ROWS = (
     Row(
         "submodular toolkit",
         "KD19 section 2",
-        "src/dpcvx/submodular.py",
+        "src/dpcvx/domains/set_functions.py",
         "tests/papers/test_structured_sparsity.py::test_greedy_is_optimal_over_the_polyhedron",
         "proximal steps in 1,000 coordinates have a relative duality gap of at most {prox_gap:.0e}",
         "rates_structure",
@@ -172,7 +172,7 @@ ROWS = (
     Row(
         "hard instances",
         "TTZ14 Theorems 5.8 and 5.9",
-        "src/dpcvx/hard_instances.py",
+        "src/dpcvx/papers/hard_instances.py",
         "tests/papers/test_hard_instances.py::"
         "test_the_private_lasso_is_above_the_lower_bound_and_the_plain_one_below",
         "at n = {largest_n:,.0f}, epsilon = {epsilon}: corrective Frank-Wolfe {corrective_over_bound:.0f} "

@@ -10,8 +10,14 @@ from dpcvx.accounting import Accountant
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasProjection
 from dpcvx.events import Gaussian
-from dpcvx.execution import Oracle, Plan, Stage, require, spendable
 from dpcvx.mechanisms import NoisyGradient
+from dpcvx.plans.execution import (
+    Oracle,
+    Plan,
+    Stage,
+    require,
+    spendable,
+)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.sparse import csr_array
 
-from dpcvx.data import Arrays, source
+from dpcvx.data.memory import Arrays, source
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
 

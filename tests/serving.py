@@ -13,11 +13,11 @@ import uvicorn
 
 from dpcvx.accounting import Budget
 from dpcvx.ledger import Ledger
-from dpcvx.queries.answers import Answer, Coefficient
+from dpcvx.queries.answer import Answer, Coefficient
 from dpcvx.queries.schema import Attribute, Binned, Schema
+from dpcvx.service.analysts import Desk
 from dpcvx.service.application import application
-from dpcvx.service.desk import Desk
-from dpcvx.service.store import Store
+from dpcvx.service.database import Store
 
 SCHEMA = Schema(
     (

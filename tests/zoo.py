@@ -3,7 +3,6 @@
 import numpy as np
 
 from dpcvx.arrays import Shape
-from dpcvx.direct_sum import DirectSum
 from dpcvx.domains import (
     Box,
     Domain,
@@ -17,10 +16,29 @@ from dpcvx.domains import (
     Transformed,
     VertexHull,
 )
+from dpcvx.domains.direct_sum import DirectSum
 from dpcvx.domains.interpolation import Interpolation
-from dpcvx.domains.magnitudes import PNorm
-from dpcvx.domains.submodular import SubmodularBall, SubmodularPolyhedron
-from dpcvx.domains.vertex_norm import VertexNorm
+from dpcvx.domains.mirror import Entropy, MirrorMap
+from dpcvx.domains.p_norm_map import PNorm
+from dpcvx.domains.regularizers import (
+    L1,
+    ElasticNet,
+    GroupL2,
+    Regularizer,
+    Ridge,
+    SubmodularNorm,
+)
+from dpcvx.domains.set_functions import (
+    Cardinality,
+    ConcaveOfCardinality,
+    FromCallable,
+    GroupCover,
+    Interval,
+    SetFunction,
+    tree_cover,
+)
+from dpcvx.domains.submodular_ball import SubmodularBall, SubmodularPolyhedron
+from dpcvx.domains.vertex_norm_map import VertexNorm
 from dpcvx.losses import (
     ClippedLogistic,
     Huber,
@@ -32,17 +50,6 @@ from dpcvx.losses import (
     Softmax,
     Squared,
     Welsch,
-)
-from dpcvx.mirror import Entropy, MirrorMap
-from dpcvx.regularizers import L1, ElasticNet, GroupL2, Regularizer, Ridge, SubmodularNorm
-from dpcvx.submodular import (
-    Cardinality,
-    ConcaveOfCardinality,
-    FromCallable,
-    GroupCover,
-    Interval,
-    SetFunction,
-    tree_cover,
 )
 
 BINARY_LOSSES: list[Loss] = [

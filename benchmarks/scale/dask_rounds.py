@@ -14,12 +14,27 @@ import dask.array as da
 import numpy as np
 from dask.distributed import Client, LocalCluster
 
-from dpcvx import Bounds, Budget, L2Ball, Ledger, Logistic, NoisyGradientDescent, Problem, execute, plan
-from dpcvx.cluster import dask_source
-from dpcvx.cluster.workers import Call
-from dpcvx.data import Arrays
-from dpcvx.grid import RESIDUAL_BITS, Dense, Door, ResidualBound
-from dpcvx.noise import SeededGenerator
+from dpcvx import (
+    Bounds,
+    Budget,
+    L2Ball,
+    Ledger,
+    Logistic,
+    NoisyGradientDescent,
+    Problem,
+    execute,
+    plan,
+)
+from dpcvx.data.cluster import dask_source
+from dpcvx.data.cluster.workers import Call
+from dpcvx.data.memory import Arrays
+from dpcvx.data.quantise import (
+    RESIDUAL_BITS,
+    Dense,
+    Door,
+    ResidualBound,
+)
+from dpcvx.noise.samplers import SeededGenerator
 
 FEATURES = 250
 BOUNDS = Bounds(1.0)

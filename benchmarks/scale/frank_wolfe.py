@@ -22,9 +22,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import datasets
 import dpcvx as dp
 import figures
-from dpcvx.data import Arrays
-from dpcvx.grid import Door, ResidualBound
-from dpcvx.noise import SecureGenerator
+from dpcvx.data.memory import Arrays
+from dpcvx.data.quantise import Door, ResidualBound
+from dpcvx.noise.samplers import SecureGenerator
 
 RADIUS, DELTA = 20.0, 1e-6
 BARS = {("rcv1", 1): 150, ("rcv1", 100): 8, ("news20", 1): 400, ("news20", 100): 6}

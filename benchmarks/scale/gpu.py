@@ -31,20 +31,30 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
 from dpcvx.accounting import Budget
-from dpcvx.data import Arrays, source
-from dpcvx.device.products import DenseOnDevice
+from dpcvx.data.memory import Arrays, source
+from dpcvx.data.on_gpu import OnDevice
+from dpcvx.data.quantise import (
+    FEATURE_BITS,
+    RESIDUAL_BITS,
+    Dense,
+    ResidualBound,
+)
 from dpcvx.domains import NuclearBall
-from dpcvx.execution import Plan, execute
-from dpcvx.grid import FEATURE_BITS, RESIDUAL_BITS, Dense, ResidualBound
+from dpcvx.gpu.products import DenseOnDevice
 from dpcvx.losses import Huber, Logistic, Squared
-from dpcvx.planner import plan
+from dpcvx.planning.planner import plan
+from dpcvx.plans.execution import Plan, execute
 from dpcvx.problem import Bounds, Problem
-from dpcvx.queries import Attribute, Histogram, Schema, Universe
+from dpcvx.queries import (
+    Attribute,
+    Histogram,
+    Schema,
+    Universe,
+)
 from dpcvx.queries.marginals import Measurement
 from dpcvx.queries.maximum_entropy import fit
 from dpcvx.queries.passes import passes_over
 from dpcvx.solvers import NoisyGeneralFrankWolfe
-from dpcvx.torch_source import OnDevice
 
 FEATURES = 5000
 SLICE_ROWS = 100_000  # 1 GB

@@ -23,8 +23,8 @@ from threadpoolctl import threadpool_limits
 
 import dpcvx as dp
 import figures
-from dpcvx.execution import Oracle
-from dpcvx.noise import SecureGenerator
+from dpcvx.noise.samplers import SecureGenerator
+from dpcvx.plans.execution import Oracle
 
 NAME = "sparse_frank_wolfe_growth"
 NAIVE = 3  # iterations of SciPy in a round

@@ -19,9 +19,9 @@ import scipy.sparse as sp
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import dpcvx
 import figures
-from dpcvx.data import Arrays
-from dpcvx.estimators.columns import Columns, Table
-from dpcvx.grid import RESIDUAL_BITS, Door, ResidualBound
+from dpcvx.data.columns import Columns, Table
+from dpcvx.data.memory import Arrays
+from dpcvx.data.quantise import RESIDUAL_BITS, Door, ResidualBound
 from dpcvx.losses import Logistic
 from dpcvx.problem import Bounds
 

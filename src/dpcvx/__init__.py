@@ -20,10 +20,16 @@ if TYPE_CHECKING:
         Tight,
         calibrate,
     )
-    from dpcvx.client import Client, ServiceError
-    from dpcvx.cluster import from_dask
-    from dpcvx.data import source
-    from dpcvx.direct_sum import DirectSum
+    from dpcvx.data.cluster import from_dask
+    from dpcvx.data.memory import source
+    from dpcvx.data.shards import (
+        Shards,
+        from_arrow,
+        from_batches,
+        from_csv,
+        from_parquet,
+        open_shards,
+    )
     from dpcvx.domains import (
         Box,
         GroupBall,
@@ -38,6 +44,23 @@ if TYPE_CHECKING:
         Transformed,
         VertexHull,
         gaussian_width,
+    )
+    from dpcvx.domains.direct_sum import DirectSum
+    from dpcvx.domains.regularizers import (
+        L1,
+        ElasticNet,
+        GroupL2,
+        Ridge,
+        SubmodularNorm,
+    )
+    from dpcvx.domains.set_functions import (
+        Cardinality,
+        ConcaveOfCardinality,
+        FromCallable,
+        GroupCover,
+        Interval,
+        check_set_function,
+        tree_cover,
     )
     from dpcvx.errors import (
         BudgetExceeded,
@@ -66,8 +89,6 @@ if TYPE_CHECKING:
         PrivateStructuredLasso,
         load,
     )
-    from dpcvx.execution import Plan, Release, Stage, execute
-    from dpcvx.hard_instances import PaddedTardos
     from dpcvx.ledger import Account, Ledger, Receipt
     from dpcvx.losses import (
         ClippedLogistic,
@@ -80,8 +101,15 @@ if TYPE_CHECKING:
         Squared,
         Welsch,
     )
-    from dpcvx.noise import SecureGenerator, SeededGenerator
-    from dpcvx.planner import plan
+    from dpcvx.noise.samplers import SecureGenerator, SeededGenerator
+    from dpcvx.papers.hard_instances import PaddedTardos
+    from dpcvx.planning.planner import plan
+    from dpcvx.plans.execution import (
+        Plan,
+        Release,
+        Stage,
+        execute,
+    )
     from dpcvx.problem import Bounds, Problem
     from dpcvx.queries import (
         Answer,
@@ -94,9 +122,7 @@ if TYPE_CHECKING:
         Regression,
         Schema,
     )
-    from dpcvx.regularizers import L1, ElasticNet, GroupL2, Ridge, SubmodularNorm
-    from dpcvx.scoring import private_score
-    from dpcvx.shards import Shards, from_arrow, from_batches, from_csv, from_parquet, open_shards
+    from dpcvx.service.client import Client, ServiceError
     from dpcvx.solvers import (
         GradientOracle,
         NoisyAcceleratedMirrorDescent,
@@ -116,25 +142,17 @@ if TYPE_CHECKING:
         SufficientStatistics,
         run_with_oracle,
     )
-    from dpcvx.submodular import (
-        Cardinality,
-        ConcaveOfCardinality,
-        FromCallable,
-        GroupCover,
-        Interval,
-        check_set_function,
-        tree_cover,
-    )
     from dpcvx.tuning import PrivateSearchCV, private_tune
+    from dpcvx.tuning.score import private_score
 
 __version__ = "0.1.0"
 
 _MODULES = {
     "accounting": "GDP PLD RDP AdaptiveSelection Budget ObjectiveProfile PureComposition Tight calibrate",
-    "client": "Client ServiceError",
-    "cluster": "from_dask",
-    "data": "source",
-    "direct_sum": "DirectSum",
+    "service.client": "Client ServiceError",
+    "data.cluster": "from_dask",
+    "data.memory": "source",
+    "domains.direct_sum": "DirectSum",
     "domains": "Box GroupBall InterpolationBall L1Ball L2Ball LinfBall NuclearBall Simplex SubmodularBall "
     "SubmodularPolyhedron Transformed VertexHull gaussian_width",
     "errors": "BudgetExceeded ClusterFailed DeadKey Incompatible KeyReused LedgerDamaged LedgerUnavailable "
@@ -142,22 +160,22 @@ _MODULES = {
     "estimators": "PrivateElasticNet PrivateGroupLasso PrivateHuberRegressor PrivateLasso "
     "PrivateLinearRegression PrivateLinearSVC PrivateLogisticRegression PrivateLowRankRegression "
     "PrivateQuantileRegressor PrivateStructuredLasso load",
-    "execution": "Plan Release Stage execute",
-    "hard_instances": "PaddedTardos",
+    "plans.execution": "Plan Release Stage execute",
+    "papers.hard_instances": "PaddedTardos",
     "ledger": "Account Ledger Receipt",
     "losses": "ClippedLogistic Huber Logistic Quantile Sigmoid SmoothHinge Softmax Squared Welsch",
-    "noise": "SecureGenerator SeededGenerator",
-    "planner": "plan",
+    "noise.samplers": "SecureGenerator SeededGenerator",
+    "planning.planner": "plan",
     "problem": "Bounds Problem",
     "queries": "Answer Attribute Binned Count Marginal Mean QueryEngine Regression Schema",
-    "regularizers": "ElasticNet GroupL2 L1 Ridge SubmodularNorm",
-    "shards": "Shards from_arrow from_batches from_csv from_parquet open_shards",
-    "scoring": "private_score",
+    "domains.regularizers": "ElasticNet GroupL2 L1 Ridge SubmodularNorm",
+    "data.shards": "Shards from_arrow from_batches from_csv from_parquet open_shards",
+    "tuning.score": "private_score",
     "solvers": "GradientOracle NoisyAcceleratedMirrorDescent NoisyCorrectiveFrankWolfe NoisyDualFrankWolfe "
     "NoisyFrankWolfe NoisyGeneralFrankWolfe NoisyGradientDescent NoisyMirrorDescent NoisySVRG "
     "NoisySVRGPlusPlus NoisyStronglyConvexMirrorDescent ObjectivePerturbation OneStep OutputPerturbation "
     "Standardised SufficientStatistics run_with_oracle",
-    "submodular": "Cardinality ConcaveOfCardinality FromCallable GroupCover Interval "
+    "domains.set_functions": "Cardinality ConcaveOfCardinality FromCallable GroupCover Interval "
     "check_set_function tree_cover",
     "tuning": "PrivateSearchCV private_tune",
 }

@@ -16,12 +16,12 @@ import numpy as np
 
 from dpcvx.arrays import Vector
 from dpcvx.domains import Domain
+from dpcvx.domains.mirror import MirrorMap
 from dpcvx.errors import Incompatible
 from dpcvx.losses import Loss
-from dpcvx.mirror import MirrorMap
 
 if TYPE_CHECKING:
-    from dpcvx.regularizers import Regularizer
+    from dpcvx.domains.regularizers import Regularizer
 
 __all__ = ["Bounds", "Problem", "is_regression"]
 

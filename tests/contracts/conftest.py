@@ -4,7 +4,7 @@ import pytest
 
 import postgres
 from dpcvx.ledger import Ledger
-from dpcvx.ledger.store import address, engine
+from dpcvx.ledger.database import address, engine
 
 
 @pytest.fixture(scope="session")

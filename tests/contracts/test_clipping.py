@@ -7,11 +7,11 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 import dpcvx as dp
-from dpcvx.comparison import core
 from dpcvx.losses import ClippedLogistic, Logistic
-from dpcvx.planner import default_clip
+from dpcvx.planning.candidates import core
+from dpcvx.planning.planner import default_clip
 from dpcvx.solvers import NoisyGradientDescent, ObjectivePerturbation
-from dpcvx.typical import inflation
+from dpcvx.solvers.typical_data import inflation
 
 BUDGET = dp.Budget(1.0, 1e-6)
 

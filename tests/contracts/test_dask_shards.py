@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from dpcvx.cluster.partitions import Partitions
-from dpcvx.cluster.shard import (
+from dpcvx.data.cluster.partitions import Partitions
+from dpcvx.data.cluster.worker_side import (
     BEHIND,
     UNMAPPED,
     Failure,
@@ -22,9 +22,9 @@ from dpcvx.cluster.shard import (
     guarded,
     load_part,
 )
-from dpcvx.data import source
+from dpcvx.data.memory import source
+from dpcvx.data.quantise import Dense, Door, ResidualBound
 from dpcvx.errors import Incompatible
-from dpcvx.grid import Dense, Door, ResidualBound
 from dpcvx.losses import Logistic
 from dpcvx.problem import Bounds
 

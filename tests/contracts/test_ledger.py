@@ -34,7 +34,7 @@ from dpcvx.events import (
     from_plain,
     to_plain,
 )
-from dpcvx.ledger.store import account_table, address, engine
+from dpcvx.ledger.database import account_table, address, engine
 
 STEP = ApproxDP(0.001, 0.0)  # a cap of epsilon 0.1 has room for exactly a hundred
 

@@ -22,12 +22,13 @@ from dpcvx.errors import (
     LedgerDamaged,
     LedgerUnavailable,
 )
-from dpcvx.events import (
-    ApproxDP,
-    Gaussian,
-    PureDP,
+from dpcvx.events import ApproxDP, Gaussian, PureDP
+from dpcvx.ledger.database import (
+    account_table,
+    engine,
+    entry_table,
+    head_table,
 )
-from dpcvx.ledger.store import account_table, engine, entry_table, head_table
 
 WORKERS = Path(__file__).parents[1] / "ledger_workers.py"
 STEP = ApproxDP(0.001, 0.0)

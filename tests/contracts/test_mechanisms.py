@@ -7,16 +7,26 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import dpcvx.noise
-import dpcvx.selection
+import dpcvx.noise.exponential
+import dpcvx.noise.samplers
 from adversary import records, stored
 from dpcvx.accounting import Budget, Tight
-from dpcvx.domains import L1Ball, L2Ball, Simplex, VertexHull
+from dpcvx.domains import (
+    L1Ball,
+    L2Ball,
+    Simplex,
+    VertexHull,
+)
 from dpcvx.errors import Incompatible
 from dpcvx.events import Exponential, Gaussian
 from dpcvx.losses import Huber, Quantile, Squared
-from dpcvx.mechanisms import NoisyGradient, NoisyVertex, Vertex, weight_bits
-from dpcvx.noise import SeededGenerator
+from dpcvx.mechanisms import (
+    NoisyGradient,
+    NoisyVertex,
+    Vertex,
+    weight_bits,
+)
+from dpcvx.noise.samplers import SeededGenerator
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent
 from zoo import ALL_LOSSES
@@ -58,7 +68,7 @@ def test_a_gradient_changes_by_at_most_the_sensitivity_and_by_half_of_it_somewhe
         scales.append(scale)
         return np.zeros(size, dtype=np.int64)
 
-    monkeypatch.setattr(dpcvx.noise, "lattice_gaussian", silent)
+    monkeypatch.setattr(dpcvx.noise.samplers, "lattice_gaussian", silent)
     problem = Problem(loss, L2Ball(1.0), bounds=Bounds(1.0, 1.0), d=D, outputs=outputs, l2=0.1)
     mechanism = NoisyGradient(problem, 1, 1.0, relation, clip)
     sources = one_record_sources(loss, outputs, problem.bounds, storage)
@@ -85,9 +95,9 @@ def test_scores_change_by_at_most_the_range_and_by_half_of_it_somewhere(case, mo
     domain = ["l1", "simplex", "hull"][CASES.index(case) % 3]
     loss, storage, outputs, relation, clip = case
     seen = []
-    monkeypatch.setattr(dpcvx.selection, "select", lambda weights, rng: seen.append(weights) or 0)
+    monkeypatch.setattr(dpcvx.noise.exponential, "select", lambda weights, rng: seen.append(weights) or 0)
     signed = lambda weights, rng: seen.append(np.r_[weights, -weights]) or (0, 1)  # noqa: E731
-    monkeypatch.setattr(dpcvx.selection, "select_signed", signed)
+    monkeypatch.setattr(dpcvx.noise.exponential, "select_signed", signed)
     size = D * outputs
     hull = VertexHull(np.vstack([np.eye(size), -np.eye(size), np.full((1, size), 1 / size)]))
     C = {"l1": L1Ball(1.0), "simplex": Simplex(1.0), "hull": hull}[domain]

@@ -20,9 +20,9 @@ from dpcvx.domains import (
     VertexHull,
 )
 from dpcvx.domains.interpolation import Interpolation
-from dpcvx.domains.magnitudes import PNorm
-from dpcvx.domains.vertex_norm import VertexNorm
-from dpcvx.mirror import Entropy, Euclidean
+from dpcvx.domains.mirror import Entropy, Euclidean
+from dpcvx.domains.p_norm_map import PNorm
+from dpcvx.domains.vertex_norm_map import VertexNorm
 from zoo import ALL_DOMAINS, ALL_MIRROR_MAPS
 
 CASES = [(C, d) for C, d in ALL_DOMAINS if isinstance(C, HasMirrorMap)]

@@ -23,7 +23,7 @@ from dpcvx import (
     Squared,
 )
 from dpcvx.accounting import Tight
-from dpcvx.planner import automatic, plan, residual_clip
+from dpcvx.planning.planner import automatic, plan, residual_clip
 from zoo import ALL_DOMAINS
 
 BUDGET = Budget(1.0, 1e-6)

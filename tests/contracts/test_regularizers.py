@@ -7,8 +7,15 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dpcvx.regularizers import L1, ElasticNet, GroupL2, Regularizer, Ridge, SubmodularNorm
-from dpcvx.submodular import Cardinality, GroupCover
+from dpcvx.domains.regularizers import (
+    L1,
+    ElasticNet,
+    GroupL2,
+    Regularizer,
+    Ridge,
+    SubmodularNorm,
+)
+from dpcvx.domains.set_functions import Cardinality, GroupCover
 from zoo import ALL_REGULARIZERS, ALL_SET_FUNCTIONS
 
 over = pytest.mark.parametrize(("r", "d"), ALL_REGULARIZERS, ids=lambda x: type(x).__name__)

@@ -10,18 +10,28 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-import dpcvx.noise
+import dpcvx.noise.samplers
 from dpcvx.accounting import PLD, Budget, Tight
-from dpcvx.data import Arrays, source
+from dpcvx.data.memory import Arrays, source
+from dpcvx.data.quantise import Door, Sparse, targets
 from dpcvx.domains import Box, L1Ball, L2Ball
+from dpcvx.domains.regularizers import L1
 from dpcvx.errors import Incompatible
-from dpcvx.execution import Oracle, Plan, Stage, execute
-from dpcvx.grid import Door, Sparse, targets
-from dpcvx.losses import Huber, Logistic, Softmax, Squared
+from dpcvx.losses import (
+    Huber,
+    Logistic,
+    Softmax,
+    Squared,
+)
 from dpcvx.mechanisms import NoisyDifference, NoisyGradient
-from dpcvx.noise import SecureGenerator, SeededGenerator
+from dpcvx.noise.samplers import SecureGenerator, SeededGenerator
+from dpcvx.plans.execution import (
+    Oracle,
+    Plan,
+    Stage,
+    execute,
+)
 from dpcvx.problem import Bounds, Problem
-from dpcvx.regularizers import L1
 from dpcvx.solvers import NoisySVRG, NoisySVRGPlusPlus
 from exact import ExactOracle
 
@@ -114,7 +124,7 @@ def test_storage_blocks_and_threads_change_no_bit(solver, problem):
 @over_cases
 def test_with_all_records_in_the_sample_and_no_noise_it_is_the_plain_algorithm(solver, problem, monkeypatch):
     monkeypatch.setattr(
-        dpcvx.noise, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
+        dpcvx.noise.samplers, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
     )
     X, y = records(problem)
     stored = Door(problem.bounds).quantise(X).values / 2**14  # so that both see the same records

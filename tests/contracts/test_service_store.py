@@ -2,10 +2,10 @@
 
 import pytest
 
+from dpcvx.service.database import Store
+from dpcvx.service.history import Questions
 from dpcvx.service.keys import Keys, open_keys
-from dpcvx.service.questions import Questions
 from dpcvx.service.refusal import Refusal
-from dpcvx.service.store import Store
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dpcvx.domains.submodular import SubmodularBall, SubmodularPolyhedron
-from dpcvx.minimum_norm import shrink_by_minimum_norm
-from dpcvx.submodular import (
+from dpcvx.domains.minimum_norm import shrink_by_minimum_norm
+from dpcvx.domains.set_functions import (
     Cardinality,
     ConcaveOfCardinality,
     FromCallable,
@@ -26,6 +25,7 @@ from dpcvx.submodular import (
     prox,
     tree_cover,
 )
+from dpcvx.domains.submodular_ball import SubmodularBall, SubmodularPolyhedron
 from zoo import ALL_SET_FUNCTIONS
 
 over = pytest.mark.parametrize(("F", "d"), ALL_SET_FUNCTIONS, ids=lambda x: type(x).__name__)
@@ -209,7 +209,7 @@ def test_sets_have_the_gauge_the_corners_and_the_projection_of_their_norm(C, d):
 @pytest.mark.parametrize("F", [Cardinality(), LARGE[0], LARGE[2]], ids=lambda F: type(F).__name__)
 def test_projection_onto_the_ball_takes_few_proxes(F, monkeypatch):
     calls = []
-    monkeypatch.setattr("dpcvx.domains.submodular.prox", lambda *args: calls.append(args) or prox(*args))
+    monkeypatch.setattr("dpcvx.domains.submodular_ball.prox", lambda *args: calls.append(args) or prox(*args))
     v = np.random.default_rng(7).normal(size=120)
     C = SubmodularBall(F, 0.2 * norm(F, v))
     assert norm(F, C.project(v)) == pytest.approx(C.radius, rel=1e-12)

@@ -11,16 +11,24 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
 import dpcvx
-from dpcvx import data
-from dpcvx.curvature import CurvatureBound
-from dpcvx.data import Arrays, exact_sum, records_at_once
-from dpcvx.estimators.columns import Columns, Table
-from dpcvx.grid import FEATURE_BITS, RESIDUAL_BITS, Dense, Door, ResidualBound, Sparse, whole_rows
+from dpcvx.data import memory as data
+from dpcvx.data.columns import Columns, Table
+from dpcvx.data.curvature import CurvatureBound
+from dpcvx.data.memory import Arrays, exact_sum, records_at_once
+from dpcvx.data.quantise import (
+    FEATURE_BITS,
+    RESIDUAL_BITS,
+    Dense,
+    Door,
+    ResidualBound,
+    Sparse,
+    whole_rows,
+)
+from dpcvx.data.shards import open_source, recipe
+from dpcvx.data.shards import source as source_module
 from dpcvx.losses import Huber, Logistic, Softmax
 from dpcvx.mechanisms import NoisyGradient, NoisyVertex
 from dpcvx.problem import Bounds
-from dpcvx.shards import open_source, recipe
-from dpcvx.shards import source as source_module
 
 ONE = 2**RESIDUAL_BITS
 TIGHT = ResidualBound(ONE // 3, ONE // 4)

@@ -7,17 +7,35 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-import dpcvx.noise
-import dpcvx.selection
+import dpcvx.noise.exponential
+import dpcvx.noise.samplers
 from dpcvx.accounting import Budget, Tight
-from dpcvx.data import Arrays, source
-from dpcvx.domains import Box, L1Ball, L2Ball, Simplex, VertexHull
+from dpcvx.data.memory import Arrays, source
+from dpcvx.data.quantise import Door, Sparse, targets
+from dpcvx.domains import (
+    Box,
+    L1Ball,
+    L2Ball,
+    Simplex,
+    VertexHull,
+)
 from dpcvx.errors import Incompatible
-from dpcvx.execution import Oracle, Plan, Release, Stage, execute
-from dpcvx.grid import Door, Sparse, targets
-from dpcvx.losses import Huber, Logistic, Quantile, Softmax, Squared
+from dpcvx.losses import (
+    Huber,
+    Logistic,
+    Quantile,
+    Softmax,
+    Squared,
+)
 from dpcvx.mechanisms import NoisyGradient, NoisyVertex
-from dpcvx.noise import SecureGenerator, SeededGenerator
+from dpcvx.noise.samplers import SecureGenerator, SeededGenerator
+from dpcvx.plans.execution import (
+    Oracle,
+    Plan,
+    Release,
+    Stage,
+    execute,
+)
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,
@@ -174,10 +192,12 @@ def test_less_budget_is_more_noise(solver, problem):
 @over_cases
 def test_with_the_noise_taken_out_the_private_path_is_the_plain_algorithm(solver, problem, monkeypatch):
     monkeypatch.setattr(
-        dpcvx.noise, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
+        dpcvx.noise.samplers, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
     )
-    monkeypatch.setattr(dpcvx.selection, "select", lambda log_weights, rng: int(np.argmax(log_weights)))
-    monkeypatch.setattr(dpcvx.selection, "select_signed", best_signed)
+    monkeypatch.setattr(
+        dpcvx.noise.exponential, "select", lambda log_weights, rng: int(np.argmax(log_weights))
+    )
+    monkeypatch.setattr(dpcvx.noise.exponential, "select_signed", best_signed)
     X, y = records(problem)
     X = np.trunc(X * 2**14) / 2**14  # what the door stores, so that both see the same records
     plan = planned(dataclasses.replace(solver, n_iter=6, clip=None), problem)

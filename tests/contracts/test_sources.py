@@ -6,9 +6,23 @@ import scipy.sparse as sp
 from numpy.testing import assert_array_equal
 
 import dpcvx
-from dpcvx.data import Arrays, source
-from dpcvx.grid import FEATURE_BITS, RESIDUAL_BITS, Dense, Door, ResidualBound, Sparse, fixed_point, targets
-from dpcvx.losses import Huber, Logistic, Softmax, Squared
+from dpcvx.data.memory import Arrays, source
+from dpcvx.data.quantise import (
+    FEATURE_BITS,
+    RESIDUAL_BITS,
+    Dense,
+    Door,
+    ResidualBound,
+    Sparse,
+    fixed_point,
+    targets,
+)
+from dpcvx.losses import (
+    Huber,
+    Logistic,
+    Softmax,
+    Squared,
+)
 from dpcvx.problem import Bounds
 from zoo import ALL_LOSSES, BINARY_LOSSES
 

@@ -15,20 +15,35 @@ import scipy.sparse as sp
 from numpy.testing import assert_array_equal
 
 import dpcvx
-from dpcvx import backends, device
-from dpcvx.curvature import CurvatureBound
-from dpcvx.data import Arrays, CanStandardise, source
+from dpcvx import gpu as device
+from dpcvx.data import dataset as backends
+from dpcvx.data.columns import Columns, Table
+from dpcvx.data.curvature import CurvatureBound
+from dpcvx.data.memory import Arrays, CanStandardise, source
+from dpcvx.data.quantise import (
+    Dense,
+    Door,
+    ResidualBound,
+    Sparse,
+)
+from dpcvx.data.shards import recipe
 from dpcvx.domains import NuclearBall
 from dpcvx.errors import Incompatible
-from dpcvx.estimators.columns import Columns, Table
-from dpcvx.grid import Dense, Door, ResidualBound, Sparse
 from dpcvx.losses import Logistic, Squared
-from dpcvx.noise import SeededGenerator
+from dpcvx.noise.samplers import SeededGenerator
 from dpcvx.problem import Bounds
-from dpcvx.queries import Attribute, Counts, Histogram, Marginal, QueryEngine, Regression, Schema, Universe
+from dpcvx.queries import (
+    Attribute,
+    Counts,
+    Histogram,
+    Marginal,
+    QueryEngine,
+    Regression,
+    Schema,
+    Universe,
+)
 from dpcvx.queries.maximum_entropy import fit
 from dpcvx.queries.passes import HostPasses, passes_over
-from dpcvx.shards import recipe
 from zoo import ALL_LOSSES, BINARY_LOSSES
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'dpcvx[torch]'")
@@ -36,12 +51,12 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 pytest.importorskip("triton", reason="triton is not installed; it comes with torch for a GPU")
 
-from dpcvx import torch_source
-from dpcvx.device import product_kernels, products
-from dpcvx.device.products import DenseOnDevice, SparseOnDevice
-from dpcvx.device.spectrum import leading_pair
-from dpcvx.queries.device_passes import DevicePasses
-from dpcvx.torch_source import ForDevice, OnDevice
+from dpcvx.data import on_gpu as torch_source
+from dpcvx.data.on_gpu import ForDevice, OnDevice
+from dpcvx.gpu import product_kernels, products
+from dpcvx.gpu.products import DenseOnDevice, SparseOnDevice
+from dpcvx.gpu.spectrum import leading_pair
+from dpcvx.queries.passes_on_gpu import DevicePasses
 
 HERE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 BOUND = ResidualBound(2**20, 2**19)

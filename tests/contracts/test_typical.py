@@ -8,7 +8,7 @@ import pytest
 import dpcvx as dp
 from dpcvx.accounting import gaussian_mu
 from dpcvx.solvers import NoisyGradientDescent
-from dpcvx.typical import Typical, is_round, mean_curvature
+from dpcvx.solvers.typical_data import Typical, is_round, mean_curvature
 
 
 def problem(d=20, loss=None, radius=30.0, **settings):

@@ -12,10 +12,16 @@ from dpcvx.audit.replay import discrepancies, record, replay
 from dpcvx.errors import Incompatible, NotReleased
 from dpcvx.events import count_leaves, from_plain
 from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments, PerturbedMinimiser
-from dpcvx.noise import SeededGenerator
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.plans.uncertainty import (
+    Curvature,
+    Steepness,
+    Uncertainty,
+    average,
+    one_step,
+)
 from dpcvx.solvers import Standardised
 from dpcvx.solvers.one_step import with_uncertainty
-from dpcvx.uncertainty import Curvature, Steepness, Uncertainty, average, one_step
 
 BUDGET = dp.Budget(2.0, 1e-6)
 TRUTH = {"linear": np.array([0.3, -0.2, 0.1, 0.05]), "logistic": np.array([2.0, -1.0, 0.5, 0.3])}

@@ -4,8 +4,8 @@
     python tests/golden/cases.py write [PATTERN]       # records what is announced to change
 
 Three things are recorded for each case, so that a change of words is not mistaken for one of numbers:
-``numbers`` are released values, ``prices`` are events, counts and noise, ``words`` are plans and statements as
-printed. Values that are sums of integers and elementary operations are recorded by hash; what a float64
+``numbers`` are released values, ``prices`` are events, counts and noise, ``words`` are plans and statements
+as printed. Values that are sums of integers and elementary operations are recorded by hash; what a float64
 minimiser or a matrix factorisation had a part in is recorded as numbers and compared to 1e-9.
 """
 
@@ -138,7 +138,9 @@ def estimator(name: str, **settings: Any) -> Callable[[], Any]:
 for regressor in f"{REGRESSORS} LowRankRegression".split():
     for label, more in VARIANTS.items():
         add(f"{regressor} {label}", partial(fitted, estimator(regressor, **{**REGRESSION, **more}), A, B))
-add("low rank two", partial(fitted, estimator("LowRankRegression", **REGRESSION), A, np.column_stack([B, -B])))
+add(
+    "low rank two", partial(fitted, estimator("LowRankRegression", **REGRESSION), A, np.column_stack([B, -B]))
+)
 for classifier in ("LogisticRegression", "LinearSVC"):
     for label, labels, classes in (("two", TWO, (0, 1)), ("three", THREE, (0, 1, 2))):
         for variant, more in {
@@ -149,7 +151,10 @@ for classifier in ("LogisticRegression", "LinearSVC"):
             "private bounds": {"bounds": "private", "epsilon": 20.0},
         }.items():
             settings = {**COMMON, **more, "classes": classes}
-            add(f"{classifier} {label} {variant}", partial(fitted, estimator(classifier, **settings), A, labels))
+            add(
+                f"{classifier} {label} {variant}",
+                partial(fitted, estimator(classifier, **settings), A, labels),
+            )
     settings = {**COMMON, "bounds": (0, 1), "classes": (0, 1), "data_norm": 3.0}
     add(f"{classifier} sparse", partial(fitted, estimator(classifier, **settings), SPARSE, TWO))
     settings = {**COMMON, "bounds": {"age": (18, 90)}, "categories": {"sex": ["f", "m"]}, "classes": (0, 1)}
@@ -345,7 +350,10 @@ def seen(name: str) -> dict[str, Any]:
         warnings.simplefilter("ignore")
         try:
             return CASES[name]().record()
-        except (dp.Incompatible, ValueError) as error:  # a refusal is a result too: its kind and words are public
+        except (
+            dp.Incompatible,
+            ValueError,
+        ) as error:  # a refusal is a result too: its kind and words are public
             kind = type(error).__name__
             return Seen(prices=kind, words=f"{kind}: {error}").record()
 

@@ -1,8 +1,9 @@
-"""Seeded results of one of everything are as recorded; `python tests/golden/cases.py write` records new ones."""
+"""Seeded results of one of everything are as recorded (`python tests/golden/cases.py write`)."""
 
 import json
 
 import pytest
+
 from golden.cases import CASES, RECORD, differences, seen
 
 pytestmark = pytest.mark.slow

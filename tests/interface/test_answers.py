@@ -8,11 +8,20 @@ import numpy as np
 import pytest
 
 from dpcvx.accounting import Budget
-from dpcvx.noise import SeededGenerator
-from dpcvx.queries import Attribute, Binned, Count, Marginal, Mean, QueryEngine, Regression, Schema
-from dpcvx.queries.answers import Answer, Coefficient
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.queries import (
+    Attribute,
+    Binned,
+    Count,
+    Marginal,
+    Mean,
+    QueryEngine,
+    Regression,
+    Schema,
+)
+from dpcvx.queries.answer import Answer, Coefficient
+from dpcvx.queries.error_bars import in_units
 from dpcvx.queries.notes import note
-from dpcvx.queries.uncertainty import in_units
 
 SCHEMA = Schema(
     (

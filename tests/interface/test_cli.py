@@ -410,7 +410,7 @@ def test_no_record_causes_or_colours_an_error(folder, run, command, name):
 
 
 def test_a_poisoned_line_leaves_every_other_record_alone(folder):
-    from dpcvx.tables import open_table
+    from dpcvx.data.files import open_table
 
     lines = (folder / "people.csv").read_bytes().split(b"\n")
     clean, _ = open_table(folder / "people.csv").read(["age", "sex"], {"sex": ("F", "M")})
@@ -449,7 +449,7 @@ def test_no_error_takes_a_record_for_a_header(folder, run, name):
 
 
 def test_quoted_cells_are_read_and_unknown_levels_keep_their_type(tmp_path):
-    from dpcvx.tables import open_table
+    from dpcvx.data.files import open_table
 
     path = tmp_path / "people.csv"
     path.write_text('age,name,sex\n"20","Doe, Jane",X\n30,"say ""hi""", Y\n')
@@ -553,7 +553,7 @@ def test_help_and_version_need_no_numpy():
 
 
 def test_the_example_of_a_bounds_file_is_in_the_help_and_is_valid(run, tmp_path):
-    from dpcvx.tables import read_schema
+    from dpcvx.data.files import read_schema
 
     code, out, _ = run("fit --help")
     assert code == 0

@@ -8,9 +8,10 @@ import httpx
 import pytest
 
 import dpcvx
-from dpcvx import cli, client
+from dpcvx import cli
 from dpcvx.errors import BudgetExceeded
 from dpcvx.queries.query import Regression
+from dpcvx.service import client
 from dpcvx.service.application import application
 from serving import REGRESSION, SCHEMA, Teller, make_desk, serving
 

@@ -25,9 +25,9 @@ from dpcvx import (
     SeededGenerator,
     from_dask,
 )
-from dpcvx.cluster import workers
-from dpcvx.curvature import CurvatureBound
-from dpcvx.grid import Door, ResidualBound
+from dpcvx.data.cluster import workers
+from dpcvx.data.curvature import CurvatureBound
+from dpcvx.data.quantise import Door, ResidualBound
 from dpcvx.losses import Logistic, Softmax, Squared
 
 dask = pytest.importorskip("dask")
@@ -80,7 +80,7 @@ def kill(client, address):
 
 @contextmanager
 def distributed_source(y=SIGNS, kind=np.asarray):
-    source = dpcvx.cluster.dask_source(*arrays(y, kind), bounds=Bounds(1.0))
+    source = dpcvx.data.cluster.dask_source(*arrays(y, kind), bounds=Bounds(1.0))
     try:
         yield source
     finally:
@@ -273,7 +273,7 @@ def test_a_worker_killed_in_mid_fit_changes_no_bit_and_is_charged_once(client, t
 
         yield progress
 
-    monkeypatch.setattr("dpcvx.estimators.model._progress", killer)
+    monkeypatch.setattr("dpcvx.estimators.linear_model._progress", killer)
     model = PrivateLogisticRegression(backend="dask", ledger=ledger, account="people", **settings)
     model.fit(*arrays())
     assert killed
@@ -305,7 +305,7 @@ def test_a_shard_that_changed_on_disk_is_not_taken_for_the_same(client, tmp_path
     path = tmp_path / "rows.npy"
     np.save(path, X)
     rows = da.from_delayed(dask.delayed(np.load)(str(path)), shape=X.shape, dtype=X.dtype)
-    source = dpcvx.cluster.dask_source(rows, da.from_array(SIGNS, chunks=N), bounds=Bounds(1.0))
+    source = dpcvx.data.cluster.dask_source(rows, da.from_array(SIGNS, chunks=N), bounds=Bounds(1.0))
     (shard,) = source._shards
     first = source.gradient_sum(Logistic(), THETA, WIDE)
     shard.reload()
@@ -384,7 +384,7 @@ def test_errors_of_the_graph_say_no_more_than_their_kind(client):
     rows = da.from_array(X, chunks=(350, D)).map_blocks(broken, dtype=float, meta=np.empty((0, 0)))
     y = da.from_array(SIGNS, chunks=350)
     with pytest.raises(ClusterFailed, match=r"raised ValueError.*charged stays charged") as caught:
-        dpcvx.cluster.dask_source(rows, y, bounds=Bounds(1.0))
+        dpcvx.data.cluster.dask_source(rows, y, bounds=Bounds(1.0))
     unknown = rows.map_blocks(lambda block: block, chunks=((np.nan, np.nan), (D,)), dtype=float)
     with pytest.raises(ClusterFailed, match="raised ValueError") as counted:
         from_dask(unknown, y)

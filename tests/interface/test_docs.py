@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpcvx import cli
-from dpcvx.tables import read_schema
+from dpcvx.data.files import read_schema
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

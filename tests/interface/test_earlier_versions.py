@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from golden.cases import PEOPLE, SPARSE, TABLE, A
 from numpy.testing import assert_array_equal
 
 import dpcvx as dp
+from golden.cases import PEOPLE, SPARSE, TABLE, A
 
 WRITTEN = Path(__file__).parents[1] / "fixtures" / "version_0_1"
 SAID = json.loads((WRITTEN / "said.json").read_text())

@@ -32,7 +32,7 @@ from dpcvx import (
     PrivateQuantileRegressor,
     PrivateStructuredLasso,
 )
-from dpcvx.typical import inflation
+from dpcvx.solvers.typical_data import inflation
 
 REGRESSORS = [
     PrivateLinearRegression,
@@ -665,7 +665,7 @@ def test_one_odd_label_in_a_list_does_not_change_the_others():
 @pytest.mark.parametrize("value", [0.5, 1.0, 0.3])
 @pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
 def test_the_intercepts_feature_fits_into_the_norm(store, value):
-    from dpcvx.grid import Door, integer_bounds
+    from dpcvx.data.quantise import Door, integer_bounds
 
     bounds = dpcvx.Bounds(1.0, math.sqrt(1 + value**2))
     rows = np.random.default_rng(0).normal(size=(200, 5)) * 10

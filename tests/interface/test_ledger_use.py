@@ -17,7 +17,7 @@ from dpcvx import (
     PrivateLinearRegression,
     PrivateLogisticRegression,
 )
-from dpcvx.estimators.columns import Columns
+from dpcvx.data.columns import Columns
 from dpcvx.events import from_plain
 
 RNG = np.random.default_rng(0)

@@ -7,10 +7,24 @@ import pytest
 
 import dpcvx as dp
 from dpcvx.accounting import Tight
-from dpcvx.comparison import EVERY, Limit, _rehearsed, compared, core, memory, rehearsed, with_all
-from dpcvx.execution import execute
-from dpcvx.planner import default_clip, plan, residual_clip
-from dpcvx.rehearsal import Scene, rehearse, scenes, to_learn
+from dpcvx.planning.candidates import (
+    EVERY,
+    Limit,
+    _rehearsed,
+    compared,
+    core,
+    memory,
+    rehearsed,
+    with_all,
+)
+from dpcvx.planning.planner import default_clip, plan, residual_clip
+from dpcvx.planning.rehearsal import (
+    Scene,
+    rehearse,
+    scenes,
+    to_learn,
+)
+from dpcvx.plans.execution import execute
 from dpcvx.solvers import Standardised
 
 BUDGET = dp.Budget(1.0, 1e-8)

@@ -11,9 +11,14 @@ from scipy.sparse import random_array
 
 import dpcvx as dp
 from dpcvx.accounting import gaussian_mu
-from dpcvx.planner import plan
-from dpcvx.plots import prediction_plot
-from dpcvx.usefulness import MOST_LEFT, doubt, predicted_risk, trivial_risk
+from dpcvx.planning.outlook import (
+    MOST_LEFT,
+    doubt,
+    predicted_risk,
+    trivial_risk,
+)
+from dpcvx.planning.planner import plan
+from dpcvx.report.plots import prediction_plot
 
 PROBLEM = dp.Problem(dp.Logistic(), dp.L2Ball(30.0), bounds=dp.Bounds(1.0), d=20)
 
@@ -43,8 +48,8 @@ def test_without_a_way_to_plan_again_the_plans_own_solver_is_used():
 
 
 def test_what_cannot_be_reached_is_not_promised(monkeypatch):
-    monkeypatch.setattr("dpcvx.usefulness.MOST_RECORDS", 60)
-    monkeypatch.setattr("dpcvx.usefulness.MOST_EPSILON", 1.1)
+    monkeypatch.setattr("dpcvx.planning.outlook.MOST_RECORDS", 60)
+    monkeypatch.setattr("dpcvx.planning.outlook.MOST_EPSILON", 1.1)
     found = doubt(again(20, 1.0), again)
     assert (found.records, found.epsilon) == (None, None)
     assert "More of either does not help" in str(found)
@@ -119,7 +124,7 @@ def test_sparse_rows_are_left_alone_where_noise_is_smaller_than_they_are():
 
 def test_the_noise_drowns_rows_by_their_length_and_number():
     """n mu r > 2 d: gradients of n rows of norm r against the noise for rows of norm sqrt(d)."""
-    from dpcvx.usefulness import USUAL_CELLS, _drowns_short_rows
+    from dpcvx.planning.outlook import USUAL_CELLS, _drowns_short_rows
 
     d = 5000
     problem = dp.Problem(dp.Logistic(), dp.L2Ball(30.0), bounds=dp.Bounds(1.0), d=d)
@@ -131,7 +136,7 @@ def test_the_noise_drowns_rows_by_their_length_and_number():
 
 
 def test_the_plot_has_two_panels(monkeypatch):
-    monkeypatch.setattr("dpcvx.plots.POINTS", 3)
+    monkeypatch.setattr("dpcvx.report.plots.POINTS", 3)
     asked = []
 
     def noted(n, epsilon):
@@ -166,7 +171,7 @@ def run(monkeypatch, capsys):
 
 
 def test_plan_draws_and_says_what_is_useless(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("dpcvx.plots.POINTS", 3)
+    monkeypatch.setattr("dpcvx.report.plots.POINTS", 3)
     monkeypatch.chdir(tmp_path)
     few = "plan --n 50 --features 20 --model logistic --epsilon 1"
     code, out, _ = run(f"{few} --plot risk.png")

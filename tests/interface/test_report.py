@@ -22,9 +22,9 @@ from dpcvx import (
     Tight,
     plan,
 )
-from dpcvx.planner import automatic
-from dpcvx.plots import Comparison, privacy_utility_plot
-from dpcvx.report import Section, html_report
+from dpcvx.planning.planner import automatic
+from dpcvx.planning.words import Section, html_report
+from dpcvx.report.plots import Comparison, privacy_utility_plot
 from dpcvx.solvers import ObjectivePerturbation, Standardised
 
 BUDGET = Budget(epsilon=1.0, delta=1e-8)

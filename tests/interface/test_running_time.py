@@ -8,9 +8,17 @@ import pytest
 from scipy.sparse import csr_array
 
 import dpcvx as dp
-from dpcvx.comparison import with_all
-from dpcvx.report import plan_record
-from dpcvx.running_time import ANSWER, CELL, DAY, NONZERO, SLOPE, in_words, running_time
+from dpcvx.planning.candidates import with_all
+from dpcvx.planning.words import plan_record
+from dpcvx.plans.running_time import (
+    ANSWER,
+    CELL,
+    DAY,
+    NONZERO,
+    SLOPE,
+    in_words,
+    running_time,
+)
 from dpcvx.solvers import SufficientStatistics
 
 BUDGET = dp.Budget(1.0, 1e-8)
@@ -80,7 +88,7 @@ def model(**settings):
 @pytest.mark.parametrize("kind", [np.asarray, csr_array], ids=["dense", "sparse"])
 @pytest.mark.parametrize("where", ["n_iter", "solver"])
 def test_an_absurd_number_of_iterations_warns_before_anything_is_charged(tmp_path, monkeypatch, kind, where):
-    monkeypatch.delattr("dpcvx.estimators.model.execute")  # rather than days of waiting
+    monkeypatch.delattr("dpcvx.estimators.linear_model.execute")  # rather than days of waiting
     ledger = dp.Ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
     account = ledger.create("people", epsilon=2.0, delta=1e-4)
     settings = {"n_iter": 10**9} if where == "n_iter" else {"solver": dp.NoisyGradientDescent(n_iter=10**9)}
@@ -94,7 +102,7 @@ def test_an_absurd_number_of_iterations_warns_before_anything_is_charged(tmp_pat
 
 
 def test_the_warning_names_the_line_that_asked_and_others_are_not_warned(monkeypatch):
-    monkeypatch.setattr("dpcvx.running_time.DAY", 0.0)  # any fit takes longer
+    monkeypatch.setattr("dpcvx.plans.running_time.DAY", 0.0)  # any fit takes longer
     X, y = records(20_000)
     with pytest.warns(UserWarning, match="n_iter=3 the fit") as caught:
         model(n_iter=3).fit(X, y)
@@ -122,7 +130,7 @@ def test_the_command_line_shows_it_and_keeps_quiet_when_asked(tmp_path, monkeypa
     assert "about 2 days on one core" in run(plan).out
     assert json.loads(run(f"{plan} --json").out)["plan"]["candidates"][0]["seconds"] > DAY
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("dpcvx.running_time.DAY", 0.0)
+    monkeypatch.setattr("dpcvx.plans.running_time.DAY", 0.0)
     (tmp_path / "t.csv").write_text("\n".join(["x,y", *(f"{i % 7},{i % 2}" for i in range(5000))]))
     (tmp_path / "b.toml").write_text("[bounds]\nx = [0, 6]\n[target]\nclasses = [0, 1]\n")
     fit = "fit t.csv --target y --model logistic --epsilon 1 --bounds b.toml --out m.json --n-iter 3"

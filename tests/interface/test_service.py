@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcvx.errors import BudgetExceeded, DeadKey
-from dpcvx.queries.answers import BRANCHES
+from dpcvx.queries.answer import BRANCHES
 from dpcvx.service import application as application_module
 from dpcvx.service import keys as keys_module
+from dpcvx.service.analysts import padded
 from dpcvx.service.application import application
 from dpcvx.service.boundary import BODY_LIMIT
-from dpcvx.service.desk import padded
 from dpcvx.service.refusal import CODES
 from serving import REGRESSION, Teller, make_desk, serving, visitor
 

@@ -17,14 +17,19 @@ import numpy as np
 import pytest
 
 from dpcvx import cli
-from dpcvx.client import Client
+from dpcvx.data.files import open_table
 from dpcvx.events import Gaussian
 from dpcvx.ledger import Ledger
-from dpcvx.queries.query import Count, Marginal, Mean, Regression
+from dpcvx.queries.query import (
+    Count,
+    Marginal,
+    Mean,
+    Regression,
+)
 from dpcvx.queries.schema import Schema
 from dpcvx.service import start
+from dpcvx.service.client import Client
 from dpcvx.service.keys import open_keys
-from dpcvx.tables import open_table
 
 API = "/api/v1"
 N = 4000

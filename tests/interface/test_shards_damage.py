@@ -15,9 +15,10 @@ import pytest
 import scipy.sparse as sp
 
 import dpcvx
+from dpcvx.data.files import Unreadable
+from dpcvx.data.shards import folder as store
+from dpcvx.data.shards import open_source, recipe
 from dpcvx.ledger import Ledger
-from dpcvx.shards import open_source, recipe, store
-from dpcvx.tables import Unreadable
 
 N = 200
 SECRET = 77.125  # a cell that no message may hold
@@ -115,7 +116,7 @@ def test_a_fit_of_shards_is_charged_once(shards, tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b"null", b'{"format": "dpcvx.shards"}', b"\xff\xfe", b"[" * 100_000],
+    [b"", b"{", b"[]", b"null", b'{"format": "dpcvx.data.shards"}', b"\xff\xfe", b"[" * 100_000],
     ids=["empty", "cut", "list", "null", "fields", "bytes", "deep"],
 )
 def test_a_damaged_manifest_is_named(shards, parquet, content):

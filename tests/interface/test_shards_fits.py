@@ -17,8 +17,9 @@ import scipy.sparse as sp
 from numpy.testing import assert_array_equal
 
 import dpcvx
-from dpcvx.shards import recipe, store, writing
-from dpcvx.tables import open_table
+from dpcvx.data.files import open_table
+from dpcvx.data.shards import folder as store
+from dpcvx.data.shards import recipe, writing
 
 N = 500
 SECRET = 77.125  # a cell that no message may hold
@@ -216,7 +217,7 @@ def test_a_csv_file_is_read_line_by_line_as_the_command_line_reads_it(people, tm
     assert len(y) == N + 7
     expected = dpcvx.from_batches([(X, y)], **NUMBERS, classes=("no", "yes"), store=tmp_path / "expected")
     for size in (2**22, 17):
-        monkeypatch.setattr("dpcvx.shards.readers.BYTES_AT_ONCE", size)
+        monkeypatch.setattr("dpcvx.data.shards.readers.BYTES_AT_ONCE", size)
         shards = dpcvx.from_csv(path, **LABELS, **NUMBERS, store=tmp_path / f"csv {size}")
         assert shards.n == N + 7
         assert files(shards.folder) == files(expected.folder)
@@ -304,7 +305,7 @@ def test_a_run_may_be_killed_at_any_time(parquet, tmp_path):
 import os
 import numpy as np
 import dpcvx
-from dpcvx.shards import recipe, store
+from dpcvx.data.shards import recipe, store
 recipe.SHARD_BYTES = 2**9
 write = np.lib.format.write_array
 def torn(file, array, **rest):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpcvx
-from dpcvx.statement import PrivacyStatement
+from dpcvx.plans.statement import PrivacyStatement
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(0, 10, (200, 3))

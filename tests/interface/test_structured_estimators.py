@@ -28,8 +28,8 @@ from dpcvx import (
     PrivateStructuredLasso,
     SubmodularBall,
 )
-from dpcvx.grid import SUM_UNIT
-from dpcvx.mechanisms.question import residual_bound
+from dpcvx.data.quantise import SUM_UNIT
+from dpcvx.mechanisms.mechanism import residual_bound
 
 N = 300
 RNG = np.random.default_rng(0)

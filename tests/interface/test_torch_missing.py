@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dpcvx
-from dpcvx import device
+from dpcvx import gpu as device
 from dpcvx.domains import NuclearBall
 from dpcvx.errors import Incompatible
 from dpcvx.ledger import Ledger

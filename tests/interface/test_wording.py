@@ -8,7 +8,7 @@ import pytest
 
 import dpcvx as dp
 from dpcvx.errors import counted, shown
-from dpcvx.usefulness import doubt
+from dpcvx.planning.outlook import doubt
 
 
 @pytest.mark.parametrize(

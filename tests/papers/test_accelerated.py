@@ -4,13 +4,23 @@ import numpy as np
 import pytest
 
 from dpcvx.accounting import Budget, Tight
-from dpcvx.data import source
-from dpcvx.domains import Box, L1Ball, L2Ball, Simplex
+from dpcvx.data.memory import source
+from dpcvx.domains import (
+    Box,
+    L1Ball,
+    L2Ball,
+    Simplex,
+)
 from dpcvx.errors import Incompatible
-from dpcvx.execution import execute
-from dpcvx.losses import Huber, Logistic, Quantile, Squared
+from dpcvx.losses import (
+    Huber,
+    Logistic,
+    Quantile,
+    Squared,
+)
 from dpcvx.mechanisms import NoisyGradient
-from dpcvx.noise import SeededGenerator
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.plans.execution import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyAcceleratedMirrorDescent, NoisyGradientDescent, NoisyMirrorDescent
 from exact import ExactOracle, solve_exactly

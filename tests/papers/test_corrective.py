@@ -6,20 +6,26 @@ import math
 import numpy as np
 import pytest
 
-import dpcvx.noise
+import dpcvx.noise.samplers
 from adversary import records, stored
 from dpcvx.accounting import Budget, Tight
 from dpcvx.audit import discrepancies, record, replay
-from dpcvx.data import Arrays, source
+from dpcvx.data.memory import Arrays, source
+from dpcvx.data.quantise import FEATURE_BITS, Dense
 from dpcvx.domains import L1Ball, L2Ball, Simplex
 from dpcvx.errors import Incompatible
 from dpcvx.events import Exponential, Gaussian
-from dpcvx.execution import execute
-from dpcvx.grid import FEATURE_BITS, Dense
-from dpcvx.losses import Huber, Logistic, Quantile, Softmax, Squared
+from dpcvx.losses import (
+    Huber,
+    Logistic,
+    Quantile,
+    Softmax,
+    Squared,
+)
 from dpcvx.mechanisms import NoisyGradient, NoisyVertex, RestrictedGradient
-from dpcvx.noise import SeededGenerator
-from dpcvx.planner import plan as choose
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.planning.planner import plan as choose
+from dpcvx.plans.execution import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyCorrectiveFrankWolfe, NoisyFrankWolfe, NoisyGradientDescent
 from exact import ExactOracle, solve_exactly
@@ -106,7 +112,7 @@ def test_a_restricted_gradient_changes_by_at_most_its_sensitivity(case, relation
         scales.append((scale, size))
         return np.zeros(size, dtype=np.int64)
 
-    monkeypatch.setattr(dpcvx.noise, "lattice_gaussian", silent)
+    monkeypatch.setattr(dpcvx.noise.samplers, "lattice_gaussian", silent)
     outputs = 3 if loss.joint else 1
     problem = Problem(loss, L1Ball(1.0), bounds=Bounds(1.0, x_2), d=D, outputs=outputs, l2=0.1)
     mechanism = RestrictedGradient(problem, 1, 1.0, 4, relation, clip)

@@ -7,11 +7,18 @@ import pytest
 
 from dpcvx.accounting import Budget, Tight, gaussian_mu
 from dpcvx.audit import discrepancies, record, replay
-from dpcvx.data import source
+from dpcvx.data.memory import source
 from dpcvx.domains import L1Ball, L2Ball, Simplex
-from dpcvx.execution import execute
-from dpcvx.losses import Huber, Logistic, Quantile, Sigmoid, Squared, Welsch
-from dpcvx.noise import SeededGenerator
+from dpcvx.losses import (
+    Huber,
+    Logistic,
+    Quantile,
+    Sigmoid,
+    Squared,
+    Welsch,
+)
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.plans.execution import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,

@@ -9,15 +9,20 @@ import pytest
 from adversary import stored
 from dpcvx.accounting import Budget, Tight, gaussian_mu
 from dpcvx.domains import L2Ball, SubmodularBall, SubmodularPolyhedron
+from dpcvx.domains.regularizers import L1, SubmodularNorm
+from dpcvx.domains.set_functions import Cardinality, ConcaveOfCardinality, GroupCover
 from dpcvx.errors import Incompatible
 from dpcvx.estimators import PrivateHuberRegressor
-from dpcvx.execution import execute
-from dpcvx.losses import Huber, Logistic, Quantile, Squared
-from dpcvx.noise import SeededGenerator
+from dpcvx.losses import (
+    Huber,
+    Logistic,
+    Quantile,
+    Squared,
+)
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.plans.execution import execute
 from dpcvx.problem import Bounds, Problem
-from dpcvx.regularizers import L1, SubmodularNorm
 from dpcvx.solvers import NoisyDualFrankWolfe
-from dpcvx.submodular import Cardinality, ConcaveOfCardinality, GroupCover
 from exact import ExactOracle, solve_exactly
 
 N, D = 300, 6

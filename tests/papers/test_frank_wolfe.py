@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from dpcvx.accounting import Budget, Tight
-from dpcvx.data import Arrays
+from dpcvx.data.memory import Arrays
+from dpcvx.data.quantise import FEATURE_BITS, Dense
 from dpcvx.domains import L1Ball
-from dpcvx.execution import execute
-from dpcvx.grid import FEATURE_BITS, Dense
 from dpcvx.losses import Logistic, Squared
 from dpcvx.mechanisms import Vertex
-from dpcvx.noise import SeededGenerator
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.plans.execution import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyFrankWolfe
 from exact import solve_exactly

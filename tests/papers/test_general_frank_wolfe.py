@@ -6,12 +6,23 @@ import numpy as np
 import pytest
 
 from dpcvx.accounting import Budget, Tight, gaussian_mu
-from dpcvx.data import source
-from dpcvx.domains import Box, L1Ball, L2Ball, LinfBall, Simplex
+from dpcvx.data.memory import source
+from dpcvx.domains import (
+    Box,
+    L1Ball,
+    L2Ball,
+    LinfBall,
+    Simplex,
+)
 from dpcvx.errors import Incompatible
-from dpcvx.execution import execute
-from dpcvx.losses import Huber, Logistic, Quantile, Squared
-from dpcvx.noise import SeededGenerator
+from dpcvx.losses import (
+    Huber,
+    Logistic,
+    Quantile,
+    Squared,
+)
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.plans.execution import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyGeneralFrankWolfe, NoisyGradientDescent
 from exact import ExactOracle, solve_exactly

@@ -17,9 +17,9 @@ from dpcvx.domains import (
     gaussian_width,
 )
 from dpcvx.domains.interpolation import Interpolation
-from dpcvx.domains.magnitudes import PNorm, conjugate_order
-from dpcvx.domains.vertex_norm import VertexNorm
-from dpcvx.mirror import Entropy, Euclidean
+from dpcvx.domains.mirror import Entropy, Euclidean
+from dpcvx.domains.p_norm_map import PNorm, conjugate_order
+from dpcvx.domains.vertex_norm_map import VertexNorm
 
 _rng = np.random.default_rng(0)
 FEW = VertexHull(_rng.normal(size=(15, 40)))

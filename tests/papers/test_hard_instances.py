@@ -9,12 +9,12 @@ from scipy.integrate import quad
 from scipy.stats import kstest
 
 from dpcvx.accounting import Budget, Tight, gaussian_mu
-from dpcvx.data import source
+from dpcvx.data.memory import source
 from dpcvx.domains import L1Ball
-from dpcvx.execution import execute
-from dpcvx.hard_instances import PaddedTardos
 from dpcvx.losses import Squared
-from dpcvx.noise import SeededGenerator
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.papers.hard_instances import PaddedTardos
+from dpcvx.plans.execution import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyCorrectiveFrankWolfe, NoisyFrankWolfe
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from dpcvx.accounting import Budget, Tight
-from dpcvx.data import source
+from dpcvx.data.memory import source
 from dpcvx.domains import L2Ball
-from dpcvx.execution import execute
 from dpcvx.losses import Logistic, Quantile
-from dpcvx.noise import SeededGenerator
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.plans.execution import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyMirrorDescent
 from exact import ExactOracle, solve_exactly

@@ -6,12 +6,17 @@ import numpy as np
 import pytest
 
 from adversary import stored
-from dpcvx.accounting import Budget, Tight, gaussian_delta, gaussian_epsilon
+from dpcvx.accounting import (
+    Budget,
+    Tight,
+    gaussian_delta,
+    gaussian_epsilon,
+)
 from dpcvx.domains import GroupBall, L1Ball, L2Ball
-from dpcvx.execution import execute
 from dpcvx.losses import Huber, Logistic
-from dpcvx.minimise import Ridged, minimise
-from dpcvx.noise import SeededGenerator
+from dpcvx.mechanisms.minimise import Ridged, minimise
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.plans.execution import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import ObjectivePerturbation
 

@@ -9,15 +9,20 @@ from sklearn.linear_model import ElasticNet
 from adversary import stored
 from dpcvx.accounting import Budget, Tight, gaussian_mu
 from dpcvx.domains import L2Ball
-from dpcvx.execution import execute
+from dpcvx.domains.regularizers import (
+    L1,
+    GroupL2,
+    Ridge,
+    SubmodularNorm,
+)
+from dpcvx.domains.regularizers import ElasticNet as L1AndRidge
+from dpcvx.domains.set_functions import Cardinality, GroupCover
 from dpcvx.losses import Huber, Logistic
-from dpcvx.minimise import Ridged, minimise
-from dpcvx.noise import SeededGenerator
+from dpcvx.mechanisms.minimise import Ridged, minimise
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.plans.execution import execute
 from dpcvx.problem import Bounds, Problem
-from dpcvx.regularizers import L1, GroupL2, Ridge, SubmodularNorm
-from dpcvx.regularizers import ElasticNet as L1AndRidge
 from dpcvx.solvers import OutputPerturbation
-from dpcvx.submodular import Cardinality, GroupCover
 
 
 @pytest.mark.parametrize("B", [1.0, 10.0, 1000.0])

@@ -13,15 +13,21 @@ from scipy import stats
 
 from adversary import stored
 from dpcvx import papers
-from dpcvx.accounting import Budget, Tight, gaussian_delta, gaussian_epsilon, gaussian_mu
+from dpcvx.accounting import (
+    Budget,
+    Tight,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_mu,
+)
 from dpcvx.domains import L1Ball, L2Ball
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Repeat
-from dpcvx.execution import execute
 from dpcvx.losses import Huber, Logistic
-from dpcvx.noise import SeededGenerator
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.plans.execution import execute
+from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.problem import Bounds, Problem
-from dpcvx.statement import PrivacyStatement
 
 DELTA = 1e-6
 ROOT = Path(__file__).parents[2]

@@ -7,12 +7,17 @@ import numpy as np
 import pytest
 
 from dpcvx.accounting import Budget, Tight
-from dpcvx.data import source
-from dpcvx.domains import L1Ball, L2Ball, NuclearBall, Simplex
-from dpcvx.execution import execute
+from dpcvx.data.memory import source
+from dpcvx.domains import (
+    L1Ball,
+    L2Ball,
+    NuclearBall,
+    Simplex,
+)
+from dpcvx.domains.mirror import Euclidean
 from dpcvx.losses import Logistic, Squared
-from dpcvx.mirror import Euclidean
-from dpcvx.noise import SeededGenerator
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.plans.execution import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyGeneralFrankWolfe, NoisyGradientDescent, NoisyMirrorDescent
 

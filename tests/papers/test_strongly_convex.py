@@ -7,12 +7,12 @@ import pytest
 from scipy.optimize import minimize
 
 from dpcvx.accounting import Budget, Tight, gaussian_mu
-from dpcvx.data import source
+from dpcvx.data.memory import source
 from dpcvx.domains import L2Ball
 from dpcvx.errors import Incompatible
-from dpcvx.execution import execute
 from dpcvx.losses import Logistic, Quantile, Sigmoid
-from dpcvx.noise import SeededGenerator
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.plans.execution import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyStronglyConvexMirrorDescent, run_with_oracle
 from exact import ExactOracle

@@ -8,8 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from dpcvx.domains import L1Ball, LinfBall
-from dpcvx.domains.submodular import SubmodularBall, SubmodularPolyhedron
-from dpcvx.submodular import (
+from dpcvx.domains.set_functions import (
     Cardinality,
     ConcaveOfCardinality,
     FromCallable,
@@ -20,6 +19,7 @@ from dpcvx.submodular import (
     norm,
     prox,
 )
+from dpcvx.domains.submodular_ball import SubmodularBall, SubmodularPolyhedron
 from zoo import ALL_SET_FUNCTIONS
 
 over = pytest.mark.parametrize(("F", "d"), ALL_SET_FUNCTIONS, ids=lambda x: type(x).__name__)

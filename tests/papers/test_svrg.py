@@ -8,18 +8,34 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-import dpcvx.noise
+import dpcvx.noise.samplers
 from dpcvx.accounting import Budget
-from dpcvx.data import source
-from dpcvx.domains import Box, L1Ball, L2Ball, Simplex
+from dpcvx.data.memory import source
+from dpcvx.domains import (
+    Box,
+    L1Ball,
+    L2Ball,
+    Simplex,
+)
+from dpcvx.domains.regularizers import (
+    L1,
+    ElasticNet,
+    GroupL2,
+    SubmodularNorm,
+)
+from dpcvx.domains.set_functions import GroupCover
 from dpcvx.errors import Incompatible
-from dpcvx.execution import Oracle
-from dpcvx.losses import Huber, Logistic, Quantile, Softmax, Squared
-from dpcvx.noise import SeededGenerator
+from dpcvx.losses import (
+    Huber,
+    Logistic,
+    Quantile,
+    Softmax,
+    Squared,
+)
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.plans.execution import Oracle
 from dpcvx.problem import Bounds, Problem
-from dpcvx.regularizers import L1, ElasticNet, GroupL2, SubmodularNorm
 from dpcvx.solvers import NoisyGradientDescent, NoisySVRG, NoisySVRGPlusPlus
-from dpcvx.submodular import GroupCover
 from exact import ExactOracle, LimitAccountant
 
 N, D = 4000, 6
@@ -72,7 +88,7 @@ def best(problem, oracle):
 
 def silence(monkeypatch):
     monkeypatch.setattr(
-        dpcvx.noise, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
+        dpcvx.noise.samplers, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
     )
 
 

@@ -9,21 +9,26 @@ from dp_accounting import NeighboringRelation
 from dp_accounting.pld import privacy_loss_distribution as library
 from scipy import stats
 
-import dpcvx.noise
-import dpcvx.sampling
+import dpcvx.noise.poisson
+import dpcvx.noise.samplers
 from adversary import neighbour, records, stored
 from dpcvx.accounting import PLD, Budget
 from dpcvx.audit import discrepancies, record, replay, share
+from dpcvx.data.quantise import RESIDUAL_BITS, ResidualBound, integer_bounds
 from dpcvx.domains import L2Ball
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Poisson, count_leaves
-from dpcvx.execution import execute
-from dpcvx.grid import RESIDUAL_BITS, ResidualBound, integer_bounds
-from dpcvx.losses import Huber, Logistic, Softmax, Squared
+from dpcvx.losses import (
+    Huber,
+    Logistic,
+    Softmax,
+    Squared,
+)
 from dpcvx.mechanisms import NoisyDifference
-from dpcvx.noise import SecureGenerator, SeededGenerator
+from dpcvx.noise.poisson import poisson_sample, probability_above
+from dpcvx.noise.samplers import SecureGenerator, SeededGenerator
+from dpcvx.plans.execution import execute
 from dpcvx.problem import Bounds, Problem
-from dpcvx.sampling import poisson_sample, probability_above
 from dpcvx.solvers import NoisySVRG
 from exact import LimitAccountant
 from zoo import ALL_LOSSES
@@ -87,7 +92,7 @@ def test_the_law_of_a_sample_is_exact():
 
 def test_samples_of_many_records_are_drawn_in_parts_that_fit_together(monkeypatch):
     whole = poisson_sample(0.25, 1003, SeededGenerator(4))
-    monkeypatch.setattr(dpcvx.sampling, "_WORDS_AT_ONCE", 8)
+    monkeypatch.setattr(dpcvx.noise.poisson, "_WORDS_AT_ONCE", 8)
     assert np.array_equal(poisson_sample(0.25, 1003, SeededGenerator(4)), whole)
     assert whole.max() < 1003
     assert (np.diff(whole) > 0).all()
@@ -177,7 +182,7 @@ def test_for_the_same_sample_neighbours_differ_by_at_most_the_sensitivity(loss, 
     """
     scales = []
     monkeypatch.setattr(
-        dpcvx.noise,
+        dpcvx.noise.samplers,
         "lattice_gaussian",
         lambda scale, size, rng: scales.append(scale) or np.zeros(size, dtype=np.int64),
     )
@@ -213,7 +218,7 @@ def test_for_the_same_sample_neighbours_differ_by_at_most_the_sensitivity(loss, 
 def test_nothing_is_cut_off_and_the_answer_is_the_difference_of_gradients(loss, clip, monkeypatch):
     """With everything in the sample and no noise; clipping the residuals makes them those of another loss."""
     monkeypatch.setattr(
-        dpcvx.noise, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
+        dpcvx.noise.samplers, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
     )
     outputs, n = (3 if loss.joint else 1), 200
     rng = np.random.default_rng(0)
@@ -297,9 +302,11 @@ def svrg_plan(loss, outputs, relation, pair):
 @pytest.mark.parametrize("relation", ["replace", "add_remove"])
 @pytest.mark.parametrize("loss", [Logistic(), Squared(), Huber(0.5), Softmax()], ids=repr)
 def test_a_run_on_a_neighbour_asks_the_same_and_differs_by_the_sensitivity(loss, relation, monkeypatch):
-    scales, sampler = [], dpcvx.noise.lattice_gaussian
+    scales, sampler = [], dpcvx.noise.samplers.lattice_gaussian
     monkeypatch.setattr(
-        dpcvx.noise, "lattice_gaussian", lambda scale, *rest: scales.append(scale) or sampler(scale, *rest)
+        dpcvx.noise.samplers,
+        "lattice_gaussian",
+        lambda scale, *rest: scales.append(scale) or sampler(scale, *rest),
     )
     rng = np.random.default_rng(7)
     heaviest = 0.0

@@ -18,8 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from dpcvx.data import source
-from dpcvx.grid import Dense, Door, ResidualBound, integer_bounds, targets
+from dpcvx.data.memory import source
+from dpcvx.data.quantise import (
+    Dense,
+    Door,
+    ResidualBound,
+    integer_bounds,
+    targets,
+)
 from dpcvx.losses import Softmax
 from dpcvx.problem import Bounds
 
@@ -248,7 +254,7 @@ def test_every_kind_of_input_gives_the_same_integers(table):
 def test_blocks_of_a_large_input_are_joined(monkeypatch):
     X = np.random.default_rng(0).uniform(-1, 1, size=(23, 3))
     whole = matrix(Door(Bounds(1.0)).quantise(X))
-    monkeypatch.setattr("dpcvx.grid.CELLS_AT_ONCE", 12)
+    monkeypatch.setattr("dpcvx.data.quantise.CELLS_AT_ONCE", 12)
     for raw in (X, pd.DataFrame(X, columns=list("abc")), X.astype(object)):
         assert_array_equal(matrix(Door(Bounds(1.0)).quantise(raw)), whole)
 

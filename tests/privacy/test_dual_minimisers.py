@@ -8,20 +8,26 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import dpcvx.noise
+import dpcvx.noise.samplers
 from adversary import neighbour, records, stored
 from dpcvx.accounting import Budget, Tight, gaussian_mu
 from dpcvx.audit import discrepancies, record, replay
 from dpcvx.domains import L2Ball, SubmodularBall, SubmodularPolyhedron
+from dpcvx.domains.regularizers import SubmodularNorm
+from dpcvx.domains.set_functions import Cardinality, ConcaveOfCardinality, GroupCover
 from dpcvx.events import Gaussian, Repeat
-from dpcvx.execution import Oracle, execute
-from dpcvx.losses import Huber, Logistic, SmoothHinge, Softmax, Squared
+from dpcvx.losses import (
+    Huber,
+    Logistic,
+    SmoothHinge,
+    Softmax,
+    Squared,
+)
 from dpcvx.mechanisms import NoisyMinimiser
-from dpcvx.noise import SeededGenerator
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.plans.execution import Oracle, execute
 from dpcvx.problem import Bounds, Problem
-from dpcvx.regularizers import SubmodularNorm
 from dpcvx.solvers import NoisyDualFrankWolfe
-from dpcvx.submodular import Cardinality, ConcaveOfCardinality, GroupCover
 
 D, N = 3, 12
 BOUNDS = Bounds(1.0, 1.0)
@@ -56,7 +62,7 @@ def terms(problem, rng, count):
 def test_a_minimiser_moves_by_at_most_its_sensitivity_whatever_the_term(problem, relation, monkeypatch):
     """PRIVACY_MATH §10: the linear term cancels, so neighbours differ by 2 L/(n mu) at every term."""
     monkeypatch.setattr(
-        dpcvx.noise, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
+        dpcvx.noise.samplers, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
     )
     budget, rng = Budget(1.0, 1e-6, relation), np.random.default_rng(2)
     mechanism = solver_for(problem, 3).plan(problem, N, budget, Tight()).stages[0].mechanism

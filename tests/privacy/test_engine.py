@@ -10,13 +10,23 @@ import pytest
 from scipy import stats
 
 from dpcvx.accounting import Budget, Tight
-from dpcvx.data import Arrays
+from dpcvx.data.memory import Arrays
+from dpcvx.data.quantise import (
+    Dense,
+    Door,
+    ResidualBound,
+    targets,
+)
 from dpcvx.errors import BudgetExceeded, Incompatible
-from dpcvx.events import Exponential, Gaussian, PureDP, count_leaves
-from dpcvx.execution import spendable
-from dpcvx.grid import Dense, Door, ResidualBound, targets
+from dpcvx.events import (
+    Exponential,
+    Gaussian,
+    PureDP,
+    count_leaves,
+)
 from dpcvx.ledger import Ledger
-from dpcvx.noise import SeededGenerator
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.plans.execution import spendable
 from dpcvx.queries import (
     Answer,
     Attribute,
@@ -30,8 +40,15 @@ from dpcvx.queries import (
     Schema,
     Universe,
 )
-from dpcvx.queries.allotment import METHODS, Allotment, allot, choose_method
-from dpcvx.queries.gate import (
+from dpcvx.queries.budget_split import (
+    METHODS,
+    Allotment,
+    allot,
+    choose_method,
+)
+from dpcvx.queries.compiled import TOLERANCE
+from dpcvx.queries.measuring import Oracle
+from dpcvx.queries.private_side import (
     CellRows,
     Checked,
     Gate,
@@ -40,8 +57,6 @@ from dpcvx.queries.gate import (
     NoisyMeans,
     WorstQuestion,
 )
-from dpcvx.queries.oracle import Oracle
-from dpcvx.queries.questions import TOLERANCE
 from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, NoisySVRG
 
 SCHEMA = Schema(
@@ -88,7 +103,7 @@ def neighbours(count, rng):
 @pytest.fixture
 def without_noise(monkeypatch):
     monkeypatch.setattr(
-        "dpcvx.noise.lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
+        "dpcvx.noise.samplers.lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
     )
 
 
@@ -401,7 +416,7 @@ class TestLedger:
 
     def test_a_new_start_keeps_the_plan_that_was_charged(self, place, monkeypatch):
         first = self.start(place)
-        monkeypatch.setattr("dpcvx.queries.allotment.NET", 0.4)  # as another version might
+        monkeypatch.setattr("dpcvx.queries.budget_split.NET", 0.4)  # as another version might
         assert self.start(place).allotment == first.allotment
 
     def test_a_charge_without_a_note_is_continued(self, place, monkeypatch):
@@ -506,7 +521,7 @@ def test_what_is_asked_is_what_was_planned(method, monkeypatch):
         asked.append(mechanism.event)
         return mechanism(gate._counts, gate._rng)
 
-    monkeypatch.setattr("dpcvx.queries.gate.Gate.ask", listening)
+    monkeypatch.setattr("dpcvx.queries.private_side.Gate.ask", listening)
     made = engine(method=method)
     planned = count_leaves(made.allotment.event)
     made.ask_many([Count({"a": ["1"]}), Mean("d")])

@@ -367,4 +367,4 @@ def test_no_record_is_kept():
     stored = int(2**14 * (987.65432109375 - 500) / 500)
     assert np.full(3, stored, dtype=np.int16).tobytes() not in content
     assert len(content) < 20_000
-    assert not any(isinstance(value, dpcvx.data.Arrays) for value in vars(model).values())
+    assert not any(isinstance(value, dpcvx.data.memory.Arrays) for value in vars(model).values())

@@ -8,8 +8,8 @@ import pytest
 import scipy.sparse as sp
 
 import dpcvx as dp
-from dpcvx.data import Arrays
-from dpcvx.grid import Door, ResidualBound, integer_bounds
+from dpcvx.data.memory import Arrays
+from dpcvx.data.quantise import Door, ResidualBound, integer_bounds
 from dpcvx.mechanisms import NoisyGradient, NoisyVertex
 
 PROBLEM = dp.Problem(dp.Logistic(), dp.L1Ball(2.0), bounds=dp.Bounds(1.0), d=3)

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import stats
 
 import dpcvx
-from dpcvx import noise
-from dpcvx.noise import SecureGenerator, SeededGenerator, lattice_gaussian
+from dpcvx.noise import samplers as noise
+from dpcvx.noise.samplers import SecureGenerator, SeededGenerator, lattice_gaussian
 
 
 def test_seeded_words_repeat_and_are_marked_not_private():
@@ -88,7 +88,7 @@ def test_secure_generator_refuses_to_be_duplicated(duplicate):
 
 FORK = """
 import os
-from dpcvx.noise import SecureGenerator
+from dpcvx.noise.samplers import SecureGenerator
 rng = SecureGenerator()
 rng.words(5)
 {before}

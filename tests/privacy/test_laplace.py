@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcvx import noise
-from dpcvx.noise import SecureGenerator, SeededGenerator, laplace_failure, lattice_laplace
+from dpcvx.noise import samplers as noise
+from dpcvx.noise.samplers import (
+    SecureGenerator,
+    SeededGenerator,
+    laplace_failure,
+    lattice_laplace,
+)
 
 SCALES = [1, 7, 2**36 + 11]
 DRAWS = 20_000

@@ -7,12 +7,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import dpcvx.noise
+import dpcvx.noise.samplers
 from dpcvx.accounting import gaussian_mu
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian
-from dpcvx.noise import SeededGenerator
-from dpcvx.queries import Attribute, Counts, NoisyMarginals, Schema, Universe, marginals
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.queries import (
+    Attribute,
+    Counts,
+    NoisyMarginals,
+    Schema,
+    Universe,
+    marginals,
+)
 from dpcvx.queries.marginals import marginal_order
 
 # Small enough to compare every pair of records.
@@ -37,7 +44,7 @@ def silent(monkeypatch):
         scales.append(scale)
         return np.zeros(size, dtype=np.int64)
 
-    monkeypatch.setattr(dpcvx.noise, "lattice_gaussian", nothing)
+    monkeypatch.setattr(dpcvx.noise.samplers, "lattice_gaussian", nothing)
     return scales
 
 

@@ -10,21 +10,39 @@ import pytest
 from scipy import stats
 
 import dpcvx.mechanisms.minimiser
-import dpcvx.noise
+import dpcvx.noise.samplers
 from adversary import neighbour, records, stored
-from dpcvx.accounting import RDP, Budget, Tight, objective_delta, objective_renyi
+from dpcvx.accounting import (
+    RDP,
+    Budget,
+    Tight,
+    objective_delta,
+    objective_renyi,
+)
 from dpcvx.audit.replay import discrepancies, record, replay
 from dpcvx.domains import Box, L1Ball, L2Ball
+from dpcvx.domains.regularizers import L1
 from dpcvx.errors import Incompatible
 from dpcvx.estimators import PrivateLogisticRegression
 from dpcvx.events import Compose, Gaussian, PerturbedObjective
-from dpcvx.execution import Plan, execute
-from dpcvx.losses import Huber, Logistic, Quantile, SmoothHinge, Softmax, Squared
+from dpcvx.losses import (
+    Huber,
+    Logistic,
+    Quantile,
+    SmoothHinge,
+    Softmax,
+    Squared,
+)
 from dpcvx.mechanisms import NoisyMinimiser, PerturbedMinimiser
-from dpcvx.noise import SeededGenerator
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.plans.execution import Plan, execute
 from dpcvx.problem import Bounds, Problem
-from dpcvx.regularizers import L1
-from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, ObjectivePerturbation, OutputPerturbation
+from dpcvx.solvers import (
+    NoisyFrankWolfe,
+    NoisyGradientDescent,
+    ObjectivePerturbation,
+    OutputPerturbation,
+)
 
 D = 3
 SMOOTH = [Logistic(), Huber(0.5), SmoothHinge(0.5), Squared()]
@@ -146,7 +164,7 @@ def silent(monkeypatch):
         draws.append(scale)
         return np.zeros(size, dtype=np.int64)
 
-    monkeypatch.setattr(dpcvx.noise, "lattice_gaussian", quiet)
+    monkeypatch.setattr(dpcvx.noise.samplers, "lattice_gaussian", quiet)
     return draws
 
 

@@ -10,11 +10,16 @@ import pytest
 import dpcvx as dp
 from dpcvx.accounting import Following, Tight, gaussian_mu
 from dpcvx.audit.replay import discrepancies, record, replay
+from dpcvx.data.quantise import FEATURE_BITS
 from dpcvx.events import Compose, Gaussian, Repeat
-from dpcvx.grid import FEATURE_BITS
 from dpcvx.mechanisms import NoisyLength, NoisyMoments
-from dpcvx.noise import SeededGenerator
-from dpcvx.solvers import NoisyGradientDescent, NoisyMirrorDescent, ObjectivePerturbation, Standardised
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.solvers import (
+    NoisyGradientDescent,
+    NoisyMirrorDescent,
+    ObjectivePerturbation,
+    Standardised,
+)
 
 UNIT = 2**FEATURE_BITS
 
@@ -181,7 +186,7 @@ def test_mapped_rows_are_held_to_the_bounds_of_the_fit():
 
     class Wide(Standardised):
         def run(self, plan, ask):
-            from dpcvx.grid import Door
+            from dpcvx.data.quantise import Door
 
             ask.moments()
             ask.moments()

@@ -8,10 +8,10 @@ import pytest
 from adversary import records, stored
 from dpcvx.accounting import Budget, Tight
 from dpcvx.audit import record
+from dpcvx.data.quantise import RESIDUAL_BITS, ResidualBound, integer_bounds
 from dpcvx.domains import L1Ball
-from dpcvx.grid import RESIDUAL_BITS, ResidualBound, integer_bounds
 from dpcvx.losses import Logistic, Squared
-from dpcvx.noise import SeededGenerator
+from dpcvx.noise.samplers import SeededGenerator
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyFrankWolfe
 from zoo import ALL_LOSSES

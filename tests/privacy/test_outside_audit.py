@@ -9,21 +9,27 @@ import pytest
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-import dpcvx.noise
+import dpcvx.noise.samplers
 from adversary import records, stored
-from dpcvx.accounting import PLD, RDP, Budget, ObjectiveProfile, Tight
-from dpcvx.direct_sum import DirectSum
-from dpcvx.domains import Box, L1Ball, L2Ball, NuclearBall, SubmodularBall, Transformed, VertexHull
-from dpcvx.errors import Incompatible, NotAccountable
-from dpcvx.events import Compose, PerturbedObjective, Poisson, Repeat
-from dpcvx.losses import Huber, Logistic
-from dpcvx.mechanisms import NoisyMinimiser, PerturbedMinimiser, RestrictedGradient
-from dpcvx.minimise import Ridged
-from dpcvx.noise import SeededGenerator
-from dpcvx.problem import Bounds, Problem
-from dpcvx.regularizers import L1, SubmodularNorm
-from dpcvx.solvers import NoisyGradientDescent, OutputPerturbation
-from dpcvx.submodular import (
+from dpcvx.accounting import (
+    PLD,
+    RDP,
+    Budget,
+    ObjectiveProfile,
+    Tight,
+)
+from dpcvx.domains import (
+    Box,
+    L1Ball,
+    L2Ball,
+    NuclearBall,
+    SubmodularBall,
+    Transformed,
+    VertexHull,
+)
+from dpcvx.domains.direct_sum import DirectSum
+from dpcvx.domains.regularizers import L1, SubmodularNorm
+from dpcvx.domains.set_functions import (
     Cardinality,
     ConcaveOfCardinality,
     FromCallable,
@@ -32,6 +38,19 @@ from dpcvx.submodular import (
     prox,
     tree_cover,
 )
+from dpcvx.errors import Incompatible, NotAccountable
+from dpcvx.events import (
+    Compose,
+    PerturbedObjective,
+    Poisson,
+    Repeat,
+)
+from dpcvx.losses import Huber, Logistic
+from dpcvx.mechanisms import NoisyMinimiser, PerturbedMinimiser, RestrictedGradient
+from dpcvx.mechanisms.minimise import Ridged
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.problem import Bounds, Problem
+from dpcvx.solvers import NoisyGradientDescent, OutputPerturbation
 
 D, N = 5, 20
 BOUNDS = Bounds(1.0, 1.0)
@@ -40,7 +59,7 @@ BOUNDS = Bounds(1.0, 1.0)
 @pytest.fixture
 def silent(monkeypatch):
     monkeypatch.setattr(
-        dpcvx.noise, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
+        dpcvx.noise.samplers, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
     )
 
 
@@ -117,7 +136,7 @@ def test_a_regularizer_that_is_not_convex_would_let_the_minimiser_jump(silent, m
     assert widest_jump(problems[0], 10.01) <= 1
     with pytest.raises(Incompatible, match="nothing enforces"):
         widest_jump(problems[1], 10.01)
-    monkeypatch.setattr(dpcvx.minimise, "KNOWN_PARTS", (HardThreshold,))
+    monkeypatch.setattr(dpcvx.mechanisms.minimise, "KNOWN_PARTS", (HardThreshold,))
     assert widest_jump(problems[1], 10.01) > 1  # what the refusal is for
 
 

@@ -9,15 +9,20 @@ from scipy import sparse, stats
 
 import dpcvx as dp
 from dpcvx.accounting import Tight
-from dpcvx.audit.replay import discrepancies, record, replay, share
-from dpcvx.comparison import core
-from dpcvx.grid import FEATURE_BITS, RESIDUAL_BITS
+from dpcvx.audit.replay import (
+    discrepancies,
+    record,
+    replay,
+    share,
+)
+from dpcvx.data.quantise import FEATURE_BITS, RESIDUAL_BITS
 from dpcvx.losses import ClippedLogistic, Logistic, Softmax
 from dpcvx.mechanisms import NoisyDifference, NoisyGradient, NoisyVertex
-from dpcvx.mechanisms.question import residual_bound
-from dpcvx.noise import SeededGenerator
-from dpcvx.planner import default_clip, plan, standardisation_pays
-from dpcvx.queries.oracle import Oracle
+from dpcvx.mechanisms.mechanism import residual_bound
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.planning.candidates import core
+from dpcvx.planning.planner import default_clip, plan, standardisation_pays
+from dpcvx.queries.measuring import Oracle
 from dpcvx.solvers import (
     NoisyCorrectiveFrankWolfe,
     NoisyFrankWolfe,
@@ -28,7 +33,7 @@ from dpcvx.solvers import (
     ObjectivePerturbation,
     Standardised,
 )
-from dpcvx.typical import inflation
+from dpcvx.solvers.typical_data import inflation
 
 BOUNDS = dp.Bounds(1.0, 1.2)
 BUDGET = dp.Budget(1.0, 1e-6)

@@ -16,17 +16,24 @@ from dpcvx.errors import BudgetExceeded, LedgerDamaged, LedgerUnavailable
 from dpcvx.events import Gaussian
 from dpcvx.ledger import Ledger
 from dpcvx.losses import SmoothHinge
-from dpcvx.queries import Attribute, Binned, Count, Mean, Regression, Schema
+from dpcvx.queries import (
+    Attribute,
+    Binned,
+    Count,
+    Mean,
+    Regression,
+    Schema,
+)
+from dpcvx.queries.compiled import TOLERANCE, WORK, ConvexQuestion
 from dpcvx.queries.engine import QueryEngine
-from dpcvx.queries.gate import Checked, NoisyMeans
+from dpcvx.queries.error_bars import Propagated, reach
 from dpcvx.queries.histogram import Counts, Histogram
+from dpcvx.queries.private_side import Checked, NoisyMeans
 from dpcvx.queries.query import query_from_json
-from dpcvx.queries.questions import TOLERANCE, WORK, ConvexQuestion
-from dpcvx.queries.uncertainty import Propagated, reach
 from dpcvx.queries.universe import Universe
-from dpcvx.service.desk import Desk
+from dpcvx.service.analysts import Desk
+from dpcvx.service.database import Store
 from dpcvx.service.refusal import Refusal
-from dpcvx.service.store import Store
 from dpcvx.solvers import NoisyFrankWolfe
 
 SCHEMA = Schema(
@@ -79,7 +86,7 @@ def test_a_set_too_small_for_float64_has_an_answer():
 
 def test_a_count_of_everybody_is_answered_and_measured():
     """Every level of an attribute ticked: the count is n, which is public, and its range is zero."""
-    from dpcvx.noise import SeededGenerator
+    from dpcvx.noise.samplers import SeededGenerator
 
     question = Count({"a": ("0", "1")}).compile(SCHEMA, N)
     counts = Counts(UNIVERSE, CELLS)

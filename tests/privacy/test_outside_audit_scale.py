@@ -7,20 +7,20 @@ import numpy as np
 import pytest
 
 import dpcvx
-import dpcvx.noise
+import dpcvx.noise.samplers
 from adversary import stored
 from dpcvx.accounting import Budget, Tight
 from dpcvx.accounting.repetition import poisson_rate
+from dpcvx.data.quantise import Door
+from dpcvx.data.shards import open_source
 from dpcvx.domains import L2Ball
 from dpcvx.errors import ShardsDamaged
-from dpcvx.execution import Oracle, execute
-from dpcvx.grid import Door
 from dpcvx.losses import Logistic, Squared
 from dpcvx.mechanisms import NoisyMoments
-from dpcvx.noise import SeededGenerator
+from dpcvx.noise.exponential import Levels, select, select_signed
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.plans.execution import Oracle, execute
 from dpcvx.problem import Bounds, Problem
-from dpcvx.selection import Levels, select, select_signed
-from dpcvx.shards import open_source
 from dpcvx.solvers import NoisyGradientDescent, Standardised
 from dpcvx.tuning.repetitions import repetitions
 
@@ -28,7 +28,7 @@ from dpcvx.tuning.repetitions import repetitions
 @pytest.fixture
 def silent(monkeypatch):
     monkeypatch.setattr(
-        dpcvx.noise, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
+        dpcvx.noise.samplers, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
     )
 
 
@@ -92,7 +92,7 @@ def test_scores_far_apart_take_no_more_memory_than_scores_close_together(gap, mo
     """A level for each factor of two between best and worst score is memory that records decide on."""
     made = []
     monkeypatch.setattr(
-        "dpcvx.selection.Levels", lambda *given: made.append(Levels(*given)) or made[-1], raising=True
+        "dpcvx.noise.exponential.Levels", lambda *given: made.append(Levels(*given)) or made[-1], raising=True
     )
     rng = SeededGenerator(1)
     log_weights = np.array([-gap, 0.0, 0.5, -1.0])

@@ -11,13 +11,18 @@ from scipy.sparse import csr_array
 from scipy.special import log_softmax
 
 import dpcvx
-import dpcvx.estimators.columns
-from dpcvx.accounting import Budget, gaussian_mu, selection_renyi, spendable
+import dpcvx.data.columns
+from dpcvx.accounting import (
+    Budget,
+    gaussian_mu,
+    selection_renyi,
+    spendable,
+)
 from dpcvx.errors import Incompatible
+from dpcvx.estimators.private_bounds import quantile_stages, release_bounds
 from dpcvx.events import Exponential
 from dpcvx.mechanisms import NoisyQuantile, quantile_grid
-from dpcvx.noise import SeededGenerator
-from dpcvx.private_bounds import quantile_stages, release_bounds
+from dpcvx.noise.samplers import SeededGenerator
 
 GRID = quantile_grid()
 COLUMNS = {
@@ -147,9 +152,7 @@ def test_the_charge_is_for_both_and_comes_before_a_cell(tmp_path, monkeypatch):
     (entry,) = account.history()
     assert "Exponential" in str(entry.event)
     assert "Gaussian" in str(entry.event)
-    monkeypatch.setattr(
-        dpcvx.estimators.columns.Table, "column_numbers", lambda *_: pytest.fail("cells were read")
-    )
+    monkeypatch.setattr(dpcvx.data.columns.Table, "column_numbers", lambda *_: pytest.fail("cells were read"))
     with pytest.raises(dpcvx.BudgetExceeded):
         fitted(**paying)
 

@@ -7,13 +7,18 @@ import math
 import numpy as np
 import pytest
 
-import dpcvx.noise
-import dpcvx.selection
+import dpcvx.noise.exponential
+import dpcvx.noise.samplers
 from adversary import neighbour, records, stored
 from dpcvx.accounting import Budget, Tight
 from dpcvx.audit import discrepancies, record, replay, share
-from dpcvx.domains import L1Ball, L2Ball, Simplex, VertexHull
-from dpcvx.noise import SeededGenerator
+from dpcvx.domains import (
+    L1Ball,
+    L2Ball,
+    Simplex,
+    VertexHull,
+)
+from dpcvx.noise.samplers import SeededGenerator
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, NoisyMirrorDescent
 from zoo import ALL_LOSSES
@@ -69,7 +74,7 @@ def both(plan, one, other, seed):
     return first, replay(plan, other, SeededGenerator(seed + 1), first)
 
 
-def spy(monkeypatch, name, argument=0, module=dpcvx.noise):
+def spy(monkeypatch, name, argument=0, module=dpcvx.noise.samplers):
     """Keep what a sampler is given; it draws as usual."""
     given, sampler = [], getattr(module, name)
 
@@ -106,8 +111,8 @@ def test_gradients_of_neighbours_differ_by_the_sensitivity_and_nothing_else_diff
 def test_selections_of_neighbours_have_the_declared_range_and_nothing_else_differs(
     configuration, monkeypatch
 ):
-    log_weights = spy(monkeypatch, "select", module=dpcvx.selection)
-    signed = spy(monkeypatch, "select_signed", module=dpcvx.selection)
+    log_weights = spy(monkeypatch, "select", module=dpcvx.noise.exponential)
+    signed = spy(monkeypatch, "select_signed", module=dpcvx.noise.exponential)
     widest = 0.0
     for plan, one, other, seed in pairs(vertex_plan, configuration):
         first, second = both(plan, one, other, seed)

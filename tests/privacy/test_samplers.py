@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcvx import noise
-from dpcvx.noise import SeededGenerator, lattice_gaussian, select
+from dpcvx.noise import samplers as noise
+from dpcvx.noise.samplers import SeededGenerator, lattice_gaussian, select
 
 SCALES = [1, 7, 2**20 + 3, 2**34 + 12345, 2**45]
 DRAWS = 10**6

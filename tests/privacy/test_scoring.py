@@ -9,12 +9,17 @@ from scipy import stats
 from sklearn.metrics import get_scorer
 
 import dpcvx
-import dpcvx.scoring
+import dpcvx.tuning.score
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, PureDP
-from dpcvx.metrics import CLASSIFICATION, REGRESSION, UNIT, metric_of
-from dpcvx.noise import SeededGenerator
-from dpcvx.scoring import NoisyScore, private_score
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.tuning.metrics import (
+    CLASSIFICATION,
+    REGRESSION,
+    UNIT,
+    metric_of,
+)
+from dpcvx.tuning.score import NoisyScore, private_score
 
 N = 6
 RNG = np.random.default_rng(7)
@@ -116,9 +121,9 @@ def audited(monkeypatch, factor, runs=4000):
     model, _ = classifier((0, 1))
     rows = np.zeros((1, 2))
     right = float(model.predict(rows)[0])
-    honest = dpcvx.scoring.lattice_laplace
+    honest = dpcvx.tuning.score.lattice_laplace
     monkeypatch.setattr(
-        dpcvx.scoring, "lattice_laplace", lambda scale, n, rng: honest(int(scale * factor), n, rng)
+        dpcvx.tuning.score, "lattice_laplace", lambda scale, n, rng: honest(int(scale * factor), n, rng)
     )
     asked, rng = question(model, "accuracy", PureDP(1.0), 1), SeededGenerator(11)
     one, other = (
@@ -141,7 +146,7 @@ def test_it_is_charged_before_a_row_is_read(tmp_path, monkeypatch):
     settings = {"ledger": account.ledger, "account": "people"}
     private_score(model, X, y, epsilon=0.2, **settings)
     assert account.used == pytest.approx(2 / 3)
-    monkeypatch.setattr(dpcvx.metrics.Accuracy, "totals", lambda *_: pytest.fail("a row was read"))
+    monkeypatch.setattr(dpcvx.tuning.metrics.Accuracy, "totals", lambda *_: pytest.fail("a row was read"))
     with pytest.raises(dpcvx.BudgetExceeded):
         private_score(model, X, y, epsilon=0.2, **settings)
     assert len(account.history()) == 1

@@ -9,14 +9,31 @@ from scipy import stats
 
 import dpcvx as dp
 from adversary import neighbour, records, stored
-from dpcvx.audit.replay import discrepancies, record, replay, share
-from dpcvx.curvature import SPREAD_UNIT, CurvatureBound, curvature_sum, largest_spread
-from dpcvx.data import HasCurvatureSum
+from dpcvx.audit.replay import (
+    discrepancies,
+    record,
+    replay,
+    share,
+)
+from dpcvx.data.curvature import (
+    SPREAD_UNIT,
+    CurvatureBound,
+    curvature_sum,
+    largest_spread,
+)
+from dpcvx.data.memory import HasCurvatureSum
+from dpcvx.data.quantise import (
+    FEATURE_BITS,
+    RESIDUAL_BITS,
+    Dense,
+    Door,
+    ResidualBound,
+    integer_bounds,
+)
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Gaussian
-from dpcvx.grid import FEATURE_BITS, RESIDUAL_BITS, Dense, Door, ResidualBound, integer_bounds
 from dpcvx.mechanisms import NoisySecondMoments
-from dpcvx.noise import SeededGenerator
+from dpcvx.noise.samplers import SeededGenerator
 
 D = 3
 BOUNDS = [dp.Bounds(1.0), dp.Bounds(1.0, 1.2), dp.Bounds(0.3)]
@@ -168,7 +185,7 @@ def test_blocks_do_not_change_the_sums(bits, monkeypatch):
     y, theta = rng.choice([-1.0, 1.0], (1, 501)), rng.normal(size=4)
     bounds = SLOPE, CurvatureBound(2 ** (bits - 2), bits)
     whole = curvature_sum(rows, y, dp.Logistic(), theta, bounds)
-    monkeypatch.setattr("dpcvx.curvature.CELLS_AT_ONCE", 28)
+    monkeypatch.setattr("dpcvx.data.curvature.CELLS_AT_ONCE", 28)
     parts = curvature_sum(rows, y, dp.Logistic(), theta, bounds)
     assert np.array_equal(whole[0], parts[0])
     assert whole[1] == parts[1]

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import dpcvx
-from dpcvx.grid import FEATURE_BITS
-from dpcvx.shards import recipe
+from dpcvx.data.quantise import FEATURE_BITS
+from dpcvx.data.shards import recipe
 
 N, PLACE = 120, 57
 HOSTILE = [math.nan, math.inf, -math.inf, 1.7e308, -1.7e308, 5e-324, -0.0, None, 3.0]

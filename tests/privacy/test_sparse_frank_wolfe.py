@@ -13,12 +13,17 @@ import dpcvx as dp
 import dpcvx.mechanisms.vertex
 from adversary import neighbour, records, stored
 from dpcvx.audit import discrepancies, record, replay, share
-from dpcvx.data import source
-from dpcvx.grid import ResidualBound
-from dpcvx.lazy import RARE_LEVEL, LazyScores, Terms
-from dpcvx.lazy_kernels import DUE, LEVEL, NEVER, PLACE
+from dpcvx.data.lazy_kernels import (
+    DUE,
+    LEVEL,
+    NEVER,
+    PLACE,
+)
+from dpcvx.data.lazy_scores import RARE_LEVEL, LazyScores, Terms
+from dpcvx.data.memory import source
+from dpcvx.data.quantise import ResidualBound
 from dpcvx.mechanisms import NoisyVertex, Vertex
-from dpcvx.noise import SeededGenerator
+from dpcvx.noise.samplers import SeededGenerator
 from zoo import ALL_LOSSES
 
 SMOOTH = [loss for loss in ALL_LOSSES if not loss.joint and math.isfinite(loss.smoothness(3.0))]

@@ -10,15 +10,28 @@ from scipy import stats
 from sklearn.base import BaseEstimator
 
 import dpcvx
-from dpcvx.accounting import GDP, Budget, Tight, calibrate, spendable
+from dpcvx.accounting import (
+    GDP,
+    Budget,
+    Tight,
+    calibrate,
+    spendable,
+)
 from dpcvx.accounting.repetition import poisson_rate, success_probability
-from dpcvx.backends import open_dataset
-from dpcvx.events import Compose, Gaussian, RepeatAndSelect, Worst, from_plain
-from dpcvx.metrics import Accuracy
-from dpcvx.noise import SeededGenerator
-from dpcvx.scoring import NoisyScore
-from dpcvx.tuning import PrivateSearchCV, private_tune, selection
+from dpcvx.data.dataset import open_dataset
+from dpcvx.events import (
+    Compose,
+    Gaussian,
+    RepeatAndSelect,
+    Worst,
+    from_plain,
+)
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.tuning import PrivateSearchCV, private_tune
+from dpcvx.tuning import tune as selection
+from dpcvx.tuning.metrics import Accuracy
 from dpcvx.tuning.repetitions import LAWS, repetitions
+from dpcvx.tuning.score import NoisyScore
 from tuning_theory import lemma_7
 
 RNG = np.random.default_rng(3)

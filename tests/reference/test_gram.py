@@ -6,11 +6,11 @@ from scipy import stats
 from scipy.sparse import csr_array
 
 import dpcvx as dp
-from dpcvx.data import source
-from dpcvx.gram import GramScores
-from dpcvx.grid import Dense, ResidualBound
+from dpcvx.data.gram_scores import GramScores
+from dpcvx.data.memory import source
+from dpcvx.data.quantise import Dense, ResidualBound
 from dpcvx.mechanisms import NoisyVertex, Vertex
-from dpcvx.noise import SeededGenerator
+from dpcvx.noise.samplers import SeededGenerator
 
 N, D = 60, 7
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from dpcvx import kernels
-from dpcvx.data import Arrays
-from dpcvx.grid import RESIDUAL_BITS, Dense, ResidualBound
+from dpcvx.data import kernels
+from dpcvx.data.memory import Arrays
+from dpcvx.data.quantise import RESIDUAL_BITS, Dense, ResidualBound
 from dpcvx.losses import Logistic
 from zoo import ALL_LOSSES
 
@@ -269,8 +269,8 @@ def test_a_row_one_unit_too_long_is_shrunk(k2, kept):
 FRESH = """
 import numpy as np
 from dpcvx import kernels
-from dpcvx.data import Arrays
-from dpcvx.grid import Dense, ResidualBound
+from dpcvx.data.memory import Arrays
+from dpcvx.data.quantise import Dense, ResidualBound
 from dpcvx.losses import Logistic
 one = Arrays(Dense(np.ones((2, 2), dtype=np.int16)), np.ones((2, 1)))
 one.gradient_sum(Logistic(), np.ones(2), ResidualBound(9, 9))

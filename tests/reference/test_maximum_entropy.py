@@ -7,10 +7,17 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dpcvx.noise import SeededGenerator
-from dpcvx.queries import Attribute, Counts, Measurement, NoisyMarginals, Schema, Universe
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.queries import (
+    Attribute,
+    Counts,
+    Measurement,
+    NoisyMarginals,
+    Schema,
+    Universe,
+)
 from dpcvx.queries import maximum_entropy as me
-from dpcvx.queries.sums import all_marginals, outer_sum
+from dpcvx.queries.cell_sums import all_marginals, outer_sum
 
 SHAPES = [(4,), (2, 2), (2, 3, 4), (2,) * 6, (3, 2, 5, 2)]
 

@@ -8,14 +8,27 @@ from scipy.optimize import brentq, lsq_linear
 from sklearn.linear_model import ElasticNet as SklearnElasticNet
 from sklearn.linear_model import LogisticRegression
 
-import dpcvx.minimise
+import dpcvx.mechanisms.minimise
 from adversary import records, stored
-from dpcvx.domains import Box, L1Ball, L2Ball, Simplex
+from dpcvx.domains import (
+    Box,
+    L1Ball,
+    L2Ball,
+    Simplex,
+)
+from dpcvx.domains.regularizers import L1, ElasticNet, GroupL2
 from dpcvx.errors import Incompatible
-from dpcvx.losses import Huber, Logistic, Quantile, Sigmoid, SmoothHinge, Softmax, Squared
-from dpcvx.minimise import Objective, Ridged, minimise
+from dpcvx.losses import (
+    Huber,
+    Logistic,
+    Quantile,
+    Sigmoid,
+    SmoothHinge,
+    Softmax,
+    Squared,
+)
+from dpcvx.mechanisms.minimise import Objective, Ridged, minimise
 from dpcvx.problem import Bounds, Problem
-from dpcvx.regularizers import L1, ElasticNet, GroupL2
 
 N, D = 400, 5
 SMOOTH = [Logistic(), Huber(0.5), SmoothHinge(0.5), Squared()]
@@ -182,7 +195,7 @@ def test_the_public_number_of_steps_is_enough(kind, loss, domain, monkeypatch):
     """Without Newton steps, accelerated descent meets the certificate within its public count."""
     if domain is None and loss.name == "squared":
         loss = Huber(5.0)
-    monkeypatch.setattr(dpcvx.minimise, "NEWTON_SIZE", 0)
+    monkeypatch.setattr(dpcvx.mechanisms.minimise, "NEWTON_SIZE", 0)
     rng, n, ridge = np.random.default_rng(6), 200, 0.05
     problem = Problem(loss, domain, bounds=Bounds(1.0, 1.0), d=D, l2=1e-6)
     X, y = hard_records(kind, n, rng)
@@ -200,7 +213,7 @@ def test_the_public_number_of_steps_is_enough(kind, loss, domain, monkeypatch):
     objective.gradient = counted
     minimise(facts, objective, linear, tolerance)
     # Each step is one pass; each certificate, one in CHECK_EVERY steps, two; the first and last, four.
-    assert passes[0] <= facts.steps(tolerance) * (1 + 2 / dpcvx.minimise.CHECK_EVERY) + 6
+    assert passes[0] <= facts.steps(tolerance) * (1 + 2 / dpcvx.mechanisms.minimise.CHECK_EVERY) + 6
 
 
 def test_newton_steps_are_only_a_help(monkeypatch):
@@ -209,7 +222,7 @@ def test_newton_steps_are_only_a_help(monkeypatch):
     right = solve(problem_of(Logistic(), L1Ball(1.0)), X, labels, 2.0)
     monkeypatch.setattr(Objective, "hessian", lambda self, theta: 1e9 * np.eye(D))
     monkeypatch.setattr(Ridged, "steps", lambda self, tolerance: 1)
-    monkeypatch.setattr(dpcvx.minimise, "CHECK_EVERY", 1)
+    monkeypatch.setattr(dpcvx.mechanisms.minimise, "CHECK_EVERY", 1)
     np.testing.assert_allclose(solve(problem_of(Logistic(), L1Ball(1.0)), X, labels, 2.0), right, atol=1e-8)
 
 

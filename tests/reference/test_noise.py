@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import dpcvx
-from dpcvx import noise
 from dpcvx.errors import Incompatible
 from dpcvx.mechanisms.minimiser import LARGEST_DRAW
-from dpcvx.noise import (
+from dpcvx.noise import samplers as noise
+from dpcvx.noise.gaussian_kernels import fill_gaussian, full_product
+from dpcvx.noise.samplers import (
     SeededGenerator,
     gaussian_failure,
     lattice_gaussian,
@@ -19,7 +20,6 @@ from dpcvx.noise import (
     selection_error,
     selection_failure,
 )
-from dpcvx.noise_kernels import fill_gaussian, full_product
 from dpcvx.solvers import NoisyGradientDescent
 
 WORD = 2**64

@@ -9,11 +9,11 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-import dpcvx.noise
+import dpcvx.noise.samplers
 import dpcvx.solvers
 import zoo
 from dpcvx.accounting import Budget, Tight
-from dpcvx.data import source
+from dpcvx.data.memory import source
 from dpcvx.domains import (
     Box,
     GroupBall,
@@ -28,11 +28,18 @@ from dpcvx.domains import (
     Transformed,
     VertexHull,
 )
-from dpcvx.execution import execute
+from dpcvx.domains.regularizers import (
+    L1,
+    ElasticNet,
+    GroupL2,
+    Ridge,
+    SubmodularNorm,
+)
+from dpcvx.domains.set_functions import FromCallable
 from dpcvx.losses import Huber, Logistic, Squared
-from dpcvx.noise import SeededGenerator
+from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.plans.execution import execute
 from dpcvx.problem import Bounds, Problem
-from dpcvx.regularizers import L1, ElasticNet, GroupL2, Ridge, SubmodularNorm
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,
     NoisyCorrectiveFrankWolfe,
@@ -51,7 +58,6 @@ from dpcvx.solvers import (
     SufficientStatistics,
     run_with_oracle,
 )
-from dpcvx.submodular import FromCallable
 from exact import ExactOracle, LimitAccountant
 
 N, RIDGE = 60, 0.3
@@ -256,7 +262,7 @@ def planned(solver, problem, accountant, *, n=N, budget=BUDGET):
 def quiet(monkeypatch):
     """The private path with its noise taken out."""
     monkeypatch.setattr(
-        dpcvx.noise, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
+        dpcvx.noise.samplers, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
     )
 
 

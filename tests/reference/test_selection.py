@@ -7,10 +7,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcvx import selection
-from dpcvx.noise import SecureGenerator, SeededGenerator
-from dpcvx.selection import Levels, log_weight_error, select, select_signed, settle
-from dpcvx.selection_kernels import (
+from dpcvx.noise import exponential as selection
+from dpcvx.noise.exponential import (
+    Levels,
+    log_weight_error,
+    select,
+    select_signed,
+    settle,
+)
+from dpcvx.noise.exponential_kernels import (
     KEPT,
     NO_WORDS,
     UNSURE,
@@ -21,6 +26,7 @@ from dpcvx.selection_kernels import (
     level_of,
     total_weight,
 )
+from dpcvx.noise.samplers import SecureGenerator, SeededGenerator
 
 LOG_WEIGHTS = np.array([0.0, 1.3, -2.0, 3.1, 2.9, -4.0, 0.01, 0.0])
 

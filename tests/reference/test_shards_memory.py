@@ -10,10 +10,10 @@ CODE = """
 import sys
 from pathlib import Path
 import numpy as np
-from dpcvx.grid import ResidualBound
+from dpcvx.data.quantise import ResidualBound
 from dpcvx.losses import Logistic
-from dpcvx.shards import open_source
-from dpcvx.shards.store import Manifest, Store
+from dpcvx.data.shards import open_source
+from dpcvx.data.shards.folder import Manifest, Store
 
 def anonymous():
     return int(Path("/proc/self/status").read_text().split("RssAnon:")[1].split()[0]) / 1024

@@ -13,7 +13,12 @@ from dataclasses import dataclass
 
 from scipy.special import erfcx, log_ndtr
 
-from dpcvx.accounting.accountant import accepted_leaves, accepts, require_delta, require_epsilon
+from dpcvx.accounting.accountant import (
+    accepted_leaves,
+    accepts,
+    require_delta,
+    require_epsilon,
+)
 from dpcvx.accounting.inversion import first_passing
 from dpcvx.events import Event, Gaussian
 

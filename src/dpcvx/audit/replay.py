@@ -16,25 +16,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.curvature import largest_spread
-from dpcvx.execution import Oracle, Plan
-from dpcvx.gram import HasGramScores
-from dpcvx.grid import ResidualBound, integer_bounds
-from dpcvx.lazy import HasLazyScores
+from dpcvx.data.curvature import largest_spread
+from dpcvx.data.gram_scores import HasGramScores
+from dpcvx.data.lazy_scores import HasLazyScores
+from dpcvx.data.quantise import ResidualBound, integer_bounds
 from dpcvx.losses import Loss
 from dpcvx.mechanisms import SecondMoments, Vertex, records_changed
+from dpcvx.plans.execution import Oracle, Plan
 
 if TYPE_CHECKING:
-    from dpcvx.curvature import CurvatureBound, Sums
-    from dpcvx.data import DataSource, Margins, Points
-    from dpcvx.gram import Linear
-    from dpcvx.grid import Door
-    from dpcvx.lazy import Lazy, Terms
-    from dpcvx.minimise import SumOfLosses
-    from dpcvx.noise import Generator
+    from dpcvx.data.curvature import CurvatureBound, Sums
+    from dpcvx.data.gram_scores import Linear
+    from dpcvx.data.lazy_scores import Lazy, Terms
+    from dpcvx.data.memory import DataSource, Margins, Points
+    from dpcvx.data.quantise import Door
+    from dpcvx.data.region import Trim
+    from dpcvx.mechanisms.minimise import SumOfLosses
+    from dpcvx.noise.samplers import Generator
+    from dpcvx.plans.uncertainty import Uncertainty
     from dpcvx.problem import Bounds
-    from dpcvx.trim import Trim
-    from dpcvx.uncertainty import Uncertainty
 
 __all__ = ["Question", "Transcript", "discrepancies", "record", "replay", "share"]
 

@@ -9,15 +9,20 @@ What a set can do beyond `Domain` is a separate protocol; a solver lists the one
 from typing import Protocol, runtime_checkable
 
 from dpcvx.arrays import Shape, Vector
-from dpcvx.domains.balls import Box, L1Ball, L2Ball, LinfBall
+from dpcvx.domains.balls import (
+    Box,
+    L1Ball,
+    L2Ball,
+    LinfBall,
+)
 from dpcvx.domains.group import GroupBall
 from dpcvx.domains.interpolation import InterpolationBall
+from dpcvx.domains.mirror import MirrorMap
 from dpcvx.domains.nuclear import NuclearBall
 from dpcvx.domains.polytopes import Simplex, VertexHull
-from dpcvx.domains.submodular import SubmodularBall, SubmodularPolyhedron
+from dpcvx.domains.submodular_ball import SubmodularBall, SubmodularPolyhedron
 from dpcvx.domains.transformed import Transformed
 from dpcvx.domains.width import gaussian_width
-from dpcvx.mirror import MirrorMap
 
 __all__ = [
     "Box",

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcvx.arrays import Shape, Vector
-from dpcvx.domains.magnitudes import PNorm, conjugate_order
-from dpcvx.mirror import Euclidean, MirrorMap, smallest_bound
+from dpcvx.domains.mirror import Euclidean, MirrorMap, smallest_bound
+from dpcvx.domains.p_norm_map import PNorm, conjugate_order
 
 
 def size_of(d: Shape) -> int:

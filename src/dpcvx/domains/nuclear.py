@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dpcvx.arrays import Shape, Vector
-from dpcvx.device import BACKENDS, find_device
 from dpcvx.domains.balls import check_radius, project_to_simplex, size_of
-from dpcvx.domains.magnitudes import PNorm, conjugate_order
-from dpcvx.mirror import Euclidean, MirrorMap, smallest_bound
+from dpcvx.domains.mirror import Euclidean, MirrorMap, smallest_bound
+from dpcvx.domains.p_norm_map import PNorm, conjugate_order
+from dpcvx.gpu import BACKENDS, find_device
 
 
 def sides(d: Shape) -> tuple[int, int]:
@@ -97,7 +97,7 @@ class NuclearBall:
         """Return -radius times the outer product of the leading singular vectors."""
         device = find_device() if self.backend == "torch" else None
         if device is not None:
-            from dpcvx.device.spectrum import leading_pair
+            from dpcvx.gpu.spectrum import leading_pair
 
             left, right = leading_pair(g.reshape(sides(g.shape)), device)
             return np.multiply.outer(-self.radius * left, right).reshape(g.shape)

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 
 from dpcvx.arrays import Shape, Vector
 from dpcvx.domains.balls import size_of
-from dpcvx.mirror import MirrorMap
+from dpcvx.domains.mirror import MirrorMap
 
 if TYPE_CHECKING:
     from dpcvx.domains import Domain
@@ -193,7 +193,7 @@ class TransformedMap:
     Notes
     -----
     A moved point holds small entries of the one it comes from to few digits. Where psi_0 is steep there, as
-    the entropy is, only steps from the start are exact (see `dpcvx.mirror`).
+    the entropy is, only steps from the start are exact (see `dpcvx.domains.mirror`).
     """
 
     base: MirrorMap

@@ -2,7 +2,7 @@
 
 from dpcvx.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
 from dpcvx.estimators.low_rank import PrivateLowRankRegression
-from dpcvx.estimators.persistence import load
+from dpcvx.estimators.model_file import load
 from dpcvx.estimators.regressors import (
     PrivateElasticNet,
     PrivateHuberRegressor,

@@ -12,15 +12,20 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from dpcvx.arrays import Vector
-from dpcvx.comparison import core
+from dpcvx.data.columns import Columns, level_codes, plain_labels
 from dpcvx.errors import counted
-from dpcvx.estimators.columns import Columns, level_codes, plain_labels
 from dpcvx.estimators.documentation import documented
-from dpcvx.estimators.model import LinearModel
+from dpcvx.estimators.linear_model import LinearModel
 from dpcvx.estimators.planning import Target, parameters
-from dpcvx.execution import Release
-from dpcvx.losses import Logistic, Loss, SmoothHinge, Softmax
-from dpcvx.typical import inflation
+from dpcvx.losses import (
+    Logistic,
+    Loss,
+    SmoothHinge,
+    Softmax,
+)
+from dpcvx.planning.candidates import core
+from dpcvx.plans.execution import Release
+from dpcvx.solvers.typical_data import inflation
 
 __all__ = ["PrivateLinearSVC", "PrivateLogisticRegression"]
 

@@ -103,7 +103,7 @@ PARAMETERS = {
     ),
     "backend": (
         "str",
-        'Where sums are computed, a name of ``dpcvx.backends.BACKENDS``; "auto" is in this process. No '
+        'Where sums are computed, a name of ``dpcvx.data.dataset.BACKENDS``; "auto" is in this process. No '
         "answer depends on it.",
     ),
     "verbose": ("int", "1 shows a bar of the private answers so far."),

@@ -8,9 +8,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dpcvx.cells import native_array
+from dpcvx.data.cells import native_array
+from dpcvx.data.columns import Columns
 from dpcvx.domains import Domain, NuclearBall
-from dpcvx.estimators.columns import Columns
 from dpcvx.estimators.documentation import documented
 from dpcvx.estimators.planning import Target, parameters
 from dpcvx.estimators.regressors import SquaredRegressor

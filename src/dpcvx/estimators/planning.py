@@ -14,15 +14,14 @@ import numpy as np
 
 from dpcvx.accounting import Accountant, Budget
 from dpcvx.arrays import Vector
+from dpcvx.data.columns import Columns
+from dpcvx.data.quantise import FEATURE_BITS
 from dpcvx.domains import Domain, L1Ball, L2Ball
 from dpcvx.errors import Incompatible
-from dpcvx.estimators.columns import Columns
 from dpcvx.estimators.released_bounds import plan_after_quantiles
-from dpcvx.execution import Plan, Solver
-from dpcvx.grid import FEATURE_BITS
 from dpcvx.losses import Loss
 from dpcvx.mechanisms.moments import UNITLESS
-from dpcvx.planner import (
+from dpcvx.planning.planner import (
     automatic,
     default_clip,
     default_radius,
@@ -31,6 +30,7 @@ from dpcvx.planner import (
     residual_clip,
     standardisation_pays,
 )
+from dpcvx.plans.execution import Plan, Solver
 from dpcvx.problem import Bounds, Problem, is_regression
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,

@@ -9,16 +9,21 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
 from dpcvx.arrays import Vector
-from dpcvx.cells import read_numbers
+from dpcvx.data.cells import read_numbers
+from dpcvx.data.columns import bound_pair
+from dpcvx.data.quantise import targets
 from dpcvx.domains import Domain
 from dpcvx.errors import shown
-from dpcvx.estimators.columns import bound_pair
 from dpcvx.estimators.documentation import documented
-from dpcvx.estimators.model import LinearModel
+from dpcvx.estimators.linear_model import LinearModel
 from dpcvx.estimators.planning import Target, parameters
-from dpcvx.grid import targets
-from dpcvx.losses import Huber, Loss, Quantile, Squared
-from dpcvx.planner import default_ridge
+from dpcvx.losses import (
+    Huber,
+    Loss,
+    Quantile,
+    Squared,
+)
+from dpcvx.planning.planner import default_ridge
 
 __all__ = [
     "PrivateElasticNet",

@@ -12,19 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpcvx.accounting import Accountant, Budget, Following, Tight
+from dpcvx.accounting import (
+    Accountant,
+    Budget,
+    Following,
+    Tight,
+)
 from dpcvx.arrays import Vector
-from dpcvx.backends import Dataset, InMemory
-from dpcvx.cells import read_numbers
+from dpcvx.data.cells import read_numbers
+from dpcvx.data.columns import Columns, Table
+from dpcvx.data.dataset import Dataset, InMemory
 from dpcvx.errors import Incompatible
-from dpcvx.estimators.columns import Columns, Table
+from dpcvx.estimators.private_bounds import PRIVATE, quantile_stages, release_bounds
 from dpcvx.events import Compose, Repeat
-from dpcvx.execution import Plan
-from dpcvx.noise import Generator
-from dpcvx.private_bounds import PRIVATE, quantile_stages, release_bounds
+from dpcvx.noise.samplers import Generator
+from dpcvx.plans.execution import Plan
 
 if TYPE_CHECKING:
-    from dpcvx.estimators.model import LinearModel
+    from dpcvx.estimators.linear_model import LinearModel
     from dpcvx.estimators.planning import Planning, Target
 
 __all__ = ["RELEASED", "ask_for_bounds", "is_private", "plan_after_quantiles", "to_come"]

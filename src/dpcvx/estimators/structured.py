@@ -6,16 +6,21 @@ import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dpcvx.direct_sum import DirectSum
+from dpcvx.data.columns import Columns
 from dpcvx.domains import Domain, GroupBall, SubmodularBall
+from dpcvx.domains.direct_sum import DirectSum
+from dpcvx.domains.set_functions import (
+    Cardinality,
+    GroupCover,
+    SetFunction,
+    check_set_function,
+)
 from dpcvx.errors import counted
-from dpcvx.estimators.columns import Columns
 from dpcvx.estimators.documentation import documented
 from dpcvx.estimators.planning import Target, parameters
 from dpcvx.estimators.regressors import SquaredRegressor
-from dpcvx.execution import Plan
-from dpcvx.planner import default_radius
-from dpcvx.submodular import Cardinality, GroupCover, SetFunction, check_set_function
+from dpcvx.planning.planner import default_radius
+from dpcvx.plans.execution import Plan
 
 __all__ = ["PrivateGroupLasso", "PrivateStructuredLasso"]
 

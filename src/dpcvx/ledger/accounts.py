@@ -12,11 +12,30 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from dpcvx.accounting import Budget
-from dpcvx.errors import BudgetExceeded, DeadKey, Incompatible, LedgerDamaged
-from dpcvx.events import Event, Poisson, count_leaves, to_plain, walk
-from dpcvx.ledger.chain import FORMAT, Entry, Receipt, append, canonical, digest, genesis, has
-from dpcvx.ledger.filters import FRESH, WHOLE, Spending, admit, remaining, requested
-from dpcvx.ledger.store import (
+from dpcvx.errors import (
+    BudgetExceeded,
+    DeadKey,
+    Incompatible,
+    LedgerDamaged,
+)
+from dpcvx.events import (
+    Event,
+    Poisson,
+    count_leaves,
+    to_plain,
+    walk,
+)
+from dpcvx.ledger.chain import (
+    FORMAT,
+    Entry,
+    Receipt,
+    append,
+    canonical,
+    digest,
+    genesis,
+    has,
+)
+from dpcvx.ledger.database import (
     account_table,
     address,
     entry_table,
@@ -26,10 +45,18 @@ from dpcvx.ledger.store import (
     reading,
     writing,
 )
+from dpcvx.ledger.filters import (
+    FRESH,
+    WHOLE,
+    Spending,
+    admit,
+    remaining,
+    requested,
+)
 from dpcvx.ledger.witness import Head, witness_at
 
 if TYPE_CHECKING:
-    from dpcvx.ledger.statement import AccountStatement
+    from dpcvx.ledger.account_statement import AccountStatement
     from dpcvx.ledger.verification import Verification
 
 __all__ = ["Account", "Ledger"]
@@ -349,7 +376,7 @@ class Account:
 
     def statement(self) -> AccountStatement:
         """Return the guarantee and the whole history, in words and as JSON."""
-        from dpcvx.ledger.statement import AccountStatement
+        from dpcvx.ledger.account_statement import AccountStatement
 
         return AccountStatement.of(self)
 

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from dpcvx.accounting import Budget
-from dpcvx.ledger.store import entry_table, head_table
+from dpcvx.ledger.database import entry_table, head_table
 from dpcvx.ledger.witness import Head
 
 __all__ = ["FORMAT", "Entry", "Receipt", "append", "canonical", "digest", "genesis", "has"]

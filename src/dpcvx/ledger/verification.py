@@ -13,9 +13,19 @@ from dpcvx.accounting import Budget
 from dpcvx.errors import LedgerDamaged
 from dpcvx.events import from_plain
 from dpcvx.ledger.accounts import Ledger
-from dpcvx.ledger.chain import FORMAT, canonical, digest, genesis
+from dpcvx.ledger.chain import (
+    FORMAT,
+    canonical,
+    digest,
+    genesis,
+)
+from dpcvx.ledger.database import (
+    account_table,
+    entry_table,
+    head_table,
+    reading,
+)
 from dpcvx.ledger.filters import FRESH, Spending, covers
-from dpcvx.ledger.store import account_table, entry_table, head_table, reading
 from dpcvx.ledger.witness import Head, witness_at
 
 __all__ = ["Verification", "verify"]

@@ -12,7 +12,7 @@ from typing import Protocol
 import sqlalchemy as sa
 
 from dpcvx.errors import LedgerUnavailable
-from dpcvx.ledger.store import preparing, reading, writing
+from dpcvx.ledger.database import preparing, reading, writing
 
 __all__ = ["Head", "Witness", "witness_at"]
 

@@ -6,13 +6,18 @@ Every sensitivity holds on the stored integers, without slack (PRIVACY_MATH §11
 
 from dpcvx.mechanisms.difference import NoisyDifference
 from dpcvx.mechanisms.gradient import NoisyGradient
+from dpcvx.mechanisms.mechanism import Mechanism, records_changed
 from dpcvx.mechanisms.minimiser import NoisyMinimiser, PerturbedMinimiser
 from dpcvx.mechanisms.moments import NoisyLength, NoisyMoments
 from dpcvx.mechanisms.quantile import NoisyQuantile, quantile_grid
-from dpcvx.mechanisms.question import Mechanism, records_changed
 from dpcvx.mechanisms.restricted import RestrictedGradient
 from dpcvx.mechanisms.second_moments import NoisySecondMoments, SecondMoments
-from dpcvx.mechanisms.vertex import Combination, NoisyVertex, Vertex, weight_bits
+from dpcvx.mechanisms.vertex import (
+    Combination,
+    NoisyVertex,
+    Vertex,
+    weight_bits,
+)
 
 __all__ = [
     "Combination",

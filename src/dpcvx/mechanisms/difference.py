@@ -10,15 +10,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpcvx.arrays import Vector
+from dpcvx.data.quantise import (
+    LARGEST_RESIDUAL,
+    RESIDUAL_BITS,
+    SUM_UNIT,
+    ResidualBound,
+    integer_bounds,
+)
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Poisson
-from dpcvx.grid import LARGEST_RESIDUAL, RESIDUAL_BITS, SUM_UNIT, ResidualBound, integer_bounds
-from dpcvx.mechanisms.question import check_capacity, records_changed, residual_bound, room
+from dpcvx.mechanisms.mechanism import (
+    check_capacity,
+    records_changed,
+    residual_bound,
+    room,
+)
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
-    from dpcvx.data import DataSource
-    from dpcvx.noise import Generator
+    from dpcvx.data.memory import DataSource
+    from dpcvx.noise.samplers import Generator
 
 __all__ = ["NoisyDifference"]
 
@@ -61,12 +72,12 @@ class NoisyDifference:
     clip: float | None = None
 
     def __post_init__(self) -> None:
-        from dpcvx.sampling import probability_above
+        from dpcvx.noise.poisson import probability_above
 
         if probability_above(self.probability) != self.probability:
             raise ValueError(
                 f"probability is {self.probability!r}; it must be a multiple of 2^-16 in (0, 1]: "
-                "use dpcvx.sampling.probability_above."
+                "use dpcvx.noise.poisson.probability_above."
             )
         if not math.isfinite(self.problem.slope(2, clip=self.clip)):
             raise Incompatible(
@@ -104,7 +115,7 @@ class NoisyDifference:
     @property
     def failure(self) -> float:
         """Total variation of one call's noise; the sample has exactly its law."""
-        from dpcvx.noise import gaussian_failure
+        from dpcvx.noise.samplers import gaussian_failure
 
         return self.n_draws * gaussian_failure()
 
@@ -149,8 +160,8 @@ class NoisyDifference:
 
     def __call__(self, theta: Vector, anchor: Vector, data: DataSource, rng: Generator) -> Vector:
         """Return the noisy difference of the gradients at theta and at the anchor."""
-        from dpcvx.noise import lattice_gaussian
-        from dpcvx.sampling import poisson_sample
+        from dpcvx.noise.poisson import poisson_sample
+        from dpcvx.noise.samplers import lattice_gaussian
 
         bound = self.bound(theta, anchor)
         sample = poisson_sample(self.probability, data.n, rng)

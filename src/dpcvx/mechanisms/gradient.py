@@ -10,15 +10,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpcvx.arrays import Vector
+from dpcvx.data.quantise import SUM_UNIT, ResidualBound, integer_bounds
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Gaussian
-from dpcvx.grid import SUM_UNIT, ResidualBound, integer_bounds
-from dpcvx.mechanisms.question import check_capacity, records_changed, residual_bound, room
+from dpcvx.mechanisms.mechanism import (
+    check_capacity,
+    records_changed,
+    residual_bound,
+    room,
+)
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
-    from dpcvx.data import DataSource
-    from dpcvx.noise import Generator
+    from dpcvx.data.memory import DataSource
+    from dpcvx.noise.samplers import Generator
 
 __all__ = ["NoisyGradient"]
 
@@ -102,7 +107,7 @@ class NoisyGradient:
     @property
     def failure(self) -> float:
         """Total variation of one call's noise."""
-        from dpcvx.noise import gaussian_failure
+        from dpcvx.noise.samplers import gaussian_failure
 
         return self.n_draws * gaussian_failure()
 
@@ -115,7 +120,7 @@ class NoisyGradient:
 
     def __call__(self, theta: Vector, data: DataSource, rng: Generator) -> Vector:
         """Return the noisy gradient at theta."""
-        from dpcvx.noise import lattice_gaussian
+        from dpcvx.noise.samplers import lattice_gaussian
 
         bound = residual_bound(self.problem, self.problem.margin_bound(theta), self.clip)
         total = data.gradient_sum(self.problem.loss, theta, bound)

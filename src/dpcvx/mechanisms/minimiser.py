@@ -11,14 +11,19 @@ import numpy as np
 
 from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
-from dpcvx.events import Compose, Event, Gaussian, PerturbedObjective
-from dpcvx.mechanisms.question import LARGEST_SUM, records_changed
-from dpcvx.minimise import Ridged, minimise
+from dpcvx.events import (
+    Compose,
+    Event,
+    Gaussian,
+    PerturbedObjective,
+)
+from dpcvx.mechanisms.mechanism import LARGEST_SUM, records_changed
+from dpcvx.mechanisms.minimise import Ridged, minimise
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
-    from dpcvx.data import DataSource
-    from dpcvx.noise import Generator
+    from dpcvx.data.memory import DataSource
+    from dpcvx.noise.samplers import Generator
 
 __all__ = ["NoisyMinimiser", "PerturbedMinimiser"]
 
@@ -62,7 +67,7 @@ class _OnLattice:
 
     def add(self, theta: Vector, rng: Generator) -> Vector:
         """Round to the lattice and add noise."""
-        from dpcvx.noise import lattice_gaussian
+        from dpcvx.noise.samplers import lattice_gaussian
 
         integers = np.rint(theta / self.step).astype(np.int64)
         noise = lattice_gaussian(self.scale, self.size, rng).reshape(theta.shape)
@@ -209,13 +214,13 @@ class PerturbedMinimiser:
     @property
     def failure(self) -> float:
         """Total variation of one call's noise."""
-        from dpcvx.noise import gaussian_failure
+        from dpcvx.noise.samplers import gaussian_failure
 
         return self.n_draws * gaussian_failure()
 
     def __call__(self, data: DataSource, rng: Generator) -> Vector:
         """Return the private minimiser; it may lie a little outside C."""
-        from dpcvx.noise import lattice_gaussian
+        from dpcvx.noise.samplers import lattice_gaussian
 
         problem = self.problem
         draws = lattice_gaussian(self._linear_scale, problem.size, rng).reshape(problem.shape)
@@ -315,7 +320,7 @@ class NoisyMinimiser:
     @property
     def failure(self) -> float:
         """Total variation of one call's noise."""
-        from dpcvx.noise import gaussian_failure
+        from dpcvx.noise.samplers import gaussian_failure
 
         return self.n_draws * gaussian_failure()
 

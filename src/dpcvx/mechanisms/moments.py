@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
+from dpcvx.data.quantise import FEATURE_BITS, integer_bounds
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Event, Gaussian
-from dpcvx.grid import FEATURE_BITS, integer_bounds
 from dpcvx.losses import Quantile, Squared
-from dpcvx.mechanisms.question import (
+from dpcvx.mechanisms.mechanism import (
     LARGEST_DRAW,
     LARGEST_SUM,
     SPARE_RECORDS,
@@ -25,8 +25,8 @@ from dpcvx.mechanisms.question import (
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
-    from dpcvx.data import CanStandardise, DataSource
-    from dpcvx.noise import Generator
+    from dpcvx.data.memory import CanStandardise, DataSource
+    from dpcvx.noise.samplers import Generator
 
 __all__ = ["UNITLESS", "NoisyLength", "NoisyMoments"]
 
@@ -142,7 +142,7 @@ class NoisyMoments:
     @property
     def failure(self) -> float:
         """Total variation of one call's noise."""
-        from dpcvx.noise import gaussian_failure
+        from dpcvx.noise.samplers import gaussian_failure
 
         return self.n_draws * gaussian_failure()
 
@@ -153,7 +153,7 @@ class NoisyMoments:
 
     def __call__(self, centers: Vector | None, data: DataSource, rng: Generator) -> Vector:
         """Return the noisy moments: features first, then targets."""
-        from dpcvx.noise import lattice_gaussian
+        from dpcvx.noise.samplers import lattice_gaussian
 
         if centers is not None and self.order == 1:
             raise ValueError("Means are taken about 0: a record's distance from a centre has no bound here.")
@@ -259,7 +259,7 @@ class NoisyLength:
     @property
     def failure(self) -> float:
         """Total variation of one call's noise."""
-        from dpcvx.noise import gaussian_failure
+        from dpcvx.noise.samplers import gaussian_failure
 
         return self.n_draws * gaussian_failure()
 
@@ -270,7 +270,7 @@ class NoisyLength:
 
     def __call__(self, data: DataSource, rng: Generator) -> Vector:
         """Return the noisy mean squared norm, then the targets' mean squares."""
-        from dpcvx.noise import lattice_gaussian
+        from dpcvx.noise.samplers import lattice_gaussian
 
         records, d = _measured(data), self.problem.d
         rows, targets = self._scales
@@ -285,7 +285,7 @@ class NoisyLength:
 
 def _measured(data: DataSource) -> CanStandardise:
     """The records, if they can be measured: a fact about the kind of their storage."""
-    from dpcvx.data import CanStandardise
+    from dpcvx.data.memory import CanStandardise
 
     if not isinstance(data, CanStandardise):
         raise Incompatible(f"{type(data).__name__} has no moments: give standardize=False.")

@@ -11,10 +11,10 @@ import numpy as np
 from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Exponential
-from dpcvx.mechanisms.question import LARGEST_SUM
+from dpcvx.mechanisms.mechanism import LARGEST_SUM
 
 if TYPE_CHECKING:
-    from dpcvx.noise import Generator
+    from dpcvx.noise.samplers import Generator
 
 __all__ = ["NoisyQuantile", "quantile_grid"]
 
@@ -100,7 +100,7 @@ class NoisyQuantile:
     @property
     def failure(self) -> float:
         """Total variation of one call's noise."""
-        from dpcvx.noise import selection_failure
+        from dpcvx.noise.samplers import selection_failure
 
         return self.n_draws * selection_failure()
 
@@ -112,7 +112,7 @@ class NoisyQuantile:
     @property
     def _temperature(self) -> float:
         """Eta left for the selection once rounding is paid; a log-weight is at most eta n / 2."""
-        from dpcvx.noise import selection_error
+        from dpcvx.noise.samplers import selection_error
 
         return self.eta - selection_error(self.eta * self.n / 2)
 
@@ -128,7 +128,7 @@ class NoisyQuantile:
 
     def __call__(self, cells: Vector, rng: Generator) -> tuple[float, float]:
         """Return the ends of the part with a noisy quantile of a column; beyond the grid both are its end."""
-        from dpcvx.noise import select
+        from dpcvx.noise.samplers import select
 
         grid = quantile_grid()
         part = select(self.scores(cells) * (self._temperature / 2), rng)

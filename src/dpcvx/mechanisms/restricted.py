@@ -10,15 +10,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpcvx.arrays import IntVector, Vector
+from dpcvx.data.quantise import SUM_UNIT, ResidualBound, integer_bounds
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Gaussian
-from dpcvx.grid import SUM_UNIT, ResidualBound, integer_bounds
-from dpcvx.mechanisms.question import check_capacity, records_changed, residual_bound, room
+from dpcvx.mechanisms.mechanism import (
+    check_capacity,
+    records_changed,
+    residual_bound,
+    room,
+)
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
-    from dpcvx.data import DataSource
-    from dpcvx.noise import Generator
+    from dpcvx.data.memory import DataSource
+    from dpcvx.noise.samplers import Generator
 
 __all__ = ["RestrictedGradient"]
 
@@ -108,7 +113,7 @@ class RestrictedGradient:
     @property
     def failure(self) -> float:
         """Total variation of one call's noise, at most."""
-        from dpcvx.noise import gaussian_failure
+        from dpcvx.noise.samplers import gaussian_failure
 
         return self.n_draws * gaussian_failure()
 
@@ -125,7 +130,7 @@ class RestrictedGradient:
 
     def __call__(self, theta: Vector, support: IntVector, data: DataSource, rng: Generator) -> Vector:
         """Return the noisy gradient at theta along the support's features, in their order."""
-        from dpcvx.noise import lattice_gaussian
+        from dpcvx.noise.samplers import lattice_gaussian
 
         features = len(support)
         # A negative index would be an alias, and a table of indices would draw fresh noise for each copy.

@@ -10,16 +10,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.curvature import SPREAD_UNIT, CurvatureBound, largest_spread
+from dpcvx.data.curvature import SPREAD_UNIT, CurvatureBound, largest_spread
+from dpcvx.data.quantise import FEATURE_BITS, ResidualBound, integer_bounds
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Event, Gaussian
-from dpcvx.grid import FEATURE_BITS, ResidualBound, integer_bounds
-from dpcvx.mechanisms.question import LARGEST_SUM, check_capacity, records_changed, residual_bound
+from dpcvx.mechanisms.mechanism import (
+    LARGEST_SUM,
+    check_capacity,
+    records_changed,
+    residual_bound,
+)
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
-    from dpcvx.data import DataSource
-    from dpcvx.noise import Generator
+    from dpcvx.data.memory import DataSource
+    from dpcvx.noise.samplers import Generator
 
 __all__ = ["NoisySecondMoments", "SecondMoments"]
 
@@ -177,14 +182,14 @@ class NoisySecondMoments:
     @property
     def failure(self) -> float:
         """Total variation of one call's noise."""
-        from dpcvx.noise import gaussian_failure
+        from dpcvx.noise.samplers import gaussian_failure
 
         return self.n_draws * gaussian_failure()
 
     def __call__(self, theta: Vector, data: DataSource, rng: Generator) -> SecondMoments:
         """Return the noisy second moments at theta."""
-        from dpcvx.data import HasCurvatureSum
-        from dpcvx.noise import lattice_gaussian
+        from dpcvx.data.memory import HasCurvatureSum
+        from dpcvx.noise.samplers import lattice_gaussian
 
         if not isinstance(data, HasCurvatureSum):
             raise Incompatible(

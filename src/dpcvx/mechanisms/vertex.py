@@ -10,14 +10,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpcvx.arrays import Vector
+from dpcvx.data.gram_scores import HasGramScores, Linear
+from dpcvx.data.lazy_scores import HasLazyScores, Lazy, Terms
+from dpcvx.data.quantise import (
+    FEATURE_BITS,
+    RESIDUAL_BITS,
+    SUM_UNIT,
+    ResidualBound,
+    integer_bounds,
+)
 from dpcvx.domains import HasCoordinateVertices, HasVertices
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Exponential
-from dpcvx.gram import HasGramScores, Linear
-from dpcvx.grid import FEATURE_BITS, RESIDUAL_BITS, SUM_UNIT, ResidualBound, integer_bounds
-from dpcvx.lazy import HasLazyScores, Lazy, Terms
 from dpcvx.losses import Squared
-from dpcvx.mechanisms.question import (
+from dpcvx.mechanisms.mechanism import (
     LARGEST_SUM,
     SPARE_RECORDS,
     check_capacity,
@@ -28,8 +34,8 @@ from dpcvx.mechanisms.question import (
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
-    from dpcvx.data import DataSource, Margins
-    from dpcvx.noise import Generator
+    from dpcvx.data.memory import DataSource, Margins
+    from dpcvx.noise.samplers import Generator
 
 __all__ = ["Combination", "NoisyVertex", "Vertex", "weight_bits"]
 
@@ -139,13 +145,13 @@ class NoisyVertex:
     """Vertex of a polytope with a small inner product with the gradient, by the exponential mechanism.
 
     Question: scores u_s(D) = <s, grad F(theta; D)> for every vertex s; the answer is drawn with probability
-    proportional to exp(-eta u_s / (2 Delta)), exactly (`dpcvx.selection`): no epsilon is too large for it.
+    proportional to exp(-eta u_s / (2 Delta)), exactly (`noise.exponential`): no epsilon is too large for it.
     Sensitivity (replace-one, each score): Delta = 2 c L1/n = 2 c 2^-34 R_inf K_inf/n with c = max ||s||_1;
     half of it under add/remove. R_inf is taken at the public theta; slopes are clipped to it.
     Event: Exponential(eta), eta-bounded-range. Rounding of log-weights is paid out of eta (PRIVACY_MATH §11),
     so the mechanism is drawn at a temperature slightly above 1/eta.
 
-    Over compressed records and the l1 ball scores are lazy (`dpcvx.lazy`): a residual may be that of an
+    Over compressed records and the l1 ball scores are lazy (`data.lazy_scores`): a residual may be that of an
     earlier theta, carried on as a line in the public scale. Each is a function of its own record and the
     public transcript and is within R_inf taken over all of C, so the sensitivity is the same with that R_inf
     (PRIVACY_MATH §2.4). Whether scores are lazy depends on the kind of storage and public numbers alone.
@@ -241,7 +247,7 @@ class NoisyVertex:
         number of records is n under replace-one and at most the capacity under add/remove. Where rounding
         takes all of eta the selection is uniform.
         """
-        from dpcvx.selection import log_weight_error
+        from dpcvx.noise.exponential import log_weight_error
 
         sensitivity = self._sensitivity(bound)
         ridge = self.problem.l2 * self.problem.C.norm(2, self.problem.size) ** 2
@@ -360,7 +366,7 @@ class NoisyVertex:
         self, point: Combination, margins: Margins | Lazy | Linear | None, data: DataSource, rng: Generator
     ) -> Vertex:
         """Return a noisy best vertex at the point."""
-        from dpcvx import selection
+        from dpcvx.noise import exponential as selection
 
         # Checks of a whole protocol would cost more than a step.
         if margins is not None and hasattr(margins, "draw"):

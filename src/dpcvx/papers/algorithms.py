@@ -8,8 +8,20 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from dpcvx.accounting import Budget, gaussian_mu
-from dpcvx.events import ApproxDP, Compose, Gaussian, PerturbedObjective, PureDP, Repeat
-from dpcvx.papers.instances import NOTHING, gaussian, odd_record, repeated_selection
+from dpcvx.events import (
+    ApproxDP,
+    Compose,
+    Gaussian,
+    PerturbedObjective,
+    PureDP,
+    Repeat,
+)
+from dpcvx.papers.instances import (
+    NOTHING,
+    gaussian,
+    odd_record,
+    repeated_selection,
+)
 from dpcvx.papers.reproduction import Reproduction
 from dpcvx.solvers import (
     NoisyGeneralFrankWolfe,

@@ -7,14 +7,31 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from dpcvx.accounting import Accountant, Budget, Tight, gaussian_mu
+from dpcvx.accounting import (
+    Accountant,
+    Budget,
+    Tight,
+    gaussian_mu,
+)
 from dpcvx.accounting.objective import OUTPUT_SHARE
 from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
-from dpcvx.events import Compose, Event, PerturbedObjective, Repeat, count_leaves
-from dpcvx.execution import Oracle, Plan, Solver, Stage, spendable
+from dpcvx.events import (
+    Compose,
+    Event,
+    PerturbedObjective,
+    Repeat,
+    count_leaves,
+)
 from dpcvx.mechanisms import PerturbedMinimiser
-from dpcvx.minimise import Ridged
+from dpcvx.mechanisms.minimise import Ridged
+from dpcvx.plans.execution import (
+    Oracle,
+    Plan,
+    Solver,
+    Stage,
+    spendable,
+)
 from dpcvx.problem import Problem
 
 __all__ = ["AsPrinted", "Reproduction", "table"]

@@ -11,27 +11,57 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpcvx.accounting import RDP, Accountant, Budget, Tight
+from dpcvx.accounting import (
+    RDP,
+    Accountant,
+    Budget,
+    Tight,
+)
 from dpcvx.arrays import Vector
 from dpcvx.errors import BudgetExceeded, Incompatible, KeyReused
 from dpcvx.events import ApproxDP
-from dpcvx.execution import Solver, spendable
-from dpcvx.noise import selection_failure
-from dpcvx.queries.allotment import FALSE_ALARM, Allotment, allot, choose_method
-from dpcvx.queries.answers import Answer, Coefficient
-from dpcvx.queries.checks import FAMILIES, RANK, Check, family
-from dpcvx.queries.gate import Checked, Gate, NoisyErrors, NoisyHistogram, WorstQuestion, number_of_rows
+from dpcvx.noise.samplers import selection_failure
+from dpcvx.plans.execution import Solver, spendable
+from dpcvx.queries.answer import Answer, Coefficient
+from dpcvx.queries.budget_split import (
+    FALSE_ALARM,
+    Allotment,
+    allot,
+    choose_method,
+)
+from dpcvx.queries.compiled import ConvexQuestion, Question
+from dpcvx.queries.engine_statement import engine_statement
+from dpcvx.queries.error_bars import (
+    CONFIDENCE,
+    Propagated,
+    half_widths,
+    in_units,
+    propagate,
+    reach,
+)
 from dpcvx.queries.histogram import Counts, Histogram
 from dpcvx.queries.marginals import Measurement, NoisyMarginals, marginal_order
+from dpcvx.queries.measuring import Measured, Oracle
 from dpcvx.queries.multiplicative_weights import agree, log_factor, step_size
 from dpcvx.queries.notes import note
-from dpcvx.queries.oracle import Measured, Oracle
 from dpcvx.queries.passes import passes_over
 from dpcvx.queries.payment import Payment, open_account
-from dpcvx.queries.promise import engine_statement
+from dpcvx.queries.private_side import (
+    Checked,
+    Gate,
+    NoisyErrors,
+    NoisyHistogram,
+    WorstQuestion,
+    number_of_rows,
+)
 from dpcvx.queries.query import Query, require_query
-from dpcvx.queries.questions import ConvexQuestion, Question
 from dpcvx.queries.schema import Schema
+from dpcvx.queries.self_check import (
+    FAMILIES,
+    RANK,
+    Check,
+    family,
+)
 from dpcvx.queries.sparse_vector import AboveThreshold, Run
 from dpcvx.queries.synthetic import synthetic_table
 from dpcvx.queries.transcript import (
@@ -42,13 +72,12 @@ from dpcvx.queries.transcript import (
     packed,
     packed_measurements,
 )
-from dpcvx.queries.uncertainty import CONFIDENCE, Propagated, half_widths, in_units, propagate, reach
 from dpcvx.queries.universe import Universe
 
 if TYPE_CHECKING:
     from dpcvx.ledger import Ledger
-    from dpcvx.noise import Generator
-    from dpcvx.statement import PrivacyStatement
+    from dpcvx.noise.samplers import Generator
+    from dpcvx.plans.statement import PrivacyStatement
 
 __all__ = ["QueryEngine"]
 
@@ -122,7 +151,7 @@ class QueryEngine:
             raise ValueError("The table has no rows.")
         self.n_queries = n_queries
         if rng is None:
-            from dpcvx.noise import SecureGenerator
+            from dpcvx.noise.samplers import SecureGenerator
 
             rng = SecureGenerator()
         self.private = rng.private
@@ -248,7 +277,7 @@ class QueryEngine:
         if self.method == "composition":
             raise Incompatible("Composition measures each query by itself and has no histogram to draw from.")
         if rng is None:
-            from dpcvx.noise import SecureGenerator
+            from dpcvx.noise.samplers import SecureGenerator
 
             rng = SecureGenerator()
         return synthetic_table(self._histogram, rows, rng)

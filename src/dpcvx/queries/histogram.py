@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
+from dpcvx.queries.cell_sums import Tables, all_marginals, outer_sum
 from dpcvx.queries.passes import HostPasses, Passes
-from dpcvx.queries.sums import Tables, all_marginals, outer_sum
 from dpcvx.queries.universe import Universe
 
 if TYPE_CHECKING:
     from dpcvx.losses import Loss
-    from dpcvx.noise import Generator
+    from dpcvx.noise.samplers import Generator
 
 __all__ = ["Counts", "Histogram"]
 
@@ -119,7 +119,7 @@ class Histogram:
         target : int
             The attribute that is predicted.
         """
-        from dpcvx.queries import kernels
+        from dpcvx.queries import cell_kernels as kernels
 
         shape = self.universe.shape
         others = [a for a in range(len(shape)) if a != self.universe.axes((target,))[0]]
@@ -181,7 +181,7 @@ class Counts:
 
     def marginal(self, attributes: tuple[int, ...]) -> IntVector:
         """Return the exact number of records in each cell of some attributes, one axis for each."""
-        from dpcvx.queries import kernels
+        from dpcvx.queries import cell_kernels as kernels
 
         axes = self.universe.axes(attributes)
         sizes = tuple(self.universe.shape[a] for a in axes)

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Gaussian
-from dpcvx.mechanisms.question import LARGEST_SUM, check_capacity, records_changed
+from dpcvx.mechanisms.mechanism import LARGEST_SUM, check_capacity, records_changed
 
 if TYPE_CHECKING:
-    from dpcvx.noise import Generator
+    from dpcvx.noise.samplers import Generator
     from dpcvx.queries.histogram import Counts
 
 __all__ = ["Measurement", "NoisyMarginals", "marginal_order"]
@@ -229,13 +229,13 @@ class NoisyMarginals:
     @property
     def failure(self) -> float:
         """Total variation of one call's noise."""
-        from dpcvx.noise import gaussian_failure
+        from dpcvx.noise.samplers import gaussian_failure
 
         return self.n_draws * gaussian_failure()
 
     def __call__(self, data: Counts, rng: Generator) -> tuple[Measurement, ...]:
         """Return the noisy means, one measurement for each set of attributes."""
-        from dpcvx.noise import lattice_gaussian
+        from dpcvx.noise.samplers import lattice_gaussian
 
         if data.universe.shape != self.sizes:
             raise Incompatible(f"The marginals are of sizes {self.sizes}, the records {data.universe.shape}.")

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from dpcvx.arrays import Vector
+from dpcvx.queries.cell_sums import Axes, Tables
 from dpcvx.queries.histogram import Histogram
 from dpcvx.queries.marginals import Measurement
 from dpcvx.queries.passes import HostPasses, Passes
-from dpcvx.queries.sums import Axes, Tables
 from dpcvx.queries.universe import Universe
 
 __all__ = ["fit"]

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpcvx.arrays import Vector
+from dpcvx.queries.compiled import Question
 from dpcvx.queries.histogram import Histogram
 from dpcvx.queries.marginals import Measurement
-from dpcvx.queries.questions import Question
 
 __all__ = ["agree", "listed_functions", "log_factor", "step_size", "updates_needed"]
 

@@ -13,8 +13,13 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.device import BACKENDS, find_device
-from dpcvx.queries.sums import Axes, Tables, all_marginals, outer_sum
+from dpcvx.gpu import BACKENDS, find_device
+from dpcvx.queries.cell_sums import (
+    Axes,
+    Tables,
+    all_marginals,
+    outer_sum,
+)
 
 __all__ = ["HostPasses", "Passes", "passes_over"]
 
@@ -73,7 +78,7 @@ def passes_over(shape: Axes, backend: str = "auto") -> Passes:
     device = find_device() if backend == "torch" else None
     if device is None:
         return HostPasses(shape)
-    from dpcvx.queries.device_passes import DevicePasses
+    from dpcvx.queries.passes_on_gpu import DevicePasses
 
     return DevicePasses(shape, device)
 
@@ -117,7 +122,7 @@ class HostPasses:
 
     def scaled(self, weights: NDArray[Any], axes: Axes, factors: Vector) -> NDArray[Any]:
         """Return weights(x) * factors(x_A)."""
-        from dpcvx.queries import kernels
+        from dpcvx.queries import cell_kernels as kernels
 
         split = self._split(axes)
         out = np.empty_like(weights)
@@ -132,7 +137,7 @@ class HostPasses:
 
     def log_linear(self, tables: Tables, order: int, dtype: DTypeLike) -> NDArray[Any]:
         """Return sum_A tables[A](x_A)."""
-        from dpcvx.queries import kernels
+        from dpcvx.queries import cell_kernels as kernels
 
         total = outer_sum(tables, self.shape, order, np.dtype(dtype))
         for key in tables:
@@ -189,7 +194,7 @@ class Split:
 
     def table(self, weights: NDArray[Any]) -> NDArray[Any]:
         """Sum the weights of all cells by the attributes: integers exactly, others in float64."""
-        from dpcvx.queries import kernels
+        from dpcvx.queries import cell_kernels as kernels
 
         kind = np.int64 if weights.dtype.kind == "i" else np.float64
         sums = np.zeros((self.n_rows, self.inner), dtype=kind)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from dpcvx.accounting import Budget
 from dpcvx.errors import BudgetExceeded, DeadKey, Incompatible
 from dpcvx.events import Event
-from dpcvx.execution import spendable
-from dpcvx.queries.allotment import Allotment
+from dpcvx.plans.execution import spendable
+from dpcvx.queries.budget_split import Allotment
 from dpcvx.queries.transcript import Kept, Transcript
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """What an analyst may ask: public descriptions of regressions and of counts, means and marginals.
 
 A description knows names only. Together with a schema it becomes a question on the cells of a marginal
-(`dpcvx.queries.questions`). JSON goes both ways; every error comes from the description and the schema.
+(`dpcvx.queries.compiled`). JSON goes both ways; every error comes from the description and the schema.
 """
 
 from __future__ import annotations
@@ -15,10 +15,29 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.domains import Box, Domain, L1Ball, L2Ball, LinfBall, Simplex
-from dpcvx.losses import Huber, Logistic, Loss, Quantile, SmoothHinge, Squared
+from dpcvx.domains import (
+    Box,
+    Domain,
+    L1Ball,
+    L2Ball,
+    LinfBall,
+    Simplex,
+)
+from dpcvx.losses import (
+    Huber,
+    Logistic,
+    Loss,
+    Quantile,
+    SmoothHinge,
+    Squared,
+)
 from dpcvx.problem import Bounds, Problem
-from dpcvx.queries.questions import CORNER, ConvexQuestion, LinearQuestion, Question
+from dpcvx.queries.compiled import (
+    CORNER,
+    ConvexQuestion,
+    LinearQuestion,
+    Question,
+)
 from dpcvx.queries.schema import Binned, Column, Schema
 
 __all__ = ["Count", "Marginal", "Mean", "Query", "Regression", "query_from_json", "require_query"]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.cells import level_codes, plain_labels
+from dpcvx.data.cells import level_codes, plain_labels
 
 __all__ = ["Attribute", "Binned", "Column", "Schema"]
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, PureDP
-from dpcvx.queries.questions import TOLERANCE
+from dpcvx.queries.compiled import TOLERANCE
 
 if TYPE_CHECKING:
-    from dpcvx.noise import Generator
+    from dpcvx.noise.samplers import Generator
 
 __all__ = ["AboveThreshold", "Run"]
 
@@ -43,7 +43,7 @@ class AboveThreshold:
     def __post_init__(self) -> None:
         if not (self.epsilon > 0 and math.isfinite(self.epsilon)):
             raise ValueError(f"epsilon is {self.epsilon!r}; it must be a positive finite number.")
-        from dpcvx.noise import MAX_LAPLACE_SCALE
+        from dpcvx.noise.samplers import MAX_LAPLACE_SCALE
 
         if max(self.scales) > MAX_LAPLACE_SCALE:
             raise Incompatible(f"epsilon={self.epsilon:g} is too small for a run of comparisons.")
@@ -76,7 +76,7 @@ class AboveThreshold:
     @property
     def failure(self) -> float:
         """Total variation of one draw's noise."""
-        from dpcvx.noise import laplace_failure
+        from dpcvx.noise.samplers import laplace_failure
 
         return laplace_failure(max(self.scales))
 
@@ -122,14 +122,14 @@ class Run:
     """The private state of a run: its noisy threshold. It stays inside the gate and prints nothing."""
 
     def __init__(self, mechanism: AboveThreshold, rng: Generator) -> None:
-        from dpcvx.noise import lattice_laplace
+        from dpcvx.noise.samplers import lattice_laplace
 
         self._mechanism, self._over = mechanism, False
         self._threshold = int(lattice_laplace(mechanism.scales[0], 1, rng)[0])
 
     def above(self, score: float, rng: Generator) -> bool:
         """Compare one score; the run is over with the first that is above."""
-        from dpcvx.noise import lattice_laplace
+        from dpcvx.noise.samplers import lattice_laplace
 
         if self._over:
             raise Incompatible("This run is over: pay for another one and start it.")

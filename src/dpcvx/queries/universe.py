@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 
 from dpcvx.arrays import IntVector
-from dpcvx.cells import column_cells, column_numbers, native_array, opened, read_numbers
+from dpcvx.data.cells import (
+    column_cells,
+    column_numbers,
+    native_array,
+    opened,
+    read_numbers,
+)
 from dpcvx.errors import Incompatible
 from dpcvx.queries.schema import Attribute, Column, Schema
 

@@ -25,16 +25,24 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from dpcvx import __version__
+from dpcvx.service.analysts import Desk
 from dpcvx.service.boundary import Boundary, Metrics
-from dpcvx.service.desk import Desk
 from dpcvx.service.keys import ApiKey
-from dpcvx.service.models import BudgetLeft, History, KeyList, KeyRecord, MadeKey, NewKey, Problem
+from dpcvx.service.models import (
+    BudgetLeft,
+    History,
+    KeyList,
+    KeyRecord,
+    MadeKey,
+    NewKey,
+    Problem,
+)
 from dpcvx.service.refusal import CODES, Refusal
 
 __all__ = ["application"]
 
 API = "/api/v1"
-WEB = Path(__file__).parent.parent / "web"
+WEB = Path(__file__).parent / "web"
 PAGES = (
     ("/", "index.html", "text/html"),
     ("/style.css", "style.css", "text/css"),

@@ -15,7 +15,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import VerifyMismatchError
 
 from dpcvx.ledger import Ledger
-from dpcvx.service.store import Store, key_table
+from dpcvx.service.database import Store, key_table
 
 __all__ = ["SCOPES", "ApiKey", "Keys", "open_keys"]
 

@@ -15,15 +15,15 @@ from typing import Any
 from rich.console import Console
 
 from dpcvx.accounting import Budget
+from dpcvx.data.files import HEADER_HINT, Unreadable, open_table
 from dpcvx.errors import BudgetExceeded, LedgerUnavailable
 from dpcvx.ledger import Account, Ledger
 from dpcvx.queries.engine import QueryEngine
 from dpcvx.queries.schema import Schema
 from dpcvx.queries.universe import Universe
+from dpcvx.service.analysts import Desk
 from dpcvx.service.application import application
-from dpcvx.service.desk import Desk
-from dpcvx.service.store import Store
-from dpcvx.tables import HEADER_HINT, Unreadable, open_table
+from dpcvx.service.database import Store
 
 __all__ = ["Settings", "demonstration", "run"]
 

@@ -8,13 +8,32 @@ from typing import ClassVar, cast
 
 import numpy as np
 
-from dpcvx.accounting import Accountant, Budget, calibrate, gaussian_mu
+from dpcvx.accounting import (
+    Accountant,
+    Budget,
+    calibrate,
+    gaussian_mu,
+)
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasCoordinateVertices, HasProjection
 from dpcvx.errors import Incompatible
-from dpcvx.events import Compose, Event, Exponential, Gaussian, Repeat
-from dpcvx.execution import Oracle, Plan, Stage, check_count, records_changed, require, spendable
+from dpcvx.events import (
+    Compose,
+    Event,
+    Exponential,
+    Gaussian,
+    Repeat,
+)
 from dpcvx.mechanisms import NoisyVertex, RestrictedGradient, weight_bits
+from dpcvx.plans.execution import (
+    Oracle,
+    Plan,
+    Stage,
+    check_count,
+    records_changed,
+    require,
+    spendable,
+)
 from dpcvx.problem import Problem
 
 __all__ = ["NoisyCorrectiveFrankWolfe"]

@@ -8,16 +8,29 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpcvx.accounting import Accountant, Budget, calibrate, gaussian_mu
+from dpcvx.accounting import (
+    Accountant,
+    Budget,
+    calibrate,
+    gaussian_mu,
+)
 from dpcvx.arrays import Vector
 from dpcvx.domains import SubmodularBall, SubmodularPolyhedron
+from dpcvx.domains.regularizers import SubmodularNorm
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Repeat
-from dpcvx.execution import Oracle, Plan, Stage, check_count, records_changed, require, spendable
 from dpcvx.mechanisms import NoisyMinimiser
-from dpcvx.minimise import Ridged
+from dpcvx.mechanisms.minimise import Ridged
+from dpcvx.plans.execution import (
+    Oracle,
+    Plan,
+    Stage,
+    check_count,
+    records_changed,
+    require,
+    spendable,
+)
 from dpcvx.problem import Problem
-from dpcvx.regularizers import SubmodularNorm
 
 __all__ = ["NoisyDualFrankWolfe"]
 

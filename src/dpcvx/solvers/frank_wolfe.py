@@ -6,13 +6,26 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
-from dpcvx.accounting import Accountant, Budget, calibrate, gaussian_mu
+from dpcvx.accounting import (
+    Accountant,
+    Budget,
+    calibrate,
+    gaussian_mu,
+)
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasVertices
 from dpcvx.errors import Incompatible
 from dpcvx.events import Exponential, Repeat
-from dpcvx.execution import Oracle, Plan, Stage, check_count, records_changed, require, spendable
 from dpcvx.mechanisms import NoisyVertex, weight_bits
+from dpcvx.plans.execution import (
+    Oracle,
+    Plan,
+    Stage,
+    check_count,
+    records_changed,
+    require,
+    spendable,
+)
 from dpcvx.problem import Problem
 
 __all__ = ["NoisyFrankWolfe"]
@@ -39,7 +52,7 @@ class NoisyFrankWolfe:
 
     Deviations: the exponential mechanism instead of Laplace report-noisy-max, whose constants in the papers
     do not cover replace-one; over compressed records residuals may be those of an earlier iterate
-    (`dpcvx.lazy`); decaying steps start at mu_0 = 1, so the first point is a vertex; the paper's constant
+    (`lazy_scores`); decaying steps start at mu_0 = 1, so the first point is a vertex; the paper's constant
     step 1/(T + 2) leaves (1 - 1/(T + 2))^T > 1/e of the first excess, so a longer one is taken, which leaves
     at most excess/T + curvature log(T)/T.
 

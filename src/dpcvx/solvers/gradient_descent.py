@@ -8,15 +8,28 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpcvx.accounting import Accountant, Budget, calibrate, gaussian_mu
+from dpcvx.accounting import (
+    Accountant,
+    Budget,
+    calibrate,
+    gaussian_mu,
+)
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasProjection
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Repeat
-from dpcvx.execution import Oracle, Plan, Stage, check_count, records_changed, require, spendable
 from dpcvx.mechanisms import NoisyGradient
+from dpcvx.plans.execution import (
+    Oracle,
+    Plan,
+    Stage,
+    check_count,
+    records_changed,
+    require,
+    spendable,
+)
 from dpcvx.problem import Problem
-from dpcvx.typical import Typical, is_round
+from dpcvx.solvers.typical_data import Typical, is_round
 
 __all__ = ["NoisyGradientDescent"]
 
@@ -46,7 +59,7 @@ class NoisyGradientDescent:
     coordinate by a standard deviation of about 2 L2 H/(n mu), whatever the number of steps that share H,
     hence a score <x, theta> by that times ||x||, which does not grow with d; the optimisation error of smooth
     descent is at most r^2/(2 H). In an l2 ball, for one score and rows of a declared length, the default H is
-    the best for the public model of typical data (`dpcvx.typical`): bounds are for the worst records, and
+    the best for the public model of typical data (`typical_data`): bounds are for the worst records, and
     leave much to learn where features are few or records many. Elsewhere it minimises the bound r^2/(2 H) +
     (phi''/2) (2 L2 B H/(n mu))^2, with B = max ||x||_2 and r = max_C ||theta||_2; the second term counts for
     each of a record's scores, and may cost a tenth of the largest loss at theta = 0. H stops short of

@@ -6,12 +6,25 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dpcvx.accounting import Accountant, Budget, calibrate, gaussian_mu
+from dpcvx.accounting import (
+    Accountant,
+    Budget,
+    calibrate,
+    gaussian_mu,
+)
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasMirrorMap
 from dpcvx.events import Gaussian, Repeat
-from dpcvx.execution import Oracle, Plan, Stage, check_count, records_changed, require, spendable
 from dpcvx.mechanisms import NoisyGradient
+from dpcvx.plans.execution import (
+    Oracle,
+    Plan,
+    Stage,
+    check_count,
+    records_changed,
+    require,
+    spendable,
+)
 from dpcvx.problem import Problem
 
 __all__ = ["NoisyMirrorDescent"]

@@ -8,17 +8,34 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpcvx.accounting import Accountant, Budget, calibrate, gaussian_mu
+from dpcvx.accounting import (
+    Accountant,
+    Budget,
+    calibrate,
+    gaussian_mu,
+)
 from dpcvx.accounting.objective import OUTPUT_SHARE
 from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Gaussian, PerturbedObjective
-from dpcvx.execution import Oracle, Plan, Stage, records_changed, require, spendable
-from dpcvx.losses import ClippedLogistic, Huber, Logistic, Squared
+from dpcvx.losses import (
+    ClippedLogistic,
+    Huber,
+    Logistic,
+    Squared,
+)
 from dpcvx.mechanisms import PerturbedMinimiser
-from dpcvx.minimise import Ridged
+from dpcvx.mechanisms.minimise import Ridged
+from dpcvx.plans.execution import (
+    Oracle,
+    Plan,
+    Stage,
+    records_changed,
+    require,
+    spendable,
+)
 from dpcvx.problem import Problem
-from dpcvx.typical import Typical, is_round
+from dpcvx.solvers.typical_data import Typical, is_round
 
 __all__ = ["ObjectivePerturbation"]
 

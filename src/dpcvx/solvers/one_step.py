@@ -6,17 +6,34 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from dpcvx.accounting import Accountant, Budget, Following, gaussian_epsilon, gaussian_mu
+from dpcvx.accounting import (
+    Accountant,
+    Budget,
+    Following,
+    gaussian_epsilon,
+    gaussian_mu,
+)
 from dpcvx.arrays import Vector
 from dpcvx.domains import L2Ball
 from dpcvx.errors import Incompatible
-from dpcvx.execution import Oracle, Plan, Solver, Stage, spendable
 from dpcvx.losses import Logistic, Loss, Squared
 from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments, PerturbedMinimiser
+from dpcvx.plans.execution import (
+    Oracle,
+    Plan,
+    Solver,
+    Stage,
+    spendable,
+)
+from dpcvx.plans.uncertainty import (
+    Curvature,
+    Steepness,
+    average,
+    one_step,
+)
 from dpcvx.problem import Problem
 from dpcvx.solvers.objective_perturbation import ObjectivePerturbation
 from dpcvx.solvers.standardised import Standardised
-from dpcvx.uncertainty import Curvature, Steepness, average, one_step
 
 __all__ = ["OneStep", "with_uncertainty"]
 

@@ -8,15 +8,33 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpcvx.accounting import Accountant, Budget, calibrate, gaussian_mu
+from dpcvx.accounting import (
+    Accountant,
+    Budget,
+    calibrate,
+    gaussian_mu,
+)
 from dpcvx.arrays import Vector
+from dpcvx.domains.regularizers import (
+    L1,
+    ElasticNet,
+    GroupL2,
+    Ridge,
+    SubmodularNorm,
+)
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian
-from dpcvx.execution import Oracle, Plan, Stage, records_changed, require, spendable
 from dpcvx.mechanisms import NoisyMinimiser
-from dpcvx.minimise import Ridged
+from dpcvx.mechanisms.minimise import Ridged
+from dpcvx.plans.execution import (
+    Oracle,
+    Plan,
+    Stage,
+    records_changed,
+    require,
+    spendable,
+)
 from dpcvx.problem import Problem
-from dpcvx.regularizers import L1, ElasticNet, GroupL2, Ridge, SubmodularNorm
 
 __all__ = ["OutputPerturbation"]
 

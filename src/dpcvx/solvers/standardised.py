@@ -8,17 +8,28 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpcvx.accounting import Accountant, Budget, Following, gaussian_mu
+from dpcvx.accounting import (
+    Accountant,
+    Budget,
+    Following,
+    gaussian_mu,
+)
 from dpcvx.arrays import Vector
+from dpcvx.data.quantise import FEATURE_BITS, Door
+from dpcvx.data.region import Trim
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose
-from dpcvx.execution import Oracle, Plan, Solver, Stage, spendable
-from dpcvx.grid import FEATURE_BITS, Door
 from dpcvx.losses import Huber, Quantile, Squared
 from dpcvx.mechanisms import Mechanism, NoisyLength, NoisyMoments
 from dpcvx.mechanisms.moments import UNITLESS
+from dpcvx.plans.execution import (
+    Oracle,
+    Plan,
+    Solver,
+    Stage,
+    spendable,
+)
 from dpcvx.problem import Bounds, Problem
-from dpcvx.trim import Trim
 
 __all__ = ["Standardised"]
 

@@ -8,14 +8,26 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpcvx.accounting import Accountant, Budget, calibrate, gaussian_mu
+from dpcvx.accounting import (
+    Accountant,
+    Budget,
+    calibrate,
+    gaussian_mu,
+)
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasProjection
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Gaussian
-from dpcvx.execution import Oracle, Plan, Stage, records_changed, require, spendable
 from dpcvx.losses import Squared
 from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments
+from dpcvx.plans.execution import (
+    Oracle,
+    Plan,
+    Stage,
+    records_changed,
+    require,
+    spendable,
+)
 from dpcvx.problem import Problem
 
 __all__ = ["SufficientStatistics"]

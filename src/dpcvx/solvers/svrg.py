@@ -9,15 +9,34 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpcvx.accounting import Accountant, Budget, calibrate, gaussian_mu
+from dpcvx.accounting import (
+    Accountant,
+    Budget,
+    calibrate,
+    gaussian_mu,
+)
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasProjection, L2Ball
 from dpcvx.errors import Incompatible
-from dpcvx.events import Compose, Event, Gaussian, Poisson, Repeat
-from dpcvx.execution import Oracle, Plan, Stage, check_count, records_changed, require, spendable
+from dpcvx.events import (
+    Compose,
+    Event,
+    Gaussian,
+    Poisson,
+    Repeat,
+)
 from dpcvx.mechanisms import NoisyDifference, NoisyGradient
+from dpcvx.noise.poisson import LEVELS, probability_above
+from dpcvx.plans.execution import (
+    Oracle,
+    Plan,
+    Stage,
+    check_count,
+    records_changed,
+    require,
+    spendable,
+)
 from dpcvx.problem import Problem
-from dpcvx.sampling import LEVELS, probability_above
 
 __all__ = ["NoisySVRG", "NoisySVRGPlusPlus"]
 

@@ -11,8 +11,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dpcvx.arrays import Vector
-from dpcvx.statement import PrivacyStatement
-from dpcvx.tuning.selection import private_tune
+from dpcvx.plans.statement import PrivacyStatement
+from dpcvx.tuning.tune import private_tune
 
 __all__ = ["PrivateSearchCV"]
 
@@ -40,7 +40,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     epsilon, delta : float, optional
         The price of everything; by default the estimator's.
     scoring : str, optional
-        scikit-learn's name of a metric; by default "accuracy" or "r2". See `dpcvx.scoring.METRICS`.
+        scikit-learn's name of a metric; by default "accuracy" or "r2". See `dpcvx.tuning.score.METRICS`.
     n_trials : float, optional
         Expected number of runs; by default twice the number of settings, or 20 for distributions.
     distribution : {"geometric", "logarithmic", "poisson"}

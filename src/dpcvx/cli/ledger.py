@@ -1,0 +1,144 @@
+"""Commands of the ledger: ``dpcvx ledger create | show | history | verify``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from dpcvx.ledger import Account
+
+__all__ = ["LedgerUrl", "ledger_app"]
+
+LedgerUrl = Annotated[
+    str | None, typer.Option("--ledger", help="File or URL of the ledger. Default: the user's own file.")
+]
+Witness = Annotated[
+    Path | None, typer.Option(help="File that is told of every entry, so that an old copy is noticed.")
+]
+Name = Annotated[str, typer.Argument(help="Name of the account.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, errors too.")]
+GAUGE = 30  # characters
+
+ledger_app = typer.Typer(
+    help="Accounts of what was spent on each data set.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@ledger_app.command()
+def create(
+    name: Name,
+    epsilon: Annotated[float, typer.Option(help="Cap: epsilon of everything that will ever be charged.")],
+    delta: Annotated[float, typer.Option(help="Cap: delta; well below one over the number of records.")],
+    relation: Annotated[str, typer.Option(help="Neighbours: replace or add_remove.")] = "replace",
+    ledger: LedgerUrl = None,
+    witness: Witness = None,
+    as_json: AsJson = False,
+) -> None:
+    """Open an account with a cap that never changes."""
+    from dpcvx.ledger import Ledger
+
+    account = Ledger(ledger, witness=witness).create(name, epsilon=epsilon, delta=delta, relation=relation)
+    _print(_record(account), as_json, _gauge(account))
+
+
+@ledger_app.command()
+def show(
+    name: Annotated[str | None, typer.Argument(help="Name of the account. Default: all of them.")] = None,
+    ledger: LedgerUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show caps, what is spent and what is left."""
+    from dpcvx.ledger import Ledger
+
+    book = Ledger(ledger)
+    accounts = [book.account(each) for each in (book.accounts() if name is None else (name,))]
+    _print(
+        {"accounts": [_record(account) for account in accounts]}, as_json, "\n\n".join(map(_gauge, accounts))
+    )
+
+
+@ledger_app.command()
+def history(
+    name: Name,
+    ledger: LedgerUrl = None,
+    plot: Annotated[Path | None, typer.Option(help="PNG file to write: spending over time.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show every charge; --json prints the whole history as a statement."""
+    from textwrap import wrap
+
+    from dpcvx.ledger import Ledger
+    from dpcvx.ledger.account_statement import event_words
+    from dpcvx.planning.words import aligned
+
+    account = Ledger(ledger).account(name)
+    statement = account.statement()
+    if plot is not None:
+        _plot(account, plot)
+        typer.echo(f"Plot written to {plot}", err=True)
+    rows = [("entry", "time (UTC)", "used", "purpose and event")]
+    rows += [
+        (
+            str(entry.sequence),
+            entry.time[:19],
+            f"{entry.used:.2%}",
+            f"{entry.purpose}: {event_words(entry.event)}",
+        )
+        for entry in statement.history
+    ]
+    lines = [*wrap(statement.meaning, 110), "", *aligned(rows, left=(0, 1, 3))]
+    _print(statement.to_dict(), as_json, "\n".join(lines))
+
+
+@ledger_app.command()
+def verify(ledger: LedgerUrl = None, witness: Witness = None, as_json: AsJson = False) -> None:
+    """Check every entry, hash and total, and with a witness that this is no old copy."""
+    from dataclasses import asdict
+
+    from dpcvx.ledger import Ledger
+
+    found = Ledger(ledger, witness=witness).verify()
+    _print(asdict(found), as_json, str(found))
+
+
+def _record(account: Account) -> dict[str, Any]:
+    cap = account.budget
+    return {
+        "account": account.name,
+        "epsilon": cap.epsilon,
+        "delta": cap.delta,
+        "relation": cap.relation,
+        "used": account.used,
+        "remaining": account.remaining(),
+        "charges": len(account.history()),
+    }
+
+
+def _gauge(account: Account) -> str:
+    facts = _record(account)
+    full = int(facts["used"] * GAUGE)
+    cap = f"epsilon {facts['epsilon']:g}, delta {facts['delta']:.3g} ({facts['relation']})"
+    return (
+        f"{facts['account']}: {cap}\n"
+        f"  [{'#' * full}{'.' * (GAUGE - full)}] {facts['used']:.1%} used in {facts['charges']} charge(s)\n"
+        f"  one more Gaussian release could have epsilon {facts['remaining']:.4g}"
+    )
+
+
+def _plot(account: Account, path: Path) -> None:
+    from dpcvx.data.files import Unreadable
+    from dpcvx.report.plots import spending_plot
+
+    picture = spending_plot(account.name, account.budget, account.history())
+    try:
+        path.write_bytes(picture)
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be written: {error.strerror}.") from None
+
+
+def _print(record: dict[str, Any], as_json: bool, text: str) -> None:
+    typer.echo(json.dumps(record, indent=2, ensure_ascii=False) if as_json else text)

@@ -1,0 +1,250 @@
+"""Commands of the query service: ``dpcvx serve | ask | keys``."""
+
+from __future__ import annotations
+
+import json
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from dpcvx.service.keys import ApiKey, Keys
+
+__all__ = ["ask", "keys_app", "serve"]
+
+KEY_VARIABLE = "DPCVX_KEY"
+
+
+class Scope(StrEnum):
+    """What a key may do."""
+
+    ASK = "ask"
+    ADMIN = "admin"
+
+
+class Loss(StrEnum):
+    """Losses of a regression."""
+
+    LOGISTIC = "logistic"
+    SQUARED = "squared"
+    HUBER = "huber"
+    SMOOTH_HINGE = "smooth_hinge"
+    QUANTILE = "quantile"
+
+
+class Domain(StrEnum):
+    """Sets of coefficients."""
+
+    L2 = "l2"
+    L1 = "l1"
+
+
+LedgerUrl = Annotated[
+    str | None, typer.Option("--ledger", help="File or URL of the ledger. Default: the user's own file.")
+]
+Account = Annotated[str | None, typer.Option(help="Account of the data set. Default: the data file's name.")]
+AccountName = Annotated[str, typer.Option("--account", help="Account of the data set.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, errors too.")]
+
+keys_app = typer.Typer(help="API keys of the query service.", no_args_is_help=True, rich_markup_mode=None)
+
+
+def serve(
+    data: Annotated[
+        Path | None, typer.Argument(help="Table, .csv or .parquet; one row is one person.")
+    ] = None,
+    schema: Annotated[Path | None, typer.Option(help="Schema file, TOML: levels and bins.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Privacy budget of all questions together.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Default: min(1/n^2, 1e-5).")] = None,
+    ledger: LedgerUrl = None,
+    witness: Annotated[
+        str | None, typer.Option(help="File that notes the ledger's state, so that an old copy is found out.")
+    ] = None,
+    account: Account = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.", min=1, max=65535)] = 8000,
+    slot: Annotated[
+        float, typer.Option(help="Answers leave a whole number of slots of so many seconds later.", min=0.01)
+    ] = 0.25,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Serve census data in a ledger that is thrown away.")
+    ] = False,
+) -> None:
+    """Serve questions about a table, on one privacy budget: HTTP interface and web page."""
+    _require("fastapi", "uvicorn", "argon2", "pydantic")
+    from dpcvx.service.start import Settings, demonstration, run
+
+    if demo:
+        demonstration(host=host, port=port, slot=slot)
+        return
+    if data is None or schema is None or epsilon is None:
+        raise ValueError("dpcvx serve needs a table, --schema and --epsilon; or --demo.")
+    run(
+        Settings(
+            data,
+            schema,
+            epsilon,
+            delta=delta,
+            ledger=ledger,
+            witness=witness,
+            account=account or data.stem,
+            host=host,
+            port=port,
+            slot=slot,
+        )
+    )
+
+
+def ask(
+    question: Annotated[
+        str,
+        typer.Argument(help='"income ~ age + sex", "count", "mean age", "marginal age sex", or JSON.'),
+    ],
+    url: Annotated[str, typer.Option(help="Address of the service.")] = "http://127.0.0.1:8000",
+    key_file: Annotated[
+        Path | None, typer.Option(help=f"File with the API key. Default: the variable {KEY_VARIABLE}.")
+    ] = None,
+    loss: Annotated[Loss, typer.Option(help="Loss of a regression.")] = Loss.LOGISTIC,
+    domain: Annotated[Domain, typer.Option("--set", help="Set of coefficients of a regression.")] = Domain.L2,
+    radius: Annotated[float, typer.Option(help="Size of that set.")] = 3.0,
+    intercept: Annotated[bool, typer.Option(help="Whether a regression has an intercept.")] = True,
+    where: Annotated[
+        list[str] | None, typer.Option(help="Condition of a count or mean: sex=f, or age=[20, 30)|[30, 40).")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a query service one question and print the answer."""
+    from dpcvx.service.client import Client
+
+    options = {"loss": loss.value, "set": domain.value, "radius": radius, "intercept": intercept}
+    query = _question(question, options, where or [])
+    with Client(url, _key(key_file)) as client:
+        answer = client.ask(query)
+    typer.echo(json.dumps(answer.to_json(), indent=2) if as_json else str(answer))
+
+
+@keys_app.command("create")
+def create_key(
+    name: Annotated[str, typer.Argument(help="Whose key it is.")],
+    account: AccountName,
+    ledger: LedgerUrl = None,
+    scope: Annotated[list[Scope] | None, typer.Option(help="May be repeated. Default: ask.")] = None,
+    per_minute: Annotated[int, typer.Option(help="Questions a minute.", min=1)] = 60,
+    per_day: Annotated[int, typer.Option(help="Questions a day.", min=1)] = 5000,
+    as_json: AsJson = False,
+) -> None:
+    """Make an API key and print it; it is kept nowhere else."""
+    scopes = [one.value for one in scope or [Scope.ASK]]
+    key, text = _keys(ledger, account).create(name, scopes=scopes, per_minute=per_minute, per_day=per_day)
+    if as_json:
+        typer.echo(json.dumps({"key": _record(key), "text": text}, indent=2))
+        return
+    typer.echo(text)
+    typer.echo(f"Key {key.id} of {name} may {' and '.join(key.scopes)}. It is not shown again.", err=True)
+
+
+@keys_app.command("list")
+def list_keys(account: AccountName, ledger: LedgerUrl = None, as_json: AsJson = False) -> None:
+    """List the API keys of an account."""
+    keys = _keys(ledger, account).list()
+    if as_json:
+        typer.echo(json.dumps({"keys": [_record(key) for key in keys]}, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("id", "name", "scopes", "a minute", "a day", "state")
+    for key in keys:
+        state = "revoked" if key.revoked else "live"
+        table.add_row(key.id, key.name, " ".join(key.scopes), str(key.per_minute), str(key.per_day), state)
+    Console().print(table)
+
+
+@keys_app.command("revoke")
+def revoke_key(
+    id: Annotated[str, typer.Argument(help="Its id, from dpcvx keys list.")],
+    account: AccountName,
+    ledger: LedgerUrl = None,
+) -> None:
+    """Refuse an API key from now on; a running server obeys at once."""
+    try:
+        key = _keys(ledger, account).revoke(id)
+    except KeyError:
+        raise ValueError(f"Account {account!r} has no key {id!r}: see  dpcvx keys list.") from None
+    typer.echo(f"Key {key.id} of {key.name} is revoked.")
+
+
+def _keys(url: str | None, account: str) -> Keys:
+    _require("argon2")
+    from dpcvx.service.keys import open_keys
+
+    return open_keys(url, account)
+
+
+def _require(*packages: str) -> None:
+    from importlib.util import find_spec
+
+    if absent := [name for name in packages if find_spec(name) is None]:
+        raise ImportError(f'The service needs {", ".join(absent)}: run  pip install "dpcvx[serve]"')
+
+
+def _record(key: ApiKey) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(key)
+
+
+def _key(path: Path | None) -> str:
+    if path is not None:
+        from dpcvx.data.files import Unreadable
+
+        try:
+            return path.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            raise Unreadable(f"{path} cannot be read as a key file.") from None
+    if key := os.environ.get(KEY_VARIABLE, "").strip():
+        return key
+    raise ValueError(f"Give the API key by --key-file, or in the variable {KEY_VARIABLE}.")
+
+
+def _question(text: str, options: dict[str, Any], conditions: list[str]) -> dict[str, Any]:
+    """The JSON form of a question as it is typed."""
+    if text.lstrip().startswith("{"):
+        try:
+            content: dict[str, Any] = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"The question is not valid JSON: {error}.") from None
+        return content
+    where = {}
+    for condition in conditions:
+        name, equals, levels = condition.partition("=")
+        if not equals:
+            raise ValueError(f"--where {condition} must look like  sex=f  or  region=north|south.")
+        where[name.strip()] = [level.strip() for level in levels.split("|")]
+    target, tilde, features = text.partition("~")
+    if tilde:
+        if where:
+            raise ValueError("--where belongs to counts and means, not to a regression.")
+        names = [name.strip() for name in features.split("+")]
+        return {
+            "kind": "regression",
+            "target": target.strip(),
+            "features": [name for name in names if name not in ("", "1")],
+            **options,
+        }
+    kind, *names = text.split()
+    if kind == "count" and not names:
+        if not where:
+            raise ValueError("A count needs a condition, for instance  dpcvx ask count --where sex=f.")
+        return {"kind": "count", "where": where}
+    if kind == "mean" and len(names) == 1:
+        return {"kind": "mean", "of": names[0], "where": where}
+    if kind == "marginal" and names and not where:
+        return {"kind": "marginal", "attributes": names}
+    raise ValueError(
+        f"{text!r} is no question: write  'income ~ age + sex',  'count --where sex=f',  'mean age'  or  "
+        "'marginal age sex'."
+    )

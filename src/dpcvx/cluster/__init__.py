@@ -1,6 +1,0 @@
-"""Records on the workers of a Dask cluster: shards that stay there, and exact sums that come back."""
-
-from dpcvx.cluster.dataset import DaskDataset, from_dask
-from dpcvx.cluster.source import Distributed, dask_source
-
-__all__ = ["DaskDataset", "Distributed", "dask_source", "from_dask"]

@@ -1,0 +1,150 @@
+"""Dask collections as a data set that estimators can fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from dpcvx.data.cells import native_array
+from dpcvx.data.cluster.partitions import Partitions, computed, opened
+from dpcvx.data.cluster.source import Distributed, distribute
+from dpcvx.data.cluster.worker_side import Failure, Part, guarded
+from dpcvx.data.cluster.workers import Workers, connected
+from dpcvx.data.quantise import Door
+from dpcvx.errors import ClusterFailed, Incompatible
+
+if TYPE_CHECKING:
+    from dpcvx.data.columns import Columns, Table
+    from dpcvx.data.dataset import Encode
+
+__all__ = ["DaskDataset", "from_dask"]
+
+
+def from_dask(
+    X: Any,
+    y: Any = None,
+    *,
+    target: str | Sequence[str] | None = None,
+    bounds: Any = None,
+    classes: Sequence[Any] | str | None = None,
+    y_bounds: Any = None,
+    categories: Mapping[Any, Sequence[Any]] | None = None,
+    data_norm: float | None = None,
+    client: Any = None,
+) -> DaskDataset:
+    """Open Dask collections for a fit on their cluster.
+
+    Every worker takes its partitions through the door and keeps the integers; from then on only exact sums
+    travel. Plan, charge and noise stay in this process. Where Dask does not know how many rows a partition
+    has, the workers count them: their number is public.
+
+    Parameters
+    ----------
+    X : dask.array.Array, shape (n, d), or dask.dataframe.DataFrame
+        One row per person. The graph must give the same rows each time it is computed.
+    y : dask.array.Array or dask.dataframe.Series, optional
+        Targets, in the same order.
+    target : str or list of str, optional
+        Column(s) of X that hold the targets, in place of y.
+    bounds, classes, y_bounds, categories, data_norm : optional
+        The estimator's parameters of these names, where they are declared with the data: an estimator that
+        declares one of them again is refused.
+    client : distributed.Client or str, optional
+        Client of the cluster, or its scheduler's address; by default the client that this process uses.
+
+    Returns
+    -------
+    DaskDataset
+        To be given to ``fit``.
+    """
+    if classes is not None and y_bounds is not None:
+        raise ValueError(
+            "classes and y_bounds are both given: declare classes for classifiers or y_bounds for regressors."
+        )
+    connection = connected(client)
+    Workers(connection).awaited()
+    names = target if target is None or isinstance(target, str) else list(target)
+    declarations = {
+        "bounds": bounds,
+        "classes": classes,
+        "y_bounds": y_bounds,
+        "categories": categories,
+        "data_norm": data_norm,
+    }
+    return DaskDataset(
+        opened(X, y, names, connection),
+        connection,
+        {name: value for name, value in declarations.items() if value is not None},
+    )
+
+
+class DaskDataset:
+    """Partitions of Dask collections, and what is public of them.
+
+    Parameters
+    ----------
+    partitions : Partitions
+    client : distributed.Client
+    declarations : dict
+        Parameters of an estimator that were declared with the data.
+    """
+
+    standardizes = True
+
+    def __init__(self, partitions: Partitions, client: Any, declarations: Mapping[str, Any]) -> None:
+        from dpcvx.data.columns import Table
+
+        self._partitions, self._client = partitions, client
+        self.n, self.declarations = partitions.n, declarations
+        self.table: Table = Table(partitions.header)
+        self.target = partitions.target_header
+
+    def labels(self) -> list[Any]:
+        """Return the labels that occur in each partition; the user states that their set is public."""
+        from dask import delayed
+
+        parts, name = self._partitions, self._partitions.target
+        find = delayed(partial(_labels, name), pure=False)
+        found = computed([find(part) for part in parts.targets or parts.records], self._client)
+        for labels in found:
+            if isinstance(labels, Failure):
+                raise ClusterFailed(f"The labels of a partition could not be read ({labels.words}).")
+        return list(dict.fromkeys(label for labels in found for label in labels))
+
+    def source(self, columns: Columns, door: Door, encode: Encode, layout: str) -> Distributed:
+        """Take every record through the door, on the workers."""
+        prepare = _Prepare(columns, door, encode, self.table.names, self.table.d, self.table.sparse)
+        return distribute(self._partitions, prepare, bounds=door.bounds, layout=layout, client=self._client)
+
+
+@dataclass(frozen=True, eq=False)
+class _Prepare:
+    """Stored rows and targets of a raw partition."""
+
+    columns: Columns
+    door: Door
+    encode: Encode
+    names: tuple[Any, ...] | None
+    d: int
+    sparse: bool
+
+    def __call__(self, X: Any, y: Any) -> Part:
+        from dpcvx.data.columns import Table
+
+        table = Table(X)
+        if (table.names, table.d, table.sparse) != (self.names, self.d, self.sparse):
+            raise Incompatible(
+                "a partition has other columns, or another kind of rows, than its collection declares: "
+                "give Dask the right meta"
+            )
+        return self.columns.rows(table, self.door), self.encode(y)
+
+
+def _labels(target: Any, part: Any) -> list[Any] | Failure:
+    def read() -> list[Any]:
+        return list(dict.fromkeys(native_array(part if target is None else part[target]).tolist()))
+
+    labels: list[Any] | Failure = guarded(read)
+    return labels

@@ -1,0 +1,342 @@
+"""Sums over the shards of a cluster: a data source whose records are on workers.
+
+Each question goes to every shard at once, and the answers are added: integers, so that it does not matter how
+many shards there are, which of them answered first, or whether one was loaded again on another worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import numpy as np
+
+from dpcvx.arrays import IntVector, Vector
+from dpcvx.data.cluster.partitions import Partitions, opened
+from dpcvx.data.cluster.worker_side import (
+    BEHIND,
+    UNMAPPED,
+    Part,
+    Pickled,
+    Prepare,
+    Step,
+    Update,
+    load_part,
+)
+from dpcvx.data.cluster.workers import (
+    Call,
+    RemoteShard,
+    Workers,
+    connected,
+)
+from dpcvx.data.memory import Points, exact_sum
+from dpcvx.data.quantise import Door, ResidualBound, targets
+from dpcvx.losses import Loss
+from dpcvx.problem import Bounds
+
+if TYPE_CHECKING:
+    from dpcvx.data.curvature import CurvatureBound, Sums
+
+__all__ = ["Distributed", "dask_source", "distribute"]
+
+
+def dask_source(
+    X: Any, y: Any, *, bounds: Bounds, layout: str = "rows", missing: float = 0.0, client: Any = None
+) -> Distributed:
+    """Take records in scaled units through the door, on the workers: `dpcvx.source` for Dask collections.
+
+    Parameters
+    ----------
+    X : dask.array.Array, shape (n, d), or dask.dataframe.DataFrame
+        Records; they are clipped to the bounds, and cells that are no finite numbers count as 0.
+    y : dask.array.Array or dask.dataframe.Series, shape (n,) or (n, K)
+        Targets, labels -1 and 1, or class codes 0, 1, ... for a joint loss.
+    bounds : Bounds
+        Public bounds of one record.
+    layout : {"rows", "columns"}
+        "rows" serves gradients, "columns" Frank-Wolfe; the other is made when first needed.
+    missing : float
+        What a target that is no finite number becomes.
+    client : distributed.Client or str, optional
+        Client of the cluster, or its scheduler's address; by default the client that this process uses.
+
+    Returns
+    -------
+    Distributed
+        The data source; ``close`` lets the workers forget it.
+    """
+    connection = connected(client)
+    prepare = partial(_scaled, bounds, missing)
+    partitions = opened(X, y, None, connection)
+    return distribute(partitions, prepare, bounds=bounds, layout=layout, client=connection)
+
+
+def _scaled(bounds: Bounds, missing: float, X: Any, y: Any) -> Part:
+    return Door(bounds).quantise(X), targets(y, bounds.y, missing)
+
+
+def distribute(
+    partitions: Partitions, prepare: Prepare, *, bounds: Bounds, layout: str, client: Any
+) -> Distributed:
+    """Load partitions into shards, one for each worker, and return the source that asks them.
+
+    Parameters
+    ----------
+    partitions : Partitions
+    prepare : callable
+        From raw rows and targets of a partition to stored rows and targets in scaled units; it is pickled.
+    bounds : Bounds
+        What it enforces on stored rows.
+    layout : {"rows", "columns"}
+    client : distributed.Client
+    """
+    workers = Workers(client)
+    threads = workers.awaited()
+    shards = [
+        RemoteShard(workers, number, partial(_load, partitions, group, prepare, client), (bounds, layout))
+        for number, group in enumerate(partitions.groups(len(threads)))
+    ]
+    source = Distributed(shards)
+    try:
+        for shard, address in zip(shards, sorted(threads), strict=False):
+            shard.begin(address, threads[address])
+        for shard in shards:
+            shard.finish()
+    except BaseException:
+        source.close()
+        raise
+    return source
+
+
+def _load(partitions: Partitions, group: slice, prepare: Prepare, client: Any, address: str) -> list[Any]:
+    """Futures of the stored rows and targets of some partitions, on one worker while it is there."""
+    from dask import delayed
+
+    # Bound beforehand: as an argument Dask would look for collections inside of it.
+    part = delayed(partial(load_part, prepare, partitions.target), pure=False)
+    columns = [each[group] for each in (partitions.records, partitions.targets) if each]
+    tasks = [part(*raw) for raw in zip(*columns, strict=True)]
+    # Dask keeps the wish for tasks that shards share, so for a worker that is lost it must not be an order.
+    futures: list[Any] = client.compute(tasks, workers=[address], allow_other_workers=True)
+    return futures
+
+
+class Distributed:
+    """Records in shards on the workers of a cluster.
+
+    Parameters
+    ----------
+    shards : sequence of RemoteShard
+        In the order of the records.
+    steps : tuple of Step
+        Public maps that the records went through after the door.
+    d : int, optional
+        Number of features after them.
+    """
+
+    def __init__(
+        self, shards: Sequence[RemoteShard], steps: tuple[Step, ...] = (), d: int | None = None
+    ) -> None:
+        self._shards, self._steps, self._d = shards, steps, d
+        self._pickles: dict[Loss, Pickled] = {}
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return sum(shard.facts.n for shard in self._shards)
+
+    @property
+    def d(self) -> int:
+        """Number of stored features."""
+        return self._shards[0].facts.d if self._d is None else self._d
+
+    def close(self) -> None:
+        """Have the cluster forget the shards."""
+        for shard in self._shards:
+            shard.release()
+
+    def within(self, bounds: Bounds) -> Distributed:
+        """Return these records with every stored row inside the bounds: a longer one is shrunk."""
+        return self._through("within", bounds)
+
+    def mapped(self, door: Door, center: float, scale: float) -> Distributed:
+        """Return these records after a second, public map: the door's on rows, (y - center)/scale on y."""
+        return self._through("mapped", door, center, scale)
+
+    def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
+        """Return sum_i rho_i k_i in units of 2^-34, in the shape of theta."""
+        self._check(theta)
+        parts = self.each("sums", "gradient_sum", self._pickled(loss), theta, bound)
+        return exact_sum(parts, self.n, bound)
+
+    def difference_sum(
+        self, loss: Loss, points: Points, batch: IntVector, residual: ResidualBound, bound: ResidualBound
+    ) -> IntVector:
+        """Return sum_i (rho_i - rho'_i) k_i over the rows of a batch, in the shape of an iterate."""
+        for theta in points:
+            self._check(theta)
+        starts = np.cumsum([0, *(shard.facts.n for shard in self._shards[:-1])])
+        cuts = np.split(batch, np.searchsorted(batch, starts[1:]))
+        pickled = self._pickled(loss)
+        parts = self._asked(
+            [
+                ("sums", "difference_sum", pickled, points, cut - start, residual, bound)
+                for cut, start in zip(cuts, starts, strict=True)
+            ]
+        )
+        return exact_sum(parts, len(batch), bound)
+
+    def curvature_sum(self, loss: Loss, theta: Vector, slope: ResidualBound, bend: CurvatureBound) -> Sums:
+        """Return the sums of `dpcvx.data.curvature.curvature_sum` over all records."""
+        self._check(theta)
+        parts = self.each("sums", "curvature_sum", self._pickled(loss), theta, slope, bend)
+        moments, spreads = zip(*parts, strict=True)
+        return _added(moments), sum(spreads)
+
+    def moments(self, order: int, centers: IntVector, limits: IntVector) -> IntVector:
+        """Return the sums of (k - c)^order over the records, |k - c| clipped to a limit, per column."""
+        return _added(self.each("sums", "moments", order, centers, limits))
+
+    def length(self) -> IntVector:
+        """Return the sum of ||k_i||^2, one entry."""
+        return _added(self.each("sums", "length"))
+
+    def objective(self, loss: Loss, outputs: int, z_max: float) -> DistributedObjective:
+        """Return the sum of the losses in float64, for minimisers that run on the driver."""
+        return DistributedObjective(self, (self._pickled(loss), outputs, z_max))
+
+    def follow(self, loss: Loss, outputs: int) -> FollowedShards:
+        """Return margins that start at w = 0."""
+        return FollowedShards(self, (self._pickled(loss), outputs))
+
+    def each(self, *question: Any) -> list[Any]:
+        """Ask every shard the same."""
+        return self._asked([question] * len(self._shards))
+
+    def ask_one(self, place: int, *question: Any) -> Any:
+        """Ask one shard; one that was loaded again goes through the steps first."""
+        shard, key = self._shards[place], self._key
+        while _is(answer := Call(shard, (key, *question)).answer(), UNMAPPED):
+            Call(shard, ("", "become", self._steps)).answer()
+        return answer
+
+    @property
+    def _key(self) -> str:
+        return self._steps[-1].key if self._steps else ""
+
+    def _asked(self, questions: list[tuple[Any, ...]]) -> list[Any]:
+        calls = [
+            Call(shard, (self._key, *question))
+            for shard, question in zip(self._shards, questions, strict=True)
+        ]
+        answers = [call.answer() for call in calls]
+        return [
+            self.ask_one(place, *questions[place]) if _is(answer, UNMAPPED) else answer
+            for place, answer in enumerate(answers)
+        ]
+
+    def _through(self, name: str, *arguments: Any) -> Distributed:
+        """Take the records through one more step, on all workers at once."""
+        steps = (*self._steps, Step(uuid4().hex, name, arguments))
+        calls = [Call(shard, ("", "become", steps)) for shard in self._shards]
+        facts = [call.answer() for call in calls]
+        return Distributed(self._shards, steps, facts[0].d)
+
+    def _pickled(self, loss: Loss) -> Pickled:
+        if loss not in self._pickles:
+            self._pickles[loss] = Pickled.of(loss)
+        return self._pickles[loss]
+
+    def _check(self, theta: Vector) -> None:
+        if len(theta) != self.d:
+            raise ValueError(f"theta has {len(theta)} rows, but the records have {self.d} features.")
+
+
+def _added(parts: Sequence[IntVector]) -> IntVector:
+    first, *others = parts
+    total: IntVector = sum(others, first)
+    return total
+
+
+def _is(answer: Any, word: str) -> bool:
+    """Say whether an answer is this word and no sum."""
+    return isinstance(answer, str) and answer == word
+
+
+class DistributedObjective:
+    """sum_i phi(<x_i, theta>, y_i) over shards, in float64; see `dpcvx.mechanisms.minimise.Objective`.
+
+    A shard's part is a pairwise sum over its blocks of rows, and the parts are added pairwise too, so that
+    the whole is as close to the exact sum as `dpcvx.mechanisms.minimise.Ridged.rounding` says.
+    """
+
+    def __init__(self, records: Distributed, setting: tuple[Pickled, int, float]) -> None:
+        self.n, self.d = records.n, records.d
+        self._records, self._setting = records, setting
+
+    def value(self, theta: Vector) -> float:
+        """Return the sum at theta."""
+        return float(np.sum(self._parts("value", theta)))
+
+    def gradient(self, theta: Vector) -> Vector:
+        """Return the gradient at theta, in its shape."""
+        return self._total("gradient", theta)
+
+    def hessian(self, theta: Vector) -> Vector:
+        """Return X^T diag(phi'') X for one output."""
+        return self._total("hessian", theta)
+
+    def _parts(self, name: str, theta: Vector) -> list[Any]:
+        return self._records.each("objective", self._setting, name, theta)
+
+    def _total(self, name: str, theta: Vector) -> Vector:
+        # NumPy sums pairwise along the fast axis.
+        total: Vector = np.ascontiguousarray(np.stack(self._parts(name, theta), axis=-1)).sum(axis=-1)
+        return total
+
+
+class FollowedShards:
+    """Margins of every shard's records, for public integer weights that the driver keeps too.
+
+    Moves wait until the next scores and travel with the question. A shard that missed some, because it was
+    loaded again meanwhile, says so and is sent all weights.
+    """
+
+    def __init__(self, records: Distributed, setting: tuple[Pickled, int]) -> None:
+        self._records, self._setting = records, setting
+        self._key = uuid4().hex
+        self._version: int | None = None
+        self._weights: dict[int, int] = {}
+        self._moves: list[tuple[int, int]] = []
+        self._count = 0
+
+    def reset(self) -> None:
+        """Set w = 0."""
+        self._weights, self._moves, self._version = {}, [], None
+
+    def add(self, index: int, amount: int) -> None:
+        """w[index] += amount, with index = j * outputs + k."""
+        size = self._records.d * self._setting[1]
+        if not 0 <= index < size:
+            raise IndexError(f"index must be in 0..{size - 1}, got {index}.")
+        self._weights[index] = self._weights.get(index, 0) + amount
+        self._moves.append((index, amount))
+
+    def scores(self, scale: float, bound: ResidualBound) -> IntVector:
+        """Return sum_i rho_i k_ij, (d,) or (d, K), with rho_i the residual at z_i = m_i * scale."""
+        self._count += 1
+        whole = Update(self._key, None, self._count, tuple(self._weights.items()))
+        update = whole
+        if self._version is not None:
+            update = Update(self._key, self._version, self._count, tuple(self._moves))
+        parts = self._records.each("scores", self._setting, update, scale, bound)
+        parts = [
+            self._records.ask_one(place, "scores", self._setting, whole, scale, bound)
+            if _is(part, BEHIND)
+            else part
+            for place, part in enumerate(parts)
+        ]
+        self._version, self._moves = self._count, []
+        return exact_sum(parts, self._records.n, bound)

@@ -1,0 +1,388 @@
+"""Tables of people: their public schema, and the public map from columns to features.
+
+A `Table` opens whatever the user has; a `Columns` says which features it becomes, with which centre and
+scale. Errors here speak of shapes, types and declarations. No cell can cause or colour one.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcvx.arrays import Vector
+from dpcvx.data.cells import (
+    column_cells,
+    column_numbers,
+    compressed_rows,
+    level_codes,
+    native_array,
+    opened,
+    plain_labels,
+    read_numbers,
+)
+from dpcvx.data.dataset import Dataset
+from dpcvx.data.quantise import (
+    CELLS_AT_ONCE,
+    Dense,
+    Door,
+    Sparse,
+)
+from dpcvx.data.region import Trim
+from dpcvx.errors import shown
+
+__all__ = ["Columns", "Table", "bound_pair", "level_codes", "plain_labels"]
+
+Levels = tuple[tuple[Any, ...] | None, ...]  # per raw column: its declared levels, or None for a number
+
+
+class Table:
+    """Rows of any accepted kind behind one reader.
+
+    Parameters
+    ----------
+    X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
+        Raw records.
+
+    Attributes
+    ----------
+    n, d : int
+        Rows and columns.
+    names : tuple or None
+        Column names of a data frame.
+    untyped : frozenset of int
+        Columns of a data frame whose declared type is not a number.
+    sparse : bool
+        Whether the rows are compressed.
+    """
+
+    def __init__(self, X: Any) -> None:
+        import narwhals as nw
+
+        if isinstance(X, Dataset):
+            raise TypeError(
+                f"{type(X).__name__} is for fit alone: its records are kept rounded, for sums over them. "
+                "Predictions and scores need the rows in your own units, such as an array or a table; give "
+                "them a part at a time if they are many."
+            )
+        self.names: tuple[Any, ...] | None = None
+        self.untyped: frozenset[int] = frozenset()
+        self.sparse = hasattr(X, "tocsr")
+        self._rows: Any = X
+        if not self.sparse:
+            frame = opened(X)
+            if isinstance(frame, nw.DataFrame):
+                self._rows, self.names = frame, tuple(frame.columns)
+                types = frame.schema.dtypes()
+                self.untyped = frozenset(
+                    j for j, kind in enumerate(types) if not (kind.is_numeric() or kind == nw.Boolean)
+                )
+            else:
+                self._rows = native_array(X, ndim=2)
+        if len(self._rows.shape) != 2:
+            raise ValueError(
+                f"Expected 2D array, got {len(self._rows.shape)}D array instead: X needs one row per person "
+                "and one column per feature. Reshape your data with X.reshape(-1, 1) for one feature or "
+                "X.reshape(1, -1) for one row."
+            )
+        self.n, self.d = (int(length) for length in self._rows.shape)
+        for length, what in ((self.n, "sample"), (self.d, "feature")):
+            if length == 0:
+                raise ValueError(
+                    f"Found array with 0 {what}(s) (shape=({self.n}, {self.d})) while a minimum of 1 is "
+                    "required."
+                )
+        if self.names is None:
+            kind = self._rows.dtype.kind
+            if kind == "c":
+                raise ValueError("Complex data not supported: give real numbers.")
+            if kind in "mMV" or (self.sparse and kind == "O"):
+                raise TypeError(f"X has dtype {self._rows.dtype}; numbers are needed.")
+
+    def header(self) -> Any:
+        """A table without rows that has the same columns, in a form whose names every scikit-learn reads."""
+        if self.names is None:
+            return np.empty((0, self.d))
+        if not all(isinstance(name, str) for name in self.names):
+            return self._rows.head(0).to_native()
+        import pyarrow
+
+        return pyarrow.schema([(name, pyarrow.float64()) for name in self.names]).empty_table()
+
+    def label(self, j: int) -> str:
+        """Name of a column for people."""
+        return f"x{j}" if self.names is None else str(self.names[j])
+
+    def position(self, key: Any, parameter: str) -> int:
+        """Return the position of a declared column: named, or numbered where the table has no names."""
+        if self.names is not None and key in self.names:
+            return self.names.index(key)
+        if self.names is None and isinstance(key, numbers.Integral) and int(key) in range(self.d):
+            return int(key)
+        known = f"0..{self.d - 1}" if self.names is None else ", ".join(map(str, self.names))
+        raise ValueError(f"{parameter} names a column {key!r} that X does not have. Columns of X: {known}.")
+
+    def column(self, j: int, start: int, stop: int) -> NDArray[Any]:
+        """Cells of one column, for rows start..stop."""
+        if self.names is None:
+            cells: NDArray[Any] = self._rows[start:stop, j]
+            return cells
+        return column_cells(self._rows[start:stop, j])
+
+    def column_numbers(self, j: int, start: int, stop: int) -> Vector:
+        """Cells of one column as numbers, NaN where one is none."""
+        if self.names is None:
+            return read_numbers(self._rows[start:stop, j])
+        return column_numbers(self._rows[start:stop, j])
+
+    def numbers(self, start: int, stop: int) -> Vector:
+        """Every cell of rows start..stop as a number, NaN where it is none."""
+        if self.names is None:
+            return read_numbers(self._rows[start:stop])
+        block = np.empty((stop - start, self.d))
+        for j in range(self.d):
+            block[:, j] = self.column_numbers(j, start, stop)
+        return block
+
+    def compressed(self) -> Any:
+        """Rows as a fresh float64 CSR array, duplicates summed."""
+        return compressed_rows(self._rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """The public map from raw columns to features: a declared level becomes a 0/1 feature, a number stays.
+
+    A feature of the stored row is (v - center) / scale, v clipped to [low, high] first.
+
+    Parameters
+    ----------
+    levels : tuple
+        For each raw column its declared levels, or None for a number.
+    names : tuple of str
+        One name per feature: the column's, or "column=level".
+    low, high : Vector
+        Declared bounds of each feature in the user's units.
+    center, scale : Vector
+        The map to scaled units.
+    """
+
+    levels: Levels
+    names: tuple[str, ...]
+    low: Vector
+    high: Vector
+    center: Vector
+    scale: Vector
+
+    @classmethod
+    def declare(
+        cls,
+        table: Table,
+        bounds: Any,
+        categories: Mapping[Any, Sequence[Any]] | None,
+        data_norm: float | None,
+    ) -> Columns:
+        """Derive the map from the schema of a table and the user's declarations."""
+        levels = _declared_levels(table, categories)
+        raw_low, raw_high = _declared_bounds(table, bounds, levels)
+        names: list[str] = []
+        low: list[float] = []
+        high: list[float] = []
+        for j, declared in enumerate(levels):
+            cells = [None] if declared is None else list(declared)
+            names += [table.label(j) if declared is None else f"{table.label(j)}={level}" for level in cells]
+            low += [raw_low[j] if declared is None else 0.0] * len(cells)
+            high += [raw_high[j] if declared is None else 1.0] * len(cells)
+        lowest, highest = np.array(low), np.array(high)
+        if table.sparse and not ((lowest <= 0) & (highest >= 0)).all():
+            raise ValueError(
+                "Sparse records are scaled without centring, so bounds must contain 0 for every column. "
+                "Widen the bounds, or pass the records dense."
+            )
+        if data_norm is not None:
+            center, scale = np.zeros(len(names)), np.full(len(names), float(data_norm))
+        elif table.sparse:
+            center, scale = np.zeros(len(names)), np.maximum(abs(lowest), abs(highest))
+        else:
+            center, scale = _unit_map(levels, lowest, highest)
+        return cls(levels, tuple(names), lowest, highest, center, scale)
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        return len(self.names)
+
+    def spans(self) -> list[range]:
+        """Features of each raw column: one of a number, one for each level of a category."""
+        sizes = [1 if declared is None else len(declared) for declared in self.levels]
+        return [range(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
+
+    def labels(self) -> list[str]:
+        """Name of each raw column for people."""
+        firsts = [self.names[span[0]] for span in self.spans()]
+        return [
+            name if declared is None else name.removesuffix(f"={declared[0]}")
+            for name, declared in zip(firsts, self.levels, strict=True)
+        ]
+
+    def row_norm(self) -> float:
+        """Bound on the l2 norm of a centred and scaled row: 1 from each number, 1 from a column of levels."""
+        groups = sum(declared is not None for declared in self.levels)
+        one_hot = sum(len(declared) for declared in self.levels if declared is not None)
+        return math.sqrt(max(1, self.width - one_hot + groups))
+
+    def rows(self, table: Table, door: Door) -> Dense | Sparse:
+        """Take every record through the door, a block at a time."""
+        if table.sparse:
+            rows = table.compressed()
+            rows.data[~np.isfinite(rows.data)] = np.nan
+            np.clip(rows.data, self.low[rows.indices], self.high[rows.indices], out=rows.data)
+            return door.quantise(rows)
+        # The door itself clips to the bounds where they became [-1, 1], and levels are 0 or 1 already.
+        center, scale = _unit_map(self.levels, self.low, self.high)
+        clip = not (np.array_equal(center, self.center) and np.array_equal(scale, self.scale))
+        parts = np.empty((table.n, self.width + (door.intercept != 0)), dtype=np.int16)
+        for start, block in self._blocks(table):
+            if clip:
+                block = np.where(np.isfinite(block), block, np.nan).clip(self.low, self.high)
+            stored = door.quantise(block)
+            parts[start : start + len(block)] = stored.values
+        return Dense(parts)
+
+    def scores(
+        self, table: Table, coef: Vector, intercept: Any, *, clip: bool = False, trim: Trim | None = None
+    ) -> Vector:
+        """Return x @ coef + intercept for every row, in the user's units.
+
+        A cell that is no finite number counts as the centre; with ``clip``, one beyond its bounds as these.
+
+        Parameters
+        ----------
+        table : Table
+        coef : Vector
+            Shape (width,) or (width, K).
+        intercept : float or Vector
+            One number, or one for each of K outputs.
+        trim : Trim, optional
+            Region that rows are brought into first.
+        """
+        scores: Vector
+        with np.errstate(all="ignore"):
+            if table.sparse:
+                if clip or any(declared is not None for declared in self.levels):
+                    raise TypeError(
+                        "This model has categories or released bounds; it predicts from dense arrays or data "
+                        "frames."
+                    )
+                rows = table.compressed()
+                rows.data[~np.isfinite(rows.data)] = 0.0
+                if trim is not None:
+                    return self.scores(Table(rows.toarray()), coef, intercept, clip=clip, trim=trim)
+                scores = rows @ coef + intercept
+                return scores
+            scores = np.empty((table.n, *coef.shape[1:]))
+            for start, block in self._blocks(table):
+                block = np.where(np.isfinite(block), block, self.center)
+                if clip:
+                    block = block.clip(self.low, self.high)
+                block = block if trim is None else trim(block)
+                scores[start : start + len(block)] = block @ coef + intercept
+            return scores
+
+    def _blocks(self, table: Table) -> Iterator[tuple[int, Vector]]:
+        step = max(1, CELLS_AT_ONCE // self.width)
+        for start in range(0, table.n, step):
+            stop = min(table.n, start + step)
+            yield start, self._block(table, start, stop)
+
+    def _block(self, table: Table, start: int, stop: int) -> Vector:
+        if all(declared is None for declared in self.levels):
+            return table.numbers(start, stop)
+        block = np.zeros((stop - start, self.width))
+        place = 0
+        for j, declared in enumerate(self.levels):
+            if declared is None:
+                block[:, place] = table.column_numbers(j, start, stop)
+                place += 1
+            else:
+                codes = level_codes(table.column(j, start, stop), declared)
+                known = np.flatnonzero(codes >= 0)
+                block[known, place + codes[known]] = 1.0
+                place += len(declared)
+        return block
+
+
+def _unit_map(levels: Levels, low: Vector, high: Vector) -> tuple[Vector, Vector]:
+    """Centre and scale that take numbers from their bounds to [-1, 1] and leave levels at 0 and 1."""
+    is_level = np.concatenate([[declared is not None] * len(declared or [None]) for declared in levels])
+    half = (high - low) / 2
+    return np.where(is_level, 0.0, low + half), np.where(is_level, 1.0, half)
+
+
+def _declared_levels(table: Table, categories: Mapping[Any, Sequence[Any]] | None) -> Levels:
+    if categories is not None and not isinstance(categories, Mapping):
+        raise TypeError(
+            f"categories must be a mapping from column to levels, got {type(categories).__name__}."
+        )
+    if categories and table.sparse:
+        raise TypeError("categories need dense arrays or data frames; encode sparse records beforehand.")
+    declared: dict[int, tuple[Any, ...]] = {}
+    for key, levels in (categories or {}).items():
+        j = table.position(key, "categories")
+        declared[j] = plain_labels(levels, f"categories[{key!r}]")
+        if not declared[j]:
+            raise ValueError(f"categories[{key!r}] must name at least one level, got {shown(levels)}.")
+    undeclared = [table.label(j) for j in sorted(table.untyped - declared.keys())]
+    if undeclared:
+        raise TypeError(
+            f"Column(s) {', '.join(undeclared)} do not hold numbers by their declared type. Give their "
+            f"levels, categories={{{undeclared[0]!r}: [...]}}, convert them to numbers, or drop them."
+        )
+    return tuple(declared.get(j) for j in range(table.d))
+
+
+def _declared_bounds(table: Table, bounds: Any, levels: Levels) -> tuple[Vector, Vector]:
+    wanted = [j for j in range(table.d) if levels[j] is None]
+    if isinstance(bounds, Mapping):
+        low, high = np.zeros(table.d), np.ones(table.d)
+        given = {table.position(key, "bounds"): pair for key, pair in bounds.items()}
+        missing = [table.label(j) for j in wanted if j not in given]
+        if missing:
+            raise ValueError(
+                f"bounds are missing for column(s) {', '.join(missing)}: give a pair (low, high) for each."
+            )
+        for j, pair in given.items():
+            low[j], high[j] = bound_pair(pair, f"bounds of {table.label(j)}")
+    else:
+        parts = bound_pair(bounds, "bounds")
+        for part in parts:
+            if part.shape not in ((), (table.d,)):
+                raise ValueError(
+                    f"bounds must be a pair (low, high) of numbers or of arrays with one entry for each "
+                    f"of the {table.d} columns, got shapes {parts[0].shape} and {parts[1].shape}."
+                )
+        low, high = (np.array(np.broadcast_to(part, (table.d,))) for part in parts)
+    wrong = [j for j in wanted if not 0 < high[j] - low[j] < math.inf]
+    if wrong:
+        j = wrong[0]
+        raise ValueError(
+            f"bounds must be finite with low < high; column {table.label(j)} has ({low[j]:g}, {high[j]:g}). "
+            "A pair of arrays holds all lows, then all highs; for one pair per column give a mapping from "
+            "column to pair."
+        )
+    return low, high
+
+
+def bound_pair(given: Any, what: str) -> tuple[Vector, Vector]:
+    """Return a declared pair (low, high) of numbers or of arrays of them."""
+    try:
+        low, high = given
+        return np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{what} must be a pair (low, high), got {shown(given)}.") from None

@@ -1,0 +1,184 @@
+"""Where records are kept and summed: data sets that a fit may open, and the names that ``backend`` takes.
+
+The plan, the charge and the noise are in this process whatever is behind a data set, and the integer sums are
+the same behind each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from dpcvx.arrays import Vector
+from dpcvx.errors import Incompatible
+
+if TYPE_CHECKING:
+    from dpcvx.data.columns import Columns, Table
+    from dpcvx.data.memory import DataSource
+    from dpcvx.data.quantise import Door
+
+__all__ = ["BACKENDS", "Dataset", "InMemory", "closing", "declared", "open_dataset"]
+
+# Name of a backend: the function (X, y) -> Dataset that opens what the user gave, imported when it is used.
+BACKENDS = {
+    "auto": "dpcvx.data.dataset:InMemory",
+    "dask": "dpcvx.data.cluster:from_dask",
+    "torch": "dpcvx.data.dataset:on_gpu",
+}
+
+Encode = Callable[[Any], Vector]
+
+
+@runtime_checkable
+class Dataset(Protocol):
+    """Records that a fit can open, and what is public of them."""
+
+    @property
+    def n(self) -> int:
+        """Number of records, which is public."""
+        ...
+
+    @property
+    def declarations(self) -> Mapping[str, Any]:
+        """Parameters of the estimator that were declared with the data: bounds, categories, classes, ..."""
+        ...
+
+    @property
+    def table(self) -> Table:
+        """The columns and their declared types. Its rows may be made up: a fit reads none of them."""
+        ...
+
+    @property
+    def target(self) -> Any:
+        """As many targets as the table has rows, of the declared type; they may be made up too."""
+        ...
+
+    def labels(self) -> Any:
+        """Return the labels that occur, some perhaps more than once.
+
+        It is asked only where the user states that their set is public.
+        """
+        ...
+
+    def source(self, columns: Columns, door: Door, encode: Encode, layout: str) -> DataSource:
+        """Take every record through the door.
+
+        Parameters
+        ----------
+        columns : Columns
+            From raw columns to features.
+        door : Door
+        encode : callable
+            From raw targets of some rows to those in scaled units, shape (n, K); it can be pickled.
+        layout : {"rows", "columns"}
+            Storage order that serves the plan best.
+        """
+        ...
+
+
+class InMemory:
+    """Arrays and tables in this process.
+
+    Parameters
+    ----------
+    X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
+    y : array-like, shape (n,) or (n, K)
+    """
+
+    standardizes = True  # a source of its records is a `dpcvx.data.memory.CanStandardise`
+
+    def __init__(self, X: Any, y: Any) -> None:
+        from dpcvx.data.columns import Table
+
+        self.table, self.target = Table(X), y
+        self.n = self.table.n
+        self.declarations: Mapping[str, Any] = {}
+
+    def labels(self) -> Any:
+        """Return every label."""
+        return self.target
+
+    def source(self, columns: Columns, door: Door, encode: Encode, layout: str) -> DataSource:
+        """Take every record through the door."""
+        from dpcvx.data.memory import Arrays
+
+        rows = columns.rows(self.table, door)
+        return Arrays(rows, encode(self.target), bounds=door.bounds, layout=layout)
+
+
+def on_gpu(X: Any, y: Any) -> Dataset:
+    """Return a data set that a fit puts on the GPU, or with a warning one in memory where there is none.
+
+    Parameters
+    ----------
+    X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d); or shards
+    y : array-like, shape (n,) or (n, K); None with shards
+    """
+    from dpcvx.gpu import find_device
+
+    device = find_device()
+    if device is None:
+        return X if isinstance(X, Dataset) else InMemory(X, y)
+    from dpcvx.data.on_gpu import ForDevice, ShardsForDevice
+    from dpcvx.data.shards.dataset import Shards
+
+    if isinstance(X, Shards):
+        return ShardsForDevice(X, device)
+    if isinstance(X, Dataset):
+        raise Incompatible(
+            f'backend="torch" takes arrays, tables and shards, and {type(X).__name__} keeps its records '
+            'elsewhere: use backend="auto".'
+        )
+    return ForDevice(X, y, device)
+
+
+def open_dataset(X: Any, y: Any, backend: str) -> Dataset:
+    """Return the data set that a fit was given, or what the backend makes of arrays and tables.
+
+    Parameters
+    ----------
+    X : Dataset, or what the backend opens
+    y : targets; None with a Dataset, which has its own
+    backend : str
+        A name of `BACKENDS`.
+    """
+    if not isinstance(backend, str) or backend not in BACKENDS:
+        known = ", ".join(map(repr, BACKENDS))
+        raise Incompatible(f"backend must be one of {known}, got {backend!r}.")
+    if isinstance(X, Dataset):
+        if y is not None:
+            raise Incompatible(f"{type(X).__name__} has its own target: leave y out.")
+        if backend != "torch":
+            return X
+    module, name = BACKENDS[backend].split(":")
+    dataset: Dataset = getattr(import_module(module), name)(X, y)
+    return dataset
+
+
+@contextmanager
+def closing(source: DataSource) -> Iterator[DataSource]:
+    """Let a source go after use, where it holds something elsewhere."""
+    try:
+        yield source
+    finally:
+        close = getattr(source, "close", None)
+        if close is not None:
+            close()
+
+
+@contextmanager
+def declared(model: Any, dataset: Dataset) -> Iterator[None]:
+    """Let an estimator have, for the time of a fit, the parameters that were declared with the data."""
+    own = {name: getattr(model, name, None) for name in dataset.declarations}
+    for name, value in own.items():
+        if not hasattr(model, name):
+            raise Incompatible(f"The data declare {name}, which {type(model).__name__} does not have.")
+        if value is not None:
+            raise Incompatible(f"{name} is declared with the data and with the estimator: declare it once.")
+    try:
+        vars(model).update(dataset.declarations)
+        yield
+    finally:
+        vars(model).update(own)

@@ -1,0 +1,286 @@
+"""Records on a GPU: the two passes over them run there, everything else where it always does.
+
+Margins come to the host as integers, residuals are computed here by the compiled functions that serve records
+in memory, and go back as integers. So the sums have the bits of the CPU for every loss, and no exponential of
+the GPU takes part. Noise is drawn on the host.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+
+from dpcvx.arrays import IntVector, Vector
+from dpcvx.data.dataset import Encode, InMemory
+from dpcvx.data.memory import (
+    Arrays,
+    Margins,
+    Points,
+    exact_sum,
+    records_at_once,
+)
+from dpcvx.data.quantise import (
+    Dense,
+    ResidualBound,
+    Sparse,
+    fixed_point,
+)
+from dpcvx.gpu.products import DenseOnDevice, SparseOnDevice
+from dpcvx.losses import Loss
+from dpcvx.problem import Bounds
+
+if TYPE_CHECKING:
+    from dpcvx.data.columns import Columns, Table
+    from dpcvx.data.curvature import CurvatureBound, Sums
+    from dpcvx.data.memory import DataSource
+    from dpcvx.data.quantise import Door
+    from dpcvx.data.shards.dataset import Shards
+    from dpcvx.data.shards.source import ShardSource
+    from dpcvx.mechanisms.minimise import SumOfLosses
+
+__all__ = ["ForDevice", "OnDevice", "ShardsForDevice", "put"]
+
+MARGINS_AT_ONCE = 2**24  # 128 MiB; short blocks would cost more in threads than they hide
+SPARE_BYTES = 2**30  # of the GPU's memory, beside the records
+
+
+class ForDevice(InMemory):
+    """Arrays and tables in this process, to be put on a device behind the door.
+
+    Parameters
+    ----------
+    X, y
+        As for `InMemory`.
+    device : torch.device
+    """
+
+    def __init__(self, X: Any, y: Any, device: torch.device) -> None:
+        super().__init__(X, y)
+        self._device = device
+
+    def source(self, columns: Columns, door: Door, encode: Encode, layout: str) -> DataSource:
+        """Take every record through the door, and to the device if it has room."""
+        host = super().source(columns, door, encode, layout if self.table.sparse else "rows")
+        return put(cast(Arrays, host), self._device, layout)
+
+
+class ShardsForDevice:
+    """Records on disk, to be put on a device.
+
+    Parameters
+    ----------
+    shards : Shards
+    device : torch.device
+    """
+
+    standardizes = True
+
+    def __init__(self, shards: Shards, device: torch.device) -> None:
+        self._shards, self._device = shards, device
+        self.n, self.target, self.declarations = shards.n, shards.target, shards.declarations
+
+    @property
+    def table(self) -> Table:
+        """One made-up record with the right columns; the files are seen to be there still."""
+        return self._shards.table
+
+    def labels(self) -> Any:
+        """Return the labels that occur."""
+        return self._shards.labels()
+
+    def source(self, columns: Columns, door: Door, encode: Encode, layout: str) -> DataSource:
+        """Return the records behind their door, on the device if it has room."""
+        return put(self._shards.source(columns, door, encode, layout), self._device, layout)
+
+
+def put(host: Arrays | ShardSource, device: torch.device, layout: str) -> DataSource:
+    """Return records on a device, or where they are if that is the better place or the only one.
+
+    Parameters
+    ----------
+    host : Arrays or ShardSource
+    device : torch.device
+    layout : {"rows", "columns"}
+        Storage order that serves the plan best.
+    """
+    parts = _parts(host)
+    # A selection over compressed records touches few of them at a step, which the host does best.
+    if parts[0].sparse and layout == "columns":
+        return host
+    return OnDevice(host, device) if _has_room(parts, device) else host
+
+
+def _parts(host: Arrays | ShardSource) -> list[Arrays]:
+    """The records as they are kept: all of them, or a shard at a time."""
+    if isinstance(host, Arrays):
+        return [host]
+    return [host.stored(index).arrays() for index in range(len(host.starts) - 1)]
+
+
+def _has_room(parts: list[Arrays], device: torch.device) -> bool:
+    """Whether the free memory of the device holds the records; if not, warn where their size is public."""
+    if device.type != "cuda":
+        return True
+    needed = sum(_bytes(part) for part in parts)
+    free, _ = torch.cuda.mem_get_info(device)
+    if needed + SPARE_BYTES <= free:
+        return True
+    # How many cells of compressed records are filled is private, so nothing is said of them.
+    if not any(part.sparse for part in parts):
+        warnings.warn(
+            f"The records take {needed / 2**30:.1f} GiB and the GPU has {free / 2**30:.1f} GiB free, so the "
+            "CPU does the work, with the same integer sums.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return False
+
+
+def _bytes(part: Arrays) -> int:
+    if not part.sparse:
+        return 2 * part.n * part.d
+    rows = part.rows()
+    return rows.values.nbytes + (rows.indices.nbytes if isinstance(rows, Sparse) else 0)
+
+
+def _sent(rows: Dense | Sparse, device: torch.device) -> DenseOnDevice | SparseOnDevice:
+    if isinstance(rows, Dense):
+        return DenseOnDevice(rows.values, device)
+    return SparseOnDevice(rows.indptr, rows.indices, rows.values, device)
+
+
+class OnDevice:
+    """Records whose gradients and scores are summed on a device.
+
+    Questions that read few rows, or work in float64, are answered by the source that the records came from,
+    in memory or on disk.
+
+    Parameters
+    ----------
+    host : Arrays or ShardSource
+        The records.
+    device : torch.device
+    """
+
+    def __init__(self, host: Arrays | ShardSource, device: torch.device) -> None:
+        self._host, self._parts = host, _parts(host)
+        self.n, self.d, self.device = host.n, host.d, device
+        self.stored = [_sent(part.rows(), device) for part in self._parts]
+
+    def within(self, bounds: Bounds) -> OnDevice:
+        """Return these records with every stored row inside the bounds: a longer one is shrunk."""
+        held = self._host.within(bounds)
+        return self if held is self._host else OnDevice(held, self.device)
+
+    def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
+        """Return sum_i rho_i k_i in units of 2^-34, in the shape of theta."""
+        integers, unit = fixed_point(theta)
+        if integers.shape[1] != self.d:
+            raise ValueError(f"theta has {integers.shape[1]} rows, but the records have {self.d} features.")
+        weights = torch.from_numpy(integers).to(self.device)
+
+        def margins(place: int, start: int, stop: int) -> torch.Tensor:
+            return self.stored[place].margins(weights, start, stop)
+
+        sums = self.sums(loss, margins, len(weights), unit, bound)
+        return sums.T.copy().reshape(np.shape(theta))
+
+    def sums(
+        self,
+        loss: Loss,
+        margins: Callable[[int, int, int], torch.Tensor],
+        outputs: int,
+        unit: float,
+        bound: ResidualBound,
+    ) -> IntVector:
+        """Return sum_i rho_i k_i, (K, d), for margins of ranges of records of a part, on the device."""
+        found = []
+        for place, (part, stored) in enumerate(zip(self._parts, self.stored, strict=True)):
+            for first, last in _ranges(0, part.n, records_at_once(bound)):
+                sums = torch.zeros((outputs, self.d), dtype=torch.int64, device=self.device)
+                for start, stop in _ranges(first, last, max(1, MARGINS_AT_ONCE // outputs)):
+                    arrived = self._at_host(outputs, stop - start, torch.int64)
+                    arrived.copy_(margins(place, start, stop))
+                    rho = self._at_host(outputs, stop - start, torch.int32)
+                    part.residuals(loss, arrived.numpy(), start, unit, bound, rho.numpy())
+                    stored.add_sums(rho.to(self.device), start, stop, sums)
+                found.append(sums.cpu().numpy())
+        return exact_sum(found, self.n, bound)
+
+    def _at_host(self, rows: int, columns: int, dtype: torch.dtype) -> torch.Tensor:
+        """Memory of the host that the device reaches at full speed."""
+        return torch.empty((rows, columns), dtype=dtype, pin_memory=self.device.type == "cuda")
+
+    def difference_sum(
+        self, loss: Loss, points: Points, batch: IntVector, residual: ResidualBound, bound: ResidualBound
+    ) -> IntVector:
+        """Return sum_i (rho_i - rho'_i) k_i over the rows of a batch, in the shape of an iterate."""
+        return self._host.difference_sum(loss, points, batch, residual, bound)
+
+    def objective(self, loss: Loss, outputs: int, z_max: float) -> SumOfLosses:
+        """Return the sum of the losses, phi continued along its tangent beyond |z| = z_max."""
+        return self._host.objective(loss, outputs, z_max)
+
+    def curvature_sum(self, loss: Loss, theta: Vector, slope: ResidualBound, bend: CurvatureBound) -> Sums:
+        """Return the sums of `dpcvx.data.curvature.curvature_sum` over all records."""
+        return self._host.curvature_sum(loss, theta, slope, bend)
+
+    def moments(self, order: int, centers: IntVector, limits: IntVector) -> IntVector:
+        """Return the sums of (k - c)^order over the records, |k - c| clipped to a limit, per column."""
+        return self._host.moments(order, centers, limits)
+
+    def length(self) -> IntVector:
+        """Return the sum of ||k_i||^2, one entry."""
+        return self._host.length()
+
+    def mapped(self, door: Door, center: float, scale: float) -> OnDevice:
+        """Return these records after a second, public map: the door's on rows, (y - center)/scale on y."""
+        return OnDevice(self._host.mapped(door, center, scale), self.device)
+
+    def follow(self, loss: Loss, outputs: int) -> Margins:
+        """Return margins that start at w = 0: of dense records on the device, of compressed ones here."""
+        dense = [stored for stored in self.stored if isinstance(stored, DenseOnDevice)]
+        if len(dense) < len(self.stored):
+            return self._host.follow(loss, outputs)
+        return FollowedOnDevice(self, dense, loss, outputs)
+
+
+class FollowedOnDevice:
+    """Margins of dense records, kept on their device."""
+
+    def __init__(self, records: OnDevice, stored: list[DenseOnDevice], loss: Loss, outputs: int) -> None:
+        self._records, self._stored, self._loss, self._outputs = records, stored, loss, outputs
+        self._margins = [
+            torch.zeros((outputs, len(part.rows)), dtype=torch.int64, device=records.device)
+            for part in stored
+        ]
+
+    def reset(self) -> None:
+        """Set w = 0."""
+        for margins in self._margins:
+            margins.zero_()
+
+    def add(self, index: int, amount: int) -> None:
+        """w[index] += amount, with index = j * outputs + k."""
+        if not 0 <= index < self._records.d * self._outputs:
+            raise IndexError(f"index must be in 0..{self._records.d * self._outputs - 1}, got {index}.")
+        j, k = divmod(index, self._outputs)
+        for margins, stored in zip(self._margins, self._stored, strict=True):
+            margins[k] += stored.column(j) * amount
+
+    def scores(self, scale: float, bound: ResidualBound) -> IntVector:
+        """Return sum_i rho_i k_ij, (d,) or (d, K), with rho_i the residual at z_i = m_i * scale."""
+        sums = self._records.sums(self._loss, self._block, self._outputs, scale, bound)
+        return sums[0] if self._outputs == 1 else sums.T.copy()
+
+    def _block(self, place: int, start: int, stop: int) -> torch.Tensor:
+        return self._margins[place][:, start:stop]
+
+
+def _ranges(first: int, last: int, height: int) -> list[tuple[int, int]]:
+    """Ranges of at most `height` that cover first..last."""
+    return [(start, min(last, start + height)) for start in range(first, last, height)]

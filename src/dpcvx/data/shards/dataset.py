@@ -1,0 +1,133 @@
+"""A data set of shards: what a fit opens in place of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpcvx.arrays import Vector
+from dpcvx.data.columns import Columns, Table
+from dpcvx.data.quantise import Door
+from dpcvx.data.shards.folder import Store
+from dpcvx.data.shards.recipe import Recipe, made_up, parameters
+from dpcvx.data.shards.source import ShardSource, mapped, sharded
+from dpcvx.errors import Incompatible, counted
+
+__all__ = ["Shards", "open_shards"]
+
+
+class Shards:
+    """Records in a folder of shards, with the declarations that they were quantised with.
+
+    ``PrivateLogisticRegression(epsilon=1.0).fit(shards)`` fits them. Bounds, categories, data_norm, and
+    classes or y_bounds are declared with the records; an estimator that declares one of them again is
+    refused.
+
+    Parameters
+    ----------
+    store : Store
+        Complete, its files checked.
+
+    Attributes
+    ----------
+    n : int
+        Number of records.
+    folder : Path
+        Where they are.
+    declarations : mapping
+        Parameters of an estimator that are declared with the records.
+    """
+
+    standardizes = True
+
+    def __init__(self, store: Store) -> None:
+        manifest = store.manifest
+        self.n, self.folder = manifest.n, store.folder
+        self.declarations: Mapping[str, Any] = parameters(manifest.declarations)
+        X, self.target = made_up(manifest.names, manifest.columns, manifest.compressed, manifest.declarations)
+        self._table, self._store = Table(X), store
+        self._recipe = Recipe.of(self._table, self.target, manifest.declarations, manifest.step > 1)
+        self._shards = [mapped(store, index) for index in range(len(manifest.shards))]
+        self._check = store.unchanged()
+
+    def __repr__(self) -> str:
+        records, columns = counted(self.n, "record"), counted(self._table.d, "column")
+        return f"<Shards: {records} of {columns} in {self.folder}>"
+
+    def __reduce__(self) -> Any:
+        """Travel as the name of the folder: no record enters a pickle."""
+        return open_shards, (self.folder,)
+
+    @property
+    def table(self) -> Table:
+        """One made-up record with the right columns; the files are seen to be there still."""
+        self._check()
+        return self._table
+
+    def labels(self) -> Any:
+        """Return the declared labels."""
+        return self.declarations["classes"]
+
+    def source(
+        self, columns: Columns, door: Door, encode: Callable[[Any], Vector], layout: str
+    ) -> ShardSource:
+        """Return the records behind the door that they went through already.
+
+        Parameters
+        ----------
+        columns : Columns
+        door : Door
+            Its map must be the one that the records were quantised with; its intercept may be any.
+        encode : callable
+            From raw targets to those in scaled units.
+        layout : {"rows", "columns"}
+            Shards are stored by rows whatever it is; see `ShardSource.columns`.
+        """
+        mine = self._recipe
+        same = columns.levels == mine.columns.levels and all(
+            np.array_equal(ours, theirs)
+            for ours, theirs in ((mine.door.center, door.center), (mine.door.scale, door.scale))
+        )
+        if not same:
+            raise Incompatible(
+                f"The records in {self.folder} were quantised by another map than this fit's: make new "
+                "shards with its declarations."
+            )
+        return sharded(self._shards, self._store, constant=door.constant, levels=self._levels(encode))
+
+    def _levels(self, encode: Callable[[Any], Vector]) -> Vector | None:
+        """Targets of the classes, where the loss takes others than those stored."""
+        mine, classes = self._recipe, self._recipe.target.classes
+        if classes is None:
+            low, high = mine.model._y_range(mine.target.shape)
+            probe: Any = np.stack([low, (low + high) / 2, high, np.full_like(low, np.nan)])
+        else:
+            probe = np.array([*classes.tolist(), None], dtype=object)
+        stored, wanted = mine.model._encoded(probe, mine.target), encode(probe)
+        if np.array_equal(stored, wanted):
+            return None
+        if classes is None or len(classes) == 2:
+            raise Incompatible("This estimator encodes targets in another way than those in the shards.")
+        return wanted
+
+
+def open_shards(folder: str | Path) -> Shards:
+    """Open a folder of shards; every file is compared with its checksum.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Where `from_parquet`, `from_csv`, `from_arrow` or `from_batches` have put them.
+
+    Returns
+    -------
+    Shards
+        To be given to ``fit`` of an estimator, without y.
+    """
+    store = Store.open(Path(folder))
+    store.require_complete()
+    store.verify(0, len(store.manifest.shards))
+    return Shards(store)

@@ -1,0 +1,420 @@
+"""Where records come from, a few at a time: Parquet and CSV files, Arrow streams, and any batches in memory.
+
+A reader knows columns and declared types before it reads a record; its errors speak of these, of files and of
+nothing else. The cells are read by the rules for tables in memory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, Protocol
+
+from dpcvx.data.files import (
+    HEADER_HINT,
+    NOT_PARQUET,
+    Unreadable,
+    csv_header,
+    csv_table,
+)
+from dpcvx.errors import counted
+
+__all__ = ["ArrowReader", "BatchReader", "CsvReader", "ParquetReader", "Reader"]
+
+BYTES_AT_ONCE = 2**22  # of a CSV file
+
+Batch = tuple[Any, Any]
+Target = str | Sequence[str]
+
+
+class Reader(Protocol):
+    """Records in a fixed order, and what is public of them."""
+
+    @property
+    def header(self) -> Batch:
+        """Records and targets of the right types; what they hold may be made up."""
+
+    @property
+    def source(self) -> Mapping[str, Any]:
+        """What tells these records from others: kind, files with size and time, columns with types."""
+
+    @property
+    def typed(self) -> bool:
+        """Whether the header's types are those of all records."""
+
+    @property
+    def rows(self) -> int | None:
+        """Number of records, where it is known before they are read."""
+
+    @property
+    def progress(self) -> tuple[int, int | None]:
+        """How much has been read, of how much, in any unit."""
+
+    def batches(self, skip: int, rows: int) -> Iterator[Batch]:
+        """Yield records and targets after the first ``skip``, at most ``rows`` of them at a time."""
+
+
+class ArrowReader:
+    """Record batches of one schema.
+
+    Parameters
+    ----------
+    data : Arrow table, record batch reader, iterable of record batches, or whatever exports an Arrow stream
+    features : sequence of str, optional
+        Columns to use; by default all but the targets.
+    target : str or sequence of str
+    """
+
+    def __init__(self, data: Any, features: Sequence[str] | None, target: Target) -> None:
+        stream = _arrow_stream(data)
+        self._schema, self._stream = stream.schema, stream
+        self._features, self._target = _chosen(self._schema.names, features, target), target
+        self.source: Mapping[str, Any] = {
+            "kind": "arrow",
+            "schema": _types(self._schema, self._features, target),
+        }
+        self.rows: int | None = None
+        self.typed = True
+        self.header: Batch = _split(_made_up(self._schema), self._features, target)
+        self._done = 0
+
+    @property
+    def progress(self) -> tuple[int, int | None]:
+        """Records so far."""
+        return self._done, None
+
+    def batches(self, skip: int, rows: int) -> Iterator[Batch]:
+        """Yield records and targets after the first ``skip``, at most ``rows`` of them at a time."""
+        for batch in self._stream:
+            if batch.schema != self._schema:
+                raise ValueError("The record batches of a stream must all have the schema of the first one.")
+            for start in range(0, batch.num_rows, rows):
+                part = batch.slice(start, min(rows, batch.num_rows - start))
+                fresh = part.slice(min(part.num_rows, max(0, skip - self._done)))
+                self._done += part.num_rows
+                if fresh.num_rows:
+                    yield _split(fresh, self._features, self._target)
+
+
+class ParquetReader:
+    """Parquet files of one schema, one after the other.
+
+    Parameters
+    ----------
+    paths : path, folder or sequence of paths
+    features : sequence of str, optional
+        Columns to use; by default all but the targets.
+    target : str or sequence of str
+    """
+
+    def __init__(self, paths: Any, features: Sequence[str] | None, target: Target) -> None:
+        self._paths = _listed(paths, (".parquet", ".pq"))
+        schemas = []
+        self.rows, self.typed = 0, True
+        for path in self._paths:
+            file = _parquet(path)
+            schemas.append(file.schema_arrow)
+            self.rows += file.metadata.num_rows
+        self._features, self._target = _chosen(schemas[0].names, features, target), target
+        types = _types(schemas[0], self._features, target)
+        for path, schema in zip(self._paths, schemas, strict=True):
+            if schema.names != schemas[0].names or _types(schema, self._features, target) != types:
+                raise ValueError(f"{path} has other columns or types than {self._paths[0]}.")
+        self.header: Batch = _split(_made_up(schemas[0]), self._features, target)
+        self.source: Mapping[str, Any] = {
+            "kind": "parquet",
+            "files": [_file_facts(path) for path in self._paths],
+            "schema": types,
+        }
+        self._done = 0
+
+    @property
+    def progress(self) -> tuple[int, int | None]:
+        """Records so far, of all."""
+        return self._done, self.rows
+
+    def batches(self, skip: int, rows: int) -> Iterator[Batch]:
+        """Yield records and targets after the first ``skip``, at most ``rows`` of them at a time."""
+        import pyarrow as pa
+
+        self._done = skip
+        wanted = list(dict.fromkeys([*self._features, *_names(self._target)]))
+        for path in self._paths:
+            file = _parquet(path)
+            if skip >= file.metadata.num_rows:
+                skip -= file.metadata.num_rows
+                continue
+            groups = list(range(file.num_row_groups))
+            while (held := file.metadata.row_group(groups[0]).num_rows) <= skip:
+                skip -= held
+                groups.pop(0)
+            try:
+                for batch in file.iter_batches(batch_size=rows, row_groups=groups, columns=wanted):
+                    fresh = batch.slice(min(skip, batch.num_rows))
+                    skip -= batch.num_rows - fresh.num_rows
+                    self._done += fresh.num_rows
+                    if fresh.num_rows:
+                        yield _split(fresh, self._features, self._target)
+            except (pa.ArrowException, OSError):
+                raise Unreadable(f"{path} {NOT_PARQUET}") from None
+
+
+class CsvReader:
+    """CSV files with one header, one after the other; every line below a header is one record.
+
+    Parameters
+    ----------
+    paths : path, folder or sequence of paths
+    features : sequence of str, optional
+        Columns to use; by default all but the targets.
+    target : str or sequence of str
+    categories : mapping, optional
+        Levels of the columns that are not numbers.
+    classes : sequence, optional
+        Labels of the target; None for numbers.
+    """
+
+    def __init__(
+        self,
+        paths: Any,
+        features: Sequence[str] | None,
+        target: Target,
+        *,
+        categories: Mapping[str, Sequence[Any]] | None,
+        classes: Sequence[Any] | None,
+    ) -> None:
+        self._paths = _listed(paths, (".csv",))
+        headers = [csv_header(next(_lines(path), b""), path) for path in self._paths]
+        for path, header in zip(self._paths, headers, strict=True):
+            if header != headers[0]:  # it may be a record: its text is nobody's business
+                raise ValueError(f"{path} has another header than {self._paths[0]}; {HEADER_HINT}")
+        self._header, self._target = headers[0], target
+        self._features = _chosen(self._header, features, target, shown=False)
+        unknown = [name for name in categories or {} if name not in self._features]
+        if unknown:
+            raise ValueError(f"categories name {unknown[0]!r}, which is no feature; {HEADER_HINT}")
+        self._categories, self._classes = categories or {}, classes
+        facts = [_file_facts(path) for path in self._paths]
+        self.source: Mapping[str, Any] = {"kind": "csv", "files": facts, "schema": self._features}
+        self.rows: int | None = None
+        self.typed = True
+        self.header: Batch = self._read([b"," * (len(self._header) - 1)])
+        self._done, self._total = 0, sum(file["bytes"] for file in facts)
+
+    @property
+    def progress(self) -> tuple[int, int | None]:
+        """Bytes so far, of all."""
+        return self._done, self._total
+
+    def batches(self, skip: int, rows: int) -> Iterator[Batch]:
+        """Yield records and targets after the first ``skip``, at most ``rows`` of them at a time."""
+        for path in self._paths:
+            lines = _lines(path)
+            self._done += len(next(lines)) + 1
+            waiting: list[bytes] = []
+            for line in lines:
+                self._done += len(line) + 1
+                if skip:
+                    skip -= 1
+                    continue
+                waiting.append(line)
+                if len(waiting) == rows:
+                    yield self._read(waiting)
+                    waiting = []
+            if waiting:
+                yield self._read(waiting)
+
+    def _read(self, lines: Sequence[bytes]) -> Batch:
+        table = csv_table(self._header, lines)
+        targets = _names(self._target)
+        if len(targets) == 1:
+            return table.read(self._features, self._categories, targets[0], self._classes)
+        X, _ = table.read([*self._features, *targets], self._categories)
+        return X.select(self._features), X.select(targets)
+
+
+class BatchReader:
+    """Pairs (X, y) of whatever an estimator takes, all with the same columns.
+
+    Parameters
+    ----------
+    batches : iterable of pairs
+    """
+
+    def __init__(self, batches: Iterable[Batch]) -> None:
+        pairs = iter(batches)
+        self.header: Batch = _pair(next(pairs, None))
+        self._batches = chain([self.header], pairs)
+        self.source: Mapping[str, Any] = {"kind": "batches"}
+        self.rows: int | None = None
+        self.typed = False  # a library's guess may change with the cells of a batch
+        self._done = 0
+
+    @property
+    def progress(self) -> tuple[int, int | None]:
+        """Records so far."""
+        return self._done, None
+
+    def batches(self, skip: int, rows: int) -> Iterator[Batch]:
+        """Yield records and targets after the first ``skip``, at most ``rows`` of them at a time."""
+        from dpcvx.data.columns import Table
+
+        for pair in self._batches:
+            X, y = _pair(pair)
+            n = Table(X).n
+            if len(y) != n:
+                raise ValueError(f"X of a batch has {counted(n, 'row')} but y has {len(y)}; they must agree.")
+            for start in range(0, n, rows):
+                stop = min(n, start + rows)
+                fresh = start + min(stop - start, max(0, skip - self._done))
+                self._done += stop - start
+                if fresh < stop:
+                    yield _sliced(X, fresh, stop), _sliced(y, fresh, stop)
+
+
+def _pair(given: Any) -> Batch:
+    if given is None:
+        raise ValueError("There is no batch: give an iterable of pairs (X, y).")
+    if not isinstance(given, tuple) or len(given) != 2 or not hasattr(given[1], "__len__"):
+        raise TypeError(f"Every batch must be a pair (X, y), got {type(given).__name__}.")
+    return given[0], given[1]
+
+
+def _sliced(rows: Any, start: int, stop: int) -> Any:
+    if start == 0 and stop == _length(rows):
+        return rows
+    if hasattr(rows, "tocsr"):
+        return rows.tocsr()[start:stop]
+    if hasattr(rows, "iloc"):
+        return rows.iloc[start:stop]
+    return rows.slice(start, stop - start) if hasattr(rows, "slice") else rows[start:stop]
+
+
+def _length(rows: Any) -> int:
+    return int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
+
+
+def _names(target: Target) -> list[str]:
+    return [target] if isinstance(target, str) else list(target)
+
+
+def _chosen(
+    columns: Sequence[str], features: Sequence[str] | None, target: Target, *, shown: bool = True
+) -> list[str]:
+    """Names of the features, once they and the targets are known to be there, and once only."""
+    targets = _names(target) if isinstance(target, str | Sequence) else []
+    if not targets or not all(isinstance(name, str) for name in targets):
+        raise TypeError(f"target must be the name of a column, or a list of names; got {target!r}.")
+    if isinstance(features, str):
+        raise TypeError(f"features must be a list of columns, got {features!r}.")
+    if len(set(columns)) < len(columns):
+        raise ValueError(f"The table names a column more than once; {HEADER_HINT}")
+    # The first line of a CSV file without a header is somebody's record, so its columns are not listed.
+    known = f"Columns: {', '.join(columns)}." if shown else f"C{HEADER_HINT[1:]}"
+    chosen = [name for name in columns if name not in targets] if features is None else list(features)
+    for name in [*targets, *chosen]:
+        if name not in columns:
+            raise ValueError(f"There is no column {name!r}. {known}")
+    if both := set(chosen) & set(targets):
+        raise ValueError(f"{sorted(both)[0]!r} is a target and a feature at once; leave it out of features.")
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise ValueError("features must name at least one column, each once.")
+    return chosen
+
+
+def _split(batch: Any, features: list[str], target: Target) -> Batch:
+    """Features as a table and targets as a column, or a table where there are several."""
+    targets = _names(target)
+    return batch.select(features), batch.select(targets) if len(targets) > 1 else batch.column(targets[0])
+
+
+def _made_up(schema: Any) -> Any:
+    """One record of a schema without a value in it."""
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in schema], schema=_nullable(schema))
+
+
+def _nullable(schema: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.schema([field.with_nullable(True) for field in schema])
+
+
+def _types(schema: Any, features: Sequence[str], target: Target) -> list[list[str]]:
+    return [[name, str(schema.field(name).type)] for name in [*features, *_names(target)]]
+
+
+def _arrow_stream(data: Any) -> Any:
+    """Whatever holds record batches, as a reader with a schema."""
+    import pyarrow as pa
+
+    if isinstance(data, pa.RecordBatchReader):
+        return data
+    if hasattr(data, "__arrow_c_stream__"):  # Arrow tables too
+        return pa.RecordBatchReader.from_stream(data)
+    if hasattr(data, "scanner"):
+        return data.scanner().to_reader()
+    batches = iter(data)
+    first = next(batches, None)
+    if not isinstance(first, pa.RecordBatch):
+        raise TypeError(
+            "from_arrow takes an Arrow table, a record batch reader, an iterable of record batches or an "
+            f"object that exports an Arrow stream; got {type(data).__name__}."
+        )
+    return pa.RecordBatchReader.from_batches(first.schema, chain([first], batches))
+
+
+def _parquet(path: Path) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    _file_facts(path)
+    try:
+        return pq.ParquetFile(path, memory_map=True)  # a large row group need not be in memory
+    except (pa.ArrowException, OSError):
+        raise Unreadable(f"{path} {NOT_PARQUET}") from None
+
+
+def _listed(paths: Any, endings: tuple[str, ...]) -> list[Path]:
+    """Files of a path, a folder or several paths; those of a folder in the order of their names."""
+    if isinstance(paths, str | os.PathLike):
+        path = Path(paths)
+        if not path.is_dir():
+            return [path.absolute()]
+        found = sorted(each.absolute() for each in path.iterdir() if each.suffix.lower() in endings)
+        if not found:
+            raise Unreadable(f"{path} is a folder without files that end in {' or '.join(endings)}.")
+        return found
+    several = [Path(path).absolute() for path in paths]
+    if not several:
+        raise ValueError("Give at least one path.")
+    return several
+
+
+def _file_facts(path: Path) -> dict[str, Any]:
+    try:
+        facts = path.stat()
+    except FileNotFoundError:
+        raise Unreadable(f"{path} does not exist.") from None
+    except OSError as problem:
+        raise Unreadable(f"{path} cannot be read: {problem.strerror}.") from None
+    if facts.st_size == 0:
+        raise Unreadable(f"{path} is empty.")
+    return {"path": str(path), "bytes": facts.st_size, "mtime_ns": facts.st_mtime_ns}
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Lines of a file without their line feeds; what follows the last one is a line unless it is empty."""
+    try:
+        with path.open("rb") as file:
+            rest = b""
+            while content := file.read(BYTES_AT_ONCE):
+                *whole, rest = (rest + content).split(b"\n")
+                yield from whole
+            if rest:
+                yield rest
+    except OSError as problem:
+        raise Unreadable(f"{path} cannot be read: {problem.strerror}.") from None

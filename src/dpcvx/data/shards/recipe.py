@@ -1,0 +1,293 @@
+"""How records become the integers of a shard: a function of the schema and of declarations, of no cell.
+
+The map of columns, the door and the encoding of targets are those of a fit in memory, so the stored integers
+are the same. The intercept's feature is not stored: its value belongs to the estimator.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcvx.arrays import Vector
+from dpcvx.data.cells import opened, plain_labels
+from dpcvx.data.columns import Columns, Table, bound_pair
+from dpcvx.data.quantise import (
+    FEATURE_BITS,
+    Dense,
+    Door,
+    Sparse,
+    integer_bounds,
+)
+from dpcvx.errors import shown
+from dpcvx.problem import Bounds
+
+if TYPE_CHECKING:
+    from dpcvx.estimators.linear_model import LinearModel
+    from dpcvx.estimators.planning import Target
+
+__all__ = ["Recipe", "is_binary", "made_up", "normalised", "parameters"]
+
+SHARD_BYTES = 2**26  # small enough to be copied in memory, large enough for a pass to be one long read
+COMPRESSION = 4  # a product of compressed rows costs about four dense ones
+INDEX_BYTES = 4
+ENTRIES = 100  # of a sparse row, as far as the size of a shard goes: how many there are is the records' own
+
+
+def normalised(
+    table: Table,
+    y: Any,
+    *,
+    bounds: Any,
+    categories: Mapping[Any, Sequence[Any]] | None,
+    data_norm: float | None,
+    classes: Sequence[Any] | None,
+    y_bounds: Any,
+) -> dict[str, Any]:
+    """Return declarations as plain numbers, texts and lists, the same for all ways to write them."""
+    if bounds is None:
+        raise ValueError(
+            "bounds of the features are needed, from public knowledge and not from these records: a pair "
+            "(low, high) in your units, a pair of arrays with one entry per column, or a mapping from column "
+            "to pair."
+        )
+    if data_norm is not None and not (
+        isinstance(data_norm, int | float) and not isinstance(data_norm, bool) and 0 < data_norm < math.inf
+    ):
+        raise ValueError(f"data_norm must be a positive finite number, got {shown(data_norm)}.")
+    if (classes is None) == (y_bounds is None):
+        raise ValueError(
+            "Declare the target: classes=(...), its labels, for a classifier, or y_bounds=(low, high) for a "
+            "regressor; one of them, from public knowledge."
+        )
+    columns = Columns.declare(table, bounds, categories, data_norm)
+    firsts = [span[0] for span in columns.spans()]
+    declared: dict[str, Any] = {
+        "bounds": [_plain(columns.low[firsts]), _plain(columns.high[firsts])],
+        "categories": [
+            [j if table.names is None else table.names[j], list(levels)]
+            for j, levels in enumerate(columns.levels)
+            if levels is not None
+        ],
+        "data_norm": None if data_norm is None else float(data_norm),
+        "targets": several_targets(y),
+    }
+    if classes is not None:
+        return declared | {"classes": list(plain_labels(classes, "classes"))}
+    return declared | {"y_bounds": [part.tolist() for part in bound_pair(y_bounds, "y_bounds")]}
+
+
+def parameters(declared: Mapping[str, Any]) -> dict[str, Any]:
+    """Return normalised declarations as parameters of an estimator."""
+    given: dict[str, Any] = {"bounds": tuple(np.array(part) for part in declared["bounds"])}
+    if declared["categories"]:
+        given["categories"] = {name: tuple(levels) for name, levels in declared["categories"]}
+    if declared["data_norm"] is not None:
+        given["data_norm"] = declared["data_norm"]
+    if "classes" in declared:
+        return given | {"classes": tuple(declared["classes"])}
+    return given | {"y_bounds": tuple(np.array(part) for part in declared["y_bounds"])}
+
+
+def made_up(
+    names: Sequence[Any] | None, d: int, compressed: bool, declared: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    """Return one record, and its target, of the types that declarations stand for, with nothing in them.
+
+    Parameters
+    ----------
+    names : sequence, optional
+        Raw columns, where they have names.
+    d : int
+        Number of raw columns.
+    compressed : bool
+        Whether the records came as sparse matrices.
+    declared : mapping
+        Normalised declarations.
+    """
+    y: NDArray[Any] = np.zeros(1 if declared["targets"] is None else (1, declared["targets"]))
+    if "classes" in declared:
+        y = np.array(declared["classes"][:1])
+    if compressed:
+        from scipy.sparse import csr_array
+
+        return csr_array((1, d)), y
+    if names is None:
+        return np.zeros((1, d)), y
+    import pyarrow as pa
+
+    levels = {name for name, _ in declared["categories"]}
+    return pa.table({name: pa.nulls(1, pa.string() if name in levels else pa.float64()) for name in names}), y
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """The public map from records and targets to the arrays of a shard.
+
+    Parameters
+    ----------
+    columns : Columns
+        From raw columns to features.
+    door : Door
+        Without an intercept.
+    model : LinearModel
+        An estimator that has the declared target; it encodes targets and is never fitted.
+    target : Target
+    compressed : bool
+        Whether rows are stored in compressed form.
+    step : int
+        Unit of the stored integers: 2^14 where declared types and bounds leave -1, 0 and 1 alone.
+    """
+
+    columns: Columns
+    door: Door
+    model: LinearModel
+    target: Target
+    compressed: bool
+    step: int
+
+    @classmethod
+    def of(cls, table: Table, y: Any, declared: Mapping[str, Any], binary: bool) -> Recipe:
+        """Derive the map from a table's schema and normalised declarations.
+
+        Parameters
+        ----------
+        table : Table
+            Its rows are not read.
+        y : array-like or table
+            Targets of the declared type, as many as the table has rows.
+        declared : mapping
+        binary : bool
+            Whether every cell can only be -1, 0 or 1 once it is scaled; see `is_binary`.
+        """
+        given = parameters(declared)
+        norm = given.get("data_norm")
+        columns = Columns.declare(table, given["bounds"], given.get("categories"), norm)
+        model = _exemplar(y, given)
+        target = model._declare_target(model._open_target(y, table.n))
+        numbers = sum(levels is None for levels in columns.levels)
+        groups = len(columns.levels) - numbers
+        sparse_bytes = (numbers + groups) * (INDEX_BYTES + (1 if binary else 2))
+        dense_bytes = columns.width * (1 if binary else 2)
+        return cls(
+            columns,
+            Door(_bounds(columns, norm), columns.center, columns.scale),
+            model,
+            target,
+            table.sparse or dense_bytes > COMPRESSION * sparse_bytes,
+            2**FEATURE_BITS if binary else 1,
+        )
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Largest stored integer and largest sum of squares of a stored row, in units of 2^-14."""
+        return integer_bounds(self.door.bounds, self.columns.width)
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """Type of each array of a shard."""
+        values = "int8" if self.step > 1 else "int16"
+        if not self.compressed:
+            return {"values": values, "targets": "float64"}
+        indices = "int32" if self.columns.width < 2**31 else "int64"
+        return {"indptr": "int64", "indices": indices, "values": values, "targets": "float64"}
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a stored record; of a sparse one about."""
+        cells = min(ENTRIES, len(self.columns.levels)) if self.compressed else self.columns.width
+        cell = np.dtype(self.parts["values"]).itemsize + INDEX_BYTES * self.compressed
+        return cells * cell + 8 * self.outputs
+
+    @property
+    def rows(self) -> int:
+        """Records of a shard."""
+        return max(1, SHARD_BYTES // min(SHARD_BYTES, self.row_bytes))
+
+    @property
+    def outputs(self) -> int:
+        """Targets of a record, as they are stored."""
+        return 1 if self.target.loss.joint else self.target.outputs
+
+    def quantised(self, X: Any, y: Any) -> tuple[Dense | Sparse, Vector]:
+        """Return stored rows, and stored targets (K, n), of some records."""
+        rows = self.columns.rows(Table(X), self.door)
+        if self.compressed and isinstance(rows, Dense):
+            from scipy.sparse import csr_array
+
+            found = csr_array(rows.values)
+            rows = Sparse(found.indptr.astype(np.int64), found.indices, found.data, self.columns.width)
+        values: Any = rows.values if self.step == 1 else (rows.values >> FEATURE_BITS).astype(np.int8)
+        targets = np.ascontiguousarray(self.model._encoded(y, self.target).T)
+        if isinstance(rows, Dense):
+            return Dense(values), targets
+        indices = rows.indices.astype(self.parts["indices"], copy=False)
+        return Sparse(rows.indptr, indices, values, rows.shape[1]), targets
+
+
+def several_targets(y: Any) -> int | None:
+    """Number of targets of a record, where there are several."""
+    shape: tuple[int, ...] = getattr(y, "shape", ())
+    return int(shape[1]) if len(shape) == 2 and shape[1] > 1 else None
+
+
+def is_binary(X: Any, declared: Mapping[str, Any], typed: bool) -> bool:
+    """Whether declared types and bounds leave only -1, 0 and 1 after scaling; no cell is looked at.
+
+    A level is 0 or 1. A column of whole numbers or booleans between bounds that hold two or three of them
+    becomes -1 and 1, or -1, 0 and 1; a missing cell is 0.
+
+    Parameters
+    ----------
+    X : table
+        Of the declared types.
+    declared : mapping
+        Normalised declarations.
+    typed : bool
+        Whether these types are those of all records.
+    """
+    import narwhals as nw
+
+    if declared["data_norm"] is not None:
+        return False
+    levels = {name for name, _ in declared["categories"]}
+    if len(levels) == Table(X).d:
+        return True
+    frame = opened(X)
+    if not (typed and isinstance(frame, nw.DataFrame)):
+        return False
+    bounds = [np.broadcast_to(part, len(frame.columns)).tolist() for part in declared["bounds"]]
+    return all(
+        name in levels
+        or ((kind.is_integer() or kind == nw.Boolean) and low.is_integer() and high - low in (1, 2))
+        for (name, kind), low, high in zip(frame.schema.items(), *bounds, strict=True)
+    )
+
+
+def _plain(numbers: Vector) -> Any:
+    """One number where all are equal, which keeps the manifest of a million columns short; else a list."""
+    return float(numbers[0]) if (numbers == numbers[0]).all() else numbers.tolist()
+
+
+def _bounds(columns: Columns, data_norm: float | None) -> Bounds:
+    """Bounds of a stored row; with them the integers are those of a fit with any intercept."""
+    if data_norm is not None:
+        return Bounds(1.0, 1.0)
+    if all(levels is None for levels in columns.levels):
+        return Bounds(1.0)
+    return Bounds(1.0, math.nextafter(columns.row_norm(), math.inf))
+
+
+def _exemplar(y: Any, given: Mapping[str, Any]) -> LinearModel:
+    """An estimator with this kind of target."""
+    from dpcvx.estimators import PrivateLinearRegression, PrivateLogisticRegression, PrivateLowRankRegression
+
+    if "classes" in given:
+        return PrivateLogisticRegression(classes=given["classes"])
+    kind = PrivateLowRankRegression if several_targets(y) else PrivateLinearRegression
+    return kind(y_bounds=given["y_bounds"])

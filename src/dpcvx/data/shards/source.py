@@ -1,0 +1,474 @@
+"""Exact sums over records that stay on disk: mapped shards behind the same questions as arrays in memory.
+
+Pages of a shard are read when a pass comes to them and belong to the system's cache, so what a process holds
+itself does not grow with the number of records; only followed margins need 8 bytes for each, and score.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import accumulate, pairwise
+from pathlib import Path
+from shutil import disk_usage
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcvx.arrays import IntVector, Vector
+from dpcvx.data.memory import (
+    Arrays,
+    Points,
+    cores,
+    exact_sum,
+    records_at_once,
+)
+from dpcvx.data.quantise import (
+    Dense,
+    Door,
+    ResidualBound,
+    Sparse,
+    enforce,
+    integer_bounds,
+    whole_rows,
+)
+from dpcvx.data.shards.folder import AGAIN, Store
+from dpcvx.errors import ShardsDamaged
+from dpcvx.losses import Loss
+from dpcvx.problem import Bounds
+
+if TYPE_CHECKING:
+    from dpcvx.data.curvature import CurvatureBound, Sums
+    from dpcvx.mechanisms.minimise import Objective
+
+__all__ = ["ShardSource", "open_source"]
+
+CELLS_AT_ONCE = 2**20  # stored integers that become float64 at a time
+DENSE_CELLS = 2**24  # of stored integers that become dense at a time
+BLOCK_BYTES = 2**18  # rows that a pass over followed margins keeps in cache
+LONG_COLUMN = 2**13  # records of a shard from which on columns are read faster than rows; measured
+BLOCK_MARGINS = 2**16  # margins that a pass over columns keeps in cache, its residuals beside them
+
+Range = tuple[int, int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """Rows and targets (K, n) as they are summed, and what the rows leave out: see `data.memory.Arrays`."""
+
+    rows: Dense | Sparse
+    y: Vector
+    step: int = 1
+    constant: int = 0
+
+    @property
+    def left_out(self) -> tuple[int, int]:
+        """Step and constant."""
+        return self.step, self.constant
+
+    def arrays(self) -> Arrays:
+        """Behind the questions of a data source."""
+        return Arrays(self.rows, self.y.T, step=self.step, constant=self.constant)
+
+
+Change = Callable[[Stored], Stored]
+
+
+def open_source(
+    folder: str | Path,
+    first: int = 0,
+    last: int | None = None,
+    *,
+    constant: int = 0,
+    levels: Vector | None = None,
+) -> ShardSource:
+    """Open shards first..last of a folder as a data source; their files are checked now.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Where `dpcvx.from_parquet` and its like have put them.
+    first, last : int, optional
+        Range of shards, the last one excluded; by default all.
+    constant : int
+        Value of a last feature that is the same in every row, in units of 2^-14; 0 for none.
+    levels : Vector, optional
+        Targets of the classes, shape (classes + 1, K), those of a missing label last, where the stored
+        codes are not what the loss takes.
+
+    Returns
+    -------
+    ShardSource
+    """
+    store = Store.open(Path(folder))
+    store.require_complete()
+    last = len(store.manifest.shards) if last is None else last
+    if not 0 <= first < last <= len(store.manifest.shards):
+        raise ValueError(
+            f"{folder} has shards 0..{len(store.manifest.shards) - 1}; {first}..{last - 1} were asked for."
+        )
+    store.verify(first, last)
+    return sharded(
+        [mapped(store, index) for index in range(first, last)],
+        store,
+        constant=constant,
+        levels=levels,
+    )
+
+
+def sharded(shards: Sequence[Stored], store: Store, *, constant: int, levels: Vector | None) -> ShardSource:
+    """Mapped shards of a store as a data source; see `open_source`."""
+    largest, squares = store.manifest.limits
+    return ShardSource(
+        [replace(shard, constant=constant) for shard in shards],
+        bounds=(max(largest, constant), squares + constant**2),
+        changes=() if levels is None else (partial(with_levels, levels),),
+        scratch=store.folder,
+    )
+
+
+def mapped(store: Store, index: int) -> Stored:
+    """Map one shard, and see that its arrays fit together."""
+    manifest, arrays = store.manifest, store.arrays(index)
+    n, y = manifest.shards[index].rows, arrays["targets"]
+    rows: Dense | Sparse
+    if "indptr" in arrays:
+        indptr, indices, values = arrays["indptr"], arrays["indices"], arrays["values"]
+        fits = indptr.shape == (n + 1,) and indices.shape == values.shape == (int(indptr[-1]),)
+        rows = Sparse(indptr, indices, values, manifest.width)
+    else:
+        rows = Dense(arrays["values"])
+        fits = arrays["values"].shape == (n, manifest.width)
+    if not fits or y.ndim != 2 or y.shape[1] != n:
+        raise ShardsDamaged(f"Shard {index} of {store.folder} has arrays of wrong shapes: {AGAIN}.")
+    return Stored(rows, y, manifest.step)
+
+
+class ShardSource:
+    """Records in mapped shards.
+
+    Parameters
+    ----------
+    shards : sequence of Stored
+    bounds : pair of int
+        Largest integer, and largest sum of squares of a row, once the changes are made.
+    changes : sequence of callable
+        What records go through, in this order, each time they are read; a shard, or some of its rows, at a
+        time.
+    scratch : Path, optional
+        Folder for files that have no name in it and vanish with the source.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[Stored],
+        *,
+        bounds: tuple[int, int],
+        changes: Sequence[Change] = (),
+        scratch: Path | None = None,
+    ) -> None:
+        self._shards, self._bounds, self._changes, self._scratch = shards, bounds, tuple(changes), scratch
+        self.starts = [0, *accumulate(shard.rows.shape[0] for shard in shards)]
+        first = self.stored(0, 0, 1)
+        self.n, self.d = self.starts[-1], first.rows.shape[1] + (first.constant > 0)
+        self._row_bytes = first.rows.values.nbytes + first.y.nbytes
+
+    def within(self, bounds: Bounds) -> ShardSource:
+        """Return these records with every row inside the bounds: a longer one is shrunk when it is read."""
+        wanted = integer_bounds(bounds, self.d)
+        if self._bounds[0] <= wanted[0] and self._bounds[1] <= wanted[1]:
+            return self
+        return self._changed(partial(_shrunk, bounds), wanted)
+
+    def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
+        """Return sum_i rho_i k_i in units of 2^-34, in the shape of theta."""
+        parts = (shard.gradient_sum(loss, theta, bound) for shard in self._arrays())
+        return exact_sum(parts, self.n, bound)
+
+    def difference_sum(
+        self, loss: Loss, points: Points, batch: IntVector, residual: ResidualBound, bound: ResidualBound
+    ) -> IntVector:
+        """Return sum_i (rho_i - rho'_i) k_i over the rows of a batch in ascending order."""
+        edges = np.searchsorted(batch, self.starts)
+
+        def parts() -> Iterator[IntVector]:
+            for shard, start, (a, b) in zip(self._arrays(), self.starts, pairwise(edges), strict=False):
+                yield shard.difference_sum(loss, points, batch[a:b] - start, residual, bound)
+
+        return exact_sum(parts(), len(batch), bound)
+
+    def curvature_sum(self, loss: Loss, theta: Vector, slope: ResidualBound, bend: CurvatureBound) -> Sums:
+        """Return the sums of `dpcvx.data.curvature.curvature_sum` over all records."""
+        parts = [shard.curvature_sum(loss, theta, slope, bend) for shard in self._arrays()]
+        moments = parts[0][0]
+        for more, _ in parts[1:]:
+            moments = moments + more
+        return moments, sum(spread for _, spread in parts)
+
+    def moments(self, order: int, centers: IntVector, limits: IntVector) -> IntVector:
+        """Return the sums of (k - c)^order over the records, |k - c| clipped to a limit, per column."""
+        total = np.zeros(len(centers), dtype=np.int64)
+        for where in self._ranges(DENSE_CELLS):
+            total += _dense(self.stored(*where)).arrays().moments(order, centers, limits)
+        return total
+
+    def length(self) -> IntVector:
+        """Return the sum of ||k_i||^2, one entry."""
+        total = np.zeros(1, dtype=np.int64)
+        for where in self._ranges(DENSE_CELLS):
+            total += _dense(self.stored(*where)).arrays().length()
+        return total
+
+    def mapped(self, door: Door, center: float, scale: float) -> ShardSource:
+        """Return these records after a second, public map: the door's on rows, (y - center)/scale on y.
+
+        They are written once to scratch files. Where the disk has no room for them, they go through the door
+        in each pass again, with the same sums.
+        """
+        pieces = [
+            Stored(*part_of(self._shards[index], start, stop), *self._shards[index].left_out)
+            for index, start, stop in self._ranges(DENSE_CELLS)
+        ]
+        bounds = integer_bounds(door.bounds, self.d + (door.constant > 0))
+        source = ShardSource(pieces, bounds=self._bounds, changes=self._changes, scratch=self._scratch)
+        again = source._changed(partial(_sent_through, door, center, scale), bounds)
+        kept = again._in_scratch(lambda stored: stored)
+        return again if kept is None else ShardSource(kept, bounds=bounds, scratch=self._scratch)
+
+    @cached_property
+    def columns(self) -> list[Stored] | None:
+        """Shards with their rows feature-major, in scratch files; None where rows serve better.
+
+        They do where they are compressed, and where a shard has few of them because each is long. There are
+        none either without room on the disk.
+        """
+        dense = isinstance(self.stored(0, 0, 1).rows, Dense)
+        return self._in_scratch(_transposed) if dense and self.starts[1] >= LONG_COLUMN else None
+
+    def objective(self, loss: Loss, outputs: int, z_max: float) -> StreamedObjective:
+        """Return the sum of the losses in float64, a few rows in memory at a time."""
+
+        def part(where: Range) -> Objective:
+            return self.stored(*where).arrays().objective(loss, outputs, z_max)
+
+        return StreamedObjective(part, list(self._ranges(CELLS_AT_ONCE)), self.n, self.d)
+
+    def follow(self, loss: Loss, outputs: int) -> FollowedShards:
+        """Return margins that start at w = 0."""
+        return FollowedShards(self, loss, outputs)
+
+    def stored(self, index: int, start: int = 0, stop: int | None = None) -> Stored:
+        """Return a shard, or some of its rows, as it is summed; nothing is copied but what changes."""
+        shard = self._shards[index]
+        stored = Stored(*part_of(shard, start, stop), *shard.left_out)
+        for change in self._changes:
+            stored = change(stored)
+        return stored
+
+    def _in_scratch(self, change: Change) -> list[Stored] | None:
+        """All shards after one more change, mapped from files without a name; None without room for them."""
+        if self._scratch is None:
+            return None
+        try:
+            if self.n * self._row_bytes > disk_usage(self._scratch).free:
+                return None
+            return [
+                _kept(change(self.stored(index)), shard.y, self._scratch)
+                for index, shard in enumerate(self._shards)
+            ]
+        except OSError:
+            return None
+
+    def _changed(self, change: Change, bounds: tuple[int, int]) -> ShardSource:
+        changes = (*self._changes, change)
+        return ShardSource(self._shards, bounds=bounds, changes=changes, scratch=self._scratch)
+
+    def _arrays(self) -> Iterator[Arrays]:
+        return (self.stored(index).arrays() for index in range(len(self._shards)))
+
+    def _ranges(self, cells: int) -> Iterator[Range]:
+        """Ranges of rows, each inside a shard, that would have at most so many cells if they were dense."""
+        step = max(1, cells // self.d)
+        for index, shard in enumerate(self._shards):
+            for start in range(0, shard.rows.shape[0], step):
+                yield index, start, min(shard.rows.shape[0], start + step)
+
+
+def with_levels(levels: Vector, stored: Stored) -> Stored:
+    """Targets (K, n) of class codes: a row of ``levels`` for each, the last one for a missing label."""
+    return replace(stored, y=np.ascontiguousarray(levels[stored.y[0].astype(np.int64)].T))
+
+
+def _shrunk(bounds: Bounds, stored: Stored) -> Stored:
+    return Stored(enforce(whole_rows(stored.rows, *stored.left_out), bounds), stored.y)
+
+
+def _sent_through(door: Door, center: float, scale: float, stored: Stored) -> Stored:
+    again = _dense(stored).arrays().mapped(door, center, scale)
+    return Stored(again.rows(), np.ascontiguousarray((stored.y - center) / scale))
+
+
+def _transposed(stored: Stored) -> Stored:
+    return replace(stored, rows=stored.rows.transpose())
+
+
+def _dense(stored: Stored) -> Stored:
+    """The same records with all cells."""
+    rows = stored.rows
+    if isinstance(rows, Dense):
+        return stored
+    from scipy.sparse import csr_array
+
+    full = csr_array((rows.values, rows.indices, rows.indptr), shape=rows.shape).toarray()
+    return replace(stored, rows=Dense(full))
+
+
+def _kept(stored: Stored, y: Vector, folder: Path) -> Stored:
+    """The same records, mapped from files without a name; targets that are mapped already, y, stay there."""
+    rows = Dense(_mapped_copy(stored.rows.values, folder))
+    return replace(stored, rows=rows, y=y if stored.y is y else _mapped_copy(stored.y, folder))
+
+
+def _mapped_copy(array: NDArray[Any], folder: Path) -> NDArray[Any]:
+    with TemporaryFile(dir=folder) as file:
+        np.ascontiguousarray(array).tofile(file)
+        return np.asarray(np.memmap(file, dtype=array.dtype, mode="c", shape=array.shape))
+
+
+def part_of(shard: Stored, start: int, stop: int | None) -> tuple[Dense | Sparse, Vector]:
+    """Rows and targets of some records of a shard."""
+    rows, n = shard.rows, shard.rows.shape[0]
+    if start == 0 and stop in (None, n):
+        return rows, shard.y
+    y = shard.y[:, start:stop]
+    if isinstance(rows, Dense):
+        return Dense(rows.values[start:stop]), y
+    indptr = rows.indptr[start : (n if stop is None else stop) + 1]
+    entries = slice(indptr[0], indptr[-1])
+    return Sparse(indptr - indptr[0], rows.indices[entries], rows.values[entries], rows.shape[1]), y
+
+
+class FollowedShards:
+    """Margins of the records of a `ShardSource`, in memory; moves wait until the records are read anyway.
+
+    Parameters
+    ----------
+    records : ShardSource
+    loss : Loss
+    outputs : int
+    """
+
+    def __init__(self, records: ShardSource, loss: Loss, outputs: int) -> None:
+        first = records.stored(0, 0, 1).arrays()
+        first._targets(loss, outputs)  # refuses targets of another kind
+        self._parts = first.parts
+        self._records, self._loss, self._columns = records, loss, records.columns
+        self._margins: NDArray[np.int64] = np.zeros((outputs, records.n), dtype=np.int64)
+        self._moves: dict[int, int] = {}
+
+    def reset(self) -> None:
+        """Set w = 0."""
+        self._margins[:] = 0
+        self._moves = {}
+
+    def add(self, index: int, amount: int) -> None:
+        """w[index] += amount, with index = j * outputs + k."""
+        size = self._records.d * len(self._margins)
+        if not 0 <= index < size:
+            raise IndexError(f"index must be in 0..{size - 1}, got {index}.")
+        self._moves[index] = self._moves.get(index, 0) + amount
+
+    def scores(self, scale: float, bound: ResidualBound) -> IntVector:
+        """Return sum_i rho_i k_ij, (d,) or (d, K), with rho_i the residual at z_i = m_i * scale."""
+        outputs = len(self._margins)
+        places = np.array(list(self._moves), dtype=np.int64)
+        moves = (places // outputs, places % outputs, np.array(list(self._moves.values()), dtype=np.int64))
+        rest = (scale, float(self._loss.parameter), bound.l2, bound.linf)
+        parts = (self._pass(index, moves, rest, bound) for index in range(len(self._records.starts) - 1))
+        sums = exact_sum(parts, self._records.n, bound)
+        self._moves = {}
+        return sums[0] if outputs == 1 else sums.T.copy()
+
+    def _pass(self, index: int, moves: Any, rest: Any, bound: ResidualBound) -> IntVector:
+        """Move the margins of one shard and return its sums, (K, d)."""
+        from dpcvx.data import kernels
+        from dpcvx.data.shards.kernels import scores_columns, scores_dense, scores_sparse
+
+        shard = self._records.stored(index) if self._columns is None else self._columns[index]
+        at, n, outputs = self._records.starts[index], shard.y.shape[1], len(self._margins)
+        rows, width = shard.rows, self._records.d - (shard.constant > 0)
+        function = kernels.residuals_of(self._loss.slope, self._loss.joint)
+        block_rows = max(8, BLOCK_BYTES * n // max(1, rows.values.nbytes))
+        if self._columns is not None:
+            block_rows = max(8, BLOCK_MARGINS // outputs)
+
+        def part(start: int, stop: int) -> IntVector:
+            sums = np.zeros((outputs, self._records.d), dtype=np.int64)
+            where = (start, stop, min(block_rows, stop - start), (shard.step, shard.constant), sums)
+            followed = (shard.y, self._margins, at, moves, function, rest)
+            if self._columns is not None:
+                scores_columns(rows.values, *followed, *where)
+            elif isinstance(rows, Dense):
+                scores_dense(rows.values, *followed, *where)
+            else:
+                scores_sparse(rows.indptr, rows.indices, rows.values, width, *followed, *where)
+            sums[:, :width] *= shard.step
+            return sums
+
+        work = outputs * (rows.size * (1 if isinstance(rows, Dense) else 4) + 32 * n)
+        return exact_sum(self._parts(part, n, work, records_at_once(bound)), n, bound)
+
+
+class StreamedObjective:
+    """The sum of the losses in float64: an `Objective` of a few rows at a time, and pairwise sums of theirs.
+
+    Parameters
+    ----------
+    part : callable
+        Returns the objective of one range of records.
+    ranges : sequence
+        All of them.
+    n, d : int
+        Records and features.
+    """
+
+    def __init__(self, part: Callable[[Any], Objective], ranges: Sequence[Any], n: int, d: int) -> None:
+        self._part, self._ranges = part, ranges
+        self.n, self.d = n, d
+
+    def value(self, theta: Vector) -> float:
+        """Return the sum at theta."""
+        return math.fsum(self._map(lambda part: part.value(theta)))
+
+    def gradient(self, theta: Vector) -> Vector:
+        """Return the gradient at theta, in its shape: blocks of rows, then pairwise, as in memory."""
+        return _pairwise_sum(self._map(lambda part: part.gradient(theta)))
+
+    def hessian(self, theta: Vector) -> Vector:
+        """Return X^T diag(phi'') X for one output, good for a Newton step."""
+        return _pairwise_sum(self._map(lambda part: part.hessian(theta)))
+
+    def _map(self, question: Callable[[Objective], Any]) -> Iterator[Any]:
+        """Answers of all parts in their order, several asked at a time."""
+        with ThreadPoolExecutor(max_workers=cores()) as pool:
+            yield from pool.map(lambda where: question(self._part(where)), self._ranges)
+
+
+def _pairwise_sum(parts: Iterable[Vector]) -> Vector:
+    """Sum in the order of a tournament: each addend meets about log2(parts) others."""
+    waiting: list[tuple[int, Vector]] = []
+    for part in parts:
+        level = 0
+        while waiting and waiting[-1][0] == level:
+            part = waiting.pop()[1] + part
+            level += 1
+        waiting.append((level, part))
+    total = waiting.pop()[1]
+    while waiting:
+        total = waiting.pop()[1] + total
+    return total

@@ -1,0 +1,343 @@
+"""Quantise records once into a folder of shards; an interrupted run goes on where it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcvx.arrays import Vector
+from dpcvx.data.columns import Table
+from dpcvx.data.quantise import Dense, Sparse
+from dpcvx.data.shards.dataset import Shards
+from dpcvx.data.shards.folder import Manifest, Store
+from dpcvx.data.shards.readers import (
+    ArrowReader,
+    BatchReader,
+    CsvReader,
+    ParquetReader,
+    Reader,
+)
+from dpcvx.data.shards.recipe import Recipe, is_binary, normalised
+from dpcvx.data.shards.source import Stored, part_of
+from dpcvx.errors import ShardsDamaged, StoreUnavailable
+
+__all__ = ["from_arrow", "from_batches", "from_csv", "from_parquet"]
+
+CELLS_AT_ONCE = 2**22  # features quantised at a time
+ROWS_AT_ONCE = 2**17
+SUFFIX = ".shards"
+STREAMS = ("arrow", "batches")  # what comes without a file that could be recognised
+
+
+def from_parquet(
+    path: Any,
+    *,
+    target: str | Sequence[str],
+    bounds: Any,
+    classes: Sequence[Any] | None = None,
+    y_bounds: Any = None,
+    features: Sequence[str] | None = None,
+    categories: Mapping[str, Sequence[Any]] | None = None,
+    data_norm: float | None = None,
+    store: str | Path | None = None,
+    verbose: int = 1,
+) -> Shards:
+    """Quantise Parquet files, of any size, into mapped shards that every estimator fits.
+
+    Parameters
+    ----------
+    path : path or sequence of paths
+        A file, several files with the same columns, or a folder of them; one row is one person.
+    target : str or sequence of str
+        Column to predict, or several.
+    bounds : pair, pair of arrays, or mapping
+        Bounds of the features, as for an estimator; one entry for each of ``features``.
+    classes : sequence, optional
+        Labels of the target, for classifiers.
+    y_bounds : pair, optional
+        Bounds of the target, for regressors; a pair of arrays for several targets.
+    features : sequence of str, optional
+        Columns to use; by default all but the target.
+    categories : mapping, optional
+        Declared levels of columns that are not numbers.
+    data_norm : float, optional
+        Bound on the l2 norm of a raw row.
+    store : path, optional
+        Folder of the shards; by default the name of the (first) file followed by ".shards". Shards that are
+        there already, of the same files with the same declarations, are opened, or finished if a run was
+        interrupted; anything else there is refused.
+    verbose : int
+        0 shows no bar; otherwise there is one on a terminal, on the error stream.
+
+    Returns
+    -------
+    Shards
+        To be given to ``fit``, without y. They hold private records: only their owner may read the files.
+    """
+    reader = ParquetReader(path, features, target)
+    declared = {"bounds": bounds, "categories": categories, "data_norm": data_norm}
+    return _made(reader, declared | {"classes": classes, "y_bounds": y_bounds}, _folder(store, path), verbose)
+
+
+def from_csv(
+    path: Any,
+    *,
+    target: str | Sequence[str],
+    bounds: Any,
+    classes: Sequence[Any] | None = None,
+    y_bounds: Any = None,
+    features: Sequence[str] | None = None,
+    categories: Mapping[str, Sequence[Any]] | None = None,
+    data_norm: float | None = None,
+    store: str | Path | None = None,
+    verbose: int = 1,
+) -> Shards:
+    """Quantise CSV files, of any size, into mapped shards that every estimator fits.
+
+    The first line is the header, and every line below it is one record, read as by ``dpcvx fit``: a cell that
+    is no number, or no declared level, is missing, and so are all cells of a line that has too many or too
+    few.
+
+    Parameters
+    ----------
+    path : path or sequence of paths
+        A file, several files with the same header, or a folder of them; one row is one person.
+    target, bounds, classes, y_bounds, features, categories, data_norm, store, verbose
+        As for `from_parquet`.
+
+    Returns
+    -------
+    Shards
+        To be given to ``fit``, without y.
+    """
+    reader = CsvReader(path, features, target, categories=categories, classes=classes)
+    declared = {"bounds": bounds, "categories": categories, "data_norm": data_norm}
+    return _made(reader, declared | {"classes": classes, "y_bounds": y_bounds}, _folder(store, path), verbose)
+
+
+def from_arrow(
+    data: Any,
+    *,
+    target: str | Sequence[str],
+    bounds: Any,
+    store: str | Path,
+    classes: Sequence[Any] | None = None,
+    y_bounds: Any = None,
+    features: Sequence[str] | None = None,
+    categories: Mapping[str, Sequence[Any]] | None = None,
+    data_norm: float | None = None,
+    verbose: int = 1,
+) -> Shards:
+    """Quantise an Arrow stream into mapped shards that every estimator fits.
+
+    Parameters
+    ----------
+    data : record batch reader, iterable of record batches, table, or what exports an Arrow stream
+        Read once, a batch at a time. To go on after an interruption, give the same stream from its beginning.
+    target, bounds, classes, y_bounds, features, categories, data_norm, verbose
+        As for `from_parquet`.
+    store : path
+        Folder of the shards. One that is complete is refused, since nothing tells two streams apart: open it
+        by `open_shards`.
+
+    Returns
+    -------
+    Shards
+        To be given to ``fit``, without y.
+    """
+    reader = ArrowReader(data, features, target)
+    declared = {"bounds": bounds, "categories": categories, "data_norm": data_norm}
+    return _made(reader, declared | {"classes": classes, "y_bounds": y_bounds}, Path(store), verbose)
+
+
+def from_batches(
+    batches: Iterable[tuple[Any, Any]],
+    *,
+    bounds: Any,
+    store: str | Path,
+    classes: Sequence[Any] | None = None,
+    y_bounds: Any = None,
+    categories: Mapping[Any, Sequence[Any]] | None = None,
+    data_norm: float | None = None,
+    verbose: int = 1,
+) -> Shards:
+    """Quantise pairs (X, y) into mapped shards that every estimator fits.
+
+    Parameters
+    ----------
+    batches : iterable of pairs
+        X and y as an estimator's ``fit`` takes them, SciPy sparse matrices included, all with the same
+        columns. To go on after an interruption, give the same batches from their beginning.
+    bounds, classes, y_bounds, categories, data_norm, verbose
+        As for `from_parquet`.
+    store : path
+        As for `from_arrow`.
+
+    Returns
+    -------
+    Shards
+        To be given to ``fit``, without y.
+    """
+    declared = {"bounds": bounds, "categories": categories, "data_norm": data_norm}
+    return _made(
+        BatchReader(batches), declared | {"classes": classes, "y_bounds": y_bounds}, Path(store), verbose
+    )
+
+
+def _folder(store: str | Path | None, path: Any) -> Path:
+    if store is not None:
+        return Path(store)
+    first = Path(path if isinstance(path, str | Path) else next(iter(path)))
+    return first.with_name(first.name + SUFFIX)
+
+
+def _made(reader: Reader, declarations: Mapping[str, Any], folder: Path, verbose: int) -> Shards:
+    """Shards of a reader's records: those that are there, or new ones."""
+    X, y = reader.header
+    table = Table(X)
+    if table.names is not None and not all(isinstance(name, str) for name in table.names):
+        raise TypeError("The names of columns must be text; rename those that are not.")
+    declared = normalised(table, y, **declarations)
+    recipe = Recipe.of(table, y, declared, is_binary(X, declared, reader.typed))
+    fresh = Manifest(
+        source=reader.source,
+        names=table.names,
+        columns=table.d,
+        compressed=table.sparse,
+        declarations=declared,
+        parts=recipe.parts,
+        width=recipe.columns.width,
+        limits=recipe.limits,
+        step=recipe.step,
+        rows=recipe.rows,
+    )
+    store = _resumed(folder, fresh)
+    if not store.manifest.complete:
+        with store.writing():
+            _fill(store, reader, recipe, verbose)
+    return Shards(store)
+
+
+def _resumed(folder: Path, fresh: Manifest) -> Store:
+    """The store of a folder, once it is known to hold nothing else; its shards are checked."""
+    try:
+        store = Store.open(folder)
+    except ShardsDamaged:
+        if (folder / "manifest.json").exists():
+            raise
+        return Store.create(folder, fresh)
+    found = store.manifest
+    for what, ours, theirs in (
+        (
+            "columns",
+            [fresh.names, fresh.columns, fresh.compressed],
+            [found.names, found.columns, found.compressed],
+        ),
+        ("declarations", fresh.declarations, found.declarations),
+        ("source", fresh.source, found.source),
+    ):
+        if _plain(ours) != _plain(theirs):
+            changed = ", ".join(_differences(ours, theirs))
+            raise StoreUnavailable(
+                f"{folder} holds shards with other {what}{f' ({changed})' if changed else ''}. Give another "
+                "store, or delete this folder to make the shards again."
+            )
+    if found.complete and found.source["kind"] in STREAMS:
+        raise StoreUnavailable(
+            f"{folder} holds all records of an earlier stream, and nothing tells whether this one is the "
+            "same: open it by dpcvx.open_shards, or give another store."
+        )
+    store.verify(0, len(found.shards))
+    return store
+
+
+def _plain(content: Any) -> Any:
+    """As it comes back from a file."""
+    return json.loads(json.dumps(content))
+
+
+def _differences(ours: Any, theirs: Any) -> list[str]:
+    """Names of what differs between two mappings."""
+    if not isinstance(ours, Mapping):
+        return []
+    return sorted(key for key in {*ours, *theirs} if _plain(ours.get(key)) != _plain(theirs.get(key)))
+
+
+def _fill(store: Store, reader: Reader, recipe: Recipe, verbose: int) -> None:
+    """Append the records that are not there yet."""
+    if reader.rows is not None:
+        store.require_room((reader.rows - store.manifest.n) * recipe.row_bytes)
+    expected: dict[str, NDArray[Any]] | None = None
+    if store.manifest.shards and store.manifest.source["kind"] in STREAMS:
+        # The last shard is made again and compared: another stream would be found out.
+        expected = store.arrays(len(store.manifest.shards) - 1)
+        store.drop_last()
+    d, names, sparse = store.manifest.columns, store.manifest.names, store.manifest.compressed
+    at_once = ROWS_AT_ONCE if sparse else max(1, min(ROWS_AT_ONCE, CELLS_AT_ONCE // recipe.columns.width))
+    waiting: list[Stored] = []
+    with _bar(verbose) as show:
+        for X, y in reader.batches(store.manifest.n, at_once):
+            table = Table(X)
+            if (table.d, table.names, table.sparse) != (d, names, sparse):
+                raise ValueError("A batch has other columns than the first one; all must have the same.")
+            waiting.append(Stored(*recipe.quantised(X, y)))
+            while sum(piece.rows.shape[0] for piece in waiting) >= recipe.rows:
+                _append(store, _cut(waiting, recipe.rows), expected)
+                expected = None
+            show(*reader.progress)
+        if waiting:
+            _append(store, _cut(waiting, recipe.rows), expected)
+    if store.manifest.n == 0:
+        raise ValueError("There are no records: at least one is needed.")
+    store.finish()
+
+
+def _append(
+    store: Store, shard: tuple[int, dict[str, NDArray[Any]]], expected: dict[str, NDArray[Any]] | None
+) -> None:
+    rows, arrays = shard
+    if expected is not None and not all(np.array_equal(arrays[part], expected[part]) for part in expected):
+        raise StoreUnavailable(
+            f"{store.folder} holds the beginning of another stream than this one. Give that stream from its "
+            "beginning, or another store."
+        )
+    store.append(rows, arrays)
+
+
+def _cut(waiting: list[Stored], rows: int) -> tuple[int, dict[str, NDArray[Any]]]:
+    """Take the first records out of a list of pieces, as the arrays of one shard."""
+    taken: list[tuple[Dense | Sparse, Vector]] = []
+    missing = rows
+    while waiting and missing:
+        piece = waiting.pop(0)
+        count = min(missing, piece.rows.shape[0])
+        taken.append(part_of(piece, 0, count))
+        if count < piece.rows.shape[0]:
+            waiting.insert(0, Stored(*part_of(piece, count, None)))
+        missing -= count
+    arrays = {"values": np.concatenate([part.values for part, _ in taken])}
+    arrays["targets"] = np.concatenate([y for _, y in taken], axis=1)
+    compressed = [part for part, _ in taken if isinstance(part, Sparse)]
+    if compressed:
+        lengths = np.concatenate([np.diff(part.indptr) for part in compressed])
+        arrays["indptr"] = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        arrays["indices"] = np.concatenate([part.indices for part in compressed])
+    return rows - missing, arrays
+
+
+@contextmanager
+def _bar(verbose: int) -> Iterator[Any]:
+    """Bar of what has been read so far, on the error stream where it is a terminal."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, disable=not (verbose and console.is_terminal)) as bar:
+        task = bar.add_task("quantising", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,101 @@
+"""What every private question has, and the bounds on stored integers that sensitivities are made of."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+from dpcvx.data.quantise import RESIDUAL_BITS, ResidualBound, integer_bounds
+from dpcvx.errors import Incompatible
+from dpcvx.events import RELATIONS, Event
+from dpcvx.problem import Problem
+
+__all__ = ["Mechanism", "check_capacity", "records_changed", "residual_bound", "room"]
+
+LARGEST_SUM = 2**62  # PRIVACY_MATH §11b (ii): exact sums and their noise stay inside 62 bits
+LARGEST_DRAW = (
+    19  # standard deviations that a draw of noise stays below (`dpcvx.noise.samplers.lattice_gaussian`)
+)
+SPARE_RECORDS = 2  # beyond 62 bits there is room for this many times the planned number
+
+
+class Mechanism(Protocol):
+    """One private question: what it costs is a property of what it computes."""
+
+    @property
+    def event(self) -> Event:
+        """Privacy event of one call."""
+        ...
+
+    @property
+    def sensitivity(self) -> float:
+        """Largest change of the un-noised answer between neighbours, over all public inputs."""
+        ...
+
+    @property
+    def noise(self) -> float:
+        """Largest scale of the noise on one number: Gaussian standard deviation or Gumbel scale."""
+        ...
+
+    @property
+    def relation(self) -> str:
+        """Neighbouring relation that the sensitivity is for."""
+        ...
+
+    @property
+    def capacity(self) -> int:
+        """Most records that the exact sums have room for."""
+        ...
+
+    @property
+    def n_draws(self) -> int:
+        """Noise values drawn in one call."""
+        ...
+
+    @property
+    def failure(self) -> float:
+        """Total-variation distance of one call's noise from its ideal law."""
+        ...
+
+    @property
+    def evaluations(self) -> float:
+        """Gradients of single records in one call; for a sample their expected, public number."""
+        ...
+
+
+def records_changed(relation: str) -> int:
+    """Terms of a sum that differ between neighbours: two under replace-one, one under add/remove."""
+    if relation not in RELATIONS:
+        raise ValueError(f"relation must be one of {', '.join(RELATIONS)}, got {relation!r}.")
+    return 2 if relation == "replace" else 1
+
+
+def residual_bound(problem: Problem, z_max: float | None, clip: float | None) -> ResidualBound:
+    """Integer bounds of a slope for |z| <= z_max: at least one unit, so that noise never vanishes."""
+    l2, linf = (
+        max(1, math.floor(2**RESIDUAL_BITS * problem.slope(ord, z_max, clip))) for ord in (2, math.inf)
+    )
+    return ResidualBound(l2, linf)
+
+
+def room(problem: Problem, clip: float | None, noise: int, n: int) -> int:
+    """Number of records that there may be: those that 62 bits hold with their noise, or twice n.
+
+    More than 62 bits hold are added in Python's integers (`data.memory.exact_sum`), so that n may be anything
+    (PRIVACY_MATH §11b (ii)). The noise does not grow with n and must fit by itself: otherwise there is no
+    room at all.
+    """
+    if LARGEST_DRAW * noise >= LARGEST_SUM:
+        return 0
+    k_inf, _ = integer_bounds(problem.bounds, problem.d)
+    narrow = max(0, LARGEST_SUM - 1 - 16 * noise) // (residual_bound(problem, None, clip).linf * k_inf)
+    return max(narrow, SPARE_RECORDS * n)
+
+
+def check_capacity(mechanism: Mechanism, n: int) -> None:
+    """Refuse, from public numbers, a plan whose sums would not fit."""
+    if n > mechanism.capacity:
+        raise Incompatible(
+            f"n={n} records do not fit exact 62-bit sums here, {mechanism.capacity} do: "
+            "use a smaller radius, a residual clip, a larger epsilon, or fewer records."
+        )

@@ -1,0 +1,490 @@
+"""Deterministic minimisers that run beside the records, and the public bound on how far they may be off.
+
+    J(theta) = sum_i phi(<x_i, theta>, y_i) + (ridge/2) ||theta||^2 + <linear, theta> + n r(theta) over C
+
+Nothing here is released: a mechanism adds noise that covers the public bound. So nothing here may fail
+because of a record either; where the certificate is not reached yet, the minimiser goes on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from dpcvx.arrays import Vector
+from dpcvx.data.quantise import (
+    FEATURE_BITS,
+    Dense,
+    Sparse,
+    integer_bounds,
+)
+from dpcvx.domains import (
+    Box,
+    GroupBall,
+    HasProjection,
+    InterpolationBall,
+    L1Ball,
+    L2Ball,
+    LinfBall,
+    NuclearBall,
+    Simplex,
+    SubmodularBall,
+    SubmodularPolyhedron,
+    Transformed,
+    VertexHull,
+)
+from dpcvx.domains.direct_sum import DirectSum
+from dpcvx.domains.regularizers import (
+    L1,
+    ElasticNet,
+    GroupL2,
+    Ridge,
+    SubmodularNorm,
+)
+from dpcvx.domains.set_functions import (
+    Cardinality,
+    ConcaveOfCardinality,
+    GroupCover,
+    Interval,
+)
+from dpcvx.errors import Incompatible
+from dpcvx.losses import (
+    ClippedLogistic,
+    Huber,
+    Logistic,
+    Loss,
+    SmoothHinge,
+    Softmax,
+    Squared,
+)
+from dpcvx.problem import Problem, is_regression
+
+__all__ = ["Objective", "Ridged", "SumOfLosses", "minimise"]
+
+ROUNDOFF = 2.0**-53
+BLOCK_ROWS = 1024  # rows of one floating-point sum; the sums of blocks are added pairwise
+SLOPE_ROUNDINGS = 16  # of vectorised losses, in units of ROUNDOFF times the largest slope
+PROX_ACCURACY = 1e-9  # of sets and regularisers whose projection is not a closed form, relative to their size
+HULL_ACCURACY = 1e-7  # of hulls: where no slope is above 1e-14 the nearest point is within its root
+OVERLAP_ACCURACY = (
+    1e-6  # of groups that overlap: a gap of 1e-15 leaves 4e-8, and a ball's search adds to it ...
+)
+LARGEST_RATIO = 1e3  # ... as measured for weights up to this ratio; with 1e6 the gap may be 1e-8
+CLOSED_FORM: tuple[type, ...] = (
+    *(Box, GroupBall, L1Ball, L2Ball, LinfBall, Simplex),
+    *(ElasticNet, GroupL2, L1, Ridge),
+)
+KNOWN_PARTS: tuple[type, ...] = (
+    *CLOSED_FORM,
+    *(InterpolationBall, NuclearBall, SubmodularBall, SubmodularNorm, SubmodularPolyhedron),
+    *(Transformed, VertexHull),
+    *(Cardinality, ConcaveOfCardinality, DirectSum, GroupCover, Interval),
+)
+KNOWN_LOSSES: tuple[type, ...] = (ClippedLogistic, Huber, Logistic, SmoothHinge, Softmax, Squared)
+NEWTON_SIZE = 500  # coordinates up to which Hessians are formed
+NEWTON_STEPS = 30
+CHECK_EVERY = 25  # accelerated steps between two certificates, each of which costs two gradients
+
+Prox = Callable[[Vector, float], Vector]
+
+
+class SumOfLosses(Protocol):
+    """sum_i phi(<x_i, theta>, y_i) in float64, wherever the records are.
+
+    Rounding of its gradient is what `Ridged.rounding` allows: sums of at most `BLOCK_ROWS` rows in any order,
+    and of these sums pairwise.
+    """
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+
+    def value(self, theta: Vector) -> float:
+        """Return the sum at theta."""
+
+    def gradient(self, theta: Vector) -> Vector:
+        """Return the gradient at theta, in its shape."""
+
+    def hessian(self, theta: Vector) -> Vector:
+        """Return the Hessian at theta for one output, good for a Newton step."""
+
+
+class Objective:
+    """sum_i phi(<x_i, theta>, y_i) over stored rows, in float64.
+
+    Beyond |z| = z_max phi is continued along its tangent, which changes no minimiser over a set where
+    |<x, theta>| <= z_max and keeps its slopes bounded everywhere (PRIVACY_MATH §4). Targets are held to the
+    range that slopes are bounded for: clipped for regression, and no label at all where it is not -1 or 1.
+
+    Parameters
+    ----------
+    rows : Dense or Sparse
+        Stored integers, row-major.
+    y : ndarray, shape (K, n)
+        Targets, or one row of class codes.
+    loss : Loss
+    z_max : float
+        Public bound on |<x, theta>| over the set; inf without one.
+    """
+
+    def __init__(self, rows: Dense | Sparse, y: Vector, loss: Loss, z_max: float) -> None:
+        self.n, self.d = rows.shape
+        self._loss, self._z_max = loss, math.inf if loss.joint else z_max
+        unit = 2.0**-FEATURE_BITS
+        if isinstance(rows, Dense):
+            X: Any = rows.values * unit
+        else:
+            from scipy.sparse import csr_array
+
+            X = csr_array((rows.values * unit, rows.indices, rows.indptr), shape=rows.shape)
+        blocks = [X[start : start + BLOCK_ROWS] for start in range(0, self.n, BLOCK_ROWS)]
+        self._blocks = [(block, block.T) for block in blocks]
+        self._X = X
+        if not loss.joint:
+            y = np.clip(y, *loss.y_range) if is_regression(loss) else np.where(np.abs(y) == 1, y, 0.0)
+        self._y = y[0] if len(y) == 1 else np.ascontiguousarray(y.T)
+
+    def value(self, theta: Vector) -> float:
+        """Return the sum at theta."""
+        z = self._X @ theta
+        inside = np.clip(z, -self._z_max, self._z_max)
+        tangent = self._loss.grad(inside, self._y) * (z - inside) if np.isfinite(self._z_max) else 0.0
+        return math.fsum((self._loss.value(inside, self._y) + tangent).ravel())
+
+    def gradient(self, theta: Vector) -> Vector:
+        """Return the gradient at theta, in its shape, within `Ridged.rounding` of the exact one."""
+        z = np.clip(self._X @ theta, -self._z_max, self._z_max)
+        slopes = self._loss.grad(z, self._y)
+        parts = [
+            transposed @ slopes[i * BLOCK_ROWS : (i + 1) * BLOCK_ROWS]
+            for i, (_, transposed) in enumerate(self._blocks)
+        ]
+        # NumPy sums pairwise along the fast axis.
+        total: Vector = np.ascontiguousarray(np.stack(parts, axis=-1)).sum(axis=-1)
+        return total
+
+    def hessian(self, theta: Vector) -> Vector:
+        """Return X^T diag(phi'') X for one output, phi'' by central differences: good for a Newton step."""
+        z, h = self._X @ theta, 1e-5
+        bend = (self._loss.grad(z + h, self._y) - self._loss.grad(z - h, self._y)) / (2 * h)
+        bend = np.where(np.abs(z) < self._z_max, np.maximum(bend, 0.0), 0.0)
+        total = np.zeros((self.d, self.d))
+        for i, (block, transposed) in enumerate(self._blocks):
+            weights = bend[i * BLOCK_ROWS : (i + 1) * BLOCK_ROWS]
+            product = transposed @ (block * weights[:, None])
+            total += product if isinstance(product, np.ndarray) else product.toarray()
+        return total
+
+
+@dataclass(frozen=True)
+class Ridged:
+    """Public facts of J: its constants, the reach of its minimiser, and what float64 may do to it.
+
+    Parameters
+    ----------
+    problem : Problem
+        Loss, set or regulariser, and bounds of a record. Its own ridge is not added: ``ridge`` is all of it.
+    n : int
+        Public normaliser: the regulariser is multiplied by it.
+    records : int
+        Most records that the sum may have.
+    ridge : float
+        Modulus of the quadratic term, on the scale of the sum.
+    linear : float
+        Bound on the l2 norm of the linear term.
+    """
+
+    problem: Problem
+    n: int
+    records: int
+    ridge: float
+    linear: float = 0.0
+
+    def __post_init__(self) -> None:
+        problem, name = self.problem, type(self.problem.loss).__name__
+        if not (self.ridge > 0 and math.isfinite(self.ridge)):
+            raise ValueError(f"ridge is {self.ridge!r}; it must be a positive finite number.")
+        if not (problem.loss.convex and math.isfinite(self.bend)):
+            raise Incompatible(f"A minimiser needs a smooth convex loss; {name} is not. Use gradients.")
+        if type(problem.loss) not in KNOWN_LOSSES:
+            raise Incompatible(
+                f"Privacy of a minimiser rests on slopes and curvature that {name} declares, which nothing "
+                f"enforces: use one of {', '.join(loss.__name__ for loss in KNOWN_LOSSES)}, or gradients."
+            )
+        if not math.isfinite(self.slope):
+            raise Incompatible(f"{name} has unbounded slopes here: give a bounded domain, or use Huber.")
+        if problem.regularizer is not None and problem.domain is not None:
+            raise Incompatible("A minimiser takes a domain or a regularizer, not both: leave one out.")
+        if not isinstance(problem.domain, HasProjection | None):
+            raise Incompatible(f"{type(problem.domain).__name__} has no projection: choose another set.")
+        for part in (problem.domain, problem.regularizer):
+            if part is not None and not all(_known(each) for each in _parts(part)):
+                raise Incompatible(
+                    "Privacy of a minimiser rests on convexity and an accurate prox, which nothing enforces "
+                    f"for {part!r}: use a set or regularizer of dpcvx (overlapping groups with weights "
+                    f"up to a ratio of {LARGEST_RATIO:g}), or gradients."
+                )
+
+    @property
+    def slope(self) -> float:
+        """L: bound on the norm of phi' over C."""
+        return self.problem.slope(2)
+
+    @property
+    def bend(self) -> float:
+        """beta: bound on phi'' over C."""
+        return self.problem.loss.smoothness(self.problem.z_max)
+
+    @property
+    def row(self) -> float:
+        """B_2: bound on ||x||_2 of a stored row, rounded up."""
+        _, squared = integer_bounds(self.problem.bounds, self.problem.d)
+        return math.sqrt(squared) * 2.0**-FEATURE_BITS * (1 + 4 * ROUNDOFF)
+
+    @property
+    def smoothness(self) -> float:
+        """Smoothness of the sum and the quadratic term."""
+        return self.records * self.bend * self.row**2 + self.ridge
+
+    @property
+    def pull(self) -> float:
+        """Bound on the norm of the gradient of the sum and the linear term."""
+        return self.records * self.slope * self.row + self.linear
+
+    @property
+    def radius(self) -> float:
+        """Bound on ||theta*||: the set's, or what J(theta*) <= J(0) and a zero gradient imply."""
+        if self.problem.domain is not None:
+            return self.problem.domain.norm(2, self.problem.size)
+        start = 2 * self.ridge * self.records * _value_at_zero(self.problem)
+        return min(self.pull, self.linear + math.sqrt(self.linear**2 + start)) / self.ridge
+
+    @property
+    def reach(self) -> float:
+        """Bound on ||theta|| of a certified point."""
+        return self.radius if self.problem.domain is not None else 2 * self.radius
+
+    @property
+    def rounding(self) -> float:
+        """What float64 may change in a certificate, in units of the gradient of J.
+
+        A margin of d products is off by (d + 8) u B ||theta||, a residual by a few u of the target too, a
+        slope by that times beta and a few roundings more, a block's sum by as many u as it has rows (in any
+        order), the pairwise sum of blocks by less than 64 u; by Minkowski's inequality a sum of vectors whose
+        entries are each off by e relatively is off by e times the sum of their norms. An inexact projection
+        enters with the inverse step. The whole is never less than n^2 u L B, what one sum over all records
+        could be off by (PRIVACY_MATH §4).
+        """
+        problem, M = self.problem, self.smoothness
+        per_record = (BLOCK_ROWS + 64 + SLOPE_ROUNDINGS + problem.outputs) * self.slope
+        target = 1 + max(abs(end) for end in problem.loss.y_range)
+        per_record += self.bend * ((problem.d + 8) * self.row * self.reach + 8 * target)
+        sums = math.sqrt(problem.outputs) * self.records * self.row * per_record * ROUNDOFF
+        terms = self.pull + self.ridge * self.reach
+        sums = max(sums + 8 * ROUNDOFF * terms, self.records**2 * ROUNDOFF * self.slope * self.row)
+        if problem.domain is None and problem.regularizer is None:
+            return sums
+        return sums + 4 * M * (self._prox_accuracy + ROUNDOFF) * (2 * self.reach + terms / M)
+
+    @property
+    def _prox_accuracy(self) -> float:
+        """Relative error of the prox: sorted sums of p terms in every one of p entries, if closed."""
+        part = self.problem.domain or self.problem.regularizer
+        if isinstance(part, CLOSED_FORM):
+            return 4 * math.pow(self.problem.size, 1.5) * ROUNDOFF
+        parts = _parts(part)
+        if any(isinstance(each, GroupCover) and not each.nested for each in parts):
+            return OVERLAP_ACCURACY
+        return HULL_ACCURACY if any(isinstance(each, VertexHull) for each in parts) else PROX_ACCURACY
+
+    def steps(self, tolerance: float) -> int:
+        """Public number of accelerated steps that reach a certificate of ``tolerance`` on all records.
+
+        From a start within 3 R, ||theta_k - theta*||^2 <= 18 kappa R^2 (1 - 1/sqrt(kappa))^k, and the
+        certificate is at most 4 M ||theta_k - theta*||; half of the tolerance is left to rounding.
+        """
+        root = math.sqrt(self.smoothness / self.ridge)
+        ratio = 8 * self.smoothness * math.sqrt(18) * root * self.radius / tolerance
+        return max(1, math.ceil(2 * root * math.log(max(ratio, 1.0)))) + 1
+
+
+def _parts(part: object) -> list[object]:
+    """A set, regularizer or set function, and all that it is made of."""
+    match part:
+        case Transformed():
+            inner: Sequence[object] = (part.domain,)
+        case SubmodularBall() | SubmodularNorm() | SubmodularPolyhedron():
+            inner = (part.function,)
+        case DirectSum():
+            inner = part.parts
+        case _:
+            inner = ()
+    return [part, *(deep for each in inner for deep in _parts(each))]
+
+
+def _known(part: object) -> bool:
+    """Whether it is convex, with a prox as accurate as `Ridged` assumes: nothing of the user's own is."""
+    if isinstance(part, GroupCover) and not part.nested and part.weights is not None:
+        return type(part) in KNOWN_PARTS and max(part.weights) <= LARGEST_RATIO * min(part.weights)
+    return type(part) in KNOWN_PARTS
+
+
+def _value_at_zero(problem: Problem) -> float:
+    """Largest phi(0, y); phi is at least 0 and convex in the residual."""
+    if problem.loss.joint:
+        return math.log(problem.outputs)
+    ends = np.array(problem.loss.y_range)
+    return problem.outputs * float(problem.loss.value(np.zeros(2), ends).max())
+
+
+def minimise(facts: Ridged, objective: SumOfLosses, linear: Vector, tolerance: float) -> Vector:
+    """Return a point whose certificate, as computed, is at most ``tolerance``.
+
+    Its distance from argmin J is then at most (tolerance + facts.rounding) / ridge. Newton steps come first
+    where Hessians are small; accelerated proximal gradient, whose number of steps is public, follows until
+    the certificate is there. How many were needed is a fact about the records and is not returned.
+
+    Parameters
+    ----------
+    facts : Ridged
+    objective : SumOfLosses
+        The sum over the records.
+    linear : Vector
+        The linear term, in the shape of theta.
+    tolerance : float
+        At least twice ``facts.rounding``, so that rounding cannot keep the certificate from being reached.
+    """
+    if not tolerance >= 2 * facts.rounding:
+        raise ValueError(f"tolerance is {tolerance!r}; it must be at least {2 * facts.rounding!r}.")
+    search = _Search(facts, objective, linear, tolerance)
+    theta = search.start
+    if facts.problem.outputs == 1 and facts.problem.size <= NEWTON_SIZE:
+        theta = search.newton(theta)
+    while (point := search.certified(theta)) is None:
+        theta = search.accelerate(theta)
+    return point
+
+
+class _Search:
+    """The state of one minimisation; it dies with the call."""
+
+    def __init__(self, facts: Ridged, objective: SumOfLosses, linear: Vector, tolerance: float) -> None:
+        self._facts, self._objective, self._linear, self._tolerance = facts, objective, linear, tolerance
+        self._smoothness = objective.n * facts.bend * facts.row**2 + facts.ridge
+        self._prox = _prox(facts)
+
+    @property
+    def start(self) -> Vector:
+        """A public point."""
+        problem = self._facts.problem
+        return np.zeros(problem.shape) if problem.domain is None else problem.domain.start(problem.shape)
+
+    def gradient(self, theta: Vector) -> Vector:
+        return self._objective.gradient(theta) + self._linear + self._facts.ridge * theta
+
+    def forward(self, theta: Vector) -> Vector:
+        """One proximal gradient step."""
+        return self._prox(theta - self.gradient(theta) / self._smoothness, 1 / self._smoothness)
+
+    def certificate(self, theta: Vector) -> tuple[Vector, float]:
+        """The point of a step from theta, and the norm of a subgradient of J there."""
+        moved = theta - self.gradient(theta) / self._smoothness
+        point = self._prox(moved, 1 / self._smoothness)
+        return point, float(np.linalg.norm(self.gradient(point) + self._smoothness * (moved - point)))
+
+    def certified(self, theta: Vector) -> Vector | None:
+        """The point of a step from theta if it is near the minimiser, and of a size rounding allows for."""
+        point, residual = self.certificate(theta)
+        largest = max(np.linalg.norm(theta), np.linalg.norm(point))
+        near = residual <= self._tolerance and largest <= self._facts.reach * (1 + 1e-6)
+        return point if near else None
+
+    def newton(self, theta: Vector) -> Vector:
+        """Proximal Newton steps while they shorten the residual by a tenth; the best point found."""
+        _, best = self.certificate(theta)
+        for _ in range(NEWTON_STEPS):
+            if best <= self._tolerance / 4:
+                break
+            step = self._model_minimiser(theta) - theta
+            for halvings in range(6):
+                candidate = theta + 2.0**-halvings * step
+                _, residual = self.certificate(candidate)
+                if residual <= 0.9 * best:
+                    theta, best = candidate, residual
+                    break
+            else:
+                break
+        inside = np.linalg.norm(theta) <= self._facts.reach
+        return theta if inside else self.start
+
+    def _model_minimiser(self, theta: Vector) -> Vector:
+        """Minimiser over C of the quadratic model at theta."""
+        H = self._objective.hessian(theta) + self._facts.ridge * np.eye(theta.size)
+        g = self.gradient(theta)
+        sizes, directions = np.linalg.eigh(H)
+        free: Vector = theta - directions @ ((directions.T @ g) / np.maximum(sizes, self._facts.ridge))
+        problem = self._facts.problem
+        if problem.domain is None and problem.regularizer is None:
+            return free
+        M = float(sizes[-1])
+        root = math.sqrt(M / self._facts.ridge)
+        return _accelerated(
+            self._prox(free, 1 / M),
+            lambda s: s - (g + H @ (s - theta)) / M,
+            lambda v: self._prox(v, 1 / M),
+            momentum=(root - 1) / (root + 1),
+            steps=math.ceil(40 * root),
+            done=lambda s, previous: bool(np.abs(s - previous).max() <= 1e-13 * np.abs(s).max()),
+        )
+
+    def accelerate(self, theta: Vector) -> Vector:
+        """Accelerated proximal gradient for the public number of steps, or until the certificate holds."""
+        root = math.sqrt(self._smoothness / self._facts.ridge)
+        count = 0
+
+        def done(point: Vector, previous: Vector) -> bool:
+            nonlocal count
+            count += 1
+            return count % CHECK_EVERY == 0 and self.certified(point) is not None
+
+        return _accelerated(
+            self.forward(theta),
+            lambda y: y - self.gradient(y) / self._smoothness,
+            lambda v: self._prox(v, 1 / self._smoothness),
+            momentum=(root - 1) / (root + 1),
+            steps=self._facts.steps(self._tolerance),
+            done=done,
+        )
+
+
+def _accelerated(
+    theta: Vector,
+    descend: Callable[[Vector], Vector],
+    prox: Callable[[Vector], Vector],
+    *,
+    momentum: float,
+    steps: int,
+    done: Callable[[Vector, Vector], bool],
+) -> Vector:
+    """Proximal gradient steps with constant momentum, for strongly convex functions."""
+    previous = theta
+    for _ in range(steps):
+        theta, previous = prox(descend(theta + momentum * (theta - previous))), theta
+        if done(theta, previous):
+            break
+    return theta
+
+
+def _prox(facts: Ridged) -> Prox:
+    """Map (v, step) to argmin_s in C of step n r(s) + ||s - v||^2 / 2."""
+    domain, regularizer = facts.problem.domain, facts.problem.regularizer
+    if domain is not None:
+        project = facts.problem.C.project
+        return lambda v, step: project(v)
+    if regularizer is not None:
+        return lambda v, step: regularizer.prox(v, step * facts.n)
+    return lambda v, step: v

@@ -1,0 +1,1 @@
+"""Randomness on a lattice: generators, Gaussian, Laplace and Poisson draws, exact selection."""

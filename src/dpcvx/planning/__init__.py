@@ -1,0 +1,1 @@
+"""The choice of a solver: candidates, their predicted risk, defaults, and the words for it."""

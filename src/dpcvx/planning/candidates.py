@@ -1,0 +1,246 @@
+"""Every solver that fits a problem, what it would cost and is predicted to give. Nothing here reads data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from typing import Any
+
+from dpcvx.accounting import gaussian_delta, gaussian_epsilon
+from dpcvx.errors import Incompatible, NotAccountable
+from dpcvx.events import Event, Poisson, count_leaves
+from dpcvx.mechanisms import (
+    NoisyLength,
+    NoisyMinimiser,
+    NoisyMoments,
+    NoisyVertex,
+    PerturbedMinimiser,
+)
+from dpcvx.planning.rehearsal import SHARES, rehearse
+from dpcvx.plans.execution import Candidate, Plan, Solver
+from dpcvx.plans.running_time import running_time
+from dpcvx.solvers import (
+    NoisyAcceleratedMirrorDescent,
+    NoisyCorrectiveFrankWolfe,
+    NoisyDualFrankWolfe,
+    NoisyFrankWolfe,
+    NoisyGeneralFrankWolfe,
+    NoisyGradientDescent,
+    NoisyMirrorDescent,
+    NoisyStronglyConvexMirrorDescent,
+    NoisySVRG,
+    NoisySVRGPlusPlus,
+    ObjectivePerturbation,
+    OneStep,
+    OutputPerturbation,
+    Standardised,
+    SufficientStatistics,
+)
+
+__all__ = ["EVERY", "Facts", "briefly", "candidate", "compared", "core", "memory", "rehearsed", "with_all"]
+
+EVERY: tuple[type[Any], ...] = (
+    NoisyGradientDescent,
+    NoisyMirrorDescent,
+    NoisyStronglyConvexMirrorDescent,
+    NoisyAcceleratedMirrorDescent,
+    NoisyCorrectiveFrankWolfe,
+    NoisyFrankWolfe,
+    NoisyGeneralFrankWolfe,
+    NoisyDualFrankWolfe,
+    NoisySVRG,
+    NoisySVRGPlusPlus,
+    ObjectivePerturbation,
+    OutputPerturbation,
+    SufficientStatistics,
+)
+MEASURES = (NoisyMoments, NoisyLength)
+SAMPLING = (NoisySVRG, NoisySVRGPlusPlus)
+
+
+def compared(
+    weighed: tuple[Plan, ...], *, clip: float | None = None, density: float = 1.0
+) -> tuple[Candidate, ...]:
+    """Return every solver that fits the problem of some plans, best prediction first.
+
+    Parameters
+    ----------
+    weighed : tuple of Plan
+        Plans of one problem, n and budget, among which the choice is made; other solvers are listed beside.
+    clip : float, optional
+        Residual clip of the solvers that take one.
+    density : float
+        Share of cells that are not 0, declared public, where records are compressed.
+
+    Returns
+    -------
+    tuple of Candidate
+    """
+    first = weighed[0]
+    candidates = [candidate(plan, density=density) for plan in weighed]
+    for kind in EVERY:
+        if any(isinstance(core(plan).solver, kind) for plan in weighed):
+            continue
+        settings = {"clip": clip} if "clip" in {field.name for field in fields(kind)} else {}
+        solver: Solver = kind(**settings)
+        if isinstance(first.solver, Standardised):  # in the coordinates of those that are weighed
+            solver = Standardised(solver, first.solver.intercept)
+        accountant = Limit() if kind in SAMPLING else first.accountant
+        try:
+            plan = solver.plan(first.problem, first.n, first.budget, accountant)
+            candidates.append(candidate(plan, weighed=False, density=density))
+        except (Incompatible, NotAccountable):
+            continue
+    return tuple(sorted(candidates, key=lambda each: each.predicted))
+
+
+def with_all(plan: Plan, density: float = 1.0) -> Plan:
+    """Return a plan that was chosen from a few with every solver that fits in its table."""
+    weighed = tuple(
+        plan
+        if each.solver == plan.solver
+        else each.solver.plan(plan.problem, plan.n, plan.budget, plan.accountant)
+        for each in plan.candidates
+    )
+    clip = getattr(core(plan).solver, "clip", None)
+    return replace(plan, candidates=compared(weighed, clip=clip, density=density))
+
+
+def briefly(plans: tuple[Plan, ...]) -> tuple[Candidate, ...]:
+    """Return the plans as candidates, the chosen first; the others, which will not run, by their bounds."""
+    first, *others = plans
+    return candidate(first), *(candidate(plan, rehearsal=False) for plan in others)
+
+
+def candidate(plan: Plan, *, weighed: bool = True, rehearsal: bool = True, density: float = 1.0) -> Candidate:
+    """Return what a plan would cost, and its predicted risk: by rehearsal, or else the solver's bound."""
+    typical = rehearsed(plan) if rehearsal else None
+    optimisation, privacy = typical or plan.solver.predict(plan.problem, plan.n, plan.budget)
+    return Candidate(
+        plan.solver,
+        optimisation,
+        privacy,
+        basis="bound" if typical is None else "typical",
+        weighed=weighed,
+        answers=plan.n_calls,
+        noise=tuple(dict.fromkeys(float(stage.mechanism.noise) for stage in core(plan).stages)),
+        gradient_evaluations=plan.gradient_evaluations,
+        memory=memory(plan, density),
+        seconds=running_time(plan, density),
+    )
+
+
+def rehearsed(plan: Plan) -> tuple[float, float] | None:
+    """Return `rehearse` of the plan's core, kept for the next one of the same facts; None for own solvers."""
+    shares, plan = _shrunk(plan), core(plan)
+    if type(plan.solver) not in EVERY:
+        return None
+    try:
+        return _rehearsed(Facts(plan, shares))
+    except TypeError:  # a set that holds arrays has no hash
+        return rehearse(plan, shares)
+
+
+def _shrunk(plan: Plan) -> tuple[float, ...]:
+    """Squares that columns keep in standardised coordinates, where noise on their mean squares hides them.
+
+    A mean square below twice the noise counts as that much, so a column that varies by less is left short.
+    """
+    if not isinstance(plan.solver, Standardised):
+        return ()
+    moments = [stage.mechanism for stage in plan.stages if isinstance(stage.mechanism, NoisyMoments)]
+    least = 2 * float(moments[-1].deviations[: plan.problem.d].max())
+    return tuple(min(1.0, share * plan.problem.bounds.x_inf**2 / least) for share in SHARES)
+
+
+def core(plan: Plan) -> Plan:
+    """The part of a plan that fits, in its own coordinates: without what is measured before and after it."""
+    solver = plan.solver
+    if isinstance(solver, OneStep):
+        return core(replace(plan, stages=plan.stages[:-1], solver=solver.solver, candidates=()))
+    if isinstance(solver, Standardised):
+        stages = tuple(stage for stage in plan.stages if not isinstance(stage.mechanism, MEASURES))
+        inner = solver.inner(plan.problem)
+        return core(replace(plan, stages=stages, problem=inner, solver=solver.solver, candidates=()))
+    return plan
+
+
+class Facts:
+    """Hash key of a plan, used to memoise what is predicted of it.
+
+    The key holds the stages, with their noise: plans of one solver, problem and budget differ in what they
+    leave for the fit where something is asked before or after it.
+
+    Parameters
+    ----------
+    plan : Plan
+    rule : hashable
+        What else an answer about the plan depends on.
+    """
+
+    def __init__(self, plan: Plan, rule: Any = ()) -> None:
+        self.plan, self.rule = plan, rule
+        self._key = (plan.problem, plan.n, plan.solver, plan.budget, plan.questions, rule)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Facts) and self._key == other._key
+
+
+@lru_cache(maxsize=1024)
+def _rehearsed(facts: Facts) -> tuple[float, float] | None:
+    return rehearse(facts.plan, facts.rule)
+
+
+def memory(plan: Plan, density: float = 1.0) -> float:
+    """Bytes of the stored records and of the largest arrays beside them, from public sizes.
+
+    Records are 16-bit integers, compressed ones with a 32-bit index each; vertex selection keeps them by
+    columns, with a margin and a residual of every score; minimisers work on a copy in float64.
+    """
+    problem = plan.problem
+    cells, scores = plan.n * problem.d * density, plan.n * problem.outputs
+    index = 0 if density == 1 else 4
+    stored = (2 + index) * cells
+    kinds = {type(stage.mechanism) for stage in plan.stages}
+    total = stored + 8 * (plan.n if problem.loss.joint else scores)
+    if NoisyVertex in kinds:
+        total += 12 * scores + (stored if kinds != {NoisyVertex} else 0)
+    if kinds & {NoisyMinimiser, PerturbedMinimiser}:
+        total += (8 + index) * cells + 24 * scores
+    return total + 64 * problem.size  # a few iterates and answers
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Prices Poisson samples as in the limit of many: good to list a plan at once, never to run one.
+
+    T samples are a Gaussian release with mu^2 = 4 T q^2 sinh(1/z^2) under replace-one and
+    T q^2 (e^(1/z^2) - 1) under add/remove; the exact price is composed numerically and takes seconds.
+    """
+
+    def epsilon(self, event: Event, delta: float) -> float:
+        """Return the epsilon of the limit."""
+        return gaussian_epsilon(_limit(event), delta)
+
+    def delta(self, event: Event, epsilon: float) -> float:
+        """Return the delta of the limit."""
+        return gaussian_delta(epsilon, _limit(event))
+
+    def supports(self, event: Event) -> bool:
+        """Whether there are Gaussian releases and Poisson samples only."""
+        return all(hasattr(leaf, "noise_multiplier") for leaf in count_leaves(event))
+
+
+def _limit(event: Event) -> float:
+    total = 0.0
+    for leaf, count in count_leaves(event).items():
+        each = min(1 / leaf.noise_multiplier**2, 700.0)  # type: ignore[union-attr]
+        if isinstance(leaf, Poisson):
+            growth = 4 * math.sinh(each) if leaf.relation == "replace" else math.expm1(each)
+            each = leaf.probability**2 * growth
+        total += count * each
+    return math.sqrt(total)

@@ -1,0 +1,220 @@
+"""Whether a plan promises more than the trivial model, and how many people or how much epsilon it would take.
+
+Everything follows from public facts, so it can be said before a record is read or a budget is charged.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from dpcvx.errors import (
+    Incompatible,
+    NotAccountable,
+    UselessModelWarning,
+    counted,
+)
+from dpcvx.mechanisms import NoisyGradient, records_changed
+from dpcvx.planning.candidates import Facts, candidate, core
+from dpcvx.planning.rehearsal import is_modelled, to_learn
+from dpcvx.plans.execution import Plan
+from dpcvx.solvers.typical_data import is_round
+
+__all__ = ["Doubt", "Planning", "doubt", "predicted_risk", "promises", "trivial_risk", "warn_if_useless"]
+
+# A model that is predicted to learn less than a twentieth of what there is to learn is no better than the
+# trivial one, as far as a prediction can tell.
+MOST_LEFT = 0.95
+MOST_RECORDS, MOST_EPSILON = 10**10, 100.0
+# Cells of a compressed row that are taken to be stored: a short text has about as many different words.
+USUAL_CELLS = 100
+SHORT_ROWS = (
+    " The records are sparse and data_norm is None, so the noise is made for rows as long as the bounds of "
+    "all columns together allow: give data_norm, a public bound on the l2 norm of a row in your units, and "
+    "it is made for that."
+)
+
+Planning = Callable[[int, float], Plan]
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A plan whose predicted excess risk is no better than that of the model which scores everybody 0.
+
+    Parameters
+    ----------
+    plan : Plan
+    predicted, trivial : float
+        Predicted excess risks of the plan and of the trivial model.
+    records : int or None
+        How many records would be enough at this epsilon; None if no reasonable number is.
+    epsilon : float or None
+        Which epsilon would be enough with these records; None if no reasonable one is.
+    """
+
+    plan: Plan
+    predicted: float
+    trivial: float
+    records: int | None
+    epsilon: float | None
+
+    def __str__(self) -> str:
+        ways = []
+        if self.records is not None:
+            ways.append(f"about {counted(self.records, 'record')} at epsilon {self.plan.budget.epsilon:g}")
+        if self.epsilon is not None:
+            ways.append(f"about epsilon {self.epsilon:g} with {counted(self.plan.n, 'record')}")
+        enough = " or ".join(ways)
+        advice = "More of either does not help"
+        if ways:
+            advice = f"{enough[0].upper()}{enough[1:]} would be enough to do better"
+        return (
+            f"{_shape(self.plan)} the model is predicted to be hardly better, if at all, than one "
+            f"that gives everybody the same answer: its excess risk is {self.predicted:.2g}, and "
+            f"{self.trivial:.2g} is all there is to learn. {advice}. This follows from public numbers; no "
+            "record was read."
+        )
+
+
+def _shape(plan: Plan) -> str:
+    records, size = counted(plan.n, "record"), counted(plan.problem.size, "coefficient")
+    return f"With {records}, {size} and epsilon {plan.budget.epsilon:g}"
+
+
+def doubt(plan: Plan, again: Planning | None = None) -> Doubt | None:
+    """Return why a plan promises nothing, and what would be enough; None if it does promise something.
+
+    Parameters
+    ----------
+    plan : Plan
+    again : callable, optional
+        Plans the same fit for another number of records and epsilon; by default with the plan's solver and
+        delta.
+
+    Returns
+    -------
+    Doubt or None
+    """
+    if (trivial := trivial_risk(plan)) is None or promises(plan):
+        return None
+    return Doubt(plan, sum(predicted_risk(plan)), trivial, *_enough(plan, again or _default_planning(plan)))
+
+
+def warn_if_useless(
+    plan: Plan, again: Planning, rule: Hashable, *, sparse: bool = False, stacklevel: int = 2
+) -> None:
+    """Warn where a plan promises nothing, with the records or the epsilon that would be enough.
+
+    Parameters
+    ----------
+    plan : Plan
+    again : callable
+        Plans the same fit for another number of records and epsilon.
+    rule : hashable
+        What these plans depend on beside the plan's own facts; the warning is kept for the next such fit.
+    sparse : bool
+        Whether rows are compressed and their norm was not declared: short ones may drown in the noise.
+    stacklevel : int
+        Whose line the warning names.
+    """
+    advice = SHORT_ROWS if sparse and is_round(plan.problem) else ""
+    if not promises(plan):
+        try:
+            text = _kept(_Question(plan, rule, again))
+        except TypeError:  # a set that holds arrays has no hash
+            text = str(doubt(plan, again))
+    elif advice and _drowns_short_rows(plan):
+        text = (
+            f"{_shape(plan)} the noise is larger than the gradient of rows with about {USUAL_CELLS} "
+            "cells that are not 0 can be: the model may be no better than one that gives everybody the same "
+            "answer. This follows from public numbers; no record was read."
+        )
+    else:
+        return
+    warnings.warn(text + advice, UselessModelWarning, stacklevel=stacklevel + 1)
+
+
+def _drowns_short_rows(plan: Plan) -> bool:
+    """Whether the noise on the mean of all gradients is longer than that of rows with few cells can be."""
+    problem = plan.problem
+    share = min(1.0, math.sqrt(USUAL_CELLS) * problem.bounds.x_inf / problem.row_norm)
+    for stage in core(plan).stages:
+        asked = stage.mechanism
+        if isinstance(asked, NoisyGradient):
+            longest = share * asked.sensitivity * plan.n / records_changed(plan.budget.relation)
+            return bool(asked.noise * math.sqrt(problem.size / stage.n_calls) > longest)
+    return False
+
+
+class _Question(Facts):
+    """Facts of a plan, with the way to plan it again."""
+
+    def __init__(self, plan: Plan, rule: Hashable, again: Planning) -> None:
+        super().__init__(plan, rule)
+        self.again = again
+
+
+@lru_cache(maxsize=256)
+def _kept(question: _Question) -> str:
+    return str(doubt(question.plan, question.again))
+
+
+def _enough(plan: Plan, again: Planning) -> tuple[int | None, float | None]:
+    """Smallest number of records at the plan's epsilon, and smallest epsilon for its records."""
+
+    def enough(records: float, epsilon: float) -> bool:
+        try:
+            return promises(again(math.ceil(records), epsilon))
+        except (Incompatible, NotAccountable):  # for instance an epsilon that noise of finite precision lacks
+            return False
+
+    n, epsilon = plan.n, plan.budget.epsilon
+    records = _smallest(lambda value: enough(value, epsilon), n, MOST_RECORDS)
+    larger = _smallest(lambda value: enough(n, value), epsilon, MOST_EPSILON)
+    return None if records is None else round(records), larger
+
+
+def predicted_risk(plan: Plan) -> tuple[float, float]:
+    """Predicted excess risk of what a plan runs: (optimisation part, privacy part)."""
+    known = [each for each in plan.candidates if each.solver == plan.solver] or [candidate(plan)]
+    return known[0].optimisation, known[0].privacy
+
+
+def trivial_risk(plan: Plan) -> float | None:
+    """Excess risk of theta = 0 where the prediction was rehearsed; None where there is no such model."""
+    fit = core(plan)
+    return to_learn(fit.problem, getattr(fit.solver, "clip", None)) if is_modelled(fit.problem) else None
+
+
+def promises(plan: Plan) -> bool:
+    """Whether enough is learnt: the predicted excess risk is clearly below that of theta = 0."""
+    trivial = trivial_risk(plan)
+    return trivial is None or sum(predicted_risk(plan)) < MOST_LEFT * trivial
+
+
+def _default_planning(plan: Plan) -> Planning:
+    clip = getattr(plan.solver, "clip", None)
+    solver = type(plan.solver)(**({} if clip is None else {"clip": clip}))
+
+    def again(n: int, epsilon: float) -> Plan:
+        budget = replace(plan.budget, epsilon=epsilon)
+        return solver.plan(plan.problem, n, budget, plan.accountant)
+
+    return again
+
+
+def _smallest(enough: Callable[[float], bool], low: float, most: float) -> float | None:
+    """Smallest value that is enough, to two digits and rounded up, if predictions fall with it."""
+    high = low
+    while not enough(high):
+        low, high = high, 4 * high
+        if high > most:
+            return None
+    while high > 1.05 * low:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    unit = 10.0 ** (math.floor(math.log10(high)) - 1)
+    return float(f"{math.ceil(high / unit) * unit:.2g}")

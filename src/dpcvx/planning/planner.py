@@ -1,0 +1,245 @@
+"""Choose for the user: candidates, their predicted excess risk, the best of them. Nothing here reads data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from dpcvx.accounting import Accountant, Budget, Tight
+from dpcvx.domains import (
+    HasCoordinateVertices,
+    HasMirrorMap,
+    HasProjection,
+    HasVertices,
+)
+from dpcvx.domains.mirror import Euclidean
+from dpcvx.errors import Incompatible, NotAccountable
+from dpcvx.losses import Logistic, Loss, Softmax
+from dpcvx.mechanisms.minimise import NEWTON_SIZE
+from dpcvx.planning.candidates import briefly, compared, core
+from dpcvx.plans.execution import Plan, Solver
+from dpcvx.problem import Problem, is_regression
+from dpcvx.solvers import (
+    NoisyAcceleratedMirrorDescent,
+    NoisyCorrectiveFrankWolfe,
+    NoisyFrankWolfe,
+    NoisyGeneralFrankWolfe,
+    NoisyGradientDescent,
+    NoisyMirrorDescent,
+    ObjectivePerturbation,
+    Standardised,
+)
+from dpcvx.solvers.typical_data import is_round
+
+__all__ = [
+    "automatic",
+    "default_clip",
+    "default_radius",
+    "default_ridge",
+    "made",
+    "plan",
+    "residual_clip",
+    "standardisation_pays",
+]
+
+RIDGE_SHARE = 0.1
+# Measured on groups and low rank: above it accelerated mirror descent is ahead of gradient descent by up to a
+# factor of 5, and behind it by 1.1 at most; at 1.2 it is behind by up to 2.3.
+LEAST_GAIN = 1.5
+MEAN_NOISE = 0.25
+# Logistic losses: residuals are clipped at this many times their size at theta = 0, where that saves more
+# excess risk than the clipping may cost, about 0.0002 on the public model of typical data.
+CLIP_ROOM = 1.2
+CLIP_COST = 0.0005
+# Objective perturbation takes many passes over the records, and its ridge costs more where signals are strong
+# than the model of typical data says: it must promise half of what descent does.
+PERTURBATION_PRICE = 2.0
+# Where Newton steps do not reach the accuracy that is paid for, as many accelerated steps follow as public
+# numbers say. What could be more products than this, a minute or so, is chosen only if nothing else fits.
+MOST_PRODUCTS = 1e11
+UNAFFORDABLE = 1e9
+
+
+def default_radius(loss: Loss, ball: str = "", outputs: int = 1) -> float:
+    """Size of the set, in scaled units, when the user names none.
+
+    A classifier's score is a log-odds: with rows of norm 1, radius 10 reaches odds of e^10. A regression's
+    target is mapped to [-1, 1]: with radius 3 a feature that varies over a third of its declared range can
+    explain all of it. In an l2 ball ("l2"), where the noise of a bounded slope does not grow with the radius,
+    a classifier gets three times as much: rows are seldom as long as their bound, nor in line with theta.
+    There the radius grows with the root of the number of scores (``outputs``), so that each has as much room.
+    """
+    if is_regression(loss):
+        return 3.0
+    return 30.0 * math.sqrt(outputs) if ball == "l2" else 10.0
+
+
+def default_ridge(radius: float) -> float:
+    """Weight of a ridge, in scaled units, when the user names none, for a set of this Euclidean radius.
+
+    The most that the ridge can cost, (l2/2) radius^2, is a tenth of the most that the constant in the middle
+    of y's range can cost, 1/2.
+    """
+    return RIDGE_SHARE / radius**2
+
+
+def residual_clip(problem: Problem) -> float | None:
+    """Largest residual worth keeping where slopes are unbounded (squared loss): the largest one at theta = 0.
+
+    A model that misses a person by more than the constant in the middle of y's range can miss anybody is of
+    little use; clipping there leaves the gradient of a better one nearly as it is, and caps the noise that a
+    large set would ask for.
+    """
+    loss = problem.loss
+    if math.isfinite(loss.lipschitz(math.inf)):
+        return None
+    return problem.slope(2, 0.0)
+
+
+def default_clip(problem: Problem, n: int, budget: Budget) -> float | None:
+    """Residual clip of a fit to n records: `residual_clip`, and that of logistic losses where it pays.
+
+    At theta = 0 every slope of logistic loss is 1/2, and 1 is that of a record which the model is wholly
+    wrong about: noise for the few is paid by all. Clipped at 0.6 the noise is 0.6 of what it was, and records
+    that the model gives odds of 3:2 against, or worse, pull alike. Scores grow by a known factor, which
+    classifiers take back (`typical_data.inflation`). Softmax of K scores is clipped at 1.2 sqrt(1 - 1/K) in
+    l2 norm instead of sqrt(2); its scores grow by 9 % for three classes and less for more, and are left so.
+    """
+    C = problem.domain
+    # There is no prediction without a set, and one without 0 fixes the size of scores itself.
+    if type(problem.loss) not in (Logistic, Softmax) or C is None or not C.contains(np.zeros(problem.shape)):
+        return residual_clip(problem)
+    slopes = problem.loss.grad(np.zeros((1, problem.outputs)), np.ones(1))
+    clip = CLIP_ROOM * float(np.linalg.norm(slopes))
+    whole, clipped = (
+        sum(NoisyGradientDescent(clip=each).predict(problem, n, budget)) for each in (None, clip)
+    )
+    # A bound that promises nothing cannot tell the two apart: less noise is better then.
+    return clip if whole - clipped > CLIP_COST or whole >= problem.loss_at_zero else None
+
+
+def automatic(problem: Problem) -> tuple[type[Any], ...]:
+    """Return the solvers that are weighed where the user names none, by what the set can do.
+
+    Predictions are worst cases and compare like with like only, so a solver is left out where measured risks
+    contradict them. Frank-Wolfe's bound is often below that of its corrective variant, and its risk up to a
+    hundred times above. Accelerated mirror descent is behind gradient descent on hulls of many vertices, in
+    the Euclidean geometry and in those that are little better, as singular values of small matrices are; it
+    is ahead by a factor where the set's own geometry pays, as that of many groups does. In an l2 ball descent
+    and objective perturbation are weighed on the same public model of typical data; perturbation is for
+    bounded slopes of one score, and for as many features as Newton steps can bear.
+    """
+    C = problem.domain
+    kinds: list[type[Any]] = [NoisyGradientDescent, NoisyMirrorDescent]
+    if isinstance(C, HasCoordinateVertices) and isinstance(C, HasProjection):
+        kinds.append(NoisyCorrectiveFrankWolfe)
+    elif isinstance(C, HasVertices):
+        kinds.append(NoisyFrankWolfe)
+    elif _geometry_gain(problem) > LEAST_GAIN:
+        kinds.append(NoisyAcceleratedMirrorDescent)
+    if not isinstance(C, HasProjection | HasMirrorMap):
+        kinds.append(NoisyGeneralFrankWolfe)
+    single = problem.outputs == 1 and residual_clip(problem) is None
+    if is_round(problem) and single and problem.size <= NEWTON_SIZE:
+        kinds.append(ObjectivePerturbation)
+    return tuple(kinds)
+
+
+def made(kind: type[Any], **settings: Any) -> Solver:
+    """Make a solver with those of the settings that it has."""
+    known = {field.name for field in fields(kind)}
+    solver: Solver = kind(**{name: value for name, value in settings.items() if name in known})
+    return solver
+
+
+def standardisation_pays(problem: Problem, n: int, budget: Budget) -> bool:
+    """Say, from public facts, whether released means and deviations would be good enough to use.
+
+    They are where the noise on a mean is at most a quarter of the largest value of a feature.
+    """
+    if not is_round(problem) or budget.delta == 0 or (problem.outputs > 1 and not problem.loss.joint):
+        return False
+    try:
+        means = Standardised(NoisyGradientDescent()).measures(problem, n, budget)[0]
+    except Incompatible:  # exact sums have no room for so many cells
+        return False
+    return means.noise <= MEAN_NOISE * problem.bounds.x_inf
+
+
+def _price(chosen: Plan) -> float:
+    """What a plan's work and risk are worth, as a factor of its predicted risk; by its core."""
+    fit = core(chosen)
+    if not isinstance(fit.solver, ObjectivePerturbation):
+        return 1.0
+    if chosen.gradient_evaluations * chosen.problem.size > MOST_PRODUCTS:
+        return UNAFFORDABLE
+    return PERTURBATION_PRICE
+
+
+def _geometry_gain(problem: Problem) -> float:
+    """How many times the noise term D N / m of the Euclidean map is that of the set's own map."""
+    C, shape = problem.domain, problem.shape
+    if not (isinstance(C, HasMirrorMap) and isinstance(C, HasProjection)):
+        return 1.0
+    own, euclidean = (
+        psi.divergence_bound(shape) * psi.noise_norm(shape) / psi.strong_convexity
+        for psi in (C.mirror_map(shape), Euclidean(C))
+    )
+    return euclidean / own
+
+
+def plan(
+    problem: Problem,
+    n: int,
+    budget: Budget,
+    candidates: str | tuple[Solver, ...] = "all",
+    accountant: Accountant | None = None,
+    *,
+    density: float = 1.0,
+) -> Plan:
+    """Plan a private fit: weigh the solvers that fit the problem and fix the best one's noise.
+
+    Parameters
+    ----------
+    problem : Problem
+    n : int
+        Number of records, public under replace-one.
+    budget : Budget
+    candidates : "all" or tuple of Solver
+        Solvers to weigh. "all" weighs those of `automatic`, and lists every other that fits beside them.
+    accountant : Accountant, optional
+        The tightest known by default.
+    density : float
+        Share of cells that are not 0, where it is public and records are compressed: for the table's memory.
+
+    Returns
+    -------
+    Plan
+        With ``plan.candidates``: of "all" the whole table, sorted by predicted excess risk; of a tuple those
+        that fit, the chosen first.
+    """
+    if n < 1:
+        raise ValueError(f"n must be at least 1, got {n}.")
+    if not 0 < density <= 1:
+        raise ValueError(f"density must be in (0, 1], got {density!r}.")
+    everything, clip = candidates == "all", default_clip(problem, n, budget)
+    if everything:
+        candidates = tuple(made(kind, clip=clip) for kind in automatic(problem))
+    if isinstance(candidates, str):
+        raise ValueError(f'candidates must be "all" or a tuple of solvers, got {candidates!r}.')
+    weighed, refusals = [], []
+    for solver in candidates:
+        try:
+            chosen = solver.plan(problem, n, budget, accountant or Tight())
+            predicted = sum(solver.predict(problem, n, budget))
+            weighed.append((_price(chosen) * predicted, chosen))
+        except (Incompatible, NotAccountable) as refusal:
+            refusals.append(str(refusal))
+    if not weighed:
+        raise Incompatible("No solver fits this problem:\n  " + "\n  ".join(refusals))
+    plans = tuple(chosen for _, chosen in sorted(weighed, key=lambda pair: pair[0]))
+    listed = compared(plans, clip=clip, density=density) if everything else briefly(plans)
+    return replace(plans[0], candidates=listed)

@@ -1,0 +1,262 @@
+"""Rehearse a plan on public synthetic problems of its shape: what its steps and its noise leave there.
+
+Bounds hold for the worst data within the declared bounds and are too loose to rank solvers. Here the solver's
+own loop runs against an oracle without records: a quadratic problem whose curvatures and coefficients follow
+from the shape of the problem, and noise of the planned size. Nothing here reads data, is fitted to data, or
+concerns privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpcvx.arrays import IntVector, Vector
+from dpcvx.domains import HasCoordinateVertices
+from dpcvx.mechanisms import (
+    NoisyDifference,
+    NoisyGradient,
+    NoisyMinimiser,
+    NoisySecondMoments,
+    NoisyVertex,
+    PerturbedMinimiser,
+    RestrictedGradient,
+    SecondMoments,
+    Vertex,
+)
+from dpcvx.plans.execution import Plan
+from dpcvx.problem import Problem, is_regression
+from dpcvx.solvers.typical_data import (
+    DECAYS,
+    GROWTH,
+    Typical,
+    is_round,
+    mean_curvature,
+    usual_norm,
+)
+
+__all__ = ["SHARES", "Scene", "is_modelled", "rehearse", "scenes", "to_learn"]
+
+FEWEST_DRAWS, MOST_DRAWS = 2, 8  # of the noise, for each problem
+STEPS, COORDINATES = 400, 10_000  # taken and moved by all draws together, where so many draws are allowed
+# Coordinates moved in a run, and its steps, beyond which a rehearsal is not worth its time.
+MOST_WORK, MOST_STEPS = 10**7, 5000
+ANSWERED = (
+    NoisyGradient,
+    RestrictedGradient,
+    NoisyDifference,
+    NoisyMinimiser,
+    PerturbedMinimiser,
+    NoisySecondMoments,
+    NoisyVertex,
+)
+SHARES = (0.1, 0.01)  # of the square that bounds allow, by which columns may vary
+DEVIATION = 0.4  # of a regression's target, over the largest residual
+UNIFORM = 1 / 3  # second moment of a feature spread evenly over its bounds
+
+
+@dataclass(frozen=True)
+class Scene:
+    """F(theta) = (1/2) sum_j h_j (theta_j - target_j)^2.
+
+    Parameters
+    ----------
+    curvatures, target : Vector
+        h and the minimiser, in the shape of theta.
+    """
+
+    curvatures: Vector
+    target: Vector
+
+    def excess(self, theta: Vector) -> float:
+        """F(theta), which is 0 at best."""
+        return float((self.curvatures * (theta - self.target) ** 2).sum()) / 2
+
+    def gradient(self, theta: Vector) -> Vector:
+        """Gradient of F."""
+        return self.curvatures * (theta - self.target)
+
+
+def scenes(problem: Problem, clip: float | None = None, shares: tuple[float, ...] = ()) -> tuple[Scene, ...]:
+    """Problems that the shape suggests.
+
+    In a Euclidean ball those of `Typical`, one for each law of its eigenvalues, a direction being a
+    coordinate. In other sets features vary independently and evenly, and coefficients fall like 1, 1/2, 1/3,
+    ... in the order of the features: the sets say which features belong together, or that few of them matter.
+    With several outputs all have the same features.
+
+    A declared norm of rows is a fact about rows, which are about as long. Bounds of columns are seldom
+    reached, so that columns may also vary by a tenth or a hundredth of the square that is allowed; the
+    coefficients are larger then. Scores explain all that can be explained: a classifier's loss at theta = 0,
+    or the variance of a target whose deviation is 0.4 of the largest residual. The minimiser may lie outside
+    of the set: what a small set leaves out is part of the excess. Given ``shares`` take the place of a tenth
+    and a hundredth.
+    """
+    typical, rng = Typical.of(problem, clip), np.random.default_rng(0)
+    if is_round(problem):
+        longest = (typical.curvatures - problem.l2) * (problem.row_norm / usual_norm(problem)) ** 2
+        split = (np.split(part, len(DECAYS)) for part in (longest, typical.counts))
+        laws = [_spread(h, len(DECAYS) * counts, problem) for h, counts in zip(*split, strict=True)]
+        signs = rng.choice([-1.0, 1.0], problem.shape)
+        targets = [signs / law ** (GROWTH / 2) for law in laws]
+    else:
+        moment = min(UNIFORM * problem.bounds.x_inf**2, problem.row_norm**2 / problem.d)
+        laws = [np.full(problem.shape, mean_curvature(problem, clip) * moment)]
+        falling = rng.choice([-1.0, 1.0], problem.d) / np.arange(1, problem.d + 1)
+        targets = [np.outer(falling, rng.choice([-1.0, 1.0], problem.outputs)).reshape(problem.shape)]
+    by_columns = problem.row_norm == math.sqrt(problem.d) * problem.bounds.x_inf
+    shorter = shares or ((SHARES if is_round(problem) else SHARES[:1]) if by_columns else ())
+    pairs = [*zip(laws, targets, strict=True), *((share * laws[-1], targets[-1]) for share in shorter)]
+    return tuple(_scene(law, target, _learnable(problem, clip), problem.l2) for law, target in pairs)
+
+
+def _scene(curvatures: Vector, target: Vector, learnable: float, l2: float) -> Scene:
+    """Scene in which theta = 0 costs so much, before a ridge moves the minimiser towards 0."""
+    target = target * math.sqrt(2 * learnable / float((curvatures * target**2).sum()))
+    return Scene(curvatures + l2, target * curvatures / (curvatures + l2))
+
+
+def _learnable(problem: Problem, clip: float | None) -> float:
+    if not is_regression(problem.loss):
+        return problem.loss_at_zero
+    return min((DEVIATION * problem.slope(2, 0.0, clip)) ** 2 / 2, problem.loss_at_zero)
+
+
+def is_modelled(problem: Problem) -> bool:
+    """Whether there are scenes for the problem: a smooth convex loss over a set, no regulariser."""
+    return (
+        problem.loss.convex
+        and math.isfinite(problem.smoothness)
+        and problem.domain is not None
+        and problem.regularizer is None
+    )
+
+
+def to_learn(problem: Problem, clip: float | None = None) -> float:
+    """Excess risk of theta = 0 on the scenes, their mean: what the trivial model leaves to learn."""
+    return float(np.mean([scene.excess(np.zeros(problem.shape)) for scene in scenes(problem, clip)]))
+
+
+def _spread(curvatures: Vector, counts: Vector, problem: Problem) -> Vector:
+    """One curvature for each coordinate, the same for every output."""
+    rows = np.repeat(curvatures, np.rint(counts / problem.outputs).astype(int))
+    return np.broadcast_to(rows.reshape(-1, *[1] * (len(problem.shape) - 1)), problem.shape)
+
+
+def rehearse(plan: Plan, shares: tuple[float, ...] = ()) -> tuple[float, float] | None:
+    """Excess risk on the scenes of the plan's problem: (optimisation part, privacy part).
+
+    The first is what the loop leaves without noise, the second what the noise adds, on the worst of the
+    scenes. None where there are no scenes, a run would take long, or a step cannot be computed.
+    """
+    problem = plan.problem
+    known = all(isinstance(stage.mechanism, ANSWERED) for stage in plan.stages)
+    long = plan.n_calls * _width(plan) > MOST_WORK or plan.n_calls > MOST_STEPS
+    if long or not (is_modelled(problem) and known):
+        return None
+    try:
+        return _worst(plan, shares)
+    except np.linalg.LinAlgError:  # a step over the set that has no solution in floating point
+        return None
+
+
+def _worst(plan: Plan, shares: tuple[float, ...]) -> tuple[float, float]:
+    problem = plan.problem
+    short = min(STEPS // plan.n_calls, COORDINATES // (plan.n_calls * problem.size))
+    draws = min(max(FEWEST_DRAWS, short), MOST_DRAWS)
+    rng, worst = np.random.default_rng(0), (0.0, 0.0)
+    for scene in scenes(problem, getattr(plan.solver, "clip", None), shares):
+        exact = scene.excess(_run(plan, scene, None))
+        noisy = float(np.mean([scene.excess(_run(plan, scene, rng)) for _ in range(draws)]))
+        worst = max(worst, (exact, max(noisy - exact, 0.0)), key=sum)
+    return worst
+
+
+def _width(plan: Plan) -> int:
+    """Coordinates that a step works on; a matrix of second moments is inverted."""
+    matrix = any(isinstance(stage.mechanism, NoisySecondMoments) for stage in plan.stages)
+    return plan.problem.d**3 if matrix else plan.problem.size
+
+
+def _run(plan: Plan, scene: Scene, rng: np.random.Generator | None) -> Vector:
+    oracle: Any = _Rehearsed(plan, scene, rng)
+    return plan.solver.run(plan, oracle)
+
+
+class _Rehearsed:
+    """Answers as the plan's oracle would on a scene; without a generator there is no noise."""
+
+    def __init__(self, plan: Plan, scene: Scene, rng: np.random.Generator | None) -> None:
+        self._problem, self._scene, self._rng = plan.problem, scene, rng
+        # Noise follows from exact arithmetic on bounds: once for each stage, not for each step.
+        noises = ((stage, getattr(stage.mechanism, "noise", 0.0)) for stage in plan.stages)
+        self._questions = ((stage.mechanism, noise) for stage, noise in noises for _ in range(stage.n_calls))
+        self._theta = np.empty(0)  # Frank-Wolfe's point, from the first question on
+
+    def _noise(self, scale: float, shape: tuple[int, ...]) -> Vector:
+        return np.zeros(shape) if self._rng is None else scale * self._rng.standard_normal(shape)
+
+    def gradient(self, theta: Vector, support: IntVector | None = None) -> Vector:
+        """Gradient of the scene, on the features of a support if one is given."""
+        question, noise = self._next()
+        answer = self._scene.gradient(theta)
+        if support is None:
+            return answer + self._noise(noise, theta.shape)
+        return answer[support] + self._noise(question.noise_on(len(support)), answer[support].shape)
+
+    def difference(self, theta: Vector, anchor: Vector) -> Vector:
+        """Change of the gradient, with noise in proportion to the distance."""
+        question, _ = self._next()
+        change = question.problem.slope_change(theta, anchor, 2, question.clip) * question.problem.row_norm
+        scale = question.noise_multiplier * change / (question.probability * question.n)
+        return self._scene.curvatures * (theta - anchor) + self._noise(scale, theta.shape)
+
+    def minimiser(self, linear: Vector | None = None) -> Vector:
+        """Minimiser over the whole space, with the noise of the objective or of the outcome."""
+        question, noise = self._next()
+        h, added = self._scene.curvatures, max(question.ridge / question.n - question.problem.l2, 0.0)
+        pull: Vector = h * self._scene.target - (0.0 if linear is None else linear)
+        shift = self._noise(noise, h.shape)
+        if isinstance(question, PerturbedMinimiser):
+            answer: Vector = (pull - shift) / (h + added)
+        else:
+            answer = pull / (h + added) + shift
+        return answer
+
+    def second_moments(self, theta: Vector) -> SecondMoments:
+        """Hessian of the loss, one noise for each pair of features."""
+        question, noise = self._next()
+        d = question.problem.d
+        upper = np.triu(self._noise(noise / math.sqrt(2), (d, d)), 1)
+        diagonal = self._scene.curvatures - question.problem.l2 + self._noise(noise, (d,))
+        return SecondMoments(upper + upper.T + np.diag(diagonal), None)
+
+    def vertex(self) -> Vertex:
+        """Best vertex, scores perturbed by Gumbel noise."""
+        question, noise = self._next()
+        C = self._problem.C
+        if self._theta.size == 0:
+            self._theta = question.origin().dense()
+        scores = -C.vertex_scores(self._scene.gradient(self._theta).reshape(-1))
+        if self._rng is not None:
+            scores = scores + noise * self._rng.gumbel(size=len(scores))
+        best = int(np.argmax(scores))
+        if not isinstance(C, HasCoordinateVertices):
+            return Vertex(best)
+        index, value = C.coordinate(best, self._problem.size)
+        return Vertex(index, 1 if value > 0 else -1)
+
+    def move(self, step: float, vertex: Vertex) -> None:
+        """theta <- (1 - step) theta + step * vertex."""
+        C, size = self._problem.C, self._problem.size
+        self._theta *= 1 - step
+        if isinstance(C, HasCoordinateVertices):
+            self._theta.reshape(-1)[vertex.index] += step * vertex.sign * abs(C.coordinate(0, size)[1])
+        else:
+            self._theta += step * C.vertex(vertex.index, size).reshape(self._theta.shape)
+
+    def _next(self) -> tuple[Any, float]:
+        return next(self._questions)

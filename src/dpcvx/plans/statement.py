@@ -1,0 +1,276 @@
+"""The privacy statement: what was promised about a release, in words and as JSON, from public facts alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dpcvx.events import to_plain
+
+if TYPE_CHECKING:
+    from dpcvx.ledger import Receipt
+    from dpcvx.plans.execution import Plan
+    from dpcvx.plans.price import Bill
+
+__all__ = ["PrivacyStatement"]
+
+UNIT = "one row is one person"
+CRYPTOGRAPHIC = "cryptographic: AES-256-CTR keyed by the operating system"
+SEEDED = "NOT PRIVATE: a seeded generator drew the noise; whoever knows or guesses the seed can subtract it"
+NO_LEDGER = "no ledger: nothing was charged; releases on the same people add up"
+TUNING = (
+    "dpcvx tuned nothing on the data; settings that somebody chose by looking at the data are not covered"
+)
+SECOND_FIT = "a second fit on the same people: its epsilon and delta are added to these"
+NOT_COVERED = (
+    "score() and any other metric computed on the private rows",
+    "the scores and the choice of GridSearchCV and other tuners",
+    "running time and memory",
+    SECOND_FIT,
+    "a person who is in several rows",
+)
+CHARGED_NOT_COVERED = tuple(
+    "a fit on the same people that is not charged to the same account" if item == SECOND_FIT else item
+    for item in NOT_COVERED
+)
+RELATIONS = {
+    "replace": "two data sets of the same size that differ in one row",
+    "add_remove": "two data sets of which one has one row more",
+}
+
+
+@dataclass(frozen=True)
+class PrivacyStatement:
+    """What a release promises, to whom, and on which public facts the promise rests.
+
+    Parameters
+    ----------
+    model : str
+        Class of the estimator.
+    version : str
+        Version of dpcvx.
+    private : bool
+        False for a seeded run, whose noise can be subtracted.
+    unit, relation : str
+        Whose privacy, and which data sets are neighbours.
+    epsilon, delta : float
+        The guarantee.
+    certified_epsilon : float
+        What the accountant certifies at delta, samplers included; at most epsilon.
+    accountant : str
+    sampler_delta : float
+        Part of delta that pays for noise of finite precision.
+    mechanisms : tuple of dict
+        The private questions: question, count, event, noise.
+    bounds : dict
+        Bounds of a record and how they are enforced.
+    public : dict
+        What the release treats as public.
+    randomness, ledger, tuning : str
+    not_covered : tuple of str
+    """
+
+    model: str
+    version: str
+    private: bool
+    unit: str
+    relation: str
+    epsilon: float
+    delta: float
+    certified_epsilon: float
+    accountant: str
+    sampler_delta: float
+    mechanisms: tuple[dict[str, Any], ...]
+    bounds: dict[str, Any]
+    public: dict[str, Any]
+    randomness: str
+    ledger: str = NO_LEDGER
+    tuning: str = TUNING
+    not_covered: tuple[str, ...] = NOT_COVERED
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan | Bill,
+        *,
+        model: str,
+        private: bool,
+        bounds: Mapping[str, Any],
+        public: Mapping[str, Any],
+        receipt: Receipt | None = None,
+    ) -> PrivacyStatement:
+        """State what a plan promises.
+
+        Parameters
+        ----------
+        plan : Plan or Bill
+            The executed plan, or what was paid for something else.
+        model : str
+            What was fitted.
+        private : bool
+            Whether the randomness was cryptographic.
+        bounds, public : mapping
+            Declared bounds with the way they are enforced, and the other public facts.
+        receipt : Receipt, optional
+            Of the account that paid.
+        """
+        from dpcvx import __version__
+
+        return cls(
+            model=model,
+            version=__version__,
+            private=private,
+            unit=UNIT,
+            relation=plan.budget.relation,
+            epsilon=plan.budget.epsilon,
+            delta=plan.budget.delta,
+            certified_epsilon=plan.epsilon,
+            accountant=type(plan.accountant).__name__,
+            sampler_delta=plan.sampler_delta,
+            mechanisms=tuple(_describe(stage.mechanism, stage.n_calls) for stage in plan.questions),
+            bounds=dict(bounds),
+            public=dict(public),
+            randomness=CRYPTOGRAPHIC if private else SEEDED,
+            ledger=NO_LEDGER if receipt is None else _charged(receipt),
+            not_covered=NOT_COVERED if receipt is None else CHARGED_NOT_COVERED,
+        )
+
+    @property
+    def meaning(self) -> str:
+        """The guarantee in one plain paragraph."""
+        if not self.private:
+            return (
+                "This run gives no guarantee. Its noise came from a seed and can be computed again, so treat "
+                "the model as if it had been fitted without privacy. Fit again with random_state=None before "
+                "publishing anything."
+            )
+        released = "the published model"
+        if self.model.startswith(("QueryEngine", "private_score")):
+            released = "the answers" if self.model.startswith("QueryEngine") else "the score"
+        return (
+            f"Take {RELATIONS[self.relation]}. Any conclusion that somebody could draw from {released} "
+            f"is at most e^{self.epsilon:g} times as likely with one as with the other, apart from an "
+            f"extra probability of at most {self.delta:.3g}. This holds whatever else that person "
+            "knows, has, or computes later."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return every field as plain types that JSON can hold."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        plain: dict[str, Any] = json.loads(json.dumps(fields, allow_nan=False))
+        return {**plain, "meaning": self.meaning}
+
+    def to_json(self) -> str:
+        """Return the statement as JSON text."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> PrivacyStatement:
+        """Read back what `to_dict` wrote; anything else is a ValueError."""
+        if not isinstance(content, Mapping):
+            raise ValueError(f"A privacy statement must be a JSON object, got {type(content).__name__}.")
+        fields = {field.name: field.type for field in dataclasses.fields(cls)}
+        if set(content) != {*fields, "meaning"}:
+            odd = sorted(set(content) ^ {*fields, "meaning"})
+            raise ValueError(
+                f"This is no privacy statement of this version: unknown or missing fields {odd}."
+            )
+        for name, kind in fields.items():
+            value, expected = content[name], _JSON_TYPES[str(kind)]
+            if isinstance(value, bool) != (expected is bool) or not isinstance(value, expected):
+                raise ValueError(
+                    f"Field {name!r} of a privacy statement must be a {kind}, got {type(value).__name__}."
+                )
+        if content["relation"] not in RELATIONS:
+            raise ValueError(f"A privacy statement's relation must be one of {sorted(RELATIONS)}.")
+        if not all(isinstance(part, dict) and part.keys() >= _PARTS for part in content["mechanisms"]):
+            raise ValueError(f"Every mechanism of a privacy statement needs {sorted(_PARTS)}.")
+        values = {name: content[name] for name in fields}
+        values["mechanisms"] = tuple(values["mechanisms"])
+        values["not_covered"] = tuple(str(item) for item in values["not_covered"])
+        return cls(**values)
+
+    def __str__(self) -> str:
+        stamp = "" if self.private else "NOT PRIVATE - "
+        lines = [f"{stamp}Privacy statement of {self.model} (dpcvx {self.version})", ""]
+        lines += [*textwrap.wrap(self.meaning, 110), ""]
+        rows = [
+            (
+                "guarantee",
+                f"epsilon = {self.epsilon:g}, delta = {self.delta:.3g}" if self.private else "none",
+            ),
+            ("whose", f"{self.unit}; neighbours are {RELATIONS[self.relation]} ({self.relation!r})"),
+            *(("asked", _sentence(part)) for part in self.mechanisms),
+            (
+                "accounting",
+                f"{self.accountant} certifies epsilon {self.certified_epsilon:.6g}; {self.sampler_delta:.2g} "
+                "of delta pays for noise of finite precision",
+            ),
+            *((name.replace("_", " "), _words(value)) for name, value in self.bounds.items()),
+            ("public", "; ".join(f"{name} {_words(value)}" for name, value in self.public.items())),
+            ("randomness", self.randomness),
+            ("ledger", self.ledger),
+            ("settings", self.tuning),
+            ("not covered", "; ".join(self.not_covered)),
+        ]
+        for name, text in rows:
+            lines += textwrap.wrap(text, 110, initial_indent=f"{name:<13}", subsequent_indent=" " * 13)
+        return "\n".join(lines)
+
+
+def _charged(receipt: Receipt) -> str:
+    return (
+        f"charged to account {receipt.account!r} before a record was read, entry {receipt.sequence}, "
+        f"{receipt.time}, hash {receipt.hash}; everything charged to that account together has epsilon "
+        f"{receipt.budget.epsilon:g} and delta {receipt.budget.delta:.3g}"
+    )
+
+
+_PARTS = {"question", "count", "event", "sensitivity", "noise"}
+_JSON_TYPES: dict[str, Any] = {
+    "str": str,
+    "bool": bool,
+    "float": (int, float),
+    "tuple[dict[str, Any], ...]": (list, tuple),
+    "tuple[str, ...]": (list, tuple),
+    "dict[str, Any]": dict,
+}
+
+
+def _describe(mechanism: Any, count: int) -> dict[str, Any]:
+    """Public description of one private question."""
+    return {
+        "question": type(mechanism).__name__,
+        "count": count,
+        **to_plain(mechanism.event),
+        "sensitivity": mechanism.sensitivity,
+        "noise": mechanism.noise,
+    }
+
+
+def _sentence(part: Mapping[str, Any]) -> str:
+    cost = ", ".join(
+        f"{name.replace('_', ' ')} {_words(value)}" for name, value in part.items() if name not in _PARTS
+    )
+    often = "once" if part["count"] == 1 else f"{part['count']} times"
+    return (
+        f"{part['question']}, {often}, {part['event']} with {cost}; sensitivity "
+        f"{_words(part['sensitivity'])}, noise scale {_words(part['noise'])}"
+    )
+
+
+def _words(value: Any) -> str:
+    """Short text of a public value; long lists are counted, JSON has them in full."""
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return str(value)
+    if isinstance(value, int | float):
+        return f"{value:.6g}" if isinstance(value, float) else str(value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_words(item)}" for name, item in value.items())
+    if len(value) > 8:
+        return f"({len(value)} values from {_words(value[0])} to {_words(value[-1])})"
+    return "(" + ", ".join(_words(item) for item in value) + ")"

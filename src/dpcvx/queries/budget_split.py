@@ -1,0 +1,232 @@
+"""How one budget is divided, from public sizes, before a record is read."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from dpcvx.accounting import (
+    Accountant,
+    Budget,
+    Tight,
+    calibrate,
+)
+from dpcvx.accounting.gaussian import gaussian_mu
+from dpcvx.errors import Incompatible
+from dpcvx.events import (
+    Compose,
+    Event,
+    Exponential,
+    Gaussian,
+    PureDP,
+    Repeat,
+)
+from dpcvx.plans.execution import spendable
+from dpcvx.queries.multiplicative_weights import updates_needed
+from dpcvx.queries.sparse_vector import AboveThreshold
+from dpcvx.queries.universe import Universe
+
+__all__ = ["METHODS", "Allotment", "allot", "choose_method"]
+
+METHODS = ("composition", "histogram", "multiplicative_weights", "warm", "offline")
+# Parts of the whole, each as zCDP adds: 1/(2 noise^2), epsilon^2/2, eta^2/8.
+CHECKS = (0.04, 0.01)  # of the error of regressions, and of shares of three attributes
+NET = 0.2  # runs of comparisons, and measurements where one is above: the safety net of a warm start
+RUN_PART = 0.7  # of the net; the rest measures
+CORRECTIONS = 4  # updates that the net of a warm start has
+LARGEST_LEVEL = 0.1  # a net that tells no share of records apart below this is not worth its budget
+FALSE_ALARM = 0.05  # chance that a run of the expected queries says "above" of a histogram without error
+ROUNDS = 8  # updates of the offline variant
+
+
+@dataclass(frozen=True)
+class Allotment:
+    """What each part of the engine may cost; `event` is the whole, fixed before the first record is read.
+
+    Parameters
+    ----------
+    method : str
+        One of `METHODS`.
+    start : float
+        Noise multiplier of the first release (noisy marginals, or the noisy histogram); 0 for none.
+    checks : tuple of float
+        Noise multipliers of the checks of the engine's own errors.
+    run : float
+        Epsilon of one run of comparisons; 0 for none.
+    selection : float
+        Eta of one selection of the worst query of a known family; 0 for none.
+    oracle : float
+        Noise multiplier that one measurement as a whole is worth; 0 for none.
+    updates : int
+        Number of runs, or selections, and of measurements.
+    """
+
+    method: str
+    start: float = 0.0
+    checks: tuple[float, ...] = ()
+    run: float = 0.0
+    selection: float = 0.0
+    oracle: float = 0.0
+    updates: int = 0
+
+    @property
+    def event(self) -> Event:
+        """Composition of everything that the engine may ever ask."""
+        return self.left(self.updates, self.updates, started=False)
+
+    def left(self, runs: int, oracles: int, *, started: bool = True) -> Event:
+        """Return what so many more runs and measurements may ask, and before the start that too."""
+        parts: list[Event] = []
+        if not started:
+            parts += [Gaussian(noise) for noise in (self.start, *self.checks) if noise]
+        for event, count in (
+            (PureDP(self.run) if self.run else None, runs),
+            (Exponential(self.selection) if self.selection else None, runs),
+            (Gaussian(self.oracle) if self.oracle else None, oracles),
+        ):
+            if event is not None and count > 0:
+                parts.append(Repeat(event, count))
+        return Compose(tuple(parts))
+
+    def to_json(self) -> str:
+        """Return the fields as JSON text; numbers come back to the last bit."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Allotment:
+        """Read what `to_json` wrote."""
+        fields = json.loads(text)
+        return cls(**{**fields, "checks": tuple(fields["checks"])})
+
+    def parts(self, first: str) -> tuple[dict[str, Any], ...]:
+        """Return every part in plain types, as statements list them; ``first`` names the first release."""
+        rows: list[tuple[str, int, Event, float]] = []
+        if self.start:
+            rows.append((first, 1, Gaussian(self.start), self.start))
+        rows += [("NoisyErrors", 1, Gaussian(noise), noise) for noise in self.checks]
+        if self.run:
+            noise = AboveThreshold(self.run).noise
+            rows.append(("AboveThreshold", self.updates, PureDP(self.run), noise))
+        if self.selection:
+            rows.append(("WorstQuestion", self.updates, Exponential(self.selection), 2 / self.selection))
+        if self.oracle:
+            rows.append(("measurement of one query", self.updates, Gaussian(self.oracle), self.oracle))
+        return tuple(
+            {
+                "question": question,
+                "count": count,
+                "event": type(event).__name__,
+                **dataclasses.asdict(event),
+                "sensitivity": 1.0,  # noise is in units of the sensitivity
+                "noise": noise,
+            }
+            for question, count, event, noise in rows
+        )
+
+
+def allot(
+    method: str,
+    universe: Universe,
+    n: int,
+    n_queries: int,
+    budget: Budget,
+    accountant: Accountant | None = None,
+) -> Allotment:
+    """Divide a budget among the parts of a method.
+
+    Parameters
+    ----------
+    method : str
+        One of `METHODS`.
+    universe : Universe
+    n : int
+        Number of records.
+    n_queries : int
+        Number of queries that are expected; composition answers no more than these.
+    budget : Budget
+    accountant : Accountant, optional
+        The tightest by default; `RDP` where measurements are not all Gaussian releases.
+    """
+    if method not in METHODS:
+        raise ValueError(f"method must be one of auto, {', '.join(METHODS)}, got {method!r}.")
+    if budget.delta == 0:
+        raise Incompatible("The engine's noise is Gaussian, which needs delta > 0: use for instance 1 / n^2.")
+    whole = spendable(budget)
+    # Nearly the noise that the calibration below will find: enough to decide what takes part.
+    about = 1 / gaussian_mu(whole.epsilon, whole.delta)
+    T = _balanced_updates(universe, n, n_queries, about)
+    run = AboveThreshold(math.sqrt(NET / CORRECTIONS * RUN_PART) / about)
+    net = run.distance(FALSE_ALARM / n_queries) <= LARGEST_LEVEL * n
+
+    def at(noise: float) -> Allotment:
+        def gaussian(part: float) -> float:
+            return noise / math.sqrt(part)
+
+        def pure(part: float) -> float:
+            return math.sqrt(part) / noise
+
+        checks = tuple(gaussian(part) for part in CHECKS)
+        left = 1 - sum(CHECKS)
+        if method == "composition":
+            return Allotment(method, oracle=gaussian(1 / n_queries), updates=n_queries)
+        if method == "histogram":
+            return Allotment(method, gaussian(left), checks)
+        if method == "multiplicative_weights":
+            return Allotment(method, run=pure(0.5 / T), oracle=gaussian(0.5 / T), updates=T)
+        if method == "offline":
+            each = NET / ROUNDS / 2
+            return Allotment(
+                method,
+                gaussian(left - NET),
+                checks,
+                selection=2 * pure(each),
+                oracle=gaussian(each),
+                updates=ROUNDS,
+            )
+        each = NET / CORRECTIONS
+        if not net:
+            return Allotment("warm", gaussian(left), checks)
+        return Allotment(
+            "warm",
+            gaussian(left - NET),
+            checks,
+            run=pure(each * RUN_PART),
+            oracle=gaussian(each * (1 - RUN_PART)),
+            updates=CORRECTIONS,
+        )
+
+    return at(calibrate(lambda noise: at(noise).event, whole, accountant or Tight()))
+
+
+def _balanced_updates(universe: Universe, n: int, n_queries: int, noise: float) -> int:
+    """Number of updates of [U15] Figure 3 at the level that its own noise allows, for losses of scale 1.
+
+    A run with T updates costs epsilon = sqrt(1/(2T))/noise and tells errors apart beyond about
+    (4/n) (1/epsilon) log(n_queries); T = 64 log|X| / level^2 updates are needed for that level.
+    """
+    T = 1
+    while n_queries > T:
+        level = 4 * math.sqrt(2 * T) * noise * math.log(max(n_queries, 2)) / n
+        if updates_needed(1.0, min(level, 1.0), universe.n_cells) <= T:
+            break
+        T *= 2
+    return min(T, n_queries)
+
+
+def choose_method(universe: Universe, n_queries: int) -> str:
+    """Return the method whose noise on one statistic is least: a rule of public sizes.
+
+    In units of 1/(n mu): composition has 2 sqrt(queries) on each, a noisy histogram sqrt(|X|) on the share of
+    half of the cells, noisy pairs of d attributes about d + 1. Multiplicative weights without a warm start
+    need errors far above these before they learn, and are never the automatic choice.
+    """
+    d = len(universe.shape)
+    noise = {
+        "composition": 2 * math.sqrt(n_queries),
+        "histogram": math.sqrt(universe.n_cells),
+        "warm": d + 1.0,
+    }
+    return min(noise, key=lambda method: noise[method])

@@ -1,0 +1,418 @@
+"""Questions on the cells of a marginal: their answer on a distribution, their error, and its sensitivity.
+
+A question sees a distribution over the cells of the few attributes that it touches: the public histogram's,
+or the records' own inside the gate. Convex questions are minimised by a deterministic method; linear ones
+(counts, marginals, means) are the convex questions whose losses are linear.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from dpcvx.arrays import Vector
+from dpcvx.domains import (
+    Box,
+    Domain,
+    GroupBall,
+    L1Ball,
+    L2Ball,
+    LinfBall,
+    Simplex,
+)
+from dpcvx.errors import Incompatible
+from dpcvx.losses import (
+    Huber,
+    Logistic,
+    Quantile,
+    SmoothHinge,
+    Squared,
+)
+from dpcvx.problem import Problem
+
+__all__ = ["CORNER", "TOLERANCE", "WORK", "ConvexQuestion", "LinearQuestion", "Question"]
+
+TOLERANCE = 2.0**-7  # of the sensitivity of an error: what inexact minimisation may change in it
+ROUNDING = 1e-9  # of the range of the loss: far above what float64 sums over 2^16 cells can be off by
+# Of the size of the loss, for each feature: what float64 loses in an error is then below a hundredth of 1/n.
+FLOAT = 2.0**-45
+WORK = 2**36  # products of a cell's feature in the last steps of a minimisation: minutes at the most
+STEP = 2**16  # products that take as long as a step takes at least
+RESTARTED_STEPS = 3000  # accelerated steps before the ones whose number the theory gives
+KNOWN_SETS: tuple[type, ...] = (Box, GroupBall, L1Ball, L2Ball, LinfBall, Simplex)
+KNOWN_LOSSES: tuple[type, ...] = (Huber, Logistic, Quantile, SmoothHinge, Squared)
+CHECK_EVERY = 10  # accelerated steps between two certificates
+CORNER = 2.0**-6  # half-width over which the corner of the pinball loss is rounded, in units of the target
+
+
+class Question(Protocol):
+    """A query on the cells of a marginal."""
+
+    @property
+    def attributes(self) -> tuple[int, ...]:
+        """Places in the schema of the attributes that the marginal is over."""
+        ...
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of cells of each of these attributes."""
+        ...
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the numbers in an answer."""
+        ...
+
+    @property
+    def scale(self) -> float:
+        """S: largest |l(theta; x) - l(theta'; x)| over the set and the cells."""
+        ...
+
+    def answer(self, weights: Vector) -> Vector:
+        """Return the minimiser on a distribution over the cells."""
+        ...
+
+    def range(self, theta: Vector) -> float:
+        """Return n times the sensitivity (replace-one) of the error of a public theta."""
+        ...
+
+    def error(self, weights: Vector, theta: Vector) -> float:
+        """Return the excess loss of theta on a distribution, within `TOLERANCE` range(theta) / n."""
+        ...
+
+    def certificate(self, theta: Vector, better: Vector) -> Vector:
+        """Return u(x) over the cells, in [-S, S]: how the loss at x changes from theta towards better."""
+        ...
+
+    def gradients(self, theta: Vector) -> Vector:
+        """Return at every cell the gradient of the loss, or the functions that are averaged; (m, k)."""
+        ...
+
+    def reported(self, theta: Vector) -> Vector:
+        """Return the numbers of an answer in the units that the analyst expects."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class ConvexQuestion:
+    """argmin over C of sum_x p(x) phi(<x, theta>, y(x)) + (l2/2) ||theta||^2 over the cells of a marginal.
+
+    Parameters
+    ----------
+    attributes, sizes : tuple of int
+        Places in the schema, and numbers of cells there.
+    names : tuple of str
+        Names of the coefficients.
+    problem : Problem
+        Loss, set, bounds and ridge.
+    X, y : ndarray, shapes (m, d) and (m,)
+        Features and target of every cell, row-major.
+    records : int
+        Public number of records: minimisation is exact to a part of the sensitivity, which is over it.
+    units : tuple of float, optional
+        Of a mean: what the values -1 and 1 are reported as. None for coefficients, reported as they are.
+    anchor : Vector, optional
+        A public point of the set: theta stands for anchor + reach (theta - anchor).
+    reach : float
+        See ``anchor``; 1 without one.
+    """
+
+    attributes: tuple[int, ...]
+    sizes: tuple[int, ...]
+    names: tuple[str, ...]
+    problem: Problem
+    X: Vector
+    y: Vector
+    records: int
+    units: tuple[float, float] | None = field(default=None, kw_only=True)
+    anchor: Vector | None = field(default=None, kw_only=True)
+    reach: float = field(default=1.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if type(self.problem.domain) not in KNOWN_SETS:
+            raise Incompatible(
+                f"{type(self.problem.domain).__name__} has no closed projection, which queries need: "
+                f"use one of {', '.join(kind.__name__ for kind in KNOWN_SETS)}."
+            )
+        if type(self.problem.loss) not in KNOWN_LOSSES:
+            raise Incompatible(
+                f"Sensitivities rest on what {type(self.problem.loss).__name__} declares about itself, which "
+                f"nothing enforces: use one of {', '.join(loss.__name__ for loss in KNOWN_LOSSES)}."
+            )
+        self.problem.C.start(self.problem.d)  # refuses a set of another dimension
+
+    def near(self, theta: Vector, reach: float) -> ConvexQuestion:
+        """Return the question over theta + reach (C - theta) in place of C, theta being a point of both.
+
+        Its answers s in C stand for theta + reach (s - theta). By convexity its error at theta is between
+        reach times the error over C and all of it, and all of it where the minimiser is that near; the range
+        of its terms is about reach times that over C.
+        """
+        return replace(self, anchor=theta, reach=reach)
+
+    def _point(self, theta: Vector) -> Vector:
+        return theta if self.anchor is None else (1 - self.reach) * self.anchor + self.reach * theta
+
+    def _margins(self, theta: Vector) -> Vector:
+        margins: Vector = self.X @ self._point(theta)
+        return margins
+
+    @cached_property
+    def _loss(self) -> Any:
+        loss = self.problem.loss
+        return _Rounded(loss.quantile) if isinstance(loss, Quantile) else loss
+
+    @cached_property
+    def _extremes(self) -> tuple[Vector, Vector]:
+        """Smallest and largest loss of every cell over the set, ridge left out, both a little outward."""
+        low, high = _margin_range(self.problem.C, self.X)
+        if self.anchor is not None:
+            fixed = (1 - self.reach) * (self.X @ self.anchor)
+            low, high = fixed + self.reach * low, fixed + self.reach * high
+        largest = np.maximum(self._loss.value(low, self.y), self._loss.value(high, self.y))
+        left, right = low.copy(), high.copy()
+        for _ in range(60):  # the slope of a convex loss grows: bisection for where it changes its sign
+            middle = (left + right) / 2
+            falling = self._loss.grad(middle, self.y) < 0
+            left, right = np.where(falling, middle, left), np.where(falling, right, middle)
+        smallest = np.minimum(self._loss.value(left, self.y), self._loss.value(right, self.y))
+        slack = ROUNDING * float((largest - smallest).max()) + self._lost(low, high, largest)
+        return smallest - slack, largest + slack
+
+    def _lost(self, low: Vector, high: Vector, largest: Vector) -> float:
+        """Bound n times what float64 loses in an error: a part of the loss itself, not of its range.
+
+        Over a tiny set losses hardly differ, and the difference of two of them is mostly rounding, which
+        depends on the records.
+        """
+        problem = self.problem
+        start = float(np.linalg.norm(problem.C.start(problem.d)))
+        farthest = start + float(problem.C.diameter(2, problem.d))
+        slope = max(float(np.abs(self._loss.grad(end, self.y)).max()) for end in (low, high))
+        size = float(np.abs(largest).max()) + slope * problem.row_norm * farthest
+        size += problem.l2 / 2 * farthest**2
+        return FLOAT * (problem.d + 8) * self.records * size
+
+    @cached_property
+    def scale(self) -> float:
+        """S: largest |l(theta; x) - l(theta'; x)| over the set and the cells."""
+        smallest, largest = self._extremes
+        return float((largest - smallest).max())
+
+    def range(self, theta: Vector) -> float:
+        """Return max_x [l(theta; x) - min l(.; x)] + max_x [max l(.; x) - l(theta; x)], or more.
+
+        For every theta' the term l(theta; x) - l(theta'; x) of one record lies between minus the second and
+        plus the first part, so replacing a record moves every mean under the maximum, hence the error, by at
+        most this over n (PRIVACY_MATH §9.1).
+        """
+        smallest, largest = self._extremes
+        value = self._loss.value(self._margins(theta), self.y)
+        terms = float((value - smallest).max() + (largest - value).max())
+        return max(terms, 2 / TOLERANCE * self.records * self._attainable)
+
+    @cached_property
+    def _smoothness(self) -> float:
+        """Public bound on the curvature of the objective."""
+        problem = self.problem
+        bend = float(self._loss.smoothness(math.inf)) * problem.row_norm**2
+        return self.reach**2 * (bend + problem.l2)
+
+    @cached_property
+    def _attainable(self) -> float:
+        """What `WORK` is sure to bring the loss within; the sensitivity of an error is no finer than that."""
+        steps = WORK / (self.X.size + STEP)
+        return 2 * self._smoothness * float(self.problem.C.diameter(2, self.problem.d)) ** 2 / steps**2
+
+    def answer(self, weights: Vector) -> Vector:
+        """Return the minimiser on a distribution over the cells."""
+        start = self.problem.C.start(self.problem.d)
+        tolerance = max(TOLERANCE * self.scale / self.records, self._attainable)
+        return self._minimiser(weights, start, tolerance)
+
+    def error(self, weights: Vector, theta: Vector) -> float:
+        """Return the excess loss of theta on a distribution, within `TOLERANCE` range(theta) / n."""
+        best = self._minimiser(weights, theta, TOLERANCE / 2 * self.range(theta) / self.records)
+        return self._value(weights, theta) - self._value(weights, best)
+
+    def certificate(self, theta: Vector, better: Vector) -> Vector:
+        """Return u(x) = <better - theta, grad l_x(theta)>, clipped to [-S, S]."""
+        slopes = self._loss.grad(self._margins(theta), self.y)
+        step = self.reach * (self.X @ (better - theta))
+        u: Vector = np.clip(slopes * step, -self.scale, self.scale)
+        return u
+
+    def reported(self, theta: Vector) -> Vector:
+        """Return the coefficients, or a mean in its units and within its range."""
+        if self.units is None:
+            return theta
+        low, high = self.units
+        mean: Vector = low + (np.clip(theta, -1.0, 1.0) + 1) / 2 * (high - low)
+        return mean
+
+    def gradients(self, theta: Vector, clip: float | None = None) -> Vector:
+        """Return the gradient of the loss at every cell, (m, d), ridge left out, slopes clipped."""
+        slopes = self._loss.grad(self._margins(theta), self.y)
+        gradients: Vector = (slopes if clip is None else np.clip(slopes, -clip, clip))[:, None] * self.X
+        return gradients
+
+    def hessian(self, weights: Vector, theta: Vector) -> Vector:
+        """Return the Hessian of the objective on a distribution, by central differences of the slope."""
+        z, h = self._margins(theta), 1e-4
+        bend = (self._loss.grad(z + h, self.y) - self._loss.grad(z - h, self.y)) / (2 * h)
+        hessian: Vector = (self.X * (weights * bend)[:, None]).T @ self.X
+        return hessian + self.problem.l2 * np.eye(self.problem.d)
+
+    def _value(self, weights: Vector, theta: Vector) -> float:
+        point = self._point(theta)
+        ridge = self.problem.l2 / 2 * float(point @ point)
+        return math.fsum(weights * self._loss.value(self._margins(theta), self.y)) + ridge
+
+    def _minimiser(self, weights: Vector, start: Vector, tolerance: float) -> Vector:
+        """A point whose loss is within ``tolerance`` of the least one: accelerated projected gradient.
+
+        Restarted momentum stops at a certificate, the Frank-Wolfe gap max_s <g, theta - s>. Where that has
+        not been reached, plain momentum follows for 2 D sqrt(L / (2 tolerance)) steps from a public bound L,
+        after which the loss is within the tolerance whatever the weights.
+        """
+        problem, C, X, y, loss = self.problem, self.problem.C, self.X, self.y, self._loss
+        bend = loss.smoothness(math.inf)
+
+        def gradient(theta: Vector) -> Vector:
+            point = self._point(theta)
+            slopes: Vector = weights * loss.grad(X @ point, y)
+            return self.reach * (slopes @ X + problem.l2 * point)
+
+        squares = np.linalg.eigvalsh((X * weights[:, None]).T @ X)[-1]
+        step = 1 / max(self.reach**2 * (bend * float(squares) * (1 + 1e-9) + problem.l2), 1e-12)
+        theta, ahead, t = start, start, 1.0
+        for count in range(RESTARTED_STEPS):
+            if count % CHECK_EVERY == 0:
+                g = gradient(theta)
+                if float(g @ (theta - C.lmo(g))) <= tolerance:
+                    return theta
+            moved = C.project(ahead - step * gradient(ahead))
+            if float((ahead - moved) @ (moved - theta)) > 0:  # momentum points uphill
+                ahead, t = theta, 1.0
+                continue
+            following = (1 + math.sqrt(1 + 4 * t * t)) / 2
+            ahead = moved + (t - 1) / following * (moved - theta)
+            theta, t = moved, following
+        ahead, t = theta, 1.0
+        for _ in range(self.last_steps(tolerance)):
+            moved = C.project(ahead - gradient(ahead) / self._smoothness)
+            following = (1 + math.sqrt(1 + 4 * t * t)) / 2
+            ahead = moved + (t - 1) / following * (moved - theta)
+            theta, t = moved, following
+        return theta
+
+    def last_steps(self, tolerance: float) -> int:
+        """Return the number of accelerated steps after which the loss is within the tolerance."""
+        diameter = float(self.problem.C.diameter(2, self.problem.d))
+        return math.ceil(diameter * math.sqrt(2 * self._smoothness / tolerance))
+
+
+def _margin_range(domain: Domain, X: Vector) -> tuple[Vector, Vector]:
+    """Smallest and largest <x, theta> over the set, for every row of X."""
+    match domain:
+        case L2Ball():
+            high: Vector = domain.radius * np.linalg.norm(X, axis=1)
+        case L1Ball():
+            high = domain.radius * np.abs(X).max(axis=1)
+        case LinfBall():
+            high = domain.radius * np.abs(X).sum(axis=1)
+        case _:
+            return (
+                np.array([x @ domain.lmo(x) for x in X]),  # type: ignore[attr-defined]
+                np.array([x @ domain.lmo(-x) for x in X]),  # type: ignore[attr-defined]
+            )
+    high = high * (1 + ROUNDING)
+    return -high, high
+
+
+@dataclass(frozen=True, eq=False)
+class LinearQuestion:
+    """Means of public functions of a cell: counts, marginals, means.
+
+    The loss is -<theta, q(x) - answer> over the l1 ball, so the excess loss of an answer is its largest
+    error, max_j |sum_x p(x) q_j(x) - answer_j|.
+
+    Parameters
+    ----------
+    attributes, sizes : tuple of int
+        Places in the schema, and numbers of cells there.
+    names : tuple of str
+        Names of the functions.
+    values : ndarray, shape (m, k)
+        q_j(x) at every cell, row-major.
+    """
+
+    attributes: tuple[int, ...]
+    sizes: tuple[int, ...]
+    names: tuple[str, ...]
+    values: Vector
+
+    @cached_property
+    def scale(self) -> float:
+        """S: the widest range of a function; 1 if all are constant, and any unit of their error will do."""
+        return float((self.values.max(axis=0) - self.values.min(axis=0)).max()) or 1.0
+
+    def range(self, theta: Vector) -> float:
+        """Return S: one record moves no mean by more than its function's range over n."""
+        return self.scale
+
+    def answer(self, weights: Vector) -> Vector:
+        """Return the means."""
+        means: Vector = weights @ self.values
+        return means
+
+    def error(self, weights: Vector, theta: Vector) -> float:
+        """Return the largest error of a mean."""
+        low, values = self._centred
+        return float(np.abs(weights @ values - (theta - low)).max())
+
+    @cached_property
+    def _centred(self) -> tuple[Vector, Vector]:
+        """Least values, and all from there on: float64 then loses a part of the range, not of the values."""
+        low: Vector = self.values.min(axis=0)
+        return low, (self.values - low if low.any() else self.values)
+
+    def certificate(self, theta: Vector, better: Vector) -> Vector:
+        """Return u(x) = -sign q_j(x) for the mean j that is farthest off, centred."""
+        gap = better - theta
+        j = int(np.abs(gap).argmax())
+        u: Vector = -np.sign(gap[j]) * (self.values[:, j] - theta[j])
+        return u
+
+    def gradients(self, theta: Vector) -> Vector:
+        """Return the functions."""
+        return self.values
+
+    def reported(self, theta: Vector) -> Vector:
+        """Return the means, none outside the range of its function: no share is below 0 or above 1."""
+        means: Vector = np.clip(theta, self.values.min(axis=0), self.values.max(axis=0))
+        return means
+
+
+@dataclass(frozen=True)
+class _Rounded:
+    """The pinball loss with its corner rounded: its Moreau envelope, at most CORNER/2 max(q, 1-q)^2 below.
+
+    s r - CORNER s^2 / 2 with r = z - y and s = r / CORNER clipped to [-q, 1 - q]
+    """
+
+    quantile: float
+
+    def value(self, z: Vector, y: Vector) -> Vector:
+        s = self.grad(z, y)
+        return s * (z - y) - CORNER / 2 * s**2
+
+    def grad(self, z: Vector, y: Vector) -> Vector:
+        return np.clip((z - y) / CORNER, -self.quantile, 1 - self.quantile)
+
+    def smoothness(self, z_max: float) -> float:
+        return 1 / CORNER

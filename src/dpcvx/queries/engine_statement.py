@@ -1,0 +1,76 @@
+"""What an engine promises about all of its answers together."""
+
+from __future__ import annotations
+
+import math
+
+from dpcvx.accounting import Accountant, Budget
+from dpcvx.plans.execution import spendable
+from dpcvx.plans.statement import (
+    CRYPTOGRAPHIC,
+    NO_LEDGER,
+    SEEDED,
+    UNIT,
+    PrivacyStatement,
+)
+from dpcvx.queries.budget_split import Allotment
+from dpcvx.queries.universe import Universe
+
+__all__ = ["engine_statement"]
+
+
+def engine_statement(
+    allotment: Allotment,
+    budget: Budget,
+    accountant: Accountant,
+    universe: Universe,
+    n: int,
+    *,
+    first: str,
+    failure: float,
+    account: str | None,
+    private: bool,
+) -> PrivacyStatement:
+    """Return the statement of an engine, from public facts alone.
+
+    Parameters
+    ----------
+    allotment : Allotment
+        Everything that may ever be asked.
+    budget : Budget
+        The guarantee.
+    accountant : Accountant
+        Who certifies it.
+    universe : Universe
+    n : int
+        Number of records.
+    first : str
+        Name of the first release.
+    failure : float
+        Total variation of all samplers.
+    account : str, optional
+        Name of the account that was charged.
+    private : bool
+        Whether the randomness was cryptographic.
+    """
+    from dpcvx import __version__
+
+    where = NO_LEDGER if account is None else f"charged to account {account!r} before a record was read"
+    return PrivacyStatement(
+        model=f"QueryEngine, method {allotment.method}",
+        version=__version__,
+        private=private,
+        unit=UNIT,
+        relation=budget.relation,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        certified_epsilon=accountant.epsilon(allotment.event, spendable(budget).delta),
+        accountant=type(accountant).__name__,
+        sampler_delta=failure * (1 + math.exp(min(budget.epsilon, 700.0))),
+        mechanisms=allotment.parts(first),
+        bounds={"cells": "every record is mapped to a declared cell of the schema; none is refused"},
+        public={"n": n, "attributes": list(universe.schema.names), "cells": universe.n_cells},
+        randomness=CRYPTOGRAPHIC if private else SEEDED,
+        ledger=where,
+        not_covered=("running time and memory", "a person who is in several rows"),
+    )

@@ -1,0 +1,156 @@
+"""The single-query oracle of the engine: any solver of the library, within a fixed part of the budget."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dpcvx.accounting import SAMPLER_SHARE, Budget
+from dpcvx.accounting.gaussian import gaussian_delta, gaussian_epsilon
+from dpcvx.arrays import Vector
+from dpcvx.errors import Incompatible
+from dpcvx.events import (
+    Event,
+    Exponential,
+    Gaussian,
+    count_leaves,
+)
+from dpcvx.plans.execution import Plan, Solver, spendable
+from dpcvx.problem import Problem
+from dpcvx.queries.compiled import ConvexQuestion, LinearQuestion, Question
+from dpcvx.queries.error_bars import CONFIDENCE
+from dpcvx.queries.marginals import Measurement
+from dpcvx.queries.private_side import Gate, NoisyMeans
+
+__all__ = ["AsGaussian", "Measured", "Oracle", "zcdp"]
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A new private answer, the noisy means it consists of, and its error: expected, and bounded."""
+
+    theta: Vector
+    group: tuple[Measurement, ...]
+    error: float
+    bound: float
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """Measures one question at a time, each for no more than the event Gaussian(noise_multiplier).
+
+    Linear questions are means with Gaussian noise. Convex ones are planned and solved like any other problem,
+    for the budget (epsilon, delta) of that event; the solver's own event must not exceed it as zCDP.
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    noise_multiplier : float
+        What one measurement as a whole is worth.
+    delta : float
+        Delta of one measurement: its sampling may fail by a thousandth of this.
+    solver : Solver, optional
+        By default the better one of gradient and mirror descent for the question.
+    """
+
+    n: int
+    noise_multiplier: float
+    delta: float
+    solver: Solver | None = None
+
+    @property
+    def budget(self) -> Budget:
+        """The event's guarantee, a billionth on the private side."""
+        mu = (1 - 1e-9) / self.noise_multiplier
+        return Budget(gaussian_epsilon(mu, spendable(Budget(1.0, self.delta)).delta), self.delta)
+
+    def plan(self, question: ConvexQuestion) -> Plan:
+        """Plan the measurement of a convex question, from public facts."""
+        return self._plan(question.problem)
+
+    @lru_cache(maxsize=256)  # noqa: B019 - an oracle lives as long as its engine, and planning takes a second
+    def _plan(self, problem: Problem) -> Plan:
+        from dpcvx.planning.planner import plan, residual_clip
+        from dpcvx.solvers import NoisyGradientDescent, NoisyMirrorDescent
+
+        clip = residual_clip(problem)
+        usual: tuple[Solver, ...] = (NoisyGradientDescent(clip=clip), NoisyMirrorDescent(clip=clip))
+        solvers = usual if self.solver is None else (self.solver,)
+        made = plan(problem, self.n, self.budget, solvers, accountant=AsGaussian())
+        if zcdp(made.event) > 1 / (2 * self.noise_multiplier**2):
+            raise Incompatible(f"{type(made.solver).__name__} costs more than the part of one measurement.")
+        return made
+
+    def measure(self, question: Question, gate: Gate) -> Measured:
+        """Ask the records."""
+        if isinstance(question, LinearQuestion):
+            return self._means(question, gate)
+        if not isinstance(question, ConvexQuestion):
+            raise Incompatible(f"{type(question).__name__} is no question that can be measured.")
+        plan = self.plan(question)
+        theta, group = gate.minimiser(plan, question)
+        # Excess loss is at least 0, so that it exceeds 3 times its expected size in a third of cases at most;
+        # what is taken for that size is a bound on all records, which leaves that far behind.
+        expected = min(self._bound(plan), question.scale)
+        return Measured(theta, group, expected, min(3 * expected, question.scale))
+
+    def _bound(self, plan: Plan) -> float:
+        """Bound on the expected excess risk: descent's prediction is for typical records."""
+        from dpcvx.solvers import NoisyGradientDescent
+
+        rule = plan.solver.bound if isinstance(plan.solver, NoisyGradientDescent) else plan.solver.predict
+        return sum(rule(plan.problem, self.n, self.budget))
+
+    def _means(self, question: LinearQuestion, gate: Gate) -> Measured:
+        from scipy.special import ndtri
+
+        mechanism = NoisyMeans(question, self.n, self.noise_multiplier)
+        if mechanism.failure > SAMPLER_SHARE / 2 * self.delta:
+            raise Incompatible(
+                f"{mechanism.n_draws} noise values of finite precision cannot carry so small a delta: use a "
+                "larger one, or ask about fewer cells."
+            )
+        theta = gate.ask(mechanism)
+        bound = -float(ndtri((1 - CONFIDENCE) / (2 * len(theta)))) * mechanism.noise
+        group = (Measurement(question.attributes, (question.values,), theta, mechanism.noise),)
+        return Measured(theta, group, math.sqrt(2 / math.pi) * mechanism.noise, bound)
+
+
+@dataclass(frozen=True)
+class AsGaussian:
+    """Prices an event as the Gaussian release of the same zCDP, for calibration to a part of a whole.
+
+    The whole is accounted for by Rényi divergences, where a Gaussian release of the same zCDP is an upper
+    bound on the event at every order. What this returns is no claim about the event alone.
+    """
+
+    def epsilon(self, event: Event, delta: float) -> float:
+        """Return the epsilon of that Gaussian release."""
+        return gaussian_epsilon(math.sqrt(2 * zcdp(event)), delta)
+
+    def delta(self, event: Event, epsilon: float) -> float:
+        """Return the delta of that Gaussian release."""
+        return gaussian_delta(epsilon, math.sqrt(2 * zcdp(event)))
+
+    def supports(self, event: Event) -> bool:
+        """Say whether every part is a Gaussian release or a selection."""
+        return all(isinstance(leaf, Gaussian | Exponential) for leaf in count_leaves(event))
+
+
+def zcdp(event: Event) -> float:
+    """Return rho of releases and selections, 1/(2 noise^2) and eta^2/8 each; anything else is refused."""
+    total = 0.0
+    for leaf, count in count_leaves(event).items():
+        match leaf:
+            case Gaussian():
+                total += count / (2 * leaf.noise_multiplier**2)
+            case Exponential():
+                total += count * leaf.eta**2 / 8
+            case _:
+                raise Incompatible(
+                    f"Measurements are Gaussian releases or selections, not {type(leaf).__name__}: choose "
+                    "another solver."
+                )
+    return total

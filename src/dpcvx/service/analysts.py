@@ -1,0 +1,146 @@
+"""Where analysts' questions meet the engine: read, count, ask, keep, answer.
+
+Whatever can be wrong with a question is found from the question and the schema, before the engine is asked.
+After that an answer leaves, or one of a few refusals that say nothing about any record.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpcvx.errors import BudgetExceeded, DeadKey, KeyReused
+from dpcvx.queries.answer import BRANCHES
+from dpcvx.queries.query import Query, query_from_json
+from dpcvx.queries.synthetic import write_synthetic
+from dpcvx.service.database import Store
+from dpcvx.service.description import attributes, question_schema
+from dpcvx.service.history import REUSED, Questions
+from dpcvx.service.keys import ApiKey, Keys
+from dpcvx.service.refusal import Refusal
+
+if TYPE_CHECKING:
+    from dpcvx.queries.engine import QueryEngine
+
+__all__ = ["Desk"]
+
+WIDEST_NUMBER = 25  # characters; -1.2345678901234567e-308 has 24
+BLOCK = 1024  # bytes; lengths of answers are multiples of it
+
+
+class Desk:
+    """The questions of many analysts, answered by one engine.
+
+    Parameters
+    ----------
+    engine : QueryEngine
+        Who answers; called by one thread at a time.
+    store : Store
+        Where keys, questions and answers are kept.
+    """
+
+    def __init__(self, engine: QueryEngine, store: Store) -> None:
+        self.engine = engine
+        self.keys, self.questions = Keys(store), Questions(store)
+        self.schema = attributes(engine.schema)
+        self.question_schema = question_schema(engine.schema)
+
+    def question(self, body: bytes) -> Query:
+        """Read a question; whatever is wrong with it is a refusal."""
+        try:
+            content = json.loads(body)
+            json.dumps(content, ensure_ascii=False).encode()  # refuses half of a surrogate pair
+            return query_from_json(content)
+        except RecursionError:
+            raise Refusal("malformed", "The question is nested too deeply.") from None
+        except UnicodeError:
+            raise Refusal("malformed", "The question is not valid Unicode.") from None
+        except json.JSONDecodeError as error:
+            raise Refusal("malformed", f"The question is not valid JSON: {error}.") from None
+        except ValueError as error:
+            raise Refusal("malformed", str(error)) from None
+
+    def ask(self, key: ApiKey, idempotency: str, query: Query) -> bytes:
+        """Answer a question; the answer is durable when it returns, and the same for the same key.
+
+        Parameters
+        ----------
+        key : ApiKey
+            Who asks.
+        idempotency : str
+            Key of the question, chosen by who asks.
+        query : Query
+            The question.
+        """
+        try:
+            query.compile(self.engine.schema, self.engine.n)
+        except ValueError as error:
+            raise Refusal("malformed", str(error)) from None
+        text = json.dumps(query.to_json(), sort_keys=True)
+        answer = self.questions.find(key, idempotency, text)
+        if answer is None:
+            try:
+                # Keys of different analysts never meet: each has its own part of the ledger's keys.
+                found = self.engine.ask(query, key=f"{key.id}.{idempotency}")
+            except BudgetExceeded:
+                raise Refusal(
+                    "budget_spent", "The privacy budget is spent and this question needs some of it."
+                ) from None
+            except KeyReused:  # answered, but the server stopped before that was kept here
+                raise Refusal("key_reused", REUSED) from None
+            except DeadKey:
+                raise Refusal(
+                    "key_dead",
+                    "The server stopped while it answered this; ask again with a new Idempotency-Key.",
+                ) from None
+            answer = json.dumps(found.to_json(), allow_nan=False).encode()
+            self.questions.keep(key, idempotency, text, answer)
+        return padded(answer)
+
+    def budget(self, key: ApiKey) -> dict[str, Any]:
+        """Return the cap, what is left of it, and what a key may still ask."""
+        budget = self.engine.budget
+        left, total = self.engine.comparisons
+        return {
+            "epsilon": budget.epsilon,
+            "delta": budget.delta,
+            "relation": budget.relation,
+            "remaining": self.engine.remaining,
+            "comparisons": total,
+            "comparisons_left": left,
+            "questions_per_minute": key.per_minute,
+            "questions_per_day": key.per_day,
+            "questions_today": self.questions.asked_today(key),
+        }
+
+    def statement(self) -> dict[str, Any]:
+        """Return what is promised about every answer."""
+        return self.engine.statement().to_dict()
+
+    def synthetic(self, rows: int, kind: str) -> bytes:
+        """Return invented records as the bytes of a CSV or Parquet file; Parquet holds the statement too."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"synthetic.{kind}"
+            write_synthetic(path, self.engine.synthetic(rows), self.engine.statement())
+            return path.read_bytes()
+
+
+def padded(answer: bytes) -> bytes:
+    """Add blanks, which JSON ignores, up to a length that the public shape of an answer decides.
+
+    The length is that of the same answer with every number, truth value and branch at its widest.
+    """
+    widest = len(json.dumps(_widest(json.loads(answer))))
+    return answer.ljust(math.ceil(widest / BLOCK) * BLOCK)
+
+
+def _widest(content: Any) -> Any:
+    if isinstance(content, dict):
+        longest = max(BRANCHES, key=len)
+        return {name: longest if name == "branch" else _widest(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [_widest(value) for value in content]
+    return content if isinstance(content, str) else "0" * (WIDEST_NUMBER - 2)

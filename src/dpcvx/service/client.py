@@ -1,0 +1,199 @@
+"""Client of the query service: asks, and asks again after a failure without being charged twice."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from dpcvx.errors import DpcvxError
+
+if TYPE_CHECKING:
+    import httpx
+
+    from dpcvx.queries.answer import Answer
+    from dpcvx.queries.query import Query
+    from dpcvx.queries.schema import Schema
+
+__all__ = ["Client", "ServiceError"]
+
+API = "/api/v1"
+PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before each further try
+NOBODY = 5.0  # seconds of tries to connect, after which nobody is taken to listen there
+LONGEST_WAIT = 60.0  # seconds; a limit that lasts longer is reported
+PASSING = {429, 502, 503, 504}  # statuses that a later try may not meet
+
+
+class ServiceError(DpcvxError):
+    """The service refused a request, or could not be reached.
+
+    Attributes
+    ----------
+    code : str
+        Stable code, such as "budget_spent"; "unreachable" when there was no response.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(code, message)  # both in args, so that the error survives pickling
+        self.code = code
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.code})"
+
+
+class Client:
+    """A query service, as seen by an analyst.
+
+    Parameters
+    ----------
+    url : str
+        Address of the service, such as "https://statistics.example".
+    key : str
+        API key.
+    timeout : float
+        Seconds to wait for a response before the request is repeated.
+
+    Examples
+    --------
+    >>> client = dpcvx.Client("http://127.0.0.1:8000", key)              # doctest: +SKIP
+    >>> print(client.ask(dpcvx.Regression("income", ("age", "sex"))))    # doctest: +SKIP
+    """
+
+    def __init__(self, url: str, key: str, *, timeout: float = 120.0) -> None:
+        try:
+            import httpx
+        except ImportError as missing:
+            raise ImportError('The client needs httpx: run  pip install "dpcvx[serve]"') from missing
+        if not url.startswith(("http://", "https://")):
+            raise ValueError(f"url must start with http:// or https://, got {url!r}.")
+        headers = {"Authorization": f"Bearer {key.strip()}"}
+        patience = httpx.Timeout(timeout, connect=min(timeout, NOBODY))
+        self._http = httpx.Client(base_url=url.rstrip("/") + API, headers=headers, timeout=patience)
+        address = self._http.base_url
+        self._where = f"{address.host} port {address.port or (443 if address.scheme == 'https' else 80)}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+    def ask(self, query: Query | Mapping[str, Any], *, key: str | None = None) -> Answer:
+        """Ask a question; a lost response is fetched again, not paid again.
+
+        Parameters
+        ----------
+        query : Query or mapping
+            A question, or its JSON form.
+        key : str, optional
+            Idempotency key, to repeat a question after this process has ended; a new one by default.
+
+        Returns
+        -------
+        Answer
+        """
+        from dpcvx.queries.answer import Answer
+
+        if not isinstance(query, Mapping) and not hasattr(query, "to_json"):
+            raise TypeError(
+                f"query is a {type(query).__name__}; it must be a Regression, Count, Mean or Marginal, or a "
+                "dict that query_from_json reads."
+            )
+        content = query if isinstance(query, Mapping) else query.to_json()
+        headers = {"Idempotency-Key": key or secrets.token_hex(16)}
+        return Answer.from_json(self._request("POST", "/queries", json=content, headers=headers).json())
+
+    def schema(self) -> Schema:
+        """Return the public declaration of the data."""
+        from dpcvx.queries.schema import Schema
+
+        listed = self._request("GET", "/schema").json()["attributes"]
+        declared = [{name: value for name, value in one.items() if name != "labels"} for one in listed]
+        return Schema.from_dict({"attributes": declared})
+
+    def budget(self) -> dict[str, Any]:
+        """Return the cap, what is left of it, and how much this key may ask."""
+        content: dict[str, Any] = self._request("GET", "/budget").json()
+        return content
+
+    def history(self, limit: int = 100) -> list[dict[str, Any]]:
+        """Return this key's questions and answers, newest first."""
+        content = self._request("GET", "/history", params={"limit": limit}).json()
+        questions: list[dict[str, Any]] = content["questions"]
+        return questions
+
+    def statement(self) -> dict[str, Any]:
+        """Return what is promised about every answer."""
+        content: dict[str, Any] = self._request("GET", "/statement").json()
+        return content
+
+    def synthetic(self, rows: int, path: str | Path) -> None:
+        """Write invented records to a file, and the privacy statement beside it as NAME.privacy.json.
+
+        Parameters
+        ----------
+        rows : int
+            How many.
+        path : str or Path
+            Ends in .csv or .parquet.
+        """
+        path = Path(path)
+        kind = path.suffix.removeprefix(".")
+        if kind not in ("csv", "parquet"):
+            raise ValueError(f"{path} must end in .csv or .parquet, to say what it is.")
+        from dpcvx.queries.synthetic import statement_path
+
+        response = self._request("GET", "/synthetic", params={"rows": rows, "format": kind})
+        promise = json.dumps(self.statement(), indent=2)
+        statement_path(path).write_text(promise, encoding="utf-8")  # first: never a table without it
+        path.write_bytes(response.content)
+
+    def _request(self, method: str, path: str, **content: Any) -> httpx.Response:
+        import httpx
+
+        waited = 0.0
+        for pause in (*PAUSES, None):
+            started = time.monotonic()
+            try:
+                response = self._http.request(method, path, **content)
+            except httpx.TransportError as error:
+                waited += time.monotonic() - started
+                nobody = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+                if pause is None or (nobody and waited + pause > NOBODY):
+                    why = f"{type(error).__name__}. Is the service running there?"
+                    raise ServiceError("unreachable", f"No response from {self._where}: {why}") from None
+                time.sleep(pause)
+                waited += pause
+                continue
+            if response.is_success:
+                return response
+            wait = float(response.headers.get("Retry-After", 0))
+            if response.status_code not in PASSING or pause is None or wait > LONGEST_WAIT:
+                break
+            time.sleep(max(pause, wait))
+        raise _error(response)
+
+
+def _error(response: httpx.Response) -> ServiceError:
+    try:
+        content = response.json()
+        code, message = str(content["code"]), str(content["message"])
+        if code == "unauthorised":  # the service speaks of headers, which are not the caller's business
+            message = "The service does not know this API key, or it was revoked."
+        return ServiceError(code, message)
+    except (ValueError, KeyError, TypeError):
+        return ServiceError("unexpected", f"The server answered with status {response.status_code}.")

@@ -1,0 +1,95 @@
+"""What the service keeps beside the ledger: hashes of keys, and each key's questions with their answers."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import sqlalchemy as sa
+
+from dpcvx.ledger.database import address, reading, writing
+
+__all__ = ["Store", "key_table", "question_table"]
+
+metadata = sa.MetaData()
+key_table = sa.Table(
+    "service_keys",
+    metadata,
+    sa.Column("account", sa.String, primary_key=True),
+    sa.Column("id", sa.String, primary_key=True),
+    sa.Column("name", sa.String, nullable=False),
+    sa.Column("hash", sa.String, nullable=False),
+    sa.Column("scopes", sa.String, nullable=False),
+    sa.Column("per_minute", sa.Integer, nullable=False),
+    sa.Column("per_day", sa.Integer, nullable=False),
+    sa.Column("created", sa.BigInteger, nullable=False),
+    sa.Column("revoked", sa.Boolean, nullable=False),
+)
+question_table = sa.Table(
+    "service_questions",
+    metadata,
+    sa.Column("account", sa.String, primary_key=True),
+    sa.Column("key", sa.String, primary_key=True),
+    sa.Column("idempotency", sa.String, primary_key=True),
+    sa.Column("asked", sa.Float, nullable=False),
+    sa.Column("question", sa.Text, nullable=False),
+    sa.Column("answer", sa.LargeBinary, nullable=False),
+    sa.Index("service_questions_by_time", "account", "key", "asked"),
+)
+
+
+class Store:
+    """The service's tables for one account, in the ledger's own database.
+
+    So both are as durable as each other, and are backed up together.
+
+    Parameters
+    ----------
+    url : str, path or None
+        Of the ledger.
+    account : str
+        Name of the account.
+    """
+
+    def __init__(self, url: str | os.PathLike[str] | None, account: str) -> None:
+        self._url, self.account = address(url), account
+        with self.writing() as connection:
+            metadata.create_all(connection)
+
+    def reading(self) -> AbstractContextManager[sa.Connection]:
+        """Open a transaction that changes nothing."""
+        return reading(self._url)
+
+    def writing(self) -> AbstractContextManager[sa.Connection]:
+        """Open a transaction that is durable when the block ends."""
+        return writing(self._url)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Be the account's only server while the block runs, however the process ends.
+
+        Two servers would be charged to one account correctly, but each would know half of the transcript.
+        """
+        name = hashlib.sha256(self.account.encode()).hexdigest()[:15]
+        if self._url.startswith("postgresql"):
+            place, options = self._url, dict[str, float]()
+            take: sa.Executable = sa.select(sa.func.pg_try_advisory_lock(int(name, 16)))
+        else:  # an exclusive transaction on a file beside the ledger: the system ends it with the process
+            place, options = f"{self._url}.{name}.serving", {"timeout": 0.0}
+            take = sa.text("BEGIN EXCLUSIVE")
+        holder = sa.create_engine(
+            place, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT", connect_args=options
+        )
+        with holder.connect() as connection:
+            try:
+                taken = connection.execute(take)
+                free = not taken.returns_rows or taken.scalar_one()
+            except sa.exc.OperationalError:
+                free = False
+            if not free:
+                raise ValueError(
+                    f"Account {self.account!r} is being served by another process: stop that one first."
+                )
+            yield

@@ -1,0 +1,255 @@
+"""Metrics of a released model on private rows, noised and charged.
+
+The totals of a metric get noise; everything after that is arithmetic on released numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpcvx.accounting import Budget, PureComposition
+from dpcvx.arrays import Vector
+from dpcvx.errors import Incompatible
+from dpcvx.events import Event, Gaussian, PureDP
+from dpcvx.noise.samplers import (
+    MAX_SCALE,
+    Generator,
+    gaussian_failure,
+    laplace_failure,
+    lattice_gaussian,
+    lattice_laplace,
+)
+from dpcvx.plans.execution import Stage, charge
+from dpcvx.plans.price import Bill
+from dpcvx.plans.statement import PrivacyStatement
+from dpcvx.tuning.metrics import (
+    CLASSIFICATION,
+    METRICS,
+    REGRESSION,
+    UNIT,
+    Metric,
+    metric_of,
+)
+
+if TYPE_CHECKING:
+    from dpcvx.ledger import Ledger
+
+__all__ = ["METRICS", "NoisyScore", "Score", "private_score"]
+
+LARGEST_LAPLACE = 2**50  # scale of the noise; a draw then leaves 62 bits with chance e^-4096, which is 0 here
+
+
+@dataclass(frozen=True)
+class NoisyScore:
+    """A metric of a public model on private rows.
+
+    Question: the metric's totals T(D) in Z^k, in lattice steps of 2^-20 of a row's largest contribution; the
+    answer is T + K, K lattice noise on each, and the metric is computed from it.
+    Sensitivity (replace-one): the metric's l1 or l2 bound, as only one row's contributions change.
+    Event: PureDP(epsilon) by discrete Laplace noise of scale l1 / epsilon, or Gaussian(noise_multiplier) by
+    lattice Gaussian noise of deviation noise_multiplier times l2 (PRIVACY_MATH §11b).
+
+    Parameters
+    ----------
+    metric : Metric
+    n : int
+        Number of rows, public.
+    law : PureDP or Gaussian
+        Its noise.
+    """
+
+    metric: Metric
+    n: int
+    law: PureDP | Gaussian
+
+    def __post_init__(self) -> None:
+        largest = LARGEST_LAPLACE if isinstance(self.law, PureDP) else MAX_SCALE - 1
+        if self._scale > largest or self.n > self.capacity:
+            raise Incompatible(
+                f"{self.law} is too little budget to score {self.n} rows: no sum could carry it."
+            )
+
+    @property
+    def event(self) -> Event:
+        """Event of one score."""
+        return self.law
+
+    @property
+    def relation(self) -> str:
+        """Neighbours differ by replacing one row."""
+        return "replace"
+
+    @property
+    def sensitivity(self) -> float:
+        """Largest change of the totals in the norm of the law, in units of a row's largest contribution."""
+        return (self.metric.l1 if isinstance(self.law, PureDP) else self.metric.l2) / UNIT
+
+    @property
+    def noise(self) -> float:
+        """Scale of the noise on a total, in units of a row's largest contribution."""
+        return self._scale / UNIT
+
+    @property
+    def capacity(self) -> int:
+        """Most rows whose exact totals, with their noise, stay inside 62 bits."""
+        return max(0, 2**62 - 1 - 16 * self._scale) // UNIT
+
+    @property
+    def n_draws(self) -> int:
+        """One value per total."""
+        return self.metric.size
+
+    @property
+    def failure(self) -> float:
+        """Total variation of the noise of one score."""
+        one = laplace_failure(self._scale) if isinstance(self.law, PureDP) else gaussian_failure()
+        return self.n_draws * one
+
+    @property
+    def evaluations(self) -> float:
+        """No gradient is computed."""
+        return 0.0
+
+    @property
+    def _scale(self) -> int:
+        if isinstance(self.law, PureDP):
+            return math.ceil(self.metric.l1 / Fraction(self.law.epsilon))
+        return math.ceil(Fraction(self.law.noise_multiplier) * (math.isqrt(math.ceil(self.metric.l2**2)) + 1))
+
+    def __call__(self, model: Any, X: Any, y: Any, rng: Generator) -> Vector:
+        """Return the noisy totals, in units of a row's largest contribution."""
+        totals = self.metric.totals(model, X, y)
+        draw = lattice_laplace if isinstance(self.law, PureDP) else lattice_gaussian
+        return (totals + draw(self._scale, self.n_draws, rng)) / UNIT
+
+    def value(self, totals: Vector) -> float:
+        """Return the metric of noisy totals, among the values that it can have."""
+        low, high = self.metric.range
+        return min(max(self.metric.value(totals, self.n), low), high)
+
+    def standard_error(self, totals: Vector) -> float:
+        """Return how far the noise moves the metric, by moving each total by one deviation either way."""
+        deviation = self.noise * (math.sqrt(2) if isinstance(self.law, PureDP) else 1.0)
+        moves = deviation * np.eye(self.n_draws)
+        value = self.metric.value
+        return math.hypot(
+            *((value(totals + move, self.n) - value(totals - move, self.n)) / 2 for move in moves)
+        )
+
+
+@dataclass(frozen=True)
+class Score:
+    """A noised metric of a model on private rows.
+
+    Parameters
+    ----------
+    name : str
+        The metric; larger is better.
+    value : float
+    standard_error : float
+        Of the noise alone: how much the value varies between draws of the noise. What the rows say about
+        people who are not among them varies besides.
+    statement : PrivacyStatement
+        What was promised: ``print`` it, or ``to_json()``.
+    """
+
+    name: str
+    value: float
+    standard_error: float
+    statement: PrivacyStatement
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.value:.6g} (noise: standard error {self.standard_error:.2g})"
+
+
+def private_score(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    epsilon: float,
+    scoring: str | None = None,
+    bounds: tuple[float, float] | None = None,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+    account: str | None = None,
+    random_state: Any = None,
+) -> Score:
+    """Score a released model on private rows: epsilon-differentially private, and charged.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator of dpcvx, or a `PrivateSearchCV`.
+    X, y : as for ``model.predict`` and ``model.fit``
+        Private rows, one per person. Missing cells count as they do in a prediction, a label that is none of
+        the classes as wrong, a missing target as the middle of the bounds.
+    epsilon : float
+        Privacy loss that one person may suffer; delta is 0.
+    scoring : str, optional
+        scikit-learn's name of a metric; by default "accuracy" or "r2". See `dpcvx.tuning.score.METRICS`.
+    bounds : pair of float, optional
+        Of a regressor: bounds of the target, by default the model's ``y_bounds``; an error counts as half
+        their width at most. Of "neg_log_loss": 0 and the largest loss of a row, by default log(100).
+    ledger : Ledger, path or URL, optional
+        Where the score is charged, durably, before a row is read.
+    account : str, optional
+        Name of the account that pays; given together with ``ledger``.
+    random_state : None or int
+        None draws noise cryptographically. Anything else is for tests: the statement is stamped NOT PRIVATE.
+
+    Returns
+    -------
+    Score
+    """
+    from sklearn.utils.validation import check_is_fitted, validate_data
+
+    from dpcvx.data.columns import Table
+    from dpcvx.estimators.linear_model import LinearModel
+
+    model = getattr(model, "best_estimator_", model)
+    if not isinstance(model, LinearModel):
+        raise TypeError(
+            f"private_score needs an estimator of dpcvx, got {type(model).__name__}: what another predicts "
+            "for one row could depend on other rows, or fail because of one."
+        )
+    check_is_fitted(model)
+    table = Table(X)
+    validate_data(model, table.header(), reset=False, skip_check_array=True)
+    model._open_target(y, table.n)
+    metric = metric_of(model, scoring, bounds, n_classes=len(getattr(model, "classes_", ())))
+    question = NoisyScore(metric, table.n, PureDP(float(epsilon)))
+    rng = type(model)(random_state=random_state)._generator()
+    name = scoring or (REGRESSION if hasattr(model, "y_bounds") else CLASSIFICATION)[0]
+    stages = (Stage(question, 1),)
+    bill = Bill(question.event, stages, question.failure, Budget(float(epsilon), 0.0), PureComposition())
+    purpose = f"{name} of {type(model).__name__} on {table.n} records"
+    receipt = charge(bill, ledger, account, private=rng.private, purpose=purpose)
+    totals = question(model, X, y, rng)
+    statement = PrivacyStatement.of(
+        bill,
+        model=f"private_score of {type(model).__name__}",
+        private=rng.private,
+        bounds={**_facts(metric), "enforced": "what a row adds to a total is clipped to its largest share"},
+        public={"n": table.n, "metric": name, "model": "released before, by a statement of its own"},
+        receipt=receipt,
+    )
+    return Score(name, question.value(totals), question.standard_error(totals), statement)
+
+
+def _facts(metric: Any) -> dict[str, Any]:
+    """Public settings of a metric, as JSON has them."""
+    settings = vars(metric).items()
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in settings
+        if value is not None
+    }

@@ -1,0 +1,369 @@
+"""The settings with the best noisy score, for one total price.
+
+One run draws a setting, fits it and scores it with noise; a random number of runs is made and the best one is
+released. The price depends on one run and on the law of that number (PRIVACY_MATH §15), never on what
+happened.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import numbers
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.model_selection import ParameterGrid, ParameterSampler
+
+from dpcvx.accounting import (
+    GDP,
+    RDP,
+    Budget,
+    Tight,
+    calibrate,
+    gaussian_epsilon,
+    spendable,
+)
+from dpcvx.data.cells import opened
+from dpcvx.data.dataset import Dataset, open_dataset
+from dpcvx.errors import (
+    Incompatible,
+    NotAccountable,
+    UselessModelWarning,
+    counted,
+    shown,
+)
+from dpcvx.estimators.linear_model import LinearModel
+from dpcvx.estimators.planning import LARGEST_DELTA
+from dpcvx.events import (
+    Compose,
+    Event,
+    Gaussian,
+    RepeatAndSelect,
+    Worst,
+)
+from dpcvx.noise.samplers import Generator, select
+from dpcvx.planning.outlook import promises
+from dpcvx.plans.execution import Plan, Stage, charge
+from dpcvx.plans.price import Bill
+from dpcvx.plans.statement import PrivacyStatement
+from dpcvx.tuning.metrics import metric_of
+from dpcvx.tuning.repetitions import LAW_FAILURE, LAWS, repetitions
+from dpcvx.tuning.score import NoisyScore
+
+__all__ = ["Tuned", "private_tune"]
+
+PAID = ("epsilon", "delta", "ledger", "account", "random_state")  # of the search, not of one setting
+FIXED = (*PAID, "classes", "y_bounds", "verbose")  # scores of different settings must be of one kind
+IN_MEMORY = ("auto", "torch")  # backends that open arrays and tables
+DRAWN_TRIALS = 20.0  # expected, where settings are drawn from distributions
+TRIALS_PER_SETTING = 2.0  # expected; the best of many settings is then tried in two searches of three
+DRAWN_PER_TRIAL = 2  # settings drawn from distributions beforehand
+# Of mu^2, where rows are scored that the model was fitted to. Noise on a score of n rows is of order 1/n.
+SCORE_SHARE = 0.1
+MARGIN = 1e-3  # of the noise, beyond what the last excess of the total asks for
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a search releases.
+
+    Parameters
+    ----------
+    model : estimator
+        The best run's model. Its statement is that of the search.
+    params : dict
+        Its setting.
+    score : float
+        Its noisy score; of many noisy scores the best is more likely too good than too bad.
+    statement : PrivacyStatement
+        The price of the whole search.
+    """
+
+    model: Any
+    params: dict[str, Any]
+    score: float
+    statement: PrivacyStatement
+
+
+@dataclass(frozen=True)
+class _Priced:
+    """An estimator for each setting, with what a run may spend; its plan; the score; the search's bill."""
+
+    models: tuple[Any, ...]
+    plans: tuple[Plan, ...]
+    score: NoisyScore
+    bill: Bill
+
+
+def private_tune(
+    estimator: Any,
+    param_grid: Any,
+    X: Any,
+    y: Any,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    scoring: str | None = None,
+    n_trials: float | None = None,
+    distribution: str = "geometric",
+    test_size: float | None = 0.2,
+    ledger: Any = None,
+    account: str | None = None,
+    random_state: Any = None,
+) -> Tuned:
+    """Choose settings of an estimator on private rows, and fit it: everything together costs epsilon.
+
+    Parameters
+    ----------
+    estimator : estimator
+        An estimator of dpcvx.
+    param_grid : dict or list of dict
+        Values of its parameters to try: lists, or distributions with a method ``rvs``, from which settings
+        are drawn beforehand.
+    X, y : as for ``estimator.fit``
+        Private rows, one per person.
+    epsilon, delta : float, optional
+        The price of everything; by default the estimator's.
+    scoring : str, optional
+        scikit-learn's name of a metric; by default "accuracy" or "r2". See `dpcvx.tuning.score.METRICS`.
+    n_trials : float, optional
+        Expected number of runs; by default twice the number of settings, or 20 for distributions.
+    distribution : {"geometric", "logarithmic", "poisson"}
+        Law of the number of runs. The logarithmic one is cheaper and often tries one setting only; Poisson's
+        seldom tries few, and costs the most.
+    test_size : float or None
+        Share of the rows that are kept for scores; models are fitted to the others, and each row pays for one
+        of both. None scores on the rows of the fit, and they pay for both.
+    ledger, account : optional
+        Where the search is charged, once, before a row is read; by default the estimator's.
+    random_state : None or int, optional
+        None draws cryptographically; by default the estimator's.
+
+    Returns
+    -------
+    Tuned
+    """
+    given = dict(zip(PAID, (epsilon, delta, ledger, account, random_state), strict=True))
+    if isinstance(X, Dataset) or getattr(estimator, "backend", "auto") not in IN_MEMORY:
+        raise Incompatible("Private tuning splits rows that are in memory: give arrays or tables.")
+    base = _base(estimator, given)
+    rng: Generator = base._generator()
+    mean, candidates = _candidates(base, param_grid, n_trials, rng)
+    if distribution not in LAWS:
+        raise ValueError(f"distribution must be one of {', '.join(LAWS)}, got {distribution!r}.")
+    dataset = open_dataset(X, y, base.backend)
+    n = dataset.n
+    n_test = _test_rows(test_size, n)
+    budget = Budget(float(base.epsilon), min(1 / n**2, LARGEST_DELTA) if base.delta is None else base.delta)
+    target = base._declare(dataset, n)[1]
+    if target.classes is not None:
+        base.set_params(classes=target.classes.tolist())  # also those that one part of the rows lacks
+    metric = metric_of(base, scoring, n_classes=0 if target.classes is None else len(target.classes))
+    priced = _price(
+        [clone(base).set_params(**params) for params in candidates],
+        dataset,
+        NoisyScore(metric, n_test or n, Gaussian(1.0)),
+        n - n_test,
+        budget,
+        (mean, LAWS[distribution]),
+    )
+    if not any(map(promises, priced.plans)):
+        warnings.warn(
+            f"With {counted(n - n_test, 'record')} and epsilon {priced.models[0].epsilon:.2g} for one trial, "
+            "none of the settings is predicted to do better than a model that gives everybody the same "
+            "answer. Fewer trials, a larger epsilon or more records would help. No record was read.",
+            UselessModelWarning,
+            stacklevel=2,
+        )
+    purpose = f"search of {len(candidates)} settings of {type(base).__name__} on {n} records"
+    receipt = charge(priced.bill, base.ledger, base.account, private=rng.private, purpose=purpose)
+
+    places = np.random.Generator(np.random.Philox(key=rng.words(2))).permutation(n)  # a public split
+    fitted, scored = (places[n_test:], places[:n_test]) if n_test else (places, places)
+    train, test = ((_rows(X, part), _rows(y, part)) for part in (fitted, scored))
+    place, model, value = _best(priced, repetitions(mean, LAWS[distribution], rng), train, test, rng)
+    low, high = metric.range
+    law = f"{distribution} law, {mean:g} on average"
+    bill = dataclasses.replace(
+        priced.bill, questions=(*priced.plans[place].questions, *priced.bill.questions)
+    )
+    own = model.privacy_statement_
+    statement = PrivacyStatement.of(
+        bill,
+        model=f"{type(base).__name__}, chosen by private tuning",
+        private=rng.private,
+        bounds={**own.bounds, **target.facts},
+        public={
+            **own.public,
+            "n": n,
+            "fitted_to": n - n_test,
+            "scored_on": n_test or n,
+            "settings": len(candidates),
+            "chosen": {name: repr(setting) for name, setting in candidates[place].items()},
+            "delta_rule": "given" if base.delta is not None else "min(1/n^2, 1e-5)",
+        },
+        receipt=receipt,
+    )
+    words = (
+        f"chosen among {counted(len(candidates), 'setting')}, tried a random number of times ({law}), by the "
+        "noisy score above; each trial asked the questions, and epsilon and delta cover the whole search; "
+        "how many trials there were is not published"
+    )
+    model.privacy_statement_ = dataclasses.replace(statement, tuning=words)
+    return Tuned(model, dict(candidates[place]), min(max(value, low), high), model.privacy_statement_)
+
+
+def _base(estimator: Any, given: Mapping[str, Any]) -> Any:
+    """A copy of the estimator with the price of the search."""
+    if not isinstance(estimator, LinearModel):
+        raise TypeError(
+            f"Private tuning needs an estimator of dpcvx, got {type(estimator).__name__}: the cost of a fit "
+            "must be known before it."
+        )
+    base: Any = clone(estimator)
+    for name, value in given.items():
+        own = getattr(base, name)
+        if value is not None and own is not None and value != own:
+            raise ValueError(
+                f"{name} of the search is {value!r}, that of its estimator {own!r}: the search pays for "
+                "everything, so give one of them."
+            )
+    base.set_params(**{name: value for name, value in given.items() if value is not None}, verbose=0)
+    base._check_parameters()
+    return base
+
+
+def _candidates(
+    base: Any, param_grid: Any, n_trials: float | None, rng: Generator
+) -> tuple[float, list[dict[str, Any]]]:
+    """Expected number of trials, and the settings to try, all of them public."""
+    grids = [param_grid] if isinstance(param_grid, Mapping) else param_grid
+    if not isinstance(grids, Sequence) or not grids or not all(isinstance(g, Mapping) and g for g in grids):
+        raise ValueError(
+            "param_grid must be a dict of lists or distributions, or a list of such, got "
+            f"{shown(param_grid)}."
+        )
+    for name in sorted({name for grid in grids for name in grid}):
+        if name in FIXED or name not in base.get_params():
+            reason = "is not tuned: it is the same in every trial" if name in FIXED else "is no parameter"
+            raise ValueError(f"{name} {reason} of {type(base).__name__}.")
+    if n_trials is not None and (
+        isinstance(n_trials, bool) or not isinstance(n_trials, numbers.Real) or not 1 < n_trials < math.inf
+    ):
+        raise ValueError(f"n_trials must be a number above 1, got {shown(n_trials)}.")
+    if any(hasattr(values, "rvs") for grid in grids for values in grid.values()):
+        mean = DRAWN_TRIALS if n_trials is None else float(n_trials)
+        seed = int(rng.words(1)[0] >> np.uint64(33))
+        count = math.ceil(DRAWN_PER_TRIAL * mean)
+        return mean, list(ParameterSampler(param_grid, count, random_state=seed))
+    listed = list(ParameterGrid(param_grid))
+    return TRIALS_PER_SETTING * len(listed) if n_trials is None else float(n_trials), listed
+
+
+def _test_rows(test_size: float | None, n: int) -> int:
+    if test_size is None:
+        return 0
+    if isinstance(test_size, bool) or not isinstance(test_size, numbers.Real) or not 0 < test_size < 1:
+        raise ValueError(
+            f"test_size must be a share of the rows between 0 and 1, or None, got {shown(test_size)}."
+        )
+    if not 0 < (count := round(test_size * n)) < n:
+        raise ValueError(f"test_size={test_size:g} of {counted(n, 'row')} leaves none for one of both parts.")
+    return count
+
+
+def _price(
+    models: list[Any],
+    dataset: Dataset,
+    score: NoisyScore,
+    n_train: int,
+    budget: Budget,
+    law: tuple[float, float | None],
+) -> _Priced:
+    """Give every setting the same budget of a run, the largest with which the search keeps its own.
+
+    The reference is a Gaussian run. A held-out score is such a run, and a fit beside it works on other rows,
+    so each row meets the worse of both (`Worst`); a score on the rows of the fit is composed with it. The
+    reference covers fits with Gaussian noise; others add their curves, and the noise of all grows until the
+    worst of everything that may run is within the budget.
+    """
+    paid = spendable(budget)
+    held_out = n_train < dataset.n
+    share = 0.0 if held_out else SCORE_SHARE
+    noise = calibrate(lambda t: RepeatAndSelect(Gaussian(t), *law), paid, Tight())
+    while True:
+        reference = Gaussian(noise)
+        score = dataclasses.replace(score, law=Gaussian(noise if held_out else noise / math.sqrt(share)))
+        epsilon = gaussian_epsilon(math.sqrt(1 - share) / noise, paid.delta)
+        plans = []
+        others: dict[Event, None] = {}  # runs that the reference does not cover, each once
+        for model in models:
+            plan = model.set_params(epsilon=epsilon, delta=budget.delta)._declare(dataset, n_train)[2]
+            run = plan.event if held_out else Compose((plan.event, score.event))
+            if not RDP().supports(run):
+                raise NotAccountable(
+                    f"No rule covers the best of several runs of {type(plan.solver).__name__}, which samples "
+                    "records. Tune another solver."
+                )
+            if not _within(run, reference, paid.delta):
+                others[run] = None
+            plans.append(plan)
+        event = RepeatAndSelect(Worst((reference, *others)) if others else reference, *law)
+        total = Tight().epsilon(event, paid.delta)
+        if total <= budget.epsilon:
+            break
+        noise *= (1 + MARGIN) * total / budget.epsilon
+    failure = law[0] * (max(plan.failure for plan in plans) + score.failure) + LAW_FAILURE
+    bill = Bill(event, (Stage(score, 1),), failure, budget)
+    return _Priced(tuple(models), tuple(plans), score, bill)
+
+
+def _within(run: Event, reference: Gaussian, delta: float) -> bool:
+    """Say whether Gaussian releases have no larger mu than the reference, to the last digits."""
+    return GDP().supports(run) and GDP().epsilon(run, delta) <= GDP().epsilon(reference, delta)
+
+
+def _best(
+    priced: _Priced, count: int, train: tuple[Any, Any], test: tuple[Any, Any], rng: Generator
+) -> tuple[int, Any, float]:
+    """The first of the runs with the largest noisy score: its setting's place, its model and the score.
+
+    Nothing else leaves: not the number of runs, the other settings, nor their scores.
+    """
+    best: tuple[int, Any, float] | None = None
+    score = priced.score
+    for _ in range(count):
+        place = select(np.zeros(len(priced.models)), rng)
+        seed = None if rng.private else int(rng.words(1)[0] >> np.uint64(33))
+        model = clone(priced.models[place]).set_params(ledger=None, account=None, random_state=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of libraries; one for each run would tell how many there were
+            model._fit_quietly(*train)
+        if model.plan_.event != priced.plans[place].event:
+            raise RuntimeError("A fit was planned otherwise than it was paid for; nothing is released.")
+        value = score.metric.value(score(model, test[0], test[1], rng), score.n)
+        if best is None or value > best[2]:
+            best = place, model, value
+    if best is None:
+        raise RuntimeError("A search makes at least one run.")
+    return best
+
+
+def _rows(values: Any, places: NDArray[np.int64]) -> Any:
+    """Some rows of a table, or cells of a target, in whatever form they came."""
+    import narwhals as nw
+
+    typed = opened(values)
+    if isinstance(typed, nw.DataFrame | nw.Series):
+        return typed[places].to_native()
+    if hasattr(values, "tocsr"):
+        return values.tocsr()[places]
+    if hasattr(values, "__array__"):
+        return values[places]
+    return [values[place] for place in places]
