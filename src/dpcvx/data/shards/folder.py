@@ -27,7 +27,7 @@ from dpcvx.errors import ShardsDamaged, StoreUnavailable, counted
 
 __all__ = ["Manifest", "Shard", "Store"]
 
-FORMAT, SCHEMA = "dpcvx.data.shards", 1
+FORMAT, SCHEMA = "dpcvx.shards", 1
 MANIFEST, LOCK, UNFINISHED = "manifest.json", "lock", ".part"
 ALONE = 0o600
 AGAIN = "delete the folder and make the shards again from their source"
