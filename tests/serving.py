@@ -15,9 +15,9 @@ from dpcvx.accounting import Budget
 from dpcvx.ledger import Ledger
 from dpcvx.queries.answer import Answer, Coefficient
 from dpcvx.queries.schema import Attribute, Binned, Schema
-from dpcvx.service.analysts import Desk
+from dpcvx.service.analysts import Analysts
 from dpcvx.service.application import application
-from dpcvx.service.database import Store
+from dpcvx.service.database import ServiceDatabase
 
 SCHEMA = Schema(
     (
@@ -99,12 +99,12 @@ class Teller:
         return {name: np.repeat(self.schema[name].units[:1], rows) for name in self.schema.names}
 
 
-def make_desk(folder, engine=None, account="people"):
-    """A desk on a ledger in a folder; the same account again if it is there already."""
+def make_analysts(folder, engine=None, account="people"):
+    """A analysts on a ledger in a folder; the same account again if it is there already."""
     ledger = Ledger(folder / "ledger.db")
     if not (folder / "ledger.db").exists():
         ledger.create(account, epsilon=1.0, delta=1e-6)
-    return Desk(engine or Teller(), Store(ledger.url, account))
+    return Analysts(engine or Teller(), ServiceDatabase(ledger.url, account))
 
 
 @contextlib.contextmanager
@@ -123,10 +123,10 @@ def serving(app):
 
 
 @contextlib.contextmanager
-def visitor(desk, *, slot=0.01, **key):
-    """An HTTP client with a fresh key at a served desk."""
-    with serving(application(desk, slot=slot)) as address:
-        _, text = desk.keys.create("ann", **key)
+def visitor(analysts, *, slot=0.01, **key):
+    """An HTTP client with a fresh key at a served analysts."""
+    with serving(application(analysts, slot=slot)) as address:
+        _, text = analysts.keys.create("ann", **key)
         headers = {"Authorization": f"Bearer {text}"}
         with httpx.Client(base_url=address, headers=headers, timeout=60) as client:
             yield client

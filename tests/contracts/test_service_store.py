@@ -2,15 +2,15 @@
 
 import pytest
 
-from dpcvx.service.database import Store
-from dpcvx.service.history import Questions
+from dpcvx.service.database import ServiceDatabase
+from dpcvx.service.history import QueryHistory
 from dpcvx.service.keys import Keys, open_keys
 from dpcvx.service.refusal import Refusal
 
 
 @pytest.fixture
 def store(account):
-    return Store(account.ledger.url, account.name)
+    return ServiceDatabase(account.ledger.url, account.name)
 
 
 def test_a_key_is_verified_until_it_is_revoked(store):
@@ -51,28 +51,28 @@ def test_keys_that_make_no_sense_are_refused(store, wrong):
 
 def test_answers_are_kept_as_they_are_and_a_key_is_for_one_question(store):
     key, _ = Keys(store).create("ann", per_minute=2)
-    questions = Questions(store)
-    assert questions.find(key, "one", "q") is None
-    questions.keep(key, "one", "q", b"\x00\xff answer")
-    assert Questions(store).find(key, "one", "q") == b"\x00\xff answer"
+    history = QueryHistory(store)
+    assert history.find(key, "one", "q") is None
+    history.keep(key, "one", "q", b"\x00\xff answer")
+    assert QueryHistory(store).find(key, "one", "q") == b"\x00\xff answer"
     with pytest.raises(Refusal, match="another question") as refused:
-        questions.find(key, "one", "other")
+        history.find(key, "one", "other")
     assert refused.value.code == "key_reused"
-    questions.keep(key, "two", "q", b"b")
+    history.keep(key, "two", "q", b"b")
     with pytest.raises(Refusal, match="2 questions a minute") as refused:
-        questions.find(key, "three", "q")
+        history.find(key, "three", "q")
     assert 0 < refused.value.retry_after <= 61
-    assert [past.idempotency for past in questions.history(key, 10)] == ["two", "one"]
-    assert questions.asked_today(key) == 2
+    assert [past.idempotency for past in history.latest(key, 10)] == ["two", "one"]
+    assert history.asked_today(key) == 2
 
 
 def test_an_account_has_one_server_at_a_time(store, ledger):
     ledger.create("others", epsilon=1.0, delta=1e-6)
-    again = Store(ledger.url, store.account)
+    again = ServiceDatabase(ledger.url, store.account)
     with store.alone():
         with pytest.raises(ValueError, match="served by another process"), again.alone():
             pass
-        with Store(ledger.url, "others").alone():
+        with ServiceDatabase(ledger.url, "others").alone():
             pass
     with again.alone():
         pass

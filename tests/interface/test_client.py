@@ -13,7 +13,7 @@ from dpcvx.errors import BudgetExceeded
 from dpcvx.queries.query import Regression
 from dpcvx.service import client
 from dpcvx.service.application import application
-from serving import REGRESSION, SCHEMA, Teller, make_desk, serving
+from serving import REGRESSION, SCHEMA, Teller, make_analysts, serving
 
 
 @pytest.fixture
@@ -24,9 +24,9 @@ def engine():
 @pytest.fixture
 def service(tmp_path, engine):
     """Address and key of a service."""
-    desk = make_desk(tmp_path, engine)
-    with serving(application(desk, slot=0.01)) as address:
-        yield address, desk.keys.create("ann")[1]
+    analysts = make_analysts(tmp_path, engine)
+    with serving(application(analysts, slot=0.01)) as address:
+        yield address, analysts.keys.create("ann")[1]
 
 
 @pytest.fixture(autouse=True)

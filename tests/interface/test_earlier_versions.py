@@ -9,6 +9,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import dpcvx as dp
+from dpcvx.service.analysts import Analysts
+from dpcvx.service.database import ServiceDatabase
 from golden.cases import PEOPLE, SPARSE, TABLE, A
 
 WRITTEN = Path(__file__).parents[1] / "fixtures" / "version_0_1"
@@ -58,3 +60,27 @@ def test_shards_are_read_and_fitted_as_before(tmp_path):
     model = dp.PrivateLogisticRegression(epsilon=2.0, delta=1e-5, random_state=7)
     model.fit(dp.open_shards(tmp_path / "shards"))
     assert_array_equal(model.coef_, SAID["shards"]["coef"])
+
+
+def test_a_service_sends_the_answers_that_its_database_keeps(tmp_path):
+    shutil.copy(WRITTEN / "service.db", tmp_path / "service.db")
+    schema = dp.Schema(
+        (
+            dp.Attribute("ill", ("no", "yes")),
+            dp.Attribute("sex", ("f", "m")),
+            dp.Binned("age", (0, 30, 60, 90)),
+        )
+    )
+    ledger = dp.Ledger(tmp_path / "service.db")
+    engine = dp.QueryEngine(schema, PEOPLE, dp.Budget(4.0, 1e-4), ledger=ledger, account="office")
+    analysts = Analysts(engine, ServiceDatabase(ledger.url, "office"))
+    key = analysts.keys.verify(SAID["service"]["key"])
+    queries = {"first": dp.Regression("ill", ("sex", "age")), "second": dp.Count({"sex": ["f"]})}
+    for (idempotency, query), answer in zip(
+        queries.items(), SAID["service"]["answers"].values(), strict=True
+    ):
+        assert analysts.ask(key, idempotency, query) == answer.encode()
+    analysts.ask(key, "third", dp.Mean("age"))
+    past = analysts.history.latest(key, 10)
+    assert [one.idempotency for one in past] == ["third", "second", "first"]
+    ledger.verify()

@@ -19,7 +19,7 @@ from dpcvx.service.analysts import padded
 from dpcvx.service.application import application
 from dpcvx.service.boundary import BODY_LIMIT
 from dpcvx.service.refusal import CODES
-from serving import REGRESSION, Teller, make_desk, serving, visitor
+from serving import REGRESSION, Teller, make_analysts, serving, visitor
 
 POST, API = "POST", "/api/v1"
 ROUTES = [
@@ -42,13 +42,13 @@ def engine():
 
 
 @pytest.fixture
-def desk(tmp_path, engine):
-    return make_desk(tmp_path, engine)
+def analysts(tmp_path, engine):
+    return make_analysts(tmp_path, engine)
 
 
 @pytest.fixture
-def ann(desk):
-    with visitor(desk) as client:
+def ann(analysts):
+    with visitor(analysts) as client:
         yield client
 
 
@@ -56,14 +56,14 @@ def ann(desk):
 def shared(tmp_path_factory):
     """A server and a client for tests after which nothing has been asked."""
     engine = Teller()
-    with visitor(make_desk(tmp_path_factory.mktemp("shared"), engine)) as client:
+    with visitor(make_analysts(tmp_path_factory.mktemp("shared"), engine)) as client:
         yield client
     assert not engine.asked
 
 
 @pytest.fixture(scope="module")
 def owner(tmp_path_factory):
-    with visitor(make_desk(tmp_path_factory.mktemp("owner")), scopes=("admin",)) as client:
+    with visitor(make_analysts(tmp_path_factory.mktemp("owner")), scopes=("admin",)) as client:
         yield client
 
 
@@ -90,9 +90,9 @@ def test_a_question_is_answered_and_kept_in_the_history_of_its_key(ann, engine):
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES, ids=[f"{m} {p}" for m, p in ROUTES])
-def test_every_route_needs_a_valid_key(ann, desk, engine, method, path):
-    revoked, text = desk.keys.create("gone", scopes=("ask", "admin"))
-    desk.keys.revoke(revoked.id)
+def test_every_route_needs_a_valid_key(ann, analysts, engine, method, path):
+    revoked, text = analysts.keys.create("gone", scopes=("ask", "admin"))
+    analysts.keys.revoke(revoked.id)
     id, secret = ann.headers["Authorization"].removeprefix("Bearer ").split("-", 2)[1:]
     wrong = [
         "",
@@ -113,8 +113,8 @@ def test_every_route_needs_a_valid_key(ann, desk, engine, method, path):
 
 
 @pytest.mark.parametrize("case", ["unknown id", "wrong secret", "revoked", "no key at all"])
-def test_every_wrong_key_costs_one_verification(desk, monkeypatch, case):
-    key, text = desk.keys.create("ann")
+def test_every_wrong_key_costs_one_verification(analysts, monkeypatch, case):
+    key, text = analysts.keys.create("ann")
     tried = {
         "unknown id": "dpcvx-0123456789ab-x",
         "wrong secret": text + "x",
@@ -122,8 +122,8 @@ def test_every_wrong_key_costs_one_verification(desk, monkeypatch, case):
         "no key at all": "",
     }
     if case == "revoked":
-        assert desk.keys.verify(text) == key
-        desk.keys.revoke(key.id)
+        assert analysts.keys.verify(text) == key
+        analysts.keys.revoke(key.id)
     calls = []
     hasher = keys_module.HASHER
 
@@ -133,24 +133,24 @@ def test_every_wrong_key_costs_one_verification(desk, monkeypatch, case):
             return hasher.verify(*given)
 
     monkeypatch.setattr(keys_module, "HASHER", Counting())
-    assert desk.keys.verify(tried[case]) is None
+    assert analysts.keys.verify(tried[case]) is None
     assert len(calls) == 1
 
 
-def test_a_key_is_kept_as_a_hash_only(desk, tmp_path):
-    _, text = desk.keys.create("ann")
+def test_a_key_is_kept_as_a_hash_only(analysts, tmp_path):
+    _, text = analysts.keys.create("ann")
     secret = text.split("-", 2)[2]
     content = (tmp_path / "ledger.db").read_bytes()
     assert b"$argon2id$" in content
     assert secret.encode() not in content
 
 
-def test_scopes_part_analysts_from_administrators(desk, engine):
-    with visitor(desk, scopes=("ask",)) as analyst:
+def test_scopes_part_analysts_from_administrators(analysts, engine):
+    with visitor(analysts, scopes=("ask",)) as analyst:
         assert code(analyst.get(f"{API}/keys")) == "forbidden"
         assert code(analyst.post(f"{API}/keys", json={"name": "me", "scopes": ["admin"]})) == "forbidden"
         assert code(analyst.delete(f"{API}/keys/0123456789ab")) == "forbidden"
-    with visitor(desk, scopes=("admin",)) as owner:
+    with visitor(analysts, scopes=("admin",)) as owner:
         for path in ("queries", "history", "synthetic"):
             response = ask(owner) if path == "queries" else owner.get(f"{API}/{path}")
             assert code(response) == "forbidden"
@@ -158,8 +158,8 @@ def test_scopes_part_analysts_from_administrators(desk, engine):
     assert not engine.asked
 
 
-def test_an_administrator_makes_and_revokes_keys(desk):
-    with visitor(desk, scopes=("admin",)) as owner:
+def test_an_administrator_makes_and_revokes_keys(analysts):
+    with visitor(analysts, scopes=("admin",)) as owner:
         made = owner.post(f"{API}/keys", json={"name": "bob", "per_minute": 3})
         assert made.status_code == 201
         headers = {"Authorization": f"Bearer {made.json()['text']}"}
@@ -235,16 +235,16 @@ def test_idempotency_keys_are_plain_words(shared, key):
 
 @pytest.mark.parametrize("declared", [True, False], ids=["declared length", "streamed"])
 @pytest.mark.parametrize("path", ["/queries", "/keys"])
-def test_oversized_requests_are_refused(desk, engine, path, declared):
+def test_oversized_requests_are_refused(analysts, engine, path, declared):
     body = json.dumps(REGRESSION).encode().ljust(BODY_LIMIT + 1)
     pieces = (body[k : k + 5000] for k in range(0, len(body), 5000))
-    with visitor(desk, scopes=("ask", "admin")) as client:
+    with visitor(analysts, scopes=("ask", "admin")) as client:
         assert code(client.post(API + path, content=body if declared else pieces)) == "too_large"
         assert ask(client, json.loads(body)).status_code == 200
     assert len(engine.asked) == 1
 
 
-def test_a_replay_gets_the_same_bytes_and_the_engine_is_asked_once(ann, desk, engine):
+def test_a_replay_gets_the_same_bytes_and_the_engine_is_asked_once(ann, analysts, engine):
     first = ask(ann, key="again")
     engine.number = 0.75
     assert ask(ann, key="again").content == first.content
@@ -253,9 +253,9 @@ def test_a_replay_gets_the_same_bytes_and_the_engine_is_asked_once(ann, desk, en
     assert ask(ann, key="other").content != first.content
 
 
-def test_a_replay_after_a_restart_gets_the_same_bytes(tmp_path, desk, ann):
+def test_a_replay_after_a_restart_gets_the_same_bytes(tmp_path, analysts, ann):
     first = ask(ann, key="again")
-    later = make_desk(tmp_path, Teller(number=0.75))
+    later = make_analysts(tmp_path, Teller(number=0.75))
     with serving(application(later, slot=0.01)) as address:
         again = httpx.post(
             f"{address}{API}/queries",
@@ -272,10 +272,10 @@ def test_a_key_that_was_used_for_another_question_is_refused(ann, engine):
     assert len(engine.asked) == 1
 
 
-def test_analysts_do_not_share_keys_or_histories(desk, engine):
-    with visitor(desk) as ann:
+def test_analysts_do_not_share_keys_or_histories(analysts, engine):
+    with visitor(analysts) as ann:
         ask(ann, key="same")
-        _, text = desk.keys.create("bob")
+        _, text = analysts.keys.create("bob")
         bob = {"Authorization": f"Bearer {text}"}
         question = {"kind": "mean", "of": "age"}
         response = ann.post(f"{API}/queries", json=question, headers={**bob, "Idempotency-Key": "same"})
@@ -327,38 +327,38 @@ def test_unforeseen_errors_of_different_kinds_look_the_same(ann, engine):
 
 
 @pytest.mark.parametrize(("limit", "span"), [("per_minute", 60), ("per_day", 86_400)])
-def test_limits_hold_per_key_and_survive_a_restart(tmp_path, desk, engine, limit, span):
-    with visitor(desk, **{limit: 2}) as ann:
+def test_limits_hold_per_key_and_survive_a_restart(tmp_path, analysts, engine, limit, span):
+    with visitor(analysts, **{limit: 2}) as ann:
         ask(ann, key="a"), ask(ann, key="b")
         refused = ask(ann, key="c")
         assert code(refused) == "too_many_questions"
         assert span - 30 < int(refused.headers["Retry-After"]) <= span + 1
         assert ask(ann, key="a").status_code == 200  # a replay is no new question
-        _, text = desk.keys.create("bob")
+        _, text = analysts.keys.create("bob")
         assert ann.post(
             f"{API}/queries", json=REGRESSION, headers={"Authorization": f"Bearer {text}"}
         ).is_success
         header = ann.headers["Authorization"]
-    with serving(application(make_desk(tmp_path), slot=0.01)) as address:
+    with serving(application(make_analysts(tmp_path), slot=0.01)) as address:
         again = httpx.post(f"{address}{API}/queries", json=REGRESSION, headers={"Authorization": header})
     assert code(again) == "too_many_questions"
     assert len(engine.asked) == 3
 
 
-def test_old_questions_do_not_count(desk, monkeypatch):
-    key, _ = desk.keys.create("ann", per_minute=1)
-    query = desk.question(json.dumps(REGRESSION).encode())
+def test_old_questions_do_not_count(analysts, monkeypatch):
+    key, _ = analysts.keys.create("ann", per_minute=1)
+    query = analysts.question(json.dumps(REGRESSION).encode())
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now - 61)
-    desk.ask(key, "old", query)
+    analysts.ask(key, "old", query)
     monkeypatch.undo()
-    desk.ask(key, "new", query)
-    assert len(desk.questions.history(key, 10)) == 2
+    analysts.ask(key, "new", query)
+    assert len(analysts.history.latest(key, 10)) == 2
 
 
-def test_one_key_cannot_fill_the_queue_and_the_loop_stays_awake(desk, engine):
+def test_one_key_cannot_fill_the_queue_and_the_loop_stays_awake(analysts, engine):
     engine.gate = threading.Event()
-    with visitor(desk) as ann, ThreadPoolExecutor(application_module.WAITING + 1) as pool:
+    with visitor(analysts) as ann, ThreadPoolExecutor(application_module.WAITING + 1) as pool:
         waiting = [pool.submit(ask, ann, key=f"k{k}") for k in range(application_module.WAITING + 1)]
         done = next(one for one in _completed(waiting))
         assert code(done.result()) == "too_many_questions"
@@ -401,9 +401,9 @@ def test_length_is_the_same_for_both_branches_at_every_size():
         assert len({len(padded(body)) for body in bodies}) == 1
 
 
-def test_both_branches_answer_with_equal_status_headers_and_length(desk, engine):
+def test_both_branches_answer_with_equal_status_headers_and_length(analysts, engine):
     seen = []
-    with visitor(desk) as ann:
+    with visitor(analysts) as ann:
         for engine.branch, engine.number in (("histogram", 1.0), ("oracle", -1.2345678901234567e-300)):
             response = ask(ann)
             headers = {k: v for k, v in response.headers.items() if k != "date"}
@@ -419,29 +419,29 @@ def _shape(content):
 
 
 @pytest.mark.parametrize(("seconds", "slots"), [(0.0, 1), (0.25, 2)])
-def test_answers_leave_after_a_whole_number_of_slots(desk, engine, seconds, slots):
+def test_answers_leave_after_a_whole_number_of_slots(analysts, engine, seconds, slots):
     engine.seconds = seconds
-    with visitor(desk, slot=0.2) as ann:
+    with visitor(analysts, slot=0.2) as ann:
         ann.get(f"{API}/schema")  # the key is known from here on
         started = time.monotonic()
         ask(ann)
         assert time.monotonic() - started >= 0.2 * slots
 
 
-def test_refusals_of_the_engine_wait_for_a_slot_too(desk, engine):
+def test_refusals_of_the_engine_wait_for_a_slot_too(analysts, engine):
     engine.problem = BudgetExceeded(1.0, 0.0)
-    with visitor(desk, slot=0.2) as ann:
+    with visitor(analysts, slot=0.2) as ann:
         ann.get(f"{API}/schema")
         started = time.monotonic()
         assert code(ask(ann)) == "budget_spent"
         assert time.monotonic() - started >= 0.2
 
 
-def test_metrics_say_nothing_about_answers_or_analysts(desk, engine):
+def test_metrics_say_nothing_about_answers_or_analysts(analysts, engine):
     texts = []
     for branch in ("histogram", "oracle"):
         engine.branch = branch
-        with visitor(desk) as ann:
+        with visitor(analysts) as ann:
             ask(ann), ann.get("/nothing/here"), ann.get("/nor/there")
             texts.append(ann.get("/metrics").text)
     assert texts[0] == texts[1]

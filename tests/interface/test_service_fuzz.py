@@ -18,7 +18,7 @@ from schemathesis.specs.openapi.checks import (  # noqa: E402
 from dpcvx.accounting import Budget  # noqa: E402
 from dpcvx.queries.engine import QueryEngine  # noqa: E402
 from dpcvx.service.application import application  # noqa: E402
-from serving import SCHEMA, Teller, make_desk, serving  # noqa: E402
+from serving import SCHEMA, Teller, make_analysts, serving  # noqa: E402
 
 CHECKS = [
     not_a_server_error,
@@ -64,11 +64,11 @@ SLOW = [pytest.mark.slow, pytest.mark.timeout(3600)]
     ],
 )
 def test_every_generated_request_gets_a_described_response(tmp_path, cases, engine):
-    desk = make_desk(tmp_path, engine())
-    key, text = desk.keys.create("fuzz", scopes=("ask", "admin"), per_minute=10**6, per_day=10**9)
+    analysts = make_analysts(tmp_path, engine())
+    key, text = analysts.keys.create("fuzz", scopes=("ask", "admin"), per_minute=10**6, per_day=10**9)
     headers = {"Authorization": f"Bearer {text}"}
     found = Counter()
-    with serving(application(desk, slot=0.001)) as address:
+    with serving(application(analysts, slot=0.001)) as address:
         schema = schemathesis.openapi.from_url(f"{address}/api/v1/openapi.json", headers=headers)
         for operation in schema.get_all_operations():
             for mode in schemathesis.GenerationMode:
@@ -78,4 +78,4 @@ def test_every_generated_request_gets_a_described_response(tmp_path, cases, engi
     assert found["POST /api/v1/queries", 200] > cases / 4
     assert found["POST /api/v1/queries", 422] > cases / 4
     # Repeated keys are answered from what is stored; every answer is stored once.
-    assert 0 < desk.questions.asked_today(key) <= found["POST /api/v1/queries", 200]
+    assert 0 < analysts.history.asked_today(key) <= found["POST /api/v1/queries", 200]

@@ -1,11 +1,11 @@
-"""The web page in a real browser, from the key to the download, on a desk's width and a phone's."""
+"""The web page in a real browser, from the key to the download, on a analysts's width and a phone's."""
 
 import shutil
 
 import pytest
 
 from dpcvx.service.application import WEB, application
-from serving import Teller, make_desk, serving
+from serving import Teller, make_analysts, serving
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 from selenium.webdriver.common.by import By  # noqa: E402
@@ -17,7 +17,7 @@ DRIVER = shutil.which("chromedriver")
 needs_browser = pytest.mark.skipif(
     not (CHROMIUM and DRIVER), reason="needs Chromium and chromedriver: apt install chromium chromium-driver"
 )
-WIDTHS = {"desk": (1280, 900), "phone": (390, 844)}
+WIDTHS = {"analysts": (1280, 900), "phone": (390, 844)}
 TABS = ["ask", "data", "history", "synthetic", "promise"]
 
 
@@ -95,9 +95,9 @@ def engine():
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory, engine):
-    desk = make_desk(tmp_path_factory.mktemp("ledger"), engine)
-    _, text = desk.keys.create("ann", scopes=("ask", "admin"), per_minute=1000)
-    with serving(application(desk, slot=0.01)) as address:
+    analysts = make_analysts(tmp_path_factory.mktemp("ledger"), engine)
+    _, text = analysts.keys.create("ann", scopes=("ask", "admin"), per_minute=1000)
+    with serving(application(analysts, slot=0.01)) as address:
         yield address, text
 
 
@@ -106,7 +106,7 @@ def page(driver, served, engine):
     engine.problem = None
     driver.get_log("browser")
     page = Page(driver, *served)
-    page.resize(*WIDTHS["desk"])
+    page.resize(*WIDTHS["analysts"])
     yield page
     # Refusals that a test provokes, and what the browser asks for of a page that is no page.
     expected = ("401 (Unauthorized)", "409 (Conflict)", "422 (Unprocessable", "/favicon.ico")

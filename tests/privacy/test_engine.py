@@ -42,20 +42,20 @@ from dpcvx.queries import (
 )
 from dpcvx.queries.budget_split import (
     METHODS,
-    Allotment,
-    allot,
+    BudgetSplit,
     choose_method,
+    split_budget,
 )
 from dpcvx.queries.compiled import TOLERANCE
-from dpcvx.queries.measuring import Oracle
+from dpcvx.queries.measuring import Measurer
 from dpcvx.queries.private_side import (
     CellRows,
-    Checked,
-    Gate,
     NoisyErrors,
     NoisyHistogram,
     NoisyMeans,
-    WorstQuestion,
+    PrivateSide,
+    PublicAnswer,
+    WorstQuery,
 )
 from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, NoisySVRG
 
@@ -142,7 +142,7 @@ def answers(queries, counts):
     for query in queries:
         question = query.compile(SCHEMA, N)
         weights = rng.dirichlet(np.ones(math.prod(question.sizes)))
-        made.append(Checked(question, question.answer(weights)))
+        made.append(PublicAnswer(question, question.answer(weights)))
     return tuple(made)
 
 
@@ -153,7 +153,7 @@ def test_scores_and_their_order_statistics_move_by_no_more_than_one(without_nois
     for one, other in neighbours(60, np.random.default_rng(2)):
         for checked in family:
             change = abs(checked.score(one) - checked.score(other))
-            assert change <= WorstQuestion(family, N, 0.1).sensitivity
+            assert change <= WorstQuery(family, N, 0.1).sensitivity
             largest = max(largest, change)
         for mechanism in checks:
             assert abs(mechanism(one, None) - mechanism(other, None)) <= mechanism.sensitivity
@@ -190,7 +190,7 @@ def test_selection_follows_the_exponential_mechanism():
     family = answers(QUERIES, N)
     counts = Counts.of(UNIVERSE, table(N, 7))
     scores = np.array([checked.score(counts) for checked in family])
-    mechanism, rng = WorstQuestion(family, N, 0.8), SeededGenerator(8)
+    mechanism, rng = WorstQuery(family, N, 0.8), SeededGenerator(8)
     chances = np.exp(scores * 0.8 / (2 * mechanism.sensitivity))
     observed = np.bincount([mechanism(counts, rng) for _ in range(500)], minlength=6)
     assert stats.chisquare(observed, 500 * chances / chances.sum()).pvalue > 1e-4
@@ -220,8 +220,8 @@ def test_sums_by_cells_are_the_sums_by_rows_to_the_last_bit(loss):
 @pytest.mark.parametrize(("epsilon", "n"), [(0.1, 5000), (1.0, 50_000), (4.0, 250_000)])
 def test_everything_that_may_be_asked_is_within_the_budget(method, epsilon, n):
     budget = Budget(epsilon, 1 / n**2)
-    allotment = allot(method, UNIVERSE, n, 200, budget)
-    spent = Tight().epsilon(allotment.event, spendable(budget).delta)
+    split = split_budget(method, UNIVERSE, n, 200, budget)
+    spent = Tight().epsilon(split.event, spendable(budget).delta)
     assert 0.999 * epsilon < spent <= epsilon * (1 + 1e-9)
 
 
@@ -248,14 +248,14 @@ def plain():
 def surprised():
     """An engine that has met a query which its first release says nothing about."""
     made = engine(n=60_000, epsilon=4.0, interaction=0.9)
-    thresholds, start = [], made._gate.start
+    thresholds, start = [], made._private_side.start
 
     def listening(mechanism):
         run = start(mechanism)
         thresholds.append(run._threshold)
         return run
 
-    made._gate.start = listening
+    made._private_side.start = listening
     replies = [made.ask(query) for query in (WHOLE, *QUERIES, WHOLE)]
     return made, replies, thresholds
 
@@ -293,22 +293,22 @@ def test_both_branches_answer_in_the_same_shape(surprised):
 
 def test_updates_stop_at_the_plan_and_answers_go_on():
     made = engine(n=60_000, epsilon=4.0)
-    made._gate.above = lambda run, checked, level: True
-    replies = [made.ask(Count({"a": ["1"]})) for _ in range(made.allotment.updates + 3)]
+    made._private_side.above = lambda run, checked, level: True
+    replies = [made.ask(Count({"a": ["1"]})) for _ in range(made.budget_split.updates + 3)]
     assert [reply.branch for reply in replies[:4]] == ["oracle"] * 4
     assert all(reply.branch == "histogram" and not reply.checked for reply in replies[4:])
-    assert made.n_updates == made.allotment.updates
+    assert made.n_updates == made.budget_split.updates
     assert made.remaining == replies[-1].remaining == 0.0
     assert replies[0].remaining > replies[1].remaining > 0
 
 
 def test_a_run_that_outlives_the_measurements_measures_nothing():
     made = engine()
-    made._gate.above = lambda run, checked, level: True
-    made._updates = made.allotment.updates
+    made._private_side.above = lambda run, checked, level: True
+    made._updates = made.budget_split.updates
     reply = made.ask(Count({"a": ["1"]}))
     assert (reply.branch, reply.checked) == ("histogram", False)
-    assert made.n_updates == made.allotment.updates
+    assert made.n_updates == made.budget_split.updates
 
 
 def test_composition_refuses_when_its_queries_are_used_up():
@@ -321,7 +321,7 @@ def test_composition_refuses_when_its_queries_are_used_up():
 
 def test_public_errors_come_before_anything_is_asked(plain, monkeypatch):
     made = plain
-    monkeypatch.setattr(made, "_gate", None)  # whoever looks at the records fails
+    monkeypatch.setattr(made, "_private_side", None)  # whoever looks at the records fails
     for query in (Regression("c", ("a",)), Count({"z": ["1"]}), Mean("c")):
         with pytest.raises(ValueError, match=r"schema|level"):
             made.ask(query)
@@ -357,7 +357,7 @@ def test_the_same_noise_on_a_neighbour_asks_the_same_questions():
         made = QueryEngine(SCHEMA, data, Budget(1.0, 1e-7), method="warm", n_queries=100, rng=rng)
         for query in QUERIES:
             made.ask(query)
-        spent.append((rng.drawn, made.n_updates, made.allotment))
+        spent.append((rng.drawn, made.n_updates, made.budget_split))
     assert spent[0] == spent[1]
 
 
@@ -417,7 +417,7 @@ class TestLedger:
     def test_a_new_start_keeps_the_plan_that_was_charged(self, place, monkeypatch):
         first = self.start(place)
         monkeypatch.setattr("dpcvx.queries.budget_split.NET", 0.4)  # as another version might
-        assert self.start(place).allotment == first.allotment
+        assert self.start(place).budget_split == first.budget_split
 
     def test_a_charge_without_a_note_is_continued(self, place, monkeypatch):
         monkeypatch.setattr("dpcvx.ledger.Account.store", lambda *arguments: 1 / 0)
@@ -429,7 +429,7 @@ class TestLedger:
 
     def test_updates_are_replayed(self, place):
         first = self.start(place)
-        first._gate.above = lambda run, checked, level: True
+        first._private_side.above = lambda run, checked, level: True
         first.ask(QUERIES[0])
         first.ask(QUERIES[2])
         second = self.start(place)
@@ -459,7 +459,7 @@ class TestLedger:
         assert made.comparisons == (0, 4)
         assert made.remaining == 0.0  # measurements are paid for, but nothing leads to one
         assert not made.ask(QUERIES[0]).checked
-        assert made._runs == made.allotment.updates
+        assert made._runs == made.budget_split.updates
 
     def test_another_plan_is_another_charge(self, place):
         self.start(place)
@@ -493,12 +493,12 @@ def test_the_statement_of_an_engine_speaks_of_answers(plain):
 
 def test_the_bound_of_a_measured_answer_holds_for_all_records_and_not_for_typical_ones():
     n, question = 200_000, Regression("a", ("b", "c", "d")).compile(SCHEMA, 200_000)
-    oracle = Oracle(n, 5.0, 1e-8)
+    oracle = Measurer(n, 5.0, 1e-8)
     plan = oracle.plan(question)
     worst = sum(plan.solver.bound(question.problem, n, oracle.budget))
     assert sum(plan.solver.predict(question.problem, n, oracle.budget)) < worst / 2
     assert 3 * worst < question.scale
-    gate = Gate(Counts.of(UNIVERSE, table(n, 0)), SeededGenerator(0))
+    gate = PrivateSide(Counts.of(UNIVERSE, table(n, 0)), SeededGenerator(0))
     measured = oracle.measure(question, gate)
     assert measured.error == pytest.approx(worst)
     assert measured.bound == pytest.approx(3 * worst)
@@ -521,11 +521,11 @@ def test_what_is_asked_is_what_was_planned(method, monkeypatch):
         asked.append(mechanism.event)
         return mechanism(gate._counts, gate._rng)
 
-    monkeypatch.setattr("dpcvx.queries.private_side.Gate.ask", listening)
+    monkeypatch.setattr("dpcvx.queries.private_side.PrivateSide.ask", listening)
     made = engine(method=method)
-    planned = count_leaves(made.allotment.event)
+    planned = count_leaves(made.budget_split.event)
     made.ask_many([Count({"a": ["1"]}), Mean("d")])
-    asked += [PureDP(made.allotment.run)] * made._runs if made.allotment.run else []
+    asked += [PureDP(made.budget_split.run)] * made._runs if made.budget_split.run else []
     assert len(asked) >= 3
     assert all(count <= planned[event] for event, count in Counter(asked).items())
     listed = Counter()
@@ -562,10 +562,10 @@ def test_the_statement_lists_every_part(plain):
     assert statement.epsilon == 2.0
     assert statement.certified_epsilon <= 2.0 * (1 + 1e-9)
     listed = {part["question"]: part for part in statement.to_dict()["mechanisms"]}
-    assert listed["AboveThreshold"]["epsilon"] == made.allotment.run
-    assert listed["AboveThreshold"]["count"] == made.allotment.updates
-    assert PureDP(made.allotment.run).epsilon == made.allotment.run
-    assert listed["NoisyMarginals"]["noise_multiplier"] == made.allotment.start
+    assert listed["AboveThreshold"]["epsilon"] == made.budget_split.run
+    assert listed["AboveThreshold"]["count"] == made.budget_split.updates
+    assert PureDP(made.budget_split.run).epsilon == made.budget_split.run
+    assert listed["NoisyMarginals"]["noise_multiplier"] == made.budget_split.start
 
 
 def test_offline_selects_measures_and_answers_all():
@@ -573,7 +573,7 @@ def test_offline_selects_measures_and_answers_all():
     family = [WHOLE, *QUERIES]
     replies = made.ask_many(family)
     assert len(replies) == len(family)
-    assert made.n_updates == made.allotment.updates
+    assert made.n_updates == made.budget_split.updates
     question = family[0].compile(SCHEMA, made.n)
     exact = Counts.of(UNIVERSE, table(30_000, 0, 0.9)).marginal(question.attributes).ravel() / made.n
     assert np.abs(np.array(replies[0].estimates) - exact).max() < 0.02
@@ -582,8 +582,8 @@ def test_offline_selects_measures_and_answers_all():
 
 
 def test_a_plan_survives_to_the_last_bit():
-    allotment = allot("warm", UNIVERSE, 8000, 50, Budget(4.0, 1e-6))
-    assert Allotment.from_json(allotment.to_json()) == allotment
+    split = split_budget("warm", UNIVERSE, 8000, 50, Budget(4.0, 1e-6))
+    assert BudgetSplit.from_json(split.to_json()) == split
 
 
 def test_composition_has_no_histogram_to_draw_from(plain):

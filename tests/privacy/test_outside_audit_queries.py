@@ -24,15 +24,15 @@ from dpcvx.queries import (
     Regression,
     Schema,
 )
-from dpcvx.queries.compiled import TOLERANCE, WORK, ConvexQuestion
+from dpcvx.queries.compiled import TOLERANCE, WORK, CompiledRegression
 from dpcvx.queries.engine import QueryEngine
-from dpcvx.queries.error_bars import Propagated, reach
+from dpcvx.queries.error_bars import PropagatedNoise, reach
 from dpcvx.queries.histogram import Counts, Histogram
-from dpcvx.queries.private_side import Checked, NoisyMeans
+from dpcvx.queries.private_side import NoisyMeans, PublicAnswer
 from dpcvx.queries.query import query_from_json
 from dpcvx.queries.universe import Universe
-from dpcvx.service.analysts import Desk
-from dpcvx.service.database import Store
+from dpcvx.service.analysts import Analysts
+from dpcvx.service.database import ServiceDatabase
 from dpcvx.service.refusal import Refusal
 from dpcvx.solvers import NoisyFrankWolfe
 
@@ -68,8 +68,8 @@ def test_rounding_over_a_tiny_set_moves_no_score_by_more_than_its_sensitivity(qu
     """
     question = query.compile(SCHEMA, N)
     theta = question.answer(Histogram(UNIVERSE).marginal(question.attributes).ravel())
-    near = question.near(theta, 0.1) if isinstance(question, ConvexQuestion) else question
-    checked = Checked(near, theta)
+    near = question.near(theta, 0.1) if isinstance(question, CompiledRegression) else question
+    checked = PublicAnswer(near, theta)
     score = checked.score(Counts(UNIVERSE, CELLS))
     for record in range(40):
         neighbour = CELLS.copy()
@@ -81,7 +81,7 @@ def test_a_set_too_small_for_float64_has_an_answer():
     for radius in (5e-324, 1e-300, 1e-20):
         question = Regression("a", ("b",), radius=radius).compile(SCHEMA, N)
         theta = question.answer(Histogram(UNIVERSE).marginal(question.attributes).ravel())
-        assert Checked(question, theta).score(Counts(UNIVERSE, CELLS)) == 0.0
+        assert PublicAnswer(question, theta).score(Counts(UNIVERSE, CELLS)) == 0.0
 
 
 def test_a_count_of_everybody_is_answered_and_measured():
@@ -90,7 +90,7 @@ def test_a_count_of_everybody_is_answered_and_measured():
 
     question = Count({"a": ("0", "1")}).compile(SCHEMA, N)
     counts = Counts(UNIVERSE, CELLS)
-    assert Checked(question, np.array([float(N)])).score(counts) == 0.0
+    assert PublicAnswer(question, np.array([float(N)])).score(counts) == 0.0
     assert NoisyMeans(question, N, 10.0)(counts, SeededGenerator(0)) == pytest.approx([N])
 
 
@@ -185,8 +185,8 @@ def test_a_selecting_solver_is_not_charged_as_a_gaussian_release(tmp_path, cap, 
             start()
         return
     engine = start()
-    plan = engine._oracle.plan(Regression("a", ("b",), domain="l1").compile(schema, 300))
-    assert Tight().delta(plan.event, 1.0) > 0.159 > 0.15 > Tight().delta(engine.allotment.event, 1.0)
+    plan = engine._measurer.plan(Regression("a", ("b",), domain="l1").compile(schema, 300))
+    assert Tight().delta(plan.event, 1.0) > 0.159 > 0.15 > Tight().delta(engine.budget_split.event, 1.0)
     assert engine.ask(Regression("a", ("b",), domain="l1")).branch == "oracle"
     assert len(account.history()) == 1
 
@@ -208,7 +208,7 @@ def test_no_question_takes_more_than_its_share_of_work(loss):
 def test_a_point_is_a_set_too():
     """The simplex of one coefficient has no size to take a part of."""
     question = Regression("a", (), domain=Simplex(1.0)).compile(SCHEMA, N)
-    assert reach(question, Propagated(0.1, np.ones(1))) == 1.0
+    assert reach(question, PropagatedNoise(0.1, np.ones(1))) == 1.0
 
 
 def test_a_description_is_the_same_after_a_trip_through_json():
@@ -269,10 +269,10 @@ def test_a_key_that_only_the_engine_remembers_is_refused_by_the_service(tmp_path
     table = {name: np.random.default_rng(0).choice(["0", "1"], 300) for name in ("a", "b")}
     schema = Schema((Attribute("a", ("0", "1")), Attribute("b", ("0", "1"))))
     engine = QueryEngine(schema, table, Budget(1.0, 1e-6), ledger=ledger, account="people")
-    desk = Desk(engine, Store(tmp_path / "ledger.db", "people"))
-    key, _ = desk.keys.create("ann")
+    analysts = Analysts(engine, ServiceDatabase(tmp_path / "ledger.db", "people"))
+    key, _ = analysts.keys.create("ann")
     engine.ask(Mean("a"), key=f"{key.id}.lost")
     with pytest.raises(Refusal) as refused:
-        desk.ask(key, "lost", Mean("b"))
+        analysts.ask(key, "lost", Mean("b"))
     assert refused.value.code == "key_reused"
-    assert json.loads(desk.ask(key, "lost", Mean("a")))["query"] == Mean("a").to_json()
+    assert json.loads(analysts.ask(key, "lost", Mean("a")))["query"] == Mean("a").to_json()

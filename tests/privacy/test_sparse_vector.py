@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from dpcvx.noise.samplers import SeededGenerator
-from dpcvx.queries.sparse_vector import LATTICE_BITS, AboveThreshold, Run
+from dpcvx.queries.sparse_vector import LATTICE_BITS, AboveThreshold, ComparisonRun
 
 QUERIES = 4
 PROFILES = [
@@ -188,7 +188,7 @@ def test_distances_bound_what_a_comparison_is_off_by():
 def test_a_run_is_one_pure_event_and_shows_nothing():
     mechanism = AboveThreshold(0.3)
     assert mechanism.event.epsilon == 0.3
-    run = Run(mechanism, SeededGenerator(0))
+    run = ComparisonRun(mechanism, SeededGenerator(0))
     assert str(run._threshold) not in repr(run)
     assert mechanism.failure < 1e-50
     for epsilon in (0.0, -1.0, math.inf, math.nan):

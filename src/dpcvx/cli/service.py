@@ -25,7 +25,7 @@ class Scope(StrEnum):
     ADMIN = "admin"
 
 
-class Loss(StrEnum):
+class LossName(StrEnum):
     """Losses of a regression."""
 
     LOGISTIC = "logistic"
@@ -35,7 +35,7 @@ class Loss(StrEnum):
     QUANTILE = "quantile"
 
 
-class Domain(StrEnum):
+class SetName(StrEnum):
     """Sets of coefficients."""
 
     L2 = "l2"
@@ -75,7 +75,7 @@ def serve(
 ) -> None:
     """Serve questions about a table, on one privacy budget: HTTP interface and web page."""
     _require("fastapi", "uvicorn", "argon2", "pydantic")
-    from dpcvx.service.start import Settings, demonstration, run
+    from dpcvx.service.start import ServiceSettings, demonstration, run
 
     if demo:
         demonstration(host=host, port=port, slot=slot)
@@ -83,7 +83,7 @@ def serve(
     if data is None or schema is None or epsilon is None:
         raise ValueError("dpcvx serve needs a table, --schema and --epsilon; or --demo.")
     run(
-        Settings(
+        ServiceSettings(
             data,
             schema,
             epsilon,
@@ -107,8 +107,8 @@ def ask(
     key_file: Annotated[
         Path | None, typer.Option(help=f"File with the API key. Default: the variable {KEY_VARIABLE}.")
     ] = None,
-    loss: Annotated[Loss, typer.Option(help="Loss of a regression.")] = Loss.LOGISTIC,
-    domain: Annotated[Domain, typer.Option("--set", help="Set of coefficients of a regression.")] = Domain.L2,
+    loss: Annotated[LossName, typer.Option(help="Loss of a regression.")] = LossName.LOGISTIC,
+    domain: Annotated[SetName, typer.Option("--set", help="Set of coefficients.")] = SetName.L2,
     radius: Annotated[float, typer.Option(help="Size of that set.")] = 3.0,
     intercept: Annotated[bool, typer.Option(help="Whether a regression has an intercept.")] = True,
     where: Annotated[

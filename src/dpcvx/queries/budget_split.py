@@ -29,7 +29,7 @@ from dpcvx.queries.multiplicative_weights import updates_needed
 from dpcvx.queries.sparse_vector import AboveThreshold
 from dpcvx.queries.universe import Universe
 
-__all__ = ["METHODS", "Allotment", "allot", "choose_method"]
+__all__ = ["METHODS", "BudgetSplit", "choose_method", "split_budget"]
 
 METHODS = ("composition", "histogram", "multiplicative_weights", "warm", "offline")
 # Parts of the whole, each as zCDP adds: 1/(2 noise^2), epsilon^2/2, eta^2/8.
@@ -43,7 +43,7 @@ ROUNDS = 8  # updates of the offline variant
 
 
 @dataclass(frozen=True)
-class Allotment:
+class BudgetSplit:
     """What each part of the engine may cost; `event` is the whole, fixed before the first record is read.
 
     Parameters
@@ -96,7 +96,7 @@ class Allotment:
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Allotment:
+    def from_json(cls, text: str) -> BudgetSplit:
         """Read what `to_json` wrote."""
         fields = json.loads(text)
         return cls(**{**fields, "checks": tuple(fields["checks"])})
@@ -111,7 +111,7 @@ class Allotment:
             noise = AboveThreshold(self.run).noise
             rows.append(("AboveThreshold", self.updates, PureDP(self.run), noise))
         if self.selection:
-            rows.append(("WorstQuestion", self.updates, Exponential(self.selection), 2 / self.selection))
+            rows.append(("WorstQuery", self.updates, Exponential(self.selection), 2 / self.selection))
         if self.oracle:
             rows.append(("measurement of one query", self.updates, Gaussian(self.oracle), self.oracle))
         return tuple(
@@ -127,14 +127,14 @@ class Allotment:
         )
 
 
-def allot(
+def split_budget(
     method: str,
     universe: Universe,
     n: int,
     n_queries: int,
     budget: Budget,
     accountant: Accountant | None = None,
-) -> Allotment:
+) -> BudgetSplit:
     """Divide a budget among the parts of a method.
 
     Parameters
@@ -161,7 +161,7 @@ def allot(
     run = AboveThreshold(math.sqrt(NET / CORRECTIONS * RUN_PART) / about)
     net = run.distance(FALSE_ALARM / n_queries) <= LARGEST_LEVEL * n
 
-    def at(noise: float) -> Allotment:
+    def at(noise: float) -> BudgetSplit:
         def gaussian(part: float) -> float:
             return noise / math.sqrt(part)
 
@@ -171,14 +171,14 @@ def allot(
         checks = tuple(gaussian(part) for part in CHECKS)
         left = 1 - sum(CHECKS)
         if method == "composition":
-            return Allotment(method, oracle=gaussian(1 / n_queries), updates=n_queries)
+            return BudgetSplit(method, oracle=gaussian(1 / n_queries), updates=n_queries)
         if method == "histogram":
-            return Allotment(method, gaussian(left), checks)
+            return BudgetSplit(method, gaussian(left), checks)
         if method == "multiplicative_weights":
-            return Allotment(method, run=pure(0.5 / T), oracle=gaussian(0.5 / T), updates=T)
+            return BudgetSplit(method, run=pure(0.5 / T), oracle=gaussian(0.5 / T), updates=T)
         if method == "offline":
             each = NET / ROUNDS / 2
-            return Allotment(
+            return BudgetSplit(
                 method,
                 gaussian(left - NET),
                 checks,
@@ -188,8 +188,8 @@ def allot(
             )
         each = NET / CORRECTIONS
         if not net:
-            return Allotment("warm", gaussian(left), checks)
-        return Allotment(
+            return BudgetSplit("warm", gaussian(left), checks)
+        return BudgetSplit(
             "warm",
             gaussian(left - NET),
             checks,

@@ -34,7 +34,7 @@ from dpcvx.losses import (
 )
 from dpcvx.problem import Problem
 
-__all__ = ["CORNER", "TOLERANCE", "WORK", "ConvexQuestion", "LinearQuestion", "Question"]
+__all__ = ["CORNER", "TOLERANCE", "WORK", "CompiledMeans", "CompiledQuery", "CompiledRegression"]
 
 TOLERANCE = 2.0**-7  # of the sensitivity of an error: what inexact minimisation may change in it
 ROUNDING = 1e-9  # of the range of the loss: far above what float64 sums over 2^16 cells can be off by
@@ -49,7 +49,7 @@ CHECK_EVERY = 10  # accelerated steps between two certificates
 CORNER = 2.0**-6  # half-width over which the corner of the pinball loss is rounded, in units of the target
 
 
-class Question(Protocol):
+class CompiledQuery(Protocol):
     """A query on the cells of a marginal."""
 
     @property
@@ -98,7 +98,7 @@ class Question(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class ConvexQuestion:
+class CompiledRegression:
     """argmin over C of sum_x p(x) phi(<x, theta>, y(x)) + (l2/2) ||theta||^2 over the cells of a marginal.
 
     Parameters
@@ -145,7 +145,7 @@ class ConvexQuestion:
             )
         self.problem.C.start(self.problem.d)  # refuses a set of another dimension
 
-    def near(self, theta: Vector, reach: float) -> ConvexQuestion:
+    def near(self, theta: Vector, reach: float) -> CompiledRegression:
         """Return the question over theta + reach (C - theta) in place of C, theta being a point of both.
 
         Its answers s in C stand for theta + reach (s - theta). By convexity its error at theta is between
@@ -335,7 +335,7 @@ def _margin_range(domain: Domain, X: Vector) -> tuple[Vector, Vector]:
 
 
 @dataclass(frozen=True, eq=False)
-class LinearQuestion:
+class CompiledMeans:
     """Means of public functions of a cell: counts, marginals, means.
 
     The loss is -<theta, q(x) - answer> over the l1 ball, so the excess loss of an answer is its largest

@@ -25,15 +25,15 @@ from dpcvx.plans.execution import Solver, spendable
 from dpcvx.queries.answer import Answer, Coefficient
 from dpcvx.queries.budget_split import (
     FALSE_ALARM,
-    Allotment,
-    allot,
+    BudgetSplit,
     choose_method,
+    split_budget,
 )
-from dpcvx.queries.compiled import ConvexQuestion, Question
+from dpcvx.queries.compiled import CompiledQuery, CompiledRegression
 from dpcvx.queries.engine_statement import engine_statement
 from dpcvx.queries.error_bars import (
     CONFIDENCE,
-    Propagated,
+    PropagatedNoise,
     half_widths,
     in_units,
     propagate,
@@ -41,17 +41,17 @@ from dpcvx.queries.error_bars import (
 )
 from dpcvx.queries.histogram import Counts, Histogram
 from dpcvx.queries.marginals import Measurement, NoisyMarginals, marginal_order
-from dpcvx.queries.measuring import Measured, Oracle
+from dpcvx.queries.measuring import MeasuredAnswer, Measurer
 from dpcvx.queries.multiplicative_weights import agree, log_factor, step_size
 from dpcvx.queries.notes import note
 from dpcvx.queries.passes import passes_over
 from dpcvx.queries.payment import Payment, open_account
 from dpcvx.queries.private_side import (
-    Checked,
-    Gate,
     NoisyErrors,
     NoisyHistogram,
-    WorstQuestion,
+    PrivateSide,
+    PublicAnswer,
+    WorstQuery,
     number_of_rows,
 )
 from dpcvx.queries.query import Query, require_query
@@ -62,11 +62,11 @@ from dpcvx.queries.self_check import (
     Check,
     family,
 )
-from dpcvx.queries.sparse_vector import AboveThreshold, Run
+from dpcvx.queries.sparse_vector import AboveThreshold, ComparisonRun
 from dpcvx.queries.synthetic import synthetic_table
 from dpcvx.queries.transcript import (
-    Remembered,
-    Transcript,
+    EngineTranscript,
+    MemoryTranscript,
     arrays,
     measurements,
     packed,
@@ -89,7 +89,7 @@ class QueryEngine:
 
     Algorithm: [U15] Figure 3. The histogram answers; sparse vector compares its answer with the records;
     where the error is above a level, a private solver measures anew and the histogram learns from it.
-    Privacy: everything that may ever be asked is one event, `Allotment.event`, fixed from public sizes and
+    Privacy: everything that may ever be asked is one event, `BudgetSplit.event`, fixed from public sizes and
     charged before a record is read. Answers from the histogram are post-processing; a run of comparisons is
     PureDP however many answers are below; a measurement is the solver's own event. The claim is the budget,
     never less because less was used.
@@ -161,23 +161,23 @@ class QueryEngine:
         chosen = choose_method(self.universe, n_queries) if method == "auto" else method
         payment = None if self._account is None else Payment(self._account, self._facts(chosen))
         planned = None if payment is None else payment.planned
-        self.allotment: Allotment = planned or allot(
+        self.budget_split: BudgetSplit = planned or split_budget(
             chosen, self.universe, self.n, n_queries, budget, self._accountant
         )
         self._start = self._first_mechanism()
-        self._oracle = self._single_query_oracle(oracle)
+        self._measurer = self._single_query_measurer(oracle)
         if self._sampler_failure > self._reserve:
             raise Incompatible("This delta is too small for noise of finite precision: use a larger one.")
-        self._transcript: Transcript = Remembered()
+        self._transcript: EngineTranscript = MemoryTranscript()
         if payment is not None:
             # A solver of the caller's stands for a Gaussian release by its Rényi divergence only.
             whole = ApproxDP(budget.epsilon, spendable(budget).delta)
-            event = self.allotment.event if oracle is None else whole
+            event = self.budget_split.event if oracle is None else whole
             self._transcript = payment.pay(
-                self.allotment, event, failure=self._sampler_failure, budget=budget
+                self.budget_split, event, failure=self._sampler_failure, budget=budget
             )
-        self._gate = Gate(Counts.of(self.universe, table, self._passes), rng)
-        self._run: Run | None = None
+        self._private_side = PrivateSide(Counts.of(self.universe, table, self._passes), rng)
+        self._run: ComparisonRun | None = None
         self._runs = self._updates = 0
         self._measured: list[tuple[Measurement, ...]] = []
         self._resume()
@@ -190,7 +190,7 @@ class QueryEngine:
     @property
     def method(self) -> str:
         """The method in use."""
-        return self.allotment.method
+        return self.budget_split.method
 
     @property
     def n_updates(self) -> int:
@@ -200,20 +200,20 @@ class QueryEngine:
     @property
     def remaining(self) -> float:
         """Epsilon, at the budget's delta, of the comparisons and measurements that are still to be had."""
-        runs, oracles = self.allotment.updates - self._runs, self.allotment.updates - self._updates
-        if self.allotment.run or self.allotment.selection:  # nothing else leads to a measurement
+        runs, oracles = self.budget_split.updates - self._runs, self.budget_split.updates - self._updates
+        if self.budget_split.run or self.budget_split.selection:  # nothing else leads to a measurement
             oracles = min(oracles, runs + (self._run is not None))
         else:
             runs = 0
         if max(runs, oracles) <= 0:
             return 0.0
-        event = self.allotment.left(runs, oracles)
+        event = self.budget_split.left(runs, oracles)
         return min(self.budget.epsilon, Tight().epsilon(event, spendable(self.budget).delta))
 
     @property
     def comparisons(self) -> tuple[int, int]:
         """Runs of comparisons that are left, an open one included, and how many there were at first."""
-        total = self.allotment.updates if self.allotment.run else 0
+        total = self.budget_split.updates if self.budget_split.run else 0
         return (total - self._runs + (self._run is not None) if total else 0), total
 
     def ask(self, query: Query, key: str | None = None) -> Answer:
@@ -256,10 +256,10 @@ class QueryEngine:
         queries : sequence of Query
         """
         questions = [require_query(query).compile(self.schema, self.n) for query in queries]
-        if self.allotment.updates * len(questions) * selection_failure() > 0.25 * self._reserve:
+        if self.budget_split.updates * len(questions) * selection_failure() > 0.25 * self._reserve:
             raise Incompatible(f"{len(questions)} queries are too many to select among at this delta.")
         with self._lock:
-            while self.allotment.selection and self._runs < self.allotment.updates and questions:
+            while self.budget_split.selection and self._runs < self.budget_split.updates and questions:
                 self._improve(questions)
             return tuple(
                 self._answer(query, question) for query, question in zip(queries, questions, strict=True)
@@ -285,7 +285,7 @@ class QueryEngine:
     def statement(self) -> PrivacyStatement:
         """Return what is promised about all answers together, in words and as JSON."""
         return engine_statement(
-            self.allotment,
+            self.budget_split,
             self.budget,
             self._accountant,
             self.universe,
@@ -308,30 +308,30 @@ class QueryEngine:
         }
 
     def _first_mechanism(self) -> NoisyMarginals | NoisyHistogram | None:
-        if self.allotment.start == 0:
+        if self.budget_split.start == 0:
             return None
         if self.method == "histogram":
-            return NoisyHistogram(self.universe, self.n, self.allotment.start)
-        shape, noise = self.universe.shape, self.allotment.start
+            return NoisyHistogram(self.universe, self.n, self.budget_split.start)
+        shape, noise = self.universe.shape, self.budget_split.start
         return NoisyMarginals(shape, self.n, noise, marginal_order(shape, self.n, noise))
 
-    def _single_query_oracle(self, solver: Solver | None) -> Oracle | None:
+    def _single_query_measurer(self, solver: Solver | None) -> Measurer | None:
         """The measurements may fail to sample by half of the samplers' share of delta, all together."""
-        if self.allotment.oracle == 0:
+        if self.budget_split.oracle == 0:
             return None
         # A plan may fail by a thousandth of its delta over 1 + e^0 at least.
         delta = self.budget.delta / (1 + math.exp(min(self.budget.epsilon, 700.0)))
-        return Oracle(self.n, self.allotment.oracle, delta / self.allotment.updates, solver)
+        return Measurer(self.n, self.budget_split.oracle, delta / self.budget_split.updates, solver)
 
     @property
     def _sampler_failure(self) -> float:
         """Total variation of all noise: the first releases', and as much as the rest may fail by.
 
-        Measurements may fail by half of the reserve (`Oracle`) and selections by a quarter; comparisons draw
-        from a law that is exact up to e^-128.
+        Measurements may fail by half of the reserve (`Measurer`) and selections by a quarter; comparisons
+        draw from a law that is exact up to e^-128.
         """
         own = 0.0 if self._start is None else self._start.failure
-        own += sum(NoisyErrors((), 1, noise).failure for noise in self.allotment.checks)
+        own += sum(NoisyErrors((), 1, noise).failure for noise in self.budget_split.checks)
         return own + 0.75 * self._reserve
 
     @property
@@ -362,7 +362,7 @@ class QueryEngine:
     def _release_start(self) -> bytes:
         if self._start is None:
             return b""
-        released = self._gate.ask(self._start)
+        released = self._private_side.ask(self._start)
         if isinstance(self._start, NoisyHistogram):
             return packed(shares=released)
         return packed_measurements(released)
@@ -382,22 +382,22 @@ class QueryEngine:
 
     def _release_checks(self) -> bytes:
         values = []
-        for name, noise in zip(FAMILIES, self.allotment.checks, strict=False):
+        for name, noise in zip(FAMILIES, self.budget_split.checks, strict=False):
             answers = [self._checked(question) for question in family(name, self.schema, self.n)]
             around = tuple(self._around(checked)[0] for checked in answers)
-            values.append(self._gate.ask(NoisyErrors(around, RANK, noise)))
+            values.append(self._private_side.ask(NoisyErrors(around, RANK, noise)))
         return packed(values=np.array(values))
 
     def _read_checks(self, content: bytes) -> dict[str, Check]:
         values = arrays(content)["values"].tolist()
-        named = zip(FAMILIES, values, self.allotment.checks, strict=False)
+        named = zip(FAMILIES, values, self.budget_split.checks, strict=False)
         return {name: Check(value, noise) for name, value, noise in named}
 
-    def _open_run(self) -> Run | None:
+    def _open_run(self) -> ComparisonRun | None:
         """The run that goes on, or else the next one, noted before its first comparison and not earlier."""
-        if self._run is None and self.allotment.run and self._runs < self.allotment.updates:
+        if self._run is None and self.budget_split.run and self._runs < self.budget_split.updates:
             self._note_run()
-            self._run = self._gate.start(AboveThreshold(self.allotment.run))
+            self._run = self._private_side.start(AboveThreshold(self.budget_split.run))
         return self._run
 
     def _note_run(self) -> None:
@@ -407,49 +407,49 @@ class QueryEngine:
     @property
     def _level(self) -> float:
         """Error, in units of its sensitivity, that the noise of a run hides."""
-        return AboveThreshold(self.allotment.run).distance(FALSE_ALARM / self.n_queries)
+        return AboveThreshold(self.budget_split.run).distance(FALSE_ALARM / self.n_queries)
 
-    def _marginal(self, question: Question) -> Vector:
+    def _marginal(self, question: CompiledQuery) -> Vector:
         return self._histogram.marginal(question.attributes).ravel()
 
-    def _checked(self, question: Question) -> Checked:
-        return Checked(question, question.answer(self._marginal(question)))
+    def _checked(self, question: CompiledQuery) -> PublicAnswer:
+        return PublicAnswer(question, question.answer(self._marginal(question)))
 
-    def _noise(self, checked: Checked) -> Propagated:
+    def _noise(self, checked: PublicAnswer) -> PropagatedNoise:
         """What the noise of the first release does to an answer."""
         weights, deviation = self._marginal(checked.question), 0.0
         if isinstance(self._start, NoisyHistogram):
             deviation = self._start.noise * math.sqrt(self.universe.n_cells / len(weights))
         return propagate(checked.question, weights, checked.theta, self._warm, deviation)
 
-    def _around(self, checked: Checked) -> tuple[Checked, float]:
+    def _around(self, checked: PublicAnswer) -> tuple[PublicAnswer, float]:
         """What the error of an answer is measured by, and the least part of it that this shows."""
         question, theta = checked.question, checked.theta
-        if not isinstance(question, ConvexQuestion) or not isinstance(self._start, NoisyMarginals):
+        if not isinstance(question, CompiledRegression) or not isinstance(self._start, NoisyMarginals):
             return checked, 1.0
         part = reach(question, self._noise(checked))
-        return Checked(question.near(theta, part), theta), part
+        return PublicAnswer(question.near(theta, part), theta), part
 
-    def _answer(self, query: Query, question: Question) -> Answer:
+    def _answer(self, query: Query, question: CompiledQuery) -> Answer:
         if self.method == "composition":
-            if self._updates == self.allotment.updates:
+            if self._updates == self.budget_split.updates:
                 raise BudgetExceeded(self._measuring.budget.epsilon, 0.0)
             return self._measured_answer(query, question, None)
         checked = self._checked(question)
         around, part = self._around(checked)
         run = self._open_run()
         compared = run is not None
-        if run is not None and self._gate.above(run, around, self._level):
+        if run is not None and self._private_side.above(run, around, self._level):
             self._run = None
-            if self._updates < self.allotment.updates:
+            if self._updates < self.budget_split.updates:
                 return self._measured_answer(query, question, checked.theta)
             compared = False
         unit = around.question.range(around.theta) / self.n
         guarantee = question.scale
         if compared:
-            distance = self._level + AboveThreshold(self.allotment.run).distance(1 - CONFIDENCE)
+            distance = self._level + AboveThreshold(self.budget_split.run).distance(1 - CONFIDENCE)
             guarantee = min(guarantee, distance * unit / part)
-        check = self._checks.get("regressions" if isinstance(question, ConvexQuestion) else "shares")
+        check = self._checks.get("regressions" if isinstance(question, CompiledRegression) else "shares")
         bound = guarantee if check is None else min(question.scale, check.bound * unit)
         bounds = bound, guarantee
         return self._finished(query, checked, self._noise(checked), "histogram", bounds, compared=compared)
@@ -457,8 +457,8 @@ class QueryEngine:
     def _finished(
         self,
         query: Query,
-        checked: Checked,
-        noise: Propagated,
+        checked: PublicAnswer,
+        noise: PropagatedNoise,
         branch: str,
         bounds: tuple[float, float],
         *,
@@ -488,26 +488,26 @@ class QueryEngine:
         )
 
     @property
-    def _measuring(self) -> Oracle:
-        if self._oracle is None:
+    def _measuring(self) -> Measurer:
+        if self._measurer is None:
             raise Incompatible(f"Method {self.method!r} measures nothing anew.")
-        return self._oracle
+        return self._measurer
 
-    def _measured_answer(self, query: Query, question: Question, theta: Vector | None) -> Answer:
+    def _measured_answer(self, query: Query, question: CompiledQuery, theta: Vector | None) -> Answer:
         """Measure anew, and let the histogram learn if it answered theta."""
-        measured = self._measuring.measure(question, self._gate)
+        measured = self._measuring.measure(question, self._private_side)
         self._note_update(b"" if theta is None else self._lesson(question, theta, measured))
-        noise = Propagated(measured.error, np.zeros(len(question.names)))
+        noise = PropagatedNoise(measured.error, np.zeros(len(question.names)))
         bounds = measured.bound, min(question.scale, measured.error / (1 - CONFIDENCE))
         return self._finished(
-            query, Checked(question, measured.theta), noise, "oracle", bounds, compared=True
+            query, PublicAnswer(question, measured.theta), noise, "oracle", bounds, compared=True
         )
 
-    def _lesson(self, question: Question, theta: Vector, measured: Measured) -> bytes:
+    def _lesson(self, question: CompiledQuery, theta: Vector, measured: MeasuredAnswer) -> bytes:
         """What the histogram learns: all that was measured, or where that is no mean the certificate."""
         if measured.group and self.method != "multiplicative_weights":
             return MEANS + packed_measurements(measured.group)
-        step = step_size(self.universe.n_cells, self.allotment.updates)
+        step = step_size(self.universe.n_cells, self.budget_split.updates)
         factor = log_factor(question, theta, measured.theta, step=step)
         return packed(attributes=np.array(question.attributes), factor=factor)
 
@@ -525,10 +525,10 @@ class QueryEngine:
             where = tuple(stored["attributes"].tolist())
             self._histogram = self._histogram.reweight(where, stored["factor"])
 
-    def _improve(self, questions: Sequence[Question]) -> None:
+    def _improve(self, questions: Sequence[CompiledQuery]) -> None:
         """One round of the offline variant: select the worst question, measure it, learn."""
         self._note_run()
         checked = tuple(self._checked(question) for question in questions)
-        worst = checked[self._gate.ask(WorstQuestion(checked, self.n, self.allotment.selection))]
-        measured = self._measuring.measure(worst.question, self._gate)
+        worst = checked[self._private_side.ask(WorstQuery(checked, self.n, self.budget_split.selection))]
+        measured = self._measuring.measure(worst.question, self._private_side)
         self._note_update(self._lesson(worst.question, worst.theta, measured))

@@ -13,14 +13,14 @@ from dpcvx.plans.statement import (
     UNIT,
     PrivacyStatement,
 )
-from dpcvx.queries.budget_split import Allotment
+from dpcvx.queries.budget_split import BudgetSplit
 from dpcvx.queries.universe import Universe
 
 __all__ = ["engine_statement"]
 
 
 def engine_statement(
-    allotment: Allotment,
+    split: BudgetSplit,
     budget: Budget,
     accountant: Accountant,
     universe: Universe,
@@ -35,7 +35,7 @@ def engine_statement(
 
     Parameters
     ----------
-    allotment : Allotment
+    split : BudgetSplit
         Everything that may ever be asked.
     budget : Budget
         The guarantee.
@@ -57,17 +57,17 @@ def engine_statement(
 
     where = NO_LEDGER if account is None else f"charged to account {account!r} before a record was read"
     return PrivacyStatement(
-        model=f"QueryEngine, method {allotment.method}",
+        model=f"QueryEngine, method {split.method}",
         version=__version__,
         private=private,
         unit=UNIT,
         relation=budget.relation,
         epsilon=budget.epsilon,
         delta=budget.delta,
-        certified_epsilon=accountant.epsilon(allotment.event, spendable(budget).delta),
+        certified_epsilon=accountant.epsilon(split.event, spendable(budget).delta),
         accountant=type(accountant).__name__,
         sampler_delta=failure * (1 + math.exp(min(budget.epsilon, 700.0))),
-        mechanisms=allotment.parts(first),
+        mechanisms=split.parts(first),
         bounds={"cells": "every record is mapped to a declared cell of the schema; none is refused"},
         public={"n": n, "attributes": list(universe.schema.names), "cells": universe.n_cells},
         randomness=CRYPTOGRAPHIC if private else SEEDED,

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.queries.compiled import ConvexQuestion, Question
+from dpcvx.queries.compiled import CompiledQuery, CompiledRegression
 from dpcvx.queries.marginals import Measurement
 
-__all__ = ["CONFIDENCE", "Propagated", "half_widths", "in_units", "propagate", "reach"]
+__all__ = ["CONFIDENCE", "PropagatedNoise", "half_widths", "in_units", "propagate", "reach"]
 
 CONFIDENCE = 0.95
 NORMAL_97_5 = 1.959963984540054  # standard normal quantile of 0.975
@@ -21,7 +21,7 @@ FLOOR = 1e-3  # of the largest curvature: directions that the loss hardly sees
 
 
 @dataclass(frozen=True, eq=False)
-class Propagated:
+class PropagatedNoise:
     """Expected error of an answer by the noise of measurements alone, and the deviation of each number."""
 
     error: float
@@ -34,12 +34,12 @@ class Propagated:
 
 
 def propagate(
-    question: Question,
+    question: CompiledQuery,
     weights: Vector,
     theta: Vector,
     measurements: Sequence[Measurement],
     cell_noise: float = 0.0,
-) -> Propagated:
+) -> PropagatedNoise:
     """Carry the noise of measured means through to an answer, to first order.
 
     A change of the measured means moves the mean gradient of the loss by B^T times it, B the coefficients of
@@ -50,7 +50,7 @@ def propagate(
 
     Parameters
     ----------
-    question : Question
+    question : CompiledQuery
     weights : Vector
         The histogram's distribution over the question's cells.
     theta : Vector
@@ -77,15 +77,15 @@ def propagate(
         covariance = (centred * p[:, None]).T @ centred + np.diag(penalty)
         B = np.linalg.solve(covariance, (centred * p[:, None]).T @ values[cells]) * noise[:, None]
         V = V + B.T @ B
-    if not isinstance(question, ConvexQuestion):
+    if not isinstance(question, CompiledRegression):
         deviations = np.sqrt(np.diag(V))
-        return Propagated(float(deviations.max()), deviations)
+        return PropagatedNoise(float(deviations.max()), deviations)
     inverse = curvature(question, weights, theta)
     spread = np.diag(inverse @ V @ inverse)
-    return Propagated(float(np.trace(inverse @ V)) / 2, np.sqrt(np.maximum(spread, 0.0)))
+    return PropagatedNoise(float(np.trace(inverse @ V)) / 2, np.sqrt(np.maximum(spread, 0.0)))
 
 
-def reach(question: ConvexQuestion, propagated: Propagated) -> float:
+def reach(question: CompiledRegression, propagated: PropagatedNoise) -> float:
     """Return how far around an answer to look for its error, as a part of the set.
 
     Three times as far as noise is expected to move it, and a tenth of the way at least: errors there are the
@@ -97,7 +97,7 @@ def reach(question: ConvexQuestion, propagated: Propagated) -> float:
     return min(1.0, max(SHORTEST_REACH, 3 * propagated.distance / size))
 
 
-def curvature(question: ConvexQuestion, weights: Vector, theta: Vector) -> Vector:
+def curvature(question: CompiledRegression, weights: Vector, theta: Vector) -> Vector:
     """Return the inverse of the Hessian, directions of little curvature held to `FLOOR` of the largest."""
     sizes, directions = np.linalg.eigh(question.hessian(weights, theta))
     inverse: Vector = (directions / np.maximum(sizes, FLOOR * max(sizes[-1], 1e-12))) @ directions.T
@@ -105,7 +105,7 @@ def curvature(question: ConvexQuestion, weights: Vector, theta: Vector) -> Vecto
 
 
 def half_widths(
-    question: Question, weights: Vector, theta: Vector, propagated: Propagated, bound: float
+    question: CompiledQuery, weights: Vector, theta: Vector, propagated: PropagatedNoise, bound: float
 ) -> Vector:
     """Return half of the length of each number's interval.
 
@@ -113,26 +113,26 @@ def half_widths(
     coefficients, sqrt(2 bound (H^-1)_jj / d) normal deviations; for means the bound itself.
     """
     noise = NORMAL_97_5 * propagated.deviations
-    if not isinstance(question, ConvexQuestion):
+    if not isinstance(question, CompiledRegression):
         return np.maximum(noise, bound)
     spread = np.diag(curvature(question, weights, theta)) * 2 * bound / question.problem.d
     return np.maximum(noise, NORMAL_97_5 * np.sqrt(spread))
 
 
-def in_units(question: Question, weights: Vector, theta: Vector, error: float) -> float:
+def in_units(question: CompiledQuery, weights: Vector, theta: Vector, error: float) -> float:
     """Return an error in the units of the answer, or for a regression the excess loss as it is.
 
     The loss of a mean over a share p of the records is p (theta - mean)^2 / 2 above the least, so an excess e
     is a deviation of sqrt(2 e / p), in units of half of the range; p is the histogram's.
     """
-    if not isinstance(question, ConvexQuestion) or question.units is None:
+    if not isinstance(question, CompiledRegression) or question.units is None:
         return error
     low, high = question.units
     deviation = float(np.sqrt(2 * error * curvature(question, weights, theta)[0, 0]))
     return min(deviation / 2, 1.0) * (high - low)
 
 
-def _over(question: Question, measurement: Measurement, cells: IntVector) -> Vector:
+def _over(question: CompiledQuery, measurement: Measurement, cells: IntVector) -> Vector:
     """The functions of a measurement at some cells of a question that has all its attributes, (m, k)."""
     digits = np.unravel_index(cells, question.sizes)
     listed = np.ones((len(cells), 1))

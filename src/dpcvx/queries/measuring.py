@@ -18,16 +18,16 @@ from dpcvx.events import (
 )
 from dpcvx.plans.execution import Plan, Solver, spendable
 from dpcvx.problem import Problem
-from dpcvx.queries.compiled import ConvexQuestion, LinearQuestion, Question
+from dpcvx.queries.compiled import CompiledMeans, CompiledQuery, CompiledRegression
 from dpcvx.queries.error_bars import CONFIDENCE
 from dpcvx.queries.marginals import Measurement
-from dpcvx.queries.private_side import Gate, NoisyMeans
+from dpcvx.queries.private_side import NoisyMeans, PrivateSide
 
-__all__ = ["AsGaussian", "Measured", "Oracle", "zcdp"]
+__all__ = ["GaussianEquivalent", "MeasuredAnswer", "Measurer", "zcdp"]
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class MeasuredAnswer:
     """A new private answer, the noisy means it consists of, and its error: expected, and bounded."""
 
     theta: Vector
@@ -37,7 +37,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Oracle:
+class Measurer:
     """Measures one question at a time, each for no more than the event Gaussian(noise_multiplier).
 
     Linear questions are means with Gaussian noise. Convex ones are planned and solved like any other problem,
@@ -66,7 +66,7 @@ class Oracle:
         mu = (1 - 1e-9) / self.noise_multiplier
         return Budget(gaussian_epsilon(mu, spendable(Budget(1.0, self.delta)).delta), self.delta)
 
-    def plan(self, question: ConvexQuestion) -> Plan:
+    def plan(self, question: CompiledRegression) -> Plan:
         """Plan the measurement of a convex question, from public facts."""
         return self._plan(question.problem)
 
@@ -78,23 +78,23 @@ class Oracle:
         clip = residual_clip(problem)
         usual: tuple[Solver, ...] = (NoisyGradientDescent(clip=clip), NoisyMirrorDescent(clip=clip))
         solvers = usual if self.solver is None else (self.solver,)
-        made = plan(problem, self.n, self.budget, solvers, accountant=AsGaussian())
+        made = plan(problem, self.n, self.budget, solvers, accountant=GaussianEquivalent())
         if zcdp(made.event) > 1 / (2 * self.noise_multiplier**2):
             raise Incompatible(f"{type(made.solver).__name__} costs more than the part of one measurement.")
         return made
 
-    def measure(self, question: Question, gate: Gate) -> Measured:
+    def measure(self, question: CompiledQuery, gate: PrivateSide) -> MeasuredAnswer:
         """Ask the records."""
-        if isinstance(question, LinearQuestion):
+        if isinstance(question, CompiledMeans):
             return self._means(question, gate)
-        if not isinstance(question, ConvexQuestion):
+        if not isinstance(question, CompiledRegression):
             raise Incompatible(f"{type(question).__name__} is no question that can be measured.")
         plan = self.plan(question)
         theta, group = gate.minimiser(plan, question)
         # Excess loss is at least 0, so that it exceeds 3 times its expected size in a third of cases at most;
         # what is taken for that size is a bound on all records, which leaves that far behind.
         expected = min(self._bound(plan), question.scale)
-        return Measured(theta, group, expected, min(3 * expected, question.scale))
+        return MeasuredAnswer(theta, group, expected, min(3 * expected, question.scale))
 
     def _bound(self, plan: Plan) -> float:
         """Bound on the expected excess risk: descent's prediction is for typical records."""
@@ -103,7 +103,7 @@ class Oracle:
         rule = plan.solver.bound if isinstance(plan.solver, NoisyGradientDescent) else plan.solver.predict
         return sum(rule(plan.problem, self.n, self.budget))
 
-    def _means(self, question: LinearQuestion, gate: Gate) -> Measured:
+    def _means(self, question: CompiledMeans, gate: PrivateSide) -> MeasuredAnswer:
         from scipy.special import ndtri
 
         mechanism = NoisyMeans(question, self.n, self.noise_multiplier)
@@ -115,11 +115,11 @@ class Oracle:
         theta = gate.ask(mechanism)
         bound = -float(ndtri((1 - CONFIDENCE) / (2 * len(theta)))) * mechanism.noise
         group = (Measurement(question.attributes, (question.values,), theta, mechanism.noise),)
-        return Measured(theta, group, math.sqrt(2 / math.pi) * mechanism.noise, bound)
+        return MeasuredAnswer(theta, group, math.sqrt(2 / math.pi) * mechanism.noise, bound)
 
 
 @dataclass(frozen=True)
-class AsGaussian:
+class GaussianEquivalent:
     """Prices an event as the Gaussian release of the same zCDP, for calibration to a part of a whole.
 
     The whole is accounted for by Rényi divergences, where a Gaussian release of the same zCDP is an upper

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.queries.compiled import Question
+from dpcvx.queries.compiled import CompiledQuery
 from dpcvx.queries.histogram import Histogram
 from dpcvx.queries.marginals import Measurement
 
@@ -33,14 +33,14 @@ def step_size(n_cells: int, n_updates: int) -> float:
     return min(1.0, math.sqrt(math.log(max(n_cells, 2)) / n_updates))
 
 
-def log_factor(question: Question, theta: Vector, better: Vector, *, step: float) -> Vector:
+def log_factor(question: CompiledQuery, theta: Vector, better: Vector, *, step: float) -> Vector:
     """Return what the histogram is multiplied by, against the certificate that theta is not the best.
 
     D(x) exp(-step u(x) / S) with u(x) = <better - theta, grad l_x(theta)>: [U15] Figure 3
 
     Parameters
     ----------
-    question : Question
+    question : CompiledQuery
     theta : Vector
         The minimiser on the histogram.
     better : Vector

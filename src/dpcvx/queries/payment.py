@@ -12,8 +12,8 @@ from dpcvx.accounting import Budget
 from dpcvx.errors import BudgetExceeded, DeadKey, Incompatible
 from dpcvx.events import Event
 from dpcvx.plans.execution import spendable
-from dpcvx.queries.budget_split import Allotment
-from dpcvx.queries.transcript import Kept, Transcript
+from dpcvx.queries.budget_split import BudgetSplit
+from dpcvx.queries.transcript import EngineTranscript, LedgerTranscript
 
 if TYPE_CHECKING:
     from dpcvx.ledger import Account, Ledger
@@ -68,18 +68,18 @@ class Payment:
         self._key = f"query engine {self._digest}"
 
     @property
-    def planned(self) -> Allotment | None:
-        """The allotment that was charged by an earlier start: another version may calibrate otherwise."""
+    def planned(self) -> BudgetSplit | None:
+        """The split that was charged by an earlier start: another version may calibrate otherwise."""
         kept = self._account.answer(self._key)
-        return None if kept is None else Allotment.from_json(kept.decode())
+        return None if kept is None else BudgetSplit.from_json(kept.decode())
 
-    def pay(self, allotment: Allotment, event: Event, *, failure: float, budget: Budget) -> Transcript:
-        """Charge what an allotment costs, durably, unless an earlier start did; return the transcript."""
+    def pay(self, split: BudgetSplit, event: Event, *, failure: float, budget: Budget) -> EngineTranscript:
+        """Charge what an split costs, durably, unless an earlier start did; return the transcript."""
         if self.planned is None:
             try:
                 self._account.charge(
                     event,
-                    purpose=f"query engine, method {allotment.method}",
+                    purpose=f"query engine, method {split.method}",
                     failure=failure,
                     key=self._key,
                     budget=spendable(budget),
@@ -92,8 +92,8 @@ class Payment:
             place = f"{self._digest}{FACTS}"
             if self._account.noted(place) is None:
                 self._account.note(place, json.dumps(self._facts).encode())
-            self._account.store(self._key, allotment.to_json().encode())
-        return Kept(self._account, self._digest)
+            self._account.store(self._key, split.to_json().encode())
+        return LedgerTranscript(self._account, self._digest)
 
     def _differences(self) -> str:
         """Say in which public facts this engine differs from the ones that the account has paid for."""

@@ -27,13 +27,13 @@ from dpcvx.mechanisms.mechanism import LARGEST_SUM, check_capacity
 from dpcvx.plans.execution import Oracle, Plan
 from dpcvx.queries.compiled import (
     TOLERANCE,
-    ConvexQuestion,
-    LinearQuestion,
-    Question,
+    CompiledMeans,
+    CompiledQuery,
+    CompiledRegression,
 )
 from dpcvx.queries.histogram import Counts
 from dpcvx.queries.marginals import Measurement
-from dpcvx.queries.sparse_vector import Run
+from dpcvx.queries.sparse_vector import ComparisonRun
 from dpcvx.queries.universe import Universe
 
 if TYPE_CHECKING:
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CellRows",
-    "Checked",
-    "Gate",
     "NoisyErrors",
     "NoisyHistogram",
     "NoisyMeans",
-    "WorstQuestion",
+    "PrivateSide",
+    "PublicAnswer",
+    "WorstQuery",
     "number_of_rows",
 ]
 
@@ -128,14 +128,14 @@ class NoisyMeans(_OnLattice):
 
     Parameters
     ----------
-    question : LinearQuestion
+    question : CompiledMeans
     n : int
         Public normaliser: the number of records.
     noise_multiplier : float
         Standard deviation of the noise over the sensitivity.
     """
 
-    question: LinearQuestion
+    question: CompiledMeans
     n: int
     noise_multiplier: float
 
@@ -217,10 +217,10 @@ class NoisyHistogram(_OnLattice):
 
 
 @dataclass(frozen=True, eq=False)
-class Checked:
+class PublicAnswer:
     """A question and its public answer, whose error on the records is private."""
 
-    question: Question
+    question: CompiledQuery
     theta: Vector
 
     def score(self, data: Counts) -> float:
@@ -240,7 +240,7 @@ class NoisyErrors(_OnLattice):
 
     Parameters
     ----------
-    family : tuple of Checked
+    family : tuple of PublicAnswer
         Public questions with their public answers.
     rank : int
         From 1 to the size of the family.
@@ -248,7 +248,7 @@ class NoisyErrors(_OnLattice):
         Standard deviation of the noise over the sensitivity.
     """
 
-    family: tuple[Checked, ...]
+    family: tuple[PublicAnswer, ...]
     rank: int
     noise_multiplier: float
 
@@ -273,7 +273,7 @@ class NoisyErrors(_OnLattice):
 
 
 @dataclass(frozen=True, eq=False)
-class WorstQuestion:
+class WorstQuery:
     """The question of a public family whose public answer is worst, by the exponential mechanism.
 
     Question: scores err_q(D) / (range_q / n); P(q) is proportional to exp(eta score_q / (2 Delta)).
@@ -282,14 +282,14 @@ class WorstQuestion:
 
     Parameters
     ----------
-    family : tuple of Checked
+    family : tuple of PublicAnswer
     n : int
         Number of records, which bounds the scores.
     eta : float
         Bounded range of the selection.
     """
 
-    family: tuple[Checked, ...]
+    family: tuple[PublicAnswer, ...]
     n: int
     eta: float
 
@@ -343,7 +343,7 @@ def number_of_rows(table: Any) -> int:
     return int(shape[0]) if shape else len(table)
 
 
-class Gate:
+class PrivateSide:
     """Holds the records and the generator; every method releases a noised answer or one bit of a paid run.
 
     Parameters
@@ -371,18 +371,18 @@ class Gate:
         """Return the answer of a mechanism on counts."""
         return mechanism(self._counts, self._rng)
 
-    def start(self, mechanism: Any) -> Run:
+    def start(self, mechanism: Any) -> ComparisonRun:
         """Start a run of sparse vector."""
-        run: Run = mechanism.start(self._rng)
+        run: ComparisonRun = mechanism.start(self._rng)
         return run
 
-    def above(self, run: Run, checked: Checked, level: float) -> bool:
+    def above(self, run: ComparisonRun, checked: PublicAnswer, level: float) -> bool:
         """Say whether the error of a public answer is above a level, in units of its sensitivity."""
         return run.above(checked.score(self._counts) - level, self._rng)
 
-    def minimiser(self, plan: Plan, question: ConvexQuestion) -> tuple[Vector, tuple[Measurement, ...]]:
+    def minimiser(self, plan: Plan, question: CompiledRegression) -> tuple[Vector, tuple[Measurement, ...]]:
         """Return a private minimiser by any solver, and its noisy gradients as measurements."""
-        oracle = _Listening(plan, CellRows(question, self._counts), self._rng)
+        oracle = _RecordingOracle(plan, CellRows(question, self._counts), self._rng)
         theta = plan.solver.run(plan, oracle)
         return np.asarray(theta, dtype=np.float64), tuple(
             Measurement(question.attributes, (question.gradients(point, clip),), answer, deviation)
@@ -398,11 +398,11 @@ class CellRows(Arrays):
 
     Parameters
     ----------
-    question : ConvexQuestion
+    question : CompiledRegression
     counts : Counts
     """
 
-    def __init__(self, question: ConvexQuestion, counts: Counts) -> None:
+    def __init__(self, question: CompiledRegression, counts: Counts) -> None:
         bounds = question.problem.bounds
         cells = Door(bounds).quantise(question.X)
         if not isinstance(cells, Dense):
@@ -431,7 +431,7 @@ class CellRows(Arrays):
         return total.T.copy().reshape(np.shape(theta))
 
 
-class _Listening(Oracle):
+class _RecordingOracle(Oracle):
     """An oracle that keeps the noisy gradients it gave: they are released, and worth more than one step."""
 
     def __init__(self, plan: Plan, source: Any, rng: Generator) -> None:

@@ -34,9 +34,9 @@ from dpcvx.losses import (
 from dpcvx.problem import Bounds, Problem
 from dpcvx.queries.compiled import (
     CORNER,
-    ConvexQuestion,
-    LinearQuestion,
-    Question,
+    CompiledMeans,
+    CompiledQuery,
+    CompiledRegression,
 )
 from dpcvx.queries.schema import Binned, Column, Schema
 
@@ -59,7 +59,7 @@ SETS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Box, L1Ball, L2Ba
 class Query(Protocol):
     """A public description of one question."""
 
-    def compile(self, schema: Schema, n: int) -> Question:
+    def compile(self, schema: Schema, n: int) -> CompiledQuery:
         """Return the question on the cells of the marginal that it touches, for n records."""
         ...
 
@@ -124,7 +124,7 @@ class Regression:
         if not self.features and not self.intercept:
             raise ValueError("A regression without features needs an intercept.")
 
-    def compile(self, schema: Schema, n: int) -> Question:
+    def compile(self, schema: Schema, n: int) -> CompiledQuery:
         """Return the convex question on the marginal of target and features."""
         attributes = _indices(schema, (self.target, *self.features))
         loss = LOSSES[self.loss] if isinstance(self.loss, str) else self.loss
@@ -148,7 +148,7 @@ class Regression:
         bounds = Bounds(1.0, float(np.sqrt((X**2).sum(axis=1).max())))
         problem = Problem(loss, domain, bounds=bounds, d=X.shape[1], l2=self.l2)
         y = _spread(schema, attributes, 0, np.asarray(target.values, dtype=np.float64))
-        return ConvexQuestion(attributes, _sizes(schema, attributes), tuple(names), problem, X, y, n)
+        return CompiledRegression(attributes, _sizes(schema, attributes), tuple(names), problem, X, y, n)
 
     def to_json(self) -> dict[str, Any]:
         """Return the description as plain types."""
@@ -179,11 +179,11 @@ class Count:
     def __post_init__(self) -> None:
         object.__setattr__(self, "where", _condition(self.where, needed=True))
 
-    def compile(self, schema: Schema, n: int) -> Question:
+    def compile(self, schema: Schema, n: int) -> CompiledQuery:
         """Return the linear question n 1[where]."""
         attributes = _indices(schema, tuple(self.where))
         inside = _satisfied(schema, attributes, self.where)
-        return LinearQuestion(attributes, _sizes(schema, attributes), ("count",), n * inside[:, None])
+        return CompiledMeans(attributes, _sizes(schema, attributes), ("count",), n * inside[:, None])
 
     def to_json(self) -> dict[str, Any]:
         """Return the description as plain types."""
@@ -212,19 +212,19 @@ class Mean:
         _check_name("of", self.of)
         object.__setattr__(self, "where", _condition(self.where, needed=False))
 
-    def compile(self, schema: Schema, n: int) -> Question:
+    def compile(self, schema: Schema, n: int) -> CompiledQuery:
         """Return the linear question, or with a condition the one-dimensional regression."""
         attribute = schema.attributes[_indices(schema, (self.of,))[0]]
         values, low, high = _numbers(attribute)
         if not self.where:
             units = low + (values + 1) / 2 * (high - low)
             attributes = _indices(schema, (self.of,))
-            return LinearQuestion(attributes, (attribute.size,), (f"mean {self.of}",), units[:, None])
+            return CompiledMeans(attributes, (attribute.size,), (f"mean {self.of}",), units[:, None])
         names = (self.of, *(name for name in self.where if name != self.of))
         attributes = _indices(schema, names)
         inside = _satisfied(schema, attributes, self.where)
         problem = Problem(Squared(), Box(-1.0, 1.0), bounds=Bounds(1.0, 1.0), d=1)
-        return ConvexQuestion(
+        return CompiledRegression(
             attributes,
             _sizes(schema, attributes),
             (f"mean {self.of}",),
@@ -258,7 +258,7 @@ class Marginal:
         if not self.attributes:
             raise ValueError("A marginal needs at least one attribute.")
 
-    def compile(self, schema: Schema, n: int) -> Question:
+    def compile(self, schema: Schema, n: int) -> CompiledQuery:
         """Return the linear question whose answers are the cells' shares."""
         attributes = _indices(schema, self.attributes, largest=LARGEST_TABLE)
         parts = [schema.attributes[index] for index in attributes]
@@ -267,7 +267,7 @@ class Marginal:
             ", ".join(f"{part.name}={part.labels[k]}" for part, k in zip(parts, cell, strict=True))
             for cell in zip(*places, strict=True)
         )
-        return LinearQuestion(attributes, _sizes(schema, attributes), names, np.eye(len(names)))
+        return CompiledMeans(attributes, _sizes(schema, attributes), names, np.eye(len(names)))
 
     def to_json(self) -> dict[str, Any]:
         """Return the description as plain types."""

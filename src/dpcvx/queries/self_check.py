@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpcvx.queries.compiled import Question
+from dpcvx.queries.compiled import CompiledQuery
 from dpcvx.queries.query import Marginal, Query, Regression
 from dpcvx.queries.schema import Binned, Schema
 
@@ -35,7 +35,7 @@ class Check:
         return max(self.value, 0.0) + NORMAL_97_5 * self.noise
 
 
-def family(name: str, schema: Schema, n: int) -> list[Question]:
+def family(name: str, schema: Schema, n: int) -> list[CompiledQuery]:
     """Return a public random family: the same for the same schema.
 
     "regressions": one attribute on up to six others, logistic where it is binary and squared elsewhere, over

@@ -14,7 +14,7 @@ from dpcvx.queries.compiled import TOLERANCE
 if TYPE_CHECKING:
     from dpcvx.noise.samplers import Generator
 
-__all__ = ["AboveThreshold", "Run"]
+__all__ = ["AboveThreshold", "ComparisonRun"]
 
 LATTICE_BITS = 30  # a score of 1, the sensitivity, has 2^30 lattice steps
 SPLIT = 2.0 ** (2 / 3)  # e2 / e1, which makes the noise of a comparison least (PRIVACY_MATH §9.2)
@@ -113,12 +113,12 @@ class AboveThreshold:
             low, high = (middle, high) if self.tail(middle) > probability else (low, middle)
         return high
 
-    def start(self, rng: Generator) -> Run:
+    def start(self, rng: Generator) -> ComparisonRun:
         """Draw a fresh threshold; the run must have been paid for."""
-        return Run(self, rng)
+        return ComparisonRun(self, rng)
 
 
-class Run:
+class ComparisonRun:
     """The private state of a run: its noisy threshold. It stays inside the gate and prints nothing."""
 
     def __init__(self, mechanism: AboveThreshold, rng: Generator) -> None:

@@ -15,11 +15,19 @@ from dpcvx.queries.marginals import Measurement
 if TYPE_CHECKING:
     from dpcvx.ledger import Account
 
-__all__ = ["Kept", "Remembered", "Transcript", "arrays", "measurements", "packed", "packed_measurements"]
+__all__ = [
+    "EngineTranscript",
+    "LedgerTranscript",
+    "MemoryTranscript",
+    "arrays",
+    "measurements",
+    "packed",
+    "packed_measurements",
+]
 
 
 @dataclass(frozen=True)
-class Entry:
+class TranscriptEntry:
     """One thing that was released, or a run that was begun."""
 
     kind: str
@@ -27,14 +35,14 @@ class Entry:
     content: bytes
 
 
-class Transcript(Protocol):
+class EngineTranscript(Protocol):
     """Entries in order; an entry is durable when `append` returns."""
 
     def append(self, kind: str, key: str, content: bytes = b"") -> None:
         """Add an entry."""
         ...
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[TranscriptEntry]:
         """Return everything but answers."""
         ...
 
@@ -43,11 +51,11 @@ class Transcript(Protocol):
         ...
 
 
-class Remembered:
+class MemoryTranscript:
     """A transcript in memory: it ends with the process, and so does the engine."""
 
     def __init__(self) -> None:
-        self._entries: list[Entry] = []
+        self._entries: list[TranscriptEntry] = []
         self._answers: dict[str, bytes] = {}
 
     def append(self, kind: str, key: str, content: bytes = b"") -> None:
@@ -55,9 +63,9 @@ class Remembered:
         if kind == "answer":
             self._answers[key] = content
         else:
-            self._entries.append(Entry(kind, key, content))
+            self._entries.append(TranscriptEntry(kind, key, content))
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[TranscriptEntry]:
         """Return everything but answers."""
         return list(self._entries)
 
@@ -66,7 +74,7 @@ class Remembered:
         return self._answers.get(key)
 
 
-class Kept:
+class LedgerTranscript:
     """A transcript in the chain of an account's ledger, so that an old copy of it is as conspicuous.
 
     Parameters
@@ -83,13 +91,13 @@ class Kept:
         """Add an entry; durable when it returns."""
         self._account.note(f"{self._engine} {kind} {key}", content)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[TranscriptEntry]:
         """Return everything but answers."""
         found = []
         for name, content in self._account.notes(f"{self._engine} "):
             _, kind, key = name.split(" ", 2)
             if kind != "answer":
-                found.append(Entry(kind, key, content))
+                found.append(TranscriptEntry(kind, key, content))
         return found
 
     def answer(self, key: str) -> bytes | None:

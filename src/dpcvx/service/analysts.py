@@ -16,35 +16,35 @@ from dpcvx.errors import BudgetExceeded, DeadKey, KeyReused
 from dpcvx.queries.answer import BRANCHES
 from dpcvx.queries.query import Query, query_from_json
 from dpcvx.queries.synthetic import write_synthetic
-from dpcvx.service.database import Store
+from dpcvx.service.database import ServiceDatabase
 from dpcvx.service.description import attributes, question_schema
-from dpcvx.service.history import REUSED, Questions
+from dpcvx.service.history import REUSED, QueryHistory
 from dpcvx.service.keys import ApiKey, Keys
 from dpcvx.service.refusal import Refusal
 
 if TYPE_CHECKING:
     from dpcvx.queries.engine import QueryEngine
 
-__all__ = ["Desk"]
+__all__ = ["Analysts"]
 
 WIDEST_NUMBER = 25  # characters; -1.2345678901234567e-308 has 24
 BLOCK = 1024  # bytes; lengths of answers are multiples of it
 
 
-class Desk:
+class Analysts:
     """The questions of many analysts, answered by one engine.
 
     Parameters
     ----------
     engine : QueryEngine
         Who answers; called by one thread at a time.
-    store : Store
+    store : ServiceDatabase
         Where keys, questions and answers are kept.
     """
 
-    def __init__(self, engine: QueryEngine, store: Store) -> None:
+    def __init__(self, engine: QueryEngine, store: ServiceDatabase) -> None:
         self.engine = engine
-        self.keys, self.questions = Keys(store), Questions(store)
+        self.keys, self.history = Keys(store), QueryHistory(store)
         self.schema = attributes(engine.schema)
         self.question_schema = question_schema(engine.schema)
 
@@ -80,7 +80,7 @@ class Desk:
         except ValueError as error:
             raise Refusal("malformed", str(error)) from None
         text = json.dumps(query.to_json(), sort_keys=True)
-        answer = self.questions.find(key, idempotency, text)
+        answer = self.history.find(key, idempotency, text)
         if answer is None:
             try:
                 # Keys of different analysts never meet: each has its own part of the ledger's keys.
@@ -97,7 +97,7 @@ class Desk:
                     "The server stopped while it answered this; ask again with a new Idempotency-Key.",
                 ) from None
             answer = json.dumps(found.to_json(), allow_nan=False).encode()
-            self.questions.keep(key, idempotency, text, answer)
+            self.history.keep(key, idempotency, text, answer)
         return padded(answer)
 
     def budget(self, key: ApiKey) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class Desk:
             "comparisons_left": left,
             "questions_per_minute": key.per_minute,
             "questions_per_day": key.per_day,
-            "questions_today": self.questions.asked_today(key),
+            "questions_today": self.history.asked_today(key),
         }
 
     def statement(self) -> dict[str, Any]:

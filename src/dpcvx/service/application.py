@@ -25,17 +25,17 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from dpcvx import __version__
-from dpcvx.service.analysts import Desk
+from dpcvx.service.analysts import Analysts
 from dpcvx.service.boundary import Boundary, Metrics
 from dpcvx.service.keys import ApiKey
 from dpcvx.service.models import (
     BudgetLeft,
+    CreatedKey,
     History,
     KeyList,
     KeyRecord,
-    MadeKey,
     NewKey,
-    Problem,
+    RefusalBody,
 )
 from dpcvx.service.refusal import CODES, Refusal
 
@@ -66,12 +66,12 @@ IdempotencyKey = Annotated[
 ]
 
 
-def application(desk: Desk, *, slot: float = 0.25) -> FastAPI:
+def application(analysts: Analysts, *, slot: float = 0.25) -> FastAPI:
     """Return the service as an ASGI application.
 
     Parameters
     ----------
-    desk : Desk
+    analysts : Analysts
         Who answers.
     slot : float
         Seconds; answers leave a whole number of slots after their question came.
@@ -121,7 +121,7 @@ def application(desk: Desk, *, slot: float = 0.25) -> FastAPI:
     async def caller(bearer: Bearer) -> ApiKey:
         loop = asyncio.get_running_loop()
         text = "" if bearer is None else bearer.credentials
-        key = await loop.run_in_executor(verifiers, desk.keys.verify, text)
+        key = await loop.run_in_executor(verifiers, analysts.keys.verify, text)
         if key is None:
             raise Refusal("unauthorised", "Send a valid API key: Authorization: Bearer <key>.")
         return key
@@ -142,7 +142,7 @@ def application(desk: Desk, *, slot: float = 0.25) -> FastAPI:
     @api.get("/schema", response_model=dict[str, Any])
     async def schema(_: AnyKey) -> Response:
         """Attributes of the data, their levels and bins: the public declaration."""
-        return JSONResponse(desk.schema)
+        return JSONResponse(analysts.schema)
 
     @api.post(
         "/queries",
@@ -151,16 +151,16 @@ def application(desk: Desk, *, slot: float = 0.25) -> FastAPI:
         openapi_extra={
             "requestBody": {
                 "required": True,
-                "content": {"application/json": {"schema": desk.question_schema}},
+                "content": {"application/json": {"schema": analysts.question_schema}},
             }
         },
     )
     async def queries(request: Request, key: AskKey, idempotency_key: IdempotencyKey = None) -> Response:
         """Ask a question; the answer has the same shape and length whichever way it was found."""
         started = asyncio.get_running_loop().time()
-        query = desk.question(await request.body())
+        query = analysts.question(await request.body())
         try:
-            body = await in_turn(key, desk.ask, key, idempotency_key or secrets.token_hex(16), query)
+            body = await in_turn(key, analysts.ask, key, idempotency_key or secrets.token_hex(16), query)
         finally:
             await _next_slot(started, slot)
         return Response(body, media_type="application/json")
@@ -168,7 +168,7 @@ def application(desk: Desk, *, slot: float = 0.25) -> FastAPI:
     @api.get("/history", response_model=History, responses=_problems("forbidden"))
     async def history(key: AskKey, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Any:
         """This key's own questions and answers, newest first."""
-        asked = await asyncio.to_thread(desk.questions.history, key, limit)
+        asked = await asyncio.to_thread(analysts.history.latest, key, limit)
         return {
             "questions": [
                 {
@@ -184,7 +184,7 @@ def application(desk: Desk, *, slot: float = 0.25) -> FastAPI:
     @api.get("/budget", response_model=BudgetLeft, responses=_problems("too_many_questions"))
     async def budget(key: AnyKey) -> Any:
         """The cap of the account, what is left of it, and what this key may still ask."""
-        return await in_turn(key, desk.budget, key)
+        return await in_turn(key, analysts.budget, key)
 
     @api.get(
         "/synthetic",
@@ -203,7 +203,7 @@ def application(desk: Desk, *, slot: float = 0.25) -> FastAPI:
         format: Literal["csv", "parquet"] = "csv",
     ) -> Response:
         """Invented records that follow the public histogram; they cost nothing, however many."""
-        body = await in_turn(key, desk.synthetic, rows, format)
+        body = await in_turn(key, analysts.synthetic, rows, format)
         headers = {
             "Content-Disposition": f'attachment; filename="synthetic.{format}"',
             "Link": f'<{API}/statement>; rel="describedby"',
@@ -213,17 +213,17 @@ def application(desk: Desk, *, slot: float = 0.25) -> FastAPI:
     @api.get("/statement", response_model=dict[str, Any], responses=_problems("too_many_questions"))
     async def statement(key: AnyKey) -> Response:
         """What is promised about everything that this service has answered and will answer."""
-        return JSONResponse(await in_turn(key, desk.statement))
+        return JSONResponse(await in_turn(key, analysts.statement))
 
     @api.get("/keys", response_model=KeyList, responses=_problems("forbidden"))
     async def keys(_: AdminKey) -> Any:
         """Every API key, without its secret."""
-        return {"keys": [asdict(key) for key in await asyncio.to_thread(desk.keys.list)]}
+        return {"keys": [asdict(key) for key in await asyncio.to_thread(analysts.keys.list)]}
 
     @api.post(
         "/keys",
         status_code=201,
-        response_model=MadeKey,
+        response_model=CreatedKey,
         responses=_problems("forbidden"),
         openapi_extra={
             "requestBody": {
@@ -236,7 +236,7 @@ def application(desk: Desk, *, slot: float = 0.25) -> FastAPI:
         """Make an API key; its text is in this response and nowhere else."""
         try:
             wanted = NewKey.model_validate_json(await request.body())
-            key, text = await asyncio.to_thread(lambda: desk.keys.create(**wanted.model_dump()))
+            key, text = await asyncio.to_thread(lambda: analysts.keys.create(**wanted.model_dump()))
         except ValidationError as error:
             raise Refusal("malformed", _first(error.errors(include_input=False))) from None
         except ValueError as error:
@@ -247,7 +247,7 @@ def application(desk: Desk, *, slot: float = 0.25) -> FastAPI:
     async def revoke_key(id: Annotated[str, PathParameter(pattern="^[0-9a-f]{12}$")], _: AdminKey) -> Any:
         """Refuse an API key from now on."""
         try:
-            return asdict(await asyncio.to_thread(desk.keys.revoke, id))
+            return asdict(await asyncio.to_thread(analysts.keys.revoke, id))
         except KeyError:
             raise Refusal("not_found", "There is no key of this id.") from None
 
@@ -281,7 +281,8 @@ def _page(name: str, media: str) -> Callable[[], Awaitable[Response]]:
 def _problems(*codes: str) -> dict[int | str, dict[str, Any]]:
     """Refusals of a route, for its description."""
     return {
-        CODES[code]: {"model": Problem, "description": code.replace("_", " ").capitalize()} for code in codes
+        CODES[code]: {"model": RefusalBody, "description": code.replace("_", " ").capitalize()}
+        for code in codes
     }
 
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from dpcvx.ledger.database import address, reading, writing
 
-__all__ = ["Store", "key_table", "question_table"]
+__all__ = ["ServiceDatabase", "key_table", "question_table"]
 
 metadata = sa.MetaData()
 key_table = sa.Table(
@@ -40,7 +40,7 @@ question_table = sa.Table(
 )
 
 
-class Store:
+class ServiceDatabase:
     """The service's tables for one account, in the ledger's own database.
 
     So both are as durable as each other, and are backed up together.

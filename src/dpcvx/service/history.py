@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from dpcvx.service.database import Store, question_table
+from dpcvx.service.database import ServiceDatabase, question_table
 from dpcvx.service.keys import ApiKey
 from dpcvx.service.refusal import Refusal
 
-__all__ = ["REUSED", "Asked", "Questions"]
+__all__ = ["REUSED", "PastQuery", "QueryHistory"]
 
 MINUTE, DAY = 60, 86_400
 REUSED = "This Idempotency-Key belongs to another question: use a new one for each question."
 
 
 @dataclass(frozen=True)
-class Asked:
+class PastQuery:
     """A question that was answered.
 
     Parameters
@@ -39,16 +39,16 @@ class Asked:
     answer: bytes
 
 
-class Questions:
+class QueryHistory:
     """What each key asked, durable; the limits are counted on it, so that a restart forgets none.
 
     Parameters
     ----------
-    store : Store
+    store : ServiceDatabase
         Where it is kept.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ServiceDatabase) -> None:
         self._store = store
 
     def find(self, key: ApiKey, idempotency: str, question: str) -> bytes | None:
@@ -89,7 +89,7 @@ class Questions:
                 question_table.insert(), {**row, "asked": time.time(), "question": question, "answer": answer}
             )
 
-    def history(self, key: ApiKey, limit: int) -> tuple[Asked, ...]:
+    def latest(self, key: ApiKey, limit: int) -> tuple[PastQuery, ...]:
         """The latest questions of a key, newest first."""
         columns = question_table.c
         chosen = (
@@ -100,7 +100,7 @@ class Questions:
         )
         with self._store.reading() as connection:
             rows = connection.execute(chosen).all()
-        return tuple(Asked(row.idempotency, row.asked, row.question, bytes(row.answer)) for row in rows)
+        return tuple(PastQuery(row.idempotency, row.asked, row.question, bytes(row.answer)) for row in rows)
 
     def asked_today(self, key: ApiKey) -> int:
         """Number of questions of a key in the last 24 hours."""

@@ -15,7 +15,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import VerifyMismatchError
 
 from dpcvx.ledger import Ledger
-from dpcvx.service.database import Store, key_table
+from dpcvx.service.database import ServiceDatabase, key_table
 
 __all__ = ["SCOPES", "ApiKey", "Keys", "open_keys"]
 
@@ -60,11 +60,11 @@ class Keys:
 
     Parameters
     ----------
-    store : Store
+    store : ServiceDatabase
         Where they are kept.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ServiceDatabase) -> None:
         self._store = store
         # Keys that Argon2 has accepted in this process, by a digest that is of no use outside it.
         self._pepper = secrets.token_bytes(32)
@@ -158,7 +158,7 @@ class Keys:
 def open_keys(url: str | os.PathLike[str] | None, account: str) -> Keys:
     """Return the API keys of an account that exists."""
     Ledger(url).account(account)
-    return Keys(Store(url, account))
+    return Keys(ServiceDatabase(url, account))
 
 
 def _read(row: sa.Row[Any]) -> ApiKey:

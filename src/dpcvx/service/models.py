@@ -8,10 +8,19 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dpcvx.service.refusal import CODES
 
-__all__ = ["BudgetLeft", "History", "KeyList", "KeyRecord", "MadeKey", "NewKey", "PastQuestion", "Problem"]
+__all__ = [
+    "BudgetLeft",
+    "CreatedKey",
+    "History",
+    "KeyList",
+    "KeyRecord",
+    "NewKey",
+    "PastQuestion",
+    "RefusalBody",
+]
 
 
-class Problem(BaseModel):
+class RefusalBody(BaseModel):
     """A refusal: a stable code and one sentence."""
 
     code: Literal[tuple(CODES)]  # type: ignore[valid-type]
@@ -78,7 +87,7 @@ class NewKey(BaseModel):
     per_day: int = Field(default=5000, ge=1, le=1_000_000_000)
 
 
-class MadeKey(BaseModel):
+class CreatedKey(BaseModel):
     """A new key; its text is shown this once."""
 
     key: KeyRecord

@@ -21,18 +21,18 @@ from dpcvx.ledger import Account, Ledger
 from dpcvx.queries.engine import QueryEngine
 from dpcvx.queries.schema import Schema
 from dpcvx.queries.universe import Universe
-from dpcvx.service.analysts import Desk
+from dpcvx.service.analysts import Analysts
 from dpcvx.service.application import application
-from dpcvx.service.database import Store
+from dpcvx.service.database import ServiceDatabase
 
-__all__ = ["Settings", "demonstration", "run"]
+__all__ = ["ServiceSettings", "demonstration", "run"]
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 GRACE = 60  # seconds that questions under way may take after the server was told to stop
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServiceSettings:
     """What is served, to whom, and on which budget.
 
     Parameters
@@ -67,7 +67,7 @@ class Settings:
     slot: float
 
 
-def run(settings: Settings) -> None:
+def run(settings: ServiceSettings) -> None:
     """Serve until told to stop."""
     schema = _read_schema(settings.schema)
     Universe(schema)  # refuses what is too large
@@ -89,7 +89,7 @@ def demonstration(*, host: str, port: int, slot: float) -> None:
 
     schema, columns = people()
     with _listen(host, port) as listening, tempfile.TemporaryDirectory(prefix="dpcvx-") as folder:
-        settings = Settings(
+        settings = ServiceSettings(
             Path("demo"),
             Path("demo"),
             2.0,
@@ -107,26 +107,26 @@ def demonstration(*, host: str, port: int, slot: float) -> None:
 def _serve(
     schema: Schema,
     columns: Any,
-    settings: Settings,
+    settings: ServiceSettings,
     listening: socket.socket,
-    ready: Callable[[Desk], None] | None = None,
+    ready: Callable[[Analysts], None] | None = None,
     closing: str = "stopped; the account keeps what was spent, and a new start continues from there",
 ) -> None:
     import uvicorn
 
     console = Console(stderr=True, highlight=False)
     account = _account(settings, columns.num_rows)
-    store = Store(settings.ledger, settings.account)
+    store = ServiceDatabase(settings.ledger, settings.account)
     with store.alone():
         console.print(f"warm start: {len(schema.names)} attributes of {columns.num_rows:,} people")
         with console.status("measuring privately, or reading what was measured"):
             engine = _engine(schema, columns, account)
-        desk = Desk(engine, store)
+        analysts = Analysts(engine, store)
         if ready is not None:
-            ready(desk)
-        console.print(_opening(settings, account, desk), markup=False, soft_wrap=True)
+            ready(analysts)
+        console.print(_opening(settings, account, analysts), markup=False, soft_wrap=True)
         config = uvicorn.Config(
-            application(desk, slot=settings.slot),
+            application(analysts, slot=settings.slot),
             log_level="warning",
             server_header=False,
             timeout_graceful_shutdown=GRACE,
@@ -169,7 +169,7 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _account(settings: Settings, n: int) -> Account:
+def _account(settings: ServiceSettings, n: int) -> Account:
     """The account, made if it is new; what it was made with cannot be changed by another start."""
     ledger = Ledger(settings.ledger, witness=settings.witness)
     try:
@@ -190,17 +190,17 @@ def _account(settings: Settings, n: int) -> Account:
     return account
 
 
-def _opening(settings: Settings, account: Account, desk: Desk) -> str:
+def _opening(settings: ServiceSettings, account: Account, analysts: Analysts) -> str:
     cap = account.budget
     lines = [
         f"serving {settings.data} at http://{settings.host}:{settings.port}  (stop with Ctrl-C)",
         f"account {settings.account}: epsilon {cap.epsilon:g}, delta {cap.delta:.3g} for all "
-        f"questions together; {desk.engine.remaining:.3g} left for new measurements",
-        _comparisons(*desk.engine.comparisons),
+        f"questions together; {analysts.engine.remaining:.3g} left for new measurements",
+        _comparisons(*analysts.engine.comparisons),
     ]
     if settings.host not in LOCAL:
         lines.append("keys travel unencrypted on this address: put a reverse proxy with TLS in front")
-    if not desk.keys.list():
+    if not analysts.keys.list():
         where = "" if settings.ledger is None else " --ledger (as here)"
         lines.append(f"nobody has a key yet:  dpcvx keys create NAME --account {settings.account}{where}")
     return "\n".join(lines)
@@ -215,6 +215,6 @@ def _comparisons(left: int, total: int) -> str:
     return f"{words}; a stop loses the run that was begun"
 
 
-def _show_key(desk: Desk) -> None:
-    _, text = desk.keys.create("demo", scopes=("ask", "admin"))
+def _show_key(analysts: Analysts) -> None:
+    _, text = analysts.keys.create("demo", scopes=("ask", "admin"))
     print(f"key for this demonstration: {text}", file=sys.stderr, flush=True)
