@@ -8,13 +8,9 @@ from collections.abc import Callable
 import numpy as np
 
 from dpcvx.data import kernels
+from dpcvx.data.lattice import FEATURE_BITS, RESIDUAL_BITS, ResidualBound
 from dpcvx.data.memory import Arrays
-from dpcvx.data.quantise import (
-    FEATURE_BITS,
-    RESIDUAL_BITS,
-    Dense,
-    ResidualBound,
-)
+from dpcvx.data.rows import Dense
 from dpcvx.losses import Logistic
 
 ONE = 2**RESIDUAL_BITS

@@ -12,8 +12,9 @@ import numpy as np
 
 from datasets import OUTPUT
 from dpcvx.accounting import Budget, Tight
+from dpcvx.data.lattice import FEATURE_BITS
 from dpcvx.data.memory import Arrays
-from dpcvx.data.quantise import FEATURE_BITS, Dense
+from dpcvx.data.rows import Dense
 from dpcvx.domains import L1Ball
 from dpcvx.losses import Squared
 from dpcvx.noise.samplers import SeededGenerator

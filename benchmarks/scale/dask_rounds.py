@@ -27,13 +27,10 @@ from dpcvx import (
 )
 from dpcvx.data.cluster import dask_source
 from dpcvx.data.cluster.workers import Call
+from dpcvx.data.lattice import RESIDUAL_BITS, ResidualBound
 from dpcvx.data.memory import Arrays
-from dpcvx.data.quantise import (
-    RESIDUAL_BITS,
-    Dense,
-    Door,
-    ResidualBound,
-)
+from dpcvx.data.quantise import Quantiser
+from dpcvx.data.rows import Dense
 from dpcvx.noise.samplers import SeededGenerator
 
 FEATURES = 250
@@ -75,7 +72,7 @@ def in_memory(X: da.Array, y: da.Array) -> Arrays:
     """The same records in this process, a partition at a time."""
     stored, start = np.empty(X.shape, dtype=np.int16), 0
     for block in X.partitions:
-        stored[start : start + len(block)] = Door(BOUNDS).quantise(block.compute()).values
+        stored[start : start + len(block)] = Quantiser(BOUNDS).quantise(block.compute()).values
         start += len(block)
     return Arrays(Dense(stored), y.compute()[:, None], bounds=BOUNDS, threads=2)
 

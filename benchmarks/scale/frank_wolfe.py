@@ -22,8 +22,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import datasets
 import dpcvx as dp
 import figures
+from dpcvx.data.lattice import ResidualBound
 from dpcvx.data.memory import Arrays
-from dpcvx.data.quantise import Door, ResidualBound
+from dpcvx.data.quantise import Quantiser
 from dpcvx.noise.samplers import SecureGenerator
 
 RADIUS, DELTA = 20.0, 1e-6
@@ -53,7 +54,7 @@ def plan_of(loss, n, d, epsilon, T, bounds):
 
 def single(X, y, bounds):
     """Records behind their door, read by one thread; both storage orders made."""
-    records = Arrays(Door(bounds).quantise(X), np.asarray(y, float)[:, None], bounds=bounds, threads=1)
+    records = Arrays(Quantiser(bounds).quantise(X), np.asarray(y, float)[:, None], bounds=bounds, threads=1)
     warm = plan_of(dp.Logistic(), *X.shape, 1.0, 3, bounds)
     dp.execute(warm, records, rng=SecureGenerator())  # compiles, and transposes the records
     return records
@@ -110,7 +111,7 @@ def dense(options):
     X = rng.uniform(-1, 1, (n, d))
     y = np.clip(X[:, :200] @ rng.normal(size=200) / 20 + 0.1 * rng.normal(size=n), -1, 1)
     bounds = dp.Bounds(1.0, y=1.0)
-    records = Arrays(Door(bounds).quantise(X), y[:, None], bounds=bounds, layout="columns", threads=1)
+    records = Arrays(Quantiser(bounds).quantise(X), y[:, None], bounds=bounds, layout="columns", threads=1)
     problem = dp.Problem(dp.Squared(), dp.L1Ball(5.0), bounds=bounds, d=d)
     sides = {}
     for name, clip in (("one pass a step", 100.0), ("cached products", None)):  # a clip: not linear, no cache

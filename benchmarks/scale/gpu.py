@@ -31,14 +31,10 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
 from dpcvx.accounting import Budget
+from dpcvx.data.lattice import FEATURE_BITS, RESIDUAL_BITS, ResidualBound
 from dpcvx.data.memory import Arrays, source
 from dpcvx.data.on_gpu import OnDevice
-from dpcvx.data.quantise import (
-    FEATURE_BITS,
-    RESIDUAL_BITS,
-    Dense,
-    ResidualBound,
-)
+from dpcvx.data.rows import Dense
 from dpcvx.domains import NuclearBall
 from dpcvx.gpu.products import DenseOnDevice
 from dpcvx.losses import Huber, Logistic, Squared

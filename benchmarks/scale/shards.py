@@ -20,8 +20,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import dpcvx
 import figures
 from dpcvx.data.columns import Columns, Table
+from dpcvx.data.lattice import RESIDUAL_BITS, ResidualBound
 from dpcvx.data.memory import Arrays
-from dpcvx.data.quantise import RESIDUAL_BITS, Door, ResidualBound
+from dpcvx.data.quantise import Quantiser
 from dpcvx.losses import Logistic
 from dpcvx.problem import Bounds
 
@@ -78,7 +79,7 @@ def compare(kind, n, d, rounds, folder):
         )
     table = Table(whole)
     columns = Columns.declare(table, bounds, None, None)
-    door = Door(Bounds(1.0), columns.center, columns.scale, 1.0)
+    door = Quantiser(Bounds(1.0), columns.center, columns.scale, 1.0)
     y = np.concatenate([y for _, y in pairs]).astype(float)
     del pairs
     memory = Arrays(columns.rows(table, door), y[:, None], bounds=door.bounds)

@@ -22,8 +22,10 @@ from dpcvx.data.cluster.worker_side import (
     guarded,
     load_part,
 )
+from dpcvx.data.lattice import ResidualBound
 from dpcvx.data.memory import source
-from dpcvx.data.quantise import Dense, Door, ResidualBound
+from dpcvx.data.quantise import Quantiser
+from dpcvx.data.rows import Dense
 from dpcvx.errors import Incompatible
 from dpcvx.losses import Logistic
 from dpcvx.problem import Bounds
@@ -41,7 +43,7 @@ THETA = RNG.normal(size=5)
 
 
 def shard(kind=np.asarray, cuts=(0, 13, 14, 60), door=BOUNDS):
-    parts = [(Door(door).quantise(kind(X[a:b])), Y[a:b, None]) for a, b in pairwise(cuts)]
+    parts = [(Quantiser(door).quantise(kind(X[a:b])), Y[a:b, None]) for a, b in pairwise(cuts)]
     return Shard(parts, door, "rows", 1)
 
 
@@ -55,7 +57,7 @@ def test_a_shard_of_many_parts_answers_as_one_array(kind):
 
 def test_a_shard_goes_through_steps_once_and_says_when_it_did_not():
     records = source(X, Y, bounds=BOUNDS)
-    tight, door = Bounds(0.5, 0.6), Door(Bounds(1.0), 0.1, 2.0, 0.5)
+    tight, door = Bounds(0.5, 0.6), Quantiser(Bounds(1.0), 0.1, 2.0, 0.5)
     first, second = Step("a", "within", (tight,)), Step("b", "mapped", (door, 0.0, 1.0))
     within = records.within(tight)
     mapped = within.mapped(door, 0.0, 1.0)
@@ -110,10 +112,10 @@ def test_nothing_raises_and_only_words_of_dpcvx_are_passed_on():
     assert guarded(fail, Incompatible) == Failure("Incompatible: cell 'Jane Doe'")
     assert guarded(len, "abc") == 3
     assert load_part(lambda X, y: fail(KeyError), None, X, Y) == Failure("KeyError")
-    part = (Door(BOUNDS).quantise(X), Y[1:, None])
+    part = (Quantiser(BOUNDS).quantise(X), Y[1:, None])
     assert "number of rows" in load_part(lambda X, y: part, None, X, Y).words
     # A part that failed is what the shard says, whatever it is asked.
-    part = (Door(BOUNDS).quantise(X), Y[:, None])
+    part = (Quantiser(BOUNDS).quantise(X), Y[:, None])
     assert Shard([part, Failure("MemoryError")], BOUNDS, "rows", 1).ask("", "describe") == Failure(
         "MemoryError"
     )
@@ -121,7 +123,7 @@ def test_nothing_raises_and_only_words_of_dpcvx_are_passed_on():
     broken = Pickled(b"no pickle")
     assert shard().ask("", "sums", "gradient_sum", broken, THETA, WIDE) == Failure("UnpicklingError")
     assert shard().ask("", "anything") == Failure("AttributeError")
-    mixed = [part, (Door(BOUNDS).quantise(sp.csr_array(X)), Y[:, None])]
+    mixed = [part, (Quantiser(BOUNDS).quantise(sp.csr_array(X)), Y[:, None])]
     assert "some dense ones" in Shard(mixed, BOUNDS, "rows", 1).ask("", "describe").words
 
 
@@ -136,7 +138,7 @@ def unaligned(array):
 
 
 def test_unaligned_parts_and_questions_are_copied():
-    plain = Door(BOUNDS).quantise(X).values
+    plain = Quantiser(BOUNDS).quantise(X).values
     held = Shard([(Dense(unaligned(plain)), unaligned(Y[:, None]))], BOUNDS, "rows", 1)
     stored = held._state.records[""].rows().values
     assert stored.flags.aligned

@@ -13,7 +13,8 @@ from scipy.sparse import csr_array
 import dpcvx.noise.samplers
 from dpcvx.accounting import PLD, Budget, Tight
 from dpcvx.data.memory import Arrays, source
-from dpcvx.data.quantise import Door, Sparse, targets
+from dpcvx.data.quantise import Quantiser, targets
+from dpcvx.data.rows import Sparse
 from dpcvx.domains import Box, L1Ball, L2Ball
 from dpcvx.domains.regularizers import L1
 from dpcvx.errors import Incompatible
@@ -105,7 +106,7 @@ def test_storage_blocks_and_threads_change_no_bit(solver, problem):
     X[np.abs(X) < 0.3] = 0.0
 
     def theta(storage, blocks, threads):
-        rows = Door(problem.bounds).quantise(X)
+        rows = Quantiser(problem.bounds).quantise(X)
         if storage == "csr":
             sparse = csr_array(rows.values)
             rows = Sparse(sparse.indptr.astype(np.int64), sparse.indices, sparse.data, problem.d)
@@ -127,7 +128,7 @@ def test_with_all_records_in_the_sample_and_no_noise_it_is_the_plain_algorithm(s
         dpcvx.noise.samplers, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
     )
     X, y = records(problem)
-    stored = Door(problem.bounds).quantise(X).values / 2**14  # so that both see the same records
+    stored = Quantiser(problem.bounds).quantise(X).values / 2**14  # so that both see the same records
     plan = planned(dataclasses.replace(solver, n_epochs=3, n_steps=4, batch=N, clip=None), problem)
     private = execute(plan, source(X, y, bounds=problem.bounds), rng=SeededGenerator(0)).theta
     np.testing.assert_allclose(private, plan.solver.run(plan, ExactOracle(plan, stored, y)), atol=1e-5)

@@ -11,19 +11,13 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
 import dpcvx
-from dpcvx.data import memory as data
+from dpcvx.data import lattice
 from dpcvx.data.columns import Columns, Table
 from dpcvx.data.curvature import CurvatureBound
-from dpcvx.data.memory import Arrays, exact_sum, records_at_once
-from dpcvx.data.quantise import (
-    FEATURE_BITS,
-    RESIDUAL_BITS,
-    Dense,
-    Door,
-    ResidualBound,
-    Sparse,
-    whole_rows,
-)
+from dpcvx.data.lattice import FEATURE_BITS, RESIDUAL_BITS, ResidualBound, exact_sum, records_at_once
+from dpcvx.data.memory import Arrays
+from dpcvx.data.quantise import Quantiser
+from dpcvx.data.rows import Dense, Sparse, whole_rows
 from dpcvx.data.shards import open_source, recipe
 from dpcvx.data.shards import source as source_module
 from dpcvx.losses import Huber, Logistic, Softmax
@@ -107,7 +101,7 @@ def make(tmp_path, monkeypatch):
         model = dpcvx.PrivateLogisticRegression(classes=classes, **declared)
         target = model._declare_target(np.array(y))
         bounds = model._record_bounds(columns, intercept)
-        door = Door(bounds, columns.center, columns.scale, intercept)
+        door = Quantiser(bounds, columns.center, columns.scale, intercept)
         encode = encode or (lambda raw: model._encoded(raw, target))
         memory = Arrays(columns.rows(table, door), encode(y), bounds=bounds)
         return shards.source(columns, door, encode, "rows"), memory, folder
@@ -192,7 +186,7 @@ def test_a_disk_that_is_too_small_is_not_written_to(make, monkeypatch):
     need = source.n * (5 * 2 + 8)  # 16-bit features and a target
     monkeypatch.setattr(source_module, "disk_usage", lambda folder: SimpleNamespace(free=need - 1))
     assert source.columns is None
-    assert source.mapped(Door(Bounds(1.0), np.zeros(6), np.ones(6)), 0.0, 1.0)._changes
+    assert source.mapped(Quantiser(Bounds(1.0), np.zeros(6), np.ones(6)), 0.0, 1.0)._changes
     assert made == []
     del source.columns
     monkeypatch.setattr(source_module, "disk_usage", lambda folder: SimpleNamespace(free=need))
@@ -223,7 +217,7 @@ def test_moments_and_a_second_door_are_those_in_memory(make, kind, room, monkeyp
         asked = (order, rng.integers(-5000, 5000, d + 1), np.full(d + 1, 2**14))
         assert_array_equal(source.moments(*asked), memory.moments(*asked))
     assert_array_equal(source.length(), memory.length())
-    door = Door(Bounds(1.0, 1.0), rng.uniform(-0.2, 0.2, d), rng.uniform(0.3, 2.0, d), 0.25)
+    door = Quantiser(Bounds(1.0, 1.0), rng.uniform(-0.2, 0.2, d), rng.uniform(0.3, 2.0, d), 0.25)
     mine, theirs = (each.mapped(door, 0.1, 1.5) for each in (source, memory))
     assert (mine.n, mine.d) == (theirs.n, theirs.d) == (N, d + 1)
     assert mine.within(door.bounds) is mine
@@ -354,7 +348,7 @@ def test_sums_of_any_number_of_records_are_exact(make, monkeypatch):
     narrow = memory.difference_sum(*asked)
     followed = []
     for limit in (2**62, 40 * 2**15 * TIGHT.linf, 2**15 * TIGHT.linf + 1):
-        monkeypatch.setattr(data, "LARGEST_SUM", limit)
+        monkeypatch.setattr(lattice, "LARGEST_SUM", limit)
         for records in (memory, source):
             total = records.gradient_sum(Logistic(), theta, TIGHT)
             assert total.dtype == (np.int64 if limit == 2**62 else object)
@@ -363,7 +357,7 @@ def test_sums_of_any_number_of_records_are_exact(make, monkeypatch):
             margins.add(2, 2**30)
             followed.append(margins.scores(2.0**-44, TIGHT).tolist())
             assert followed[-1] == followed[0]
-    monkeypatch.setattr(data, "LARGEST_SUM", 2**15 * 2**30 + 1)
+    monkeypatch.setattr(lattice, "LARGEST_SUM", 2**15 * 2**30 + 1)
     for records in (memory, source):
         assert records.difference_sum(*asked).dtype == object
         assert records.difference_sum(*asked).tolist() == narrow.tolist()
@@ -400,7 +394,7 @@ def test_an_answer_is_the_same_whether_its_sum_is_wide_or_not(make, monkeypatch,
     problem = dpcvx.Problem(Logistic(), dpcvx.L1Ball(2.0), bounds=Bounds(1.0), d=source.d)
     answers = []
     for limit in (2**62, 2**36):
-        monkeypatch.setattr(data, "LARGEST_SUM", limit)
+        monkeypatch.setattr(lattice, "LARGEST_SUM", limit)
         rng = dpcvx.SeededGenerator(3)
         if kind == "gradient":
             answers.append(NoisyGradient(problem, N, 1.0)(np.full(source.d, 0.1), source, rng))

@@ -11,7 +11,8 @@ import dpcvx.noise.exponential
 import dpcvx.noise.samplers
 from dpcvx.accounting import Budget, Tight
 from dpcvx.data.memory import Arrays, source
-from dpcvx.data.quantise import Door, Sparse, targets
+from dpcvx.data.quantise import Quantiser, targets
+from dpcvx.data.rows import Sparse
 from dpcvx.domains import (
     Box,
     L1Ball,
@@ -211,7 +212,7 @@ def arrays(problem, storage, blocks, threads, order=None):
     X[np.abs(X) < 0.3] = 0.0
     if order is not None:
         X, y = X[order], y[order]
-    rows = Door(problem.bounds).quantise(X)
+    rows = Quantiser(problem.bounds).quantise(X)
     if storage == "csr":
         sparse = csr_array(rows.values)
         rows = Sparse(sparse.indptr.astype(np.int64), sparse.indices, sparse.data, problem.d)

@@ -6,17 +6,10 @@ import scipy.sparse as sp
 from numpy.testing import assert_array_equal
 
 import dpcvx
+from dpcvx.data.lattice import FEATURE_BITS, RESIDUAL_BITS, ResidualBound, fixed_point
 from dpcvx.data.memory import Arrays, source
-from dpcvx.data.quantise import (
-    FEATURE_BITS,
-    RESIDUAL_BITS,
-    Dense,
-    Door,
-    ResidualBound,
-    Sparse,
-    fixed_point,
-    targets,
-)
+from dpcvx.data.quantise import Quantiser, targets
+from dpcvx.data.rows import Dense, Sparse
 from dpcvx.losses import (
     Huber,
     Logistic,
@@ -69,7 +62,7 @@ def plain_sum(loss, stored, y, weights, unit, bound):
 
 def storages(X):
     """The same integers, dense and compressed."""
-    door = Door(Bounds(1.0))
+    door = Quantiser(Bounds(1.0))
     return {"dense": door.quantise(X), "sparse": door.quantise(sp.csr_array(X))}
 
 
@@ -237,7 +230,7 @@ def test_public_mistakes_are_errors():
     with pytest.raises(ValueError, match="layout must be"):
         source(X, y, bounds=Bounds(1.0), layout="diagonal")
     with pytest.raises(ValueError, match="threads must be at least 1"):
-        Arrays(Door(Bounds(1.0)).quantise(X), threads=0)
+        Arrays(Quantiser(Bounds(1.0)).quantise(X), threads=0)
     for index in (-1, D):
         with pytest.raises(IndexError, match=r"0\.\.5"):
             arrays.follow(Logistic(), 1).add(index, 1)

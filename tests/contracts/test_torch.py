@@ -19,14 +19,12 @@ from dpcvx import gpu as device
 from dpcvx.data import dataset as backends
 from dpcvx.data.columns import Columns, Table
 from dpcvx.data.curvature import CurvatureBound
-from dpcvx.data.memory import Arrays, CanStandardise, source
-from dpcvx.data.quantise import (
-    Dense,
-    Door,
-    ResidualBound,
-    Sparse,
-)
+from dpcvx.data.lattice import ResidualBound
+from dpcvx.data.memory import Arrays, source
+from dpcvx.data.quantise import Quantiser
+from dpcvx.data.rows import Dense, Sparse
 from dpcvx.data.shards import recipe
+from dpcvx.data.source import CanStandardise
 from dpcvx.domains import NuclearBall
 from dpcvx.errors import Incompatible
 from dpcvx.losses import Logistic, Squared
@@ -235,7 +233,7 @@ def test_records_are_standardised_on_the_host_and_summed_on_the_device():
     centers, limits = np.arange(10), np.full(10, 2**14)
     assert_array_equal(there.moments(2, centers, limits), host.moments(2, centers, limits))
     assert_array_equal(there.length(), host.length())
-    door = Door(Bounds(1.0), np.full(9, 0.1), np.full(9, 0.5))
+    door = Quantiser(Bounds(1.0), np.full(9, 0.1), np.full(9, 0.5))
     again = [each.mapped(door, 0.1, 2.0) for each in (there, host)]
     assert isinstance(again[0], OnDevice)
     assert_array_equal(*(each.gradient_sum(Squared(), theta, BOUND) for each in again))
@@ -307,7 +305,7 @@ def test_selection_over_compressed_records_stays_on_the_host():
     table = Table(sp.csr_array(np.eye(4)))
     columns = Columns.declare(table, (0, 1), None, None)
     data = ForDevice(sp.csr_array(np.eye(4)), np.zeros(4), HERE)
-    door = Door(Bounds(1.0), columns.center, columns.scale)
+    door = Quantiser(Bounds(1.0), columns.center, columns.scale)
     encode = lambda y: np.asarray(y, dtype=float).reshape(-1, 1)  # noqa: E731
     assert isinstance(data.source(columns, door, encode, "columns"), Arrays)
     there = data.source(columns, door, encode, "rows")

@@ -27,7 +27,8 @@ from dpcvx import (
 )
 from dpcvx.data.cluster import workers
 from dpcvx.data.curvature import CurvatureBound
-from dpcvx.data.quantise import Door, ResidualBound
+from dpcvx.data.lattice import ResidualBound
+from dpcvx.data.quantise import Quantiser
 from dpcvx.losses import Logistic, Softmax, Squared
 
 dask = pytest.importorskip("dask")
@@ -118,7 +119,9 @@ def sums(source, loss, outputs, kind):
     integers.append(margins.scores(1e-5, WIDE))
     if kind is np.asarray:  # compressed records are not standardised
         shift = (0.0, 1.0) if loss.joint else (0.1, 1.5)  # class codes stay what they are
-        mapped = source.mapped(Door(Bounds(1.0, 1.0), 0.1, 2.0, 0.5), *shift).mapped(Door(tight), 0.0, 1.0)
+        mapped = source.mapped(Quantiser(Bounds(1.0, 1.0), 0.1, 2.0, 0.5), *shift).mapped(
+            Quantiser(tight), 0.0, 1.0
+        )
         centers = np.full(D + 2, 100)
         integers += [mapped.length(), mapped.moments(2, centers, np.full(D + 2, 9000))]
         wider = np.concatenate([theta, theta[:1]])
@@ -284,7 +287,7 @@ def test_a_worker_killed_in_mid_fit_changes_no_bit_and_is_charged_once(client, t
 
 
 def test_a_worker_killed_while_it_is_asked(client):
-    reference, door = dpcvx.source(X, SIGNS, bounds=Bounds(1.0)), Door(Bounds(0.8), 0.1, 2.0)
+    reference, door = dpcvx.source(X, SIGNS, bounds=Bounds(1.0)), Quantiser(Bounds(0.8), 0.1, 2.0)
     expected = reference.gradient_sum(Logistic(), THETA, WIDE)
     client.wait_for_workers(2, timeout=60)
     with distributed_source() as source:

@@ -665,11 +665,12 @@ def test_one_odd_label_in_a_list_does_not_change_the_others():
 @pytest.mark.parametrize("value", [0.5, 1.0, 0.3])
 @pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
 def test_the_intercepts_feature_fits_into_the_norm(store, value):
-    from dpcvx.data.quantise import Door, integer_bounds
+    from dpcvx.data.lattice import integer_bounds
+    from dpcvx.data.quantise import Quantiser
 
     bounds = dpcvx.Bounds(1.0, math.sqrt(1 + value**2))
     rows = np.random.default_rng(0).normal(size=(200, 5)) * 10
-    stored = Door(bounds, intercept=value).quantise(store(rows))
+    stored = Quantiser(bounds, intercept=value).quantise(store(rows))
     integers = stored.values.reshape(200, 6).astype(np.int64)
     assert (integers[:, 5] == math.floor(2**14 * value)).all()
     largest = (integers**2).sum(axis=1).max()

@@ -28,7 +28,7 @@ from dpcvx import (
     PrivateStructuredLasso,
     SubmodularBall,
 )
-from dpcvx.data.quantise import SUM_UNIT
+from dpcvx.data.lattice import SUM_UNIT
 from dpcvx.mechanisms.mechanism import residual_bound
 
 N = 300

@@ -10,8 +10,9 @@ import dpcvx.noise.samplers
 from adversary import records, stored
 from dpcvx.accounting import Budget, Tight
 from dpcvx.audit import discrepancies, record, replay
+from dpcvx.data.lattice import FEATURE_BITS
 from dpcvx.data.memory import Arrays, source
-from dpcvx.data.quantise import FEATURE_BITS, Dense
+from dpcvx.data.rows import Dense
 from dpcvx.domains import L1Ball, L2Ball, Simplex
 from dpcvx.errors import Incompatible
 from dpcvx.events import Exponential, Gaussian

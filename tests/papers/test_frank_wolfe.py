@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from dpcvx.accounting import Budget, Tight
+from dpcvx.data.lattice import FEATURE_BITS
 from dpcvx.data.memory import Arrays
-from dpcvx.data.quantise import FEATURE_BITS, Dense
+from dpcvx.data.rows import Dense
 from dpcvx.domains import L1Ball
 from dpcvx.losses import Logistic, Squared
 from dpcvx.mechanisms import Vertex

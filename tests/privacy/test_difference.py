@@ -14,7 +14,7 @@ import dpcvx.noise.samplers
 from adversary import neighbour, records, stored
 from dpcvx.accounting import PLD, Budget
 from dpcvx.audit import discrepancies, record, replay, share
-from dpcvx.data.quantise import RESIDUAL_BITS, ResidualBound, integer_bounds
+from dpcvx.data.lattice import RESIDUAL_BITS, ResidualBound, integer_bounds
 from dpcvx.domains import L2Ball
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Poisson, count_leaves

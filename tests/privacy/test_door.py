@@ -18,14 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from dpcvx.data.lattice import ResidualBound, integer_bounds
 from dpcvx.data.memory import source
-from dpcvx.data.quantise import (
-    Dense,
-    Door,
-    ResidualBound,
-    integer_bounds,
-    targets,
-)
+from dpcvx.data.quantise import Quantiser, targets
+from dpcvx.data.rows import Dense
 from dpcvx.losses import Softmax
 from dpcvx.problem import Bounds
 
@@ -83,13 +79,13 @@ def check_bounds(stored, bounds, d):
 @given(st.lists(st.lists(cells, min_size=4, max_size=4), min_size=1, max_size=5), st.sampled_from(ALL_BOUNDS))
 def test_stored_integers_obey_the_bounds_exactly(rows, bounds):
     X = np.array(rows)
-    check_bounds(Door(bounds).quantise(X), bounds, 4)
-    check_bounds(Door(bounds).quantise(sp.csr_array(X)), bounds, 4)
-    check_bounds(Door(bounds, center=1e308, scale=TINY).quantise(X), bounds, 4)
+    check_bounds(Quantiser(bounds).quantise(X), bounds, 4)
+    check_bounds(Quantiser(bounds).quantise(sp.csr_array(X)), bounds, 4)
+    check_bounds(Quantiser(bounds, center=1e308, scale=TINY).quantise(X), bounds, 4)
     for intercept in (1.0, 0.3, 2.0**-14):
         if bounds.x_inf >= intercept and (bounds.x_2 is None or bounds.x_2 > intercept):
             for raw in (X, sp.csr_array(X)):
-                stored = Door(bounds, intercept=intercept).quantise(raw)
+                stored = Quantiser(bounds, intercept=intercept).quantise(raw)
                 check_bounds(stored, bounds, 5)
                 assert (matrix(stored)[:, 4] == math.floor(intercept * ONE)).all()
 
@@ -100,7 +96,7 @@ def test_a_bad_row_changes_no_other_row(row, place):
     good = np.random.default_rng(0).uniform(-1.2, 1.2, size=(5, 3))
     bad = good.copy()
     bad[place] = row
-    door = Door(Bounds(1.0, x_2=1.1))
+    door = Quantiser(Bounds(1.0, x_2=1.1))
     others = np.arange(5) != place
     for wrap in (np.array, sp.csr_array, lambda X: X.astype(object)):
         assert_array_equal(
@@ -112,7 +108,7 @@ def test_a_bad_row_changes_no_other_row(row, place):
 @pytest.mark.parametrize("x_inf", [1.0, 0.7, 1.999])
 def test_the_longest_row_is_kept_whole_without_a_row_norm(d, x_inf):
     """sqrt(d) x_inf squared may fall below d x_inf^2 in floating point; no row may shrink because of that."""
-    stored = Door(Bounds(x_inf)).quantise(np.full((1, d), 5.0))
+    stored = Quantiser(Bounds(x_inf)).quantise(np.full((1, d), 5.0))
     assert (matrix(stored) == math.floor(Fraction(x_inf) * ONE)).all()
     assert integer_bounds(Bounds(x_inf), d)[1] == d * math.floor(Fraction(x_inf) * ONE) ** 2
 
@@ -122,16 +118,16 @@ def test_shrunk_rows_lose_little(d):
     rng = np.random.default_rng(d)
     X = rng.normal(size=(200, d)) * 10.0 ** rng.integers(-3, 300, size=(200, 1))
     X[0], X[1, :] = 1.0, 1 / math.sqrt(d)
-    stored = matrix(Door(Bounds(1.0, x_2=1.0)).quantise(X)) / ONE
+    stored = matrix(Quantiser(Bounds(1.0, x_2=1.0)).quantise(X)) / ONE
     clipped = np.clip(X, -1, 1)
     expected = clipped / np.maximum(1, np.linalg.norm(clipped, axis=1, keepdims=True))
     assert np.abs(stored - expected).max() <= 2.01 / ONE
-    check_bounds(Door(Bounds(1.0, x_2=1.0)).quantise(X), Bounds(1.0, x_2=1.0), d)
+    check_bounds(Quantiser(Bounds(1.0, x_2=1.0)).quantise(X), Bounds(1.0, x_2=1.0), d)
 
 
 def test_rounding_is_toward_zero():
     units = np.array([[0.999, -0.999, 1.0, -1.0, 1.5, -1.5, 2.999, -2.999]])
-    assert_array_equal(matrix(Door(Bounds(1.0)).quantise(units / ONE)), [[0, 0, 1, -1, 1, -1, 2, -2]])
+    assert_array_equal(matrix(Quantiser(Bounds(1.0)).quantise(units / ONE)), [[0, 0, 1, -1, 1, -1, 2, -2]])
 
 
 def test_cells_that_are_no_finite_numbers_count_as_the_centre():
@@ -160,22 +156,24 @@ def test_cells_that_are_no_finite_numbers_count_as_the_centre():
     y[:] = strange
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        assert not matrix(Door(Bounds(1.0), center=0.5, scale=0.25).quantise(X)).any()
+        assert not matrix(Quantiser(Bounds(1.0), center=0.5, scale=0.25).quantise(X)).any()
         assert not targets(y, 1.0).any()
     assert heard == []
 
 
 def test_huge_finite_cells_are_clipped_and_not_zeroed():
     X = np.array([[1.7e308, -1.7e308, 1e-320]])
-    assert_array_equal(matrix(Door(Bounds(1.0), center=-1.7e308).quantise(X)), [[ONE, 0, ONE]])
-    assert_array_equal(matrix(Door(Bounds(1.0), scale=1e-300).quantise(X)), [[ONE, -ONE, 0]])
+    assert_array_equal(matrix(Quantiser(Bounds(1.0), center=-1.7e308).quantise(X)), [[ONE, 0, ONE]])
+    assert_array_equal(matrix(Quantiser(Bounds(1.0), scale=1e-300).quantise(X)), [[ONE, -ONE, 0]])
 
 
 def test_center_and_scale_are_per_column():
     X = np.array([[10.0, 3.0], [30.0, 5.0], [20.0, 4.5]])
-    door = Door(Bounds(1.0), center=np.array([20.0, 4.0]), scale=np.array([10.0, 1.0]))
+    door = Quantiser(Bounds(1.0), center=np.array([20.0, 4.0]), scale=np.array([10.0, 1.0]))
     assert_array_equal(matrix(door.quantise(X)), [[-ONE, -ONE], [ONE, ONE], [0, ONE // 2]])
-    scaled = Door(Bounds(1.0), scale=np.array([8.0, 4.0])).quantise(sp.csc_array([[2.0, 0.0], [0.0, 2.0]]))
+    scaled = Quantiser(Bounds(1.0), scale=np.array([8.0, 4.0])).quantise(
+        sp.csc_array([[2.0, 0.0], [0.0, 2.0]])
+    )
     assert_array_equal(matrix(scaled), [[ONE // 4, 0], [0, ONE // 2]])
 
 
@@ -240,8 +238,8 @@ TABLE = np.array(
 )
 def test_every_kind_of_input_gives_the_same_integers(table):
     for door in (
-        Door(Bounds(1.0)),
-        Door(Bounds(1.5, x_2=1.25), scale=np.array([1.0, 2.0, 1.0, 0.5]), intercept=True),
+        Quantiser(Bounds(1.0)),
+        Quantiser(Bounds(1.5, x_2=1.25), scale=np.array([1.0, 2.0, 1.0, 0.5]), intercept=True),
     ):
         expected = matrix(door.quantise(TABLE))
         if isinstance(table, np.ndarray) and table.dtype.kind == "U":
@@ -253,18 +251,18 @@ def test_every_kind_of_input_gives_the_same_integers(table):
 
 def test_blocks_of_a_large_input_are_joined(monkeypatch):
     X = np.random.default_rng(0).uniform(-1, 1, size=(23, 3))
-    whole = matrix(Door(Bounds(1.0)).quantise(X))
+    whole = matrix(Quantiser(Bounds(1.0)).quantise(X))
     monkeypatch.setattr("dpcvx.data.quantise.CELLS_AT_ONCE", 12)
     for raw in (X, pd.DataFrame(X, columns=list("abc")), X.astype(object)):
-        assert_array_equal(matrix(Door(Bounds(1.0)).quantise(raw)), whole)
+        assert_array_equal(matrix(Quantiser(Bounds(1.0)).quantise(raw)), whole)
 
 
 def test_integer_types_and_decimals():
     for dtype in (np.int8, np.uint64, bool):
         X = np.array([[0, 1], [1, 0]], dtype=dtype)
-        assert_array_equal(matrix(Door(Bounds(1.0)).quantise(X)), X.astype(int) * ONE)
+        assert_array_equal(matrix(Quantiser(Bounds(1.0)).quantise(X)), X.astype(int) * ONE)
     X = np.array([[decimal.Decimal("0.5")]], dtype=object)
-    assert matrix(Door(Bounds(1.0)).quantise(X)).item() == ONE // 2
+    assert matrix(Quantiser(Bounds(1.0)).quantise(X)).item() == ONE // 2
 
 
 def test_duplicates_are_summed_then_clipped_and_the_users_matrix_is_left_alone():
@@ -275,21 +273,21 @@ def test_duplicates_are_summed_then_clipped_and_the_users_matrix_is_left_alone()
     doubled.has_canonical_format = True  # a claim that is not true
     small = sp.coo_array((np.array([100, 100], dtype=np.int8), ([0, 0], [0, 0])), shape=(1, 1))
     for raw in (doubled, sp.coo_array((data, (rows, columns)), shape=(3, 3))):
-        stored = Door(Bounds(1.0)).quantise(raw)
+        stored = Quantiser(Bounds(1.0)).quantise(raw)
         assert_array_equal(matrix(stored), [[0, ONE, 0], [0, 0, ONE // 4], [0, 0, 0]])
         assert raw.data.tolist() == data
-    assert matrix(Door(Bounds(1.0), scale=400.0).quantise(small)).item() == ONE // 2
+    assert matrix(Quantiser(Bounds(1.0), scale=400.0).quantise(small)).item() == ONE // 2
     infinite = sp.coo_array(([math.inf, -math.inf], ([0, 0], [0, 0])), shape=(1, 1))
-    assert matrix(Door(Bounds(1.0)).quantise(infinite)).item() == 0
+    assert matrix(Quantiser(Bounds(1.0)).quantise(infinite)).item() == 0
 
 
 def test_sparse_and_dense_rows_give_the_same_integers():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(50, 30)) * (rng.random((50, 30)) < 0.3)
     for door in (
-        Door(Bounds(1.0)),
-        Door(Bounds(1.0, x_2=0.9), scale=3.0),
-        Door(Bounds(1.0, x_2=2.0), intercept=True),
+        Quantiser(Bounds(1.0)),
+        Quantiser(Bounds(1.0, x_2=0.9), scale=3.0),
+        Quantiser(Bounds(1.0, x_2=2.0), intercept=True),
     ):
         assert_array_equal(matrix(door.quantise(sp.csr_array(X))), matrix(door.quantise(X)))
 
@@ -312,7 +310,7 @@ def test_sparse_and_dense_rows_give_the_same_integers():
 )
 def test_shapes_and_types_are_checked(wrong, error, words):
     with pytest.raises(error, match=words):
-        Door(Bounds(1.0)).quantise(wrong)
+        Quantiser(Bounds(1.0)).quantise(wrong)
 
 
 @pytest.mark.parametrize(
@@ -334,20 +332,20 @@ def test_sparse_records_of_objects_are_refused_by_their_type():
     X = sp.coo_array(np.eye(2))
     X.data = np.array([1.0, "x"], dtype=object)
     with pytest.raises(TypeError, match="Sparse records must be numbers"):
-        Door(Bounds(1.0)).quantise(X)
+        Quantiser(Bounds(1.0)).quantise(X)
 
 
 def test_doors_are_checked():
     for center, scale in ((math.nan, 1.0), (0.0, 0.0), (0.0, np.array([1.0, -1.0])), (0.0, math.inf)):
         with pytest.raises(ValueError, match="finite centers and positive finite scales"):
-            Door(Bounds(1.0), center=center, scale=scale)
+            Quantiser(Bounds(1.0), center=center, scale=scale)
     with pytest.raises(ValueError, match="one entry for each of the 2 columns"):
-        Door(Bounds(1.0), scale=np.ones(3)).quantise(np.zeros((2, 2)))
+        Quantiser(Bounds(1.0), scale=np.ones(3)).quantise(np.zeros((2, 2)))
     with pytest.raises(ValueError, match="cannot be centred"):
-        Door(Bounds(1.0), center=0.5).quantise(sp.csr_array(np.eye(2)))
+        Quantiser(Bounds(1.0), center=0.5).quantise(sp.csr_array(np.eye(2)))
     for bounds in (Bounds(0.5), Bounds(1.0, x_2=1.0)):
         with pytest.raises(ValueError, match="needs x_inf >= 1 and x_2 > 1"):
-            Door(bounds, intercept=True)
+            Quantiser(bounds, intercept=True)
 
 
 def parquet(table):
@@ -384,7 +382,7 @@ def test_a_missing_cell_of_a_dictionary_is_missing(kind, last):
     """A library gave it the dictionary's last entry, which other records decide."""
     table = DICTIONARIES[kind]([0.5, None, None, None, last])
     expected = [0.5, 0.0, 0.0, 0.0, last]
-    assert_array_equal(matrix(Door(Bounds(1.0)).quantise(table))[:, 0] / ONE, expected)
+    assert_array_equal(matrix(Quantiser(Bounds(1.0)).quantise(table))[:, 0] / ONE, expected)
     assert_array_equal(targets(table)[:, 0], expected)
     assert_array_equal(targets(table["c"])[:, 0], expected)
 
@@ -408,7 +406,7 @@ INVALID = {
 @pytest.mark.parametrize("kind", INVALID)
 def test_text_that_is_not_utf8_is_no_reason_to_stop(kind):
     table = INVALID[kind](invalid_text())
-    assert_array_equal(matrix(Door(Bounds(1.0)).quantise(table))[:, 0] / ONE, [0.5, 0.0, 0.0, 0.25])
+    assert_array_equal(matrix(Quantiser(Bounds(1.0)).quantise(table))[:, 0] / ONE, [0.5, 0.0, 0.0, 0.25])
     assert_array_equal(targets(table["c"])[:, 0], [0.5, 0.0, 0.0, 0.25])
 
 
@@ -435,7 +433,7 @@ class Refusing:
 def test_one_odd_cell_of_a_list_changes_no_other(cell):
     """NumPy takes the type of a list from all of its cells: beside "x" even True is text, and no number."""
     rows = [[0.5, True, "0.25"], [1e-3, 0.75, 0], [1, 2, 3]]
-    door = Door(Bounds(1.0))
+    door = Quantiser(Bounds(1.0))
     expected = [[8192, ONE, 4096], [16, 12288, 0]]
     for place in range(3):
         odd = [cell if j == place else value for j, value in enumerate(rows[2])]
@@ -446,7 +444,7 @@ def test_one_odd_cell_of_a_list_changes_no_other(cell):
 
 
 def test_lists_of_another_shape_are_refused_without_a_cell():
-    door = Door(Bounds(1.0))
+    door = Quantiser(Bounds(1.0))
     for rows, words in (
         ([[1.0, 987.5], [2.0]], "same number of cells"),
         ([[[987.5], [1.0]]], "nested deeper"),
@@ -470,7 +468,7 @@ def test_masked_cells_are_missing(dtype):
     expected = np.array([[1, 0], [1, 1], [0, 1]])
     if dtype == "U4":
         cells.data[:] = "1"
-    assert_array_equal(matrix(Door(Bounds(1.0)).quantise(cells)), expected * ONE)
+    assert_array_equal(matrix(Quantiser(Bounds(1.0)).quantise(cells)), expected * ONE)
     assert_array_equal(targets(cells), expected)
     assert_array_equal(targets(cells[:, 0])[:, 0], expected[:, 0])
 
@@ -478,7 +476,7 @@ def test_masked_cells_are_missing(dtype):
 def test_masked_arrays_of_other_types_are_refused():
     for cells in (np.ma.zeros((2, 2), dtype="M8[s]"), np.ma.zeros((2, 2), dtype=[("a", int)])):
         with pytest.raises(TypeError, match="are not numbers"):
-            Door(Bounds(1.0)).quantise(cells)
+            Quantiser(Bounds(1.0)).quantise(cells)
     with pytest.raises(ValueError, match="Complex"):
         targets(np.ma.zeros(2, dtype=complex))
 
@@ -516,6 +514,6 @@ MALFORMED = ["beyond", "negative", "descending", "hidden rows", "too long", "col
 def test_a_malformed_sparse_matrix_is_refused_in_the_same_words(kind):
     """Compiled code must not follow such an index, nor an error name it."""
     with pytest.raises(ValueError, match="The sparse matrix is malformed: its indices") as caught:
-        Door(Bounds(1.0)).quantise(malformed(kind))
+        Quantiser(Bounds(1.0)).quantise(malformed(kind))
     assert "987" not in str(caught.value)
     assert caught.value.__suppress_context__

@@ -10,13 +10,10 @@ import pytest
 from scipy import stats
 
 from dpcvx.accounting import Budget, Tight
+from dpcvx.data.lattice import ResidualBound
 from dpcvx.data.memory import Arrays
-from dpcvx.data.quantise import (
-    Dense,
-    Door,
-    ResidualBound,
-    targets,
-)
+from dpcvx.data.quantise import Quantiser, targets
+from dpcvx.data.rows import Dense
 from dpcvx.errors import BudgetExceeded, Incompatible
 from dpcvx.events import (
     Exponential,
@@ -204,7 +201,7 @@ def test_sums_by_cells_are_the_sums_by_rows_to_the_last_bit(loss):
     cells = CellRows(question, counts)
     times = counts.marginal(question.attributes).ravel()
     bounds = question.problem.bounds
-    stored = Door(bounds).quantise(np.repeat(question.X, times, axis=0))
+    stored = Quantiser(bounds).quantise(np.repeat(question.X, times, axis=0))
     rows = Arrays(Dense(stored.values), targets(np.repeat(question.y, times), bounds.y), bounds=bounds)
     rng = np.random.default_rng(10)
     assert cells.n == rows.n == 500

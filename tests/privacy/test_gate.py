@@ -8,8 +8,9 @@ import pytest
 import scipy.sparse as sp
 
 import dpcvx as dp
+from dpcvx.data.lattice import ResidualBound, integer_bounds
 from dpcvx.data.memory import Arrays
-from dpcvx.data.quantise import Door, ResidualBound, integer_bounds
+from dpcvx.data.quantise import Quantiser
 from dpcvx.mechanisms import NoisyGradient, NoisyVertex
 
 PROBLEM = dp.Problem(dp.Logistic(), dp.L1Ball(2.0), bounds=dp.Bounds(1.0), d=3)
@@ -85,7 +86,7 @@ def test_rows_stored_under_wider_bounds_are_shrunk_to_the_plans(storage, layout)
     narrow, wide = dp.Bounds(1.0, 1.0), dp.Bounds(1.95)
     X = sp.csr_array(X) if storage == "sparse" else X
     records = dp.source(X, y, bounds=wide, layout=layout).within(narrow)
-    undeclared = Arrays(Door(wide).quantise(X), y[:, None], layout=layout).within(narrow)
+    undeclared = Arrays(Quantiser(wide).quantise(X), y[:, None], layout=layout).within(narrow)
     assert records.within(narrow) is records
     for each in (records, undeclared):
         rows = each._row_major()
@@ -119,7 +120,7 @@ def test_a_source_with_wider_bounds_is_no_louder_than_the_plan_allows():
     for sign in (1.0, -1.0):
         X, y = np.zeros((4, 400)), np.ones(4)
         X[0] = 1.9 * sign
-        dp.execute(plan, Watched(Door(dp.Bounds(1.95)).quantise(X), y[:, None]))
+        dp.execute(plan, Watched(Quantiser(dp.Bounds(1.95)).quantise(X), y[:, None]))
     change = np.linalg.norm((seen[0] - seen[1]).astype(float)) * 2.0**-34 / 4
     assert 0.25 * plan.stages[0].mechanism.sensitivity < change <= plan.stages[0].mechanism.sensitivity
 

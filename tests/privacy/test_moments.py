@@ -10,7 +10,7 @@ import pytest
 import dpcvx as dp
 from dpcvx.accounting import Following, Tight, gaussian_mu
 from dpcvx.audit.replay import discrepancies, record, replay
-from dpcvx.data.quantise import FEATURE_BITS
+from dpcvx.data.lattice import FEATURE_BITS
 from dpcvx.events import Compose, Gaussian, Repeat
 from dpcvx.mechanisms import NoisyLength, NoisyMoments
 from dpcvx.noise.samplers import SeededGenerator
@@ -186,12 +186,12 @@ def test_mapped_rows_are_held_to_the_bounds_of_the_fit():
 
     class Wide(Standardised):
         def run(self, plan, ask):
-            from dpcvx.data.quantise import Door
+            from dpcvx.data.quantise import Quantiser
 
             ask.moments()
             ask.moments()
             ask.length()
-            ask.remap(Door(dp.Bounds(1.9), 0.0, 0.5))
+            ask.remap(Quantiser(dp.Bounds(1.9), 0.0, 0.5))
             inner = self.inner(plan.problem)
             ask.gradient(np.zeros(inner.shape))
             return ask.gradient(np.zeros(inner.shape))

@@ -8,7 +8,7 @@ import pytest
 from adversary import records, stored
 from dpcvx.accounting import Budget, Tight
 from dpcvx.audit import record
-from dpcvx.data.quantise import RESIDUAL_BITS, ResidualBound, integer_bounds
+from dpcvx.data.lattice import RESIDUAL_BITS, ResidualBound, integer_bounds
 from dpcvx.domains import L1Ball
 from dpcvx.losses import Logistic, Squared
 from dpcvx.noise.samplers import SeededGenerator

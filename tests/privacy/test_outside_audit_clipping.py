@@ -15,7 +15,7 @@ from dpcvx.audit.replay import (
     replay,
     share,
 )
-from dpcvx.data.quantise import FEATURE_BITS, RESIDUAL_BITS
+from dpcvx.data.lattice import FEATURE_BITS, RESIDUAL_BITS
 from dpcvx.losses import ClippedLogistic, Logistic, Softmax
 from dpcvx.mechanisms import NoisyDifference, NoisyGradient, NoisyVertex
 from dpcvx.mechanisms.mechanism import residual_bound

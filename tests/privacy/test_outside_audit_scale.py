@@ -11,7 +11,7 @@ import dpcvx.noise.samplers
 from adversary import stored
 from dpcvx.accounting import Budget, Tight
 from dpcvx.accounting.repetition import poisson_rate
-from dpcvx.data.quantise import Door
+from dpcvx.data.quantise import Quantiser
 from dpcvx.data.shards import open_source
 from dpcvx.domains import L2Ball
 from dpcvx.errors import ShardsDamaged
@@ -69,7 +69,7 @@ def test_targets_are_not_sent_through_a_map_that_depends_on_them(center, scale):
     data = stored(np.zeros((8, 3)), np.zeros(8), problem.bounds, "dense")
     oracle = Oracle(plan, data, SeededGenerator(0))
     with pytest.raises(ValueError, match="finite centre and a positive scale"):
-        oracle.remap(Door(problem.bounds), center, scale)
+        oracle.remap(Quantiser(problem.bounds), center, scale)
 
 
 def test_a_norm_far_beyond_all_cells_is_a_norm():

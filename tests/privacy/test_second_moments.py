@@ -21,15 +21,10 @@ from dpcvx.data.curvature import (
     curvature_sum,
     largest_spread,
 )
-from dpcvx.data.memory import HasCurvatureSum
-from dpcvx.data.quantise import (
-    FEATURE_BITS,
-    RESIDUAL_BITS,
-    Dense,
-    Door,
-    ResidualBound,
-    integer_bounds,
-)
+from dpcvx.data.lattice import FEATURE_BITS, RESIDUAL_BITS, ResidualBound, integer_bounds
+from dpcvx.data.quantise import Quantiser
+from dpcvx.data.rows import Dense
+from dpcvx.data.source import HasCurvatureSum
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Gaussian
 from dpcvx.mechanisms import NoisySecondMoments
@@ -181,7 +176,7 @@ def test_noise_has_the_declared_variance_on_and_off_the_diagonal():
 @pytest.mark.parametrize("bits", [3, 12])
 def test_blocks_do_not_change_the_sums(bits, monkeypatch):
     rng = np.random.default_rng(2)
-    rows = Door(BOUNDS[0]).quantise(rng.uniform(-1, 1, (501, 4)))
+    rows = Quantiser(BOUNDS[0]).quantise(rng.uniform(-1, 1, (501, 4)))
     y, theta = rng.choice([-1.0, 1.0], (1, 501)), rng.normal(size=4)
     bounds = SLOPE, CurvatureBound(2 ** (bits - 2), bits)
     whole = curvature_sum(rows, y, dp.Logistic(), theta, bounds)

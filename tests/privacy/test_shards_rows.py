@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import dpcvx
-from dpcvx.data.quantise import FEATURE_BITS
+from dpcvx.data.lattice import FEATURE_BITS
 from dpcvx.data.shards import recipe
 
 N, PLACE = 120, 57

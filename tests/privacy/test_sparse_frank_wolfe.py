@@ -13,6 +13,7 @@ import dpcvx as dp
 import dpcvx.mechanisms.vertex
 from adversary import neighbour, records, stored
 from dpcvx.audit import discrepancies, record, replay, share
+from dpcvx.data.lattice import ResidualBound
 from dpcvx.data.lazy_kernels import (
     DUE,
     LEVEL,
@@ -21,7 +22,6 @@ from dpcvx.data.lazy_kernels import (
 )
 from dpcvx.data.lazy_scores import RARE_LEVEL, LazyScores, Terms
 from dpcvx.data.memory import source
-from dpcvx.data.quantise import ResidualBound
 from dpcvx.mechanisms import NoisyVertex, Vertex
 from dpcvx.noise.samplers import SeededGenerator
 from zoo import ALL_LOSSES

@@ -7,8 +7,9 @@ from scipy.sparse import csr_array
 
 import dpcvx as dp
 from dpcvx.data.gram_scores import GramScores
+from dpcvx.data.lattice import ResidualBound
 from dpcvx.data.memory import source
-from dpcvx.data.quantise import Dense, ResidualBound
+from dpcvx.data.rows import Dense
 from dpcvx.mechanisms import NoisyVertex, Vertex
 from dpcvx.noise.samplers import SeededGenerator
 
@@ -85,8 +86,8 @@ def test_the_choice_depends_on_public_facts_alone():
         return type(NoisyVertex(problem_of(**changes), N, 0.5, 20, clip=clip).start(data)[1]).__name__
 
     assert kind(records()) == "GramScores"
-    assert kind(records(), clip=0.5) == "Followed"
-    assert kind(records(storage=csr_array)) == "Followed"
+    assert kind(records(), clip=0.5) == "MarginsInMemory"
+    assert kind(records(storage=csr_array)) == "MarginsInMemory"
     assert NoisyVertex(problem_of(), 2**25, 0.5, 20)._linear
     assert not NoisyVertex(problem_of(), 2**27, 0.5, 20)._linear  # products might not fit 62 bits
     assert NoisyVertex(problem_of(), N, 0.5, 20, "add_remove")._linear

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from dpcvx.data import kernels
+from dpcvx.data.kernels import products, quantise, residuals
+from dpcvx.data.lattice import RESIDUAL_BITS, ResidualBound
 from dpcvx.data.memory import Arrays
-from dpcvx.data.quantise import RESIDUAL_BITS, Dense, ResidualBound
+from dpcvx.data.rows import Dense
 from dpcvx.losses import Logistic
 from zoo import ALL_LOSSES
 
@@ -32,14 +34,16 @@ def python(kernel):
 
 
 def plain_residuals(loss):
-    template = kernels.vector_residuals if loss.joint else kernels.scalar_residuals
+    template = residuals.vector_residuals if loss.joint else residuals.scalar_residuals
     return kernels.bind(python(template), slope=loss.slope)
 
 
 def compiled_residuals(slope, margins, y, unit, bound, parameter=0.0, joint=False):
     rho = np.zeros(margins.shape, dtype=np.int32)
     function = kernels.residuals_of(slope, joint)
-    kernels.residuals(function, margins, y, 0, margins.shape[1], unit, parameter, bound.l2, bound.linf, rho)
+    kernels.block_residuals(
+        function, margins, y, 0, 0, margins.shape[1], unit, parameter, bound.l2, bound.linf, rho
+    )
     return rho
 
 
@@ -67,7 +71,7 @@ def test_compiled_residuals_equal_the_plain_slopes_bit_for_bit(loss):
 
 def test_rounding_is_to_nearest_even_and_the_clip_comes_after_it():
     halves = np.array([0.5, 1.5, -0.5, -1.5, 2.5, 0.49999, 7.6, -7.6, 7.4]) / ONE
-    for rounded in (kernels.rounded, python(kernels.rounded)):
+    for rounded in (residuals.rounded, python(residuals.rounded)):
         assert [int(rounded(v, 7)) for v in halves] == [0, 2, 0, -2, 2, 0, 7, -7, 7]
         assert [int(rounded(v, 5)) for v in (math.nan, math.inf, -math.inf, 1e300, -1e300)] == [
             0,
@@ -87,7 +91,7 @@ entries = st.one_of(st.sampled_from([0, 1, -1, 2**31 - 1, 1 - 2**31]), st.intege
 def test_shrinking_stays_inside_the_norm_and_loses_little(values, l2):
     before = np.array(values, dtype=np.int32)[:, None]
     norm = math.sqrt(sum(v * v for v in values))
-    for shrink in (kernels.shrink, python(kernels.shrink)):
+    for shrink in (residuals.shrink, python(residuals.shrink)):
         rho = before.copy()
         shrink(rho, 0, l2)
         after = rho[:, 0].tolist()
@@ -188,7 +192,7 @@ def test_a_loss_of_the_user_is_compiled_with_what_it_calls():
 
 def test_products_in_python_equal_the_compiled_ones():
     rng = np.random.default_rng(4)
-    for n, d, outputs in ((21, 5, 1), (10, 4, 3), (5, kernels.SHORT_ROW + 1, 2)):
+    for n, d, outputs in ((21, 5, 1), (10, 4, 3), (5, products.SHORT_ROW + 1, 2)):
         matrix = rng.integers(-(2**15), 2**15, size=(n, d), dtype=np.int16)
         vectors = rng.integers(-(2**31), 2**31, size=(outputs, d)).astype(np.int32)
         weights = rng.integers(-(2**31), 2**31, size=(outputs, n)).astype(np.int32)
@@ -226,7 +230,7 @@ def test_gradients_in_python_equal_the_compiled_ones():
         margins, rho = rng.integers(-(2**40), 2**40, size=(1, 19)), np.zeros((1, 19), dtype=np.int32)
         form(kernels.add_dense)(stored[:, 0].copy(), 5, margins[0])
         form(kernels.add_sparse)(np.arange(19), stored[:, 0].copy(), -5, margins[0])
-        form(kernels.residuals)(function, margins, y, 0, 19, 2.0**-44, 0.0, ONE, ONE, rho)
+        form(kernels.block_residuals)(function, margins, y, 0, 0, 19, 2.0**-44, 0.0, ONE, ONE, rho)
         assert rho.all()
     assert totals[0].any()
     for total in totals[1:]:
@@ -259,7 +263,7 @@ def test_the_door_in_python_equals_the_compiled_one():
 
 @pytest.mark.parametrize(("k2", "kept"), [(25, True), (24, False), (1, False), (0, False)])
 def test_a_row_one_unit_too_long_is_shrunk(k2, kept):
-    for quantise_row in (kernels.quantise_row, python(kernels.quantise_row)):
+    for quantise_row in (quantise.quantise_row, python(quantise.quantise_row)):
         stored = np.zeros(2, dtype=np.int16)
         quantise_row(np.array([3.0, -4.0]) / 2**14, 1.0, math.inf, 2**14, k2, stored)
         assert (stored.tolist() == [3, -4]) == kept
@@ -268,9 +272,9 @@ def test_a_row_one_unit_too_long_is_shrunk(k2, kept):
 
 FRESH = """
 import numpy as np
-from dpcvx import kernels
+from dpcvx.data import kernels
 from dpcvx.data.memory import Arrays
-from dpcvx.data.quantise import Dense, ResidualBound
+from dpcvx.data import Dense, ResidualBound
 from dpcvx.losses import Logistic
 one = Arrays(Dense(np.ones((2, 2), dtype=np.int16)), np.ones((2, 1)))
 one.gradient_sum(Logistic(), np.ones(2), ResidualBound(9, 9))

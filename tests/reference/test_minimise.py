@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 import dpcvx.mechanisms.minimise
 from adversary import records, stored
+from dpcvx.data.objective import Objective
 from dpcvx.domains import (
     Box,
     L1Ball,
@@ -27,7 +28,7 @@ from dpcvx.losses import (
     Softmax,
     Squared,
 )
-from dpcvx.mechanisms.minimise import Objective, Ridged, minimise
+from dpcvx.mechanisms.minimise import Ridged, minimise
 from dpcvx.problem import Bounds, Problem
 
 N, D = 400, 5

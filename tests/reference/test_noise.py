@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import dpcvx
+from dpcvx.data.lattice import LARGEST_DRAW
 from dpcvx.errors import Incompatible
-from dpcvx.mechanisms.minimiser import LARGEST_DRAW
 from dpcvx.noise import samplers as noise
 from dpcvx.noise.gaussian_kernels import fill_gaussian, full_product
 from dpcvx.noise.samplers import (

@@ -16,22 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.data.curvature import largest_spread
-from dpcvx.data.gram_scores import HasGramScores
-from dpcvx.data.lazy_scores import HasLazyScores
-from dpcvx.data.quantise import ResidualBound, integer_bounds
+from dpcvx.data import HasGramScores, HasLazyScores, ResidualBound, integer_bounds, largest_spread
 from dpcvx.losses import Loss
 from dpcvx.mechanisms import SecondMoments, Vertex, records_changed
 from dpcvx.plans.execution import Oracle, Plan
 
 if TYPE_CHECKING:
+    from dpcvx.data import DataSource, Lazy, Linear, Margins, Points, Quantiser, Region, SumOfLosses, Terms
     from dpcvx.data.curvature import CurvatureBound, Sums
-    from dpcvx.data.gram_scores import Linear
-    from dpcvx.data.lazy_scores import Lazy, Terms
-    from dpcvx.data.memory import DataSource, Margins, Points
-    from dpcvx.data.quantise import Door
-    from dpcvx.data.region import Trim
-    from dpcvx.mechanisms.minimise import SumOfLosses
     from dpcvx.noise.samplers import Generator
     from dpcvx.plans.uncertainty import Uncertainty
     from dpcvx.problem import Bounds
@@ -110,7 +102,7 @@ class _Recorder:
         self.questions.append(Question("length", (), total, row=self._row))
         return total
 
-    def mapped(self, door: Door, center: float, scale: float) -> _Recorder:
+    def mapped(self, door: Quantiser, center: float, scale: float) -> _Recorder:
         parts = (np.asarray(part).tobytes() for part in (door.center, door.scale, center, scale))
         self.questions.append(Question("mapped", (door.bounds, door.intercept, *parts)))
         self._source = self._source.mapped(door, center, scale)  # type: ignore[attr-defined]
@@ -278,10 +270,10 @@ class _FrozenOracle:
         answer: Vector = self._answer(self._oracle.length())
         return answer
 
-    def remap(self, door: Door, center: float = 0.0, scale: float = 1.0) -> None:
+    def remap(self, door: Quantiser, center: float = 0.0, scale: float = 1.0) -> None:
         self._oracle.remap(door, center, scale)
 
-    def announce(self, trim: Trim, caution: str | None = None) -> None:
+    def announce(self, trim: Region, caution: str | None = None) -> None:
         self._oracle.announce(trim, caution)
 
     def vertex(self) -> Vertex:

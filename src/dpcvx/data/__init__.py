@@ -1,1 +1,62 @@
-"""The way of a record: cells, columns, quantisation, and exact sums over what is stored."""
+"""The way of a record: raw cells, stored integers, and sources that answer with exact sums over them."""
+
+from dpcvx.data.curvature import SPREAD_UNIT, CurvatureBound, largest_spread
+from dpcvx.data.gram_scores import HasGramScores, Linear
+from dpcvx.data.lattice import (
+    FEATURE_BITS,
+    LARGEST_DRAW,
+    LARGEST_RESIDUAL,
+    LARGEST_SUM,
+    RESIDUAL_BITS,
+    SUM_UNIT,
+    ResidualBound,
+    exact_sum,
+    fixed_point,
+    integer_bounds,
+    records_at_once,
+    room,
+)
+from dpcvx.data.lazy_scores import HasLazyScores, Lazy, Terms
+from dpcvx.data.memory import Arrays
+from dpcvx.data.objective import BLOCK_ROWS, Objective, SumOfLosses
+from dpcvx.data.quantise import Quantiser, targets
+from dpcvx.data.region import Region
+from dpcvx.data.rows import Dense, Sparse
+from dpcvx.data.source import CanStandardise, DataSource, HasCurvatureSum, Margins, Points
+
+__all__ = [
+    "BLOCK_ROWS",
+    "FEATURE_BITS",
+    "LARGEST_DRAW",
+    "LARGEST_RESIDUAL",
+    "LARGEST_SUM",
+    "RESIDUAL_BITS",
+    "SPREAD_UNIT",
+    "SUM_UNIT",
+    "Arrays",
+    "CanStandardise",
+    "CurvatureBound",
+    "DataSource",
+    "Dense",
+    "HasCurvatureSum",
+    "HasGramScores",
+    "HasLazyScores",
+    "Lazy",
+    "Linear",
+    "Margins",
+    "Objective",
+    "Points",
+    "Quantiser",
+    "Region",
+    "ResidualBound",
+    "Sparse",
+    "SumOfLosses",
+    "Terms",
+    "exact_sum",
+    "fixed_point",
+    "integer_bounds",
+    "largest_spread",
+    "records_at_once",
+    "room",
+    "targets",
+]

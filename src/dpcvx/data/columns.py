@@ -28,13 +28,9 @@ from dpcvx.data.cells import (
     read_numbers,
 )
 from dpcvx.data.dataset import Dataset
-from dpcvx.data.quantise import (
-    CELLS_AT_ONCE,
-    Dense,
-    Door,
-    Sparse,
-)
-from dpcvx.data.region import Trim
+from dpcvx.data.quantise import CELLS_AT_ONCE, Quantiser
+from dpcvx.data.region import Region
+from dpcvx.data.rows import Dense, Sparse
 from dpcvx.errors import shown
 
 __all__ = ["Columns", "Table", "bound_pair", "level_codes", "plain_labels"]
@@ -237,7 +233,7 @@ class Columns:
         one_hot = sum(len(declared) for declared in self.levels if declared is not None)
         return math.sqrt(max(1, self.width - one_hot + groups))
 
-    def rows(self, table: Table, door: Door) -> Dense | Sparse:
+    def rows(self, table: Table, door: Quantiser) -> Dense | Sparse:
         """Take every record through the door, a block at a time."""
         if table.sparse:
             rows = table.compressed()
@@ -256,7 +252,7 @@ class Columns:
         return Dense(parts)
 
     def scores(
-        self, table: Table, coef: Vector, intercept: Any, *, clip: bool = False, trim: Trim | None = None
+        self, table: Table, coef: Vector, intercept: Any, *, clip: bool = False, trim: Region | None = None
     ) -> Vector:
         """Return x @ coef + intercept for every row, in the user's units.
 
@@ -269,7 +265,7 @@ class Columns:
             Shape (width,) or (width, K).
         intercept : float or Vector
             One number, or one for each of K outputs.
-        trim : Trim, optional
+        trim : Region, optional
             Region that rows are brought into first.
         """
         scores: Vector

@@ -13,14 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
-from dpcvx.data.quantise import (
-    FEATURE_BITS,
-    RESIDUAL_BITS,
-    Dense,
-    ResidualBound,
-    Sparse,
-    fixed_point,
-)
+from dpcvx.data.lattice import FEATURE_BITS, RESIDUAL_BITS, ResidualBound, fixed_point
+from dpcvx.data.rows import Dense, Sparse
 from dpcvx.losses import Loss
 
 __all__ = ["SHIFT", "SLOPE_BITS", "SPREAD_UNIT", "CurvatureBound", "Sums", "curvature_sum", "largest_spread"]
@@ -96,8 +90,8 @@ def curvature_sum(
 
     def residuals(margins: NDArray[np.int64], targets: Vector, limit: int) -> NDArray[np.int64]:
         rho = np.empty(margins.shape, dtype=np.int32)
-        kernels.residuals(
-            function, margins, targets, 0, margins.shape[1], unit, loss.parameter, limit, limit, rho
+        kernels.block_residuals(
+            function, margins, targets, 0, 0, margins.shape[1], unit, loss.parameter, limit, limit, rho
         )
         found: NDArray[np.int64] = rho[0].astype(np.int64)
         return found

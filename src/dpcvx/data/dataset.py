@@ -16,8 +16,8 @@ from dpcvx.errors import Incompatible
 
 if TYPE_CHECKING:
     from dpcvx.data.columns import Columns, Table
-    from dpcvx.data.memory import DataSource
-    from dpcvx.data.quantise import Door
+    from dpcvx.data.quantise import Quantiser
+    from dpcvx.data.source import DataSource
 
 __all__ = ["BACKENDS", "Dataset", "InMemory", "closing", "declared", "open_dataset"]
 
@@ -62,14 +62,14 @@ class Dataset(Protocol):
         """
         ...
 
-    def source(self, columns: Columns, door: Door, encode: Encode, layout: str) -> DataSource:
+    def source(self, columns: Columns, door: Quantiser, encode: Encode, layout: str) -> DataSource:
         """Take every record through the door.
 
         Parameters
         ----------
         columns : Columns
             From raw columns to features.
-        door : Door
+        door : Quantiser
         encode : callable
             From raw targets of some rows to those in scaled units, shape (n, K); it can be pickled.
         layout : {"rows", "columns"}
@@ -87,7 +87,7 @@ class InMemory:
     y : array-like, shape (n,) or (n, K)
     """
 
-    standardizes = True  # a source of its records is a `dpcvx.data.memory.CanStandardise`
+    standardizes = True  # a source of its records is a `dpcvx.data.CanStandardise`
 
     def __init__(self, X: Any, y: Any) -> None:
         from dpcvx.data.columns import Table
@@ -100,7 +100,7 @@ class InMemory:
         """Return every label."""
         return self.target
 
-    def source(self, columns: Columns, door: Door, encode: Encode, layout: str) -> DataSource:
+    def source(self, columns: Columns, door: Quantiser, encode: Encode, layout: str) -> DataSource:
         """Take every record through the door."""
         from dpcvx.data.memory import Arrays
 

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
-from dpcvx.data.quantise import RESIDUAL_BITS, Dense, ResidualBound
+from dpcvx.data.lattice import RESIDUAL_BITS, ResidualBound
+from dpcvx.data.rows import Dense
 from dpcvx.losses import Loss
 
 __all__ = ["GramScores", "HasGramScores", "Linear"]

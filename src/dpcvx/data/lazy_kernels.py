@@ -19,13 +19,8 @@ import numpy as np
 from numba import njit
 
 from dpcvx import losses
-from dpcvx.data.kernels import (
-    LOSSES_DIGEST,
-    bind,
-    clamped,
-    compile_slope,
-    rounded,
-)
+from dpcvx.data.kernels import bind, compile_slope, compiled
+from dpcvx.data.kernels.residuals import LOSSES_DIGEST, clamped, rounded
 from dpcvx.noise.exponential_kernels import (
     KEPT,
     NO_WORDS,
@@ -43,8 +38,6 @@ EDGES_PER_OCTAVE = 64  # of the calendar: about 1 % of the scale from edge to ed
 ROOM_ABOVE = 0.25  # a new level lies at least this far above a weight, so that small changes leave it alone
 ROOM_BELOW = 2.0  # and is lowered when it lies further than this above one
 MANY = 4  # if a step changes more entries than a fourth of the features, all levels are looked at in order
-
-compiled = njit(cache=True, nogil=True, error_model="numpy")
 
 
 # -- which features are frequent

@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
-from dpcvx.data.quantise import ResidualBound, Sparse
+from dpcvx.data.lattice import LARGEST_SUM, ResidualBound
+from dpcvx.data.rows import Sparse
 from dpcvx.losses import Loss
 from dpcvx.noise.exponential import Levels, settle
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["HasLazyScores", "Lazy", "LazyScores", "Terms"]
 
-LARGEST_SUM = 2**62  # PRIVACY_MATH §11b (ii)
 SMALLEST_SCALE_BITS = 40  # weights of a point are made for scales down to 2^-38
 LARGEST_WEIGHT = 2**31  # of a feature, times the scale
 MARGIN = 2  # residual units between the ends of a line and the bound: what rounding of a and b may add

@@ -1,33 +1,33 @@
-"""Where records live: a `DataSource` answers with exact sums over them, never with rows.
+"""Records in memory: a data source over arrays, dense or compressed.
 
-Mechanisms are its only callers. Records are private, so these classes are no dataclasses and print nothing.
+Records are private, so these classes are no dataclasses and print nothing.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import pairwise
-from threading import Thread
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.data.quantise import (
+from dpcvx.data.lattice import (
     FEATURE_BITS,
-    Dense,
-    Door,
+    LARGEST_INTEGER,
     ResidualBound,
-    Sparse,
-    enforce,
+    exact_sum,
     fixed_point,
     integer_bounds,
-    targets,
-    whole_rows,
+    records_at_once,
 )
+from dpcvx.data.margins import MarginsInMemory
+from dpcvx.data.objective import Objective
+from dpcvx.data.quantise import Quantiser, enforce, targets
+from dpcvx.data.rows import Dense, Sparse, whole_rows
+from dpcvx.data.source import Points
+from dpcvx.data.threads import SLOPE_WORK, in_threads
 from dpcvx.errors import counted
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
@@ -36,106 +36,10 @@ if TYPE_CHECKING:
     from dpcvx.data.curvature import CurvatureBound, Sums
     from dpcvx.data.gram_scores import Linear
     from dpcvx.data.lazy_scores import Lazy, Terms
-    from dpcvx.mechanisms.minimise import Objective, SumOfLosses
 
-__all__ = [
-    "Arrays",
-    "CanStandardise",
-    "DataSource",
-    "HasCurvatureSum",
-    "Margins",
-    "Points",
-    "exact_sum",
-    "records_at_once",
-    "source",
-]
+__all__ = ["Arrays", "source"]
 
 BLOCK_BYTES = 2**18  # rows read twice by a gradient pass; stays in a core's second-level cache
-WORK_PER_THREAD = 2**19  # below this many products a thread costs more than it saves
-SLOPE_WORK = 32  # a slope costs about so many products
-LARGEST_SUM = 2**62  # PRIVACY_MATH §11b (ii): a sum of 64-bit integers, and noise as large, do not overflow
-LARGEST_INTEGER = 2**15  # of a stored row
-
-Points = tuple[Vector, Vector]
-
-
-class DataSource(Protocol):
-    """The only door to records: exact sums come out, rows never do.
-
-    Sums are 64-bit integers, or Python's own where public numbers say that 62 bits might not hold them: see
-    `exact_sum`.
-    """
-
-    @property
-    def n(self) -> int:
-        """Number of records."""
-
-    @property
-    def d(self) -> int:
-        """Number of stored features."""
-
-    def within(self, bounds: Bounds) -> DataSource:
-        """Return these records with every stored row inside the bounds: a longer one is shrunk."""
-
-    def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
-        """Return sum_i rho_i k_i in units of 2^-34, in the shape of theta."""
-
-    def difference_sum(
-        self, loss: Loss, points: Points, batch: IntVector, residual: ResidualBound, bound: ResidualBound
-    ) -> IntVector:
-        """Return sum_i (rho_i - rho'_i) k_i over the rows of a batch, in the shape of an iterate.
-
-        rho_i and rho'_i are the residuals at the two points, each within ``residual``; their difference is
-        clipped to ``bound``. Units of 2^-34.
-        """
-
-    def objective(self, loss: Loss, outputs: int, z_max: float) -> SumOfLosses:
-        """Return the sum of the losses in float64, for minimisers that run beside the records."""
-
-    def follow(self, loss: Loss, outputs: int) -> Margins:
-        """Return margins that are kept up to date while an iterate moves along coordinates."""
-
-
-@runtime_checkable
-class HasCurvatureSum(Protocol):
-    """What a source may be able to do besides; a question that needs it refuses others."""
-
-    def curvature_sum(self, loss: Loss, theta: Vector, slope: ResidualBound, bend: CurvatureBound) -> Sums:
-        """Return the sums of `dpcvx.data.curvature.curvature_sum` over all records."""
-
-
-@runtime_checkable
-class CanStandardise(Protocol):
-    """What a source may be able to do besides: measure its records, and send them through a second door."""
-
-    def moments(self, order: int, centers: IntVector, limits: IntVector) -> IntVector:
-        """Return the sums of (k - c)^order over the records, |k - c| clipped to a limit, per column.
-
-        Columns are the stored features and then as many targets, rounded to the same grid, as there are
-        centres left. In units of 2^-14 to the power of the order.
-        """
-
-    def length(self) -> IntVector:
-        """Return the sum of ||k_i||^2, one entry."""
-
-    def mapped(self, door: Door, center: float, scale: float) -> DataSource:
-        """Return these records after a second, public map: the door's on rows, (y - center)/scale on y."""
-
-
-class Margins(Protocol):
-    """Integer margins m_i = sum_j k_ij w_j of every record, for public integer weights w.
-
-    One weight changes at a time. The caller keeps 2^15 ||w||_1 below 2^62.
-    """
-
-    def reset(self) -> None:
-        """Set w = 0."""
-
-    def add(self, index: int, amount: int) -> None:
-        """w[index] += amount, with index = j * outputs + k."""
-
-    def scores(self, scale: float, bound: ResidualBound) -> IntVector:
-        """Return sum_i rho_i k_ij, (d,) or (d, K), with rho_i the residual at z_i = m_i * scale."""
 
 
 def source(X: Any, y: Any = None, *, bounds: Bounds, layout: str = "rows", missing: float = 0.0) -> Arrays:
@@ -161,7 +65,7 @@ def source(X: Any, y: Any = None, *, bounds: Bounds, layout: str = "rows", missi
         The data source.
     """
     values = None if y is None else targets(y, bounds.y, missing)
-    return Arrays(Door(bounds).quantise(X), values, bounds=bounds, layout=layout)
+    return Arrays(Quantiser(bounds).quantise(X), values, bounds=bounds, layout=layout)
 
 
 class Arrays:
@@ -170,7 +74,7 @@ class Arrays:
     Parameters
     ----------
     rows : Dense or Sparse
-        Stored integers, as `Door.quantise` returns them.
+        Stored integers, as `Quantiser.quantise` returns them.
     y : ndarray of float64, shape (n, K), optional
         Targets, as `targets` returns them.
     bounds : Bounds, optional
@@ -291,8 +195,6 @@ class Arrays:
 
     def objective(self, loss: Loss, outputs: int, z_max: float) -> Objective:
         """Return the sum of the losses, phi continued along its tangent beyond |z| = z_max."""
-        from dpcvx.mechanisms.minimise import Objective
-
         return Objective(self._whole_rows(), self._targets(loss, outputs), loss, z_max)
 
     def curvature_sum(self, loss: Loss, theta: Vector, slope: ResidualBound, bend: CurvatureBound) -> Sums:
@@ -322,7 +224,7 @@ class Arrays:
         total: IntVector = squares.sum(keepdims=True)
         return total
 
-    def mapped(self, door: Door, center: float, scale: float) -> Arrays:
+    def mapped(self, door: Quantiser, center: float, scale: float) -> Arrays:
         """Return these records after a second, public map: the door's on rows, (y - center)/scale on y."""
         unit = 2.0**FEATURE_BITS  # stored integers are read as they are, in blocks
         door = replace(door, center=unit * door.center, scale=unit * door.scale)
@@ -340,9 +242,10 @@ class Arrays:
             raise ValueError("Sparse records cannot be standardised: a centre would fill them.")
         return rows.values
 
-    def follow(self, loss: Loss, outputs: int) -> Followed:
+    def follow(self, loss: Loss, outputs: int) -> MarginsInMemory:
         """Return margins that start at w = 0."""
-        return Followed(self, loss, self._targets(loss, outputs), self._column_major(), outputs)
+        y, columns = self._targets(loss, outputs), self._column_major()
+        return MarginsInMemory(columns, y, loss, outputs, accumulate=self.accumulated, threads=self._threads)
 
     @property
     def sparse(self) -> bool:
@@ -437,34 +340,8 @@ class Arrays:
     def parts(
         self, part: Callable[[int, int], Any], count: int, work: int, largest: int | None = None
     ) -> list[Any]:
-        """Apply a function to ranges that cover 0..count, in threads: kernels release Python's lock.
-
-        No range is longer than ``largest``.
-        """
-        threads = self._threads or max(1, min(cores(), work // WORK_PER_THREAD))
-        threads = max(threads, 1 if largest is None else -(-count // largest))
-        edges = [count * t // threads for t in range(threads + 1)]
-        ranges = [(a, b) for a, b in pairwise(edges) if a < b]
-        # Threads of its own for each pass, beside this one: nothing is left behind that a fork could lose.
-        answers: list[Any] = [None] * len(ranges)
-        failures: list[BaseException] = []
-
-        def work_on(place: int) -> None:
-            try:
-                answers[place] = part(*ranges[place])
-            except BaseException as failure:
-                failures.append(failure)
-
-        others = [Thread(target=work_on, args=(place,)) for place in range(1, len(ranges))]
-        for other in others:
-            other.start()
-        if ranges:
-            work_on(0)
-        for other in others:
-            other.join()
-        if failures:
-            raise failures[0]
-        return answers
+        """Apply a function to ranges that cover 0..count, in the threads of this source."""
+        return in_threads(part, count, work, threads=self._threads, largest=largest)
 
     def _work(self, outputs: int) -> int:
         """Products that a pass over the rows costs; one of compressed rows is worth about four dense ones."""
@@ -506,93 +383,3 @@ class Arrays:
         if self._columns is None:
             self._columns = self._whole_rows().transpose()
         return self._columns
-
-
-class Followed:
-    """Margins of the records of an `Arrays` source, moved one feature-major column at a time."""
-
-    def __init__(self, records: Arrays, loss: Loss, y: Vector, columns: Dense | Sparse, outputs: int) -> None:
-        self._records, self._loss, self._y, self._columns = records, loss, y, columns
-        self._margins: NDArray[np.int64] = np.zeros((outputs, records.n), dtype=np.int64)
-        self._rho: NDArray[np.int32] = np.zeros((outputs, records.n), dtype=np.int32)
-
-    def reset(self) -> None:
-        """Set w = 0."""
-        self._margins[:] = 0
-
-    def add(self, index: int, amount: int) -> None:
-        """w[index] += amount, with index = j * outputs + k."""
-        from dpcvx.data import kernels
-
-        outputs = self._margins.shape[0]
-        if not 0 <= index < self._records.d * outputs:
-            raise IndexError(f"index must be in 0..{self._records.d * outputs - 1}, got {index}.")
-        j, k = divmod(index, outputs)
-        columns = self._columns
-        if isinstance(columns, Dense):
-            kernels.add_dense(columns.values[j], amount, self._margins[k])
-        else:
-            start, stop = columns.indptr[j], columns.indptr[j + 1]
-            kernels.add_sparse(
-                columns.indices[start:stop], columns.values[start:stop], amount, self._margins[k]
-            )
-
-    def scores(self, scale: float, bound: ResidualBound) -> IntVector:
-        """Return sum_i rho_i k_ij, (d,) or (d, K), with rho_i the residual at z_i = m_i * scale."""
-        from dpcvx.data import kernels
-
-        records, columns, rho = self._records, self._columns, self._rho
-        function = kernels.residuals_of(self._loss.slope, self._loss.joint)
-        rest = (scale, self._loss.parameter, bound.l2, bound.linf)
-        outputs = rho.shape[0]
-        sums = np.empty((outputs, records.d), dtype=np.int64)
-
-        def residuals(start: int, stop: int) -> None:
-            kernels.residuals(function, self._margins, self._y, start, stop, *rest, rho)
-
-        def products(start: int, stop: int) -> None:
-            if isinstance(columns, Dense):
-                kernels.multiply_dense(columns.values, rho, start, stop, start, sums)
-            else:
-                kernels.multiply_sparse(
-                    columns.indptr, columns.indices, columns.values, rho, start, stop, start, sums
-                )
-
-        records.parts(residuals, records.n, SLOPE_WORK * records.n * outputs)
-        if records.n > records_at_once(bound):
-            sums = records.accumulated(rho, bound)
-        else:
-            records.parts(products, records.d, columns.size * outputs)
-        return sums[0] if outputs == 1 else sums.T.copy()
-
-
-def records_at_once(bound: ResidualBound) -> int:
-    """Return how many records a sum in 64-bit integers may have; at least 2^16."""
-    return (LARGEST_SUM - 1) // (max(1, bound.linf) * LARGEST_INTEGER)
-
-
-def exact_sum(parts: Iterable[IntVector], count: int, bound: ResidualBound) -> IntVector:
-    """Add partial sums of at most `records_at_once` records each, exactly.
-
-    Where public numbers say that 62 bits hold the whole, it is an array of 64-bit integers. Otherwise its
-    entries are Python integers, which have no limit (PRIVACY_MATH §11b (ii)); the lattice is the same.
-
-    Parameters
-    ----------
-    parts : iterable of IntVector
-        At least one, all of one shape.
-    count : int
-        Records in all of them.
-    bound : ResidualBound
-        Of each of their residuals.
-    """
-    others = iter(parts)  # one at a time: there may be as many as shards, each as long as a row
-    total: IntVector = next(others).astype(np.int64 if count <= records_at_once(bound) else object)
-    for other in others:
-        total += other
-    return total
-
-
-def cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -16,19 +16,10 @@ import torch
 
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.dataset import Encode, InMemory
-from dpcvx.data.memory import (
-    Arrays,
-    Margins,
-    Points,
-    exact_sum,
-    records_at_once,
-)
-from dpcvx.data.quantise import (
-    Dense,
-    ResidualBound,
-    Sparse,
-    fixed_point,
-)
+from dpcvx.data.lattice import ResidualBound, exact_sum, fixed_point, records_at_once
+from dpcvx.data.memory import Arrays
+from dpcvx.data.rows import Dense, Sparse
+from dpcvx.data.source import Margins, Points
 from dpcvx.gpu.products import DenseOnDevice, SparseOnDevice
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
@@ -36,11 +27,11 @@ from dpcvx.problem import Bounds
 if TYPE_CHECKING:
     from dpcvx.data.columns import Columns, Table
     from dpcvx.data.curvature import CurvatureBound, Sums
-    from dpcvx.data.memory import DataSource
-    from dpcvx.data.quantise import Door
+    from dpcvx.data.objective import SumOfLosses
+    from dpcvx.data.quantise import Quantiser
     from dpcvx.data.shards.dataset import Shards
     from dpcvx.data.shards.source import ShardSource
-    from dpcvx.mechanisms.minimise import SumOfLosses
+    from dpcvx.data.source import DataSource
 
 __all__ = ["ForDevice", "OnDevice", "ShardsForDevice", "put"]
 
@@ -62,7 +53,7 @@ class ForDevice(InMemory):
         super().__init__(X, y)
         self._device = device
 
-    def source(self, columns: Columns, door: Door, encode: Encode, layout: str) -> DataSource:
+    def source(self, columns: Columns, door: Quantiser, encode: Encode, layout: str) -> DataSource:
         """Take every record through the door, and to the device if it has room."""
         host = super().source(columns, door, encode, layout if self.table.sparse else "rows")
         return put(cast(Arrays, host), self._device, layout)
@@ -92,7 +83,7 @@ class ShardsForDevice:
         """Return the labels that occur."""
         return self._shards.labels()
 
-    def source(self, columns: Columns, door: Door, encode: Encode, layout: str) -> DataSource:
+    def source(self, columns: Columns, door: Quantiser, encode: Encode, layout: str) -> DataSource:
         """Return the records behind their door, on the device if it has room."""
         return put(self._shards.source(columns, door, encode, layout), self._device, layout)
 
@@ -237,7 +228,7 @@ class OnDevice:
         """Return the sum of ||k_i||^2, one entry."""
         return self._host.length()
 
-    def mapped(self, door: Door, center: float, scale: float) -> OnDevice:
+    def mapped(self, door: Quantiser, center: float, scale: float) -> OnDevice:
         """Return these records after a second, public map: the door's on rows, (y - center)/scale on y."""
         return OnDevice(self._host.mapped(door, center, scale), self.device)
 

@@ -1,8 +1,6 @@
-"""The exact data plane: records become integers at the door, iterates on their way to the data.
+"""Raw records become stored integers: centre, scale, clip, shrink, round.
 
-Features are 16-bit integers k on the grid 2^-14, residuals integers rho on the grid 2^-20, and the sums
-sum_i rho_i k_i are exact 64-bit integers in units of 2^-34 (PRIVACY_MATH §11b). The bounds of a record are
-checked on the stored integers, so the sensitivity of a sum holds without slack.
+The bounds of a record are checked on the stored integers, so the sensitivity of a sum holds without slack.
 
 Nothing here raises, warns or chooses a path because of a value: errors speak of shapes, types and parameters.
 """
@@ -12,11 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
 from dpcvx.data.cells import (
@@ -27,171 +23,18 @@ from dpcvx.data.cells import (
     opened,
     read_numbers,
 )
+from dpcvx.data.lattice import FEATURE_BITS, integer_bounds
+from dpcvx.data.rows import Dense, Sparse
 from dpcvx.problem import Bounds
 
-__all__ = [
-    "FEATURE_BITS",
-    "RESIDUAL_BITS",
-    "SUM_UNIT",
-    "Dense",
-    "Door",
-    "ResidualBound",
-    "Sparse",
-    "enforce",
-    "fixed_point",
-    "integer_bounds",
-    "targets",
-    "whole_rows",
-]
+__all__ = ["Quantiser", "enforce", "targets"]
 
-FEATURE_BITS = 14
-RESIDUAL_BITS = 20
-SUM_UNIT = 2.0 ** -(FEATURE_BITS + RESIDUAL_BITS)
 
-LARGEST_RESIDUAL = 2**31 - 1  # residuals are multiplied as 32-bit integers
-ITERATE_BITS = 30  # entries of an iterate stay below 2^30
-ITERATE_SUM_BITS = 46  # and their sum below 2^46 before rounding, so that margins stay inside 62 bits
 CELLS_AT_ONCE = 2**20  # cells converted to float64 at a time
 
 
-@dataclass(frozen=True)
-class ResidualBound:
-    """Bounds of one record's residual rho in Z^K, in units of 2^-20, enforced after rounding.
-
-    ||rho||_2 <= l2 and max_k |rho_k| <= linf
-
-    Parameters
-    ----------
-    l2 : int
-        Largest Euclidean norm.
-    linf : int
-        Largest absolute entry.
-    """
-
-    l2: int
-    linf: int
-
-    def __post_init__(self) -> None:
-        for name in ("l2", "linf"):
-            value = getattr(self, name)
-            if not 0 <= value <= LARGEST_RESIDUAL:
-                raise ValueError(
-                    f"ResidualBound needs 0 <= {name} <= 2^31 - 1, got {value}: slopes must stay below 2048, "
-                    "so use a smaller radius or a residual clip."
-                )
-
-
-def integer_bounds(bounds: Bounds, d: int) -> tuple[int, int]:
-    """Bounds (K_inf, K2) of a stored row of d features: max_j |k_j| <= K_inf and sum_j k_j^2 <= K2.
-
-    K_inf = floor(2^14 x_inf), K2 = min(d K_inf^2, floor(2^28 x_2^2)), in exact arithmetic.
-    """
-    k_inf = math.floor(2**FEATURE_BITS * Fraction(float(bounds.x_inf)))
-    k2 = d * k_inf**2
-    if bounds.x_2 is not None:
-        k2 = min(k2, math.floor(4**FEATURE_BITS * Fraction(float(bounds.x_2)) ** 2))
-    return k_inf, k2
-
-
-def fixed_point(theta: Vector) -> tuple[NDArray[np.int32], float]:
-    """Send a public iterate in fixed point, as finely as exact 62-bit margins allow.
-
-    Parameters
-    ----------
-    theta : Vector
-        Shape (d,) or (d, K).
-
-    Returns
-    -------
-    integers : ndarray of int32, shape (K, d)
-        rint(2^q theta), one row per output, with q <= 30 a function of theta alone.
-    unit : float
-        2^-(14 + q): the score <x, theta> of a record for an integer margin of 1.
-    """
-    theta = np.asarray(theta, dtype=np.float64)
-    if theta.ndim not in (1, 2) or theta.size == 0 or not np.isfinite(theta).all():
-        raise ValueError(f"An iterate must be finite, of shape (d,) or (d, K); got shape {theta.shape}.")
-    outputs = theta.reshape(theta.shape[0], -1).T
-    _, entry = math.frexp(abs(outputs).max())
-    _, weight = math.frexp(abs(np.ldexp(outputs, -entry)).sum(axis=1).max())
-    bits = min(ITERATE_BITS, ITERATE_BITS - entry, ITERATE_SUM_BITS - entry - weight)
-    return np.rint(np.ldexp(outputs, bits)).astype(np.int32, order="C"), 2.0 ** -(FEATURE_BITS + bits)
-
-
-class Dense:
-    """Stored rows as one matrix of 16-bit integers, row-major.
-
-    Parameters
-    ----------
-    values : ndarray of int16, shape (n, d)
-        C-contiguous.
-    """
-
-    def __init__(self, values: NDArray[np.int16]) -> None:
-        self.values = values
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self.values.shape[0], self.values.shape[1]
-
-    @property
-    def size(self) -> int:
-        """Number of stored integers."""
-        return self.values.size
-
-    def transpose(self) -> Dense:
-        """Return the same integers, feature-major."""
-        n, d = self.shape
-        values = np.empty((d, n), dtype=self.values.dtype)
-        tile = 256  # a tile of both matrices stays in cache
-        for i in range(0, n, tile):
-            for j in range(0, d, tile):
-                values[j : j + tile, i : i + tile] = self.values[i : i + tile, j : j + tile].T
-        return Dense(values)
-
-
-class Sparse:
-    """Stored rows in compressed form; an entry that is not stored is 0.
-
-    Parameters
-    ----------
-    indptr : ndarray of int64, shape (n + 1,)
-        Row i is at positions indptr[i] to indptr[i + 1].
-    indices : ndarray of int32 or int64
-        Columns, ascending and unique within a row.
-    values : ndarray of int16
-        The integers.
-    columns : int
-        Number of columns.
-    """
-
-    def __init__(
-        self, indptr: NDArray[np.int64], indices: NDArray[Any], values: NDArray[np.int16], columns: int
-    ) -> None:
-        self.indptr, self.indices, self.values = indptr, indices, values
-        self._columns = columns
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self.indptr.shape[0] - 1, self._columns
-
-    @property
-    def size(self) -> int:
-        """Number of stored integers."""
-        return self.values.size
-
-    def transpose(self) -> Sparse:
-        """Return the same integers, feature-major."""
-        from scipy.sparse import csr_array
-
-        flipped = csr_array((self.values, self.indices, self.indptr), shape=self.shape).tocsc()
-        return Sparse(flipped.indptr.astype(np.int64), flipped.indices, flipped.data, self.shape[0])
-
-
 @dataclass(frozen=True, eq=False)
-class Door:
+class Quantiser:
     """The public map through which records enter: centre, scale, clip, shrink, round toward zero.
 
     A cell v becomes (v - center) / scale clipped to [-x_inf, x_inf]; a cell that is missing, infinite or
@@ -301,39 +144,11 @@ class Door:
 def enforce(rows: Dense | Sparse, bounds: Bounds) -> Dense | Sparse:
     """Return stored rows inside the bounds: one that is, unchanged; one that is not, shrunk by the door."""
     if isinstance(rows, Dense):
-        return Door(bounds).quantise(rows.values * 2.0**-FEATURE_BITS)
+        return Quantiser(bounds).quantise(rows.values * 2.0**-FEATURE_BITS)
     from scipy.sparse import csr_array
 
     values = rows.values * 2.0**-FEATURE_BITS
-    return Door(bounds).quantise(csr_array((values, rows.indices, rows.indptr), shape=rows.shape))
-
-
-def whole_rows(rows: Dense | Sparse, step: int = 1, constant: int = 0) -> Dense | Sparse:
-    """Return 16-bit rows of values stored in units of ``step``, with a last feature that is a constant.
-
-    Parameters
-    ----------
-    rows : Dense or Sparse
-        What is stored, 8-bit or 16-bit integers.
-    step : int
-        Their unit, in units of 2^-14.
-    constant : int
-        Value of the last feature in every row; 0 for none.
-    """
-    if step == 1 and constant == 0:
-        return rows
-    n, d = rows.shape
-    if isinstance(rows, Dense):
-        values = np.full((n, d + (constant > 0)), constant, dtype=np.int16)
-        values[:, :d] = rows.values
-        values[:, :d] *= step
-        return Dense(values)
-    entries, indices, indptr = rows.values.astype(np.int16) * np.int16(step), rows.indices, rows.indptr
-    if constant:
-        entries = np.insert(entries, indptr[1:], constant)
-        indices = np.insert(indices, indptr[1:], d)
-        indptr = indptr + np.arange(n + 1)
-    return Sparse(indptr, indices, entries, d + (constant > 0))
+    return Quantiser(bounds).quantise(csr_array((values, rows.indices, rows.indptr), shape=rows.shape))
 
 
 def targets(y: Any, limit: float | None = None, missing: float = 0.0) -> Vector:

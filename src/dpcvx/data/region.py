@@ -9,11 +9,11 @@ import numpy as np
 
 from dpcvx.arrays import Vector
 
-__all__ = ["Trim"]
+__all__ = ["Region"]
 
 
 @dataclass(frozen=True, eq=False)
-class Trim:
+class Region:
     """Cells within a number of deviations of their centre, rows within a length; all of it released.
 
     A fit that clips the rows of people it does not know has no opinion on what lies beyond: there a linear
@@ -42,9 +42,9 @@ class Trim:
         trimmed: Vector = self.center + self.scale * rows
         return trimmed
 
-    def in_units(self, center: Vector, scale: Vector) -> Trim:
+    def in_units(self, center: Vector, scale: Vector) -> Region:
         """The same region for features center + scale * x."""
-        return Trim(center + scale * self.center, scale * self.scale, self.reach, self.length)
+        return Region(center + scale * self.center, scale * self.scale, self.reach, self.length)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain numbers, for files and statements."""

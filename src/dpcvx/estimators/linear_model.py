@@ -23,6 +23,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpcvx.arrays import Vector
+from dpcvx.data import Quantiser
 from dpcvx.data.cells import declared_kinds, native_array
 from dpcvx.data.columns import Columns, Table
 from dpcvx.data.dataset import (
@@ -31,7 +32,6 @@ from dpcvx.data.dataset import (
     declared,
     open_dataset,
 )
-from dpcvx.data.quantise import Door
 from dpcvx.errors import (
     PrivacyLeakWarning,
     UselessModelWarning,
@@ -141,7 +141,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             columns, target = ask_for_bounds(self, dataset, chosen, columns, rng)
         # Standardisation makes the intercept's feature itself, after the rows have been centred.
         stored = 0.0 if isinstance(chosen.solver, Standardised) else intercept
-        door = Door(chosen.problem.bounds, columns.center, columns.scale, stored)
+        door = Quantiser(chosen.problem.bounds, columns.center, columns.scale, stored)
         # Of a model without parameters: workers elsewhere get the class, and no ledger.
         encode = partial(type(self)()._encoded, target=target)
         records = dataset.source(columns, door, encode, chosen.layout)

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx import domains, solvers
+from dpcvx.data import Region
 from dpcvx.data.columns import Columns
-from dpcvx.data.region import Trim
 from dpcvx.domains import direct_sum
 from dpcvx.domains import set_functions as submodular
 from dpcvx.plans.statement import PrivacyStatement
@@ -173,7 +173,7 @@ def _columns(content: Mapping[str, Any]) -> Columns:
     return Columns(declared, names, *vectors)
 
 
-def _trim(content: Any, width: int) -> Trim | None:
+def _trim(content: Any, width: int) -> Region | None:
     if content is None:
         return None
     fields = _mapping(content, "trim")
@@ -183,7 +183,7 @@ def _trim(content: Any, width: int) -> Trim | None:
     reach, length = (_numbers(fields[name], f"trim.{name}", ()) for name in ("reach", "length"))
     if not (scale > 0).all() or min(reach, length) <= 0:
         raise ValueError("trim needs positive scales, a positive reach and a positive length.")
-    return Trim(center, scale, float(reach), float(length))
+    return Region(center, scale, float(reach), float(length))
 
 
 def _plain(value: Any, name: str) -> Any:

@@ -14,8 +14,8 @@ import numpy as np
 
 from dpcvx.accounting import Accountant, Budget
 from dpcvx.arrays import Vector
+from dpcvx.data import FEATURE_BITS
 from dpcvx.data.columns import Columns
-from dpcvx.data.quantise import FEATURE_BITS
 from dpcvx.domains import Domain, L1Ball, L2Ball
 from dpcvx.errors import Incompatible
 from dpcvx.estimators.released_bounds import plan_after_quantiles

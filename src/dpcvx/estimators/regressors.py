@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
 from dpcvx.arrays import Vector
+from dpcvx.data import targets
 from dpcvx.data.cells import read_numbers
 from dpcvx.data.columns import bound_pair
-from dpcvx.data.quantise import targets
 from dpcvx.domains import Domain
 from dpcvx.errors import shown
 from dpcvx.estimators.documentation import documented

@@ -80,7 +80,7 @@ class SparseOnDevice:
     Parameters
     ----------
     indptr, indices, values : ndarray
-        As in `dpcvx.data.quantise.Sparse`.
+        As in `dpcvx.data.Sparse`.
     device : torch.device
     """
 

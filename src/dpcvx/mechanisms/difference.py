@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.data.quantise import (
-    LARGEST_RESIDUAL,
-    RESIDUAL_BITS,
-    SUM_UNIT,
-    ResidualBound,
-    integer_bounds,
-)
+from dpcvx.data import LARGEST_RESIDUAL, RESIDUAL_BITS, SUM_UNIT, ResidualBound, integer_bounds
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Poisson
 from dpcvx.mechanisms.mechanism import (
@@ -28,7 +22,7 @@ from dpcvx.mechanisms.mechanism import (
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
-    from dpcvx.data.memory import DataSource
+    from dpcvx.data import DataSource
     from dpcvx.noise.samplers import Generator
 
 __all__ = ["NoisyDifference"]

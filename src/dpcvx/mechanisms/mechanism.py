@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
-from dpcvx.data.quantise import RESIDUAL_BITS, ResidualBound, integer_bounds
+from dpcvx.data import RESIDUAL_BITS, ResidualBound, integer_bounds
+from dpcvx.data import room as room_in_bits
 from dpcvx.errors import Incompatible
 from dpcvx.events import RELATIONS, Event
 from dpcvx.problem import Problem
 
 __all__ = ["Mechanism", "check_capacity", "records_changed", "residual_bound", "room"]
 
-LARGEST_SUM = 2**62  # PRIVACY_MATH §11b (ii): exact sums and their noise stay inside 62 bits
-LARGEST_DRAW = (
-    19  # standard deviations that a draw of noise stays below (`dpcvx.noise.samplers.lattice_gaussian`)
-)
 SPARE_RECORDS = 2  # beyond 62 bits there is room for this many times the planned number
 
 
@@ -81,14 +78,14 @@ def residual_bound(problem: Problem, z_max: float | None, clip: float | None) ->
 def room(problem: Problem, clip: float | None, noise: int, n: int) -> int:
     """Number of records that there may be: those that 62 bits hold with their noise, or twice n.
 
-    More than 62 bits hold are added in Python's integers (`data.memory.exact_sum`), so that n may be anything
-    (PRIVACY_MATH §11b (ii)). The noise does not grow with n and must fit by itself: otherwise there is no
-    room at all.
+    More than 62 bits hold are added in Python's integers (`data.lattice.exact_sum`), so that n may be
+    anything (PRIVACY_MATH §11b (ii)). The noise does not grow with n and must fit by itself: otherwise there
+    is no room at all.
     """
-    if LARGEST_DRAW * noise >= LARGEST_SUM:
+    if room_in_bits(1, noise) == 0:
         return 0
     k_inf, _ = integer_bounds(problem.bounds, problem.d)
-    narrow = max(0, LARGEST_SUM - 1 - 16 * noise) // (residual_bound(problem, None, clip).linf * k_inf)
+    narrow = room_in_bits(residual_bound(problem, None, clip).linf * k_inf, noise)
     return max(narrow, SPARE_RECORDS * n)
 
 

@@ -11,17 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.data.quantise import (
-    FEATURE_BITS,
-    Dense,
-    Sparse,
-    integer_bounds,
-)
+from dpcvx.data import BLOCK_ROWS, FEATURE_BITS, SumOfLosses, integer_bounds
 from dpcvx.domains import (
     Box,
     GroupBall,
@@ -56,17 +50,15 @@ from dpcvx.losses import (
     ClippedLogistic,
     Huber,
     Logistic,
-    Loss,
     SmoothHinge,
     Softmax,
     Squared,
 )
-from dpcvx.problem import Problem, is_regression
+from dpcvx.problem import Problem
 
-__all__ = ["Objective", "Ridged", "SumOfLosses", "minimise"]
+__all__ = ["Ridged", "minimise"]
 
 ROUNDOFF = 2.0**-53
-BLOCK_ROWS = 1024  # rows of one floating-point sum; the sums of blocks are added pairwise
 SLOPE_ROUNDINGS = 16  # of vectorised losses, in units of ROUNDOFF times the largest slope
 PROX_ACCURACY = 1e-9  # of sets and regularisers whose projection is not a closed form, relative to their size
 HULL_ACCURACY = 1e-7  # of hulls: where no slope is above 1e-14 the nearest point is within its root
@@ -90,94 +82,6 @@ NEWTON_STEPS = 30
 CHECK_EVERY = 25  # accelerated steps between two certificates, each of which costs two gradients
 
 Prox = Callable[[Vector, float], Vector]
-
-
-class SumOfLosses(Protocol):
-    """sum_i phi(<x_i, theta>, y_i) in float64, wherever the records are.
-
-    Rounding of its gradient is what `Ridged.rounding` allows: sums of at most `BLOCK_ROWS` rows in any order,
-    and of these sums pairwise.
-    """
-
-    @property
-    def n(self) -> int:
-        """Number of records."""
-
-    def value(self, theta: Vector) -> float:
-        """Return the sum at theta."""
-
-    def gradient(self, theta: Vector) -> Vector:
-        """Return the gradient at theta, in its shape."""
-
-    def hessian(self, theta: Vector) -> Vector:
-        """Return the Hessian at theta for one output, good for a Newton step."""
-
-
-class Objective:
-    """sum_i phi(<x_i, theta>, y_i) over stored rows, in float64.
-
-    Beyond |z| = z_max phi is continued along its tangent, which changes no minimiser over a set where
-    |<x, theta>| <= z_max and keeps its slopes bounded everywhere (PRIVACY_MATH §4). Targets are held to the
-    range that slopes are bounded for: clipped for regression, and no label at all where it is not -1 or 1.
-
-    Parameters
-    ----------
-    rows : Dense or Sparse
-        Stored integers, row-major.
-    y : ndarray, shape (K, n)
-        Targets, or one row of class codes.
-    loss : Loss
-    z_max : float
-        Public bound on |<x, theta>| over the set; inf without one.
-    """
-
-    def __init__(self, rows: Dense | Sparse, y: Vector, loss: Loss, z_max: float) -> None:
-        self.n, self.d = rows.shape
-        self._loss, self._z_max = loss, math.inf if loss.joint else z_max
-        unit = 2.0**-FEATURE_BITS
-        if isinstance(rows, Dense):
-            X: Any = rows.values * unit
-        else:
-            from scipy.sparse import csr_array
-
-            X = csr_array((rows.values * unit, rows.indices, rows.indptr), shape=rows.shape)
-        blocks = [X[start : start + BLOCK_ROWS] for start in range(0, self.n, BLOCK_ROWS)]
-        self._blocks = [(block, block.T) for block in blocks]
-        self._X = X
-        if not loss.joint:
-            y = np.clip(y, *loss.y_range) if is_regression(loss) else np.where(np.abs(y) == 1, y, 0.0)
-        self._y = y[0] if len(y) == 1 else np.ascontiguousarray(y.T)
-
-    def value(self, theta: Vector) -> float:
-        """Return the sum at theta."""
-        z = self._X @ theta
-        inside = np.clip(z, -self._z_max, self._z_max)
-        tangent = self._loss.grad(inside, self._y) * (z - inside) if np.isfinite(self._z_max) else 0.0
-        return math.fsum((self._loss.value(inside, self._y) + tangent).ravel())
-
-    def gradient(self, theta: Vector) -> Vector:
-        """Return the gradient at theta, in its shape, within `Ridged.rounding` of the exact one."""
-        z = np.clip(self._X @ theta, -self._z_max, self._z_max)
-        slopes = self._loss.grad(z, self._y)
-        parts = [
-            transposed @ slopes[i * BLOCK_ROWS : (i + 1) * BLOCK_ROWS]
-            for i, (_, transposed) in enumerate(self._blocks)
-        ]
-        # NumPy sums pairwise along the fast axis.
-        total: Vector = np.ascontiguousarray(np.stack(parts, axis=-1)).sum(axis=-1)
-        return total
-
-    def hessian(self, theta: Vector) -> Vector:
-        """Return X^T diag(phi'') X for one output, phi'' by central differences: good for a Newton step."""
-        z, h = self._X @ theta, 1e-5
-        bend = (self._loss.grad(z + h, self._y) - self._loss.grad(z - h, self._y)) / (2 * h)
-        bend = np.where(np.abs(z) < self._z_max, np.maximum(bend, 0.0), 0.0)
-        total = np.zeros((self.d, self.d))
-        for i, (block, transposed) in enumerate(self._blocks):
-            weights = bend[i * BLOCK_ROWS : (i + 1) * BLOCK_ROWS]
-            product = transposed @ (block * weights[:, None])
-            total += product if isinstance(product, np.ndarray) else product.toarray()
-        return total
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpcvx.arrays import Vector
+from dpcvx.data import LARGEST_DRAW, LARGEST_SUM
 from dpcvx.errors import Incompatible
 from dpcvx.events import (
     Compose,
@@ -17,19 +18,20 @@ from dpcvx.events import (
     Gaussian,
     PerturbedObjective,
 )
-from dpcvx.mechanisms.mechanism import LARGEST_SUM, records_changed
+from dpcvx.mechanisms.mechanism import records_changed
 from dpcvx.mechanisms.minimise import Ridged, minimise
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
-    from dpcvx.data.memory import DataSource
+    from dpcvx.data import DataSource
     from dpcvx.noise.samplers import Generator
 
 __all__ = ["NoisyMinimiser", "PerturbedMinimiser"]
 
 NORMALISER_SLACK = 2  # under add/remove n is a public guess; up to this many times as many records are served
-LINEAR_BITS = 44  # the linear term has at least 2^44 lattice steps in its standard deviation ...
-LARGEST_DRAW = 18.75  # ... and is below this many of them (`lattice_gaussian`), exact in float64
+# The linear term has at least 2^44 lattice steps in its standard deviation, and LARGEST_DRAW of these are
+# exact in float64.
+LINEAR_BITS = 44
 OUTPUT_BITS = 20  # the lattice of an outcome is 2^-20 of its noise, over sqrt(p)
 LOOSE = 1e-4  # inexactness that output perturbation may add to its sensitivity, relative
 
@@ -59,7 +61,7 @@ class _OnLattice:
 
     def check(self, reach: float) -> None:
         """Refuse, from public numbers, a lattice too fine for 62-bit integers."""
-        if reach / self.step + 16 * self.scale >= LARGEST_SUM:
+        if reach / self.step + LARGEST_DRAW * self.scale >= LARGEST_SUM:
             raise Incompatible(
                 f"Noise of {self.scale * self.step:g} is too small beside parameters of norm {reach:g}: "
                 "use a smaller set, a larger ridge, or a smaller epsilon."

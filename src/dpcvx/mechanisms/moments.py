@@ -11,21 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.data.quantise import FEATURE_BITS, integer_bounds
+from dpcvx.data import FEATURE_BITS, integer_bounds, room
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Event, Gaussian
 from dpcvx.losses import Quantile, Squared
-from dpcvx.mechanisms.mechanism import (
-    LARGEST_DRAW,
-    LARGEST_SUM,
-    SPARE_RECORDS,
-    check_capacity,
-    records_changed,
-)
+from dpcvx.mechanisms.mechanism import SPARE_RECORDS, check_capacity, records_changed
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
-    from dpcvx.data.memory import CanStandardise, DataSource
+    from dpcvx.data import CanStandardise, DataSource
     from dpcvx.noise.samplers import Generator
 
 __all__ = ["UNITLESS", "NoisyLength", "NoisyMoments"]
@@ -132,7 +126,7 @@ class NoisyMoments:
     @property
     def capacity(self) -> int:
         """Most records whose exact sums stay inside 62 bits; none where the noise does not."""
-        return _room(max(self._scales), int(max(self.limits)) ** self.order)
+        return room(int(max(self.limits)) ** self.order, max(self._scales))
 
     @property
     def n_draws(self) -> int:
@@ -249,7 +243,7 @@ class NoisyLength:
     @property
     def capacity(self) -> int:
         """Most records whose exact sums stay inside 62 bits; none where the noise does not."""
-        return _room(max(self._scales), max(self._largest))
+        return room(max(self._largest), max(self._scales))
 
     @property
     def n_draws(self) -> int:
@@ -285,13 +279,8 @@ class NoisyLength:
 
 def _measured(data: DataSource) -> CanStandardise:
     """The records, if they can be measured: a fact about the kind of their storage."""
-    from dpcvx.data.memory import CanStandardise
+    from dpcvx.data import CanStandardise
 
     if not isinstance(data, CanStandardise):
         raise Incompatible(f"{type(data).__name__} has no moments: give standardize=False.")
     return data
-
-
-def _room(noise: int, largest: int) -> int:
-    """Number of records, each at most ``largest``, that 62 bits hold beside their noise."""
-    return max(0, LARGEST_SUM - 1 - LARGEST_DRAW * noise) // largest

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpcvx.arrays import Vector
+from dpcvx.data import LARGEST_SUM
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Exponential
-from dpcvx.mechanisms.mechanism import LARGEST_SUM
 
 if TYPE_CHECKING:
     from dpcvx.noise.samplers import Generator

@@ -10,20 +10,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.data.curvature import SPREAD_UNIT, CurvatureBound, largest_spread
-from dpcvx.data.quantise import FEATURE_BITS, ResidualBound, integer_bounds
+from dpcvx.data import (
+    FEATURE_BITS,
+    LARGEST_SUM,
+    SPREAD_UNIT,
+    CurvatureBound,
+    ResidualBound,
+    integer_bounds,
+    largest_spread,
+    room,
+)
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Event, Gaussian
-from dpcvx.mechanisms.mechanism import (
-    LARGEST_SUM,
-    check_capacity,
-    records_changed,
-    residual_bound,
-)
+from dpcvx.mechanisms.mechanism import check_capacity, records_changed, residual_bound
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
-    from dpcvx.data.memory import DataSource
+    from dpcvx.data import DataSource
     from dpcvx.noise.samplers import Generator
 
 __all__ = ["NoisySecondMoments", "SecondMoments"]
@@ -108,8 +111,8 @@ class NoisySecondMoments:
         """Bits of a curvature: as many as exact sums of n records have room for."""
         k_inf, _ = integer_bounds(self.problem.bounds, self.problem.d)
         beta = max(1.0, self.problem.loss.smoothness(self.problem.z_max))
-        room = math.floor(math.log2(LARGEST_SUM / (4 * self.n * k_inf**2 * beta)))
-        return max(1, min(MOST_BITS, room))
+        left = math.floor(math.log2(LARGEST_SUM / (4 * self.n * k_inf**2 * beta)))
+        return max(1, min(MOST_BITS, left))
 
     @property
     def _largest(self) -> int:
@@ -166,7 +169,7 @@ class NoisySecondMoments:
         k_inf, _ = integer_bounds(self.problem.bounds, self.problem.d)
         # The spread is one of Python's integers: only its noise has to fit.
         noise = max(*self._scales, self._spread_scale(None))
-        return max(0, LARGEST_SUM - 1 - 16 * noise) // (self._largest * k_inf**2)
+        return room(self._largest * k_inf**2, noise)
 
     @property
     def evaluations(self) -> float:
@@ -188,7 +191,7 @@ class NoisySecondMoments:
 
     def __call__(self, theta: Vector, data: DataSource, rng: Generator) -> SecondMoments:
         """Return the noisy second moments at theta."""
-        from dpcvx.data.memory import HasCurvatureSum
+        from dpcvx.data import HasCurvatureSum
         from dpcvx.noise.samplers import lattice_gaussian
 
         if not isinstance(data, HasCurvatureSum):

@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.data.gram_scores import HasGramScores, Linear
-from dpcvx.data.lazy_scores import HasLazyScores, Lazy, Terms
-from dpcvx.data.quantise import (
+from dpcvx.data import (
     FEATURE_BITS,
+    LARGEST_SUM,
     RESIDUAL_BITS,
     SUM_UNIT,
+    HasGramScores,
+    HasLazyScores,
+    Lazy,
+    Linear,
     ResidualBound,
+    Terms,
     integer_bounds,
 )
 from dpcvx.domains import HasCoordinateVertices, HasVertices
@@ -24,7 +28,6 @@ from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Exponential
 from dpcvx.losses import Squared
 from dpcvx.mechanisms.mechanism import (
-    LARGEST_SUM,
     SPARE_RECORDS,
     check_capacity,
     records_changed,
@@ -34,7 +37,7 @@ from dpcvx.mechanisms.mechanism import (
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
-    from dpcvx.data.memory import DataSource, Margins
+    from dpcvx.data import DataSource, Margins
     from dpcvx.noise.samplers import Generator
 
 __all__ = ["Combination", "NoisyVertex", "Vertex", "weight_bits"]

@@ -43,11 +43,7 @@ from dpcvx.mechanisms import (
 from dpcvx.problem import Bounds, Problem
 
 if TYPE_CHECKING:
-    from dpcvx.data.gram_scores import Linear
-    from dpcvx.data.lazy_scores import Lazy
-    from dpcvx.data.memory import DataSource, Margins
-    from dpcvx.data.quantise import Door
-    from dpcvx.data.region import Trim
+    from dpcvx.data import DataSource, Lazy, Linear, Margins, Quantiser, Region
     from dpcvx.ledger import Ledger, Receipt
     from dpcvx.noise.samplers import Generator
     from dpcvx.plans.price import Bill
@@ -292,7 +288,7 @@ class Release:
     private: bool
     receipt: Receipt | None = None
     uncertainty: Uncertainty | None = None
-    trim: Trim | None = None
+    trim: Region | None = None
     caution: str | None = None
 
     @property
@@ -321,7 +317,7 @@ class Oracle:
         self._point: Combination | None = None
         self._bounds: Bounds | None = plan.problem.bounds  # of every row of the source
         self.uncertainty: Uncertainty | None = None
-        self.trim: Trim | None = None
+        self.trim: Region | None = None
         self.caution: str | None = None
 
     def _current(self, kind: type[Any] | tuple[type[Any], ...], question: str) -> Any:
@@ -397,9 +393,9 @@ class Oracle:
         self._report()
         return answer
 
-    def remap(self, door: Door, center: float = 0.0, scale: float = 1.0) -> None:
+    def remap(self, door: Quantiser, center: float = 0.0, scale: float = 1.0) -> None:
         """Send every record through a second door: a public map of its row, and of its target."""
-        from dpcvx.data.memory import CanStandardise
+        from dpcvx.data import CanStandardise
 
         if not (math.isfinite(center) and 0 < scale < math.inf):  # else what happens depends on a target
             raise ValueError(f"Targets need a finite centre and a positive scale, got {center!r}, {scale!r}.")
@@ -407,7 +403,7 @@ class Oracle:
             raise Incompatible("These records cannot be mapped again: give standardize=False.")
         self._source, self._bounds = self._source.mapped(door, center, scale), None
 
-    def announce(self, trim: Trim, caution: str | None = None) -> None:
+    def announce(self, trim: Region, caution: str | None = None) -> None:
         """Release, with the parameter, the region of the rows, and a caution: functions of answers."""
         self.trim, self.caution = trim, caution
 

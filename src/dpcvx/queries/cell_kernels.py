@@ -14,9 +14,7 @@ from typing import Any
 
 from numba import njit
 
-from dpcvx.data.kernels import bind, compile_slope
-
-compiled = njit(cache=True, nogil=True, error_model="numpy")
+from dpcvx.data.kernels import bind, compile_slope, compiled
 
 
 @compiled

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
+from dpcvx.data import room
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Gaussian
-from dpcvx.mechanisms.mechanism import LARGEST_SUM, check_capacity, records_changed
+from dpcvx.mechanisms.mechanism import check_capacity, records_changed
 
 if TYPE_CHECKING:
     from dpcvx.noise.samplers import Generator
@@ -213,8 +214,7 @@ class NoisyMarginals:
         """Most records whose exact sum, with its noise, stays inside 62 bits."""
         largest = max(int(abs(contrasts(size, self._bits)).max()) for size in self.sizes)
         term = max(self._factor(r) * largest**r for r in range(1, self.order + 1))
-        room: int = max(0, LARGEST_SUM - 1 - 16 * self._scale) // term
-        return room
+        return room(term, self._scale)
 
     @property
     def evaluations(self) -> float:

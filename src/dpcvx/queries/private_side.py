@@ -12,18 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.data.memory import Arrays
-from dpcvx.data.quantise import (
-    Dense,
-    Door,
-    ResidualBound,
-    fixed_point,
-    targets,
-)
+from dpcvx.data import Arrays, Dense, Quantiser, ResidualBound, fixed_point, room, targets
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Exponential, Gaussian
 from dpcvx.losses import Loss
-from dpcvx.mechanisms.mechanism import LARGEST_SUM, check_capacity
+from dpcvx.mechanisms.mechanism import check_capacity
 from dpcvx.plans.execution import Oracle, Plan
 from dpcvx.queries.compiled import (
     TOLERANCE,
@@ -101,7 +94,7 @@ class _OnLattice:
     @property
     def capacity(self) -> int:
         """Most records whose exact sums, with their noise, stay inside 62 bits."""
-        return max(0, LARGEST_SUM - 1 - 16 * self._scale) >> LATTICE_BITS
+        return room(2**LATTICE_BITS, self._scale)
 
     @property
     def failure(self) -> float:
@@ -404,7 +397,7 @@ class CellRows(Arrays):
 
     def __init__(self, question: CompiledRegression, counts: Counts) -> None:
         bounds = question.problem.bounds
-        cells = Door(bounds).quantise(question.X)
+        cells = Quantiser(bounds).quantise(question.X)
         if not isinstance(cells, Dense):
             raise TypeError("The rows of cells must be dense.")
         self._times = counts.marginal(question.attributes).ravel()
@@ -426,7 +419,7 @@ class CellRows(Arrays):
         function = kernels.residuals_of(loss.slope, loss.joint)
         y = np.ascontiguousarray(self._cell_targets.T)
         rest = (unit, float(loss.parameter), bound.l2, bound.linf)
-        kernels.residuals(function, margins, y, 0, len(rows), *rest, rho)
+        kernels.block_residuals(function, margins, y, 0, 0, len(rows), *rest, rho)
         total: IntVector = (rho.astype(np.int64) * self._times) @ rows
         return total.T.copy().reshape(np.shape(theta))
 

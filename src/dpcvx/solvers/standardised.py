@@ -15,8 +15,7 @@ from dpcvx.accounting import (
     gaussian_mu,
 )
 from dpcvx.arrays import Vector
-from dpcvx.data.quantise import FEATURE_BITS, Door
-from dpcvx.data.region import Trim
+from dpcvx.data import FEATURE_BITS, Quantiser, Region
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose
 from dpcvx.losses import Huber, Quantile, Squared
@@ -66,7 +65,7 @@ class Standardised:
     residuals clipped there. The third question also asks for the mean square of targets clipped at 2.5 s_y.
     It takes the place of s_y^2 where that is lost in its noise: the deviation of a target far below its range
     is found at second sight. The set holds the coefficients of these rows. New rows go the same way: the
-    region is released with the parameter (`Trim`).
+    region is released with the parameter (`Region`).
 
     Privacy: `NoisyMoments` twice and `NoisyLength` take 13 % of mu(eps, delta)^2 in all, and 5 % more with a
     target; the maps use released numbers and one row at a time, so the fit's questions have the sensitivity
@@ -142,7 +141,7 @@ class Standardised:
         if isinstance(problem.loss, UNITLESS):
             y_center = float(m[d])
             y_scale = min(RESIDUAL_DEVIATIONS * float(s[d]), problem.loss.y_range[1] + abs(y_center))
-        ask.remap(Door(Bounds(1.0), m[:d], self.reach * s[:d]), y_center, y_scale)
+        ask.remap(Quantiser(Bounds(1.0), m[:d], self.reach * s[:d]), y_center, y_scale)
         mean_square, *again = ask.length()
         mean_square, closer = min(max(float(mean_square), 2 * lengths.noise), float(d)), 1.0
         caution = None
@@ -152,10 +151,12 @@ class Standardised:
             closer = min(1.0, RESIDUAL_DEVIATIONS * math.sqrt(square))
             y_scale *= closer
         length = self.stretch * (1 + 1 / math.sqrt(d)) * self.reach * math.sqrt(mean_square)
-        ask.announce(Trim(m[:d], s[:d], self.reach, length), caution)
+        ask.announce(Region(m[:d], s[:d], self.reach, length), caution)
 
         unit = math.sqrt(1 - INTERCEPT**2 * self.intercept) / length  # of a deviation, in the fit's rows
-        ask.remap(Door(inner.bounds, 0.0, 1 / (self.reach * unit), INTERCEPT * self.intercept), 0.0, closer)
+        ask.remap(
+            Quantiser(inner.bounds, 0.0, 1 / (self.reach * unit), INTERCEPT * self.intercept), 0.0, closer
+        )
         fit = replace(plan, stages=plan.stages[3:], problem=inner, solver=self.solver, candidates=())
 
         def back(theta: Vector) -> Vector:

@@ -15,6 +15,7 @@ import numpy as np
 
 from dpcvx.accounting import Budget, PureComposition
 from dpcvx.arrays import Vector
+from dpcvx.data import room
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Gaussian, PureDP
 from dpcvx.noise.samplers import (
@@ -98,7 +99,7 @@ class NoisyScore:
     @property
     def capacity(self) -> int:
         """Most rows whose exact totals, with their noise, stay inside 62 bits."""
-        return max(0, 2**62 - 1 - 16 * self._scale) // UNIT
+        return room(UNIT, self._scale)
 
     @property
     def n_draws(self) -> int:

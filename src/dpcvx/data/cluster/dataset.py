@@ -12,7 +12,7 @@ from dpcvx.data.cluster.partitions import Partitions, computed, opened
 from dpcvx.data.cluster.source import Distributed, distribute
 from dpcvx.data.cluster.worker_side import Failure, Part, guarded
 from dpcvx.data.cluster.workers import Workers, connected
-from dpcvx.data.quantise import Door
+from dpcvx.data.quantise import Quantiser
 from dpcvx.errors import ClusterFailed, Incompatible
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class DaskDataset:
                 raise ClusterFailed(f"The labels of a partition could not be read ({labels.words}).")
         return list(dict.fromkeys(label for labels in found for label in labels))
 
-    def source(self, columns: Columns, door: Door, encode: Encode, layout: str) -> Distributed:
+    def source(self, columns: Columns, door: Quantiser, encode: Encode, layout: str) -> Distributed:
         """Take every record through the door, on the workers."""
         prepare = _Prepare(columns, door, encode, self.table.names, self.table.d, self.table.sparse)
         return distribute(self._partitions, prepare, bounds=door.bounds, layout=layout, client=self._client)
@@ -124,7 +124,7 @@ class _Prepare:
     """Stored rows and targets of a raw partition."""
 
     columns: Columns
-    door: Door
+    door: Quantiser
     encode: Encode
     names: tuple[Any, ...] | None
     d: int

@@ -31,8 +31,9 @@ from dpcvx.data.cluster.workers import (
     Workers,
     connected,
 )
-from dpcvx.data.memory import Points, exact_sum
-from dpcvx.data.quantise import Door, ResidualBound, targets
+from dpcvx.data.lattice import ResidualBound, exact_sum
+from dpcvx.data.quantise import Quantiser, targets
+from dpcvx.data.source import Points
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
 
@@ -74,7 +75,7 @@ def dask_source(
 
 
 def _scaled(bounds: Bounds, missing: float, X: Any, y: Any) -> Part:
-    return Door(bounds).quantise(X), targets(y, bounds.y, missing)
+    return Quantiser(bounds).quantise(X), targets(y, bounds.y, missing)
 
 
 def distribute(
@@ -161,7 +162,7 @@ class Distributed:
         """Return these records with every stored row inside the bounds: a longer one is shrunk."""
         return self._through("within", bounds)
 
-    def mapped(self, door: Door, center: float, scale: float) -> Distributed:
+    def mapped(self, door: Quantiser, center: float, scale: float) -> Distributed:
         """Return these records after a second, public map: the door's on rows, (y - center)/scale on y."""
         return self._through("mapped", door, center, scale)
 
@@ -266,7 +267,7 @@ def _is(answer: Any, word: str) -> bool:
 
 
 class DistributedObjective:
-    """sum_i phi(<x_i, theta>, y_i) over shards, in float64; see `dpcvx.mechanisms.minimise.Objective`.
+    """sum_i phi(<x_i, theta>, y_i) over shards, in float64; see `dpcvx.data.Objective`.
 
     A shard's part is a pairwise sum over its blocks of rows, and the parts are added pairwise too, so that
     the whole is as close to the exact sum as `dpcvx.mechanisms.minimise.Ridged.rounding` says.

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.data.memory import Arrays, Margins
-from dpcvx.data.quantise import Dense, Sparse
+from dpcvx.data.memory import Arrays
+from dpcvx.data.rows import Dense, Sparse
+from dpcvx.data.source import Margins
 from dpcvx.errors import DpcvxError, Incompatible
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds

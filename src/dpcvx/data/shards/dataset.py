@@ -10,7 +10,7 @@ import numpy as np
 
 from dpcvx.arrays import Vector
 from dpcvx.data.columns import Columns, Table
-from dpcvx.data.quantise import Door
+from dpcvx.data.quantise import Quantiser
 from dpcvx.data.shards.folder import Store
 from dpcvx.data.shards.recipe import Recipe, made_up, parameters
 from dpcvx.data.shards.source import ShardSource, mapped, sharded
@@ -72,14 +72,14 @@ class Shards:
         return self.declarations["classes"]
 
     def source(
-        self, columns: Columns, door: Door, encode: Callable[[Any], Vector], layout: str
+        self, columns: Columns, door: Quantiser, encode: Callable[[Any], Vector], layout: str
     ) -> ShardSource:
         """Return the records behind the door that they went through already.
 
         Parameters
         ----------
         columns : Columns
-        door : Door
+        door : Quantiser
             Its map must be the one that the records were quantised with; its intercept may be any.
         encode : callable
             From raw targets to those in scaled units.

@@ -22,7 +22,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcvx.data.memory import cores
+from dpcvx.data.threads import cores
 from dpcvx.errors import ShardsDamaged, StoreUnavailable, counted
 
 __all__ = ["Manifest", "Shard", "Store"]

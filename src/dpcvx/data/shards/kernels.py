@@ -12,9 +12,8 @@ from dpcvx.data.kernels import (
     accumulate_sparse,
     add_dense,
     compiled,
-    dot,
-    four_dots,
 )
+from dpcvx.data.kernels.products import dot, four_dots
 
 
 @compiled

@@ -17,13 +17,9 @@ from numpy.typing import NDArray
 from dpcvx.arrays import Vector
 from dpcvx.data.cells import opened, plain_labels
 from dpcvx.data.columns import Columns, Table, bound_pair
-from dpcvx.data.quantise import (
-    FEATURE_BITS,
-    Dense,
-    Door,
-    Sparse,
-    integer_bounds,
-)
+from dpcvx.data.lattice import FEATURE_BITS, integer_bounds
+from dpcvx.data.quantise import Quantiser
+from dpcvx.data.rows import Dense, Sparse
 from dpcvx.errors import shown
 from dpcvx.problem import Bounds
 
@@ -133,7 +129,7 @@ class Recipe:
     ----------
     columns : Columns
         From raw columns to features.
-    door : Door
+    door : Quantiser
         Without an intercept.
     model : LinearModel
         An estimator that has the declared target; it encodes targets and is never fitted.
@@ -145,7 +141,7 @@ class Recipe:
     """
 
     columns: Columns
-    door: Door
+    door: Quantiser
     model: LinearModel
     target: Target
     compressed: bool
@@ -176,7 +172,7 @@ class Recipe:
         dense_bytes = columns.width * (1 if binary else 2)
         return cls(
             columns,
-            Door(_bounds(columns, norm), columns.center, columns.scale),
+            Quantiser(_bounds(columns, norm), columns.center, columns.scale),
             model,
             target,
             table.sparse or dense_bytes > COMPRESSION * sparse_bytes,

@@ -21,30 +21,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.data.memory import (
-    Arrays,
-    Points,
-    cores,
-    exact_sum,
-    records_at_once,
-)
-from dpcvx.data.quantise import (
-    Dense,
-    Door,
-    ResidualBound,
-    Sparse,
-    enforce,
-    integer_bounds,
-    whole_rows,
-)
+from dpcvx.data.lattice import ResidualBound, exact_sum, integer_bounds, records_at_once
+from dpcvx.data.memory import Arrays
+from dpcvx.data.quantise import Quantiser, enforce
+from dpcvx.data.rows import Dense, Sparse, whole_rows
 from dpcvx.data.shards.folder import AGAIN, Store
+from dpcvx.data.source import Points
+from dpcvx.data.threads import cores
 from dpcvx.errors import ShardsDamaged
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
 
 if TYPE_CHECKING:
     from dpcvx.data.curvature import CurvatureBound, Sums
-    from dpcvx.mechanisms.minimise import Objective
+    from dpcvx.data.objective import Objective
 
 __all__ = ["ShardSource", "open_source"]
 
@@ -224,7 +214,7 @@ class ShardSource:
             total += _dense(self.stored(*where)).arrays().length()
         return total
 
-    def mapped(self, door: Door, center: float, scale: float) -> ShardSource:
+    def mapped(self, door: Quantiser, center: float, scale: float) -> ShardSource:
         """Return these records after a second, public map: the door's on rows, (y - center)/scale on y.
 
         They are written once to scratch files. Where the disk has no room for them, they go through the door
@@ -308,7 +298,7 @@ def _shrunk(bounds: Bounds, stored: Stored) -> Stored:
     return Stored(enforce(whole_rows(stored.rows, *stored.left_out), bounds), stored.y)
 
 
-def _sent_through(door: Door, center: float, scale: float, stored: Stored) -> Stored:
+def _sent_through(door: Quantiser, center: float, scale: float, stored: Stored) -> Stored:
     again = _dense(stored).arrays().mapped(door, center, scale)
     return Stored(again.rows(), np.ascontiguousarray((stored.y - center) / scale))
 

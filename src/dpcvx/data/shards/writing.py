@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
 from dpcvx.data.columns import Table
-from dpcvx.data.quantise import Dense, Sparse
+from dpcvx.data.rows import Dense, Sparse
 from dpcvx.data.shards.dataset import Shards
 from dpcvx.data.shards.folder import Manifest, Store
 from dpcvx.data.shards.readers import (

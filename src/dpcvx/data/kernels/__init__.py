@@ -1,0 +1,52 @@
+"""Compiled integer kernels of the data plane; imported only when records are read.
+
+Every function treats one row at a time or adds exact integers, so blocks, threads and order cannot change an
+answer. Matrices of margins, residuals and sums hold one row per output: (K, n) and (K, d).
+"""
+
+from dpcvx.data.kernels.jit import compiled
+from dpcvx.data.kernels.passes import (
+    accumulate_constant,
+    difference_dense,
+    difference_sparse,
+    gradient_dense,
+    gradient_sparse,
+    whole_margins,
+)
+from dpcvx.data.kernels.products import (
+    accumulate_dense,
+    accumulate_sparse,
+    add_dense,
+    add_sparse,
+    multiply_dense,
+    multiply_sparse,
+)
+from dpcvx.data.kernels.quantise import quantise_dense, quantise_sparse
+from dpcvx.data.kernels.residuals import (
+    bind,
+    block_residuals,
+    compile_slope,
+    residuals_of,
+)
+
+__all__ = [
+    "accumulate_constant",
+    "accumulate_dense",
+    "accumulate_sparse",
+    "add_dense",
+    "add_sparse",
+    "bind",
+    "block_residuals",
+    "compile_slope",
+    "compiled",
+    "difference_dense",
+    "difference_sparse",
+    "gradient_dense",
+    "gradient_sparse",
+    "multiply_dense",
+    "multiply_sparse",
+    "quantise_dense",
+    "quantise_sparse",
+    "residuals_of",
+    "whole_margins",
+]

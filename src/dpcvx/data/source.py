@@ -1,0 +1,101 @@
+"""Interface of a data source: exact sums over records come out, rows never do.
+
+Mechanisms are its only callers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from dpcvx.arrays import IntVector, Vector
+from dpcvx.data.lattice import ResidualBound
+from dpcvx.data.quantise import Quantiser
+from dpcvx.losses import Loss
+from dpcvx.problem import Bounds
+
+if TYPE_CHECKING:
+    from dpcvx.data.curvature import CurvatureBound, Sums
+    from dpcvx.data.objective import SumOfLosses
+
+__all__ = ["CanStandardise", "DataSource", "HasCurvatureSum", "Margins", "Points"]
+
+Points = tuple[Vector, Vector]
+
+
+class DataSource(Protocol):
+    """The only door to records: exact sums come out, rows never do.
+
+    Sums are 64-bit integers, or Python's own where public numbers say that 62 bits might not hold them: see
+    `exact_sum`.
+    """
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+
+    @property
+    def d(self) -> int:
+        """Number of stored features."""
+
+    def within(self, bounds: Bounds) -> DataSource:
+        """Return these records with every stored row inside the bounds: a longer one is shrunk."""
+
+    def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
+        """Return sum_i rho_i k_i in units of 2^-34, in the shape of theta."""
+
+    def difference_sum(
+        self, loss: Loss, points: Points, batch: IntVector, residual: ResidualBound, bound: ResidualBound
+    ) -> IntVector:
+        """Return sum_i (rho_i - rho'_i) k_i over the rows of a batch, in the shape of an iterate.
+
+        rho_i and rho'_i are the residuals at the two points, each within ``residual``; their difference is
+        clipped to ``bound``. Units of 2^-34.
+        """
+
+    def objective(self, loss: Loss, outputs: int, z_max: float) -> SumOfLosses:
+        """Return the sum of the losses in float64, for minimisers that run beside the records."""
+
+    def follow(self, loss: Loss, outputs: int) -> Margins:
+        """Return margins that are kept up to date while an iterate moves along coordinates."""
+
+
+@runtime_checkable
+class HasCurvatureSum(Protocol):
+    """What a source may be able to do besides; a question that needs it refuses others."""
+
+    def curvature_sum(self, loss: Loss, theta: Vector, slope: ResidualBound, bend: CurvatureBound) -> Sums:
+        """Return the sums of `dpcvx.data.curvature.curvature_sum` over all records."""
+
+
+@runtime_checkable
+class CanStandardise(Protocol):
+    """What a source may be able to do besides: measure its records, and send them through a second door."""
+
+    def moments(self, order: int, centers: IntVector, limits: IntVector) -> IntVector:
+        """Return the sums of (k - c)^order over the records, |k - c| clipped to a limit, per column.
+
+        Columns are the stored features and then as many targets, rounded to the same grid, as there are
+        centres left. In units of 2^-14 to the power of the order.
+        """
+
+    def length(self) -> IntVector:
+        """Return the sum of ||k_i||^2, one entry."""
+
+    def mapped(self, door: Quantiser, center: float, scale: float) -> DataSource:
+        """Return these records after a second, public map: the door's on rows, (y - center)/scale on y."""
+
+
+class Margins(Protocol):
+    """Integer margins m_i = sum_j k_ij w_j of every record, for public integer weights w.
+
+    One weight changes at a time. The caller keeps 2^15 ||w||_1 below 2^62.
+    """
+
+    def reset(self) -> None:
+        """Set w = 0."""
+
+    def add(self, index: int, amount: int) -> None:
+        """w[index] += amount, with index = j * outputs + k."""
+
+    def scores(self, scale: float, bound: ResidualBound) -> IntVector:
+        """Return sum_i rho_i k_ij, (d,) or (d, K), with rho_i the residual at z_i = m_i * scale."""
