@@ -392,15 +392,15 @@ def test_partial_sums_are_added_one_at_a_time():
 def test_an_answer_is_the_same_whether_its_sum_is_wide_or_not(make, monkeypatch, kind):
     source, _, _ = make("numbers")
     problem = dpcvx.Problem(Logistic(), dpcvx.L1Ball(2.0), bounds=Bounds(1.0), d=source.d)
+    gradient, vertex = NoisyGradient(problem, N, 1.0), NoisyVertex(problem, N, 5.0, 20)
     answers = []
     for limit in (2**62, 2**36):
         monkeypatch.setattr(lattice, "LARGEST_SUM", limit)
         rng = dpcvx.SeededGenerator(3)
         if kind == "gradient":
-            answers.append(NoisyGradient(problem, N, 1.0)(np.full(source.d, 0.1), source, rng))
+            answers.append(gradient(np.full(source.d, 0.1), source, rng))
         else:
-            mechanism = NoisyVertex(problem, N, 5.0, 20)
-            answers.append(mechanism(*mechanism.start(source), source, rng))
+            answers.append(vertex(*vertex.start(source), source, rng))
     if kind == "gradient":
         assert answers[0].dtype == answers[1].dtype == np.float64
         assert_array_equal(*answers)
