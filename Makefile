@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SHELL := /bin/bash
 
-.PHONY: demo test test-oldest coverage lint types audit bench docs clean
+.PHONY: demo test test-long test-oldest coverage lint types audit bench docs clean
 
 # One stamp per extra, so that each command installs only what it needs, once.
 $(VENV)/.installed-%: pyproject.toml
@@ -19,7 +19,10 @@ demo: $(VENV)/.installed-demo  ## fit private models on census incomes; writes d
 	$(BIN)/dpcvx demo --out demo_output
 
 test: $(VENV)/.installed-test  ## the whole quick suite
-	$(BIN)/python -m pytest -q -n 2 -m "not slow" tests
+	$(BIN)/python -m pytest -q -n 2 -m "not slow and not long" tests
+
+test-long: $(VENV)/.installed-test  ## the tests that take longer, which a change must pass too
+	$(BIN)/python -m pytest -q -n 2 -m "long and not slow" tests
 
 # The estimator contract again, on the oldest scikit-learn that is supported, in an environment of its own.
 test-oldest: .venv-oldest/.installed
@@ -30,7 +33,7 @@ test-oldest: .venv-oldest/.installed
 	@.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]" "scikit-learn==1.7.*"
 	@touch $@
 
-coverage: $(VENV)/.installed-test  ## line coverage of src
+coverage: $(VENV)/.installed-test  ## line coverage of src by both suites
 	$(BIN)/python -m pytest -q -n 2 -m "not slow" --cov=dpcvx --cov-report=term tests
 
 lint: $(VENV)/.installed-lint

@@ -53,6 +53,7 @@ def test_processes_are_granted_the_cap_and_not_one_more(ledger, processes, tries
     assert ledger.verify().entries == room + 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "rounds", [8, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
 )

@@ -166,6 +166,7 @@ def test_the_answer_is_the_gradient_of_the_whole_objective():
     np.testing.assert_allclose(answer, truth, atol=3 * 2.0**-14)
 
 
+@pytest.mark.long
 def test_selection_has_the_declared_law():
     """40,000 draws fit exp(-eta u / (2 Delta)), and fit it with neither 5 % more nor 5 % less eta."""
     problem = Problem(Huber(0.5), L1Ball(2.0), bounds=Bounds(1.0), d=2)

@@ -144,6 +144,7 @@ def test_less_budget_is_more_noise_for_both_questions(solver, problem):
         assert noises[0] > 1.2 * noises[1] > 1.4 * noises[2]
 
 
+@pytest.mark.long
 def test_the_default_accountant_certifies_the_plan():
     solver, problem = CASES[0]
     plan = planned(solver, problem, accountant=Tight())

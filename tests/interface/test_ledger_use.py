@@ -102,6 +102,7 @@ def test_clones_copies_and_pickles_charge_the_same_account(ledger, account):
     assert len(account.history()) == 4
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:score is the plain metric")
 def test_every_fit_of_a_parallel_search_is_charged(ledger, account):
     search = GridSearchCV(

@@ -59,7 +59,7 @@ SLOW = [pytest.mark.slow, pytest.mark.timeout(3600)]
 @pytest.mark.parametrize(
     ("cases", "engine"),
     [
-        pytest.param(16, Teller, id="quick"),
+        pytest.param(16, Teller, marks=pytest.mark.long, id="some"),
         pytest.param(300, real_engine, marks=SLOW, id="5400 cases at a real engine"),
     ],
 )

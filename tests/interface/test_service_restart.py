@@ -131,6 +131,7 @@ def send(address, text, k):
         return None
 
 
+@pytest.mark.long
 def test_a_killed_server_continues_with_the_same_answers(people):
     port, sent = free_port(), 40
     address = f"http://127.0.0.1:{port}"
@@ -160,6 +161,7 @@ def test_a_killed_server_continues_with_the_same_answers(people):
     assert 1 <= branches["oracle"] <= kinds["update"] <= branches["oracle"] + 1
 
 
+@pytest.mark.long
 def test_many_analysts_at_once_are_all_answered_and_charged_once(people):
     port, analysts, questions = free_port(), 8, 8
     address = f"http://127.0.0.1:{port}"
@@ -196,6 +198,7 @@ def test_many_analysts_at_once_are_all_answered_and_charged_once(people):
     assert remaining == min(answer.remaining for answer in answers.values())
 
 
+@pytest.mark.long
 def test_a_stopped_server_says_so_and_ends_well(people):
     port = free_port()
     with server(people, port) as process:

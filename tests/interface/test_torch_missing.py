@@ -53,6 +53,7 @@ def test_engines_and_nuclear_balls_are_refused(no_torch):
         QueryEngine(schema, {"a": ["0"] * 10}, dpcvx.Budget(1.0, 1e-6), backend="torch")
 
 
+@pytest.mark.long
 def test_the_automatic_backend_never_imports_torch():
     script = """
 import sys, numpy as np, dpcvx

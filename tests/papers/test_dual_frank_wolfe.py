@@ -168,6 +168,7 @@ def test_the_prediction_is_the_bound():
         assert rest == pytest.approx(privacy + step * R, rel=1e-3)  # L max_K |<s, x>| = R for rows of norm 1
 
 
+@pytest.mark.long
 def test_the_last_prox_recovers_the_groups_that_the_noise_hides():
     """Four groups of five, one of them active: the mean has no zeros, its prox has those of the optimum."""
     d, n = 20, 20_000

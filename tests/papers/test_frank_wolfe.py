@@ -65,6 +65,7 @@ def mean_excess(n, p, seeds):
     return np.mean([SignedLasso(n, p, seed).excess() for seed in range(seeds)])
 
 
+@pytest.mark.long
 def test_excess_risk_of_private_lasso_falls_with_n():
     """[TTZ15] Corollary 2.7: like n^(-2/3) up to logarithms; benchmarks/lasso_rates.py has the full plot."""
     sizes = [5_000, 15_000, 45_000]

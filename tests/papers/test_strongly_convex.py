@@ -44,6 +44,7 @@ def excess(n, seed):
     return oracle.objective(theta) - best.fun
 
 
+@pytest.mark.long
 def test_excess_risk_falls_like_one_over_n_squared():
     """[TTZ14] Theorem A.1."""
     sizes = [400, 800, 1600]

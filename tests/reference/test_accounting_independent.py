@@ -185,6 +185,7 @@ class TestLossDistribution:
             assert PLD().epsilon(event, delta) >= GDP().epsilon(event, delta)
             assert PLD().delta(event, GDP().epsilon(event, delta)) >= delta
 
+    @pytest.mark.long
     @pytest.mark.parametrize("relation", ["replace", "add_remove"])
     @pytest.mark.parametrize(("probability", "noise_multiplier"), [(0.05, 1.0), (0.3, 2.0)])
     def test_one_poisson_release_by_integration(self, relation, probability, noise_multiplier):

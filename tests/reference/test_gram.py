@@ -95,6 +95,7 @@ def test_the_choice_depends_on_public_facts_alone():
         records(storage=csr_array).follow_products(dp.Squared())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("moves", [0, 12])
 def test_selections_have_the_declared_law(moves):
     problem = problem_of(l2=0.2)

@@ -283,6 +283,7 @@ print(misses, kernels.residuals_of(Logistic.slope, False).cache_hits)
 """
 
 
+@pytest.mark.long
 def test_a_second_process_finds_the_compiled_kernels_on_disk(tmp_path):
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     answers = [

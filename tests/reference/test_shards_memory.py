@@ -40,6 +40,7 @@ print(source.n, after - before, anonymous() - after)
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="anonymous memory is read from /proc")
 def test_anonymous_memory_does_not_grow_with_the_records(tmp_path):
     done = subprocess.run(
