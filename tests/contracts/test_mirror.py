@@ -200,6 +200,21 @@ def test_vertex_norm_of_a_box_of_vertices_is_the_p_norm():
     assert_allclose(psi.step(theta, g, 0.7), same, atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    "C", [C for C, _ in ALL_DOMAINS if isinstance(C, VertexHull)], ids=lambda C: str(len(C.vertices))
+)
+def test_vertex_norm_steps_are_soon_solved(C, monkeypatch):
+    # Once 3 % of the steps went on until the limit because rounding kept their slope above a tolerance.
+    solve, solved = np.linalg.lstsq, []
+    monkeypatch.setattr(np.linalg, "lstsq", lambda *args, **more: solved.append(1) or solve(*args, **more))
+    psi, rng = VertexNorm(C), np.random.default_rng(0)
+    theta = C.start(C.vertices.shape[1])
+    for size in rng.choice([0.1, 1.0, 10.0], 300):
+        solved.clear()
+        theta = psi.step(theta, size * rng.normal(size=theta.shape), 0.3)
+        assert len(solved) < 50
+
+
 def test_the_limits_of_the_interpolation_are_l1_and_l2():
     rng = np.random.default_rng(9)
     theta, g = 0.1 * rng.normal(size=6), rng.normal(size=6)

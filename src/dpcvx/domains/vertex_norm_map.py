@@ -45,7 +45,8 @@ class VertexNorm:
     All sums are done in the r dimensions of the hull. With E = V in an orthonormal basis of them, grad psi is
     the u with E^T grad f(E u) = theta - c, f = ||.||_p^2 / (2 (p - 1)): Newton's method. A step solves the
     dual program max t - f(E u) subject to E (u - y) >= t, whose multipliers are the weights of the vertices:
-    a primal-dual interior-point method in r + 1 variables.
+    a primal-dual interior-point method in r + 1 variables. If q = 2, psi is quadratic and a step is the
+    projection of L^T y onto the hull of the rows of E L^-T, with E^T E = L L^T.
     """
 
     domain: "VertexHull"
@@ -68,6 +69,12 @@ class VertexNorm:
     def _rows(self) -> Vector:
         """E, the vertices in the basis."""
         return (self.domain.vertices - self._centre) @ self._basis.T
+
+    @cached_property
+    def _whitened(self) -> tuple["VertexHull", Vector]:
+        """The hull of the rows of E L^-T, and L; if q = 2, psi is half the squared length of L^-1 u."""
+        L: Vector = np.asarray(np.linalg.cholesky(self._rows.T @ self._rows), dtype=np.float64)
+        return type(self.domain)(np.asarray(np.linalg.solve(L, self._rows.T).T, dtype=np.float64)), L
 
     @cached_property
     def _order(self) -> float:
@@ -93,7 +100,12 @@ class VertexNorm:
         free: Vector = self._centre + coefficients @ (self.domain.vertices - self._centre)
         if self.domain.contains(free.reshape(theta.shape), 1e-13):
             return free.reshape(theta.shape)
-        best: Vector = self._weights(y) @ self.domain.vertices
+        best: Vector
+        if self._order == 2:  # the step is a projection
+            hull, L = self._whitened
+            best = self._centre + L @ hull.project(L.T @ y) @ self._basis
+        else:
+            best = self._weights(y) @ self.domain.vertices
         return best.reshape(theta.shape)
 
     def divergence_bound(self, d: Shape) -> float:
@@ -157,20 +169,23 @@ class VertexNorm:
         s = E @ (u - y)
         s += max(1.0, float(s.max() - s.min())) - s.min()
         w = np.full(k, 1.0 / k)
+        last = math.inf
         for _ in range(MOST_NEWTON_STEPS):
             gap = float(w @ s) / k
             slope = E.T @ (dual_gradient(E @ u, p) - w)
-            if gap * k < 1e-15 and np.linalg.norm(slope) < 1e-13 * np.abs(E).max():
-                break
+            left = float(np.linalg.norm(slope))
+            if gap * k < 1e-15 and (left < 1e-13 * np.abs(E).max() or left >= last):
+                break  # solved, or only rounding is left
+            last = left
             mu = max(0.1 * gap, 1e-17 / k)  # where f is flat the slope takes longer than the gap
             bend = w / s
             # Centring E eliminates the move of t; a single active vertex then leaves no huge term.
-            mean, left = bend @ E / bend.sum(), 1 - (mu / s).sum()
+            mean, rest = bend @ E / bend.sum(), 1 - (mu / s).sum()
             centred = E - mean
             system = self._hessian(E @ u) + (centred.T * bend) @ centred
             # Near a vertex rounding may take the system's rank; its shortest solution is a step still.
-            du = np.linalg.lstsq(system, E.T @ (mu / s - w) - slope + left * mean, rcond=None)[0]
-            ds = centred @ du - left / bend.sum()  # s = E (u - y) - t, by its moves, to keep its digits
+            du = np.linalg.lstsq(system, E.T @ (mu / s - w) - slope + rest * mean, rcond=None)[0]
+            ds = centred @ du - rest / bend.sum()  # s = E (u - y) - t, by its moves, to keep its digits
             dw = mu / s - w - bend * ds
             longest = min((-v[m < 0] / m[m < 0]).min(initial=np.inf) for v, m in ((s, ds), (w, dw)))
             length = min(1.0, 0.99 * longest)
