@@ -8,7 +8,7 @@ import numpy as np
 
 import dpcvx as dp
 from dpcvx.arrays import Vector
-from dpcvx.losses import exp_basic
+from dpcvx.losses import Link, Loss, TargetKind, exp_basic
 
 
 def log_cosh_slope(z: float, y: float, a: float) -> float:
@@ -18,7 +18,7 @@ def log_cosh_slope(z: float, y: float, a: float) -> float:
 
 
 @dataclass(frozen=True)
-class LogCosh:
+class LogCosh(Loss):
     """Squared near the target, absolute far from it.
 
     phi(z, y) = width^2 log cosh((z - y) / width)
@@ -28,8 +28,9 @@ class LogCosh:
     y_range: tuple[float, float] = (-1.0, 1.0)
 
     name: ClassVar[str] = "log_cosh"
+    target: ClassVar[TargetKind] = "numbers"
+    link: ClassVar[Link] = "identity"
     convex: ClassVar[bool] = True
-    joint: ClassVar[bool] = False
     slope = staticmethod(log_cosh_slope)
 
     @property

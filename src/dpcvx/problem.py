@@ -23,12 +23,7 @@ from dpcvx.losses import Loss
 if TYPE_CHECKING:
     from dpcvx.domains.regularizers import Regularizer
 
-__all__ = ["Bounds", "Problem", "is_regression"]
-
-
-def is_regression(loss: Loss) -> bool:
-    """Whether the range of the loss's targets can be set: it is a field, not a fixed pair of labels."""
-    return dataclasses.is_dataclass(loss) and "y_range" in {field.name for field in dataclasses.fields(loss)}
+__all__ = ["Bounds", "Problem"]
 
 
 @dataclass(frozen=True)
@@ -111,12 +106,13 @@ class Problem:
                 "A problem without a domain needs l2 > 0: give a set such as L2Ball(10.0), or a ridge."
             )
         y = self.bounds.y
-        if y is not None and (-y, y) != self.loss.y_range:
-            if not is_regression(self.loss):
+        ends = None if y is None else (0.0 if self.loss.target == "amounts" else -y, y)
+        if ends is not None and ends != self.loss.y_range:
+            if self.loss.target not in ("numbers", "amounts"):
                 raise Incompatible(
                     f"{type(self.loss).__name__} has labels in {self.loss.y_range}; bounds.y={y} is no fit."
                 )
-            object.__setattr__(self, "loss", dataclasses.replace(self.loss, y_range=(-y, y)))  # type: ignore[type-var]
+            object.__setattr__(self, "loss", dataclasses.replace(self.loss, y_range=ends))  # type: ignore[type-var]
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -14,9 +14,9 @@ ROOT = Path(dpcvx.__file__).parent
 # A room may import from rooms to its left, and from those between the same arrows. Imports inside functions
 # and those for type checkers count.
 ORDER = (
-    "words errors arrays events -> gpu losses domains -> problem -> accounting -> ledger -> noise -> data -> "
-    "mechanisms -> plans -> solvers -> planning -> estimators -> tuning queries -> report papers audit -> "
-    "demo service -> cli"
+    "words errors arrays events vouched -> gpu losses domains -> problem -> accounting -> ledger -> noise -> "
+    "data -> mechanisms -> plans -> solvers -> planning -> estimators -> tuning queries -> report papers "
+    "audit -> demo service -> cli"
 )
 LEVEL = {name: level for level, names in enumerate(ORDER.split(" -> ")) for name in names.split()}
 HEAVY = {
@@ -34,7 +34,9 @@ HEAVY = {
     "torch",
 }
 # Modules that the package itself, and every other module, needs: they cost NumPy and nothing else.
-LIGHT = "arrays errors events losses domains.mirror problem noise.samplers data.cells data.quantise cli"
+LIGHT = (
+    "arrays errors events vouched losses domains.mirror problem noise.samplers data.cells data.quantise cli"
+)
 # The methods by which records answer. `data` implements them; `audit.replay` stands between, a source itself.
 QUESTIONS = {
     "gradient_sum",

@@ -51,6 +51,7 @@ from dpcvx.mechanisms.minimise import Ridged
 from dpcvx.noise.samplers import SeededGenerator
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyGradientDescent, OutputPerturbation
+from dpcvx.vouched import VOUCHED
 
 D, N = 5, 20
 BOUNDS = Bounds(1.0, 1.0)
@@ -136,7 +137,7 @@ def test_a_regularizer_that_is_not_convex_would_let_the_minimiser_jump(silent, m
     assert widest_jump(problems[0], 10.01) <= 1
     with pytest.raises(Incompatible, match="nothing enforces"):
         widest_jump(problems[1], 10.01)
-    monkeypatch.setattr(dpcvx.mechanisms.minimise, "KNOWN_PARTS", (HardThreshold,))
+    monkeypatch.setitem(VOUCHED, HardThreshold, VOUCHED[L1])
     assert widest_jump(problems[1], 10.01) > 1  # what the refusal is for
 
 

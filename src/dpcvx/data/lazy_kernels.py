@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from dpcvx import losses
 from dpcvx.data.kernels import bind, compile_slope, compiled
 from dpcvx.data.kernels.residuals import LOSSES_DIGEST, clamped, rounded
+from dpcvx.losses import slopes
 from dpcvx.noise.exponential_kernels import (
     KEPT,
     NO_WORDS,
@@ -427,7 +427,7 @@ def kernels_of(slope: Callable[..., Any]) -> tuple[Any, Any]:
 
     Those of the package's own losses are kept on disk under names that hold the digest of the losses' source.
     """
-    own = slope.__module__ == losses.__name__
+    own = slope.__module__ == slopes.__name__
     bound = njit(error_model="numpy")(bind(residuals, slope=compile_slope(slope)))
     rest = {"residuals": bound, "refresh": njit(error_model="numpy")(bind(refresh, residuals=bound))}
     made = []

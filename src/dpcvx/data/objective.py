@@ -11,7 +11,6 @@ from dpcvx.arrays import Vector
 from dpcvx.data.lattice import FEATURE_BITS
 from dpcvx.data.rows import Dense, Sparse
 from dpcvx.losses import Loss
-from dpcvx.problem import is_regression
 
 __all__ = ["BLOCK_ROWS", "Objective", "SumOfLosses"]
 
@@ -70,8 +69,10 @@ class Objective:
         blocks = [X[start : start + BLOCK_ROWS] for start in range(0, self.n, BLOCK_ROWS)]
         self._blocks = [(block, block.T) for block in blocks]
         self._X = X
-        if not loss.joint:
-            y = np.clip(y, *loss.y_range) if is_regression(loss) else np.where(np.abs(y) == 1, y, 0.0)
+        if loss.target == "labels":
+            y = np.where(np.abs(y) == 1, y, 0.0)
+        elif loss.target != "codes":
+            y = np.clip(y, *loss.y_range)
         self._y = y[0] if len(y) == 1 else np.ascontiguousarray(y.T)
 
     def value(self, theta: Vector) -> float:

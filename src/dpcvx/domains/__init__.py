@@ -6,25 +6,50 @@ the shape they came in.
 What a set can do beyond `Domain` is a separate protocol; a solver lists the ones it needs.
 """
 
-from typing import Protocol, runtime_checkable
+from typing import Any
 
-from dpcvx.arrays import Shape, Vector
 from dpcvx.domains.balls import (
     Box,
     L1Ball,
     L2Ball,
     LinfBall,
 )
+from dpcvx.domains.domain import (
+    Domain,
+    HasCoordinateVertices,
+    HasLMO,
+    HasMirrorMap,
+    HasProjection,
+    HasVertices,
+)
 from dpcvx.domains.group import GroupBall
 from dpcvx.domains.interpolation import InterpolationBall
-from dpcvx.domains.mirror import MirrorMap
 from dpcvx.domains.nuclear import NuclearBall
 from dpcvx.domains.polytopes import Simplex, VertexHull
 from dpcvx.domains.submodular_ball import SubmodularBall, SubmodularPolyhedron
 from dpcvx.domains.transformed import Transformed
 from dpcvx.domains.width import gaussian_width
 
+# Every set of the package. Those of `NAMED_BALLS` are known by a short name wherever a set may be named.
+SETS: tuple[type[Any], ...] = (
+    Box,
+    GroupBall,
+    InterpolationBall,
+    L1Ball,
+    L2Ball,
+    LinfBall,
+    NuclearBall,
+    Simplex,
+    SubmodularBall,
+    SubmodularPolyhedron,
+    Transformed,
+    VertexHull,
+)
+NAMED_BALLS: dict[str, type[Any]] = {"l2": L2Ball, "l1": L1Ball}
+
 __all__ = [
+    "NAMED_BALLS",
+    "SETS",
     "Box",
     "Domain",
     "GroupBall",
@@ -45,72 +70,3 @@ __all__ = [
     "VertexHull",
     "gaussian_width",
 ]
-
-
-@runtime_checkable
-class Domain(Protocol):
-    """A convex compact set C of parameters; `d` is the parameter's shape, an integer or a tuple."""
-
-    def contains(self, theta: Vector, tol: float = 1e-9) -> bool:
-        """Return whether theta lies in C up to `tol`, relative to the size of C."""
-
-    def start(self, d: Shape) -> Vector:
-        """Return a public point of C."""
-
-    def norm(self, ord: float, d: Shape) -> float:
-        """Return the maximum of ||theta||_ord over C, ord >= 1 (for moved and submodular sets a bound)."""
-
-    def diameter(self, ord: float, d: Shape) -> float:
-        """Return the maximum of ||u - v||_ord over u, v in C, for ord >= 1."""
-
-    def gaussian_width(self, d: Shape) -> float:
-        """Return an upper bound on E sup_{s in C} <g, s>, g standard normal."""
-
-    def minkowski(self, theta: Vector) -> float:
-        """Return the gauge inf{t >= 0 : theta in t C}, infinite where no multiple of C reaches theta."""
-
-
-@runtime_checkable
-class HasProjection(Protocol):
-    """A set with a Euclidean projection."""
-
-    def project(self, v: Vector) -> Vector:
-        """Return argmin_{s in C} ||s - v||_2."""
-
-
-@runtime_checkable
-class HasLMO(Protocol):
-    """A set with a linear minimisation oracle."""
-
-    def lmo(self, g: Vector) -> Vector:
-        """Return argmin_{s in C} <g, s>."""
-
-
-@runtime_checkable
-class HasVertices(Protocol):
-    """A polytope with few enough vertices to score them all."""
-
-    def n_vertices(self, d: Shape) -> int:
-        """Return the number of vertices."""
-
-    def vertex(self, i: int, d: Shape) -> Vector:
-        """Return the i-th vertex, in shape d."""
-
-    def vertex_scores(self, g: Vector) -> Vector:
-        """Return <g, vertex(i)> for every i."""
-
-
-@runtime_checkable
-class HasCoordinateVertices(HasVertices, Protocol):
-    """A polytope whose vertices are multiples of unit vectors, all of the same length."""
-
-    def coordinate(self, i: int, d: Shape) -> tuple[int, float]:
-        """Return (j, value) such that vertex(i) = value e_j, in flat indices."""
-
-
-@runtime_checkable
-class HasMirrorMap(Protocol):
-    """A set that knows the geometry to descend in."""
-
-    def mirror_map(self, d: Shape) -> MirrorMap:
-        """Return a mirror map on C."""

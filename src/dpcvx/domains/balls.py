@@ -9,6 +9,7 @@ import numpy as np
 from dpcvx.arrays import Shape, Vector
 from dpcvx.domains.mirror import Euclidean, MirrorMap, smallest_bound
 from dpcvx.domains.p_norm_map import PNorm, conjugate_order
+from dpcvx.vouched import vouched
 
 
 def size_of(d: Shape) -> int:
@@ -44,6 +45,7 @@ def project_to_simplex(v: Vector, radius: float) -> Vector:
     return projected
 
 
+@vouched("minimisers", "queries")
 @dataclass(frozen=True)
 class L2Ball:
     """Euclidean ball.
@@ -99,6 +101,7 @@ class L2Ball:
         return Euclidean(self)
 
 
+@vouched("minimisers", "queries")
 @dataclass(frozen=True)
 class L1Ball:
     """Cross-polytope, the set of the LASSO.
@@ -188,6 +191,7 @@ class L1Ball:
         return smallest_bound([Euclidean(self), PNorm(self, conjugate_order(size_of(d)))], d)
 
 
+@vouched("minimisers", "queries")
 @dataclass(frozen=True)
 class LinfBall:
     """Cube centred at 0.
@@ -242,6 +246,7 @@ class LinfBall:
         return Euclidean(self)
 
 
+@vouched("minimisers", "queries")
 @dataclass(frozen=True)
 class Box:
     """Box with sides along the axes, anywhere.

@@ -13,10 +13,12 @@ from dpcvx.domains.set_functions import (
     members_of,
     prox,
 )
+from dpcvx.vouched import ITERATIVE_ERROR, vouched
 
 __all__ = ["DirectSum"]
 
 
+@vouched("minimisers", prox_error=ITERATIVE_ERROR, parts=lambda total: total.parts)
 @dataclass(frozen=True)
 class DirectSum:
     """Set functions of consecutive blocks of coordinates, each priced on its own.

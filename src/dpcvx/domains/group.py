@@ -16,8 +16,10 @@ from dpcvx.domains.balls import (
 )
 from dpcvx.domains.mirror import Euclidean, MirrorMap, smallest_bound
 from dpcvx.domains.p_norm_map import PNorm, conjugate_order
+from dpcvx.vouched import vouched
 
 
+@vouched("minimisers", "queries")
 @dataclass(frozen=True)
 class GroupBall:
     """Ball of the group LASSO: few groups of coefficients are non-zero.

@@ -19,6 +19,7 @@ from dpcvx.domains.balls import (
 )
 from dpcvx.domains.mirror import Euclidean, MirrorMap, smallest_bound
 from dpcvx.domains.p_norm_map import conjugate_order, power_norm
+from dpcvx.vouched import ITERATIVE_ERROR, vouched
 
 
 def soft(v: Vector, amount: float) -> Vector:
@@ -33,6 +34,7 @@ def excess_square(tau: float) -> float:
     return max(2 * float((1 + tau**2) * ndtr(-tau) - tau * density), 0.0)
 
 
+@vouched("minimisers", prox_error=ITERATIVE_ERROR)
 @dataclass(frozen=True)
 class InterpolationBall:
     """Ball of a weighted sum of the l1 and the l2 norm.

@@ -11,6 +11,7 @@ from dpcvx.domains.balls import check_radius, project_to_simplex, size_of
 from dpcvx.domains.mirror import Euclidean, MirrorMap, smallest_bound
 from dpcvx.domains.p_norm_map import PNorm, conjugate_order
 from dpcvx.gpu import BACKENDS, find_device
+from dpcvx.vouched import ITERATIVE_ERROR, vouched
 
 
 def sides(d: Shape) -> tuple[int, int]:
@@ -32,6 +33,7 @@ def _singular_moments(m: int, n: int) -> tuple[float, float, float, float]:
     )
 
 
+@vouched("minimisers", prox_error=ITERATIVE_ERROR)
 @dataclass(frozen=True)
 class NuclearBall:
     """Ball of low-rank matrices, of any shape (d, K).

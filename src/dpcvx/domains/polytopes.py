@@ -21,8 +21,12 @@ from dpcvx.domains.mirror import (
     smallest_bound,
 )
 from dpcvx.domains.vertex_norm_map import VertexNorm
+from dpcvx.vouched import vouched
+
+HULL_ERROR = 1e-7  # of projections: where no slope is above 1e-14 the nearest point is within its root
 
 
+@vouched("minimisers", "queries")
 @dataclass(frozen=True)
 class Simplex:
     """Scaled probability simplex.
@@ -98,6 +102,7 @@ class Simplex:
         return smallest_bound([Euclidean(self), Entropy(self.radius)], d)
 
 
+@vouched("minimisers", prox_error=HULL_ERROR)
 @dataclass(frozen=True, eq=False)
 class VertexHull:
     """Convex hull of given points.

@@ -12,6 +12,7 @@ import numpy as np
 
 from dpcvx.arrays import Vector
 from dpcvx.domains.set_functions import SetFunction, norm, prox
+from dpcvx.vouched import ITERATIVE_ERROR, vouched
 
 __all__ = ["L1", "ElasticNet", "GroupL2", "Regularizer", "Ridge", "SubmodularNorm"]
 
@@ -38,6 +39,7 @@ def soft_threshold(v: Vector, amount: float) -> Vector:
     return np.copysign(np.maximum(np.abs(v) - amount, 0.0), v)
 
 
+@vouched("minimisers")
 @dataclass(frozen=True)
 class L1:
     """The l1 norm.
@@ -64,6 +66,7 @@ class L1:
         return soft_threshold(v, step * self.weight)
 
 
+@vouched("minimisers")
 @dataclass(frozen=True)
 class Ridge:
     """Half the squared l2 norm.
@@ -90,6 +93,7 @@ class Ridge:
         return v / (1 + step * self.weight)
 
 
+@vouched("minimisers")
 @dataclass(frozen=True)
 class ElasticNet:
     """The l1 norm and half the squared l2 norm.
@@ -118,6 +122,7 @@ class ElasticNet:
         return soft_threshold(v, step * self.l1) / (1 + step * self.l2)
 
 
+@vouched("minimisers")
 @dataclass(frozen=True)
 class GroupL2:
     """The sum of the l2 norms of groups of coordinates.
@@ -171,6 +176,7 @@ class GroupL2:
         return np.ravel(theta)
 
 
+@vouched("minimisers", prox_error=ITERATIVE_ERROR, parts=lambda norm: (norm.function,))
 @dataclass(frozen=True)
 class SubmodularNorm:
     """The norm that charges a support by a set function.

@@ -19,8 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.domains.minimum_norm import pooled, shrink_by_minimum_norm
+from dpcvx.vouched import ITERATIVE_ERROR, vouched
 
 __all__ = [
+    "LARGEST_WEIGHT_RATIO",
     "Cardinality",
     "ConcaveOfCardinality",
     "FromCallable",
@@ -41,6 +43,9 @@ __all__ = [
 
 # Share of F(V) or of the magnitudes' sum that differences of rounded values may be wrong by.
 ROUNDING = 1e-12
+# Relative error of the prox of groups that overlap: a gap of 1e-15 leaves 4e-8, and a ball's search adds to
+# it. Measured for weights up to this ratio; with 1e6 the gap may be 1e-8.
+OVERLAP_ERROR, LARGEST_WEIGHT_RATIO = 1e-6, 1e3
 
 
 @runtime_checkable
@@ -84,6 +89,7 @@ def members_of(subset: ArrayLike) -> IntVector:
     return order
 
 
+@vouched("minimisers", prox_error=ITERATIVE_ERROR)
 @dataclass(frozen=True)
 class Cardinality:
     """The number of coordinates; its norm is l1.
@@ -107,6 +113,7 @@ class Cardinality:
         return soft
 
 
+@vouched("minimisers", prox_error=ITERATIVE_ERROR)
 @dataclass(frozen=True)
 class ConcaveOfCardinality:
     """A concave function of the number of coordinates; min(k, 1) gives the linf norm.
@@ -160,6 +167,7 @@ class ConcaveOfCardinality:
         return pooled(magnitudes, step * self.marginal_gains(order), order)
 
 
+@vouched("minimisers", prox_error=lambda cover: cover.prox_error)
 @dataclass(frozen=True)
 class GroupCover:
     """The weight of the groups that a set touches; the groups may overlap.
@@ -244,6 +252,14 @@ class GroupCover:
         return sorted(range(len(self.groups)), key=lambda g: len(self.groups[g]))
 
     @property
+    def prox_error(self) -> float:
+        """Relative error of `shrink`; inf where groups overlap and their weights differ by too much."""
+        if self.nested:
+            return ITERATIVE_ERROR
+        weights = self._weights()
+        return OVERLAP_ERROR if weights.max() <= LARGEST_WEIGHT_RATIO * weights.min() else math.inf
+
+    @property
     def nested(self) -> bool:
         """Whether every two groups are nested or disjoint."""
         smallest = np.full(self._members.max() + 1, -1)  # the last, so smallest, group that holds each index
@@ -281,6 +297,7 @@ def tree_cover(parents: Sequence[int], weights: Sequence[float] | None = None) -
     return GroupCover(subtrees, weights)
 
 
+@vouched("minimisers", prox_error=ITERATIVE_ERROR)
 @dataclass(frozen=True)
 class Interval:
     """The length of the shortest interval that holds a set; its norm favours contiguous supports.

@@ -20,6 +20,7 @@ from dpcvx.domains.set_functions import (
     norm,
     prox,
 )
+from dpcvx.vouched import ITERATIVE_ERROR, vouched
 
 
 @lru_cache(maxsize=64)
@@ -45,6 +46,7 @@ def width_between(peak: float, total: float) -> float:
     return 2 * total * math.exp(-t * t / 2) / math.sqrt(2 * math.pi)
 
 
+@vouched("minimisers", prox_error=ITERATIVE_ERROR, parts=lambda ball: (ball.function,))
 @dataclass(frozen=True)
 class SubmodularBall:
     """Ball of the norm that a set function gives, the set of the structured LASSO.
@@ -152,6 +154,7 @@ class SubmodularBall:
         return float((gains**2 / np.diff(np.append(starts, order.size))).sum())
 
 
+@vouched("minimisers", prox_error=ITERATIVE_ERROR, parts=lambda ball: (ball.function,))
 @dataclass(frozen=True)
 class SubmodularPolyhedron:
     """Symmetric submodular polyhedron, the ball of the dual norm.

@@ -3,21 +3,21 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 
 from dpcvx.arrays import Shape, Vector
 from dpcvx.domains.balls import size_of
+from dpcvx.domains.domain import Domain
 from dpcvx.domains.mirror import MirrorMap
-
-if TYPE_CHECKING:
-    from dpcvx.domains import Domain
+from dpcvx.vouched import ITERATIVE_ERROR, vouched
 
 ABILITIES = ("project", "lmo", "n_vertices", "vertex", "vertex_scores", "mirror_map")
 
 
+@vouched("minimisers", prox_error=ITERATIVE_ERROR, parts=lambda moved: (moved.domain,))
 @dataclass(frozen=True)
 class Transformed:
     """Another set, scaled and then moved.
@@ -40,7 +40,7 @@ class Transformed:
     vectors only where it is not moved.
     """
 
-    domain: "Domain"
+    domain: Domain
     scale: float = 1.0
     shift: float | Sequence[float] = 0.0
 

@@ -2,14 +2,11 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpcvx.arrays import Shape
-
-if TYPE_CHECKING:
-    from dpcvx.domains import Domain
+from dpcvx.domains.domain import Domain
 
 
 @dataclass(frozen=True)
@@ -22,7 +19,7 @@ class WidthEstimate:
 
 
 def gaussian_width(
-    domain: "Domain", d: Shape, *, samples: int, rng: np.random.Generator, confidence: float = 0.95
+    domain: Domain, d: Shape, *, samples: int, rng: np.random.Generator, confidence: float = 0.95
 ) -> WidthEstimate:
     """Estimate E sup_{s in C} <g, s>, g standard normal, by the mean over samples.
 

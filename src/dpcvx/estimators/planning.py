@@ -20,7 +20,6 @@ from dpcvx.domains import Domain, L1Ball, L2Ball
 from dpcvx.errors import Incompatible
 from dpcvx.estimators.released_bounds import plan_after_quantiles
 from dpcvx.losses import Loss
-from dpcvx.mechanisms.moments import UNITLESS
 from dpcvx.planning.planner import (
     automatic,
     default_clip,
@@ -31,7 +30,7 @@ from dpcvx.planning.planner import (
     standardisation_pays,
 )
 from dpcvx.plans.execution import Plan, Solver
-from dpcvx.problem import Bounds, Problem, is_regression
+from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,
     NoisyCorrectiveFrankWolfe,
@@ -175,7 +174,7 @@ class Planning(Settings):
         Targets of unitless losses are centred, and labels need not be; those of Huber's lie where they lie.
         """
         loss, C = problem.loss, problem.domain
-        centred = isinstance(loss, UNITLESS) or not is_regression(loss)
+        centred = loss.unit_free or loss.link != "identity"
         if centred or self.radius is not None or not (self.fit_intercept and isinstance(C, L2Ball)):
             return problem
         return dataclasses.replace(problem, domain=L2Ball(math.hypot(C.radius, 1 / STANDARDISED_INTERCEPT)))

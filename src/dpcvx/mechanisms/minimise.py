@@ -9,74 +9,24 @@ because of a record either; where the certificate is not reached yet, the minimi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from dpcvx.arrays import Vector
 from dpcvx.data import BLOCK_ROWS, FEATURE_BITS, SumOfLosses, integer_bounds
-from dpcvx.domains import (
-    Box,
-    GroupBall,
-    HasProjection,
-    InterpolationBall,
-    L1Ball,
-    L2Ball,
-    LinfBall,
-    NuclearBall,
-    Simplex,
-    SubmodularBall,
-    SubmodularPolyhedron,
-    Transformed,
-    VertexHull,
-)
-from dpcvx.domains.direct_sum import DirectSum
-from dpcvx.domains.regularizers import (
-    L1,
-    ElasticNet,
-    GroupL2,
-    Ridge,
-    SubmodularNorm,
-)
-from dpcvx.domains.set_functions import (
-    Cardinality,
-    ConcaveOfCardinality,
-    GroupCover,
-    Interval,
-)
+from dpcvx.domains import HasProjection
+from dpcvx.domains.set_functions import LARGEST_WEIGHT_RATIO
 from dpcvx.errors import Incompatible
-from dpcvx.losses import (
-    ClippedLogistic,
-    Huber,
-    Logistic,
-    SmoothHinge,
-    Softmax,
-    Squared,
-)
+from dpcvx.losses import LOSSES
 from dpcvx.problem import Problem
+from dpcvx.vouched import is_vouched, prox_error
 
 __all__ = ["Ridged", "minimise"]
 
 ROUNDOFF = 2.0**-53
 SLOPE_ROUNDINGS = 16  # of vectorised losses, in units of ROUNDOFF times the largest slope
-PROX_ACCURACY = 1e-9  # of sets and regularisers whose projection is not a closed form, relative to their size
-HULL_ACCURACY = 1e-7  # of hulls: where no slope is above 1e-14 the nearest point is within its root
-OVERLAP_ACCURACY = (
-    1e-6  # of groups that overlap: a gap of 1e-15 leaves 4e-8, and a ball's search adds to it ...
-)
-LARGEST_RATIO = 1e3  # ... as measured for weights up to this ratio; with 1e6 the gap may be 1e-8
-CLOSED_FORM: tuple[type, ...] = (
-    *(Box, GroupBall, L1Ball, L2Ball, LinfBall, Simplex),
-    *(ElasticNet, GroupL2, L1, Ridge),
-)
-KNOWN_PARTS: tuple[type, ...] = (
-    *CLOSED_FORM,
-    *(InterpolationBall, NuclearBall, SubmodularBall, SubmodularNorm, SubmodularPolyhedron),
-    *(Transformed, VertexHull),
-    *(Cardinality, ConcaveOfCardinality, DirectSum, GroupCover, Interval),
-)
-KNOWN_LOSSES: tuple[type, ...] = (ClippedLogistic, Huber, Logistic, SmoothHinge, Softmax, Squared)
 NEWTON_SIZE = 500  # coordinates up to which Hessians are formed
 NEWTON_STEPS = 30
 CHECK_EVERY = 25  # accelerated steps between two certificates, each of which costs two gradients
@@ -114,10 +64,11 @@ class Ridged:
             raise ValueError(f"ridge is {self.ridge!r}; it must be a positive finite number.")
         if not (problem.loss.convex and math.isfinite(self.bend)):
             raise Incompatible(f"A minimiser needs a smooth convex loss; {name} is not. Use gradients.")
-        if type(problem.loss) not in KNOWN_LOSSES:
+        if not is_vouched(type(problem.loss), "minimisers"):
+            known = ", ".join(kind.__name__ for kind in LOSSES if is_vouched(kind, "minimisers"))
             raise Incompatible(
                 f"Privacy of a minimiser rests on slopes and curvature that {name} declares, which nothing "
-                f"enforces: use one of {', '.join(loss.__name__ for loss in KNOWN_LOSSES)}, or gradients."
+                f"enforces: use one of {known}, or gradients."
             )
         if not math.isfinite(self.slope):
             raise Incompatible(f"{name} has unbounded slopes here: give a bounded domain, or use Huber.")
@@ -126,11 +77,11 @@ class Ridged:
         if not isinstance(problem.domain, HasProjection | None):
             raise Incompatible(f"{type(problem.domain).__name__} has no projection: choose another set.")
         for part in (problem.domain, problem.regularizer):
-            if part is not None and not all(_known(each) for each in _parts(part)):
+            if part is not None and math.isinf(prox_error(part)):
                 raise Incompatible(
                     "Privacy of a minimiser rests on convexity and an accurate prox, which nothing enforces "
                     f"for {part!r}: use a set or regularizer of dpcvx (overlapping groups with weights "
-                    f"up to a ratio of {LARGEST_RATIO:g}), or gradients."
+                    f"up to a ratio of {LARGEST_WEIGHT_RATIO:g}), or gradients."
                 )
 
     @property
@@ -198,12 +149,7 @@ class Ridged:
     def _prox_accuracy(self) -> float:
         """Relative error of the prox: sorted sums of p terms in every one of p entries, if closed."""
         part = self.problem.domain or self.problem.regularizer
-        if isinstance(part, CLOSED_FORM):
-            return 4 * math.pow(self.problem.size, 1.5) * ROUNDOFF
-        parts = _parts(part)
-        if any(isinstance(each, GroupCover) and not each.nested for each in parts):
-            return OVERLAP_ACCURACY
-        return HULL_ACCURACY if any(isinstance(each, VertexHull) for each in parts) else PROX_ACCURACY
+        return prox_error(part) or 4 * math.pow(self.problem.size, 1.5) * ROUNDOFF
 
     def steps(self, tolerance: float) -> int:
         """Public number of accelerated steps that reach a certificate of ``tolerance`` on all records.
@@ -214,27 +160,6 @@ class Ridged:
         root = math.sqrt(self.smoothness / self.ridge)
         ratio = 8 * self.smoothness * math.sqrt(18) * root * self.radius / tolerance
         return max(1, math.ceil(2 * root * math.log(max(ratio, 1.0)))) + 1
-
-
-def _parts(part: object) -> list[object]:
-    """A set, regularizer or set function, and all that it is made of."""
-    match part:
-        case Transformed():
-            inner: Sequence[object] = (part.domain,)
-        case SubmodularBall() | SubmodularNorm() | SubmodularPolyhedron():
-            inner = (part.function,)
-        case DirectSum():
-            inner = part.parts
-        case _:
-            inner = ()
-    return [part, *(deep for each in inner for deep in _parts(each))]
-
-
-def _known(part: object) -> bool:
-    """Whether it is convex, with a prox as accurate as `Ridged` assumes: nothing of the user's own is."""
-    if isinstance(part, GroupCover) and not part.nested and part.weights is not None:
-        return type(part) in KNOWN_PARTS and max(part.weights) <= LARGEST_RATIO * min(part.weights)
-    return type(part) in KNOWN_PARTS
 
 
 def _value_at_zero(problem: Problem) -> float:

@@ -14,7 +14,6 @@ from dpcvx.arrays import IntVector, Vector
 from dpcvx.data import FEATURE_BITS, integer_bounds, room
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Event, Gaussian
-from dpcvx.losses import Quantile, Squared
 from dpcvx.mechanisms.mechanism import SPARE_RECORDS, check_capacity, records_changed
 from dpcvx.problem import Problem
 
@@ -22,9 +21,7 @@ if TYPE_CHECKING:
     from dpcvx.data import CanStandardise, DataSource
     from dpcvx.noise.samplers import Generator
 
-__all__ = ["UNITLESS", "NoisyLength", "NoisyMoments"]
-
-UNITLESS = (Squared, Quantile)  # losses whose minimiser moves and stretches with the targets
+__all__ = ["NoisyLength", "NoisyMoments"]
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class NoisyMoments:
     @property
     def targets(self) -> int:
         """Number of targets that are measured: those of losses that mean the same in any units."""
-        return self.problem.outputs if isinstance(self.problem.loss, UNITLESS) else 0
+        return self.problem.outputs if self.problem.loss.unit_free else 0
 
     @property
     def limits(self) -> IntVector:
@@ -199,7 +196,7 @@ class NoisyLength:
     @property
     def targets(self) -> int:
         """Number of targets that are measured: those of losses that mean the same in any units."""
-        return self.problem.outputs if isinstance(self.problem.loss, UNITLESS) else 0
+        return self.problem.outputs if self.problem.loss.unit_free else 0
 
     @property
     def _largest(self) -> tuple[int, int]:

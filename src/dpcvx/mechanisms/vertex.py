@@ -26,7 +26,6 @@ from dpcvx.data import (
 from dpcvx.domains import HasCoordinateVertices, HasVertices
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Exponential
-from dpcvx.losses import Squared
 from dpcvx.mechanisms.mechanism import (
     SPARE_RECORDS,
     check_capacity,
@@ -35,6 +34,7 @@ from dpcvx.mechanisms.mechanism import (
     room,
 )
 from dpcvx.problem import Problem
+from dpcvx.vouched import is_vouched
 
 if TYPE_CHECKING:
     from dpcvx.data import DataSource, Margins
@@ -302,7 +302,7 @@ class NoisyVertex:
         k_inf, _ = integer_bounds(problem.bounds, problem.d)
         beta = problem.loss.smoothness(problem.z_max)
         slope = problem.slope(math.inf, None, self.clip)
-        affine = isinstance(problem.loss, Squared) and self.clip is None
+        affine = problem.loss.affine and self.clip is None
         steepness = min(math.ceil(2**RESIDUAL_BITS * beta * problem.z_max) + 2, 2**40)
         return Terms(
             bound=bound,
@@ -319,7 +319,9 @@ class NoisyVertex:
     def _linear(self) -> bool:
         """Whether residuals are linear in theta and products of columns fit 62 bits, by public numbers."""
         problem = self.problem
-        if not isinstance(problem.loss, Squared) or self.clip is not None or problem.outputs != 1:
+        # Residuals are not clipped there: their bound is the one that the loss declares.
+        trusted = problem.loss.affine and is_vouched(type(problem.loss), "minimisers")
+        if not trusted or self.clip is not None or problem.outputs != 1:
             return False
         k_inf, _ = integer_bounds(problem.bounds, problem.d)
         largest = max(residual_bound(problem, None, None).linf, k_inf)

@@ -17,11 +17,11 @@ from dpcvx.domains import (
 )
 from dpcvx.domains.mirror import Euclidean
 from dpcvx.errors import Incompatible, NotAccountable
-from dpcvx.losses import Logistic, Loss, Softmax
+from dpcvx.losses import Loss
 from dpcvx.mechanisms.minimise import NEWTON_SIZE
 from dpcvx.planning.candidates import briefly, compared, core
 from dpcvx.plans.execution import Plan, Solver
-from dpcvx.problem import Problem, is_regression
+from dpcvx.problem import Problem
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,
     NoisyCorrectiveFrankWolfe,
@@ -72,7 +72,7 @@ def default_radius(loss: Loss, ball: str = "", outputs: int = 1) -> float:
     a classifier gets three times as much: rows are seldom as long as their bound, nor in line with theta.
     There the radius grows with the root of the number of scores (``outputs``), so that each has as much room.
     """
-    if is_regression(loss):
+    if loss.link == "identity":
         return 3.0
     return 30.0 * math.sqrt(outputs) if ball == "l2" else 10.0
 
@@ -110,7 +110,8 @@ def default_clip(problem: Problem, n: int, budget: Budget) -> float | None:
     """
     C = problem.domain
     # There is no prediction without a set, and one without 0 fixes the size of scores itself.
-    if type(problem.loss) not in (Logistic, Softmax) or C is None or not C.contains(np.zeros(problem.shape)):
+    log_odds = problem.loss.link == "logit" and problem.loss.dispersion_known  # not clipped already
+    if not log_odds or C is None or not C.contains(np.zeros(problem.shape)):
         return residual_clip(problem)
     slopes = problem.loss.grad(np.zeros((1, problem.outputs)), np.ones(1))
     clip = CLIP_ROOM * float(np.linalg.norm(slopes))

@@ -28,7 +28,7 @@ from dpcvx.mechanisms import (
     Vertex,
 )
 from dpcvx.plans.execution import Plan
-from dpcvx.problem import Problem, is_regression
+from dpcvx.problem import Problem
 from dpcvx.solvers.typical_data import (
     DECAYS,
     GROWTH,
@@ -120,7 +120,7 @@ def _scene(curvatures: Vector, target: Vector, learnable: float, l2: float) -> S
 
 
 def _learnable(problem: Problem, clip: float | None) -> float:
-    if not is_regression(problem.loss):
+    if problem.loss.link != "identity":
         return problem.loss_at_zero
     return min((DEVIATION * problem.slope(2, 0.0, clip)) ** 2 / 2, problem.loss_at_zero)
 

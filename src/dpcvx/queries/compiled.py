@@ -15,24 +15,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.domains import (
-    Box,
-    Domain,
-    GroupBall,
-    L1Ball,
-    L2Ball,
-    LinfBall,
-    Simplex,
-)
+from dpcvx.domains import SETS, Domain, L1Ball, L2Ball, LinfBall
 from dpcvx.errors import Incompatible
-from dpcvx.losses import (
-    Huber,
-    Logistic,
-    Quantile,
-    SmoothHinge,
-    Squared,
-)
+from dpcvx.losses import LOSSES
 from dpcvx.problem import Problem
+from dpcvx.vouched import is_vouched
 
 __all__ = ["CORNER", "TOLERANCE", "WORK", "CompiledMeans", "CompiledQuery", "CompiledRegression"]
 
@@ -43,8 +30,6 @@ FLOAT = 2.0**-45
 WORK = 2**36  # products of a cell's feature in the last steps of a minimisation: minutes at the most
 STEP = 2**16  # products that take as long as a step takes at least
 RESTARTED_STEPS = 3000  # accelerated steps before the ones whose number the theory gives
-KNOWN_SETS: tuple[type, ...] = (Box, GroupBall, L1Ball, L2Ball, LinfBall, Simplex)
-KNOWN_LOSSES: tuple[type, ...] = (Huber, Logistic, Quantile, SmoothHinge, Squared)
 CHECK_EVERY = 10  # accelerated steps between two certificates
 CORNER = 2.0**-6  # half-width over which the corner of the pinball loss is rounded, in units of the target
 
@@ -133,15 +118,16 @@ class CompiledRegression:
     reach: float = field(default=1.0, kw_only=True)
 
     def __post_init__(self) -> None:
-        if type(self.problem.domain) not in KNOWN_SETS:
+        if not is_vouched(type(self.problem.domain), "queries"):
             raise Incompatible(
                 f"{type(self.problem.domain).__name__} has no closed projection, which queries need: "
-                f"use one of {', '.join(kind.__name__ for kind in KNOWN_SETS)}."
+                f"use one of {', '.join(kind.__name__ for kind in SETS if is_vouched(kind, 'queries'))}."
             )
-        if type(self.problem.loss) not in KNOWN_LOSSES:
+        if not is_vouched(type(self.problem.loss), "queries"):
+            known = ", ".join(kind.__name__ for kind in LOSSES if is_vouched(kind, "queries"))
             raise Incompatible(
                 f"Sensitivities rest on what {type(self.problem.loss).__name__} declares about itself, which "
-                f"nothing enforces: use one of {', '.join(loss.__name__ for loss in KNOWN_LOSSES)}."
+                f"nothing enforces: use one of {known}."
             )
         self.problem.C.start(self.problem.d)  # refuses a set of another dimension
 
@@ -164,7 +150,9 @@ class CompiledRegression:
     @cached_property
     def _loss(self) -> Any:
         loss = self.problem.loss
-        return _Rounded(loss.quantile) if isinstance(loss, Quantile) else loss
+        if math.isfinite(loss.smoothness(self.problem.z_max)):
+            return loss
+        return _Rounded(loss.parameter)  # the pinball loss is the only one with a corner that was vouched for
 
     @cached_property
     def _extremes(self) -> tuple[Vector, Vector]:

@@ -51,7 +51,6 @@ LOSSES: dict[str, Loss] = {
     "smooth_hinge": SmoothHinge(),
     "quantile": Quantile(0.5),
 }
-LABELLED = ("logistic", "smooth_hinge")
 BALLS: dict[str, type[Any]] = {"l2": L2Ball, "l1": L1Ball}
 SETS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Box, L1Ball, L2Ball, LinfBall, Simplex)}
 
@@ -109,9 +108,11 @@ class Regression:
             raise ValueError(f"loss is {self.loss!r}; use one of {', '.join(LOSSES)}, or a Loss.")
         if not isinstance(self.loss, str) and (not self.loss.convex or self.loss.joint):
             raise ValueError(f"A query needs a convex loss of one score; {self.loss.name} is not.")
-        if isinstance(self.loss, SmoothHinge) and self.loss.width < CORNER:
+        bend = 0.0 if isinstance(self.loss, str) else self.loss.smoothness(0.0)
+        if 1 / CORNER < bend < math.inf:  # one that is not smooth is rounded
             raise ValueError(
-                f"width is {self.loss.width:g}; a corner sharper than {CORNER:g} takes for ever to minimise."
+                f"{self.loss!r} bends over a width of {1 / bend:g}; a corner sharper than {CORNER:g} takes "
+                "for ever to minimise."
             )
         if isinstance(self.domain, str) and self.domain not in BALLS:
             raise ValueError(f"domain is {self.domain!r}; use one of {', '.join(BALLS)}, or a Domain.")
@@ -129,7 +130,7 @@ class Regression:
         attributes = _indices(schema, (self.target, *self.features))
         loss = LOSSES[self.loss] if isinstance(self.loss, str) else self.loss
         target = schema.attributes[attributes[0]]
-        if loss.name in LABELLED and target.size != 2:
+        if loss.target == "labels" and target.size != 2:
             raise ValueError(
                 f"{loss.name} needs a target with two levels; {target.name!r} has {target.size} cells. "
                 "Use squared, huber or quantile, or declare a binary attribute."

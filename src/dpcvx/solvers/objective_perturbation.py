@@ -18,12 +18,6 @@ from dpcvx.accounting.objective import OUTPUT_SHARE
 from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Gaussian, PerturbedObjective
-from dpcvx.losses import (
-    ClippedLogistic,
-    Huber,
-    Logistic,
-    Squared,
-)
 from dpcvx.mechanisms import PerturbedMinimiser
 from dpcvx.mechanisms.minimise import Ridged
 from dpcvx.plans.execution import (
@@ -122,15 +116,12 @@ class ObjectivePerturbation:
 
     def _clipped(self, problem: Problem) -> Problem:
         """The problem that is minimised: slopes must be those of a convex loss, not clipped afterwards."""
-        loss = problem.loss
         if self.clip is None or problem.outputs > 1:  # `PerturbedMinimiser` refuses several scores
             return problem
-        if isinstance(loss, Squared):
-            return replace(problem, loss=Huber(self.clip, loss.y_range))
-        if isinstance(loss, Logistic):
-            return replace(problem, loss=ClippedLogistic(self.clip))
-        name = type(loss).__name__
-        raise Incompatible(f"{name} has no convex variant with clipped slopes: leave clip None.")
+        if (loss := problem.loss.clipped(self.clip)) is None:
+            name = type(problem.loss).__name__
+            raise Incompatible(f"{name} has no convex variant with clipped slopes: leave clip None.")
+        return replace(problem, loss=loss)
 
 
 def _curvature(problem: Problem, n: int) -> float:

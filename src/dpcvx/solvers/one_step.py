@@ -16,7 +16,7 @@ from dpcvx.accounting import (
 from dpcvx.arrays import Vector
 from dpcvx.domains import L2Ball
 from dpcvx.errors import Incompatible
-from dpcvx.losses import Logistic, Loss, Squared
+from dpcvx.losses import Loss
 from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments, PerturbedMinimiser
 from dpcvx.plans.execution import (
     Oracle,
@@ -138,8 +138,8 @@ class OneStep:
             raise Incompatible("Uncertainty draws Gaussian noise, which needs delta > 0.")
         paid = spendable(budget)
         mu = gaussian_mu(paid.epsilon, paid.delta) * math.sqrt(self.share)
-        # The gradients of logistic loss vary as its Hessian says, those of clipped slopes do not.
-        if isinstance(problem.loss, Logistic) and getattr(self.solver, "clip", None) is None:
+        # Gradients of a likelihood vary as its Hessian says, those of clipped slopes do not.
+        if problem.loss.dispersion_known and getattr(self.solver, "clip", None) is None:
             return NoisySecondMoments(problem, n, 1 / mu, None, budget.relation)
         hessian, spread = (1 / (mu * math.sqrt(part)) for part in (1 - SPREAD_SHARE, SPREAD_SHARE))
         return NoisySecondMoments(problem, n, hessian, spread, budget.relation)
@@ -158,7 +158,7 @@ def with_uncertainty(solver: Solver, share: float, loss: Loss) -> Solver:
         Of the problem.
     """
     if isinstance(solver, Standardised):
-        reach, stretch = WIDE if isinstance(loss, Squared) else NARROW
+        reach, stretch = WIDE if loss.affine else NARROW
         return replace(solver, solver=OneStep(solver.solver, share), stretch=stretch, reach=reach)
     return OneStep(solver, share)
 

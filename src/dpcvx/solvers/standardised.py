@@ -18,9 +18,7 @@ from dpcvx.arrays import Vector
 from dpcvx.data import FEATURE_BITS, Quantiser, Region
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose
-from dpcvx.losses import Huber, Quantile, Squared
 from dpcvx.mechanisms import Mechanism, NoisyLength, NoisyMoments
-from dpcvx.mechanisms.moments import UNITLESS
 from dpcvx.plans.execution import (
     Oracle,
     Plan,
@@ -96,13 +94,11 @@ class Standardised:
 
     def inner(self, problem: Problem) -> Problem:
         """The problem in standardised coordinates; public, whatever the moments will be."""
-        if problem.outputs > 1 and isinstance(problem.loss, UNITLESS):
+        if problem.outputs > 1 and problem.loss.unit_free:
             raise Incompatible("Standardisation covers one target of a regression; give standardize=False.")
-        loss = problem.loss
-        if isinstance(loss, Squared):
-            loss = Huber(1.0, y_range=(-LARGEST_TARGET, LARGEST_TARGET))
-        elif isinstance(loss, Quantile):
-            loss = replace(loss, y_range=(-LARGEST_TARGET, LARGEST_TARGET))
+        loss: Any = problem.loss
+        if loss.unit_free:
+            loss = replace(loss.clipped(1.0) or loss, y_range=(-LARGEST_TARGET, LARGEST_TARGET))
         return replace(problem, loss=loss, bounds=Bounds(1.0, 1.0), d=problem.d + self.intercept)
 
     def measures(self, problem: Problem, n: int, budget: Budget) -> tuple[Mechanism, ...]:
@@ -138,7 +134,7 @@ class Standardised:
         measured, least = ask.moments(m), 2 * squares.deviations
         s = np.sqrt(np.maximum(measured, least))
         y_center, y_scale = 0.0, 1.0
-        if isinstance(problem.loss, UNITLESS):
+        if problem.loss.unit_free:
             y_center = float(m[d])
             y_scale = min(RESIDUAL_DEVIATIONS * float(s[d]), problem.loss.y_range[1] + abs(y_center))
         ask.remap(Quantiser(Bounds(1.0), m[:d], self.reach * s[:d]), y_center, y_scale)

@@ -18,7 +18,6 @@ from dpcvx.arrays import Vector
 from dpcvx.domains import HasProjection
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Gaussian
-from dpcvx.losses import Squared
 from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments
 from dpcvx.plans.execution import (
     Oracle,
@@ -65,7 +64,7 @@ class SufficientStatistics:
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Fix the noise of both answers."""
         require(self, problem)
-        if not isinstance(problem.loss, Squared) or problem.outputs > 1:
+        if not problem.loss.affine or problem.outputs > 1:
             raise Incompatible(
                 f"SufficientStatistics solves squared loss of one target; got {type(problem.loss).__name__} "
                 f"with {problem.outputs} output(s). Use NoisyGradientDescent."

@@ -17,7 +17,7 @@ import numpy as np
 
 from dpcvx.arrays import Vector
 from dpcvx.domains import L2Ball
-from dpcvx.problem import Problem, is_regression
+from dpcvx.problem import Problem
 
 __all__ = ["DECAYS", "GROWTH", "Typical", "inflation", "is_round", "mean_curvature", "usual_norm"]
 
@@ -136,12 +136,12 @@ def mean_curvature(problem: Problem, clip: float | None = None) -> float:
     z = np.linspace(-3, 3, 241)
     weights = np.exp(-(z**2) / 2)
     z, step = z * math.sqrt(_score_variance(problem, clip)), 1e-4
-    y = np.full_like(z, problem.loss.y_range[1] if not is_regression(problem.loss) else 0.0)
+    y = np.full_like(z, problem.loss.y_range[1] if problem.loss.target == "labels" else 0.0)
     bend = (problem.loss.grad(z + step, y) - problem.loss.grad(z - step, y)) / (2 * step)
     return float(weights @ bend / weights.sum())
 
 
 def _score_variance(problem: Problem, clip: float | None) -> float:
-    if is_regression(problem.loss):
+    if problem.loss.link == "identity":
         return REGRESSION_VARIANCE * problem.slope(2, 0.0, clip) ** 2
     return CLASSIFICATION_VARIANCE

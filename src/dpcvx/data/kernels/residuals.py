@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numba import cfunc, njit, types
 
-from dpcvx import losses
 from dpcvx.data.kernels.jit import compiled
 from dpcvx.data.kernels.quantise import SHRINK_SLACK
 from dpcvx.data.lattice import RESIDUAL_BITS
+from dpcvx.losses import slopes
 
 __all__ = ["bind", "block_residuals", "compile_slope", "residuals_of", "shrink"]
 
@@ -104,7 +104,7 @@ RESIDUALS = types.void(
     types.int64,
     types.int32[:, ::1],
 )
-LOSSES_DIGEST = hashlib.sha256(Path(losses.__file__).read_bytes()).hexdigest()[:16]
+LOSSES_DIGEST = hashlib.sha256(Path(slopes.__file__).read_bytes()).hexdigest()[:16]
 
 
 def bind(function: Callable[..., Any], **names: Any) -> Callable[..., Any]:
@@ -142,7 +142,7 @@ def residuals_of(slope: Callable[..., Any], joint: bool) -> Any:
     source; a loss of the user is compiled in each process.
     """
     function = bind(vector_residuals if joint else scalar_residuals, slope=compile_slope(slope))
-    own = slope.__module__ == losses.__name__
+    own = slope.__module__ == slopes.__name__
     if own:
         function.__qualname__ = f"residuals_{slope.__name__}_{LOSSES_DIGEST}"
     return cfunc(RESIDUALS, cache=own, error_model="numpy")(function)

@@ -1,0 +1,77 @@
+"""The protocol of a set, and protocols for what a set may be able to do beyond it."""
+
+from typing import Protocol, runtime_checkable
+
+from dpcvx.arrays import Shape, Vector
+from dpcvx.domains.mirror import MirrorMap
+
+__all__ = ["Domain", "HasCoordinateVertices", "HasLMO", "HasMirrorMap", "HasProjection", "HasVertices"]
+
+
+@runtime_checkable
+class Domain(Protocol):
+    """A convex compact set C of parameters; `d` is the parameter's shape, an integer or a tuple."""
+
+    def contains(self, theta: Vector, tol: float = 1e-9) -> bool:
+        """Return whether theta lies in C up to `tol`, relative to the size of C."""
+
+    def start(self, d: Shape) -> Vector:
+        """Return a public point of C."""
+
+    def norm(self, ord: float, d: Shape) -> float:
+        """Return the maximum of ||theta||_ord over C, ord >= 1 (for moved and submodular sets a bound)."""
+
+    def diameter(self, ord: float, d: Shape) -> float:
+        """Return the maximum of ||u - v||_ord over u, v in C, for ord >= 1."""
+
+    def gaussian_width(self, d: Shape) -> float:
+        """Return an upper bound on E sup_{s in C} <g, s>, g standard normal."""
+
+    def minkowski(self, theta: Vector) -> float:
+        """Return the gauge inf{t >= 0 : theta in t C}, infinite where no multiple of C reaches theta."""
+
+
+@runtime_checkable
+class HasProjection(Protocol):
+    """A set with a Euclidean projection."""
+
+    def project(self, v: Vector) -> Vector:
+        """Return argmin_{s in C} ||s - v||_2."""
+
+
+@runtime_checkable
+class HasLMO(Protocol):
+    """A set with a linear minimisation oracle."""
+
+    def lmo(self, g: Vector) -> Vector:
+        """Return argmin_{s in C} <g, s>."""
+
+
+@runtime_checkable
+class HasVertices(Protocol):
+    """A polytope with few enough vertices to score them all."""
+
+    def n_vertices(self, d: Shape) -> int:
+        """Return the number of vertices."""
+
+    def vertex(self, i: int, d: Shape) -> Vector:
+        """Return the i-th vertex, in shape d."""
+
+    def vertex_scores(self, g: Vector) -> Vector:
+        """Return <g, vertex(i)> for every i."""
+
+
+@runtime_checkable
+class HasCoordinateVertices(HasVertices, Protocol):
+    """A polytope whose vertices are multiples of unit vectors, all of the same length."""
+
+    def coordinate(self, i: int, d: Shape) -> tuple[int, float]:
+        """Return (j, value) such that vertex(i) = value e_j, in flat indices."""
+
+
+@runtime_checkable
+class HasMirrorMap(Protocol):
+    """A set that knows the geometry to descend in."""
+
+    def mirror_map(self, d: Shape) -> MirrorMap:
+        """Return a mirror map on C."""

@@ -1,0 +1,242 @@
+"""Losses of labels: logistic, hinge and sigmoid of -1 and +1, softmax of class codes."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dpcvx.arrays import Vector
+from dpcvx.losses import slopes
+from dpcvx.losses.loss import Link, Loss, TargetKind, check_positive, checked_margin
+from dpcvx.vouched import vouched
+
+BINARY_LABELS = (-1.0, 1.0)
+SIGMOID_INFLECTION = math.log(2 + math.sqrt(3))  # where |phi''| of the sigmoid loss peaks, at 1 / (6 sqrt 3)
+
+
+@vouched("minimisers", "queries")
+@dataclass(frozen=True)
+class Logistic(Loss):
+    """Logistic loss of a label in {-1, +1}.
+
+    phi(z, y) = log(1 + e^(-y z))
+    """
+
+    name: ClassVar[str] = "logistic"
+    target: ClassVar[TargetKind] = "labels"
+    link: ClassVar[Link] = "logit"
+    convex: ClassVar[bool] = True
+    y_range: ClassVar[tuple[float, float]] = BINARY_LABELS
+    dispersion_known: ClassVar[bool] = True
+    slope = staticmethod(slopes.logistic_slope)
+
+    def value(self, z: Vector, y: Vector) -> Vector:
+        """Return phi(z, y); 0 where the label is missing."""
+        return np.where(y == 0, 0.0, np.logaddexp(0.0, -y * z))
+
+    def grad(self, z: Vector, y: Vector) -> Vector:
+        """Return -y / (1 + e^(y z))."""
+        return -y * _sigmoid(-y * z)
+
+    def lipschitz(self, z_max: float, ord: float = 2) -> float:
+        """Return 1 / (1 + e^(-z_max))."""
+        return 1.0 / (1.0 + math.exp(-checked_margin(z_max)))
+
+    def smoothness(self, z_max: float) -> float:
+        """Return 1/4, the curvature at z = 0."""
+        return 0.25
+
+    def clipped(self, limit: float) -> Loss:
+        """Return `ClippedLogistic` with this limit."""
+        return ClippedLogistic(limit)
+
+
+@vouched("minimisers")
+@dataclass(frozen=True)
+class ClippedLogistic(Loss):
+    """Logistic loss that is linear where its slope would exceed a limit: no record pulls harder than that.
+
+    phi(z, y) = log(1 + e^(-u)) for u >= -t, log(1 + e^t) - limit (u + t) below, with u = y z and
+    1/(1 + e^(-t)) = limit
+
+    Parameters
+    ----------
+    limit : float
+        Largest slope, at least 1/2: that of u = 0.
+    """
+
+    limit: float
+
+    name: ClassVar[str] = "clipped_logistic"
+    target: ClassVar[TargetKind] = "labels"
+    link: ClassVar[Link] = "logit"
+    convex: ClassVar[bool] = True
+    y_range: ClassVar[tuple[float, float]] = BINARY_LABELS
+    slope = staticmethod(slopes.clipped_logistic_slope)
+
+    def __post_init__(self) -> None:
+        if not 0.5 <= self.limit < 1:
+            raise ValueError(f"ClippedLogistic.limit must be in [0.5, 1), got {self.limit!r}.")
+
+    @property
+    def parameter(self) -> float:
+        """The limit."""
+        return self.limit
+
+    def value(self, z: Vector, y: Vector) -> Vector:
+        """Return phi(z, y); 0 where the label is missing."""
+        u = y * z
+        inside = np.maximum(u, math.log(1 / self.limit - 1))
+        return np.where(y == 0, 0.0, np.logaddexp(0.0, -inside) + self.limit * (inside - u))
+
+    def grad(self, z: Vector, y: Vector) -> Vector:
+        """Return the slope of logistic loss, at most the limit."""
+        return -y * np.minimum(_sigmoid(-y * z), self.limit)
+
+    def lipschitz(self, z_max: float, ord: float = 2) -> float:
+        """Return 1 / (1 + e^(-z_max)), or the limit if that is smaller."""
+        return min(self.limit, Logistic().lipschitz(z_max, ord))
+
+    def smoothness(self, z_max: float) -> float:
+        """Return 1/4, the curvature at z = 0."""
+        return 0.25
+
+    def clipped(self, limit: float) -> Loss:
+        """Return the loss with the smaller limit."""
+        return ClippedLogistic(min(limit, self.limit))
+
+
+@vouched("minimisers", "queries")
+@dataclass(frozen=True)
+class SmoothHinge(Loss):
+    """Hinge loss of a label in {-1, +1} with its corner replaced by a parabola.
+
+    phi(z, y) = 0 for u <= 0, u^2 / (2 width) for u <= width, u - width / 2 beyond, with u = 1 - y z
+
+    Parameters
+    ----------
+    width : float
+        Width of the parabola; the smoothness is its inverse.
+    """
+
+    width: float = 0.5
+
+    name: ClassVar[str] = "smooth_hinge"
+    target: ClassVar[TargetKind] = "labels"
+    link: ClassVar[Link] = "sign"
+    convex: ClassVar[bool] = True
+    y_range: ClassVar[tuple[float, float]] = BINARY_LABELS
+    slope = staticmethod(slopes.smooth_hinge_slope)
+
+    def __post_init__(self) -> None:
+        check_positive("SmoothHinge", "width", self.width)
+
+    @property
+    def parameter(self) -> float:
+        """The width."""
+        return self.width
+
+    def value(self, z: Vector, y: Vector) -> Vector:
+        """Return phi(z, y); 0 where the label is missing."""
+        gap = 1.0 - y * z
+        bent = np.clip(gap, 0.0, self.width)
+        return np.where(y == 0, 0.0, bent * (gap - 0.5 * bent) / self.width)
+
+    def grad(self, z: Vector, y: Vector) -> Vector:
+        """Return -y times the gap over the width, clipped to [0, 1]."""
+        return -y * np.clip(1.0 - y * z, 0.0, self.width) / self.width
+
+    def lipschitz(self, z_max: float, ord: float = 2) -> float:
+        """Return 1, or (1 + z_max) / width where the parabola is wider than the margins."""
+        return min(1.0, (1.0 + checked_margin(z_max)) / self.width)
+
+    def smoothness(self, z_max: float) -> float:
+        """Return 1 / width."""
+        return 1.0 / self.width
+
+
+@vouched("minimisers")
+@dataclass(frozen=True)
+class Softmax(Loss):
+    """Joint multinomial loss of K scores and a class code in 0..K-1.
+
+    phi(z, y) = log(sum_k e^(z_k)) - z_y
+    """
+
+    name: ClassVar[str] = "softmax"
+    target: ClassVar[TargetKind] = "codes"
+    link: ClassVar[Link] = "logit"
+    convex: ClassVar[bool] = True
+    joint: ClassVar[bool] = True
+    y_range: ClassVar[tuple[float, float]] = BINARY_LABELS
+    dispersion_known: ClassVar[bool] = True
+    slope = staticmethod(slopes.softmax_slope)
+
+    def value(self, z: Vector, y: Vector) -> Vector:
+        """Return phi(z, y), shape (m,), for z of shape (m, K); 0 where the code names no class."""
+        chosen = _one_hot(z, y)
+        z = z - z.max(axis=1, keepdims=True)
+        value: Vector = np.log(np.exp(z).sum(axis=1)) - (chosen * z).sum(axis=1)
+        return np.where(chosen.any(axis=1), value, 0.0)
+
+    def grad(self, z: Vector, y: Vector) -> Vector:
+        """Return softmax(z) - e_y, shape (m, K)."""
+        chosen = _one_hot(z, y)
+        e = np.exp(z - z.max(axis=1, keepdims=True))
+        p: Vector = e / e.sum(axis=1, keepdims=True)
+        return (p - chosen) * chosen.any(axis=1, keepdims=True)
+
+    def lipschitz(self, z_max: float, ord: float = 2) -> float:
+        """Return 2^(1/ord): p - e_y is at most a probability vector on the other classes, minus e_y."""
+        if not ord >= 1:
+            raise ValueError(f"Softmax.lipschitz needs a norm of order >= 1; got ord={ord}.")
+        return math.pow(2.0, 1.0 / ord)
+
+    def smoothness(self, z_max: float) -> float:
+        """Return 1/2, the norm of diag(p) - p p^T at p = (1/2, 1/2)."""
+        return 0.5
+
+
+@dataclass(frozen=True)
+class Sigmoid(Loss):
+    """Smooth non-convex stand-in for the 0-1 loss of a label in {-1, +1}.
+
+    phi(z, y) = 1 / (1 + e^(y z))
+    """
+
+    name: ClassVar[str] = "sigmoid"
+    target: ClassVar[TargetKind] = "labels"
+    link: ClassVar[Link] = "sign"
+    convex: ClassVar[bool] = False
+    y_range: ClassVar[tuple[float, float]] = BINARY_LABELS
+    slope = staticmethod(slopes.sigmoid_slope)
+
+    def value(self, z: Vector, y: Vector) -> Vector:
+        """Return phi(z, y); 0 where the label is missing."""
+        return np.where(y == 0, 0.0, _sigmoid(-y * z))
+
+    def grad(self, z: Vector, y: Vector) -> Vector:
+        """Return -y s (1 - s)."""
+        return -y * _sigmoid(y * z) * _sigmoid(-y * z)
+
+    def lipschitz(self, z_max: float, ord: float = 2) -> float:
+        """Return 1/4, the slope at z = 0."""
+        return 0.25
+
+    def smoothness(self, z_max: float) -> float:
+        """Return s (1 - s) (1 - 2 s) at the inflection of phi', or at z_max if that is nearer."""
+        s = 1.0 / (1.0 + math.exp(min(checked_margin(z_max), SIGMOID_INFLECTION)))
+        return s * (1.0 - s) * (1.0 - 2.0 * s)
+
+
+def _sigmoid(u: Vector) -> Vector:
+    """Return 1 / (1 + e^(-u)) without overflow."""
+    value: Vector = np.exp(-np.logaddexp(0.0, -u))
+    return value
+
+
+def _one_hot(z: Vector, y: Vector) -> Vector:
+    """Return rows e_y, and a row of zeros for a code that names none of z's columns."""
+    hot: Vector = np.equal.outer(y, np.arange(z.shape[1])).astype(np.float64)
+    return hot
