@@ -45,15 +45,8 @@ from dpcvx.queries.budget_split import (
 )
 from dpcvx.queries.compiled import TOLERANCE
 from dpcvx.queries.measuring import Measurer
-from dpcvx.queries.private_side import (
-    CellRows,
-    NoisyErrors,
-    NoisyHistogram,
-    NoisyMeans,
-    PrivateSide,
-    PublicAnswer,
-    WorstQuery,
-)
+from dpcvx.queries.mechanisms import NoisyErrors, NoisyHistogram, NoisyMeans, PublicAnswer, WorstQuery
+from dpcvx.queries.private_side import CellRows, PrivateSide
 from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, NoisySVRG
 
 SCHEMA = Schema(

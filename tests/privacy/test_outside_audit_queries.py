@@ -28,7 +28,7 @@ from dpcvx.queries.compiled import TOLERANCE, WORK, CompiledRegression
 from dpcvx.queries.engine import QueryEngine
 from dpcvx.queries.error_bars import PropagatedNoise, reach
 from dpcvx.queries.histogram import Counts, Histogram
-from dpcvx.queries.private_side import NoisyMeans, PublicAnswer
+from dpcvx.queries.mechanisms import NoisyMeans, PublicAnswer
 from dpcvx.queries.query import query_from_json
 from dpcvx.queries.universe import Universe
 from dpcvx.service.analysts import Analysts

@@ -42,18 +42,12 @@ from dpcvx.queries.error_bars import (
 from dpcvx.queries.histogram import Counts, Histogram
 from dpcvx.queries.marginals import Measurement, NoisyMarginals, marginal_order
 from dpcvx.queries.measuring import MeasuredAnswer, Measurer
+from dpcvx.queries.mechanisms import NoisyErrors, NoisyHistogram, PublicAnswer, WorstQuery
 from dpcvx.queries.multiplicative_weights import agree, log_factor, step_size
 from dpcvx.queries.notes import note
 from dpcvx.queries.passes import passes_over
 from dpcvx.queries.payment import Payment, open_account
-from dpcvx.queries.private_side import (
-    NoisyErrors,
-    NoisyHistogram,
-    PrivateSide,
-    PublicAnswer,
-    WorstQuery,
-    number_of_rows,
-)
+from dpcvx.queries.private_side import PrivateSide, number_of_rows
 from dpcvx.queries.query import Query, require_query
 from dpcvx.queries.schema import Schema
 from dpcvx.queries.self_check import (

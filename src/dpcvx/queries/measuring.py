@@ -21,7 +21,8 @@ from dpcvx.problem import Problem
 from dpcvx.queries.compiled import CompiledMeans, CompiledQuery, CompiledRegression
 from dpcvx.queries.error_bars import CONFIDENCE
 from dpcvx.queries.marginals import Measurement
-from dpcvx.queries.private_side import NoisyMeans, PrivateSide
+from dpcvx.queries.mechanisms import NoisyMeans
+from dpcvx.queries.private_side import PrivateSide
 
 __all__ = ["GaussianEquivalent", "MeasuredAnswer", "Measurer", "zcdp"]
 

@@ -1,0 +1,307 @@
+"""Mechanisms on the counts of a universe: means, the histogram, errors of public answers, the worst query."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpcvx.arrays import IntVector, Vector
+from dpcvx.data import room
+from dpcvx.events import Event, Exponential, Gaussian
+from dpcvx.mechanisms.mechanism import check_capacity
+from dpcvx.queries.compiled import TOLERANCE, CompiledMeans, CompiledQuery
+from dpcvx.queries.histogram import Counts
+from dpcvx.queries.universe import Universe
+
+if TYPE_CHECKING:
+    from dpcvx.noise.samplers import Generator
+
+__all__ = ["NoisyErrors", "NoisyHistogram", "NoisyMeans", "PublicAnswer", "WorstQuery"]
+
+LATTICE_BITS = 30
+
+
+class _OnLattice:
+    """What answers with lattice Gaussian noise share; a subclass gives the first three numbers."""
+
+    noise_multiplier: float
+
+    @property
+    def _integer_sensitivity(self) -> int:
+        """Largest l2 change of the exact answer, in lattice steps."""
+        raise NotImplementedError
+
+    @property
+    def _unit(self) -> float:
+        """A lattice step, in the units of the answer."""
+        raise NotImplementedError
+
+    @property
+    def n_draws(self) -> int:
+        """Noise values of one call."""
+        raise NotImplementedError
+
+    @property
+    def event(self) -> Event:
+        """Gaussian(noise_multiplier)."""
+        return Gaussian(self.noise_multiplier)
+
+    @property
+    def relation(self) -> str:
+        """Neighbours differ by replacing one record."""
+        return "replace"
+
+    @property
+    def _scale(self) -> int:
+        scale: int = math.ceil(Fraction(self.noise_multiplier) * self._integer_sensitivity)
+        return scale
+
+    @property
+    def sensitivity(self) -> float:
+        """Largest l2 change of the exact answer."""
+        return self._integer_sensitivity * self._unit
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of one number."""
+        return self._scale * self._unit
+
+    @property
+    def capacity(self) -> int:
+        """Most records whose exact sums, with their noise, stay inside 62 bits."""
+        return room(2**LATTICE_BITS, self._scale)
+
+    @property
+    def failure(self) -> float:
+        """Total variation of one call's noise."""
+        from dpcvx.noise.samplers import gaussian_failure
+
+        return self.n_draws * gaussian_failure()
+
+    def _noise(self, rng: Generator) -> IntVector:
+        from dpcvx.noise.samplers import lattice_gaussian
+
+        return lattice_gaussian(self._scale, self.n_draws, rng)
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyMeans(_OnLattice):
+    """Means of the functions of a linear question, with lattice Gaussian noise.
+
+    Question: S(D) = sum_i k(x_i) in Z^k, k = rint(2^30 q / S) the functions on a public grid, S their widest
+    range; the answer is 2^-30 S (S(D) + K)/n with K = round(scale Z), Z standard normal.
+    Sensitivity (l2, replace-one): max ||k(x) - k(x')||, bounded by the ranges, and for functions that are not
+    negative also by sqrt(2) max ||k(x)||: sqrt(2)/n for the cells of a marginal.
+    Event: Gaussian(noise_multiplier).
+
+    Parameters
+    ----------
+    question : CompiledMeans
+    n : int
+        Public normaliser: the number of records.
+    noise_multiplier : float
+        Standard deviation of the noise over the sensitivity.
+    """
+
+    question: CompiledMeans
+    n: int
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        check_capacity(self, self.n)  # type: ignore[arg-type]
+
+    @property
+    def integers(self) -> IntVector:
+        """k(x) at every cell, measured from the smallest value of each function."""
+        values = self.question.values - self.question.values.min(axis=0)
+        integers: IntVector = np.rint(values * (2**LATTICE_BITS / self.question.scale)).astype(np.int64)
+        return integers
+
+    @property
+    def _unit(self) -> float:
+        return self.question.scale * 2.0**-LATTICE_BITS / self.n
+
+    @property
+    def _integer_sensitivity(self) -> int:
+        integers = self.integers.astype(object)
+        ranges: int = sum(integers.max(axis=0) ** 2)  # the smallest value is 0
+        longest: int = max((integers**2).sum(axis=1))
+        return math.isqrt(int(min(ranges, 2 * longest))) + 1
+
+    @property
+    def n_draws(self) -> int:
+        """One value per function."""
+        return len(self.question.names)
+
+    def __call__(self, data: Counts, rng: Generator) -> Vector:
+        """Return the noisy means."""
+        total = data.marginal(self.question.attributes).ravel() @ self.integers
+        answer: Vector = (total + self._noise(rng)) * self._unit + self.question.values.min(axis=0)
+        return answer
+
+
+@dataclass(frozen=True)
+class NoisyHistogram(_OnLattice):
+    """Number of records in every cell of the universe, with lattice Gaussian noise.
+
+    Question: the counts, times 2^30, plus round(scale Z).
+    Sensitivity (l2, replace-one): sqrt(2), two counts move by one.
+    Event: Gaussian(noise_multiplier).
+
+    Parameters
+    ----------
+    universe : Universe
+    n : int
+        Number of records.
+    noise_multiplier : float
+        Standard deviation of the noise over the sensitivity.
+    """
+
+    universe: Universe
+    n: int
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        check_capacity(self, self.n)  # type: ignore[arg-type]
+
+    @property
+    def _integer_sensitivity(self) -> int:
+        return math.isqrt(2 << (2 * LATTICE_BITS)) + 1
+
+    @property
+    def _unit(self) -> float:
+        return 2.0**-LATTICE_BITS / self.n
+
+    @property
+    def n_draws(self) -> int:
+        """One value per cell."""
+        return self.universe.n_cells
+
+    def __call__(self, data: Counts, rng: Generator) -> Vector:
+        """Return the noisy shares of all cells, flat."""
+        counts = data.marginal(tuple(range(len(self.universe.shape)))).ravel()
+        shares: Vector = ((counts << LATTICE_BITS) + self._noise(rng)) * np.float64(self._unit)
+        return shares
+
+
+@dataclass(frozen=True, eq=False)
+class PublicAnswer:
+    """A question and its public answer, whose error on the records is private."""
+
+    question: CompiledQuery
+    theta: Vector
+
+    def score(self, data: Counts) -> float:
+        """Return the error over its sensitivity; private. One record moves it by at most 1 + 2 TOLERANCE."""
+        weights = data.marginal(self.question.attributes).ravel() / data.n
+        return self.question.error(weights, self.theta) * data.n / self.question.range(self.theta)
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyErrors(_OnLattice):
+    """An order statistic of the errors of a public family of answers, with lattice Gaussian noise.
+
+    Question: the ``rank``-th smallest of err_q(D) / (range_q / n) over the family, in steps of 2^-30.
+    Sensitivity (replace-one): every error moves by at most 1, plus twice the tolerance of the inner
+    minimiser, so every order statistic does; one lattice step for rounding (PRIVACY_MATH §9.1, §15).
+    Event: Gaussian(noise_multiplier).
+
+    Parameters
+    ----------
+    family : tuple of PublicAnswer
+        Public questions with their public answers.
+    rank : int
+        From 1 to the size of the family.
+    noise_multiplier : float
+        Standard deviation of the noise over the sensitivity.
+    """
+
+    family: tuple[PublicAnswer, ...]
+    rank: int
+    noise_multiplier: float
+
+    @property
+    def _integer_sensitivity(self) -> int:
+        return math.ceil((1 + 2 * TOLERANCE) * 2.0**LATTICE_BITS) + 1
+
+    @property
+    def _unit(self) -> float:
+        return 2.0**-LATTICE_BITS
+
+    @property
+    def n_draws(self) -> int:
+        """One value."""
+        return 1
+
+    def __call__(self, data: Counts, rng: Generator) -> float:
+        """Return the noisy order statistic, in units of the sensitivity of an error."""
+        scores = sorted(checked.score(data) for checked in self.family)
+        exact = round(scores[self.rank - 1] * 2.0**LATTICE_BITS)
+        return (exact + int(self._noise(rng)[0])) * self._unit
+
+
+@dataclass(frozen=True, eq=False)
+class WorstQuery:
+    """The question of a public family whose public answer is worst, by the exponential mechanism.
+
+    Question: scores err_q(D) / (range_q / n); P(q) is proportional to exp(eta score_q / (2 Delta)).
+    Sensitivity (replace-one, each score): Delta = 1 + 2 TOLERANCE.
+    Event: Exponential(eta); rounding of log-weights and Gumbel values is paid out of eta (PRIVACY_MATH §11).
+
+    Parameters
+    ----------
+    family : tuple of PublicAnswer
+    n : int
+        Number of records, which bounds the scores.
+    eta : float
+        Bounded range of the selection.
+    """
+
+    family: tuple[PublicAnswer, ...]
+    n: int
+    eta: float
+
+    @property
+    def event(self) -> Event:
+        """Exponential(eta)."""
+        return Exponential(self.eta)
+
+    @property
+    def relation(self) -> str:
+        """Neighbours differ by replacing one record."""
+        return "replace"
+
+    @property
+    def sensitivity(self) -> float:
+        """Largest change of a score."""
+        return 1 + 2 * TOLERANCE
+
+    @property
+    def noise(self) -> float:
+        """Scale of the Gumbel noise on a score."""
+        return 2 * self.sensitivity / self.eta
+
+    @property
+    def n_draws(self) -> int:
+        """One value per question."""
+        return len(self.family)
+
+    @property
+    def failure(self) -> float:
+        """Total variation of one call's noise."""
+        from dpcvx.noise.samplers import selection_failure
+
+        return self.n_draws * selection_failure()
+
+    def __call__(self, data: Counts, rng: Generator) -> int:
+        """Return the place of the selected question."""
+        from dpcvx.noise.samplers import select, selection_error
+
+        # A score is at most n: an error is at most the range of the loss differences.
+        eta = max(0.0, self.eta - selection_error(self.eta * self.n / (2 * self.sensitivity)))
+        scores = np.array([checked.score(data) for checked in self.family])
+        return select(scores * (eta / (2 * self.sensitivity)), rng)
