@@ -67,22 +67,38 @@ def test_every_statement_cited_by_a_solver_has_a_row():
                 assert (key, statement) in known, f"[{key}] {statement} of {path.name} has no row"
 
 
-@pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row['paper']}-{row['statement']}")
-def test_code_and_test_of_every_row_exist_and_belong_together(row):
-    assert all(row[column] for column in ("paper", "statement", "what it says", "code", "test", "deviation"))
-    code = ROOT / row["code"].strip("`")
-    assert code.is_file()
-    path, name = row["test"].strip("`").split("::")
-    assert f"\ndef {name}(" in (ROOT / path).read_text()
-    assert f"[{row['paper']}]" in code.read_text()
+def text_of(path):
+    """The text of a file, or nothing where there is none."""
+    return path.read_text() if path.is_file() else ""
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_and_includes_lead_somewhere(page):
-    text = page.read_text()
-    targets = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", text) + re.findall(r"literalinclude\} (\S+)", text)
-    for target in targets:
-        assert (page.parent / target).exists(), f"{page.name} points to {target}, which does not exist"
+def wrong_with(row):
+    """What is wrong with a row of the table, in words."""
+    code, (path, name) = row["code"].strip("`"), row["test"].strip("`").split("::")
+    yield from (f"no {column}" for column in row if not row[column])
+    if f"[{row['paper']}]" not in text_of(ROOT / code):
+        yield f"{code} does not cite it"
+    if f"\ndef {name}(" not in text_of(ROOT / path):
+        yield f"{path} has no {name}"
+
+
+def test_code_and_test_of_every_row_exist_and_belong_together():
+    assert len(rows()) > 80
+    assert set(rows()[0]) == {"paper", "statement", "what it says", "code", "test", "deviation"}
+    wrong = [f"{row['paper']} {row['statement']}: {what}" for row in rows() for what in wrong_with(row)]
+    assert not wrong
+
+
+def test_links_and_includes_lead_somewhere():
+    found, lost = 0, []
+    for page in PAGES:
+        text = page.read_text()
+        targets = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", text)
+        targets += re.findall(r"literalinclude\} (\S+)", text)
+        found += len(targets)
+        lost += [f"{page.name}: {target}" for target in targets if not (page.parent / target).exists()]
+    assert found > 50
+    assert not lost
 
 
 def test_every_page_is_in_the_table_of_contents():
