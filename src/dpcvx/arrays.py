@@ -1,4 +1,4 @@
-"""Names for the arrays that cross the package."""
+"""Type aliases for arrays."""
 
 from typing import TypeAlias
 

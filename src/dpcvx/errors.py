@@ -1,4 +1,4 @@
-"""Exceptions and warnings of dpcvx.
+"""Exceptions and warnings.
 
 Messages speak of public configuration only; no value derived from records may reach one.
 """

@@ -1,4 +1,4 @@
-"""Frozen, data-free descriptions of what a plan releases.
+"""Events: public descriptions of releases, from which accountants compute the privacy cost.
 
 An event says how much a release may depend on one record and nothing else. Every number is relative to the
 neighbouring relation of the plan that holds the event, so an accountant needs no data and no sensitivity.

@@ -1,4 +1,4 @@
-"""What is minimised, and every constant that follows from it.
+"""The optimisation problem (loss, set, bounds), and its Lipschitz and smoothness constants.
 
 The objective is F(theta) = (1/n) sum_i phi(<x_i, theta>, y_i) + (l2/2) ||theta||^2 + r(theta), theta in C.
 `Problem` turns the loss, the bounds of a record and the set C into Lipschitz, smoothness and curvature

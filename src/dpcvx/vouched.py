@@ -1,4 +1,4 @@
-"""Trust in a loss, set or regularizer, declared beside its class and valid for that class alone.
+"""Classes whose privacy-relevant properties are trusted, declared beside the class itself.
 
 Privacy of minimisers that run beside the records, and of queries, rests on slopes, convexity and proxes that
 nothing enforces. ``@vouched("minimisers")`` above a class says that these were proved for it. A subclass may

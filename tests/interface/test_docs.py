@@ -1,6 +1,7 @@
 """The documentation against the code."""
 
 import ast
+import importlib.util
 import re
 from pathlib import Path
 
@@ -104,6 +105,13 @@ def test_links_and_includes_lead_somewhere():
 def test_every_page_is_in_the_table_of_contents():
     listed = set(re.findall(r"^[a-z_]+$", (DOCS / "index.md").read_text(), re.MULTILINE))
     assert listed == {page.stem for page in DOCS.glob("*.md")} - {"index"}
+
+
+def test_the_layout_in_contributing_is_what_its_generator_writes():
+    spec = importlib.util.spec_from_file_location("layout_table", DOCS / "layout_table.py")
+    table = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(table)
+    assert table.PAGE.read_text() == table.page(), "run: python docs/layout_table.py"
 
 
 def test_the_example_bounds_file_is_valid():

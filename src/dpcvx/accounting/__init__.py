@@ -1,4 +1,4 @@
-"""How much privacy an event costs, and how much noise a budget needs.
+"""Privacy accounting: the budget, the cost of each event, and the noise that a budget requires.
 
 Every constant here is a function of events alone. `Tight` is the default accountant.
 """

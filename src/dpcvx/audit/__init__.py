@@ -1,4 +1,4 @@
-"""Checks of the privacy claim that anyone can run."""
+"""Privacy checks: record a private run, replay it on neighbouring data, and compare the exact sums."""
 
 from dpcvx.audit.replay import (
     Question,

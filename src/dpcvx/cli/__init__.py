@@ -1,4 +1,4 @@
-"""Command line: ``dpcvx fit | predict | plan | demo | serve | ask | keys``.
+"""Command line: ``dpcvx fit``, ``predict``, ``plan``, ``demo``, ``serve``, ``ask``, ``keys``, ``ledger``.
 
 Only typer and the standard library are imported here, so that ``dpcvx --help`` answers at once.
 """

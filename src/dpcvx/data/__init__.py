@@ -1,4 +1,4 @@
-"""The way of a record: raw cells, stored integers, and sources that answer with exact sums over them."""
+"""Records: reading, clipping and quantising them, and the data sources that compute exact sums over them."""
 
 from dpcvx.data.curvature import SPREAD_UNIT, CurvatureBound, largest_spread
 from dpcvx.data.gram_scores import HasGramScores, Linear

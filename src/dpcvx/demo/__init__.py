@@ -1,4 +1,4 @@
-"""The demonstration: private models of real data about people, beside the models without privacy."""
+"""The demonstration of ``dpcvx demo``: private models of census data compared with models without privacy."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The constraint set C: convex, compact, independent of any algorithm.
+"""Constraint sets C, their mirror maps and Gaussian widths, and regularizers.
 
 Parameters are vectors (d,) or matrices (d, K). Every set here but the nuclear ball takes a matrix as its d K
 entries in row order: the l2 norm is Frobenius, the l1 and linf norms are entrywise, and arrays come back in
 the shape they came in.
-What a set can do beyond `Domain` is a separate protocol; a solver lists the ones it needs.
+Further abilities of a set are separate protocols; a solver lists those that it needs.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""The ledger: durable accounts of what was spent on a data set, which no run of charges can overspend."""
+"""The ledger: durable accounts of the privacy budget spent on a data set, each with a cap."""
 
 from dpcvx.ledger.account_statement import AccountStatement
 from dpcvx.ledger.accounts import Account, Ledger

@@ -1,4 +1,4 @@
-"""Losses phi(z, y) of the score z = <x, theta>, with their derivative and its public constants.
+"""Loss functions phi(z, y) of the score z = <x, theta>, with their derivatives and constants.
 
 Every loss carries its derivative twice: `grad` for whole arrays, and `slope` for one record, which the data
 plane compiles. A record whose label is missing or undeclared has y = 0 under a loss of labels, and a code

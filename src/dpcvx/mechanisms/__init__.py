@@ -1,4 +1,4 @@
-"""Private questions: what each computes on the records and what it costs, inseparable.
+"""Mechanisms: private queries of the records, each with its sensitivity, its noise and its event.
 
 These classes are the only callers of a `DataSource`. Fields are public; records and generators are arguments.
 Every sensitivity holds on the stored integers, without slack (PRIVACY_MATH §11b).

@@ -1,1 +1,1 @@
-"""Randomness on a lattice: generators, Gaussian, Laplace and Poisson draws, exact selection."""
+"""Random number generators, exact Gaussian, Laplace and Poisson draws, and the exponential mechanism."""

@@ -1,4 +1,4 @@
-"""The papers' own constants, and the guarantee that each of them really has.
+"""The constants of the papers as printed, with the guarantee that each really gives, and hard instances.
 
 Nothing in dpcvx rests on these. They are here to be compared: a `Reproduction` holds what a paper claims for
 an algorithm with the noise it prints, what is proved of that noise, and what one pair of neighbouring data

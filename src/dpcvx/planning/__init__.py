@@ -1,1 +1,1 @@
-"""The choice of a solver: candidates, their predicted risk, defaults, and the words for it."""
+"""The automatic choice of a solver: candidates, their predicted excess risk, and its explanation."""

@@ -1,1 +1,1 @@
-"""A plan, its price, its oracle and its release: what is fixed, asked and published."""
+"""Plans: the stages and price of a run, the oracle that answers its solver, execution and release."""

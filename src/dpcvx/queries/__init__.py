@@ -1,4 +1,4 @@
-"""Many questions on one budget: a public schema, its universe of cells, and an engine that answers."""
+"""The query engine: many queries on one budget, answered from a histogram over a public schema."""
 
 from dpcvx.queries.answer import Answer
 from dpcvx.queries.engine import QueryEngine

@@ -1,1 +1,1 @@
-"""Pages and pictures of plans and releases."""
+"""HTML pages and plots of plans and releases."""

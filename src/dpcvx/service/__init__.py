@@ -1,1 +1,1 @@
-"""The query service: an HTTP interface, its keys, and the web page."""
+"""The query service: HTTP interface, API keys, client and web page."""

@@ -1,4 +1,4 @@
-"""Published algorithms, one file each; every one asks an oracle and never sees data."""
+"""Solvers: one published algorithm per file, which sees the answers of an oracle and never the data."""
 
 from dpcvx.solvers.accelerated_mirror_descent import NoisyAcceleratedMirrorDescent
 from dpcvx.solvers.corrective_frank_wolfe import NoisyCorrectiveFrankWolfe

@@ -1,4 +1,4 @@
-"""Private tuning: settings are tried a random number of times, the best is released, and all is paid."""
+"""Private hyper-parameter search and private scores."""
 
 from dpcvx.tuning.search import PrivateSearchCV
 from dpcvx.tuning.tune import Tuned, private_tune
