@@ -50,10 +50,6 @@ def settings(task: Task, epsilon: float):
     for standardize in (False, True):
         known = {"standardize": standardize}
         suffix = ", standardised" if standardize else ""
-        if not _accepted(task, epsilon, known):
-            if standardize:
-                continue
-            known = {}
         yield f"gradient descent{suffix}", {"solver": "gradient_descent", **known}
         default = _descent(task, epsilon, known)
         if default is not None and task.classifies:
@@ -84,24 +80,14 @@ def settings(task: Task, epsilon: float):
                 yield f"{kind.__name__}, l1{suffix}", {"solver": kind(), "domain": "l1", **known}
 
 
-def _accepted(task: Task, epsilon: float, known: dict) -> bool:
-    """Whether the estimator takes these parameters."""
-    try:
-        task.estimator(epsilon=epsilon, **known)._check_parameters()
-    except DpcvxError:
-        return False
-    return True
-
-
 def _descent(task: Task, epsilon: float, known: dict):
     """The default gradient descent, its steps and their length fixed; None where it does not fit."""
-    from dpcvx.data.columns import Columns, Table
+    from dpcvx.data.dataset import InMemory
+    from dpcvx.estimators.linear_model import declare_fit
 
     estimator = task.estimator(epsilon=epsilon, solver="gradient_descent", **known)
     try:
-        estimator._check_parameters()
-        columns = Columns.declare(Table(task.X), estimator.bounds, None, estimator.data_norm)
-        planned = estimator._plan_fit(len(task.y), columns, estimator._declare_target(task.y))[0]
+        planned = declare_fit(estimator, InMemory(task.X, task.y), len(task.y)).plan
     except DpcvxError:
         return None
     return core(planned).solver  # standardised or not: the estimator decides by its parameter

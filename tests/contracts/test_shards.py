@@ -2,6 +2,7 @@
 
 import math
 import weakref
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,7 +21,8 @@ from dpcvx.data.quantise import Quantiser
 from dpcvx.data.rows import Dense, Sparse, whole_rows
 from dpcvx.data.shards import open_source, recipe
 from dpcvx.data.shards import source as source_module
-from dpcvx.losses import Huber, Logistic, Softmax
+from dpcvx.data.target import Labels
+from dpcvx.losses import Huber, Logistic, SmoothHinge, Softmax
 from dpcvx.mechanisms import NoisyGradient, NoisyVertex
 from dpcvx.problem import Bounds
 
@@ -83,7 +85,7 @@ def make(tmp_path, monkeypatch):
     """Shards of one kind of records, and the same records in memory behind the door of a fit."""
     monkeypatch.setattr(source_module, "LONG_COLUMN", 1)  # Frank-Wolfe reads columns of any length
 
-    def build(kind, intercept=1.0, classes=("no", "yes"), encode=None):
+    def build(kind, intercept=1.0, classes=("no", "yes"), form="signs"):
         monkeypatch.setattr(recipe, "SHARD_BYTES", 2**13 if kind == "sparse" else 2**10)  # several shards
         rng = np.random.default_rng(7)
         X, declared = records(kind, rng)
@@ -98,13 +100,11 @@ def make(tmp_path, monkeypatch):
         table = Table(X)
         norm = declared.get("data_norm")
         columns = Columns.declare(table, declared["bounds"], declared.get("categories"), norm)
-        model = dpcvx.PrivateLogisticRegression(classes=classes, **declared)
-        target = model._declare_target(np.array(y))
-        bounds = model._record_bounds(columns, intercept)
+        target = replace(Labels.declare(classes), form=form)
+        bounds = columns.row_bounds(norm, intercept)
         door = Quantiser(bounds, columns.center, columns.scale, intercept)
-        encode = encode or (lambda raw: model._encoded(raw, target))
-        memory = Arrays(columns.rows(table, door), encode(y), bounds=bounds)
-        return shards.source(columns, door, encode, "rows"), memory, folder
+        memory = Arrays(columns.rows(table, door), target.encode(y), bounds=bounds)
+        return shards.source(columns, door, target, "rows"), memory, folder
 
     return build
 
@@ -262,11 +262,9 @@ def test_tighter_bounds_shrink_rows_as_in_memory(make, kind):
 
 def test_several_classes_are_codes_or_signs_as_the_loss_takes_them(make):
     classes = ("a", "b", "c")
-    svc = dpcvx.PrivateLinearSVC(classes=classes)
-    target = svc._declare_target(np.empty(0))
     theta = np.random.default_rng(4).normal(size=(6, 3))
-    for loss, encode in ((Softmax(), None), (target.loss, lambda raw: svc._encoded(raw, target))):
-        source, memory, folder = make("numbers", classes=classes, encode=encode)
+    for loss, form in ((Softmax(), "codes"), (SmoothHinge(), "signs")):
+        source, memory, folder = make("numbers", classes=classes, form=form)
         assert_array_equal(source.gradient_sum(loss, theta, TIGHT), memory.gradient_sum(loss, theta, TIGHT))
         mine, theirs = source.follow(loss, 3), memory.follow(loss, 3)
         for index in (0, 7, 17):

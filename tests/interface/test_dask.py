@@ -29,6 +29,7 @@ from dpcvx.data.cluster import workers
 from dpcvx.data.curvature import CurvatureBound
 from dpcvx.data.lattice import ResidualBound
 from dpcvx.data.quantise import Quantiser
+from dpcvx.estimators import linear_model
 from dpcvx.losses import Logistic, Softmax, Squared
 
 dask = pytest.importorskip("dask")
@@ -264,7 +265,7 @@ def test_a_worker_killed_in_mid_fit_changes_no_bit_and_is_charged_once(client, t
     account = ledger.create("people", epsilon=1.0, delta=1e-5)
     settings = {"epsilon": 1.0, "delta": 1e-6, "bounds": (-1, 1), "classes": (0, 1)}
     settings |= {"domain": "l1", "solver": "frank_wolfe", "n_iter": 12}
-    monkeypatch.setattr(PrivateLogisticRegression, "_generator", lambda self: Vouched(3))
+    monkeypatch.setattr(linear_model, "generator_of", lambda state: Vouched(3))
     reference = PrivateLogisticRegression(**settings).fit(X, LABELS)
     killed = []
 

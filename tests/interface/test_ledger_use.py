@@ -18,6 +18,7 @@ from dpcvx import (
     PrivateLogisticRegression,
 )
 from dpcvx.data.columns import Columns
+from dpcvx.data.target import Numbers
 from dpcvx.events import from_plain
 
 RNG = np.random.default_rng(0)
@@ -66,7 +67,7 @@ def test_the_statement_names_the_account_and_its_cap(ledger, account):
 
 @pytest.mark.parametrize("step", ["rows", "target"])
 def test_the_charge_comes_before_the_first_record_is_read(ledger, account, monkeypatch, step):
-    owner, name = {"rows": (Columns, "rows"), "target": (PrivateLinearRegression, "_encode_target")}[step]
+    owner, name = {"rows": (Columns, "rows"), "target": (Numbers, "encode")}[step]
     seen = []
 
     def reads(self, *arguments):

@@ -399,10 +399,6 @@ def _estimator(model: Model, **settings: Any) -> Any:
 
 def _planning(model: Model, features: int, classes: int, settings: dict[str, Any]) -> Planning:
     """Plans of a fit by the estimator's own rules; columns are taken as bounded numbers."""
-    import numpy as np
-
-    from dpcvx.data.columns import Columns, Table
-
     labels = {"classes": list(range(classes))} if model in CLASSIFIERS else {"y_bounds": (-1.0, 1.0)}
 
     def again(n: int, epsilon: float) -> Plan:
@@ -414,9 +410,7 @@ def _planning(model: Model, features: int, classes: int, settings: dict[str, Any
         # A declared norm bounds each cell too; what the columns' own bounds add is not known here.
         bound = settings.get("data_norm", 1.0)
         estimator = _estimator(model, bounds=(-bound, bound), **labels, **{**settings, "epsilon": epsilon})
-        estimator._check_parameters()
-        columns = Columns.declare(Table(np.empty((1, features))), estimator.bounds, None, estimator.data_norm)
-        planned: Plan = estimator._plan_fit(n, columns, estimator._declare_target(np.empty(0)))[0]
+        planned: Plan = estimator.plan(n, features)
         return planned
 
     return again

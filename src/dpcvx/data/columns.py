@@ -28,13 +28,16 @@ from dpcvx.data.cells import (
     read_numbers,
 )
 from dpcvx.data.dataset import Dataset
+from dpcvx.data.lattice import FEATURE_BITS
 from dpcvx.data.quantise import CELLS_AT_ONCE, Quantiser
 from dpcvx.data.region import Region
 from dpcvx.data.rows import Dense, Sparse
 from dpcvx.errors import shown
+from dpcvx.problem import Bounds
 
 __all__ = ["Columns", "Table", "bound_pair", "level_codes", "plain_labels"]
 
+LEAST_CELL = 2.0**-FEATURE_BITS  # of the grid that features are stored on
 Levels = tuple[tuple[Any, ...] | None, ...]  # per raw column: its declared levels, or None for a number
 
 
@@ -232,6 +235,25 @@ class Columns:
         groups = sum(declared is not None for declared in self.levels)
         one_hot = sum(len(declared) for declared in self.levels if declared is not None)
         return math.sqrt(max(1, self.width - one_hot + groups))
+
+    def row_bounds(self, data_norm: float | None, intercept: float) -> Bounds:
+        """Return bounds of a centred and scaled row with the intercept's feature (0 for none).
+
+        Parameters
+        ----------
+        data_norm : float, optional
+            As declared.
+        intercept : float
+            Value of the intercept's feature.
+        """
+        if data_norm is not None:
+            largest = float(np.max(np.maximum(abs(self.low), abs(self.high)) / self.scale))
+            x_inf = 1.0 if intercept else min(1.0, max(LEAST_CELL, math.nextafter(largest, math.inf)))
+            return Bounds(x_inf, math.sqrt(1 + intercept**2))
+        if all(levels is None for levels in self.levels):
+            return Bounds(1.0)
+        # One level of a column at a time: rows are much shorter than the number of features suggests.
+        return Bounds(1.0, math.nextafter(math.hypot(self.row_norm(), intercept), math.inf))
 
     def rows(self, table: Table, door: Quantiser) -> Dense | Sparse:
         """Take every record through the door, a block at a time."""

@@ -6,20 +6,20 @@ the same behind each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
 
 if TYPE_CHECKING:
     from dpcvx.data.columns import Columns, Table
     from dpcvx.data.quantise import Quantiser
     from dpcvx.data.source import DataSource
+    from dpcvx.data.target import Target
 
-__all__ = ["BACKENDS", "Dataset", "InMemory", "closing", "declared", "open_dataset"]
+__all__ = ["BACKENDS", "Dataset", "InMemory", "closing", "open_dataset"]
 
 # Name of a backend: the function (X, y) -> Dataset that opens what the user gave, imported when it is used.
 BACKENDS = {
@@ -27,8 +27,6 @@ BACKENDS = {
     "dask": "dpcvx.data.cluster:from_dask",
     "torch": "dpcvx.data.dataset:on_gpu",
 }
-
-Encode = Callable[[Any], Vector]
 
 
 @runtime_checkable
@@ -62,7 +60,7 @@ class Dataset(Protocol):
         """
         ...
 
-    def source(self, columns: Columns, door: Quantiser, encode: Encode, layout: str) -> DataSource:
+    def source(self, columns: Columns, door: Quantiser, target: Target, layout: str) -> DataSource:
         """Take every record through the door.
 
         Parameters
@@ -70,8 +68,8 @@ class Dataset(Protocol):
         columns : Columns
             From raw columns to features.
         door : Quantiser
-        encode : callable
-            From raw targets of some rows to those in scaled units, shape (n, K); it can be pickled.
+        target : Labels or Numbers
+            Encodes raw targets; it can be pickled.
         layout : {"rows", "columns"}
             Storage order that serves the plan best.
         """
@@ -87,8 +85,6 @@ class InMemory:
     y : array-like, shape (n,) or (n, K)
     """
 
-    standardizes = True  # a source of its records is a `dpcvx.data.CanStandardise`
-
     def __init__(self, X: Any, y: Any) -> None:
         from dpcvx.data.columns import Table
 
@@ -100,12 +96,12 @@ class InMemory:
         """Return every label."""
         return self.target
 
-    def source(self, columns: Columns, door: Quantiser, encode: Encode, layout: str) -> DataSource:
+    def source(self, columns: Columns, door: Quantiser, target: Target, layout: str) -> DataSource:
         """Take every record through the door."""
         from dpcvx.data.memory import Arrays
 
         rows = columns.rows(self.table, door)
-        return Arrays(rows, encode(self.target), bounds=door.bounds, layout=layout)
+        return Arrays(rows, target.encode(self.target), bounds=door.bounds, layout=layout)
 
 
 def on_gpu(X: Any, y: Any) -> Dataset:
@@ -166,19 +162,3 @@ def closing(source: DataSource) -> Iterator[DataSource]:
         close = getattr(source, "close", None)
         if close is not None:
             close()
-
-
-@contextmanager
-def declared(model: Any, dataset: Dataset) -> Iterator[None]:
-    """Let an estimator have, for the time of a fit, the parameters that were declared with the data."""
-    own = {name: getattr(model, name, None) for name in dataset.declarations}
-    for name, value in own.items():
-        if not hasattr(model, name):
-            raise Incompatible(f"The data declare {name}, which {type(model).__name__} does not have.")
-        if value is not None:
-            raise Incompatible(f"{name} is declared with the data and with the estimator: declare it once.")
-    try:
-        vars(model).update(dataset.declarations)
-        yield
-    finally:
-        vars(model).update(own)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.data.dataset import Encode, InMemory
+from dpcvx.data.dataset import InMemory
 from dpcvx.data.lattice import ResidualBound, exact_sum, fixed_point, records_at_once
 from dpcvx.data.memory import Arrays
 from dpcvx.data.rows import Dense, Sparse
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dpcvx.data.shards.dataset import Shards
     from dpcvx.data.shards.source import ShardSource
     from dpcvx.data.source import DataSource
+    from dpcvx.data.target import Target
 
 __all__ = ["ForDevice", "OnDevice", "ShardsForDevice", "put"]
 
@@ -53,9 +54,9 @@ class ForDevice(InMemory):
         super().__init__(X, y)
         self._device = device
 
-    def source(self, columns: Columns, door: Quantiser, encode: Encode, layout: str) -> DataSource:
+    def source(self, columns: Columns, door: Quantiser, target: Target, layout: str) -> DataSource:
         """Take every record through the door, and to the device if it has room."""
-        host = super().source(columns, door, encode, layout if self.table.sparse else "rows")
+        host = super().source(columns, door, target, layout if self.table.sparse else "rows")
         return put(cast(Arrays, host), self._device, layout)
 
 
@@ -67,8 +68,6 @@ class ShardsForDevice:
     shards : Shards
     device : torch.device
     """
-
-    standardizes = True
 
     def __init__(self, shards: Shards, device: torch.device) -> None:
         self._shards, self._device = shards, device
@@ -83,9 +82,9 @@ class ShardsForDevice:
         """Return the labels that occur."""
         return self._shards.labels()
 
-    def source(self, columns: Columns, door: Quantiser, encode: Encode, layout: str) -> DataSource:
+    def source(self, columns: Columns, door: Quantiser, target: Target, layout: str) -> DataSource:
         """Return the records behind their door, on the device if it has room."""
-        return put(self._shards.source(columns, door, encode, layout), self._device, layout)
+        return put(self._shards.source(columns, door, target, layout), self._device, layout)
 
 
 def put(host: Arrays | ShardSource, device: torch.device, layout: str) -> DataSource:

@@ -1,13 +1,13 @@
 """Private models with scikit-learn's interface."""
 
 from dpcvx.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
-from dpcvx.estimators.low_rank import PrivateLowRankRegression
 from dpcvx.estimators.model_file import load
 from dpcvx.estimators.regressors import (
     PrivateElasticNet,
     PrivateHuberRegressor,
     PrivateLasso,
     PrivateLinearRegression,
+    PrivateLowRankRegression,
     PrivateQuantileRegressor,
 )
 from dpcvx.estimators.structured import PrivateGroupLasso, PrivateStructuredLasso

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +11,12 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from dpcvx.arrays import Vector
-from dpcvx.data.columns import Columns, level_codes, plain_labels
+from dpcvx.data.declarations import Declarations
+from dpcvx.data.target import Labels, Target, check_labels, label_array
 from dpcvx.errors import counted
 from dpcvx.estimators.documentation import documented
 from dpcvx.estimators.linear_model import LinearModel
-from dpcvx.estimators.planning import Target, parameters
+from dpcvx.estimators.planning import FitDeclaration, parameters
 from dpcvx.losses import (
     Logistic,
     Loss,
@@ -36,9 +36,6 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
 
     classes: Any = None
     domain: Any = "l2"
-
-    def _loss(self, n_classes: int) -> Loss:
-        raise NotImplementedError
 
     def decision_function(self, X: Any) -> Vector:
         """Score new rows.
@@ -77,52 +74,29 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         self._warn_of_leak()
         return float(super().score(X, y, sample_weight))
 
-    def _check_target_kinds(self, kinds: frozenset[str]) -> None:
-        if self.classes is None or isinstance(self.classes, str):
-            return
-        declared = {
-            "text" if isinstance(label, str) else "numbers" for label in plain_labels(self.classes, "classes")
-        }
-        if len(declared) == 1 and kinds - declared:
-            raise TypeError(
-                f"y holds {' and '.join(kinds)} by its declared type, but the declared classes are "
-                f"{' and '.join(declared)}, so no label could be one of them. Declare the classes as they "
-                "are in y, or convert y."
-            )
+    def _check_target(self, stated: Declarations, y: Any) -> None:
+        if stated.classes is not None and not isinstance(stated.classes, str):
+            check_labels(y, stated.classes)
 
-    def _declare_target(self, y: NDArray[Any]) -> Target:
-        classes, origin = self._declared_classes(y)
-        facts = {
-            "classes": classes.tolist(),
-            "classes_are": origin,
-            "labels": "a row with another label, or without one, has no part in the fit; its features "
-            "count in means and deviations where these are released",
-        }
-        shape = () if len(classes) == 2 else (len(classes),)
-        return Target(self._loss(len(classes)), shape, facts=facts, classes=classes)
-
-    def _declared_classes(self, y: NDArray[Any]) -> tuple[NDArray[Any], str]:
-        name = type(self).__name__
-        if self.classes is None or (isinstance(self.classes, str) and self.classes != "from_y"):
+    def _declare_target(self, stated: Declarations, y: NDArray[Any]) -> Labels:
+        name, classes = type(self).__name__, stated.classes
+        if classes is None or (isinstance(classes, str) and classes != "from_y"):
             raise ValueError(
                 f"{name} needs classes, the labels that may occur, for instance classes=(0, 1); "
                 'classes="from_y" takes them from y and states that the set of labels is public. '
-                f"Got {self.classes!r}."
+                f"Got {classes!r}."
             )
-        if isinstance(self.classes, str):
-            labels = [label for label in y.tolist() if not _is_missing(label)]
-            classes, origin = _sorted_labels(labels), "taken from y and declared public"
-        else:
-            classes, origin = _label_array(plain_labels(self.classes, "classes")), "declared"
-        if len(classes) < 2:
+        target = _labels_of(y) if isinstance(classes, str) else Labels.declare(classes)
+        if len(target.classes) < 2:
             raise ValueError(
-                f"{name} needs at least two classes, got {counted(len(classes), 'class', 'classes')}."
+                f"{name} needs at least two classes, got {counted(len(target.classes), 'class', 'classes')}."
             )
-        return classes, origin
+        return replace(target, form="codes") if self._loss(target).joint else target
 
-    def _publish(self, release: Release, columns: Columns, target: Target, intercept: float) -> None:
-        self.classes_ = target.classes
-        super()._publish(release, columns, target, intercept)
+    def _publish(self, release: Release, made: FitDeclaration) -> None:
+        if isinstance(made.target, Labels):
+            self.classes_ = made.target.classes
+        super()._publish(release, made)
 
 
 @documented
@@ -189,24 +163,19 @@ class PrivateLogisticRegression(LinearClassifier):
         log_probabilities: Vector = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
         return log_probabilities
 
-    def _loss(self, n_classes: int) -> Loss:
-        return Logistic() if n_classes == 2 else Softmax()
+    def _loss(self, target: Target) -> Loss:
+        return Logistic() if target.outputs == 1 else Softmax()
 
-    def _publish(self, release: Release, columns: Columns, target: Target, intercept: float) -> None:
+    def _units(self, release: Release, target: Target) -> tuple[Any, Any, dict[str, Any]]:
+        center, scale, facts = super()._units(release, target)
         fit = core(release.plan)
         clip, origin = getattr(fit.solver, "clip", None), np.zeros(fit.problem.shape)
         # Towards 0 the coefficients stay in a set that holds it.
-        if clip is not None and target.outputs == 1 and fit.problem.C.contains(origin):
-            factor = inflation(clip)
-            slopes = f"clipped at {clip:g}; scores, {factor:.3g} times too large by that, are divided by it"
-            target = replace(target, scale=1 / factor, facts={**target.facts, "slopes": slopes})
-        super()._publish(release, columns, target, intercept)
-
-    def _encode_target(self, y: NDArray[Any], target: Target) -> Vector:
-        codes = level_codes(y, target.classes.tolist())
-        if target.outputs > 1:
-            return codes[:, None].astype(np.float64)
-        return _signs(codes, [1])
+        if clip is None or target.outputs > 1 or not fit.problem.C.contains(origin):
+            return center, scale, facts
+        factor = inflation(clip)
+        slopes = f"clipped at {clip:g}; scores, {factor:.3g} times too large by that, are divided by it"
+        return center, 1 / factor, {**facts, "slopes": slopes}
 
 
 @documented
@@ -220,40 +189,19 @@ class PrivateLinearSVC(LinearClassifier):
     score k is +1 for class k and -1 for every other, and the price of a record covers all K slopes together.
     """
 
-    def _loss(self, n_classes: int) -> Loss:
+    def _loss(self, target: Target) -> Loss:
         return SmoothHinge()
 
-    def _encode_target(self, y: NDArray[Any], target: Target) -> Vector:
-        return _signs(
-            level_codes(y, target.classes.tolist()),
-            [1] if target.outputs == 1 else list(range(target.outputs)),
-        )
 
-
-def _signs(codes: NDArray[np.int64], positives: list[int]) -> Vector:
-    """Column k: +1 for the class positives[k], -1 for other classes, 0 for a label that is none of them."""
-    signs = np.where(codes[:, None] == np.array(positives), 1.0, -1.0)
-    return np.where(codes[:, None] < 0, 0.0, signs)
-
-
-def _label_array(labels: Sequence[Any]) -> NDArray[Any]:
-    """Labels as an array that keeps them apart: 1 and "1" are different."""
-    array = np.asarray(labels)
-    if array.dtype.kind in "US" and not all(isinstance(label, str) for label in labels):
-        array = np.empty(len(labels), dtype=object)
-        array[:] = labels
-    return array
-
-
-def _sorted_labels(labels: list[Any]) -> NDArray[Any]:
+def _labels_of(y: NDArray[Any]) -> Labels:
     """The different labels of a target whose label set is public."""
-    array = _label_array(labels)
+    array = label_array([label for label in y.tolist() if not _is_missing(label)])
     if array.ndim != 1 or array.dtype.kind == "O":
         raise TypeError(
             'classes="from_y" needs labels of one kind, text or numbers; declare classes=(...) instead.'
         )
     check_classification_targets(array)
-    return np.unique(array)
+    return Labels(np.unique(array), origin="taken from y and declared public")
 
 
 def _is_missing(label: Any) -> bool:

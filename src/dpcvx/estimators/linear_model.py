@@ -10,43 +10,32 @@ import dataclasses
 import math
 import numbers
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpcvx.arrays import Vector
 from dpcvx.data import Quantiser
-from dpcvx.data.cells import declared_kinds, native_array
 from dpcvx.data.columns import Columns, Table
-from dpcvx.data.dataset import (
-    Dataset,
-    closing,
-    declared,
-    open_dataset,
-)
-from dpcvx.errors import (
-    PrivacyLeakWarning,
-    UselessModelWarning,
-    counted,
-    shown,
-)
+from dpcvx.data.dataset import Dataset, InMemory, closing, open_dataset
+from dpcvx.data.declarations import Declarations
+from dpcvx.data.target import Target, open_target, read_one
+from dpcvx.errors import PrivacyLeakWarning, UselessModelWarning, shown
 from dpcvx.estimators.intervals import Intervals
-from dpcvx.estimators.planning import Planning, Target
-from dpcvx.estimators.released_bounds import (
+from dpcvx.estimators.planning import FitDeclaration, Planning
+from dpcvx.estimators.private_bounds import (
     RELEASED,
-    ask_for_bounds,
     is_private,
-    to_come,
+    release_declarations,
+    with_placeholders,
 )
-from dpcvx.noise.samplers import Generator, SecureGenerator, SeededGenerator
+from dpcvx.noise.samplers import Generator, generator_of
 from dpcvx.planning.outlook import warn_if_useless
 from dpcvx.plans.execution import (
     Plan,
@@ -58,7 +47,7 @@ from dpcvx.plans.running_time import warn_if_long
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.solvers import Standardised
 
-__all__ = ["LinearModel"]
+__all__ = ["LinearModel", "check_records", "declare_fit", "fit_silently", "refuse_metadata"]
 
 LEAK_WARNING = (
     "score is the plain metric of the rows it is given. On private rows its value is a release that the "
@@ -84,17 +73,17 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
     release_: Release
     privacy_statement_: PrivacyStatement
 
-    def _declare_target(self, y: NDArray[Any]) -> Target:
-        """Public part of the target, from parameters (and from y where its label set is declared public)."""
+    def _read_target(self, y: Any) -> NDArray[Any]:
+        """Raw targets, one for each row."""
+        return read_one(y)
+
+    def _declare_target(self, stated: Declarations, y: NDArray[Any]) -> Target:
+        """Target as declared; its labels are those of y where the user states that their set is public."""
         raise NotImplementedError
 
-    def _encode_target(self, y: NDArray[Any], target: Target) -> Vector:
-        """Target of every row in scaled units, shape (n, K); nothing here may raise because of a cell."""
+    def _check_target(self, stated: Declarations, y: Any) -> None:
+        """Refuse targets that by their declared type cannot be what is fitted."""
         raise NotImplementedError
-
-    def _encoded(self, y: Any, target: Target) -> Vector:
-        """Raw targets of some rows in scaled units."""
-        return self._encode_target(self._target_cells(y), target)
 
     def fit(self, X: Any, y: Any = None, **metadata: Any) -> Self:
         """Fit the model privately.
@@ -114,66 +103,110 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
-        self._refuse(metadata)
+        refuse_metadata(self, metadata)
         dataset = open_dataset(X, y, self.backend)
-        with declared(self, dataset):
-            self._fit(dataset)
+        made = self._declare(dataset, dataset.n)
+        rng = generator_of(self.random_state)
+        self._warn(made, dataset)
+        self._run(dataset, made, rng)
         if self.release_.caution is not None:  # last: nothing is lost to those who make warnings errors
             warnings.warn(self.release_.caution, UselessModelWarning, stacklevel=2)
         return self
 
-    def _fit_quietly(self, X: Any, y: Any) -> None:
-        """Fit without a warning, which would tell of a run that is not released."""
-        dataset = open_dataset(X, y, self.backend)
-        with declared(self, dataset):
-            self._fit(dataset, aloud=False)
+    def plan(self, n: int, features: int | Sequence[str], *, targets: int = 1) -> Plan:
+        """Plan a fit without data: what would be asked, with how much noise, at what cost.
 
-    def _fit(self, dataset: Dataset, *, aloud: bool = True) -> None:
-        columns, target, chosen, intercept = self._declare(dataset, dataset.n)
-        rng = self._generator()
+        Parameters
+        ----------
+        n : int
+            Number of records.
+        features : int or sequence of str
+            Number of columns, or their names where ``bounds`` or ``categories`` use names.
+        targets : int
+            Number of targets, for estimators that take several.
+
+        Returns
+        -------
+        Plan
+            The plan that ``fit`` would make for such records; ``print`` it.
+        """
+        if min(n, targets, features if isinstance(features, int) else len(features)) < 1:
+            raise ValueError("n, features and targets must be at least 1.")
+        X: Any
+        if isinstance(features, int):
+            X = np.zeros((1, features))
+        else:
+            import pyarrow as pa
+
+            levels = self.categories or {}
+            X = pa.table(
+                {name: pa.nulls(1, pa.string() if name in levels else pa.float64()) for name in features}
+            )
+        y = np.zeros(1 if targets == 1 else (1, targets), dtype=object)
+        return self._declare(InMemory(X, y), n).plan
+
+    def _run(self, dataset: Dataset, made: FitDeclaration, rng: Generator) -> None:
+        """Charge a declared fit, take the records through the door, run the plan, and publish the result."""
+        plan = made.plan
         validate_data(self, dataset.table.header(), skip_check_array=True)
-        if aloud:
-            self._warn(chosen, dataset, partial(self._plan_again, columns, target, _can_standardize(dataset)))
         purpose = f"fit of {type(self).__name__} to {dataset.n} records"
-        receipt = charge(chosen, self.ledger, self.account, private=rng.private, purpose=purpose)
-
-        if chosen.before:
-            columns, target = ask_for_bounds(self, dataset, chosen, columns, rng)
+        receipt = charge(plan, self.ledger, self.account, private=rng.private, purpose=purpose)
+        if plan.before:
+            made = self._with_released_bounds(dataset, made, rng)
         # Standardisation makes the intercept's feature itself, after the rows have been centred.
-        stored = 0.0 if isinstance(chosen.solver, Standardised) else intercept
-        door = Quantiser(chosen.problem.bounds, columns.center, columns.scale, stored)
-        # Of a model without parameters: workers elsewhere get the class, and no ledger.
-        encode = partial(type(self)()._encoded, target=target)
-        records = dataset.source(columns, door, encode, chosen.layout)
+        stored = 0.0 if isinstance(plan.solver, Standardised) else made.intercept
+        door = Quantiser(plan.problem.bounds, made.columns.center, made.columns.scale, stored)
+        records = dataset.source(made.columns, door, made.target, plan.layout)
         with closing(records) as source, _progress(self.verbose, type(self).__name__) as progress:
-            release = execute(chosen, source, rng=rng, progress=progress)
-        release = dataclasses.replace(release, receipt=receipt)
-        self._publish(release, columns, target, intercept)
+            release = execute(plan, source, rng=rng, progress=progress)
+        self._publish(dataclasses.replace(release, receipt=receipt), made)
 
-    def _warn(self, chosen: Plan, dataset: Dataset, again: Any) -> None:
+    def _with_released_bounds(self, dataset: Dataset, made: FitDeclaration, rng: Generator) -> FitDeclaration:
+        """Release the private bounds of a paid plan; declare columns and target again with them."""
+        table, y = dataset.table, self._read_target(dataset.target)
+        found = release_declarations(made.stated, table, y, made.columns, made.plan, rng)
+        columns = Columns.declare(table, found.bounds, found.categories, found.data_norm)
+        target = self._declare_target(found, y)
+        if is_private(made.stated.y_bounds):
+            target = dataclasses.replace(target, origin=RELEASED)
+        return dataclasses.replace(made, columns=columns, target=target)
+
+    def _warn(self, made: FitDeclaration, dataset: Dataset) -> None:
         """Warn, from public facts, of a plan that promises nothing or takes very long."""
+        plan, facts = made.plan, (made.stated, made.columns, made.target)
+
+        def again(n: int, epsilon: float) -> Plan:
+            return self._plan_fit(n, facts, epsilon, dense=_can_standardize(dataset))[0]
+
         rule = type(self), self.delta, self.n_iter, self.standardize
-        unbounded = dataset.table.sparse and self.data_norm is None
-        warn_if_useless(chosen, again, rule, sparse=unbounded, stacklevel=4)
+        unbounded = dataset.table.sparse and made.stated.data_norm is None
+        warn_if_useless(plan, again, rule, sparse=unbounded, stacklevel=3)
         # How many cells a compressed table stores is not public; none are assumed.
         steps = getattr(self.solver, "n_iter", None) if self.n_iter is None else int(self.n_iter)
-        warn_if_long(chosen, steps, density=float(not dataset.table.sparse), stacklevel=4)
+        warn_if_long(plan, steps, density=float(not dataset.table.sparse), stacklevel=3)
 
-    def _declare(self, dataset: Dataset, n: int) -> tuple[Columns, Target, Plan, float]:
-        """Columns, target, plan and intercept's feature of a fit to n such records, from public facts."""
-        self._check_parameters()
-        table, stated = dataset.table, to_come(self, dataset)
-        values = self._open_target(dataset.target, table.n)
-        columns = Columns.declare(table, stated.bounds, self.categories, self.data_norm)
-        if isinstance(getattr(self, "classes", None), str):  # "from_y": their set is public
-            values = self._target_cells(dataset.labels())
-        target = stated._declare_target(values)
-        return columns, target, *self._plan_fit(n, columns, target, dense=_can_standardize(dataset))
+    def _declare(self, dataset: Dataset, n: int) -> FitDeclaration:
+        """Declare a fit to n such records, from public facts."""
+        stated = Declarations.of(self).with_data(dataset.declarations, self)
+        self._check_parameters(stated)
+        table = dataset.table
+        placed = with_placeholders(stated, dataset, getattr(self, "threshold", None))
+        values = self._open_target(stated, dataset.target, table.n)
+        columns = Columns.declare(table, placed.bounds, placed.categories, placed.data_norm)
+        if isinstance(stated.classes, str):  # "from_y": their set is public
+            values = self._read_target(dataset.labels())
+        target = self._declare_target(placed, values)
+        facts = stated, columns, target
+        plan, intercept = self._plan_fit(n, facts, float(self.epsilon or 0), dense=_can_standardize(dataset))
+        return FitDeclaration(*facts, plan, intercept)
 
-    def _plan_again(self, columns: Columns, target: Target, dense: bool, n: int, epsilon: float) -> Plan:
-        """Plan of the same fit for another number of records and epsilon."""
-        other = type(self)(**{**self.get_params(deep=False), "epsilon": epsilon})
-        return other._plan_fit(n, columns, target, dense=dense)[0]
+    def _open_target(self, stated: Declarations, y: Any, n: int) -> NDArray[Any]:
+        """Raw targets of n records, of a shape and a declared type that fit."""
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        values = open_target(y, n, self._read_target, stacklevel=5)
+        self._check_target(stated, y)
+        return values
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model and its privacy statement as JSON; `dpcvx.load` reads it back.
@@ -188,26 +221,20 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         save(self, path)
 
-    def _refuse(self, metadata: dict[str, Any]) -> None:
-        for name, value in metadata.items():
-            if name not in REFUSED:
-                raise TypeError(f"{type(self).__name__}.fit() got an unexpected keyword argument {name!r}.")
-            if value is not None:
-                raise TypeError(f"{type(self).__name__} does not take {name}: {REFUSED[name]}.")
-
-    def _check_parameters(self) -> None:
+    def _check_parameters(self, stated: Declarations) -> None:
         name = type(self).__name__
         if self.epsilon is None:
             raise ValueError(f"{name} needs epsilon, the privacy loss you allow: for instance epsilon=1.0.")
-        for parameter in ("epsilon", "delta", "data_norm", "radius"):
+        for parameter in ("epsilon", "delta", "radius"):
             self._check_number(parameter, getattr(self, parameter))
+        self._check_number("data_norm", stated.data_norm)
         if self.uncertainty != 0:
             self._check_number("uncertainty", self.uncertainty, "0, or a share of the budget below 1")
         if self.l2 != 0:
             self._check_number("l2", self.l2, "0 or a positive finite number")
         if self.delta is not None and self.delta >= 1:
             raise ValueError(f"delta must be below 1, got {shown(self.delta)}; less than 1/n is meaningful.")
-        if self.bounds is None:
+        if stated.bounds is None:
             raise ValueError(
                 f"{name} needs bounds of the features, from public knowledge and not from these records: "
                 "a pair (low, high) in your units, a pair of arrays with one entry per column, or a mapping "
@@ -224,59 +251,21 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < math.inf:
             raise ValueError(f"{parameter} must be {wanted}, got {shown(value)}.")
 
-    def _open_target(self, y: Any, n: int) -> NDArray[Any]:
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        values = self._target_cells(y)
-        if values.ndim == 1 and len(getattr(y, "shape", ())) == 2:
-            warnings.warn(
-                "A column-vector y was passed when a 1d array was expected. Use y.ravel().",
-                DataConversionWarning,
-                stacklevel=5,
-            )
-        if values.dtype.kind in "cmMV":
-            raise TypeError(f"y has dtype {values.dtype}; numbers or labels are needed.")
-        self._check_target_kinds(declared_kinds(y))
-        if values.shape[0] != n:
-            raise ValueError(f"X has {counted(n, 'row')} but y has {values.shape[0]}; they must agree.")
-        return values
+    def _units(self, release: Release, target: Target) -> tuple[Any, Any, dict[str, Any]]:
+        """Centre and scale of scores in the user's units, and entries of the statement about the target."""
+        return target.center, target.scale, target.facts
 
-    def _check_target_kinds(self, kinds: frozenset[str]) -> None:
-        """Refuse targets that by their declared type cannot be what is fitted."""
-        raise NotImplementedError
-
-    def _target_cells(self, y: Any) -> NDArray[Any]:
-        """Raw targets, one for each row."""
-        values = native_array(y)
-        if values.ndim == 2 and values.shape[1] == 1:
-            values = values[:, 0]
-        if values.ndim != 1:
-            raise ValueError(f"y should be a 1d array, got an array of shape {values.shape} instead.")
-        return values
-
-    def _generator(self) -> Generator:
-        state = self.random_state
-        if state is None:
-            return SecureGenerator()
-        if isinstance(state, np.random.RandomState):
-            state = state.randint(2**31)
-        elif isinstance(state, np.random.Generator):
-            state = state.integers(2**31)
-        if not _is_integer(state) or state < 0:
-            raise ValueError(
-                f"random_state must be None or a non-negative integer, got {shown(self.random_state)}."
-            )
-        return SeededGenerator(int(state))
-
-    def _publish(self, release: Release, columns: Columns, target: Target, intercept: float) -> None:
+    def _publish(self, release: Release, made: FitDeclaration) -> None:
         """Set the fitted attributes: the released parameter in the user's units."""
+        columns, target, intercept = made.columns, made.target, made.intercept
+        center, spread, facts = self._units(release, target)
         theta = release.theta.reshape(-1, *target.shape)
 
         def in_units(theta: Vector) -> tuple[Vector, Any]:
             scale = columns.scale.reshape(-1, *[1] * (theta.ndim - 1))
-            weights = theta[: columns.width] * (target.scale / scale)
-            offset = target.center - columns.center @ weights
-            return weights, offset + target.scale * intercept * theta[-1] if intercept else offset
+            weights = theta[: columns.width] * (spread / scale)
+            offset = center - columns.center @ weights
+            return weights, offset + spread * intercept * theta[-1] if intercept else offset
 
         weights, offset = in_units(theta)
         self.coef_ = weights.T.copy()
@@ -287,7 +276,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         self._uncertainty = None
         if release.uncertainty is not None:
             self._uncertainty = release.uncertainty.mapped(
-                lambda theta: np.append(*in_units(theta)), float(target.scale) ** 2
+                lambda theta: np.append(*in_units(theta)), float(spread) ** 2
             )
         self.n_iter_ = release.n_iter
         self.coef_names_ = np.array(columns.names, dtype=object)
@@ -297,27 +286,12 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             release.plan,
             model=type(self).__name__,
             private=release.private,
-            bounds=self._bounds_facts(columns, target),
-            public=self._public_facts(release.plan, columns, target, intercept),
+            bounds={**_bounds_facts(made), **facts},
+            public=self._public_facts(release.plan, columns, intercept),
             receipt=release.receipt,
         )
 
-    def _bounds_facts(self, columns: Columns, target: Target) -> dict[str, Any]:
-        bounds: dict[str, Any] = {
-            "bounds": {"low": columns.low.tolist(), "high": columns.high.tolist()},
-            "enforced": "cells are clipped to their bounds; a missing, infinite or non-numeric one counts as "
-            + ("0" if not columns.center.any() else "the middle of its bounds"),
-        }
-        if is_private(self.bounds):
-            bounds["bounds_are"] = RELEASED
-        if self.data_norm is not None:
-            bounds["data_norm"] = float(self.data_norm)
-            bounds["enforced"] += "; rows are shrunk to l2 norm data_norm"
-        return {**bounds, **target.facts}
-
-    def _public_facts(
-        self, chosen: Plan, columns: Columns, target: Target, intercept: float
-    ) -> dict[str, Any]:
+    def _public_facts(self, chosen: Plan, columns: Columns, intercept: float) -> dict[str, Any]:
         problem = chosen.problem
         return {
             "n": chosen.n,
@@ -375,9 +349,78 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+def fit_silently(model: LinearModel, X: Any, y: Any) -> None:
+    """Fit a model without a warning, which would tell of a run that is not released.
+
+    Parameters
+    ----------
+    model : LinearModel
+    X, y
+        As for its ``fit``.
+    """
+    dataset = open_dataset(X, y, model.backend)
+    model._run(dataset, model._declare(dataset, dataset.n), generator_of(model.random_state))
+
+
+def declare_fit(model: LinearModel, dataset: Dataset, n: int) -> FitDeclaration:
+    """Return a model's fit to n such records as it would be fixed before a record is read.
+
+    Parameters
+    ----------
+    model : LinearModel
+        It is not changed.
+    dataset : Dataset
+        Its columns and declared types are read, and no record.
+    n : int
+        Number of records.
+    """
+    return model._declare(dataset, n)
+
+
+def check_records(model: LinearModel, X: Any, y: Any) -> int:
+    """Check that rows and targets have the columns and types of a model's fit; return their number.
+
+    Parameters
+    ----------
+    model : LinearModel
+        Fitted.
+    X, y
+        Private rows and targets: declared types and shapes are looked at, and no cell.
+    """
+    table = Table(X)
+    validate_data(model, table.header(), reset=False, skip_check_array=True)
+    model._open_target(Declarations.of(model), y, table.n)
+    return table.n
+
+
+def refuse_metadata(model: object, metadata: dict[str, Any]) -> None:
+    """Refuse keyword arguments of ``fit`` that are not taken, with the reason."""
+    name = type(model).__name__
+    for keyword, value in metadata.items():
+        if keyword not in REFUSED:
+            raise TypeError(f"{name}.fit() got an unexpected keyword argument {keyword!r}.")
+        if value is not None:
+            raise TypeError(f"{name} does not take {keyword}: {REFUSED[keyword]}.")
+
+
+def _bounds_facts(made: FitDeclaration) -> dict[str, Any]:
+    columns, stated = made.columns, made.stated
+    bounds: dict[str, Any] = {
+        "bounds": {"low": columns.low.tolist(), "high": columns.high.tolist()},
+        "enforced": "cells are clipped to their bounds; a missing, infinite or non-numeric one counts as "
+        + ("0" if not columns.center.any() else "the middle of its bounds"),
+    }
+    if is_private(stated.bounds):
+        bounds["bounds_are"] = RELEASED
+    if stated.data_norm is not None:
+        bounds["data_norm"] = float(stated.data_norm)
+        bounds["enforced"] += "; rows are shrunk to l2 norm data_norm"
+    return bounds
+
+
 def _can_standardize(dataset: Dataset) -> bool:
     """Whether the records can be centred: by the kind of their storage, which is public."""
-    return getattr(dataset, "standardizes", False) and not dataset.table.sparse
+    return not dataset.table.sparse
 
 
 def _is_integer(value: Any) -> bool:

@@ -10,15 +10,13 @@ import math
 from functools import partial
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
-import numpy as np
-
 from dpcvx.accounting import Accountant, Budget
-from dpcvx.arrays import Vector
-from dpcvx.data import FEATURE_BITS
 from dpcvx.data.columns import Columns
+from dpcvx.data.declarations import Declarations
+from dpcvx.data.target import Target
 from dpcvx.domains import Domain, L1Ball, L2Ball
 from dpcvx.errors import Incompatible
-from dpcvx.estimators.released_bounds import plan_after_quantiles
+from dpcvx.estimators.private_bounds import with_quantile_stages
 from dpcvx.losses import Loss
 from dpcvx.planning.planner import (
     automatic,
@@ -30,7 +28,7 @@ from dpcvx.planning.planner import (
     standardisation_pays,
 )
 from dpcvx.plans.execution import Plan, Solver
-from dpcvx.problem import Bounds, Problem
+from dpcvx.problem import Problem
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,
     NoisyCorrectiveFrankWolfe,
@@ -46,7 +44,7 @@ from dpcvx.solvers import (
 from dpcvx.solvers.one_step import with_uncertainty
 from dpcvx.solvers.standardised import INTERCEPT as STANDARDISED_INTERCEPT
 
-__all__ = ["LARGEST_DELTA", "Planning", "Target", "parameters"]
+__all__ = ["FitDeclaration", "Parameters", "Planning", "default_delta", "parameters"]
 
 DOMAINS: dict[str, type[Any]] = {"l1": L1Ball, "l2": L2Ball}
 SOLVERS: dict[str, type[Any]] = {
@@ -62,7 +60,6 @@ SOLVERS: dict[str, type[Any]] = {
 }
 
 INTERCEPT = 1.0
-LEAST_CELL = 2.0**-FEATURE_BITS  # of the grid that features are stored on
 # Beside rows of norm 1 a constant feature of value 1 adds 41 % to the norm, and so to the noise; one of value
 # 0.5 adds 12 %. In an l2 ball its coefficient has room to be twice as large; the intercept is their product.
 INTERCEPT_BESIDE_UNIT_ROWS = 0.5
@@ -70,35 +67,33 @@ INTERCEPT_BESIDE_UNIT_ROWS = 0.5
 LARGEST_DELTA = 1e-5
 
 
-@dataclasses.dataclass(frozen=True)
-class Target:
-    """Public part of the target: the loss of scaled scores, and the map back to the user's units.
+def default_delta(n: int) -> float:
+    """Return the delta of a fit to n records where the user gives none."""
+    return min(1 / n**2, LARGEST_DELTA)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FitDeclaration:
+    """A fit as it is fixed before a record is read.
 
     Parameters
     ----------
-    loss : Loss
-        In scaled units.
-    shape : tuple of int
-        Shape of a row's scores: () for one, (K,) for several.
-    center, scale : float or Vector
-        A score z stands for center + scale * z in the user's units.
-    facts : dict
-        What the statement says of it.
-    classes : ndarray, optional
-        Labels of a classifier, in the order of their codes.
+    stated : Declarations
+        Declared with the estimator or with the data.
+    columns : Columns
+        From raw columns to features.
+    target : Labels or Numbers
+        From raw targets to those of the loss.
+    plan : Plan
+    intercept : float
+        Value of the intercept's feature in scaled units, 0 for none.
     """
 
-    loss: Loss
-    shape: tuple[int, ...] = ()
-    center: float | Vector = 0.0
-    scale: float | Vector = 1.0
-    facts: dict[str, Any] = dataclasses.field(default_factory=dict)
-    classes: Any = None
-
-    @property
-    def outputs(self) -> int:
-        """Number of scores of a row."""
-        return math.prod(self.shape)
+    stated: Declarations
+    columns: Columns
+    target: Target
+    plan: Plan
+    intercept: float
 
 
 Model = TypeVar("Model")
@@ -114,7 +109,7 @@ def parameters(cls: type[Model]) -> type[Model]:
 
 
 @parameters
-class Settings:
+class Parameters:
     """Parameters that every estimator has."""
 
     epsilon: float | None = None
@@ -136,37 +131,41 @@ class Settings:
     verbose: int = 0
 
 
-class Planning(Settings):
+class Planning(Parameters):
     """The part of an estimator that plans its fit."""
 
     _geometry: ClassVar[str] = "l2"  # the estimator's own set, where the user may not choose one
 
+    def _loss(self, target: Target) -> Loss:
+        """Return the loss of scaled scores."""
+        raise NotImplementedError
+
     def _plan_fit(
-        self, n: int, columns: Columns, target: Target, *, dense: bool = True
+        self, n: int, fit: tuple[Declarations, Columns, Target], epsilon: float, *, dense: bool = True
     ) -> tuple[Plan, float]:
         """Plan of a fit to n records, and the value of the intercept's feature, from public facts alone."""
-        domain = self._domain_of(target, columns)
-        intercept = self._intercept(domain)
+        stated, columns, target = fit
+        loss = self._loss(target)
+        domain = self._domain_of(loss, target.outputs, columns)
+        intercept = self._intercept(domain, stated.data_norm)
         problem = Problem(
-            target.loss,
+            loss,
             domain,
-            bounds=self._record_bounds(columns, intercept),
+            bounds=columns.row_bounds(stated.data_norm, intercept),
             d=columns.width + (intercept != 0),
             outputs=target.outputs,
             l2=self._ridge(domain),
         )
-        delta = min(1 / n**2, LARGEST_DELTA) if self.delta is None else float(self.delta)
-        budget = Budget(float(self.epsilon or 0), delta)
-        plain = dataclasses.replace(problem, d=columns.width, bounds=self._record_bounds(columns, 0.0))
+        budget = Budget(epsilon, default_delta(n) if self.delta is None else float(self.delta))
+        plain = dataclasses.replace(
+            problem, d=columns.width, bounds=columns.row_bounds(stated.data_norm, 0.0)
+        )
         standardize = self._standardizes(plain, n, budget, dense)
         make = partial(self._plan, problem, n, budget)
         if standardize:
-            plain = self._with_room(plain)
-            make, intercept = (
-                partial(self._plan, plain, n, budget, standardize=True),
-                float(self.fit_intercept),
-            )
-        return plan_after_quantiles(self, columns, target, (n, budget), make), intercept
+            make = partial(self._plan, self._with_room(plain), n, budget, standardize=True)
+            intercept = float(self.fit_intercept)
+        return with_quantile_stages(fit, n, budget, make), intercept
 
     def _with_room(self, problem: Problem) -> Problem:
         """The problem in a default ball in which a standardised fit's intercept reaches all of y's range.
@@ -207,7 +206,7 @@ class Planning(Settings):
     def _radius(self, loss: Loss, ball: str = "", outputs: int = 1) -> float:
         return default_radius(loss, ball, outputs) if self.radius is None else float(self.radius)
 
-    def _domain_of(self, target: Target, columns: Columns) -> Domain:
+    def _domain_of(self, loss: Loss, outputs: int, columns: Columns) -> Domain:
         """Return the set of the parameter, the intercept's coefficient last."""
         chosen = getattr(self, "domain", self._geometry)
         if isinstance(chosen, str):
@@ -215,7 +214,7 @@ class Planning(Settings):
                 raise ValueError(
                     f'domain must be "l2", "l1" or a Domain such as dpcvx.L2Ball(10.0), got {chosen!r}.'
                 )
-            domain: Domain = DOMAINS[chosen](self._radius(target.loss, chosen, target.outputs))
+            domain: Domain = DOMAINS[chosen](self._radius(loss, chosen, outputs))
             return domain
         if not isinstance(chosen, Domain):
             raise TypeError(f'domain must be "l2", "l1" or a Domain object, got {type(chosen).__name__}.')
@@ -226,26 +225,12 @@ class Planning(Settings):
             )
         return chosen
 
-    def _intercept(self, domain: Domain) -> float:
+    def _intercept(self, domain: Domain, data_norm: float | None) -> float:
         """Value of the constant feature in scaled units, 0 for none."""
         if not self.fit_intercept:
             return 0.0
-        return (
-            INTERCEPT_BESIDE_UNIT_ROWS
-            if self.data_norm is not None and isinstance(domain, L2Ball)
-            else INTERCEPT
-        )
-
-    def _record_bounds(self, columns: Columns, intercept: float) -> Bounds:
-        """Bounds of a stored row, the intercept's feature included."""
-        if self.data_norm is not None:
-            largest = float(np.max(np.maximum(abs(columns.low), abs(columns.high)) / columns.scale))
-            x_inf = 1.0 if intercept else min(1.0, max(LEAST_CELL, math.nextafter(largest, math.inf)))
-            return Bounds(x_inf, math.sqrt(1 + intercept**2))
-        if all(levels is None for levels in columns.levels):
-            return Bounds(1.0)
-        # One level of a column at a time: rows are much shorter than the number of features suggests.
-        return Bounds(1.0, math.nextafter(math.hypot(columns.row_norm(), intercept), math.inf))
+        beside_unit_rows = data_norm is not None and isinstance(domain, L2Ball)
+        return INTERCEPT_BESIDE_UNIT_ROWS if beside_unit_rows else INTERCEPT
 
     def _plan(
         self, problem: Problem, n: int, budget: Budget, accountant: Accountant, *, standardize: bool = False

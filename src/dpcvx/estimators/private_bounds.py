@@ -1,33 +1,120 @@
-"""Bounds for those who have none: two noisy quantiles of each column, released before the fit.
+"""bounds="private": two noisy quantiles of each column, released before the fit, give its bounds.
 
 Everything but the quantiles follows from public numbers: how much they may cost, which quantiles are asked
-for, and how far beyond them the bounds are drawn.
+for, and how far beyond them the bounds are drawn. A plan is in scaled units, so it does not depend on the
+bounds: it is made with placeholders, and columns and target are declared again with the released bounds.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpcvx.accounting import Budget, gaussian_mu, spendable
+from dpcvx.accounting import (
+    Accountant,
+    Budget,
+    Following,
+    Tight,
+    gaussian_mu,
+    spendable,
+)
 from dpcvx.arrays import Vector
+from dpcvx.data.cells import read_numbers
+from dpcvx.data.columns import Columns, Table
+from dpcvx.data.dataset import Dataset, InMemory
+from dpcvx.data.declarations import Declarations
+from dpcvx.data.target import Target
 from dpcvx.errors import Incompatible
+from dpcvx.events import Compose, Repeat
 from dpcvx.mechanisms import NoisyQuantile, quantile_grid
 from dpcvx.mechanisms.quantile import LEAST_EXPONENT
 from dpcvx.noise.samplers import Generator
-from dpcvx.plans.execution import Stage
+from dpcvx.plans.execution import Plan, Stage
 
-__all__ = ["PRIVATE", "SHARE", "quantile_stages", "release_bounds"]
+__all__ = [
+    "PRIVATE",
+    "RELEASED",
+    "SHARE",
+    "is_private",
+    "quantile_stages",
+    "release_bounds",
+    "release_declarations",
+    "with_placeholders",
+    "with_quantile_stages",
+]
 
 PRIVATE = "private"  # what the user writes in the place of bounds
+RELEASED = "drawn around two noisy quantiles of each column, which this fit released first"
+PLACEHOLDER = (-1.0, 1.0)
 SHARE = 0.15  # of mu^2; a selection of bounded range eta counts as mu = eta / 2
 # The rank asked for is log(parts of the grid times questions) + 7 scales of the noise from the end: an answer
 # beyond all records, whose score is that much lower, comes with a chance of e^-7 = 0.001 in the whole fit.
 SAFETY = 7.0
 LARGEST_SHARE = 0.25  # of the records beyond a quantile; nearer the middle it says little of the ends
 DEVIATIONS = 3.0  # what the bounds would cover of a normal column
+
+
+def is_private(bounds: Any) -> bool:
+    """Say whether bounds are to be released by the fit."""
+    return isinstance(bounds, str) and bounds == PRIVATE
+
+
+def with_placeholders(stated: Declarations, dataset: Dataset, threshold: float | None) -> Declarations:
+    """Return declarations with (-1, 1) in the place of bounds that the fit will release.
+
+    Parameters
+    ----------
+    stated : Declarations
+    dataset : Dataset
+    threshold : float, optional
+        Parameter of a robust regressor, in the units of y.
+    """
+    names = _private_names(stated)
+    if not names:
+        return stated
+    if not isinstance(dataset, InMemory) or dataset.table.sparse:
+        raise Incompatible(f'{names[0]}="private" needs dense records in memory; declare bounds of others.')
+    if "y_bounds" in names and threshold is not None:
+        raise Incompatible(
+            'threshold is in the units of y, which y_bounds="private" leaves open: give bounds.'
+        )
+    placed: dict[str, Any] = dict.fromkeys(names, PLACEHOLDER)
+    return dataclasses.replace(stated, **placed)
+
+
+def with_quantile_stages(
+    fit: tuple[Declarations, Columns, Target],
+    n: int,
+    budget: Budget,
+    make: Callable[[Accountant], Plan],
+) -> Plan:
+    """Return the plan of a fit, with the quantiles before it where bounds are to be released.
+
+    Parameters
+    ----------
+    fit : tuple of Declarations, Columns and Target
+    n : int
+        Number of records.
+    budget : Budget
+        Of quantiles and fit together.
+    make : callable
+        Makes the plan of the fit itself with an accountant.
+    """
+    stated, columns, target = fit
+    wanted = 0
+    if is_private(stated.bounds):
+        wanted += sum(levels is None for levels in columns.levels)
+    if is_private(stated.y_bounds):
+        wanted += target.outputs
+    if not (before := quantile_stages(n, wanted, budget)):
+        return make(Tight())
+    asked = Compose(tuple(Repeat(stage.mechanism.event, stage.n_calls) for stage in before))
+    return dataclasses.replace(make(Following(asked, Tight())), before=before, accountant=Tight())
 
 
 def quantile_stages(n: int, columns: int, budget: Budget) -> tuple[Stage, ...]:
@@ -99,3 +186,46 @@ def release_bounds(
     half = np.where(half > 2.0**LEAST_EXPONENT * size, half, size)
     half *= DEVIATIONS / -float(ndtri(low.rank / low.n))
     return middle - half, middle + half
+
+
+def release_declarations(
+    stated: Declarations, table: Table, y: NDArray[Any], columns: Columns, plan: Plan, rng: Generator
+) -> Declarations:
+    """Ask for the quantiles of a plan; return the declarations with the bounds that were released.
+
+    Parameters
+    ----------
+    stated : Declarations
+        Some of them "private".
+    table : Table
+        Records; private.
+    y : ndarray
+        Raw targets; private.
+    columns : Columns
+        Declared with placeholders.
+    plan : Plan
+    rng : Generator
+    """
+    names = _private_names(stated)
+    places = [j for j, levels in enumerate(columns.levels) if levels is None] if "bounds" in names else []
+    targets = y.reshape(table.n, -1) if "y_bounds" in names else np.empty((table.n, 0))
+    low, high = release_bounds(plan.before, _cells(table, places, targets), rng)
+    found: dict[str, Any] = {}
+    if "bounds" in names:
+        lows, highs = np.zeros(table.d), np.ones(table.d)
+        lows[places], highs[places] = low[: len(places)], high[: len(places)]
+        found["bounds"] = (lows, highs)
+    if "y_bounds" in names:
+        found["y_bounds"] = tuple(part[len(places) :].reshape(y.shape[1:]) for part in (low, high))
+    return dataclasses.replace(stated, **found)
+
+
+def _private_names(stated: Declarations) -> list[str]:
+    return [name for name in ("bounds", "y_bounds") if is_private(getattr(stated, name))]
+
+
+def _cells(table: Table, places: list[int], targets: Any) -> Iterator[Vector]:
+    for j in places:
+        yield table.column_numbers(j, 0, table.n)
+    for column in targets.T:
+        yield read_numbers(column)

@@ -1,22 +1,21 @@
-"""Private linear regressors: squared, Huber and quantile loss."""
+"""Private linear regressors: squared loss, of one target or several, Huber and quantile loss."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
-import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
 from dpcvx.arrays import Vector
-from dpcvx.data import targets
-from dpcvx.data.cells import read_numbers
-from dpcvx.data.columns import bound_pair
-from dpcvx.domains import Domain
-from dpcvx.errors import shown
+from dpcvx.data.columns import Columns
+from dpcvx.data.declarations import Declarations
+from dpcvx.data.target import Numbers, Target, check_numbers, read_several
+from dpcvx.domains import Domain, NuclearBall
 from dpcvx.estimators.documentation import documented
 from dpcvx.estimators.linear_model import LinearModel
-from dpcvx.estimators.planning import Target, parameters
+from dpcvx.estimators.planning import parameters
 from dpcvx.losses import (
     Huber,
     Loss,
@@ -30,6 +29,7 @@ __all__ = [
     "PrivateHuberRegressor",
     "PrivateLasso",
     "PrivateLinearRegression",
+    "PrivateLowRankRegression",
     "PrivateQuantileRegressor",
     "SquaredRegressor",
 ]
@@ -43,9 +43,6 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
     """A linear model of a number within declared bounds."""
 
     y_bounds: Any = None
-
-    def _loss(self, half_width: Any) -> Loss:
-        raise NotImplementedError
 
     def predict(self, X: Any) -> Vector:
         """Predict the target of new rows, ``X @ coef_ + intercept_``.
@@ -89,51 +86,22 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         self._warn_of_leak()
         return float(super().score(X, y, sample_weight))
 
-    def _check_target_kinds(self, kinds: frozenset[str]) -> None:
-        if wrong := kinds - {"numbers"}:
-            raise TypeError(
-                f"y holds {' and '.join(sorted(wrong))} by its declared type; {type(self).__name__} needs "
-                "numbers: convert y, for instance by y.astype(float), or use a classifier such as "
-                "PrivateLogisticRegression if it holds labels."
-            )
+    def _check_target(self, stated: Declarations, y: Any) -> None:
+        check_numbers(y, type(self).__name__)
 
-    def _y_range(self, shape: tuple[int, ...]) -> tuple[Vector, Vector]:
-        """Declared bounds of a target, or of each of K: shape () or (K,)."""
-        if self.y_bounds is None:
+    def _declare_target(self, stated: Declarations, y: NDArray[Any]) -> Numbers:
+        if stated.y_bounds is None:
             raise ValueError(
                 f"{type(self).__name__} needs y_bounds=(low, high) of the target, from public knowledge "
                 "and not from y."
             )
-        low, high = bound_pair(self.y_bounds, "y_bounds")
-        if not {low.shape, high.shape} <= {(), shape}:
-            wanted = " or of arrays with one entry for each target" if shape else ""
-            raise ValueError(
-                f"y_bounds must be a pair (low, high) of numbers{wanted}, got {shown(self.y_bounds)}."
-            )
-        if not ((low < high) & np.isfinite(high - low)).all():
-            hint = " A pair of arrays holds all lows, then all highs." if shape else ""
-            raise ValueError(f"y_bounds must be finite with low < high, got {shown(self.y_bounds)}.{hint}")
-        return np.broadcast_to(low, shape), np.broadcast_to(high, shape)
-
-    def _declare_target(self, y: NDArray[Any]) -> Target:
-        low, high = self._y_range(y.shape[1:])
-        half_width = (high - low) / 2
-        facts = {
-            "y_bounds": [low.tolist(), high.tolist()],
-            "y_enforced": "clipped; a missing target counts as the middle",
-        }
-        return Target(self._loss(half_width), y.shape[1:], low + half_width, half_width, facts)
-
-    def _encode_target(self, y: NDArray[Any], target: Target) -> Vector:
-        with np.errstate(all="ignore"):
-            raw = read_numbers(y)
-            return targets(np.where(np.isfinite(raw), (raw - target.center) / target.scale, 0.0), limit=1.0)
+        return Numbers.declare(stated.y_bounds, y.shape[1:])
 
 
 class SquaredRegressor(LinearRegressor):
     """Least squares over a set; the subclass says which."""
 
-    def _loss(self, half_width: Any) -> Loss:
+    def _loss(self, target: Target) -> Loss:
         return Squared()
 
 
@@ -183,6 +151,36 @@ class PrivateElasticNet(SquaredRegressor):
 
 @documented
 @parameters
+class PrivateLowRankRegression(SquaredRegressor):
+    """Least squares of K targets over a nuclear ball: few combinations of the features explain all targets.
+
+    minimise (1/n) sum_i ||theta^T x_i - y_i||_2^2 / 2 + (l2/2) ||theta||_F^2 over matrices (d, K) whose
+    singular values sum to at most radius, all in scaled units
+
+    Each target is mapped to [-1, 1] by its own pair of ``y_bounds``, two numbers or two arrays of K, so all
+    count alike. One person's K targets are covered together: what is clipped, and priced, is the Euclidean
+    norm of the K residuals. The intercepts are a row of the matrix, in scaled units, where they are 0 for
+    targets in the middle of their bounds; the ball counts that row like every other.
+
+    ``radius=None`` is 3 sqrt(K): one combination of features can then explain every target as well as the
+    default of a single target can. y may have shape (n,) too, and counts as one target.
+    """
+
+    def _read_target(self, y: Any) -> NDArray[Any]:
+        return read_several(y)
+
+    def _domain_of(self, loss: Loss, outputs: int, columns: Columns) -> Domain:
+        radius = self._radius(loss) if self.radius is not None else self._radius(loss) * math.sqrt(outputs)
+        return NuclearBall(radius, backend="torch" if self.backend == "torch" else "auto")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+@documented
+@parameters
 class PrivateHuberRegressor(LinearRegressor):
     """Robust regression: squared loss for small residuals, absolute loss beyond a threshold.
 
@@ -192,11 +190,11 @@ class PrivateHuberRegressor(LinearRegressor):
     domain: Any = "l2"
     threshold: float | None = None
 
-    def _loss(self, half_width: Any) -> Loss:
+    def _loss(self, target: Target) -> Loss:
         self._check_number("threshold", self.threshold)
         if self.threshold is None:
             return Huber(2 * HUBER_SHARE)
-        return Huber(float(self.threshold / half_width))
+        return Huber(float(self.threshold / target.scale))
 
 
 @documented
@@ -210,6 +208,6 @@ class PrivateQuantileRegressor(LinearRegressor):
     domain: Any = "l2"
     quantile: float = 0.5
 
-    def _loss(self, half_width: Any) -> Loss:
+    def _loss(self, target: Target) -> Loss:
         self._check_number("quantile", self.quantile)
         return Quantile(float(self.quantile))

@@ -17,8 +17,9 @@ from dpcvx.domains.set_functions import (
 )
 from dpcvx.errors import counted
 from dpcvx.estimators.documentation import documented
-from dpcvx.estimators.planning import Target, parameters
+from dpcvx.estimators.planning import parameters
 from dpcvx.estimators.regressors import SquaredRegressor
+from dpcvx.losses import Loss
 from dpcvx.planning.planner import default_radius
 from dpcvx.plans.execution import Plan
 
@@ -38,18 +39,16 @@ class PrivateGroupLasso(SquaredRegressor):
 
     groups: Any = None
 
-    def _domain_of(self, target: Target, columns: Columns) -> Domain:
+    def _domain_of(self, loss: Loss, outputs: int, columns: Columns) -> Domain:
         owners = _column_groups(self.groups, columns.labels())
         labels = [owner for owner, span in zip(owners, columns.spans(), strict=True) for _ in span]
         intercept = [-1] if self.fit_intercept else []
-        return GroupBall.of_labels(labels + intercept, self._radius(target.loss))
+        return GroupBall.of_labels(labels + intercept, self._radius(loss))
 
-    def _public_facts(
-        self, chosen: Plan, columns: Columns, target: Target, intercept: float
-    ) -> dict[str, Any]:
+    def _public_facts(self, chosen: Plan, columns: Columns, intercept: float) -> dict[str, Any]:
         names = [*columns.names, "intercept"]
         groups = [[names[j] for j in group] for group in chosen.problem.C.groups]
-        return {**super()._public_facts(chosen, columns, target, intercept), "groups": groups}
+        return {**super()._public_facts(chosen, columns, intercept), "groups": groups}
 
 
 @documented
@@ -66,11 +65,11 @@ class PrivateStructuredLasso(SquaredRegressor):
 
     set_function: Any = None
 
-    def _domain_of(self, target: Target, columns: Columns) -> Domain:
+    def _domain_of(self, loss: Loss, outputs: int, columns: Columns) -> Domain:
         F = _column_prices(columns) if self.set_function is None else self.set_function
         _check_prices(F, columns)
         least = min(F([j]) for j in range(columns.width))
-        radius = default_radius(target.loss) * least if self.radius is None else float(self.radius)
+        radius = default_radius(loss) * least if self.radius is None else float(self.radius)
         if self.fit_intercept:
             F = DirectSum([F, GroupCover([[0]], [least])], [columns.width, 1])
         return SubmodularBall(F, radius)

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import functools
 import math
+import numbers
 import os
 import threading
 from decimal import Decimal, localcontext
-from typing import NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
+from dpcvx.errors import shown
 
 Words = NDArray[np.uint64]
 
@@ -145,6 +147,26 @@ class SeededGenerator:
     def words(self, n: int) -> Words:
         """Return the next `n` words of the sequence, shape (n,)."""
         return self._bits.random_raw(n)
+
+
+def generator_of(random_state: Any) -> Generator:
+    """Return the generator that an estimator's ``random_state`` stands for.
+
+    Parameters
+    ----------
+    random_state : None, int, RandomState or Generator
+        None is cryptographic; anything else is a seed, and what it draws is not private.
+    """
+    state = random_state
+    if state is None:
+        return SecureGenerator()
+    if isinstance(state, np.random.RandomState):
+        state = state.randint(2**31)
+    elif isinstance(state, np.random.Generator):
+        state = state.integers(2**31)
+    if isinstance(state, bool) or not isinstance(state, numbers.Integral) or state < 0:
+        raise ValueError(f"random_state must be None or a non-negative integer, got {shown(random_state)}.")
+    return SeededGenerator(int(state))
 
 
 def lattice_gaussian(scale: int, size: int, rng: Generator) -> IntVector:

@@ -22,6 +22,7 @@ from dpcvx.noise.samplers import (
     MAX_SCALE,
     Generator,
     gaussian_failure,
+    generator_of,
     laplace_failure,
     lattice_gaussian,
     lattice_laplace,
@@ -211,10 +212,9 @@ def private_score(
     -------
     Score
     """
-    from sklearn.utils.validation import check_is_fitted, validate_data
+    from sklearn.utils.validation import check_is_fitted
 
-    from dpcvx.data.columns import Table
-    from dpcvx.estimators.linear_model import LinearModel
+    from dpcvx.estimators.linear_model import LinearModel, check_records
 
     model = getattr(model, "best_estimator_", model)
     if not isinstance(model, LinearModel):
@@ -223,16 +223,14 @@ def private_score(
             "for one row could depend on other rows, or fail because of one."
         )
     check_is_fitted(model)
-    table = Table(X)
-    validate_data(model, table.header(), reset=False, skip_check_array=True)
-    model._open_target(y, table.n)
+    n = check_records(model, X, y)
     metric = metric_of(model, scoring, bounds, n_classes=len(getattr(model, "classes_", ())))
-    question = NoisyScore(metric, table.n, PureDP(float(epsilon)))
-    rng = type(model)(random_state=random_state)._generator()
+    question = NoisyScore(metric, n, PureDP(float(epsilon)))
+    rng = generator_of(random_state)
     name = scoring or (REGRESSION if hasattr(model, "y_bounds") else CLASSIFICATION)[0]
     stages = (Stage(question, 1),)
     bill = Bill(question.event, stages, question.failure, Budget(float(epsilon), 0.0), PureComposition())
-    purpose = f"{name} of {type(model).__name__} on {table.n} records"
+    purpose = f"{name} of {type(model).__name__} on {n} records"
     receipt = charge(bill, ledger, account, private=rng.private, purpose=purpose)
     totals = question(model, X, y, rng)
     statement = PrivacyStatement.of(
@@ -240,7 +238,7 @@ def private_score(
         model=f"private_score of {type(model).__name__}",
         private=rng.private,
         bounds={**_facts(metric), "enforced": "what a row adds to a total is clipped to its largest share"},
-        public={"n": table.n, "metric": name, "model": "released before, by a statement of its own"},
+        public={"n": n, "metric": name, "model": "released before, by a statement of its own"},
         receipt=receipt,
     )
     return Score(name, question.value(totals), question.standard_error(totals), statement)

@@ -11,6 +11,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dpcvx.arrays import Vector
+from dpcvx.estimators.linear_model import refuse_metadata
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.tuning.tune import private_tune
 
@@ -113,8 +114,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
-        if hasattr(self.estimator, "_refuse"):
-            self.estimator._refuse(metadata)
+        refuse_metadata(self.estimator, metadata)
         settings = {name: value for name, value in self.get_params(deep=False).items() if name not in _FIRST}
         tuned = private_tune(self.estimator, self.param_grid, X, y, **settings)
         self.best_estimator_, self.best_params_ = tuned.model, tuned.params

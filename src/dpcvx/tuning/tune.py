@@ -31,6 +31,7 @@ from dpcvx.accounting import (
 )
 from dpcvx.data.cells import opened
 from dpcvx.data.dataset import Dataset, open_dataset
+from dpcvx.data.target import Labels
 from dpcvx.errors import (
     Incompatible,
     NotAccountable,
@@ -38,8 +39,8 @@ from dpcvx.errors import (
     counted,
     shown,
 )
-from dpcvx.estimators.linear_model import LinearModel
-from dpcvx.estimators.planning import LARGEST_DELTA
+from dpcvx.estimators.linear_model import LinearModel, declare_fit, fit_silently
+from dpcvx.estimators.planning import default_delta
 from dpcvx.events import (
     Compose,
     Event,
@@ -47,7 +48,7 @@ from dpcvx.events import (
     RepeatAndSelect,
     Worst,
 )
-from dpcvx.noise.samplers import Generator, select
+from dpcvx.noise.samplers import Generator, generator_of, select
 from dpcvx.planning.outlook import promises
 from dpcvx.plans.execution import Plan, Stage, charge
 from dpcvx.plans.price import Bill
@@ -153,18 +154,19 @@ def private_tune(
     if isinstance(X, Dataset) or getattr(estimator, "backend", "auto") not in IN_MEMORY:
         raise Incompatible("Private tuning splits rows that are in memory: give arrays or tables.")
     base = _base(estimator, given)
-    rng: Generator = base._generator()
+    rng = generator_of(base.random_state)
     mean, candidates = _candidates(base, param_grid, n_trials, rng)
     if distribution not in LAWS:
         raise ValueError(f"distribution must be one of {', '.join(LAWS)}, got {distribution!r}.")
     dataset = open_dataset(X, y, base.backend)
     n = dataset.n
     n_test = _test_rows(test_size, n)
-    budget = Budget(float(base.epsilon), min(1 / n**2, LARGEST_DELTA) if base.delta is None else base.delta)
-    target = base._declare(dataset, n)[1]
-    if target.classes is not None:
-        base.set_params(classes=target.classes.tolist())  # also those that one part of the rows lacks
-    metric = metric_of(base, scoring, n_classes=0 if target.classes is None else len(target.classes))
+    target = declare_fit(base, dataset, n).target
+    budget = Budget(float(base.epsilon), default_delta(n) if base.delta is None else base.delta)
+    labels = target.classes if isinstance(target, Labels) else None
+    if labels is not None:
+        base.set_params(classes=labels.tolist())  # also those that one part of the rows lacks
+    metric = metric_of(base, scoring, n_classes=0 if labels is None else len(labels))
     priced = _price(
         [clone(base).set_params(**params) for params in candidates],
         dataset,
@@ -235,7 +237,6 @@ def _base(estimator: Any, given: Mapping[str, Any]) -> Any:
                 "everything, so give one of them."
             )
     base.set_params(**{name: value for name, value in given.items() if value is not None}, verbose=0)
-    base._check_parameters()
     return base
 
 
@@ -304,7 +305,8 @@ def _price(
         plans = []
         others: dict[Event, None] = {}  # runs that the reference does not cover, each once
         for model in models:
-            plan = model.set_params(epsilon=epsilon, delta=budget.delta)._declare(dataset, n_train)[2]
+            model.set_params(epsilon=epsilon, delta=budget.delta)
+            plan = declare_fit(model, dataset, n_train).plan
             run = plan.event if held_out else Compose((plan.event, score.event))
             if not RDP().supports(run):
                 raise NotAccountable(
@@ -344,7 +346,7 @@ def _best(
         model = clone(priced.models[place]).set_params(ledger=None, account=None, random_state=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of libraries; one for each run would tell how many there were
-            model._fit_quietly(*train)
+            fit_silently(model, *train)
         if model.plan_.event != priced.plans[place].event:
             raise RuntimeError("A fit was planned otherwise than it was paid for; nothing is released.")
         value = score.metric.value(score(model, test[0], test[1], rng), score.n)

@@ -12,12 +12,13 @@ from dpcvx.data.cluster.partitions import Partitions, computed, opened
 from dpcvx.data.cluster.source import Distributed, distribute
 from dpcvx.data.cluster.worker_side import Failure, Part, guarded
 from dpcvx.data.cluster.workers import Workers, connected
+from dpcvx.data.declarations import Declarations
 from dpcvx.data.quantise import Quantiser
 from dpcvx.errors import ClusterFailed, Incompatible
 
 if TYPE_CHECKING:
     from dpcvx.data.columns import Columns, Table
-    from dpcvx.data.dataset import Encode
+    from dpcvx.data.target import Target
 
 __all__ = ["DaskDataset", "from_dask"]
 
@@ -66,18 +67,8 @@ def from_dask(
     connection = connected(client)
     Workers(connection).awaited()
     names = target if target is None or isinstance(target, str) else list(target)
-    declarations = {
-        "bounds": bounds,
-        "classes": classes,
-        "y_bounds": y_bounds,
-        "categories": categories,
-        "data_norm": data_norm,
-    }
-    return DaskDataset(
-        opened(X, y, names, connection),
-        connection,
-        {name: value for name, value in declarations.items() if value is not None},
-    )
+    declared = Declarations(bounds, categories, data_norm, classes, y_bounds)
+    return DaskDataset(opened(X, y, names, connection), connection, declared.given())
 
 
 class DaskDataset:
@@ -90,8 +81,6 @@ class DaskDataset:
     declarations : dict
         Parameters of an estimator that were declared with the data.
     """
-
-    standardizes = True
 
     def __init__(self, partitions: Partitions, client: Any, declarations: Mapping[str, Any]) -> None:
         from dpcvx.data.columns import Table
@@ -113,9 +102,9 @@ class DaskDataset:
                 raise ClusterFailed(f"The labels of a partition could not be read ({labels.words}).")
         return list(dict.fromkeys(label for labels in found for label in labels))
 
-    def source(self, columns: Columns, door: Quantiser, encode: Encode, layout: str) -> Distributed:
+    def source(self, columns: Columns, door: Quantiser, target: Target, layout: str) -> Distributed:
         """Take every record through the door, on the workers."""
-        prepare = _Prepare(columns, door, encode, self.table.names, self.table.d, self.table.sparse)
+        prepare = _Prepare(columns, door, target, self.table.names, self.table.d, self.table.sparse)
         return distribute(self._partitions, prepare, bounds=door.bounds, layout=layout, client=self._client)
 
 
@@ -125,7 +114,7 @@ class _Prepare:
 
     columns: Columns
     door: Quantiser
-    encode: Encode
+    target: Target
     names: tuple[Any, ...] | None
     d: int
     sparse: bool
@@ -139,7 +128,7 @@ class _Prepare:
                 "a partition has other columns, or another kind of rows, than its collection declares: "
                 "give Dask the right meta"
             )
-        return self.columns.rows(table, self.door), self.encode(y)
+        return self.columns.rows(table, self.door), self.target.encode(y)
 
 
 def _labels(target: Any, part: Any) -> list[Any] | Failure:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from dpcvx.data.quantise import Quantiser
 from dpcvx.data.shards.folder import Store
 from dpcvx.data.shards.recipe import Recipe, made_up, parameters
 from dpcvx.data.shards.source import ShardSource, mapped, sharded
+from dpcvx.data.target import Labels, Numbers, Target
 from dpcvx.errors import Incompatible, counted
 
 __all__ = ["Shards", "open_shards"]
@@ -40,8 +41,6 @@ class Shards:
     declarations : mapping
         Parameters of an estimator that are declared with the records.
     """
-
-    standardizes = True
 
     def __init__(self, store: Store) -> None:
         manifest = store.manifest
@@ -71,9 +70,7 @@ class Shards:
         """Return the declared labels."""
         return self.declarations["classes"]
 
-    def source(
-        self, columns: Columns, door: Quantiser, encode: Callable[[Any], Vector], layout: str
-    ) -> ShardSource:
+    def source(self, columns: Columns, door: Quantiser, target: Target, layout: str) -> ShardSource:
         """Return the records behind the door that they went through already.
 
         Parameters
@@ -81,8 +78,8 @@ class Shards:
         columns : Columns
         door : Quantiser
             Its map must be the one that the records were quantised with; its intercept may be any.
-        encode : callable
-            From raw targets to those in scaled units.
+        target : Labels or Numbers
+            Of the same classes or bounds; several classes may be encoded in another form than the stored one.
         layout : {"rows", "columns"}
             Shards are stored by rows whatever it is; see `ShardSource.columns`.
         """
@@ -96,22 +93,24 @@ class Shards:
                 f"The records in {self.folder} were quantised by another map than this fit's: make new "
                 "shards with its declarations."
             )
-        return sharded(self._shards, self._store, constant=door.constant, levels=self._levels(encode))
+        levels = self._levels(target)
+        return sharded(self._shards, self._store, constant=door.constant, levels=levels)
 
-    def _levels(self, encode: Callable[[Any], Vector]) -> Vector | None:
-        """Targets of the classes, where the loss takes others than those stored."""
-        mine, classes = self._recipe, self._recipe.target.classes
-        if classes is None:
-            low, high = mine.model._y_range(mine.target.shape)
-            probe: Any = np.stack([low, (low + high) / 2, high, np.full_like(low, np.nan)])
-        else:
-            probe = np.array([*classes.tolist(), None], dtype=object)
-        stored, wanted = mine.model._encoded(probe, mine.target), encode(probe)
-        if np.array_equal(stored, wanted):
-            return None
-        if classes is None or len(classes) == 2:
-            raise Incompatible("This estimator encodes targets in another way than those in the shards.")
-        return wanted
+    def _levels(self, target: Target) -> Vector | None:
+        """Targets of the classes, where the loss takes them in another form than the stored one."""
+        mine = self._recipe.target
+        if isinstance(mine, Labels) and isinstance(target, Labels):
+            classes = mine.classes.tolist()
+            if classes == target.classes.tolist():
+                if mine.form == target.form:
+                    return None
+                if len(classes) > 2:
+                    return target.encode(np.array([*classes, None], dtype=object))
+        elif isinstance(mine, Numbers) and isinstance(target, Numbers):
+            same = zip((mine.low, mine.high), (target.low, target.high), strict=True)
+            if all(np.array_equal(ours, theirs) for ours, theirs in same):
+                return None
+        raise Incompatible("This estimator encodes targets in another way than those in the shards.")
 
 
 def open_shards(folder: str | Path) -> Shards:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +17,22 @@ from numpy.typing import NDArray
 from dpcvx.arrays import Vector
 from dpcvx.data.cells import opened, plain_labels
 from dpcvx.data.columns import Columns, Table, bound_pair
+from dpcvx.data.declarations import Declarations
 from dpcvx.data.lattice import FEATURE_BITS, integer_bounds
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.rows import Dense, Sparse
+from dpcvx.data.target import (
+    Labels,
+    Numbers,
+    Target,
+    check_labels,
+    check_numbers,
+    open_target,
+    read_one,
+    read_several,
+)
 from dpcvx.errors import shown
 from dpcvx.problem import Bounds
-
-if TYPE_CHECKING:
-    from dpcvx.estimators.linear_model import LinearModel
-    from dpcvx.estimators.planning import Target
 
 __all__ = ["Recipe", "is_binary", "made_up", "normalised", "parameters"]
 
@@ -35,23 +42,15 @@ INDEX_BYTES = 4
 ENTRIES = 100  # of a sparse row, as far as the size of a shard goes: how many there are is the records' own
 
 
-def normalised(
-    table: Table,
-    y: Any,
-    *,
-    bounds: Any,
-    categories: Mapping[Any, Sequence[Any]] | None,
-    data_norm: float | None,
-    classes: Sequence[Any] | None,
-    y_bounds: Any,
-) -> dict[str, Any]:
+def normalised(table: Table, y: Any, stated: Declarations) -> dict[str, Any]:
     """Return declarations as plain numbers, texts and lists, the same for all ways to write them."""
-    if bounds is None:
+    if stated.bounds is None:
         raise ValueError(
             "bounds of the features are needed, from public knowledge and not from these records: a pair "
             "(low, high) in your units, a pair of arrays with one entry per column, or a mapping from column "
             "to pair."
         )
+    classes, y_bounds, data_norm = stated.classes, stated.y_bounds, stated.data_norm
     if data_norm is not None and not (
         isinstance(data_norm, int | float) and not isinstance(data_norm, bool) and 0 < data_norm < math.inf
     ):
@@ -61,7 +60,7 @@ def normalised(
             "Declare the target: classes=(...), its labels, for a classifier, or y_bounds=(low, high) for a "
             "regressor; one of them, from public knowledge."
         )
-    columns = Columns.declare(table, bounds, categories, data_norm)
+    columns = Columns.declare(table, stated.bounds, stated.categories, data_norm)
     firsts = [span[0] for span in columns.spans()]
     declared: dict[str, Any] = {
         "bounds": [_plain(columns.low[firsts]), _plain(columns.high[firsts])],
@@ -131,9 +130,8 @@ class Recipe:
         From raw columns to features.
     door : Quantiser
         Without an intercept.
-    model : LinearModel
-        An estimator that has the declared target; it encodes targets and is never fitted.
-    target : Target
+    target : Labels or Numbers
+        From raw targets to stored ones.
     compressed : bool
         Whether rows are stored in compressed form.
     step : int
@@ -142,7 +140,6 @@ class Recipe:
 
     columns: Columns
     door: Quantiser
-    model: LinearModel
     target: Target
     compressed: bool
     step: int
@@ -164,8 +161,6 @@ class Recipe:
         given = parameters(declared)
         norm = given.get("data_norm")
         columns = Columns.declare(table, given["bounds"], given.get("categories"), norm)
-        model = _exemplar(y, given)
-        target = model._declare_target(model._open_target(y, table.n))
         numbers = sum(levels is None for levels in columns.levels)
         groups = len(columns.levels) - numbers
         sparse_bytes = (numbers + groups) * (INDEX_BYTES + (1 if binary else 2))
@@ -173,8 +168,7 @@ class Recipe:
         return cls(
             columns,
             Quantiser(_bounds(columns, norm), columns.center, columns.scale),
-            model,
-            target,
+            _target(y, table.n, given),
             table.sparse or dense_bytes > COMPRESSION * sparse_bytes,
             2**FEATURE_BITS if binary else 1,
         )
@@ -198,17 +192,12 @@ class Recipe:
         """Bytes of a stored record; of a sparse one about."""
         cells = min(ENTRIES, len(self.columns.levels)) if self.compressed else self.columns.width
         cell = np.dtype(self.parts["values"]).itemsize + INDEX_BYTES * self.compressed
-        return cells * cell + 8 * self.outputs
+        return cells * cell + 8 * self.target.columns
 
     @property
     def rows(self) -> int:
         """Records of a shard."""
         return max(1, SHARD_BYTES // min(SHARD_BYTES, self.row_bytes))
-
-    @property
-    def outputs(self) -> int:
-        """Targets of a record, as they are stored."""
-        return 1 if self.target.loss.joint else self.target.outputs
 
     def quantised(self, X: Any, y: Any) -> tuple[Dense | Sparse, Vector]:
         """Return stored rows, and stored targets (K, n), of some records."""
@@ -219,11 +208,23 @@ class Recipe:
             found = csr_array(rows.values)
             rows = Sparse(found.indptr.astype(np.int64), found.indices, found.data, self.columns.width)
         values: Any = rows.values if self.step == 1 else (rows.values >> FEATURE_BITS).astype(np.int8)
-        targets = np.ascontiguousarray(self.model._encoded(y, self.target).T)
+        targets = np.ascontiguousarray(self.target.encode(y).T)
         if isinstance(rows, Dense):
             return Dense(values), targets
         indices = rows.indices.astype(self.parts["indices"], copy=False)
         return Sparse(rows.indptr, indices, values, rows.shape[1]), targets
+
+
+def _target(y: Any, n: int, given: Mapping[str, Any]) -> Target:
+    """The declared target; labels are stored as a logistic loss takes them."""
+    if "classes" in given:
+        open_target(y, n)
+        check_labels(y, given["classes"])
+        labels = Labels.declare(given["classes"])
+        return labels if labels.outputs == 1 else replace(labels, form="codes")
+    values = open_target(y, n, read_several if several_targets(y) else read_one)
+    check_numbers(y, "a regressor")
+    return Numbers.declare(given["y_bounds"], values.shape[1:])
 
 
 def several_targets(y: Any) -> int | None:
@@ -277,13 +278,3 @@ def _bounds(columns: Columns, data_norm: float | None) -> Bounds:
     if all(levels is None for levels in columns.levels):
         return Bounds(1.0)
     return Bounds(1.0, math.nextafter(columns.row_norm(), math.inf))
-
-
-def _exemplar(y: Any, given: Mapping[str, Any]) -> LinearModel:
-    """An estimator with this kind of target."""
-    from dpcvx.estimators import PrivateLinearRegression, PrivateLogisticRegression, PrivateLowRankRegression
-
-    if "classes" in given:
-        return PrivateLogisticRegression(classes=given["classes"])
-    kind = PrivateLowRankRegression if several_targets(y) else PrivateLinearRegression
-    return kind(y_bounds=given["y_bounds"])

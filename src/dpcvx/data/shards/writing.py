@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
 from dpcvx.data.columns import Table
+from dpcvx.data.declarations import Declarations
 from dpcvx.data.rows import Dense, Sparse
 from dpcvx.data.shards.dataset import Shards
 from dpcvx.data.shards.folder import Manifest, Store
@@ -81,8 +82,8 @@ def from_parquet(
         To be given to ``fit``, without y. They hold private records: only their owner may read the files.
     """
     reader = ParquetReader(path, features, target)
-    declared = {"bounds": bounds, "categories": categories, "data_norm": data_norm}
-    return _made(reader, declared | {"classes": classes, "y_bounds": y_bounds}, _folder(store, path), verbose)
+    declared = Declarations(bounds, categories, data_norm, classes, y_bounds)
+    return _made(reader, declared, _folder(store, path), verbose)
 
 
 def from_csv(
@@ -117,8 +118,8 @@ def from_csv(
         To be given to ``fit``, without y.
     """
     reader = CsvReader(path, features, target, categories=categories, classes=classes)
-    declared = {"bounds": bounds, "categories": categories, "data_norm": data_norm}
-    return _made(reader, declared | {"classes": classes, "y_bounds": y_bounds}, _folder(store, path), verbose)
+    declared = Declarations(bounds, categories, data_norm, classes, y_bounds)
+    return _made(reader, declared, _folder(store, path), verbose)
 
 
 def from_arrow(
@@ -152,8 +153,8 @@ def from_arrow(
         To be given to ``fit``, without y.
     """
     reader = ArrowReader(data, features, target)
-    declared = {"bounds": bounds, "categories": categories, "data_norm": data_norm}
-    return _made(reader, declared | {"classes": classes, "y_bounds": y_bounds}, Path(store), verbose)
+    declared = Declarations(bounds, categories, data_norm, classes, y_bounds)
+    return _made(reader, declared, Path(store), verbose)
 
 
 def from_batches(
@@ -184,10 +185,8 @@ def from_batches(
     Shards
         To be given to ``fit``, without y.
     """
-    declared = {"bounds": bounds, "categories": categories, "data_norm": data_norm}
-    return _made(
-        BatchReader(batches), declared | {"classes": classes, "y_bounds": y_bounds}, Path(store), verbose
-    )
+    declared = Declarations(bounds, categories, data_norm, classes, y_bounds)
+    return _made(BatchReader(batches), declared, Path(store), verbose)
 
 
 def _folder(store: str | Path | None, path: Any) -> Path:
@@ -197,13 +196,13 @@ def _folder(store: str | Path | None, path: Any) -> Path:
     return first.with_name(first.name + SUFFIX)
 
 
-def _made(reader: Reader, declarations: Mapping[str, Any], folder: Path, verbose: int) -> Shards:
+def _made(reader: Reader, stated: Declarations, folder: Path, verbose: int) -> Shards:
     """Shards of a reader's records: those that are there, or new ones."""
     X, y = reader.header
     table = Table(X)
     if table.names is not None and not all(isinstance(name, str) for name in table.names):
         raise TypeError("The names of columns must be text; rename those that are not.")
-    declared = normalised(table, y, **declarations)
+    declared = normalised(table, y, stated)
     recipe = Recipe.of(table, y, declared, is_binary(X, declared, reader.typed))
     fresh = Manifest(
         source=reader.source,

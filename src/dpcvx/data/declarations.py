@@ -1,0 +1,64 @@
+"""Public facts that a user declares about records, with the estimator or with the data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from dpcvx.errors import Incompatible
+
+__all__ = ["Declarations"]
+
+
+@dataclass(frozen=True, eq=False)
+class Declarations:
+    """Bounds, levels and labels of records, as the user writes them; None where nothing is declared.
+
+    Parameters
+    ----------
+    bounds : pair, pair of arrays, mapping from column to pair, or "private"
+        Bounds of the columns.
+    categories : mapping, optional
+        Levels of columns that hold no numbers.
+    data_norm : float, optional
+        Bound on the l2 norm of a row.
+    classes : sequence or "from_y", optional
+        Labels of the target.
+    y_bounds : pair or "private", optional
+        Bounds of the target.
+    """
+
+    bounds: Any = None
+    categories: Mapping[Any, Sequence[Any]] | None = None
+    data_norm: float | None = None
+    classes: Any = None
+    y_bounds: Any = None
+
+    @classmethod
+    def of(cls, model: Any) -> Declarations:
+        """Return the declarations among an estimator's parameters."""
+        return cls(**{field.name: getattr(model, field.name, None) for field in fields(cls)})
+
+    def given(self) -> dict[str, Any]:
+        """Return what is declared, by name."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    def with_data(self, declared: Mapping[str, Any], model: Any) -> Declarations:
+        """Return an estimator's declarations together with those of its data; nothing may be declared twice.
+
+        Parameters
+        ----------
+        declared : mapping
+            Declarations of a data set, by name.
+        model : estimator
+            Whose declarations these are; it is not changed.
+        """
+        for name in declared:
+            if not hasattr(model, name):
+                raise Incompatible(f"The data declare {name}, which {type(model).__name__} does not have.")
+            if getattr(self, name) is not None:
+                raise Incompatible(
+                    f"{name} is declared with the data and with the estimator: declare it once."
+                )
+        return replace(self, **declared)

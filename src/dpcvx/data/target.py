@@ -1,0 +1,257 @@
+"""Targets: how declared labels and numbers become the targets of a loss.
+
+Records in memory, on disk and on workers are all encoded here. No cell raises: a label that is not declared
+and a number that is missing have fixed codes.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcvx.arrays import Vector
+from dpcvx.data.cells import declared_kinds, level_codes, native_array, plain_labels, read_numbers
+from dpcvx.data.columns import bound_pair
+from dpcvx.data.quantise import targets
+from dpcvx.errors import counted, shown
+
+__all__ = [
+    "Labels",
+    "Numbers",
+    "Target",
+    "check_labels",
+    "check_numbers",
+    "label_array",
+    "open_target",
+    "read_one",
+    "read_several",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Labels among declared classes.
+
+    Parameters
+    ----------
+    classes : ndarray
+        Labels in the order of their codes.
+    form : {"signs", "codes"}
+        Targets of the loss. "signs" are +1 and -1: one column for two classes, +1 for the second, and one
+        column for each of more classes, +1 for its own. "codes" are positions in ``classes``.
+    origin : str
+        How the classes became known, for the privacy statement.
+    """
+
+    classes: NDArray[Any]
+    form: str = "signs"
+    origin: str = "declared"
+    center: ClassVar[float] = 0.0
+    scale: ClassVar[float] = 1.0
+
+    @classmethod
+    def declare(cls, classes: Any) -> Labels:
+        """Return declared labels, checked."""
+        return cls(label_array(plain_labels(classes, "classes")))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of a row's scores: () for two classes, (K,) for more."""
+        return () if len(self.classes) == 2 else (len(self.classes),)
+
+    @property
+    def outputs(self) -> int:
+        """Number of scores of a row."""
+        return math.prod(self.shape)
+
+    @property
+    def columns(self) -> int:
+        """Number of encoded targets of a row."""
+        return 1 if self.form == "codes" else self.outputs
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Entries of the privacy statement."""
+        return {
+            "classes": self.classes.tolist(),
+            "classes_are": self.origin,
+            "labels": "a row with another label, or without one, has no part in the fit; its features "
+            "count in means and deviations where these are released",
+        }
+
+    def encode(self, y: Any) -> Vector:
+        """Return targets of the loss, shape (n, K); a label that is none of the classes is 0, as code -1."""
+        codes = level_codes(read_one(y), self.classes.tolist())[:, None]
+        if self.form == "codes":
+            return codes.astype(np.float64)
+        positive = [1] if self.outputs == 1 else list(range(self.outputs))
+        return np.where(codes < 0, 0.0, np.where(codes == np.array(positive), 1.0, -1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """Numbers within declared bounds.
+
+    A score z stands for center + scale * z in the user's units.
+
+    Parameters
+    ----------
+    low, high : Vector
+        Bounds, of shape () for one target and (K,) for several.
+    origin : str, optional
+        How the bounds became known, for the privacy statement; None where they are declared.
+    """
+
+    low: Vector
+    high: Vector
+    origin: str | None = None
+
+    @classmethod
+    def declare(cls, y_bounds: Any, shape: tuple[int, ...]) -> Numbers:
+        """Return declared bounds of a target, shape (), or of each of K, shape (K,), checked."""
+        low, high = bound_pair(y_bounds, "y_bounds")
+        if not {low.shape, high.shape} <= {(), shape}:
+            wanted = " or of arrays with one entry for each target" if shape else ""
+            raise ValueError(
+                f"y_bounds must be a pair (low, high) of numbers{wanted}, got {shown(y_bounds)}."
+            )
+        if not ((low < high) & np.isfinite(high - low)).all():
+            hint = " A pair of arrays holds all lows, then all highs." if shape else ""
+            raise ValueError(f"y_bounds must be finite with low < high, got {shown(y_bounds)}.{hint}")
+        return cls(np.broadcast_to(low, shape), np.broadcast_to(high, shape))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of a row's scores."""
+        return self.low.shape
+
+    @property
+    def outputs(self) -> int:
+        """Number of scores of a row."""
+        return math.prod(self.shape)
+
+    @property
+    def columns(self) -> int:
+        """Number of encoded targets of a row."""
+        return self.outputs
+
+    @property
+    def scale(self) -> Vector:
+        """Half of the width of the bounds."""
+        half: Vector = (self.high - self.low) / 2
+        return half
+
+    @property
+    def center(self) -> Vector:
+        """Middle of the bounds."""
+        return self.low + self.scale
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Entries of the privacy statement."""
+        known = {
+            "y_bounds": [self.low.tolist(), self.high.tolist()],
+            "y_enforced": "clipped; a missing target counts as the middle",
+        }
+        return known if self.origin is None else {**known, "y_bounds_are": self.origin}
+
+    def encode(self, y: Any) -> Vector:
+        """Return targets in [-1, 1], shape (n, K); one that is no finite number is 0, the middle."""
+        cells = read_several(y) if self.shape else read_one(y)
+        with np.errstate(all="ignore"):
+            raw = read_numbers(cells)
+            return targets(np.where(np.isfinite(raw), (raw - self.center) / self.scale, 0.0), limit=1.0)
+
+
+Target = Labels | Numbers
+
+
+def read_one(y: Any) -> NDArray[Any]:
+    """Return raw targets of shape (n,); a single column counts as one."""
+    values = native_array(y)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise ValueError(f"y should be a 1d array, got an array of shape {values.shape} instead.")
+    return values
+
+
+def read_several(y: Any) -> NDArray[Any]:
+    """Return raw targets of shape (n, K) or (n,)."""
+    if hasattr(y, "tocsr"):
+        raise TypeError("y must be dense; a sparse matrix of targets is not taken.")
+    values = native_array(y, ndim=2)
+    if values.ndim == 1 and isinstance(y, Sequence) and any(isinstance(row, list | tuple) for row in y):
+        # One odd row must not decide how many targets a list has.
+        raise ValueError("The rows of a list must all have the same number of cells.")
+    if values.ndim not in (1, 2) or values.size == 0:
+        raise ValueError(f"y must have shape (n, K) or (n,), got an array of shape {values.shape}.")
+    return values
+
+
+def open_target(
+    y: Any, n: int, read: Callable[[Any], NDArray[Any]] = read_one, *, stacklevel: int = 2
+) -> NDArray[Any]:
+    """Return raw targets whose shape and type are right for n records; no cell is looked at.
+
+    Parameters
+    ----------
+    y : array-like or table
+    n : int
+        Number of records.
+    read : callable
+        `read_one` or `read_several`.
+    stacklevel : int
+        Of the warning about a column vector.
+    """
+    values = read(y)
+    if values.ndim == 1 and len(getattr(y, "shape", ())) == 2:
+        from sklearn.exceptions import DataConversionWarning
+
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected. Use y.ravel().",
+            DataConversionWarning,
+            stacklevel=stacklevel,
+        )
+    if values.dtype.kind in "cmMV":
+        raise TypeError(f"y has dtype {values.dtype}; numbers or labels are needed.")
+    if values.shape[0] != n:
+        raise ValueError(f"X has {counted(n, 'row')} but y has {values.shape[0]}; they must agree.")
+    return values
+
+
+def check_labels(y: Any, classes: Any) -> None:
+    """Refuse targets that by their declared type hold none of the declared classes."""
+    kinds = declared_kinds(y)
+    declared = {"text" if isinstance(label, str) else "numbers" for label in plain_labels(classes, "classes")}
+    if len(declared) == 1 and kinds - declared:
+        raise TypeError(
+            f"y holds {' and '.join(kinds)} by its declared type, but the declared classes are "
+            f"{' and '.join(declared)}, so no label could be one of them. Declare the classes as they "
+            "are in y, or convert y."
+        )
+
+
+def check_numbers(y: Any, who: str) -> None:
+    """Refuse targets that by their declared type are no numbers; ``who`` needs them."""
+    if wrong := declared_kinds(y) - {"numbers"}:
+        raise TypeError(
+            f"y holds {' and '.join(sorted(wrong))} by its declared type; {who} needs "
+            "numbers: convert y, for instance by y.astype(float), or use a classifier such as "
+            "PrivateLogisticRegression if it holds labels."
+        )
+
+
+def label_array(labels: Sequence[Any]) -> NDArray[Any]:
+    """Return labels as an array that keeps them apart: 1 and "1" are different."""
+    array = np.asarray(labels)
+    if array.dtype.kind in "US" and not all(isinstance(label, str) for label in labels):
+        array = np.empty(len(labels), dtype=object)
+        array[:] = labels
+    return array
