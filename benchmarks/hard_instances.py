@@ -19,7 +19,7 @@ from dpcvx.losses import Squared
 from dpcvx.noise.samplers import SeededGenerator
 from dpcvx.papers.hard_instances import PaddedTardos
 from dpcvx.planning.planner import plan as choose
-from dpcvx.plans.execution import execute
+from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyCorrectiveFrankWolfe, NoisyFrankWolfe
 from figures import panels, save, save_plot

@@ -18,7 +18,7 @@ from dpcvx.data.rows import Dense
 from dpcvx.domains import L1Ball
 from dpcvx.losses import Squared
 from dpcvx.noise.samplers import SeededGenerator
-from dpcvx.plans.execution import execute
+from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyFrankWolfe
 from figures import save

@@ -41,7 +41,7 @@ from dpcvx.domains.set_functions import norm as omega
 from dpcvx.events import PureDP, Repeat
 from dpcvx.losses import Huber, Logistic, Squared
 from dpcvx.noise.samplers import SeededGenerator
-from dpcvx.plans.execution import execute
+from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,

@@ -21,7 +21,7 @@ from dpcvx.data.memory import source
 from dpcvx.domains import L2Ball
 from dpcvx.losses import Logistic
 from dpcvx.noise.samplers import SeededGenerator
-from dpcvx.plans.execution import Oracle, Stage
+from dpcvx.plans import Oracle, Stage
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyGradientDescent, NoisySVRG, NoisySVRGPlusPlus
 from figures import save

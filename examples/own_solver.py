@@ -6,18 +6,12 @@ from typing import ClassVar
 import numpy as np
 
 import dpcvx as dp
-from dpcvx.accounting import Accountant
+from dpcvx.accounting import Accountant, spendable
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasProjection
 from dpcvx.events import Gaussian
 from dpcvx.mechanisms import NoisyGradient
-from dpcvx.plans.execution import (
-    Oracle,
-    Plan,
-    Stage,
-    require,
-    spendable,
-)
+from dpcvx.plans import Asking, Plan, Stage, require
 
 
 @dataclass(frozen=True)
@@ -37,7 +31,7 @@ class OneStep:
         mechanism = NoisyGradient(problem, n, noise_multiplier, budget.relation)
         return Plan((Stage(mechanism, 1),), problem, n, self, budget, accountant)
 
-    def run(self, plan: Plan, ask: Oracle) -> Vector:
+    def run(self, plan: Plan, ask: Asking) -> Vector:
         C = plan.problem.C
         theta = C.start(plan.problem.shape)
         return C.project(theta - ask.gradient(theta) / plan.problem.smoothness)

@@ -39,7 +39,7 @@ from dpcvx.domains import NuclearBall
 from dpcvx.gpu.products import DenseOnDevice
 from dpcvx.losses import Huber, Logistic, Squared
 from dpcvx.planning.planner import plan
-from dpcvx.plans.execution import Plan, execute
+from dpcvx.plans import Plan, execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.queries import (
     Attribute,

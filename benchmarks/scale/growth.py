@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 import dpcvx as dp
 import figures
 from dpcvx.noise.samplers import SecureGenerator
-from dpcvx.plans.execution import Oracle
+from dpcvx.plans import Oracle
 
 NAME = "sparse_frank_wolfe_growth"
 NAIVE = 3  # iterations of SciPy in a round

@@ -104,12 +104,7 @@ if TYPE_CHECKING:
     from dpcvx.noise.samplers import SecureGenerator, SeededGenerator
     from dpcvx.papers.hard_instances import PaddedTardos
     from dpcvx.planning.planner import plan
-    from dpcvx.plans.execution import (
-        Plan,
-        Release,
-        Stage,
-        execute,
-    )
+    from dpcvx.plans import Plan, Release, Stage, execute
     from dpcvx.problem import Bounds, Problem
     from dpcvx.queries import (
         Answer,
@@ -160,7 +155,7 @@ _MODULES = {
     "estimators": "PrivateElasticNet PrivateGroupLasso PrivateHuberRegressor PrivateLasso "
     "PrivateLinearRegression PrivateLinearSVC PrivateLogisticRegression PrivateLowRankRegression "
     "PrivateQuantileRegressor PrivateStructuredLasso load",
-    "plans.execution": "Plan Release Stage execute",
+    "plans": "Plan Release Stage execute",
     "papers.hard_instances": "PaddedTardos",
     "ledger": "Account Ledger Receipt",
     "losses": "ClippedLogistic Huber Logistic Quantile Sigmoid SmoothHinge Softmax Squared Welsch",

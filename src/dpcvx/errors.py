@@ -3,10 +3,6 @@
 Messages speak of public configuration only; no value derived from records may reach one.
 """
 
-import numbers
-
-LARGEST_SHOWN = 8  # entries of a list that a message quotes
-
 
 class DpcvxError(Exception):
     """Base class of the errors that only dpcvx raises."""
@@ -91,29 +87,3 @@ class UselessModelWarning(UserWarning):
 
 class PrivacyLeakWarning(UserWarning):
     """A result computed from private data is not covered by the guarantee."""
-
-
-def counted(count: int, noun: str, plural: str = "") -> str:
-    """Return a number with what it counts: 1 record, 2,000 records."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
-
-
-def shown(value: object) -> str:
-    """Return what a message says of a parameter: itself if it is short, and its kind if it might be records.
-
-    Who writes ``classes=y``, or changes the order of arguments, gives private rows as a parameter.
-    """
-    if value is None or isinstance(value, numbers.Number | str):
-        text = repr(value)
-        return text if len(text) <= 60 else text[:57] + "..."
-    if isinstance(value, dict) and len(value) <= LARGEST_SHOWN:
-        return "{" + ", ".join(f"{shown(key)}: {shown(entry)}" for key, entry in value.items()) + "}"
-    if isinstance(value, list | tuple) and len(value) <= LARGEST_SHOWN:
-        entries = ", ".join(map(shown, value))
-        if isinstance(value, list):
-            return f"[{entries}]"
-        return f"({entries},)" if len(value) == 1 else f"({entries})"
-    kind, shape = type(value).__name__, getattr(value, "shape", None)
-    if shape is not None:
-        return f"{kind} of shape {shape}" if shape else repr(value)
-    return f"{kind} of {counted(len(value), 'entry', 'entries')}" if hasattr(value, "__len__") else kind

@@ -26,12 +26,7 @@ from dpcvx.losses import (
 )
 from dpcvx.mechanisms import NoisyDifference, NoisyGradient
 from dpcvx.noise.samplers import SecureGenerator, SeededGenerator
-from dpcvx.plans.execution import (
-    Oracle,
-    Plan,
-    Stage,
-    execute,
-)
+from dpcvx.plans import Oracle, Plan, Stage, execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisySVRG, NoisySVRGPlusPlus
 from exact import ExactOracle

@@ -30,13 +30,7 @@ from dpcvx.losses import (
 )
 from dpcvx.mechanisms import NoisyGradient, NoisyVertex
 from dpcvx.noise.samplers import SecureGenerator, SeededGenerator
-from dpcvx.plans.execution import (
-    Oracle,
-    Plan,
-    Release,
-    Stage,
-    execute,
-)
+from dpcvx.plans import Oracle, Plan, Release, Stage, execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,

@@ -24,7 +24,7 @@ from dpcvx.planning.rehearsal import (
     scenes,
     to_learn,
 )
-from dpcvx.plans.execution import execute
+from dpcvx.plans import execute
 from dpcvx.solvers import Standardised
 
 BUDGET = dp.Budget(1.0, 1e-8)

@@ -23,7 +23,7 @@ from dpcvx import (
     plan,
 )
 from dpcvx.planning.planner import automatic
-from dpcvx.planning.words import Section, html_report
+from dpcvx.report.html import Section, html_report
 from dpcvx.report.plots import Comparison, privacy_utility_plot
 from dpcvx.solvers import ObjectivePerturbation, Standardised
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import dpcvx as dp
-from dpcvx.errors import counted, shown
 from dpcvx.planning.outlook import doubt
+from dpcvx.words import counted, shown
 
 
 @pytest.mark.parametrize(

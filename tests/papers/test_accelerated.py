@@ -20,7 +20,7 @@ from dpcvx.losses import (
 )
 from dpcvx.mechanisms import NoisyGradient
 from dpcvx.noise.samplers import SeededGenerator
-from dpcvx.plans.execution import execute
+from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyAcceleratedMirrorDescent, NoisyGradientDescent, NoisyMirrorDescent
 from exact import ExactOracle, solve_exactly

@@ -26,7 +26,7 @@ from dpcvx.losses import (
 from dpcvx.mechanisms import NoisyGradient, NoisyVertex, RestrictedGradient
 from dpcvx.noise.samplers import SeededGenerator
 from dpcvx.planning.planner import plan as choose
-from dpcvx.plans.execution import execute
+from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyCorrectiveFrankWolfe, NoisyFrankWolfe, NoisyGradientDescent
 from exact import ExactOracle, solve_exactly

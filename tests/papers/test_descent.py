@@ -18,7 +18,7 @@ from dpcvx.losses import (
     Welsch,
 )
 from dpcvx.noise.samplers import SeededGenerator
-from dpcvx.plans.execution import execute
+from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,

@@ -13,7 +13,7 @@ from dpcvx.domains import L1Ball
 from dpcvx.losses import Logistic, Squared
 from dpcvx.mechanisms import Vertex
 from dpcvx.noise.samplers import SeededGenerator
-from dpcvx.plans.execution import execute
+from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyFrankWolfe
 from exact import solve_exactly

@@ -22,7 +22,7 @@ from dpcvx.losses import (
     Squared,
 )
 from dpcvx.noise.samplers import SeededGenerator
-from dpcvx.plans.execution import execute
+from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyGeneralFrankWolfe, NoisyGradientDescent
 from exact import ExactOracle, solve_exactly

@@ -14,7 +14,7 @@ from dpcvx.domains import L1Ball
 from dpcvx.losses import Squared
 from dpcvx.noise.samplers import SeededGenerator
 from dpcvx.papers.hard_instances import PaddedTardos
-from dpcvx.plans.execution import execute
+from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyCorrectiveFrankWolfe, NoisyFrankWolfe
 

@@ -10,7 +10,7 @@ from dpcvx.data.memory import source
 from dpcvx.domains import L2Ball
 from dpcvx.losses import Logistic, Quantile
 from dpcvx.noise.samplers import SeededGenerator
-from dpcvx.plans.execution import execute
+from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyMirrorDescent
 from exact import ExactOracle, solve_exactly

@@ -20,7 +20,7 @@ from dpcvx.domains.set_functions import Cardinality, GroupCover
 from dpcvx.losses import Huber, Logistic
 from dpcvx.mechanisms.minimise import Ridged, minimise
 from dpcvx.noise.samplers import SeededGenerator
-from dpcvx.plans.execution import execute
+from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import OutputPerturbation
 

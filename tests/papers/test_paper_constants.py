@@ -25,7 +25,7 @@ from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Repeat
 from dpcvx.losses import Huber, Logistic
 from dpcvx.noise.samplers import SeededGenerator
-from dpcvx.plans.execution import execute
+from dpcvx.plans import execute
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.problem import Bounds, Problem
 

@@ -17,7 +17,7 @@ from dpcvx.domains import (
 from dpcvx.domains.mirror import Euclidean
 from dpcvx.losses import Logistic, Squared
 from dpcvx.noise.samplers import SeededGenerator
-from dpcvx.plans.execution import execute
+from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyGeneralFrankWolfe, NoisyGradientDescent, NoisyMirrorDescent
 

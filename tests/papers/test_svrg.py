@@ -33,7 +33,7 @@ from dpcvx.losses import (
     Squared,
 )
 from dpcvx.noise.samplers import SeededGenerator
-from dpcvx.plans.execution import Oracle
+from dpcvx.plans import Oracle
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyGradientDescent, NoisySVRG, NoisySVRGPlusPlus
 from exact import ExactOracle, LimitAccountant

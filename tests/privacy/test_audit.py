@@ -19,7 +19,7 @@ from dpcvx.data.memory import source
 from dpcvx.domains import L1Ball, L2Ball
 from dpcvx.losses import Huber
 from dpcvx.noise.samplers import SeededGenerator
-from dpcvx.plans.execution import Oracle
+from dpcvx.plans import Oracle
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent
 

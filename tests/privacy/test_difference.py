@@ -27,7 +27,7 @@ from dpcvx.losses import (
 from dpcvx.mechanisms import NoisyDifference
 from dpcvx.noise.poisson import poisson_sample, probability_above
 from dpcvx.noise.samplers import SecureGenerator, SeededGenerator
-from dpcvx.plans.execution import execute
+from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisySVRG
 from exact import LimitAccountant

@@ -25,7 +25,7 @@ from dpcvx.losses import (
 )
 from dpcvx.mechanisms import NoisyMinimiser
 from dpcvx.noise.samplers import SeededGenerator
-from dpcvx.plans.execution import Oracle, execute
+from dpcvx.plans import Oracle, execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyDualFrankWolfe
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcvx.accounting import Budget, Tight
+from dpcvx.accounting import Budget, Tight, spendable
 from dpcvx.data.lattice import ResidualBound
 from dpcvx.data.memory import Arrays
 from dpcvx.data.quantise import Quantiser, targets
@@ -23,7 +23,6 @@ from dpcvx.events import (
 )
 from dpcvx.ledger import Ledger
 from dpcvx.noise.samplers import SeededGenerator
-from dpcvx.plans.execution import spendable
 from dpcvx.queries import (
     Answer,
     Attribute,

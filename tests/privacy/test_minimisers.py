@@ -35,7 +35,7 @@ from dpcvx.losses import (
 )
 from dpcvx.mechanisms import NoisyMinimiser, PerturbedMinimiser
 from dpcvx.noise.samplers import SeededGenerator
-from dpcvx.plans.execution import Plan, execute
+from dpcvx.plans import Plan, execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import (
     NoisyFrankWolfe,

@@ -19,7 +19,7 @@ from dpcvx.losses import Logistic, Squared
 from dpcvx.mechanisms import NoisyMoments
 from dpcvx.noise.exponential import Levels, select, select_signed
 from dpcvx.noise.samplers import SeededGenerator
-from dpcvx.plans.execution import Oracle, execute
+from dpcvx.plans import Oracle, execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyGradientDescent, Standardised
 from dpcvx.tuning.repetitions import repetitions

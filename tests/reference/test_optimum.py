@@ -38,7 +38,7 @@ from dpcvx.domains.regularizers import (
 from dpcvx.domains.set_functions import FromCallable
 from dpcvx.losses import Huber, Logistic, Squared
 from dpcvx.noise.samplers import SeededGenerator
-from dpcvx.plans.execution import execute
+from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,

@@ -19,7 +19,7 @@ from dpcvx.arrays import IntVector, Vector
 from dpcvx.data import HasGramScores, HasLazyScores, ResidualBound, integer_bounds, largest_spread
 from dpcvx.losses import Loss
 from dpcvx.mechanisms import SecondMoments, Vertex, records_changed
-from dpcvx.plans.execution import Oracle, Plan
+from dpcvx.plans import Oracle, Plan
 
 if TYPE_CHECKING:
     from dpcvx.data import DataSource, Lazy, Linear, Margins, Points, Quantiser, Region, SumOfLosses, Terms
@@ -288,7 +288,7 @@ def _run(plan: Plan, source: DataSource, rng: Generator, earlier: Transcript | N
     recorder = _Recorder(source, plan.problem.bounds, None if earlier is None else earlier.questions)
     frozen = None if earlier is None else earlier.answers
     oracle = _FrozenOracle(Oracle(plan, recorder, rng), frozen, recorder.questions)
-    theta = plan.solver.run(plan, oracle)  # type: ignore[arg-type]  # it answers what an oracle answers
+    theta = plan.solver.run(plan, oracle)
     return Transcript(tuple(recorder.questions), tuple(oracle.answers), theta)
 
 

@@ -22,7 +22,7 @@ from dpcvx.cli.service import ask, keys_app, serve
 if TYPE_CHECKING:
     from dpcvx.data.files import Schema
     from dpcvx.planning.outlook import Planning
-    from dpcvx.plans.execution import Plan
+    from dpcvx.plans import Plan
 
 __all__ = ["main"]
 
@@ -145,7 +145,6 @@ def fit(
 ) -> None:
     """Fit a private model and write it to a file, with its privacy statement."""
     from dpcvx.data.files import open_table, read_schema
-    from dpcvx.planning.words import plan_record
 
     schema = read_schema(bounds)
     settings = _settings(
@@ -186,9 +185,7 @@ def fit(
                 _write(out, estimator.save)
     statement = estimator.privacy_statement_
     if as_json:
-        _print_json(
-            {"model": str(out), "plan": plan_record(estimator.plan_), "statement": statement.to_dict()}
-        )
+        _print_json({"model": str(out), "plan": estimator.plan_.to_plain(), "statement": statement.to_dict()})
     elif not quiet:
         typer.echo(f"{estimator.plan_}\n\n{statement}\n\nModel written to {out}")
 
@@ -260,7 +257,6 @@ def plan(
 ) -> None:
     """Show what a fit would do, cost and give, beside every other solver. No data are needed."""
     from dpcvx.planning.candidates import with_all
-    from dpcvx.planning.words import plan_record
 
     settings = _settings(
         model,
@@ -285,7 +281,7 @@ def plan(
         picture = prediction_plot(chosen, again)
         _write(plot, lambda path: path.write_bytes(picture))
     if as_json:
-        _print_json({"plan": plan_record(chosen), "explanation": chosen.explain()})
+        _print_json({"plan": chosen.to_plain(), "explanation": chosen.explain()})
     else:
         from textwrap import fill
 

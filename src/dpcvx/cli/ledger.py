@@ -73,7 +73,7 @@ def history(
 
     from dpcvx.ledger import Ledger
     from dpcvx.ledger.account_statement import event_words
-    from dpcvx.planning.words import aligned
+    from dpcvx.words import aligned
 
     account = Ledger(ledger).account(name)
     statement = account.statement()

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
-from dpcvx.errors import shown
+from dpcvx.words import shown
 
 __all__ = [
     "column_cells",

@@ -32,8 +32,8 @@ from dpcvx.data.lattice import FEATURE_BITS
 from dpcvx.data.quantise import CELLS_AT_ONCE, Quantiser
 from dpcvx.data.region import Region
 from dpcvx.data.rows import Dense, Sparse
-from dpcvx.errors import shown
 from dpcvx.problem import Bounds
+from dpcvx.words import shown
 
 __all__ = ["Columns", "Table", "bound_pair", "level_codes", "plain_labels"]
 

@@ -28,9 +28,9 @@ from dpcvx.data.quantise import Quantiser, enforce, targets
 from dpcvx.data.rows import Dense, Sparse, whole_rows
 from dpcvx.data.source import Points
 from dpcvx.data.threads import SLOPE_WORK, in_threads
-from dpcvx.errors import counted
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
+from dpcvx.words import counted
 
 if TYPE_CHECKING:
     from dpcvx.data.curvature import CurvatureBound, Sums

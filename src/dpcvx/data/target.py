@@ -19,7 +19,7 @@ from dpcvx.arrays import Vector
 from dpcvx.data.cells import declared_kinds, level_codes, native_array, plain_labels, read_numbers
 from dpcvx.data.columns import bound_pair
 from dpcvx.data.quantise import targets
-from dpcvx.errors import counted, shown
+from dpcvx.words import counted, shown
 
 __all__ = [
     "Labels",

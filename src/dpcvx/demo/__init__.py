@@ -16,7 +16,7 @@ from rich.table import Table
 
 from dpcvx.arrays import Vector
 from dpcvx.estimators import PrivateLinearRegression, PrivateLogisticRegression
-from dpcvx.planning.words import Section, html_report
+from dpcvx.report.html import Section, html_report
 from dpcvx.report.plots import Comparison, privacy_utility_plot
 
 __all__ = ["load", "run"]

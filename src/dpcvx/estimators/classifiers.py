@@ -13,7 +13,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from dpcvx.arrays import Vector
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.target import Labels, Target, check_labels, label_array
-from dpcvx.errors import counted
 from dpcvx.estimators.documentation import documented
 from dpcvx.estimators.linear_model import LinearModel
 from dpcvx.estimators.planning import FitDeclaration, parameters
@@ -24,8 +23,9 @@ from dpcvx.losses import (
     Softmax,
 )
 from dpcvx.planning.candidates import core
-from dpcvx.plans.execution import Release
+from dpcvx.plans import Release
 from dpcvx.solvers.typical_data import inflation
+from dpcvx.words import counted
 
 __all__ = ["PrivateLinearSVC", "PrivateLogisticRegression"]
 

@@ -26,7 +26,7 @@ from dpcvx.data.columns import Columns, Table
 from dpcvx.data.dataset import Dataset, InMemory, closing, open_dataset
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.target import Target, open_target, read_one
-from dpcvx.errors import PrivacyLeakWarning, UselessModelWarning, shown
+from dpcvx.errors import PrivacyLeakWarning, UselessModelWarning
 from dpcvx.estimators.intervals import Intervals
 from dpcvx.estimators.planning import FitDeclaration, Planning
 from dpcvx.estimators.private_bounds import (
@@ -37,15 +37,10 @@ from dpcvx.estimators.private_bounds import (
 )
 from dpcvx.noise.samplers import Generator, generator_of
 from dpcvx.planning.outlook import warn_if_useless
-from dpcvx.plans.execution import (
-    Plan,
-    Release,
-    charge,
-    execute,
-)
-from dpcvx.plans.running_time import warn_if_long
+from dpcvx.plans import Plan, Release, charge, execute
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.solvers import Standardised
+from dpcvx.words import shown
 
 __all__ = ["LinearModel", "check_records", "declare_fit", "fit_silently", "refuse_metadata"]
 
@@ -172,7 +167,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         return dataclasses.replace(made, columns=columns, target=target)
 
     def _warn(self, made: FitDeclaration, dataset: Dataset) -> None:
-        """Warn, from public facts, of a plan that promises nothing or takes very long."""
+        """Warn, from public facts, of a plan that promises nothing."""
         plan, facts = made.plan, (made.stated, made.columns, made.target)
 
         def again(n: int, epsilon: float) -> Plan:
@@ -181,9 +176,6 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         rule = type(self), self.delta, self.n_iter, self.standardize
         unbounded = dataset.table.sparse and made.stated.data_norm is None
         warn_if_useless(plan, again, rule, sparse=unbounded, stacklevel=3)
-        # How many cells a compressed table stores is not public; none are assumed.
-        steps = getattr(self.solver, "n_iter", None) if self.n_iter is None else int(self.n_iter)
-        warn_if_long(plan, steps, density=float(not dataset.table.sparse), stacklevel=3)
 
     def _declare(self, dataset: Dataset, n: int) -> FitDeclaration:
         """Declare a fit to n such records, from public facts."""

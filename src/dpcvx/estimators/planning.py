@@ -27,7 +27,7 @@ from dpcvx.planning.planner import (
     residual_clip,
     standardisation_pays,
 )
-from dpcvx.plans.execution import Plan, Solver
+from dpcvx.plans import Plan, Solver
 from dpcvx.problem import Problem
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,

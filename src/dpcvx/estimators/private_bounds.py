@@ -34,7 +34,7 @@ from dpcvx.events import Compose, Repeat
 from dpcvx.mechanisms import NoisyQuantile, quantile_grid
 from dpcvx.mechanisms.quantile import LEAST_EXPONENT
 from dpcvx.noise.samplers import Generator
-from dpcvx.plans.execution import Plan, Stage
+from dpcvx.plans import Plan, Stage
 
 __all__ = [
     "PRIVATE",

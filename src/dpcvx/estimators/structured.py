@@ -15,13 +15,13 @@ from dpcvx.domains.set_functions import (
     SetFunction,
     check_set_function,
 )
-from dpcvx.errors import counted
 from dpcvx.estimators.documentation import documented
 from dpcvx.estimators.planning import parameters
 from dpcvx.estimators.regressors import SquaredRegressor
 from dpcvx.losses import Loss
 from dpcvx.planning.planner import default_radius
-from dpcvx.plans.execution import Plan
+from dpcvx.plans import Plan
+from dpcvx.words import counted
 
 __all__ = ["PrivateGroupLasso", "PrivateStructuredLasso"]
 

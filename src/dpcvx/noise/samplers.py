@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.errors import shown
+from dpcvx.words import shown
 
 Words = NDArray[np.uint64]
 

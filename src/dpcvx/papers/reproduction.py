@@ -12,6 +12,7 @@ from dpcvx.accounting import (
     Budget,
     Tight,
     gaussian_mu,
+    spendable,
 )
 from dpcvx.accounting.objective import OUTPUT_SHARE
 from dpcvx.arrays import Vector
@@ -25,13 +26,7 @@ from dpcvx.events import (
 )
 from dpcvx.mechanisms import PerturbedMinimiser
 from dpcvx.mechanisms.minimise import Ridged
-from dpcvx.plans.execution import (
-    Oracle,
-    Plan,
-    Solver,
-    Stage,
-    spendable,
-)
+from dpcvx.plans import Asking, Plan, Solver, Stage
 from dpcvx.problem import Problem
 
 __all__ = ["AsPrinted", "Reproduction", "table"]
@@ -68,7 +63,7 @@ class AsPrinted:
         """Bound the excess risk as the solver does."""
         return self.solver.predict(problem, n, budget)
 
-    def run(self, plan: Plan, ask: Oracle) -> Vector:
+    def run(self, plan: Plan, ask: Asking) -> Vector:
         """Run the loop."""
         return self.solver.run(plan, ask)
 

@@ -18,8 +18,7 @@ from dpcvx.mechanisms import (
     PerturbedMinimiser,
 )
 from dpcvx.planning.rehearsal import SHARES, rehearse
-from dpcvx.plans.execution import Candidate, Plan, Solver
-from dpcvx.plans.running_time import running_time
+from dpcvx.plans import Candidate, Plan, Solver, running_time
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,
     NoisyCorrectiveFrankWolfe,
@@ -127,7 +126,7 @@ def candidate(plan: Plan, *, weighed: bool = True, rehearsal: bool = True, densi
         noise=tuple(dict.fromkeys(float(stage.mechanism.noise) for stage in core(plan).stages)),
         gradient_evaluations=plan.gradient_evaluations,
         memory=memory(plan, density),
-        seconds=running_time(plan, density),
+        seconds=running_time(plan.stages, plan.problem, density),
     )
 
 

@@ -11,19 +11,24 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from dpcvx.errors import (
-    Incompatible,
-    NotAccountable,
-    UselessModelWarning,
-    counted,
-)
+from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning
 from dpcvx.mechanisms import NoisyGradient, records_changed
 from dpcvx.planning.candidates import Facts, candidate, core
 from dpcvx.planning.rehearsal import is_modelled, to_learn
-from dpcvx.plans.execution import Plan
+from dpcvx.plans import Plan
 from dpcvx.solvers.typical_data import is_round
+from dpcvx.words import counted
 
-__all__ = ["Doubt", "Planning", "doubt", "predicted_risk", "promises", "trivial_risk", "warn_if_useless"]
+__all__ = [
+    "Doubt",
+    "Planning",
+    "advice",
+    "doubt",
+    "predicted_risk",
+    "promises",
+    "trivial_risk",
+    "warn_if_useless",
+]
 
 # A model that is predicted to learn less than a twentieth of what there is to learn is no better than the
 # trivial one, as far as a prediction can tell.
@@ -101,6 +106,12 @@ def doubt(plan: Plan, again: Planning | None = None) -> Doubt | None:
     if (trivial := trivial_risk(plan)) is None or promises(plan):
         return None
     return Doubt(plan, sum(predicted_risk(plan)), trivial, *_enough(plan, again or _default_planning(plan)))
+
+
+def advice(plan: Plan) -> str:
+    """Return the sentence on a plan that promises nothing; empty for others."""
+    found = doubt(plan)
+    return "" if found is None else str(found)
 
 
 def warn_if_useless(

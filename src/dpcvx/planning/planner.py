@@ -20,7 +20,8 @@ from dpcvx.errors import Incompatible, NotAccountable
 from dpcvx.losses import Loss
 from dpcvx.mechanisms.minimise import NEWTON_SIZE
 from dpcvx.planning.candidates import briefly, compared, core
-from dpcvx.plans.execution import Plan, Solver
+from dpcvx.planning.outlook import advice
+from dpcvx.plans import Plan, Solver
 from dpcvx.problem import Problem
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,
@@ -243,4 +244,4 @@ def plan(
         raise Incompatible("No solver fits this problem:\n  " + "\n  ".join(refusals))
     plans = tuple(chosen for _, chosen in sorted(weighed, key=lambda pair: pair[0]))
     listed = compared(plans, clip=clip, density=density) if everything else briefly(plans)
-    return replace(plans[0], candidates=listed)
+    return replace(plans[0], candidates=listed, advise=advice)

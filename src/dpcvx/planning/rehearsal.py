@@ -27,7 +27,7 @@ from dpcvx.mechanisms import (
     SecondMoments,
     Vertex,
 )
-from dpcvx.plans.execution import Plan
+from dpcvx.plans import Plan
 from dpcvx.problem import Problem
 from dpcvx.solvers.typical_data import (
     DECAYS,

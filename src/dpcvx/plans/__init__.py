@@ -1,1 +1,25 @@
 """Plans: the stages and price of a run, the oracle that answers its solver, execution and release."""
+
+from dpcvx.plans.asking import Asking
+from dpcvx.plans.execution import Release, charge, execute
+from dpcvx.plans.oracle import Oracle
+from dpcvx.plans.plan import Candidate, Plan, Solver, check_count, require, solver_name
+from dpcvx.plans.price import Bill
+from dpcvx.plans.stage import Stage, running_time
+
+__all__ = [
+    "Asking",
+    "Bill",
+    "Candidate",
+    "Oracle",
+    "Plan",
+    "Release",
+    "Solver",
+    "Stage",
+    "charge",
+    "check_count",
+    "execute",
+    "require",
+    "running_time",
+    "solver_name",
+]

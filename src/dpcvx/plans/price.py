@@ -14,7 +14,7 @@ from dpcvx.accounting import (
 )
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event
-from dpcvx.plans.execution import Stage
+from dpcvx.plans.stage import Stage
 
 __all__ = ["Bill"]
 

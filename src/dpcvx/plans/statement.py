@@ -13,7 +13,7 @@ from dpcvx.events import to_plain
 
 if TYPE_CHECKING:
     from dpcvx.ledger import Receipt
-    from dpcvx.plans.execution import Plan
+    from dpcvx.plans.plan import Plan
     from dpcvx.plans.price import Bill
 
 __all__ = ["PrivacyStatement"]

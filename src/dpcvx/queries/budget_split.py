@@ -13,6 +13,7 @@ from dpcvx.accounting import (
     Budget,
     Tight,
     calibrate,
+    spendable,
 )
 from dpcvx.accounting.gaussian import gaussian_mu
 from dpcvx.errors import Incompatible
@@ -24,7 +25,6 @@ from dpcvx.events import (
     PureDP,
     Repeat,
 )
-from dpcvx.plans.execution import spendable
 from dpcvx.queries.multiplicative_weights import updates_needed
 from dpcvx.queries.sparse_vector import AboveThreshold
 from dpcvx.queries.universe import Universe

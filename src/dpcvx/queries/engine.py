@@ -16,12 +16,13 @@ from dpcvx.accounting import (
     Accountant,
     Budget,
     Tight,
+    spendable,
 )
 from dpcvx.arrays import Vector
 from dpcvx.errors import BudgetExceeded, Incompatible, KeyReused
 from dpcvx.events import ApproxDP
 from dpcvx.noise.samplers import selection_failure
-from dpcvx.plans.execution import Solver, spendable
+from dpcvx.plans import Solver
 from dpcvx.queries.answer import Answer, Coefficient
 from dpcvx.queries.budget_split import (
     FALSE_ALARM,

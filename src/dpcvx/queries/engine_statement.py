@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dpcvx.accounting import Accountant, Budget
-from dpcvx.plans.execution import spendable
+from dpcvx.accounting import Accountant, Budget, spendable
 from dpcvx.plans.statement import (
     CRYPTOGRAPHIC,
     NO_LEDGER,

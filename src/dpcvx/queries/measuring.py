@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dpcvx.accounting import SAMPLER_SHARE, Budget
+from dpcvx.accounting import SAMPLER_SHARE, Budget, spendable
 from dpcvx.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
@@ -16,7 +16,7 @@ from dpcvx.events import (
     Gaussian,
     count_leaves,
 )
-from dpcvx.plans.execution import Plan, Solver, spendable
+from dpcvx.plans import Plan, Solver
 from dpcvx.problem import Problem
 from dpcvx.queries.compiled import CompiledMeans, CompiledQuery, CompiledRegression
 from dpcvx.queries.error_bars import CONFIDENCE

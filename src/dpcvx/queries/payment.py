@@ -8,10 +8,9 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dpcvx.accounting import Budget
+from dpcvx.accounting import Budget, spendable
 from dpcvx.errors import BudgetExceeded, DeadKey, Incompatible
 from dpcvx.events import Event
-from dpcvx.plans.execution import spendable
 from dpcvx.queries.budget_split import BudgetSplit
 from dpcvx.queries.transcript import EngineTranscript, LedgerTranscript
 

@@ -12,7 +12,7 @@ from dpcvx.arrays import IntVector, Vector
 from dpcvx.data import Arrays, Dense, Quantiser, ResidualBound, fixed_point, targets
 from dpcvx.errors import Incompatible
 from dpcvx.losses import Loss
-from dpcvx.plans.execution import Oracle, Plan
+from dpcvx.plans import Oracle, Plan
 from dpcvx.queries.compiled import CompiledRegression
 from dpcvx.queries.histogram import Counts
 from dpcvx.queries.marginals import Measurement

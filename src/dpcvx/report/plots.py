@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dpcvx.accounting import Budget
     from dpcvx.ledger import Entry
     from dpcvx.planning.outlook import Planning
-    from dpcvx.plans.execution import Plan
+    from dpcvx.plans import Plan
 
 __all__ = ["Comparison", "prediction_plot", "privacy_utility_plot", "spending_plot"]
 

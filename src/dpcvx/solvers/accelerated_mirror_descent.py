@@ -11,21 +11,14 @@ from dpcvx.accounting import (
     Budget,
     calibrate,
     gaussian_mu,
+    spendable,
 )
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasMirrorMap
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Repeat
-from dpcvx.mechanisms import NoisyGradient
-from dpcvx.plans.execution import (
-    Oracle,
-    Plan,
-    Stage,
-    check_count,
-    records_changed,
-    require,
-    spendable,
-)
+from dpcvx.mechanisms import NoisyGradient, records_changed
+from dpcvx.plans import Asking, Plan, Stage, check_count, require
 from dpcvx.problem import Problem
 
 __all__ = ["NoisyAcceleratedMirrorDescent"]
@@ -85,7 +78,7 @@ class NoisyAcceleratedMirrorDescent:
         solver = NoisyAcceleratedMirrorDescent(T, self.clip)
         return Plan((Stage(mechanism, T),), problem, n, solver, budget, accountant)
 
-    def run(self, plan: Plan, ask: Oracle) -> Vector:
+    def run(self, plan: Plan, ask: Asking) -> Vector:
         """Descend along the oracle's gradients."""
         C, shape = plan.problem.C, plan.problem.shape
         psi = C.mirror_map(shape)

@@ -13,6 +13,7 @@ from dpcvx.accounting import (
     Budget,
     calibrate,
     gaussian_mu,
+    spendable,
 )
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasCoordinateVertices, HasProjection
@@ -24,16 +25,8 @@ from dpcvx.events import (
     Gaussian,
     Repeat,
 )
-from dpcvx.mechanisms import NoisyVertex, RestrictedGradient, weight_bits
-from dpcvx.plans.execution import (
-    Oracle,
-    Plan,
-    Stage,
-    check_count,
-    records_changed,
-    require,
-    spendable,
-)
+from dpcvx.mechanisms import NoisyVertex, RestrictedGradient, records_changed, weight_bits
+from dpcvx.plans import Asking, Plan, Stage, check_count, require
 from dpcvx.problem import Problem
 
 __all__ = ["NoisyCorrectiveFrankWolfe"]
@@ -110,7 +103,7 @@ class NoisyCorrectiveFrankWolfe:
         solver = NoisyCorrectiveFrankWolfe(T1 + T2, T1, self.clip)
         return Plan((Stage(select, T1), Stage(refit, T2)), problem, n, solver, budget, accountant)
 
-    def run(self, plan: Plan, ask: Oracle) -> Vector:
+    def run(self, plan: Plan, ask: Asking) -> Vector:
         """Select vertices, then descend over their features."""
         C, (select, refit) = plan.problem.C, plan.stages
         point, T1, T2 = cast(NoisyVertex, select.mechanism).origin(), select.n_calls, refit.n_calls

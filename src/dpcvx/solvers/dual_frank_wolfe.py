@@ -13,23 +13,16 @@ from dpcvx.accounting import (
     Budget,
     calibrate,
     gaussian_mu,
+    spendable,
 )
 from dpcvx.arrays import Vector
 from dpcvx.domains import SubmodularBall, SubmodularPolyhedron
 from dpcvx.domains.regularizers import SubmodularNorm
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Repeat
-from dpcvx.mechanisms import NoisyMinimiser
+from dpcvx.mechanisms import NoisyMinimiser, records_changed
 from dpcvx.mechanisms.minimise import Ridged
-from dpcvx.plans.execution import (
-    Oracle,
-    Plan,
-    Stage,
-    check_count,
-    records_changed,
-    require,
-    spendable,
-)
+from dpcvx.plans import Asking, Plan, Stage, check_count, require
 from dpcvx.problem import Problem
 
 __all__ = ["NoisyDualFrankWolfe"]
@@ -101,7 +94,7 @@ class NoisyDualFrankWolfe:
         solver = replace(self, n_iter=T, shrink=self._shrink(problem, T, mechanism.noise))
         return Plan((Stage(mechanism, T),), problem, n, solver, budget, accountant)
 
-    def run(self, plan: Plan, ask: Oracle) -> Vector:
+    def run(self, plan: Plan, ask: Asking) -> Vector:
         """Move the linear term towards corners of K, and average the minimisers."""
         K, T = self._dual_set(plan.problem), plan.n_calls
         s, mean = np.zeros(plan.problem.shape), np.zeros(plan.problem.shape)

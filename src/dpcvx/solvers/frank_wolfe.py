@@ -11,21 +11,14 @@ from dpcvx.accounting import (
     Budget,
     calibrate,
     gaussian_mu,
+    spendable,
 )
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasVertices
 from dpcvx.errors import Incompatible
 from dpcvx.events import Exponential, Repeat
-from dpcvx.mechanisms import NoisyVertex, weight_bits
-from dpcvx.plans.execution import (
-    Oracle,
-    Plan,
-    Stage,
-    check_count,
-    records_changed,
-    require,
-    spendable,
-)
+from dpcvx.mechanisms import NoisyVertex, records_changed, weight_bits
+from dpcvx.plans import Asking, Plan, Stage, check_count, require
 from dpcvx.problem import Problem
 
 __all__ = ["NoisyFrankWolfe"]
@@ -87,7 +80,7 @@ class NoisyFrankWolfe:
         solver = NoisyFrankWolfe(T, self.steps, self.clip)
         return Plan((Stage(mechanism, T),), problem, n, solver, budget, accountant)
 
-    def run(self, plan: Plan, ask: Oracle) -> Vector:
+    def run(self, plan: Plan, ask: Asking) -> Vector:
         """Move towards the oracle's vertices."""
         T, theta = plan.n_calls, cast(NoisyVertex, plan.stages[0].mechanism).origin()
         for t in range(T):

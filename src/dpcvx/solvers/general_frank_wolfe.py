@@ -11,21 +11,14 @@ from dpcvx.accounting import (
     Budget,
     calibrate,
     gaussian_mu,
+    spendable,
 )
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasLMO
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Repeat
-from dpcvx.mechanisms import NoisyGradient
-from dpcvx.plans.execution import (
-    Oracle,
-    Plan,
-    Stage,
-    check_count,
-    records_changed,
-    require,
-    spendable,
-)
+from dpcvx.mechanisms import NoisyGradient, records_changed
+from dpcvx.plans import Asking, Plan, Stage, check_count, require
 from dpcvx.problem import Problem
 
 __all__ = ["NoisyGeneralFrankWolfe"]
@@ -83,7 +76,7 @@ class NoisyGeneralFrankWolfe:
         solver = NoisyGeneralFrankWolfe(T, self.steps, self.clip)
         return Plan((Stage(mechanism, T),), problem, n, solver, budget, accountant)
 
-    def run(self, plan: Plan, ask: Oracle) -> Vector:
+    def run(self, plan: Plan, ask: Asking) -> Vector:
         """Move towards the minimisers of the oracle's gradients."""
         C, T = plan.problem.C, plan.n_calls
         theta: Vector = C.start(plan.problem.shape)

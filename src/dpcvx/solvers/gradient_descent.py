@@ -13,21 +13,14 @@ from dpcvx.accounting import (
     Budget,
     calibrate,
     gaussian_mu,
+    spendable,
 )
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasProjection
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Repeat
-from dpcvx.mechanisms import NoisyGradient
-from dpcvx.plans.execution import (
-    Oracle,
-    Plan,
-    Stage,
-    check_count,
-    records_changed,
-    require,
-    spendable,
-)
+from dpcvx.mechanisms import NoisyGradient, records_changed
+from dpcvx.plans import Asking, Plan, Stage, check_count, require
 from dpcvx.problem import Problem
 from dpcvx.solvers.typical_data import Typical, is_round
 
@@ -108,7 +101,7 @@ class NoisyGradientDescent:
         solver = NoisyGradientDescent(T, step, momentum, self.clip)
         return Plan((Stage(mechanism, T),), problem, n, solver, budget, accountant)
 
-    def run(self, plan: Plan, ask: Oracle) -> Vector:
+    def run(self, plan: Plan, ask: Asking) -> Vector:
         """Descend along the oracle's gradients."""
         C, T = plan.problem.C, plan.n_calls
         momentum, step = self.momentum or 0.0, self.step or 1 / plan.problem.smoothness

@@ -11,20 +11,13 @@ from dpcvx.accounting import (
     Budget,
     calibrate,
     gaussian_mu,
+    spendable,
 )
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasMirrorMap
 from dpcvx.events import Gaussian, Repeat
-from dpcvx.mechanisms import NoisyGradient
-from dpcvx.plans.execution import (
-    Oracle,
-    Plan,
-    Stage,
-    check_count,
-    records_changed,
-    require,
-    spendable,
-)
+from dpcvx.mechanisms import NoisyGradient, records_changed
+from dpcvx.plans import Asking, Plan, Stage, check_count, require
 from dpcvx.problem import Problem
 
 __all__ = ["NoisyMirrorDescent"]
@@ -78,7 +71,7 @@ class NoisyMirrorDescent:
         mechanism = NoisyGradient(problem, n, noise_multiplier, budget.relation, self.clip)
         return Plan((Stage(mechanism, T),), problem, n, NoisyMirrorDescent(T, self.clip), budget, accountant)
 
-    def run(self, plan: Plan, ask: Oracle) -> Vector:
+    def run(self, plan: Plan, ask: Asking) -> Vector:
         """Descend along the oracle's gradients and average."""
         problem, (stage,) = plan.problem, plan.stages
         psi, T = problem.C.mirror_map(problem.shape), stage.n_calls

@@ -13,21 +13,15 @@ from dpcvx.accounting import (
     Budget,
     calibrate,
     gaussian_mu,
+    spendable,
 )
 from dpcvx.accounting.objective import OUTPUT_SHARE
 from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Gaussian, PerturbedObjective
-from dpcvx.mechanisms import PerturbedMinimiser
+from dpcvx.mechanisms import PerturbedMinimiser, records_changed
 from dpcvx.mechanisms.minimise import Ridged
-from dpcvx.plans.execution import (
-    Oracle,
-    Plan,
-    Stage,
-    records_changed,
-    require,
-    spendable,
-)
+from dpcvx.plans import Asking, Plan, Stage, require
 from dpcvx.problem import Problem
 from dpcvx.solvers.typical_data import Typical, is_round
 
@@ -95,7 +89,7 @@ class ObjectivePerturbation:
         stages = (Stage(mechanism(noise_multiplier), 1),)
         return Plan(stages, problem, n, ObjectivePerturbation(share, self.clip), budget, accountant)
 
-    def run(self, plan: Plan, ask: Oracle) -> Vector:
+    def run(self, plan: Plan, ask: Asking) -> Vector:
         """Ask once, and return to the set what the noise on the outcome carried out of it."""
         theta = ask.minimiser()
         return theta if plan.problem.domain is None else plan.problem.C.project(theta)

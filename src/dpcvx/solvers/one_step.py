@@ -12,19 +12,14 @@ from dpcvx.accounting import (
     Following,
     gaussian_epsilon,
     gaussian_mu,
+    spendable,
 )
 from dpcvx.arrays import Vector
 from dpcvx.domains import L2Ball
 from dpcvx.errors import Incompatible
 from dpcvx.losses import Loss
 from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments, PerturbedMinimiser
-from dpcvx.plans.execution import (
-    Oracle,
-    Plan,
-    Solver,
-    Stage,
-    spendable,
-)
+from dpcvx.plans import Asking, Plan, Solver, Stage
 from dpcvx.plans.uncertainty import (
     Curvature,
     Steepness,
@@ -104,7 +99,7 @@ class OneStep:
         stages = (*fit.stages, Stage(moments, 1))
         return Plan(stages, problem, n, replace(self, solver=fit.solver), budget, accountant)
 
-    def run(self, plan: Plan, ask: Oracle) -> Vector:
+    def run(self, plan: Plan, ask: Asking) -> Vector:
         """Fit, ask for the Hessian, and publish the estimate with its covariance beside the fit."""
         problem, moments = plan.problem, plan.stages[-1].mechanism
         heard = _Heard(plan, ask)
@@ -166,7 +161,7 @@ def with_uncertainty(solver: Solver, share: float, loss: Loss) -> Solver:
 class _Heard:
     """Passes questions on, and keeps what the public answers say about the objective's gradient."""
 
-    def __init__(self, plan: Plan, ask: Oracle) -> None:
+    def __init__(self, plan: Plan, ask: Asking) -> None:
         self._plan, self._ask = plan, ask
         self.notes: list[Steepness] = []
 

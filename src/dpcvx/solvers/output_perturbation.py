@@ -13,6 +13,7 @@ from dpcvx.accounting import (
     Budget,
     calibrate,
     gaussian_mu,
+    spendable,
 )
 from dpcvx.arrays import Vector
 from dpcvx.domains.regularizers import (
@@ -24,16 +25,9 @@ from dpcvx.domains.regularizers import (
 )
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian
-from dpcvx.mechanisms import NoisyMinimiser
+from dpcvx.mechanisms import NoisyMinimiser, records_changed
 from dpcvx.mechanisms.minimise import Ridged
-from dpcvx.plans.execution import (
-    Oracle,
-    Plan,
-    Stage,
-    records_changed,
-    require,
-    spendable,
-)
+from dpcvx.plans import Asking, Plan, Stage, require
 from dpcvx.problem import Problem
 
 __all__ = ["OutputPerturbation"]
@@ -84,7 +78,7 @@ class OutputPerturbation:
         mechanism = NoisyMinimiser(problem, n, noise_multiplier, n * ridge, budget.relation)
         return Plan((Stage(mechanism, 1),), problem, n, OutputPerturbation(ridge), budget, accountant)
 
-    def run(self, plan: Plan, ask: Oracle) -> Vector:
+    def run(self, plan: Plan, ask: Asking) -> Vector:
         """Ask once, and return to the set what the noise carried out of it."""
         theta = ask.minimiser()
         return theta if plan.problem.domain is None else plan.problem.C.project(theta)

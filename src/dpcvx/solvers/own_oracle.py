@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dpcvx.arrays import Vector
-from dpcvx.plans.execution import Solver, check_count
+from dpcvx.plans import Solver, check_count
 from dpcvx.problem import Problem
 
 __all__ = ["GradientOracle", "run_with_oracle"]

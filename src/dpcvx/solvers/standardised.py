@@ -13,19 +13,14 @@ from dpcvx.accounting import (
     Budget,
     Following,
     gaussian_mu,
+    spendable,
 )
 from dpcvx.arrays import Vector
 from dpcvx.data import FEATURE_BITS, Quantiser, Region
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose
 from dpcvx.mechanisms import Mechanism, NoisyLength, NoisyMoments
-from dpcvx.plans.execution import (
-    Oracle,
-    Plan,
-    Solver,
-    Stage,
-    spendable,
-)
+from dpcvx.plans import Asking, Plan, Solver, Stage
 from dpcvx.problem import Bounds, Problem
 
 __all__ = ["Standardised"]
@@ -124,7 +119,7 @@ class Standardised:
         stages = (*(Stage(measure, 1) for measure in measures), *fit.stages)
         return Plan(stages, problem, n, replace(self, solver=fit.solver), budget, accountant)
 
-    def run(self, plan: Plan, ask: Oracle) -> Vector:
+    def run(self, plan: Plan, ask: Asking) -> Vector:
         """Measure, map the records, fit, and map the coefficients back."""
         problem, d, inner = plan.problem, plan.problem.d, self.inner(plan.problem)
         means, squares, lengths = (_any(stage.mechanism) for stage in plan.stages[:3])

@@ -10,21 +10,14 @@ from dpcvx.accounting import (
     Budget,
     calibrate,
     gaussian_mu,
+    spendable,
 )
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasProjection
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Repeat
-from dpcvx.mechanisms import NoisyGradient
-from dpcvx.plans.execution import (
-    Oracle,
-    Plan,
-    Stage,
-    check_count,
-    records_changed,
-    require,
-    spendable,
-)
+from dpcvx.mechanisms import NoisyGradient, records_changed
+from dpcvx.plans import Asking, Plan, Stage, check_count, require
 from dpcvx.problem import Problem
 
 __all__ = ["NoisyStronglyConvexMirrorDescent"]
@@ -83,7 +76,7 @@ class NoisyStronglyConvexMirrorDescent:
         solver = NoisyStronglyConvexMirrorDescent(T, self.clip)
         return Plan((Stage(mechanism, T),), problem, n, solver, budget, accountant)
 
-    def run(self, plan: Plan, ask: Oracle) -> Vector:
+    def run(self, plan: Plan, ask: Asking) -> Vector:
         """Descend along the oracle's gradients and average."""
         C, lam = plan.problem.C, plan.problem.strong_convexity
         theta: Vector = C.start(plan.problem.shape)

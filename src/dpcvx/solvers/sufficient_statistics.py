@@ -13,20 +13,14 @@ from dpcvx.accounting import (
     Budget,
     calibrate,
     gaussian_mu,
+    spendable,
 )
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasProjection
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Gaussian
-from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments
-from dpcvx.plans.execution import (
-    Oracle,
-    Plan,
-    Stage,
-    records_changed,
-    require,
-    spendable,
-)
+from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments, records_changed
+from dpcvx.plans import Asking, Plan, Stage, require
 from dpcvx.problem import Problem
 
 __all__ = ["SufficientStatistics"]
@@ -77,7 +71,7 @@ class SufficientStatistics:
         slope = NoisyGradient(problem, n, t / second, budget.relation, clip=problem.slope(2, 0.0))
         return Plan((Stage(moments, 1), Stage(slope, 1)), problem, n, self, budget, accountant)
 
-    def run(self, plan: Plan, ask: Oracle) -> Vector:
+    def run(self, plan: Plan, ask: Asking) -> Vector:
         """Ask for both sides of the normal equations and solve them."""
         problem, zero = plan.problem, np.zeros(plan.problem.shape)
         A = ask.second_moments(zero).hessian

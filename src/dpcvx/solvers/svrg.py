@@ -14,6 +14,7 @@ from dpcvx.accounting import (
     Budget,
     calibrate,
     gaussian_mu,
+    spendable,
 )
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasProjection, L2Ball
@@ -25,17 +26,9 @@ from dpcvx.events import (
     Poisson,
     Repeat,
 )
-from dpcvx.mechanisms import NoisyDifference, NoisyGradient
+from dpcvx.mechanisms import NoisyDifference, NoisyGradient, records_changed
 from dpcvx.noise.poisson import LEVELS, probability_above
-from dpcvx.plans.execution import (
-    Oracle,
-    Plan,
-    Stage,
-    check_count,
-    records_changed,
-    require,
-    spendable,
-)
+from dpcvx.plans import Asking, Plan, Stage, check_count, require
 from dpcvx.problem import Problem
 
 __all__ = ["NoisySVRG", "NoisySVRGPlusPlus"]
@@ -112,7 +105,7 @@ class NoisySVRG:
         require(self, problem)
         return self._schedule(problem, n, budget).plan(problem, n, budget, accountant)
 
-    def run(self, plan: Plan, ask: Oracle) -> Vector:
+    def run(self, plan: Plan, ask: Asking) -> Vector:
         """Descend, epoch by epoch."""
         prox, step = _prox(plan.problem), self.step or 1 / plan.problem.smoothness
         anchor = _start(plan.problem)
@@ -201,7 +194,7 @@ class NoisySVRGPlusPlus:
         require(self, problem)
         return self._schedule(problem, n, budget).plan(problem, n, budget, accountant)
 
-    def run(self, plan: Plan, ask: Oracle) -> Vector:
+    def run(self, plan: Plan, ask: Asking) -> Vector:
         """Descend, epoch by epoch."""
         prox, step = _prox(plan.problem), self.step or 1 / plan.problem.smoothness
         theta = anchor = _start(plan.problem)

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.cells import level_codes, native_array, read_numbers
-from dpcvx.errors import shown
+from dpcvx.words import shown
 
 __all__ = ["CLASSIFICATION", "METRICS", "REGRESSION", "UNIT", "Metric", "metric_of"]
 

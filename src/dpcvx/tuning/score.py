@@ -27,8 +27,7 @@ from dpcvx.noise.samplers import (
     lattice_gaussian,
     lattice_laplace,
 )
-from dpcvx.plans.execution import Stage, charge
-from dpcvx.plans.price import Bill
+from dpcvx.plans import Bill, Stage, charge
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.tuning.metrics import (
     CLASSIFICATION,

@@ -32,13 +32,7 @@ from dpcvx.accounting import (
 from dpcvx.data.cells import opened
 from dpcvx.data.dataset import Dataset, open_dataset
 from dpcvx.data.target import Labels
-from dpcvx.errors import (
-    Incompatible,
-    NotAccountable,
-    UselessModelWarning,
-    counted,
-    shown,
-)
+from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning
 from dpcvx.estimators.linear_model import LinearModel, declare_fit, fit_silently
 from dpcvx.estimators.planning import default_delta
 from dpcvx.events import (
@@ -50,12 +44,12 @@ from dpcvx.events import (
 )
 from dpcvx.noise.samplers import Generator, generator_of, select
 from dpcvx.planning.outlook import promises
-from dpcvx.plans.execution import Plan, Stage, charge
-from dpcvx.plans.price import Bill
+from dpcvx.plans import Bill, Plan, Stage, charge
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.tuning.metrics import metric_of
 from dpcvx.tuning.repetitions import LAW_FAILURE, LAWS, repetitions
 from dpcvx.tuning.score import NoisyScore
+from dpcvx.words import counted, shown
 
 __all__ = ["Tuned", "private_tune"]
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from dpcvx.errors import ClusterFailed, Incompatible, counted
+from dpcvx.errors import ClusterFailed, Incompatible
+from dpcvx.words import counted
 
 __all__ = ["Partitions", "opened"]
 

@@ -15,7 +15,8 @@ from dpcvx.data.shards.folder import Store
 from dpcvx.data.shards.recipe import Recipe, made_up, parameters
 from dpcvx.data.shards.source import ShardSource, mapped, sharded
 from dpcvx.data.target import Labels, Numbers, Target
-from dpcvx.errors import Incompatible, counted
+from dpcvx.errors import Incompatible
+from dpcvx.words import counted
 
 __all__ = ["Shards", "open_shards"]
 

@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.data.threads import cores
-from dpcvx.errors import ShardsDamaged, StoreUnavailable, counted
+from dpcvx.errors import ShardsDamaged, StoreUnavailable
+from dpcvx.words import counted
 
 __all__ = ["Manifest", "Shard", "Store"]
 

@@ -19,7 +19,7 @@ from dpcvx.data.files import (
     csv_header,
     csv_table,
 )
-from dpcvx.errors import counted
+from dpcvx.words import counted
 
 __all__ = ["ArrowReader", "BatchReader", "CsvReader", "ParquetReader", "Reader"]
 

@@ -31,8 +31,8 @@ from dpcvx.data.target import (
     read_one,
     read_several,
 )
-from dpcvx.errors import shown
 from dpcvx.problem import Bounds
+from dpcvx.words import shown
 
 __all__ = ["Recipe", "is_binary", "made_up", "normalised", "parameters"]
 

@@ -1,0 +1,424 @@
+"""Solvers, candidates and plans: everything about a run that is public and fixed before a record is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from textwrap import fill
+from typing import Any, ClassVar, Protocol
+
+from dpcvx.accounting import SAMPLER_SHARE, Accountant, Budget, Tight, spendable
+from dpcvx.arrays import Vector
+from dpcvx.errors import Incompatible
+from dpcvx.events import Compose, Event, Repeat
+from dpcvx.mechanisms import NoisyVertex
+from dpcvx.plans.asking import Asking
+from dpcvx.plans.stage import Stage, running_time, time_in_words
+from dpcvx.problem import Problem
+from dpcvx.words import aligned, byte_count, counted, fields_shown
+
+__all__ = ["Candidate", "Plan", "Solver", "check_count", "require", "solver_name"]
+
+HEADER = (
+    "candidate",
+    "answers",
+    "noise",
+    "gradients",
+    "memory",
+    "basis",
+    "optimisation",
+    "privacy",
+    "predicted",
+)
+WORST_CASE = (
+    "The prediction is the solver's theory at the worst data within the bounds; practice is usually better."
+)
+TYPICAL = (
+    "The prediction comes from rehearsing the run on public synthetic problems of this shape, the worst of a "
+    "few, not from your data: it shows what more records or a larger epsilon would bring."
+)
+
+
+def require(solver: Solver, problem: Problem) -> None:
+    """Check that the problem's set has what the solver needs."""
+    for ability in solver.requires:
+        if not isinstance(problem.domain, ability):
+            given = "no domain" if problem.domain is None else type(problem.domain).__name__
+            raise Incompatible(
+                f"{type(solver).__name__} needs a domain with {ability.__name__}; {given} has none. "
+                'Choose another set, or leave the choice to solver="auto".'
+            )
+    if problem.regularizer is not None and not getattr(solver, "proximal", False):
+        raise Incompatible(
+            f"{type(solver).__name__} has no step for a regularizer; {type(problem.regularizer).__name__} "
+            "would be ignored. Use ObjectivePerturbation or OutputPerturbation, or give a domain instead."
+        )
+
+
+MOST_ITERATIONS = 10**9
+
+
+def check_count(name: str, value: int | None) -> None:
+    """Refuse a number of iterations that is no positive integer, or more than anybody waits for."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise ValueError(f"{name} must be a positive integer or None, got {value!r}.")
+    if value is not None and value > MOST_ITERATIONS:
+        raise ValueError(f"{name} must be at most {MOST_ITERATIONS:,}; leave it None for the default.")
+
+
+class Solver(Protocol):
+    """Frozen hyper-parameters of one published algorithm; asks an oracle, never sees data."""
+
+    requires: ClassVar[tuple[type, ...]]
+
+    def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
+        """Fix stages and noise from public facts."""
+        ...
+
+    def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
+        """Bound the excess risk: (optimisation part, privacy part)."""
+        ...
+
+    def run(self, plan: Plan, ask: Asking) -> Vector:
+        """Post-process the oracle's answers into theta."""
+        ...
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One solver that could run: what it would cost, and its predicted excess risk in two parts.
+
+    Parameters
+    ----------
+    solver : Solver
+        With its settings fixed.
+    optimisation, privacy : float
+        What stopping early and the noise are predicted to add to the risk.
+    basis : str
+        What the prediction rests on: "bound" for the worst data within the bounds, "typical" for a public
+        model of data.
+    weighed : bool
+        Whether the choice was made among it and others; else it is listed only.
+    answers : int
+        Private answers in all.
+    noise : tuple of float
+        Scale of the noise of each kind of answer of the fit.
+    gradient_evaluations : float
+        Gradients of single records in all.
+    memory : float
+        Bytes of the stored records and of the largest arrays beside them.
+    seconds : float
+        Running time on one core of an ordinary machine, roughly; see `dpcvx.plans.running_time`.
+    """
+
+    solver: Solver
+    optimisation: float
+    privacy: float
+    basis: str = "bound"
+    weighed: bool = True
+    answers: int = 0
+    noise: tuple[float, ...] = ()
+    gradient_evaluations: float = 0.0
+    memory: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def predicted(self) -> float:
+        """Predicted excess empirical risk."""
+        return self.optimisation + self.privacy
+
+    def row(self, *, chosen: bool) -> tuple[str, ...]:
+        """Return the candidate's row of a plan's table, under `HEADER`."""
+        mark = " (chosen)" if chosen else "" if self.weighed else " (not weighed)"
+        return (
+            solver_name(self.solver) + mark,
+            f"{self.answers:,}",
+            ", ".join(f"{noise:.2g}" for noise in self.noise),
+            f"{self.gradient_evaluations:.2g}",
+            byte_count(self.memory),
+            self.basis,
+            *(f"{risk:.3g}" for risk in (self.optimisation, self.privacy, self.predicted)),
+        )
+
+    def to_plain(self, *, chosen: bool) -> dict[str, Any]:
+        """Return the candidate as plain types that JSON can hold."""
+        return {
+            "solver": type(self.solver).__name__,
+            "n_iter": getattr(self.solver, "n_iter", None),
+            "optimisation": self.optimisation,
+            "privacy": self.privacy,
+            "predicted": self.predicted,
+            "basis": self.basis,
+            "weighed": self.weighed,
+            "chosen": chosen,
+            "answers": self.answers,
+            "noise": list(self.noise),
+            "gradient_evaluations": self.gradient_evaluations,
+            "memory": self.memory,
+            "seconds": self.seconds,
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything about a run that is fixed before a record is read.
+
+    Parameters
+    ----------
+    stages : tuple of Stage
+        The private questions, in order.
+    problem, n, solver, budget, accountant
+        The public facts they were derived from.
+    candidates : tuple of Candidate
+        What was weighed, best first, when the planner chose.
+    before : tuple of Stage
+        Questions about raw columns that are asked before the records pass the door, such as their bounds.
+    advise : callable, optional
+        Returns a sentence on whether the plan is expected to be useful, or nothing; planners set it.
+    """
+
+    stages: tuple[Stage, ...]
+    problem: Problem
+    n: int
+    solver: Solver
+    budget: Budget
+    accountant: Accountant = field(default_factory=Tight)
+    candidates: tuple[Candidate, ...] = ()
+    before: tuple[Stage, ...] = ()
+    advise: Callable[[Plan], str] | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for stage in self.questions:
+            if stage.mechanism.relation != self.budget.relation:
+                raise Incompatible(
+                    f"A stage is private under {stage.mechanism.relation!r}, the budget asks for "
+                    f"{self.budget.relation!r}."
+                )
+        # The source is held to the plan's bounds. Later questions may be about mapped records; the oracle
+        # holds these to the bounds of each question.
+        for stage in self.stages[:1]:
+            own: Problem = getattr(stage.mechanism, "problem", self.problem)
+            if (own.bounds, own.d) != (self.problem.bounds, self.problem.d):
+                raise Incompatible(
+                    f"A stage was made for records of {own.d} features within {own.bounds}, the plan is for "
+                    f"{self.problem.d} within {self.problem.bounds}: make plans with dpcvx.plan."
+                )
+        if self.sampler_delta > SAMPLER_SHARE * self.budget.delta:
+            failure = self.sampler_delta / (1 + math.exp(min(self.budget.epsilon, 700.0)))
+            epsilon = math.floor(math.log(max(SAMPLER_SHARE * self.budget.delta / failure - 1, 1.0)))
+            delta = self.sampler_delta / SAMPLER_SHARE
+            ways = [f"epsilon at most {epsilon}"] if epsilon > 0 else []
+            ways += [f"delta at least {delta:.2g}"] if delta < 1 else []
+            raise Incompatible(
+                f"{self.n_draws:g} noise values of finite precision cannot carry epsilon="
+                f"{self.budget.epsilon:g} at delta={self.budget.delta:g}: they cost "
+                f"{self.sampler_delta:.2g}, more than a thousandth of delta. "
+                f"Use {' or '.join(ways) or 'fewer iterations'}."
+            )
+
+    @property
+    def event(self) -> Event:
+        """Composition of every question asked."""
+        return Compose(tuple(Repeat(stage.mechanism.event, stage.n_calls) for stage in self.questions))
+
+    @property
+    def questions(self) -> tuple[Stage, ...]:
+        """Every question, those before the door included."""
+        return (*self.before, *self.stages)
+
+    @property
+    def n_calls(self) -> int:
+        """Private answers to the solver in all."""
+        return sum(stage.n_calls for stage in self.stages)
+
+    @property
+    def gradient_evaluations(self) -> float:
+        """Gradients of single records in all; expected and public where records are sampled."""
+        return sum(stage.n_calls * stage.mechanism.evaluations for stage in self.stages)
+
+    @property
+    def n_draws(self) -> int:
+        """Noise values in all."""
+        return sum(stage.n_calls * stage.mechanism.n_draws for stage in self.questions)
+
+    @property
+    def sampler_delta(self) -> float:
+        """Delta paid for noise of finite precision: (1 + e^eps) * sum of total variations."""
+        return (1 + math.exp(min(self.budget.epsilon, 700.0))) * self.failure
+
+    @property
+    def failure(self) -> float:
+        """Sum of the total variations between the noise that is drawn and the noise that is accounted for."""
+        return math.fsum(stage.n_calls * stage.mechanism.failure for stage in self.questions)
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon certified at the budget's delta, samplers included; at most the budget's."""
+        return self.accountant.epsilon(self.event, spendable(self.budget).delta)
+
+    @property
+    def layout(self) -> str:
+        """Storage order that serves the questions best: by columns for vertex selection, else by rows."""
+        return "columns" if all(isinstance(stage.mechanism, NoisyVertex) for stage in self.stages) else "rows"
+
+    @property
+    def chosen(self) -> Candidate | None:
+        """The candidate that runs; None for a plan that was not chosen from any."""
+        return next((each for each in self.candidates if each.solver == self.solver), None)
+
+    @property
+    def seconds(self) -> float:
+        """Running time on one core, roughly; from the plan's row of the table, which knows the density."""
+        chosen = self.chosen
+        return running_time(self.stages, self.problem) if chosen is None else chosen.seconds
+
+    def explain(self) -> str:
+        """Say in words what will run, what it costs and what it is expected to give."""
+        loss, budget = self.problem.loss.name, self.budget
+        sentences = [
+            f"The fit minimises the {loss} loss over {_set(self.problem.domain)} ({self._shape}) "
+            f"from {counted(self.n, 'record')}.",
+            *self._choice(),
+        ]
+        for stage in self.questions:
+            often = "once" if stage.n_calls == 1 else f"{stage.n_calls:,} times"
+            sentences.append(
+                f"It asks {stage.label} {often}. One person can change the exact answer by at most "
+                f"{stage.mechanism.sensitivity:.3g}; the noise has scale {stage.mechanism.noise:.3g}."
+            )
+        sentences.append(
+            f"All answers together are (epsilon = {budget.epsilon:g}, delta = {budget.delta:.3g})-"
+            f"differentially private, where {self._neighbours}; the accountant certifies epsilon = "
+            f"{self.epsilon:.6g}."
+        )
+        sentences.append(
+            f"Once the records are loaded this takes {self._time}, and less on more cores or with compressed "
+            "records."
+        )
+        if (chosen := self.chosen) is not None:
+            larger = "stopping early" if chosen.optimisation > chosen.privacy else "the noise"
+            sentences.append(
+                f"Of the predicted excess risk, {chosen.optimisation:.3g} comes from stopping early and "
+                f"{chosen.privacy:.3g} from the noise, so {larger} dominates. "
+                + (TYPICAL if chosen.basis == "typical" else WORST_CASE)
+            )
+        if self.advise is not None and (advice := self.advise(self)):
+            sentences.append(advice)
+        return " ".join(sentences)
+
+    def __str__(self) -> str:
+        budget = self.budget
+        facts = [
+            ("problem", f"{self.problem.loss.name} loss over {_set(self.problem.domain)}, {self._shape}"),
+            ("records", f"n = {self.n:,}, {self._neighbours}"),
+            ("budget", f"epsilon = {budget.epsilon:g}, delta = {budget.delta:.3g}"),
+            ("certified", f"epsilon {self.epsilon:.6g} at that delta, by {type(self.accountant).__name__}"),
+            ("solver", _solver(self.solver)),
+            ("time", self._time),
+        ]
+        for stage in self.questions:
+            mechanism = stage.mechanism
+            facts.append(("question", f"{stage.n_calls} x {stage.label}, {stage.price}"))
+            facts.append(("", f"sensitivity {mechanism.sensitivity:.4g}, noise {mechanism.noise:.4g}"))
+        lines = ["Plan, fixed before a record is read", *(f"  {name:<10} {value}" for name, value in facts)]
+        if self.candidates:
+            rows = [each.row(chosen=each is self.chosen) for each in self.candidates]
+            lines += ["", *aligned([HEADER, *rows])]
+        if note := self._smaller_predictions():
+            lines += ["", fill(note, 100, initial_indent="  ", subsequent_indent="  ")]
+        return "\n".join(lines)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the plan as plain types that JSON can hold."""
+        return {
+            "loss": self.problem.loss.name,
+            "domain": _set(self.problem.domain),
+            "d": self.problem.d,
+            "outputs": self.problem.outputs,
+            "n": self.n,
+            "relation": self.budget.relation,
+            "epsilon": self.budget.epsilon,
+            "delta": self.budget.delta,
+            "certified_epsilon": self.epsilon,
+            "solver": type(self.solver).__name__,
+            "stages": [stage.to_plain() for stage in self.questions],
+            "candidates": [each.to_plain(chosen=each is self.chosen) for each in self.candidates],
+        }
+
+    def _choice(self) -> list[str]:
+        """Why this solver runs, and why others do not."""
+        chosen = self.chosen
+        weighed = [candidate for candidate in self.candidates if candidate.weighed]
+        if chosen is None or len(self.candidates) == 1:
+            return []
+        name = solver_name(self.solver)
+        sentences = []
+        if len(weighed) > 1:
+            second = next(candidate for candidate in weighed if candidate is not chosen)
+            other = solver_name(second.solver)
+            sentences.append(
+                f"{name} was chosen from {len(weighed)} solvers: its predicted excess risk is "
+                f"{chosen.predicted:.3g} for {chosen.gradient_evaluations:.2g} gradients of single records; "
+                f"{other} has {second.predicted:.3g} for {second.gradient_evaluations:.2g}."
+            )
+        if listed := [candidate for candidate in self.candidates if not candidate.weighed]:
+            names = ", ".join(f"{solver_name(each.solver)} {each.predicted:.3g}" for each in listed)
+            sentences.append(f"Others that fit are listed and can be asked for by name: {names}.")
+        return [*sentences, *filter(None, [self._smaller_predictions()])]
+
+    def _smaller_predictions(self) -> str:
+        """Why rows of the table may have smaller predictions than the chosen one; empty where none has."""
+        chosen = self.chosen
+        if chosen is None:
+            return ""
+        smaller = [each for each in self.candidates if each.predicted < chosen.predicted]
+        reasons = []
+        if any(each.basis != chosen.basis for each in smaller):
+            reasons.append(
+                "a bound is for the worst data and a typical risk was rehearsed, so they do not compare"
+            )
+        if any(each.weighed for each in smaller):
+            reasons.append(
+                "the choice was made by the solvers' own formulas and a price for work, before any rehearsal"
+            )
+        if any(not each.weighed for each in smaller):
+            reasons.append(
+                "solvers that are not weighed are left out because measured risks contradicted such "
+                "predictions"
+                if sum(each.weighed for each in self.candidates) > 1
+                else "no solver but the chosen one was weighed"
+            )
+        if not reasons:
+            return ""
+        name = solver_name(self.solver)
+        return f"Some predictions are smaller than that of the chosen {name}: {'; '.join(reasons)}."
+
+    @property
+    def _shape(self) -> str:
+        outputs = self.problem.outputs
+        return f"d = {self.problem.d:,}" + (f" x {outputs}" if outputs > 1 else "")
+
+    @property
+    def _neighbours(self) -> str:
+        change = "replacing" if self.budget.relation == "replace" else "adding or removing"
+        return f"neighbours differ by {change} one record"
+
+    @property
+    def _time(self) -> str:
+        return f"{time_in_words(self.stages, self.seconds)} on one core of an ordinary machine"
+
+
+def _set(domain: object) -> str:
+    return "the whole space" if domain is None else f"{type(domain).__name__}({fields_shown(domain)})"
+
+
+def _solver(solver: object) -> str:
+    settings = fields_shown(getattr(solver, "solver", solver), skip=("n_iter",))
+    return solver_name(solver) + (f" ({settings})" if settings else "")
+
+
+def solver_name(solver: object) -> str:
+    """Return the class of a solver; one that works around another names both."""
+    inner = getattr(solver, "solver", None)
+    return type(solver).__name__ + ("" if inner is None else f"({solver_name(inner)})")

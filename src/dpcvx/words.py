@@ -1,0 +1,83 @@
+"""Words and tables for people: counts, durations, sizes, aligned columns, and what a message may show."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["aligned", "byte_count", "counted", "duration", "fields_shown", "shown"]
+
+LARGEST_SHOWN = 8  # entries of a list that a message quotes
+BYTES = ("B", "kB", "MB", "GB", "TB")
+DAY = 86_400.0
+DURATIONS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": DAY, "year": 365.25 * DAY}
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Return a number with what it counts: 1 record, 2,000 records."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def shown(value: object) -> str:
+    """Return what a message says of a parameter: itself if it is short, and its kind if it might be records.
+
+    Who writes ``classes=y``, or changes the order of arguments, gives private rows as a parameter.
+    """
+    if value is None or isinstance(value, numbers.Number | str):
+        text = repr(value)
+        return text if len(text) <= 60 else text[:57] + "..."
+    if isinstance(value, dict) and len(value) <= LARGEST_SHOWN:
+        return "{" + ", ".join(f"{shown(key)}: {shown(entry)}" for key, entry in value.items()) + "}"
+    if isinstance(value, list | tuple) and len(value) <= LARGEST_SHOWN:
+        entries = ", ".join(map(shown, value))
+        if isinstance(value, list):
+            return f"[{entries}]"
+        return f"({entries},)" if len(value) == 1 else f"({entries})"
+    kind, shape = type(value).__name__, getattr(value, "shape", None)
+    if shape is not None:
+        return f"{kind} of shape {shape}" if shape else repr(value)
+    return f"{kind} of {counted(len(value), 'entry', 'entries')}" if hasattr(value, "__len__") else kind
+
+
+def duration(seconds: float) -> str:
+    """Return a time to one digit: "under a second", "about 20 seconds", "about 2 hours"."""
+    if seconds < 1:
+        return "under a second"
+    unit = [name for name, length in DURATIONS.items() if seconds >= length][-1]
+    count = float(f"{seconds / DURATIONS[unit]:.1g}")
+    return f"about {count:,.0f} {unit}{'s' * (count != 1)}"
+
+
+def byte_count(count: float) -> str:
+    """Return a number of bytes to two digits, in the unit that fits."""
+    power = min(max(0, math.floor(math.log(max(count, 1.0) * 1.0005, 1000))), len(BYTES) - 1)
+    amount = count / 1000**power
+    return f"{amount:.2g} {BYTES[power]}" if amount < 99.5 else f"{amount:.0f} {BYTES[power]}"
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str]:
+    """Return columns of text under a ruled header; those in ``left`` to the left, others to the right."""
+    widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
+    lines = [
+        "  "
+        + "   ".join(
+            f"{cell:<{w}}" if j in left else f"{cell:>{w}}"
+            for j, (cell, w) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+    return [
+        lines[0].rstrip(),
+        "  " + "-" * (sum(widths) + 3 * len(widths) - 3),
+        *(line.rstrip() for line in lines[1:]),
+    ]
+
+
+def fields_shown(thing: Any, skip: Sequence[str] = ()) -> str:
+    """Return the fields of a dataclass that are single numbers or words, as name=value."""
+    values = {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing) if f.name not in skip}
+    shown = {name: value for name, value in values.items() if isinstance(value, int | float | str)}
+    return ", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in shown.items())
