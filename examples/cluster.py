@@ -1,4 +1,4 @@
-"""A model of records on a Dask cluster; here its two workers are threads of this process."""
+"""Fit records on a Dask cluster; here its two workers are threads of this process."""
 
 import dask.array as da
 from dask.distributed import Client, LocalCluster

@@ -1,4 +1,4 @@
-"""Groups of features: the levels of a text column stand or fall together."""
+"""Group LASSO: the levels of a text column enter or leave the model together."""
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ model = dpcvx.PrivateGroupLasso(
     bounds={"age": (18, 90), "height": (150, 200)},
     categories={"region": regions, "job": jobs},  # each column is a group, with all of its levels
     y_bounds=(0, 100_000),
-    radius=0.6,  # of the sum of the norms of the groups, in scaled units: a small one leaves groups out
+    radius=0.6,  # bound on the sum of the group norms, in scaled units; a small one leaves groups out
 ).fit(people, income)
 
 # In scaled units the norms of the groups can be compared: the ball bounds their sum.

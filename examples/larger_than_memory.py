@@ -1,4 +1,4 @@
-"""Records in files of any size: quantised once into shards on disk, then fitted from there."""
+"""Fit a file larger than memory: its records are quantised once into shards on disk."""
 
 import tempfile
 from pathlib import Path
@@ -15,7 +15,7 @@ with pq.ParquetWriter(
     folder / "people.parquet",
     pa.schema([("age", pa.float64()), ("town", pa.string()), ("income", pa.float64())]),
 ) as file:
-    for _ in range(20):  # a file may have more rows than memory holds; it is read a few at a time
+    for _ in range(20):  # a file may be larger than memory; it is read in small batches
         age = rng.uniform(18, 90, 10_000)
         town = rng.choice(["Delft", "Gouda", "elsewhere"], 10_000)
         income = 20 + 0.5 * age + 10 * (town == "Delft") + rng.normal(0, 5, 10_000)
@@ -28,8 +28,8 @@ people = dpcvx.from_parquet(
     categories={"town": ["Delft", "Gouda"]},
     y_bounds=(0, 100),
 )
-model = dpcvx.PrivateLinearRegression(epsilon=1.0).fit(people)  # no y, and nothing declared again
+model = dpcvx.PrivateLinearRegression(epsilon=1.0).fit(people)  # y and all declarations belong to the shards
 print(dict(zip(model.coef_names_, model.coef_.round(2), strict=True)), round(model.intercept_, 1))
 
-lasso = dpcvx.PrivateLasso(epsilon=1.0).fit(dpcvx.open_shards(people.folder))  # any day later
+lasso = dpcvx.PrivateLasso(epsilon=1.0).fit(dpcvx.open_shards(people.folder))  # at any later time
 print(lasso.privacy_statement_)

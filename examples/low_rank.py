@@ -1,4 +1,4 @@
-"""Several targets at once: few combinations of the features explain them all."""
+"""Several targets that depend on a few linear combinations of the features."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ import dpcvx
 
 rng = np.random.default_rng(0)
 answers = rng.uniform(0, 5, (20_000, 30))  # 30 questions about a person
-traits = (answers - 2.5) @ rng.normal(size=(30, 2))  # two traits lie behind
+traits = (answers - 2.5) @ rng.normal(size=(30, 2))  # the tests depend on two traits
 scores = (
     50 + 1.5 * traits @ rng.normal(size=(2, 8)) + rng.normal(0, 3, (20_000, 8))
 )  # 8 tests, about 0 to 100

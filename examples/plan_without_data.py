@@ -1,4 +1,4 @@
-"""See what a fit would cost before anybody touches data."""
+"""Print the cost and the predicted risk of a fit without any data."""
 
 import dpcvx as dp
 

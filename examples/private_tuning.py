@@ -1,4 +1,4 @@
-"""Choose settings on private rows, score the choice, and pay for all of it."""
+"""Choose settings on private rows and score the chosen model, within a privacy budget."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Private Frank-Wolfe over a million sparse features: a step costs what it touches."""
+"""Private Frank-Wolfe over a million sparse features: a step takes time in proportion to what it touches."""
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -9,7 +9,7 @@ rng = np.random.default_rng(0)
 n, d, words = 20_000, 1_000_000, 30
 y = rng.choice([-1.0, 1.0], n)
 columns = rng.integers(8, d, (n, words))
-columns[:, 0] = rng.integers(0, 4, n) + 4 * (y > 0)  # eight words that tell
+columns[:, 0] = rng.integers(0, 4, n) + 4 * (y > 0)  # eight informative words
 X = csr_array((np.ones(n * words), columns.ravel(), np.arange(n + 1) * words), shape=(n, d))
 
 problem = dp.Problem(dp.Logistic(), dp.L1Ball(20.0), bounds=dp.Bounds(x_inf=1.0), d=d)
