@@ -103,7 +103,6 @@ def test_every_room_has_a_place_in_the_order():
     assert {room(module) for module in MODULES} - {""} <= LEVEL.keys()
 
 
-@pytest.mark.xfail(reason="the knots of the old layout")
 def test_imports_point_one_way():
     upward = [
         f"{module}:{line} imports {other}"
