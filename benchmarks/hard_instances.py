@@ -16,7 +16,7 @@ from dpcvx.accounting import Budget, Tight
 from dpcvx.data.memory import source
 from dpcvx.domains import L1Ball
 from dpcvx.losses import Squared
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.papers.hard_instances import PaddedTardos
 from dpcvx.planning.planner import plan as choose
 from dpcvx.plans import execute

@@ -17,7 +17,7 @@ import warnings
 import numpy as np
 
 import dpcvx as dp
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.planning.planner import default_radius, residual_clip
 from dpcvx.solvers import NoisyGradientDescent, ObjectivePerturbation, Standardised
 from dpcvx.solvers.one_step import with_uncertainty

@@ -17,7 +17,7 @@ from dpcvx.data.memory import Arrays
 from dpcvx.data.rows import Dense
 from dpcvx.domains import L1Ball
 from dpcvx.losses import Squared
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyFrankWolfe

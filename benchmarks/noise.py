@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpcvx.noise.samplers import SecureGenerator, lattice_gaussian, select
+from dpcvx.noise import SecureGenerator, lattice_gaussian
+from dpcvx.noise.gumbel import select
 
 COUNT = 10**6
 OPENDP_COUNT = 10**4

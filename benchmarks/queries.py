@@ -19,7 +19,7 @@ import numpy as np
 
 from datasets import OUTPUT, sparse
 from dpcvx.accounting import Budget
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.queries import (
     Attribute,
     Binned,

@@ -40,7 +40,7 @@ from dpcvx.domains.set_functions import (
 from dpcvx.domains.set_functions import norm as omega
 from dpcvx.events import PureDP, Repeat
 from dpcvx.losses import Huber, Logistic, Squared
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import (

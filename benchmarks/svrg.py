@@ -20,7 +20,7 @@ from dpcvx.accounting import PLD, Budget, Tight
 from dpcvx.data.memory import source
 from dpcvx.domains import L2Ball
 from dpcvx.losses import Logistic
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.plans import Oracle, Stage
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyGradientDescent, NoisySVRG, NoisySVRGPlusPlus

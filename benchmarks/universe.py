@@ -24,7 +24,7 @@ from scipy.sparse import vstack
 from datasets import sparse
 from dpcvx.accounting import gaussian_mu
 from dpcvx.losses import Logistic
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.queries import (
     Attribute,
     Counts,

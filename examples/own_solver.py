@@ -28,7 +28,7 @@ class OneStep:
     def plan(self, problem: dp.Problem, n: int, budget: dp.Budget, accountant: Accountant) -> Plan:
         require(self, problem)
         noise_multiplier = dp.calibrate(Gaussian, spendable(budget), accountant)
-        mechanism = NoisyGradient(problem, n, noise_multiplier, budget.relation)
+        mechanism = NoisyGradient(problem, n, noise_multiplier, budget.neighbours)
         return Plan((Stage(mechanism, 1),), problem, n, self, budget, accountant)
 
     def run(self, plan: Plan, ask: Asking) -> Vector:

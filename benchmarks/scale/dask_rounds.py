@@ -31,7 +31,7 @@ from dpcvx.data.lattice import RESIDUAL_BITS, ResidualBound
 from dpcvx.data.memory import Arrays
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.rows import Dense
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 
 FEATURES = 250
 BOUNDS = Bounds(1.0)

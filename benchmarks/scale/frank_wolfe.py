@@ -25,7 +25,7 @@ import figures
 from dpcvx.data.lattice import ResidualBound
 from dpcvx.data.memory import Arrays
 from dpcvx.data.quantise import Quantiser
-from dpcvx.noise.samplers import SecureGenerator
+from dpcvx.noise import SecureGenerator
 
 RADIUS, DELTA = 20.0, 1e-6
 BARS = {("rcv1", 1): 150, ("rcv1", 100): 8, ("news20", 1): 400, ("news20", 100): 6}

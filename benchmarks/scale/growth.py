@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 import dpcvx as dp
 import figures
-from dpcvx.noise.samplers import SecureGenerator
+from dpcvx.noise import SecureGenerator
 from dpcvx.plans import Oracle
 
 NAME = "sparse_frank_wolfe_growth"

@@ -101,7 +101,7 @@ if TYPE_CHECKING:
         Squared,
         Welsch,
     )
-    from dpcvx.noise.samplers import SecureGenerator, SeededGenerator
+    from dpcvx.noise import SecureGenerator, SeededGenerator
     from dpcvx.papers.hard_instances import PaddedTardos
     from dpcvx.planning.planner import plan
     from dpcvx.plans import Plan, Release, Stage, execute
@@ -159,7 +159,7 @@ _MODULES = {
     "papers.hard_instances": "PaddedTardos",
     "ledger": "Account Ledger Receipt",
     "losses": "ClippedLogistic Huber Logistic Quantile Sigmoid SmoothHinge Softmax Squared Welsch",
-    "noise.samplers": "SecureGenerator SeededGenerator",
+    "noise": "SecureGenerator SeededGenerator",
     "planning.planner": "plan",
     "problem": "Bounds Problem",
     "queries": "Answer Attribute Binned Count Marginal Mean QueryEngine Regression Schema",

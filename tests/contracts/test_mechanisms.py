@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 
 import dpcvx.noise.exponential
-import dpcvx.noise.samplers
+import dpcvx.noise.gaussian
 from adversary import records, stored
-from dpcvx.accounting import Budget, Tight
+from dpcvx.accounting import Budget, Neighbours, Tight
 from dpcvx.domains import (
     L1Ball,
     L2Ball,
@@ -26,7 +26,7 @@ from dpcvx.mechanisms import (
     Vertex,
     weight_bits,
 )
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent
 from zoo import ALL_LOSSES
@@ -68,9 +68,9 @@ def test_a_gradient_changes_by_at_most_the_sensitivity_and_by_half_of_it_somewhe
         scales.append(scale)
         return np.zeros(size, dtype=np.int64)
 
-    monkeypatch.setattr(dpcvx.noise.samplers, "lattice_gaussian", silent)
+    monkeypatch.setattr(dpcvx.noise.gaussian, "lattice_gaussian", silent)
     problem = Problem(loss, L2Ball(1.0), bounds=Bounds(1.0, 1.0), d=D, outputs=outputs, l2=0.1)
-    mechanism = NoisyGradient(problem, 1, 1.0, relation, clip)
+    mechanism = NoisyGradient(problem, 1, 1.0, Neighbours(relation), clip)
     sources = one_record_sources(loss, outputs, problem.bounds, storage)
     assert mechanism.event == Gaussian(1.0)
     widest = 0.0
@@ -102,7 +102,7 @@ def test_scores_change_by_at_most_the_range_and_by_half_of_it_somewhere(case, mo
     hull = VertexHull(np.vstack([np.eye(size), -np.eye(size), np.full((1, size), 1 / size)]))
     C = {"l1": L1Ball(1.0), "simplex": Simplex(1.0), "hull": hull}[domain]
     problem = Problem(loss, C, bounds=Bounds(1.0), d=D, outputs=outputs, l2=0.1)
-    mechanism = NoisyVertex(problem, 1, 0.7, 20, relation, clip)
+    mechanism = NoisyVertex(problem, 1, 0.7, 20, Neighbours(relation), clip)
     sources = one_record_sources(loss, outputs, problem.bounds, storage)
     assert mechanism.event == Exponential(0.7)
     moves = [(1.0, Vertex(1)), (0.4, Vertex(2)), (0.3, Vertex(0))]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-import dpcvx.noise.samplers
+import dpcvx.noise.gaussian
 from dpcvx.accounting import PLD, Budget, Tight
 from dpcvx.data.memory import Arrays, source
 from dpcvx.data.quantise import Quantiser, targets
@@ -25,7 +25,7 @@ from dpcvx.losses import (
     Squared,
 )
 from dpcvx.mechanisms import NoisyDifference, NoisyGradient
-from dpcvx.noise.samplers import SecureGenerator, SeededGenerator
+from dpcvx.noise import SecureGenerator, SeededGenerator
 from dpcvx.plans import Oracle, Plan, Stage, execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisySVRG, NoisySVRGPlusPlus
@@ -120,7 +120,7 @@ def test_storage_blocks_and_threads_change_no_bit(solver, problem):
 @over_cases
 def test_with_all_records_in_the_sample_and_no_noise_it_is_the_plain_algorithm(solver, problem, monkeypatch):
     monkeypatch.setattr(
-        dpcvx.noise.samplers, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
+        dpcvx.noise.gaussian, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
     )
     X, y = records(problem)
     stored = Quantiser(problem.bounds).quantise(X).values / 2**14  # so that both see the same records

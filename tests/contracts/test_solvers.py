@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import dpcvx.noise.exponential
-import dpcvx.noise.samplers
+import dpcvx.noise.gaussian
 from dpcvx.accounting import Budget, Tight
 from dpcvx.data.memory import Arrays, source
 from dpcvx.data.quantise import Quantiser, targets
@@ -29,7 +29,7 @@ from dpcvx.losses import (
     Squared,
 )
 from dpcvx.mechanisms import NoisyGradient, NoisyVertex
-from dpcvx.noise.samplers import SecureGenerator, SeededGenerator
+from dpcvx.noise import SecureGenerator, SeededGenerator
 from dpcvx.plans import Oracle, Plan, Release, Stage, execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import (
@@ -187,7 +187,7 @@ def test_less_budget_is_more_noise(solver, problem):
 @over_cases
 def test_with_the_noise_taken_out_the_private_path_is_the_plain_algorithm(solver, problem, monkeypatch):
     monkeypatch.setattr(
-        dpcvx.noise.samplers, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
+        dpcvx.noise.gaussian, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
     )
     monkeypatch.setattr(
         dpcvx.noise.exponential, "select", lambda log_weights, rng: int(np.argmax(log_weights))

@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 import dpcvx as dp
 from dpcvx.accounting import Tight
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.solvers import NoisyGradientDescent, Standardised
 
 LARGE = dp.Budget(25.0, 1e-4)

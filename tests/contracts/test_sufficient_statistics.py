@@ -9,7 +9,7 @@ import dpcvx as dp
 from dpcvx.accounting import gaussian_mu
 from dpcvx.errors import Incompatible
 from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments, SecondMoments
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 
 N, D = 2000, 4
 BUDGET = dp.Budget(1.0, 1e-6)

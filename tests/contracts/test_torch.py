@@ -28,7 +28,7 @@ from dpcvx.data.source import CanStandardise
 from dpcvx.domains import NuclearBall
 from dpcvx.errors import Incompatible
 from dpcvx.losses import Logistic, Squared
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds
 from dpcvx.queries import (
     Attribute,

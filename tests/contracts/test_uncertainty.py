@@ -12,7 +12,7 @@ from dpcvx.audit.replay import discrepancies, record, replay
 from dpcvx.errors import Incompatible, NotReleased
 from dpcvx.events import count_leaves, from_plain
 from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments, PerturbedMinimiser
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.plans.uncertainty import (
     Curvature,
     Steepness,

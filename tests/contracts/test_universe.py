@@ -16,7 +16,7 @@ import pytest
 from dpcvx.data.files import open_table
 from dpcvx.errors import Incompatible
 from dpcvx.losses import Logistic, Softmax
-from dpcvx.noise.samplers import SecureGenerator, SeededGenerator
+from dpcvx.noise import SecureGenerator, SeededGenerator
 from dpcvx.queries import (
     Attribute,
     Binned,

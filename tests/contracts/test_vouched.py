@@ -12,7 +12,7 @@ from dpcvx.errors import Incompatible
 from dpcvx.losses import LOSSES, Squared
 from dpcvx.mechanisms import NoisyVertex
 from dpcvx.mechanisms.minimise import Ridged
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds, Problem
 from dpcvx.vouched import VOUCHED, is_vouched, prox_error
 from zoo import ALL_LOSSES

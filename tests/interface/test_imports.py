@@ -34,9 +34,7 @@ HEAVY = {
     "torch",
 }
 # Modules that the package itself, and every other module, needs: they cost NumPy and nothing else.
-LIGHT = (
-    "arrays errors events vouched losses domains.mirror problem noise.samplers data.cells data.quantise cli"
-)
+LIGHT = "arrays errors events vouched losses domains.mirror problem noise data.cells data.quantise cli"
 # The methods by which records answer. `data` implements them; `audit.replay` stands between, a source itself.
 QUESTIONS = {
     "gradient_sum",

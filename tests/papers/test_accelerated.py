@@ -19,7 +19,7 @@ from dpcvx.losses import (
     Squared,
 )
 from dpcvx.mechanisms import NoisyGradient
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyAcceleratedMirrorDescent, NoisyGradientDescent, NoisyMirrorDescent

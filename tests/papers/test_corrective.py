@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 
-import dpcvx.noise.samplers
+import dpcvx.noise.gaussian
 from adversary import records, stored
-from dpcvx.accounting import Budget, Tight
+from dpcvx.accounting import Budget, Neighbours, Tight
 from dpcvx.audit import discrepancies, record, replay
 from dpcvx.data.lattice import FEATURE_BITS
 from dpcvx.data.memory import Arrays, source
@@ -24,7 +24,7 @@ from dpcvx.losses import (
     Squared,
 )
 from dpcvx.mechanisms import NoisyGradient, NoisyVertex, RestrictedGradient
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.planning.planner import plan as choose
 from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
@@ -113,10 +113,10 @@ def test_a_restricted_gradient_changes_by_at_most_its_sensitivity(case, relation
         scales.append((scale, size))
         return np.zeros(size, dtype=np.int64)
 
-    monkeypatch.setattr(dpcvx.noise.samplers, "lattice_gaussian", silent)
+    monkeypatch.setattr(dpcvx.noise.gaussian, "lattice_gaussian", silent)
     outputs = 3 if loss.joint else 1
     problem = Problem(loss, L1Ball(1.0), bounds=Bounds(1.0, x_2), d=D, outputs=outputs, l2=0.1)
-    mechanism = RestrictedGradient(problem, 1, 1.0, 4, relation, clip)
+    mechanism = RestrictedGradient(problem, 1, 1.0, 4, Neighbours(relation), clip)
     assert mechanism.event == Gaussian(1.0)
     rng = np.random.default_rng(3)
     X, y = records(loss, (20, D), outputs, rng)
@@ -124,7 +124,7 @@ def test_a_restricted_gradient_changes_by_at_most_its_sensitivity(case, relation
     X[1], X[2], y[1:3] = 1.0, -1.0, [1.0, 1.0]
     X[3], X[4], y[3:5] = np.eye(D)[5], -np.eye(D)[5], [1.0, 1.0]
     sources = [stored(X[i : i + 1], y[i : i + 1], problem.bounds, "dense") for i in range(20)]
-    widest, whole = 0.0, NoisyGradient(problem, 1, 1.0, relation, clip)
+    widest, whole = 0.0, NoisyGradient(problem, 1, 1.0, Neighbours(relation), clip)
     for support in (np.array([5]), np.array([1, 5]), np.array([0, 2, 3, 5])):
         theta = np.zeros(problem.shape)
         theta[support] = rng.uniform(-0.1, 0.1, (len(support), *problem.shape[1:]))

@@ -12,7 +12,7 @@ from dpcvx.data.rows import Dense
 from dpcvx.domains import L1Ball
 from dpcvx.losses import Logistic, Squared
 from dpcvx.mechanisms import Vertex
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyFrankWolfe

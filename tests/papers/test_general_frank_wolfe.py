@@ -21,7 +21,7 @@ from dpcvx.losses import (
     Quantile,
     Squared,
 )
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyGeneralFrankWolfe, NoisyGradientDescent

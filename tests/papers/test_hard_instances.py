@@ -12,7 +12,7 @@ from dpcvx.accounting import Budget, Tight, gaussian_mu
 from dpcvx.data.memory import source
 from dpcvx.domains import L1Ball
 from dpcvx.losses import Squared
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.papers.hard_instances import PaddedTardos
 from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem

@@ -9,7 +9,7 @@ from dpcvx.accounting import Budget, Tight
 from dpcvx.data.memory import source
 from dpcvx.domains import L2Ball
 from dpcvx.losses import Logistic, Quantile
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyMirrorDescent

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpcvx.accounting import Budget
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.queries import (
     Attribute,
     Count,

@@ -15,7 +15,7 @@ from dpcvx.accounting import (
 from dpcvx.domains import GroupBall, L1Ball, L2Ball
 from dpcvx.losses import Huber, Logistic
 from dpcvx.mechanisms.minimise import Ridged, minimise
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import ObjectivePerturbation

@@ -19,7 +19,7 @@ from dpcvx.domains.regularizers import ElasticNet as L1AndRidge
 from dpcvx.domains.set_functions import Cardinality, GroupCover
 from dpcvx.losses import Huber, Logistic
 from dpcvx.mechanisms.minimise import Ridged, minimise
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import OutputPerturbation

@@ -24,7 +24,7 @@ from dpcvx.domains import L1Ball, L2Ball
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Repeat
 from dpcvx.losses import Huber, Logistic
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.plans import execute
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.problem import Bounds, Problem

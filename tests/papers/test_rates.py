@@ -16,7 +16,7 @@ from dpcvx.domains import (
 )
 from dpcvx.domains.mirror import Euclidean
 from dpcvx.losses import Logistic, Squared
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyGeneralFrankWolfe, NoisyGradientDescent, NoisyMirrorDescent

@@ -11,7 +11,7 @@ from dpcvx.data.memory import source
 from dpcvx.domains import L2Ball
 from dpcvx.errors import Incompatible
 from dpcvx.losses import Logistic, Quantile, Sigmoid
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyStronglyConvexMirrorDescent, run_with_oracle

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-import dpcvx.noise.samplers
+import dpcvx.noise.gaussian
 from dpcvx.accounting import Budget
 from dpcvx.data.memory import source
 from dpcvx.domains import (
@@ -32,7 +32,7 @@ from dpcvx.losses import (
     Softmax,
     Squared,
 )
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.plans import Oracle
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyGradientDescent, NoisySVRG, NoisySVRGPlusPlus
@@ -88,7 +88,7 @@ def best(problem, oracle):
 
 def silence(monkeypatch):
     monkeypatch.setattr(
-        dpcvx.noise.samplers, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
+        dpcvx.noise.gaussian, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
     )
 
 

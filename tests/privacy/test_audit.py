@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import dpcvx.mechanisms.gradient
-import dpcvx.mechanisms.vertex
 import dpcvx.noise.exponential
-import dpcvx.noise.samplers
-from dpcvx.accounting import Budget, Tight, gaussian_delta
+import dpcvx.noise.gaussian
+from dpcvx.accounting import Budget, Neighbours, Tight, gaussian_delta
 from dpcvx.data.memory import source
 from dpcvx.domains import L1Ball, L2Ball
 from dpcvx.losses import Huber
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.plans import Oracle
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent
@@ -69,14 +67,13 @@ def verdict(plan, sources, fault):
 def faulty(fault, monkeypatch):
     """Plant a fault of a factor of 2 in the noise, the sensitivity or the clipping."""
     if fault == "half noise":
-        draw, choose = dpcvx.noise.samplers.lattice_gaussian, dpcvx.noise.exponential.select_signed
-        monkeypatch.setattr(dpcvx.noise.samplers, "lattice_gaussian", lambda s, n, rng: draw(s // 2, n, rng))
+        draw, choose = dpcvx.noise.gaussian.lattice_gaussian, dpcvx.noise.exponential.select_signed
+        monkeypatch.setattr(dpcvx.noise.gaussian, "lattice_gaussian", lambda s, n, rng: draw(s // 2, n, rng))
         monkeypatch.setattr(
             dpcvx.noise.exponential, "select_signed", lambda weights, rng: choose(2 * weights, rng)
         )
     if fault == "missing factor 2":
-        for question in (dpcvx.mechanisms.gradient, dpcvx.mechanisms.vertex):
-            monkeypatch.setattr(question, "records_changed", lambda relation: 1)
+        monkeypatch.setattr(Neighbours, "ball", 1)
 
 
 def neighbours(bounds, n, fault):

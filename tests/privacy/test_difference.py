@@ -9,10 +9,10 @@ from dp_accounting import NeighboringRelation
 from dp_accounting.pld import privacy_loss_distribution as library
 from scipy import stats
 
+import dpcvx.noise.gaussian
 import dpcvx.noise.poisson
-import dpcvx.noise.samplers
 from adversary import neighbour, records, stored
-from dpcvx.accounting import PLD, Budget
+from dpcvx.accounting import PLD, Budget, Neighbours
 from dpcvx.audit import discrepancies, record, replay, share
 from dpcvx.data.lattice import RESIDUAL_BITS, ResidualBound, integer_bounds
 from dpcvx.domains import L2Ball
@@ -25,8 +25,8 @@ from dpcvx.losses import (
     Squared,
 )
 from dpcvx.mechanisms import NoisyDifference
+from dpcvx.noise import SecureGenerator, SeededGenerator
 from dpcvx.noise.poisson import poisson_sample, probability_above
-from dpcvx.noise.samplers import SecureGenerator, SeededGenerator
 from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisySVRG
@@ -182,7 +182,7 @@ def test_for_the_same_sample_neighbours_differ_by_at_most_the_sensitivity(loss, 
     """
     scales = []
     monkeypatch.setattr(
-        dpcvx.noise.samplers,
+        dpcvx.noise.gaussian,
         "lattice_gaussian",
         lambda scale, size, rng: scales.append(scale) or np.zeros(size, dtype=np.int64),
     )
@@ -194,7 +194,7 @@ def test_for_the_same_sample_neighbours_differ_by_at_most_the_sensitivity(loss, 
     labels = np.resize(np.arange(outputs) if loss.joint else [-1.0, 1.0], len(axes))
     X, y = np.vstack([X, axes, axes]), np.concatenate([y, labels, -labels])
     X[0] = 0.0  # without effect: absent, for add/remove
-    mechanism = NoisyDifference(problem, 1, 1.0, 1.0, relation)
+    mechanism = NoisyDifference(problem, 1, 1.0, 1.0, Neighbours(relation))
     assert mechanism.event == Poisson(1.0, 1.0, relation)
     widest = 0.0
     for theta, anchor in points_of(problem, rng):
@@ -218,7 +218,7 @@ def test_for_the_same_sample_neighbours_differ_by_at_most_the_sensitivity(loss, 
 def test_nothing_is_cut_off_and_the_answer_is_the_difference_of_gradients(loss, clip, monkeypatch):
     """With everything in the sample and no noise; clipping the residuals makes them those of another loss."""
     monkeypatch.setattr(
-        dpcvx.noise.samplers, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
+        dpcvx.noise.gaussian, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
     )
     outputs, n = (3 if loss.joint else 1), 200
     rng = np.random.default_rng(0)
@@ -302,9 +302,9 @@ def svrg_plan(loss, outputs, relation, pair):
 @pytest.mark.parametrize("relation", ["replace", "add_remove"])
 @pytest.mark.parametrize("loss", [Logistic(), Squared(), Huber(0.5), Softmax()], ids=repr)
 def test_a_run_on_a_neighbour_asks_the_same_and_differs_by_the_sensitivity(loss, relation, monkeypatch):
-    scales, sampler = [], dpcvx.noise.samplers.lattice_gaussian
+    scales, sampler = [], dpcvx.noise.gaussian.lattice_gaussian
     monkeypatch.setattr(
-        dpcvx.noise.samplers,
+        dpcvx.noise.gaussian,
         "lattice_gaussian",
         lambda scale, *rest: scales.append(scale) or sampler(scale, *rest),
     )

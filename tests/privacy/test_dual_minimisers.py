@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import dpcvx.noise.samplers
+import dpcvx.noise.gaussian
 from adversary import neighbour, records, stored
 from dpcvx.accounting import Budget, Tight, gaussian_mu
 from dpcvx.audit import discrepancies, record, replay
@@ -24,7 +24,7 @@ from dpcvx.losses import (
     Squared,
 )
 from dpcvx.mechanisms import NoisyMinimiser
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.plans import Oracle, execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyDualFrankWolfe
@@ -62,7 +62,7 @@ def terms(problem, rng, count):
 def test_a_minimiser_moves_by_at_most_its_sensitivity_whatever_the_term(problem, relation, monkeypatch):
     """PRIVACY_MATH §10: the linear term cancels, so neighbours differ by 2 L/(n mu) at every term."""
     monkeypatch.setattr(
-        dpcvx.noise.samplers, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
+        dpcvx.noise.gaussian, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
     )
     budget, rng = Budget(1.0, 1e-6, relation), np.random.default_rng(2)
     mechanism = solver_for(problem, 3).plan(problem, N, budget, Tight()).stages[0].mechanism

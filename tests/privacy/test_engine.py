@@ -22,7 +22,7 @@ from dpcvx.events import (
     count_leaves,
 )
 from dpcvx.ledger import Ledger
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.queries import (
     Answer,
     Attribute,
@@ -92,7 +92,7 @@ def neighbours(count, rng):
 @pytest.fixture
 def without_noise(monkeypatch):
     monkeypatch.setattr(
-        "dpcvx.noise.samplers.lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
+        "dpcvx.noise.gaussian.lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
     )
 
 

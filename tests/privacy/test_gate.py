@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 import dpcvx as dp
+from dpcvx.accounting import Neighbours
 from dpcvx.data.lattice import ResidualBound, integer_bounds
 from dpcvx.data.memory import Arrays
 from dpcvx.data.quantise import Quantiser
@@ -24,9 +25,10 @@ def small_source(n=8):
 @pytest.mark.parametrize("relation", ["replace-one", "REPLACE", "add-remove", ""])
 def test_a_misspelt_relation_is_refused_and_does_not_halve_the_sensitivity(relation):
     with pytest.raises(ValueError, match="relation must be one of"):
-        NoisyGradient(PROBLEM, 100, 1.0, relation)
-    with pytest.raises(ValueError, match="relation must be one of"):
-        NoisyVertex(PROBLEM, 100, 0.1, 20, relation)
+        Neighbours(relation)
+    for mechanism, given in ((NoisyGradient, (1.0,)), (NoisyVertex, (0.1, 20))):
+        with pytest.raises(AttributeError):  # a bare string has no diameter
+            mechanism(PROBLEM, 100, *given, relation)
 
 
 def test_a_plan_whose_stages_have_another_relation_is_refused():
@@ -51,7 +53,7 @@ def test_under_replace_one_the_number_of_records_must_be_the_planned_one():
 
 def test_under_add_remove_sums_cannot_wrap():
     wide = dp.Problem(dp.Squared(), dp.L1Ball(1020.0), bounds=dp.Bounds(1.999), d=2)
-    selection = NoisyVertex(wide, 1000, 0.1, 20, "add_remove")
+    selection = NoisyVertex(wide, 1000, 0.1, 20, Neighbours("add_remove"))
     k_inf, _ = integer_bounds(wide.bounds, wide.d)
     slope = math.floor(2**20 * wide.slope(math.inf))
     assert selection.capacity * slope * k_inf < 2**62 <= (selection.capacity + 1) * slope * k_inf

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import stats
 
 import dpcvx
-from dpcvx.noise import samplers as noise
-from dpcvx.noise.samplers import SecureGenerator, SeededGenerator, lattice_gaussian
+from dpcvx.noise import SecureGenerator, SeededGenerator, lattice_gaussian
+from dpcvx.noise import generators as noise
 
 
 def test_seeded_words_repeat_and_are_marked_not_private():
@@ -49,7 +49,7 @@ def test_secure_words_are_uniform():
 
 
 def test_secure_words_are_the_key_stream_with_a_new_key_for_every_refill(monkeypatch):
-    monkeypatch.setattr(noise, "_CHUNK_WORDS", 10)
+    monkeypatch.setattr(noise, "CHUNK_WORDS", 10)
     seed = bytes(range(48))
     monkeypatch.setattr(os, "urandom", lambda n: seed[:n])
     words = SecureGenerator().words(25)
@@ -62,7 +62,7 @@ def test_secure_words_are_the_key_stream_with_a_new_key_for_every_refill(monkeyp
 
 
 def test_handed_out_words_and_used_keys_are_wiped(monkeypatch):
-    monkeypatch.setattr(noise, "_CHUNK_WORDS", 100)
+    monkeypatch.setattr(noise, "CHUNK_WORDS", 100)
     rng = SecureGenerator()
     first_key = rng._stream._buffer[:6].copy()
     handed_out = rng.words(60)
@@ -88,7 +88,7 @@ def test_secure_generator_refuses_to_be_duplicated(duplicate):
 
 FORK = """
 import os
-from dpcvx.noise.samplers import SecureGenerator
+from dpcvx.noise import SecureGenerator
 rng = SecureGenerator()
 rng.words(5)
 {before}
@@ -118,7 +118,7 @@ rng = SecureGenerator()
 rng.words(5)
 """,
     "the fork is unseen by Python": """
-from dpcvx import noise
+from dpcvx.noise import generators as noise
 noise._count_fork.__code__ = (lambda: None).__code__
 """,
 }

@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcvx.noise import samplers as noise
-from dpcvx.noise.samplers import (
-    SecureGenerator,
-    SeededGenerator,
-    laplace_failure,
-    lattice_laplace,
-)
+from dpcvx.noise import SecureGenerator, SeededGenerator, laplace_failure, lattice_laplace
+from dpcvx.noise import laplace as noise
 
 SCALES = [1, 7, 2**36 + 11]
 DRAWS = 20_000

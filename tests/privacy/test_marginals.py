@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import dpcvx.noise.samplers
-from dpcvx.accounting import gaussian_mu
+import dpcvx.noise.gaussian
+from dpcvx.accounting import Neighbours, gaussian_mu
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.queries import (
     Attribute,
     Counts,
@@ -44,7 +44,7 @@ def silent(monkeypatch):
         scales.append(scale)
         return np.zeros(size, dtype=np.int64)
 
-    monkeypatch.setattr(dpcvx.noise.samplers, "lattice_gaussian", nothing)
+    monkeypatch.setattr(dpcvx.noise.gaussian, "lattice_gaussian", nothing)
     return scales
 
 
@@ -58,7 +58,7 @@ def weighted(mechanism, data, rng=None):
 def test_every_pair_of_records_is_within_the_sensitivity_and_one_reaches_it(case, silent):
     sizes, order, relation = case
     universe = universe_of(sizes)
-    mechanism = NoisyMarginals(sizes, 1, 1.0, order, relation)
+    mechanism = NoisyMarginals(sizes, 1, 1.0, order, Neighbours(relation))
     each = np.array([weighted(mechanism, Counts(universe, np.array([x]))) for x in range(universe.n_cells)])
     if relation == "replace":
         widest = max(np.linalg.norm(a - b) for a, b in itertools.combinations(each, 2))
@@ -84,9 +84,12 @@ def test_neighbours_of_many_records_differ_by_one_record_alone(silent):
 
 @pytest.mark.parametrize("d", [2, 3, 6, 16, 24])
 def test_binary_means_and_products_have_the_sensitivity_of_the_formula(d):
-    squared = marginals._squared_sensitivity(((2, d),), (8, 8), 15, "replace")
+    squared = marginals._squared_sensitivity(((2, d),), (8, 8), 15, Neighbours())
     assert squared == 4 * ((d + 1) ** 2 // 4) * 2**60
-    assert marginals._squared_sensitivity(((2, d),), (8, 8), 15, "add_remove") == (d * (d + 1) // 2) * 2**60
+    assert (
+        marginals._squared_sensitivity(((2, d),), (8, 8), 15, Neighbours("add_remove"))
+        == (d * (d + 1) // 2) * 2**60
+    )
 
 
 @pytest.mark.parametrize("bits", marginals.CONTRAST_BITS)
@@ -192,8 +195,8 @@ def test_what_is_refused_and_why():
         NoisyMarginals((2,) * 5, 10, 1.0, 4)
     with pytest.raises(ValueError, match="order is 2; it must be from 1 to 1"):
         NoisyMarginals((2,), 10, 1.0, 2)
-    with pytest.raises(ValueError, match="relation must be one of"):
-        NoisyMarginals((2, 2), 10, 1.0, 2, "neighbour")
+    with pytest.raises(AttributeError, match="squared_diameter"):
+        NoisyMarginals((2, 2), 10, 1.0, 2, "replace")
     with pytest.raises(Incompatible, match="do not fit exact 62-bit sums"):
         NoisyMarginals((2, 2), 2**33, 1.0, 2)
     with pytest.raises(Incompatible, match="has 1025 cells; marginals"):
@@ -206,7 +209,7 @@ def test_records_that_the_plan_does_not_fit_are_refused():
         NoisyMarginals((2, 2), 6, 1.0, 2)(data, SeededGenerator(0))
     with pytest.raises(Incompatible, match="of sizes"):
         NoisyMarginals((2, 3), 5, 1.0, 2)(data, SeededGenerator(0))
-    crowded = NoisyMarginals((2, 2), 6, 1.0, 2, "add_remove")
+    crowded = NoisyMarginals((2, 2), 6, 1.0, 2, Neighbours("add_remove"))
     assert (
         len(crowded(data, SeededGenerator(0))) == 3
     )  # their number is private: five or six are served alike

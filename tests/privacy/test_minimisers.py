@@ -10,11 +10,12 @@ import pytest
 from scipy import stats
 
 import dpcvx.mechanisms.minimiser
-import dpcvx.noise.samplers
+import dpcvx.noise.gaussian
 from adversary import neighbour, records, stored
 from dpcvx.accounting import (
     RDP,
     Budget,
+    Neighbours,
     Tight,
     objective_delta,
     objective_renyi,
@@ -34,7 +35,7 @@ from dpcvx.losses import (
     Squared,
 )
 from dpcvx.mechanisms import NoisyMinimiser, PerturbedMinimiser
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.plans import Plan, execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import (
@@ -164,7 +165,7 @@ def silent(monkeypatch):
         draws.append(scale)
         return np.zeros(size, dtype=np.int64)
 
-    monkeypatch.setattr(dpcvx.noise.samplers, "lattice_gaussian", quiet)
+    monkeypatch.setattr(dpcvx.noise.gaussian, "lattice_gaussian", quiet)
     return draws
 
 
@@ -172,8 +173,8 @@ def silent(monkeypatch):
 @pytest.mark.parametrize("problem", list(problems()), ids=name)
 def test_a_minimiser_moves_by_at_most_its_sensitivity(problem, relation, silent):
     rng, n = np.random.default_rng(2), 12
-    noisy = NoisyMinimiser(problem, n, 3.0, 0.5, relation)
-    perturbed = PerturbedMinimiser(problem, n, 3.0, 0.5, 100.0, relation)
+    noisy = NoisyMinimiser(problem, n, 3.0, 0.5, Neighbours(relation))
+    perturbed = PerturbedMinimiser(problem, n, 3.0, 0.5, 100.0, Neighbours(relation))
     allowed = 2 * perturbed.deviation / 0.5 + perturbed.sensitivity * n / 0.5
     widest = 0.0
     for trial in range(25):

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import dpcvx as dp
-from dpcvx.accounting import Following, Tight, gaussian_mu
+from dpcvx.accounting import Following, Neighbours, Tight, gaussian_mu
 from dpcvx.audit.replay import discrepancies, record, replay
 from dpcvx.data.lattice import FEATURE_BITS
 from dpcvx.events import Compose, Gaussian, Repeat
 from dpcvx.mechanisms import NoisyLength, NoisyMoments
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.solvers import (
     NoisyGradientDescent,
     NoisyMirrorDescent,
@@ -61,7 +61,7 @@ def test_sensitivities_are_those_of_the_formula():
     second = NoisyMoments(problem(4, dp.Bounds(1.0, 1.5)), 10, 2, 1.0, 1.0)
     assert first.sensitivity == pytest.approx(2 * 1.5 / 10, rel=1e-4)
     assert second.sensitivity == pytest.approx(math.sqrt(4) / 10, rel=1e-4)
-    alone = NoisyMoments(problem(4, dp.Bounds(1.0, 1.5)), 10, 1, 1.0, 1.0, "add_remove")
+    alone = NoisyMoments(problem(4, dp.Bounds(1.0, 1.5)), 10, 1, 1.0, 1.0, Neighbours("add_remove"))
     assert alone.sensitivity == pytest.approx(1.5 / 10, rel=1e-4)
 
 
@@ -210,11 +210,11 @@ def test_one_more_record_never_meets_the_end_of_the_room():
     most = small.capacity
     assert NoisyMoments(problem(3), most, 2, 1.0, 1.0).capacity == most
     with pytest.raises(dp.Incompatible, match="62-bit"):
-        NoisyMoments(problem(3), most, 2, 1.0, 1.0, "add_remove")
-    assert NoisyMoments(problem(3), most // 2, 2, 1.0, 1.0, "add_remove").capacity > most // 2 + 1
+        NoisyMoments(problem(3), most, 2, 1.0, 1.0, Neighbours("add_remove"))
+    assert NoisyMoments(problem(3), most // 2, 2, 1.0, 1.0, Neighbours("add_remove")).capacity > most // 2 + 1
     most = NoisyLength(problem(3), 100, 1.0, 1.0).capacity
     with pytest.raises(dp.Incompatible, match="62-bit"):
-        NoisyLength(problem(3), most, 1.0, 1.0, "add_remove")
+        NoisyLength(problem(3), most, 1.0, 1.0, Neighbours("add_remove"))
 
 
 def test_the_statement_counts_the_answers_of_the_fit_like_the_model():

@@ -11,7 +11,7 @@ from dpcvx.audit import record
 from dpcvx.data.lattice import RESIDUAL_BITS, ResidualBound, integer_bounds
 from dpcvx.domains import L1Ball
 from dpcvx.losses import Logistic, Squared
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyFrankWolfe
 from zoo import ALL_LOSSES

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-import dpcvx.noise.samplers
+import dpcvx.noise.gaussian
 from adversary import records, stored
 from dpcvx.accounting import (
     PLD,
@@ -48,7 +48,7 @@ from dpcvx.events import (
 from dpcvx.losses import Huber, Logistic
 from dpcvx.mechanisms import NoisyMinimiser, PerturbedMinimiser, RestrictedGradient
 from dpcvx.mechanisms.minimise import Ridged
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyGradientDescent, OutputPerturbation
 from dpcvx.vouched import VOUCHED
@@ -60,7 +60,7 @@ BOUNDS = Bounds(1.0, 1.0)
 @pytest.fixture
 def silent(monkeypatch):
     monkeypatch.setattr(
-        dpcvx.noise.samplers, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
+        dpcvx.noise.gaussian, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse, stats
 
 import dpcvx as dp
-from dpcvx.accounting import Tight
+from dpcvx.accounting import Neighbours, Tight
 from dpcvx.audit.replay import (
     discrepancies,
     record,
@@ -19,7 +19,7 @@ from dpcvx.data.lattice import FEATURE_BITS, RESIDUAL_BITS
 from dpcvx.losses import ClippedLogistic, Logistic, Softmax
 from dpcvx.mechanisms import NoisyDifference, NoisyGradient, NoisyVertex
 from dpcvx.mechanisms.mechanism import residual_bound
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.planning.candidates import core
 from dpcvx.planning.planner import default_clip, plan, standardisation_pays
 from dpcvx.queries.measuring import Oracle
@@ -68,7 +68,7 @@ def sources(row, label):
 @pytest.mark.parametrize("relation", ["replace", "add_remove"])
 def test_no_two_clipped_records_move_a_gradient_further_than_its_noise_covers(loss, outputs, clip, relation):
     asked = problem(loss, outputs)
-    mechanism = NoisyGradient(asked, 10, 1.0, relation, clip)
+    mechanism = NoisyGradient(asked, 10, 1.0, Neighbours(relation), clip)
     rows = [(-1.0, -1.0), (-1.0, 1.0), (0.3, 1.0), (1.0, 1.0)]
     reached = 0.0
     for theta in points(asked.shape):
@@ -222,7 +222,7 @@ def largest_delta(loss, mechanism, epsilon, radius):
         (1.0, 0.4), ((), ((1.0, 1.0, 1), (1.0, -1.0, 1)), ((1.0, -1.0, 400),))
     ):
         one = [*others, (x, 1.0, 1)]
-        two = [*others, (x, -1.0, 1)] if mechanism.relation == "replace" else list(others)
+        two = [*others, (x, -1.0, 1)] if mechanism.neighbours.replaces else list(others)
         p, q = (masses(loss, data, mechanism, radius) for data in (one, two))
         assert p.sum() == pytest.approx(1.0, abs=1e-3)
         for first, second in ((p, q), (q, p)):

@@ -86,7 +86,7 @@ def test_a_set_too_small_for_float64_has_an_answer():
 
 def test_a_count_of_everybody_is_answered_and_measured():
     """Every level of an attribute ticked: the count is n, which is public, and its range is zero."""
-    from dpcvx.noise.samplers import SeededGenerator
+    from dpcvx.noise import SeededGenerator
 
     question = Count({"a": ("0", "1")}).compile(SCHEMA, N)
     counts = Counts(UNIVERSE, CELLS)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import dpcvx
-import dpcvx.noise.samplers
+import dpcvx.noise.gaussian
 from adversary import stored
-from dpcvx.accounting import Budget, Tight
+from dpcvx.accounting import Budget, Neighbours, Tight
 from dpcvx.accounting.repetition import poisson_rate
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.shards import open_source
@@ -17,8 +17,8 @@ from dpcvx.domains import L2Ball
 from dpcvx.errors import ShardsDamaged
 from dpcvx.losses import Logistic, Squared
 from dpcvx.mechanisms import NoisyMoments
+from dpcvx.noise import SeededGenerator
 from dpcvx.noise.exponential import Levels, select, select_signed
-from dpcvx.noise.samplers import SeededGenerator
 from dpcvx.plans import Oracle, execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyGradientDescent, Standardised
@@ -28,7 +28,7 @@ from dpcvx.tuning.repetitions import repetitions
 @pytest.fixture
 def silent(monkeypatch):
     monkeypatch.setattr(
-        dpcvx.noise.samplers, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
+        dpcvx.noise.gaussian, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
     )
 
 
@@ -40,7 +40,7 @@ def test_means_are_about_zero(relation, silent):
     """About -1 a row of zeros adds sqrt(d) to the sum, which a row of norm 1 never does about 0."""
     d, n = 64, 10
     problem = Problem(Logistic(), L2Ball(1.0), bounds=Bounds(1.0, 1.0), d=d)
-    question = NoisyMoments(problem, n, 1, 1.0, 1.0, relation)
+    question = NoisyMoments(problem, n, 1, 1.0, 1.0, Neighbours(relation))
     more, fewer = (stored(np.zeros((m, d)), np.ones(m), problem.bounds, "dense") for m in (n, n - 1))
     with pytest.raises(ValueError, match="about 0"):
         question(np.full(d, -1.0), more, SeededGenerator(0))

@@ -22,7 +22,7 @@ from dpcvx.errors import Incompatible
 from dpcvx.estimators.private_bounds import quantile_stages, release_bounds
 from dpcvx.events import Exponential
 from dpcvx.mechanisms import NoisyQuantile, quantile_grid
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 
 GRID = quantile_grid()
 COLUMNS = {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dpcvx.noise.exponential
-import dpcvx.noise.samplers
+import dpcvx.noise.gaussian
 from adversary import neighbour, records, stored
 from dpcvx.accounting import Budget, Tight
 from dpcvx.audit import discrepancies, record, replay, share
@@ -18,7 +18,7 @@ from dpcvx.domains import (
     Simplex,
     VertexHull,
 )
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, NoisyMirrorDescent
 from zoo import ALL_LOSSES
@@ -74,7 +74,7 @@ def both(plan, one, other, seed):
     return first, replay(plan, other, SeededGenerator(seed + 1), first)
 
 
-def spy(monkeypatch, name, argument=0, module=dpcvx.noise.samplers):
+def spy(monkeypatch, name, argument=0, module=dpcvx.noise.gaussian):
     """Keep what a sampler is given; it draws as usual."""
     given, sampler = [], getattr(module, name)
 

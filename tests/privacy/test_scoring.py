@@ -12,7 +12,7 @@ import dpcvx
 import dpcvx.tuning.score
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, PureDP
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.tuning.metrics import (
     CLASSIFICATION,
     REGRESSION,

@@ -9,6 +9,7 @@ from scipy import stats
 
 import dpcvx as dp
 from adversary import neighbour, records, stored
+from dpcvx.accounting import Neighbours
 from dpcvx.audit.replay import (
     discrepancies,
     record,
@@ -28,7 +29,7 @@ from dpcvx.data.source import HasCurvatureSum
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Gaussian
 from dpcvx.mechanisms import NoisySecondMoments
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 
 D = 3
 BOUNDS = [dp.Bounds(1.0), dp.Bounds(1.0, 1.2), dp.Bounds(0.3)]
@@ -77,7 +78,7 @@ def test_no_two_neighbours_are_further_apart_than_the_sensitivity_and_some_nearl
     loss, relation, bounds
 ):
     """All records with features in {-b, 0, b} and extreme targets, against each other or against none."""
-    mechanism = NoisySecondMoments(problem(loss, bounds), 10, 1.0, 1.0, relation)
+    mechanism = NoisySecondMoments(problem(loss, bounds), 10, 1.0, 1.0, Neighbours(relation))
     edge, reached, widest = bounds.x_inf, 0.0, 0.0
     for theta in (np.zeros(D), np.array([0.7, -0.4, 0.0])):
         z_max = mechanism.problem.margin_bound(theta)
@@ -124,7 +125,7 @@ def test_vector_of_the_formula():
     logistic = NoisySecondMoments(problem(dp.Logistic(), bounds), 1000, 3.0)
     assert logistic.sensitivity == pytest.approx(math.sqrt(2) * 1.5**2 / 4000, rel=1e-6)
     assert logistic.event == Gaussian(3.0)
-    half = NoisySecondMoments(problem(dp.Squared(), bounds), 1000, 3.0, None, "add_remove")
+    half = NoisySecondMoments(problem(dp.Squared(), bounds), 1000, 3.0, None, Neighbours("add_remove"))
     assert half.sensitivity == pytest.approx(1.5**2 / 1000, rel=1e-6)
 
 

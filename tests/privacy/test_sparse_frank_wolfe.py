@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 import dpcvx as dp
 import dpcvx.mechanisms.vertex
 from adversary import neighbour, records, stored
+from dpcvx.accounting import Neighbours
 from dpcvx.audit import discrepancies, record, replay, share
 from dpcvx.data.lattice import ResidualBound
 from dpcvx.data.lazy_kernels import (
@@ -23,7 +24,7 @@ from dpcvx.data.lazy_kernels import (
 from dpcvx.data.lazy_scores import RARE_LEVEL, LazyScores, Terms
 from dpcvx.data.memory import source
 from dpcvx.mechanisms import NoisyVertex, Vertex
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from zoo import ALL_LOSSES
 
 SMOOTH = [loss for loss in ALL_LOSSES if not loss.joint and math.isfinite(loss.smoothness(3.0))]
@@ -269,7 +270,7 @@ def test_public_facts_alone_choose_between_lazy_and_fresh_scores(monkeypatch):
         )
         X = rng.random((n, d)) * (rng.random((n, d)) < density)
         data = stored(X, np.ones((n, outputs)) if outputs > 1 else np.ones(n), problem.bounds, storage)
-        mechanism = NoisyVertex(problem, 9, 0.1, 20, relation)
+        mechanism = NoisyVertex(problem, 9, 0.1, 20, Neighbours(relation))
         assert data.n <= mechanism.capacity
         return isinstance(mechanism.start(data)[1], LazyScores)
 
@@ -287,7 +288,7 @@ def test_public_facts_alone_choose_between_lazy_and_fresh_scores(monkeypatch):
 
 def test_under_add_remove_lazy_sums_have_room_for_every_source_that_is_let_in():
     problem = dp.Problem(dp.Squared(), dp.L1Ball(100.0), bounds=dp.Bounds(1.0), d=5)
-    mechanism = NoisyVertex(problem, 1000, 0.1, 20, "add_remove")
+    mechanism = NoisyVertex(problem, 1000, 0.1, 20, Neighbours("add_remove"))
     assert mechanism._terms.most * 2 < 2**62
     assert mechanism.capacity == mechanism._records
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.queries.sparse_vector import LATTICE_BITS, AboveThreshold, ComparisonRun
 
 QUERIES = 4

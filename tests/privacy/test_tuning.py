@@ -26,7 +26,7 @@ from dpcvx.events import (
     Worst,
     from_plain,
 )
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.tuning import PrivateSearchCV, private_tune
 from dpcvx.tuning import tune as selection
 from dpcvx.tuning.metrics import Accuracy

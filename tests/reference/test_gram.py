@@ -6,12 +6,13 @@ from scipy import stats
 from scipy.sparse import csr_array
 
 import dpcvx as dp
+from dpcvx.accounting import Neighbours
 from dpcvx.data.gram_scores import GramScores
 from dpcvx.data.lattice import ResidualBound
 from dpcvx.data.memory import source
 from dpcvx.data.rows import Dense
 from dpcvx.mechanisms import NoisyVertex, Vertex
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 
 N, D = 60, 7
 
@@ -90,7 +91,7 @@ def test_the_choice_depends_on_public_facts_alone():
     assert kind(records(storage=csr_array)) == "MarginsInMemory"
     assert NoisyVertex(problem_of(), 2**25, 0.5, 20)._linear
     assert not NoisyVertex(problem_of(), 2**27, 0.5, 20)._linear  # products might not fit 62 bits
-    assert NoisyVertex(problem_of(), N, 0.5, 20, "add_remove")._linear
+    assert NoisyVertex(problem_of(), N, 0.5, 20, Neighbours("add_remove"))._linear
     with pytest.raises(ValueError, match="dense"):
         records(storage=csr_array).follow_products(dp.Squared())
 

@@ -10,16 +10,10 @@ import pytest
 import dpcvx
 from dpcvx.data.lattice import LARGEST_DRAW
 from dpcvx.errors import Incompatible
-from dpcvx.noise import samplers as noise
+from dpcvx.noise import SeededGenerator, gaussian_failure, gumbel, lattice_gaussian
+from dpcvx.noise import gaussian as noise
 from dpcvx.noise.gaussian_kernels import fill_gaussian, full_product
-from dpcvx.noise.samplers import (
-    SeededGenerator,
-    gaussian_failure,
-    lattice_gaussian,
-    select,
-    selection_error,
-    selection_failure,
-)
+from dpcvx.noise.gumbel import select, selection_error, selection_failure
 from dpcvx.solvers import NoisyGradientDescent
 
 WORD = 2**64
@@ -201,7 +195,7 @@ def test_a_tie_in_the_table_is_left_to_exact_arithmetic():
 
 def test_draws_do_not_depend_on_the_size_of_the_buffer(monkeypatch):
     whole = lattice_gaussian(2**34, 500, SeededGenerator(9))
-    monkeypatch.setattr(noise, "_CHUNK_WORDS", 3)
+    monkeypatch.setattr(noise, "CHUNK_WORDS", 3)
     assert np.array_equal(lattice_gaussian(2**34, 500, SeededGenerator(9)), whole)
 
 
@@ -276,7 +270,7 @@ def test_gumbel_values_are_within_the_stated_error():
     stated = (selection_error(0.0) - 8 * 2.0**-53 * 134) / 8  # without the addition to a log-weight
     checked = 0
     for high, low, third in cases:
-        value = noise._gumbel(1, Replay([high, low, third]))[0]
+        value = gumbel._gumbel(1, Replay([high, low, third]))[0]
         refined = min(high, WORD - 1 - high) < 2**32
         cell = Fraction(1, WORD**3) if refined else Fraction(1, WORD**2)
         lowest = Fraction(high * WORD + low, WORD**2)
@@ -297,7 +291,7 @@ def test_gumbel_values_are_within_the_stated_error():
 def test_gumbel_values_are_finite_at_the_very_ends():
     for word in (0, WORD - 1):
         for third in (0, WORD - 1):
-            assert abs(noise._gumbel(1, Replay([word, word, third]))[0]) < 134
+            assert abs(gumbel._gumbel(1, Replay([word, word, third]))[0]) < 134
 
 
 def test_selection_error_grows_with_the_weights():
@@ -309,5 +303,5 @@ def test_selection_error_grows_with_the_weights():
 def test_selection_is_the_largest_weight_plus_gumbel():
     log_weights = np.random.default_rng(4).normal(size=1000)
     for seed in range(20):
-        gumbel = noise._gumbel(1000, SeededGenerator(seed))
-        assert select(log_weights, SeededGenerator(seed)) == int(np.argmax(log_weights + gumbel))
+        values = gumbel._gumbel(1000, SeededGenerator(seed))
+        assert select(log_weights, SeededGenerator(seed)) == int(np.argmax(log_weights + values))

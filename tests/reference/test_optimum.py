@@ -9,7 +9,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-import dpcvx.noise.samplers
+import dpcvx.noise.gaussian
 import dpcvx.solvers
 import zoo
 from dpcvx.accounting import Budget, Tight
@@ -37,7 +37,7 @@ from dpcvx.domains.regularizers import (
 )
 from dpcvx.domains.set_functions import FromCallable
 from dpcvx.losses import Huber, Logistic, Squared
-from dpcvx.noise.samplers import SeededGenerator
+from dpcvx.noise import SeededGenerator
 from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import (
@@ -262,7 +262,7 @@ def planned(solver, problem, accountant, *, n=N, budget=BUDGET):
 def quiet(monkeypatch):
     """The private path with its noise taken out."""
     monkeypatch.setattr(
-        dpcvx.noise.samplers, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
+        dpcvx.noise.gaussian, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
     )
 
 

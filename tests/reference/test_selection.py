@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpcvx.noise import SecureGenerator, SeededGenerator
 from dpcvx.noise import exponential as selection
 from dpcvx.noise.exponential import (
     Levels,
@@ -26,7 +27,6 @@ from dpcvx.noise.exponential_kernels import (
     level_of,
     total_weight,
 )
-from dpcvx.noise.samplers import SecureGenerator, SeededGenerator
 
 LOG_WEIGHTS = np.array([0.0, 1.3, -2.0, 3.1, 2.9, -4.0, 0.01, 0.0])
 

@@ -18,6 +18,7 @@ from dpcvx.accounting.gaussian import (
     gaussian_mu,
 )
 from dpcvx.accounting.loss_distribution import PLD
+from dpcvx.accounting.neighbours import REPLACE_ONE, Neighbours
 from dpcvx.accounting.objective import (
     ObjectiveProfile,
     objective_delta,
@@ -32,11 +33,13 @@ __all__ = [
     "GDP",
     "PLD",
     "RDP",
+    "REPLACE_ONE",
     "SAMPLER_SHARE",
     "Accountant",
     "AdaptiveSelection",
     "Budget",
     "Following",
+    "Neighbours",
     "ObjectiveProfile",
     "PureComposition",
     "Tight",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from dpcvx.accounting.accountant import Accountant, require_delta
 from dpcvx.accounting.inversion import first_passing
+from dpcvx.accounting.neighbours import Neighbours
 from dpcvx.errors import NotAccountable
 from dpcvx.events import RELATIONS, Event
 
@@ -35,6 +36,11 @@ class Budget:
         require_delta(self.delta)
         if self.relation not in RELATIONS:
             raise ValueError(f"relation is {self.relation!r}; use one of {', '.join(RELATIONS)}.")
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """Data sets that must look alike: those that differ in one row."""
+        return Neighbours(self.relation)
 
 
 SAMPLER_SHARE = 1e-3  # PRIVACY_MATH §11b, rule for every sampler: at most delta/1000 for inexact sampling

@@ -25,6 +25,7 @@ from dpcvx.accounting.accountant import (
 )
 from dpcvx.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from dpcvx.accounting.inversion import first_passing
+from dpcvx.accounting.neighbours import Neighbours
 from dpcvx.arrays import Vector
 from dpcvx.events import Event, Gaussian, PerturbedObjective
 
@@ -44,7 +45,7 @@ def objective_delta(epsilon: float, event: PerturbedObjective, *, sharp: bool = 
     """
     require_epsilon(epsilon)
     a, left = event.shift, epsilon - event.jacobian
-    if event.relation == "replace":
+    if Neighbours(event.relation).replaces:
         if left < _least_replace(a):
             return 1.0
         return min(1.0, 2 * gaussian_delta(left, 2 * a))
@@ -61,7 +62,7 @@ def objective_epsilon(event: PerturbedObjective, delta: float) -> float:
     a, jacobian = event.shift, event.jacobian
     if delta == 0:
         return math.inf
-    if event.relation == "replace":
+    if Neighbours(event.relation).replaces:
         return jacobian + max(_least_replace(a), gaussian_epsilon(2 * a, delta / 2))
     if delta >= 1 - math.exp(a * a / 2) * 2 * float(ndtr(-a)):
         return max(0.0, jacobian + math.log1p(-delta) - math.log(2) - float(log_ndtr(-a)))
@@ -81,7 +82,7 @@ def objective_renyi(orders: Vector, event: PerturbedObjective) -> Vector:
     replace:     Jac + log(2 (1 + e^{2 alpha (alpha-1) a^2})) / (alpha-1)
     """
     a, less = event.shift, orders - 1
-    if event.relation == "add_remove":
+    if not Neighbours(event.relation).replaces:
         return event.jacobian + orders * a * a / 2 + (math.log(2) + log_ndtr(less * a)) / less
     return event.jacobian + (math.log(2) + np.logaddexp(0.0, 2 * orders * less * a * a)) / less
 

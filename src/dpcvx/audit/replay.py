@@ -18,13 +18,13 @@ import numpy as np
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data import HasGramScores, HasLazyScores, ResidualBound, integer_bounds, largest_spread
 from dpcvx.losses import Loss
-from dpcvx.mechanisms import SecondMoments, Vertex, records_changed
+from dpcvx.mechanisms import SecondMoments, Vertex
 from dpcvx.plans import Oracle, Plan
 
 if TYPE_CHECKING:
     from dpcvx.data import DataSource, Lazy, Linear, Margins, Points, Quantiser, Region, SumOfLosses, Terms
     from dpcvx.data.curvature import CurvatureBound, Sums
-    from dpcvx.noise.samplers import Generator
+    from dpcvx.noise import Generator
     from dpcvx.plans.uncertainty import Uncertainty
     from dpcvx.problem import Bounds
 
@@ -354,7 +354,8 @@ def share(plan: Plan, one: Question, other: Question) -> float:
     if one.total is None or other.total is None:
         return 0.0
     k_inf, k2 = one.row
-    changed = records_changed(plan.budget.relation)
+    neighbours = plan.budget.neighbours
+    ball, interval = neighbours.ball, neighbours.interval
     difference: list[Any] = [
         _exact(a) - _exact(b) for a, b in zip(one.total.flat, other.total.flat, strict=True)
     ]
@@ -362,20 +363,20 @@ def share(plan: Plan, one: Question, other: Question) -> float:
     if one.kind == "moments":
         order, _, limits = one.asked
         d = plan.problem.d
-        features = changed**2 * k2 if order == 1 else d * k_inf**4
-        targets = sum((changed * v) ** 2 if order == 1 else v**4 for v in limits[d:])
+        features = ball**2 * k2 if order == 1 else interval**2 * d * k_inf**4
+        targets = sum((ball * v) ** 2 if order == 1 else interval**2 * v**4 for v in limits[d:])
         return max(_ratio(sum(squares[:d]), features), _ratio(sum(squares[d:]), targets))
     if one.kind == "length":
-        return _ratio(sum(squares), k2**2)
+        return _ratio(sum(squares), (interval * k2) ** 2)
     if one.bound is None:
         return 0.0
     if one.kind in ("gradient_sum", "difference_sum"):
-        return _ratio(sum(squares), (changed * one.bound.l2) ** 2 * k2)
+        return _ratio(sum(squares), (ball * one.bound.l2) ** 2 * k2)
     if one.kind == "curvature_sum":
-        return _ratio(sum(squares), changed * (one.asked[3].largest * k2) ** 2)
+        return _ratio(sum(squares), neighbours.cone_squared * (one.asked[3].largest * k2) ** 2)
     if one.kind == "spread_sum":
-        return _ratio(squares[0], largest_spread(one.bound, k2) ** 2)
-    return _ratio(max(squares), (changed * one.bound.linf * k_inf) ** 2)
+        return _ratio(squares[0], (interval * largest_spread(one.bound, k2)) ** 2)
+    return _ratio(max(squares), (ball * one.bound.linf * k_inf) ** 2)
 
 
 def _exact(value: Any) -> Any:

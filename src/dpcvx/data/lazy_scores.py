@@ -30,7 +30,7 @@ from dpcvx.losses import Loss
 from dpcvx.noise.exponential import Levels, settle
 
 if TYPE_CHECKING:
-    from dpcvx.noise.samplers import Generator, Words
+    from dpcvx.noise import Generator, Words
 
 __all__ = ["HasLazyScores", "Lazy", "LazyScores", "Terms"]
 

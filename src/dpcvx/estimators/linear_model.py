@@ -35,7 +35,7 @@ from dpcvx.estimators.private_bounds import (
     release_declarations,
     with_placeholders,
 )
-from dpcvx.noise.samplers import Generator, generator_of
+from dpcvx.noise import Generator, generator_of
 from dpcvx.planning.outlook import warn_if_useless
 from dpcvx.plans import Plan, Release, charge, execute
 from dpcvx.plans.statement import PrivacyStatement

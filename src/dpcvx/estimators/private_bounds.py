@@ -33,7 +33,7 @@ from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Repeat
 from dpcvx.mechanisms import NoisyQuantile, quantile_grid
 from dpcvx.mechanisms.quantile import LEAST_EXPONENT
-from dpcvx.noise.samplers import Generator
+from dpcvx.noise import Generator
 from dpcvx.plans import Plan, Stage
 
 __all__ = [
@@ -131,7 +131,7 @@ def quantile_stages(n: int, columns: int, budget: Budget) -> tuple[Stage, ...]:
     """
     if not columns:
         return ()
-    if budget.relation != "replace":
+    if not budget.neighbours.replaces:
         raise Incompatible(
             "Private bounds count ranks among a public number of records: use relation='replace'."
         )

@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AccountStatement", "event_words"]
 
-_NEIGHBOURS = {
-    "replace": "two data sets of the same size that differ in one row",
-    "add_remove": "two data sets of which one has one row more",
-}
 NOT_COVERED = (
     "releases on the same people that were not charged to this account",
     "the same people in another account or ledger: the caps of both are added",
@@ -57,7 +53,7 @@ class AccountStatement:
     def meaning(self) -> str:
         """The guarantee in one plain paragraph."""
         return (
-            f"Take {_NEIGHBOURS[self.budget.relation]}. Any conclusion that somebody could draw from "
+            f"Take {self.budget.neighbours.words}. Any conclusion that somebody could draw from "
             f"everything that was or will be charged to account {self.account!r} "
             f"is at most e^{self.budget.epsilon:g} times as likely with one as with the other, apart from an "
             f"extra probability of at most {self.budget.delta:.3g}. The charges were chosen in the light of "

@@ -6,7 +6,7 @@ Every sensitivity holds on the stored integers, without slack (PRIVACY_MATH §11
 
 from dpcvx.mechanisms.difference import NoisyDifference
 from dpcvx.mechanisms.gradient import NoisyGradient
-from dpcvx.mechanisms.mechanism import Mechanism, records_changed
+from dpcvx.mechanisms.mechanism import Mechanism
 from dpcvx.mechanisms.minimiser import NoisyMinimiser, PerturbedMinimiser
 from dpcvx.mechanisms.moments import NoisyLength, NoisyMoments
 from dpcvx.mechanisms.quantile import NoisyQuantile, quantile_grid
@@ -35,6 +35,5 @@ __all__ = [
     "SecondMoments",
     "Vertex",
     "quantile_grid",
-    "records_changed",
     "weight_bits",
 ]

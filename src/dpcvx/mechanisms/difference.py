@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import Vector
 from dpcvx.data import LARGEST_RESIDUAL, RESIDUAL_BITS, SUM_UNIT, ResidualBound, integer_bounds
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Poisson
 from dpcvx.mechanisms.mechanism import (
     check_capacity,
-    records_changed,
     residual_bound,
     room,
 )
@@ -23,7 +23,7 @@ from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
     from dpcvx.data import DataSource
-    from dpcvx.noise.samplers import Generator
+    from dpcvx.noise import Generator
 
 __all__ = ["NoisyDifference"]
 
@@ -52,8 +52,8 @@ class NoisyDifference:
         Chance q of each record to be in a sample; a multiple of 2^-16.
     noise_multiplier : float
         Standard deviation of the noise over C, the weight of one record.
-    relation : str
-        "replace" or "add_remove".
+    neighbours : Neighbours
+        The data sets that must look alike.
     clip : float, optional
         Residuals phi' are clipped to this size before they are subtracted; None keeps the loss's own bound.
     """
@@ -62,12 +62,13 @@ class NoisyDifference:
     n: int
     probability: float
     noise_multiplier: float
-    relation: str = "replace"
+    neighbours: Neighbours = REPLACE_ONE
     clip: float | None = None
 
     def __post_init__(self) -> None:
         from dpcvx.noise.poisson import probability_above
 
+        self.neighbours.require_rows("A sample of records")
         if probability_above(self.probability) != self.probability:
             raise ValueError(
                 f"probability is {self.probability!r}; it must be a multiple of 2^-16 in (0, 1]: "
@@ -89,12 +90,12 @@ class NoisyDifference:
     @property
     def event(self) -> Event:
         """Poisson(probability, noise_multiplier, relation)."""
-        return Poisson(self.probability, self.noise_multiplier, self.relation)
+        return Poisson(self.probability, self.noise_multiplier, self.neighbours.relation)
 
     @property
     def sensitivity(self) -> float:
         """Largest l2 change of the un-noised answer for the same sample, over all pairs of points."""
-        return records_changed(self.relation) * self._weight(self._largest) * self._unit
+        return self.neighbours.ball * self._weight(self._largest) * self._unit
 
     @property
     def noise(self) -> float:
@@ -109,7 +110,7 @@ class NoisyDifference:
     @property
     def failure(self) -> float:
         """Total variation of one call's noise; the sample has exactly its law."""
-        from dpcvx.noise.samplers import gaussian_failure
+        from dpcvx.noise.gaussian import gaussian_failure
 
         return self.n_draws * gaussian_failure()
 
@@ -154,8 +155,8 @@ class NoisyDifference:
 
     def __call__(self, theta: Vector, anchor: Vector, data: DataSource, rng: Generator) -> Vector:
         """Return the noisy difference of the gradients at theta and at the anchor."""
+        from dpcvx.noise.gaussian import lattice_gaussian
         from dpcvx.noise.poisson import poisson_sample
-        from dpcvx.noise.samplers import lattice_gaussian
 
         bound = self.bound(theta, anchor)
         sample = poisson_sample(self.probability, data.n, rng)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import Vector
 from dpcvx.data import SUM_UNIT, ResidualBound, integer_bounds
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Gaussian
 from dpcvx.mechanisms.mechanism import (
     check_capacity,
-    records_changed,
     residual_bound,
     room,
 )
@@ -23,7 +23,7 @@ from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
     from dpcvx.data import DataSource
-    from dpcvx.noise.samplers import Generator
+    from dpcvx.noise import Generator
 
 __all__ = ["NoisyGradient"]
 
@@ -48,8 +48,8 @@ class NoisyGradient:
         Public normaliser: the number of records.
     noise_multiplier : float
         Standard deviation of the noise over the sensitivity.
-    relation : str
-        "replace" or "add_remove".
+    neighbours : Neighbours
+        The data sets that must look alike.
     clip : float, optional
         Residuals phi' are clipped to this size; None keeps the loss's own bound.
     """
@@ -57,7 +57,7 @@ class NoisyGradient:
     problem: Problem
     n: int
     noise_multiplier: float
-    relation: str = "replace"
+    neighbours: Neighbours = REPLACE_ONE
     clip: float | None = None
 
     def __post_init__(self) -> None:
@@ -107,20 +107,20 @@ class NoisyGradient:
     @property
     def failure(self) -> float:
         """Total variation of one call's noise."""
-        from dpcvx.noise.samplers import gaussian_failure
+        from dpcvx.noise.gaussian import gaussian_failure
 
         return self.n_draws * gaussian_failure()
 
     def _integer_sensitivity(self, bound: ResidualBound) -> int:
         _, k2 = integer_bounds(self.problem.bounds, self.problem.d)
-        return math.isqrt(records_changed(self.relation) ** 2 * bound.l2**2 * k2) + 1
+        return math.isqrt(self.neighbours.ball**2 * bound.l2**2 * k2) + 1
 
     def _scale(self, bound: ResidualBound) -> int:
         return math.ceil(Fraction(self.noise_multiplier) * self._integer_sensitivity(bound))
 
     def __call__(self, theta: Vector, data: DataSource, rng: Generator) -> Vector:
         """Return the noisy gradient at theta."""
-        from dpcvx.noise.samplers import lattice_gaussian
+        from dpcvx.noise.gaussian import lattice_gaussian
 
         bound = residual_bound(self.problem, self.problem.margin_bound(theta), self.clip)
         total = data.gradient_sum(self.problem.loss, theta, bound)

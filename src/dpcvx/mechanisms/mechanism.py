@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
+from dpcvx.accounting import Neighbours
 from dpcvx.data import RESIDUAL_BITS, ResidualBound, integer_bounds
 from dpcvx.data import room as room_in_bits
 from dpcvx.errors import Incompatible
-from dpcvx.events import RELATIONS, Event
+from dpcvx.events import Event
 from dpcvx.problem import Problem
 
-__all__ = ["Mechanism", "check_capacity", "records_changed", "residual_bound", "room"]
+__all__ = ["Mechanism", "check_capacity", "residual_bound", "room"]
 
 SPARE_RECORDS = 2  # beyond 62 bits there is room for this many times the planned number
 
@@ -35,8 +36,8 @@ class Mechanism(Protocol):
         ...
 
     @property
-    def relation(self) -> str:
-        """Neighbouring relation that the sensitivity is for."""
+    def neighbours(self) -> Neighbours:
+        """Data sets that the sensitivity is for."""
         ...
 
     @property
@@ -58,13 +59,6 @@ class Mechanism(Protocol):
     def evaluations(self) -> float:
         """Gradients of single records in one call; for a sample their expected, public number."""
         ...
-
-
-def records_changed(relation: str) -> int:
-    """Terms of a sum that differ between neighbours: two under replace-one, one under add/remove."""
-    if relation not in RELATIONS:
-        raise ValueError(f"relation must be one of {', '.join(RELATIONS)}, got {relation!r}.")
-    return 2 if relation == "replace" else 1
 
 
 def residual_bound(problem: Problem, z_max: float | None, clip: float | None) -> ResidualBound:

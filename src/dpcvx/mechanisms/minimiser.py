@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import Vector
 from dpcvx.data import LARGEST_DRAW, LARGEST_SUM
 from dpcvx.errors import Incompatible
@@ -18,13 +19,12 @@ from dpcvx.events import (
     Gaussian,
     PerturbedObjective,
 )
-from dpcvx.mechanisms.mechanism import records_changed
 from dpcvx.mechanisms.minimise import Ridged, minimise
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
     from dpcvx.data import DataSource
-    from dpcvx.noise.samplers import Generator
+    from dpcvx.noise import Generator
 
 __all__ = ["NoisyMinimiser", "PerturbedMinimiser"]
 
@@ -69,7 +69,7 @@ class _OnLattice:
 
     def add(self, theta: Vector, rng: Generator) -> Vector:
         """Round to the lattice and add noise."""
-        from dpcvx.noise.samplers import lattice_gaussian
+        from dpcvx.noise.gaussian import lattice_gaussian
 
         integers = np.rint(theta / self.step).astype(np.int64)
         noise = lattice_gaussian(self.scale, self.size, rng).reshape(theta.shape)
@@ -77,8 +77,8 @@ class _OnLattice:
         return released
 
 
-def _records(n: int, relation: str) -> int:
-    return n if relation == "replace" else NORMALISER_SLACK * n
+def _records(n: int, neighbours: Neighbours) -> int:
+    return n if neighbours.replaces else NORMALISER_SLACK * n
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,8 @@ class PerturbedMinimiser:
         Modulus of the quadratic term on the scale of the sum, at least n l2; it acts on every coordinate.
     output_multiplier : float
         Standard deviation of the noise on the outcome over 2 tau/ridge.
-    relation : str
-        "replace" or "add_remove".
+    neighbours : Neighbours
+        The data sets that must look alike.
     """
 
     problem: Problem
@@ -113,10 +113,10 @@ class PerturbedMinimiser:
     noise_multiplier: float
     ridge: float
     output_multiplier: float
-    relation: str = "replace"
+    neighbours: Neighbours = REPLACE_ONE
 
     def __post_init__(self) -> None:
-        records_changed(self.relation)
+        self.neighbours.require_rows("Objective perturbation")
         if self.problem.loss.joint or self.problem.outputs > 1:
             raise Incompatible(
                 "Objective perturbation covers one score per record, whose curvature has rank one; "
@@ -130,7 +130,7 @@ class PerturbedMinimiser:
     @property
     def _facts(self) -> Ridged:
         largest = LARGEST_DRAW * self._linear_scale * self._linear_step * math.sqrt(self.problem.size)
-        return Ridged(self.problem, self.n, _records(self.n, self.relation), self.ridge, largest)
+        return Ridged(self.problem, self.n, _records(self.n, self.neighbours), self.ridge, largest)
 
     @property
     def _record_gradient(self) -> float:
@@ -178,7 +178,7 @@ class PerturbedMinimiser:
         jacobian = math.log1p(beta * row**2 / self.ridge)
         return Compose(
             (
-                PerturbedObjective(1 / self.noise_multiplier, jacobian, self.relation),
+                PerturbedObjective(1 / self.noise_multiplier, jacobian, self.neighbours.relation),
                 Gaussian(self.output_multiplier),
             )
         )
@@ -186,7 +186,7 @@ class PerturbedMinimiser:
     @property
     def sensitivity(self) -> float:
         """Largest change of the mean objective's gradient, on which the linear term acts."""
-        return records_changed(self.relation) * self._record_gradient / self.n
+        return self.neighbours.ball * self._record_gradient / self.n
 
     @property
     def noise(self) -> float:
@@ -201,7 +201,7 @@ class PerturbedMinimiser:
     @property
     def capacity(self) -> int:
         """Most records that rounding is covered for."""
-        return _records(self.n, self.relation)
+        return _records(self.n, self.neighbours)
 
     @property
     def evaluations(self) -> float:
@@ -216,13 +216,13 @@ class PerturbedMinimiser:
     @property
     def failure(self) -> float:
         """Total variation of one call's noise."""
-        from dpcvx.noise.samplers import gaussian_failure
+        from dpcvx.noise.gaussian import gaussian_failure
 
         return self.n_draws * gaussian_failure()
 
     def __call__(self, data: DataSource, rng: Generator) -> Vector:
         """Return the private minimiser; it may lie a little outside C."""
-        from dpcvx.noise.samplers import lattice_gaussian
+        from dpcvx.noise.gaussian import lattice_gaussian
 
         problem = self.problem
         draws = lattice_gaussian(self._linear_scale, problem.size, rng).reshape(problem.shape)
@@ -252,8 +252,8 @@ class NoisyMinimiser:
         Standard deviation of the noise over the sensitivity.
     ridge : float
         Modulus of the quadratic term on the scale of the sum, at least n l2.
-    relation : str
-        "replace" or "add_remove".
+    neighbours : Neighbours
+        The data sets that must look alike.
     linear : float
         Bound on the l2 norm of the public linear term that a call may bring, on the scale of the mean.
     """
@@ -262,11 +262,10 @@ class NoisyMinimiser:
     n: int
     noise_multiplier: float
     ridge: float
-    relation: str = "replace"
+    neighbours: Neighbours = REPLACE_ONE
     linear: float = 0.0
 
     def __post_init__(self) -> None:
-        records_changed(self.relation)
         if self.ridge < self.n * self.problem.l2 * (1 - 1e-12):
             raise ValueError(f"ridge is {self.ridge!r}; it must hold the problem's own, n * l2.")
         if not (self.linear >= 0 and math.isfinite(self.linear)):
@@ -275,7 +274,7 @@ class NoisyMinimiser:
 
     @property
     def _facts(self) -> Ridged:
-        records = _records(self.n, self.relation)
+        records = _records(self.n, self.neighbours)
         return Ridged(self.problem, self.n, records, self.ridge, self.n * self.linear)
 
     @property
@@ -296,7 +295,7 @@ class NoisyMinimiser:
     def sensitivity(self) -> float:
         """Largest l2 change of the outcome before its noise."""
         facts = self._facts
-        exact = records_changed(self.relation) * facts.slope * facts.row
+        exact = self.neighbours.ball * facts.slope * facts.row
         return (exact + 2 * (self._tolerance + facts.rounding)) / self.ridge
 
     @property
@@ -307,7 +306,7 @@ class NoisyMinimiser:
     @property
     def capacity(self) -> int:
         """Most records that rounding is covered for."""
-        return _records(self.n, self.relation)
+        return _records(self.n, self.neighbours)
 
     @property
     def evaluations(self) -> float:
@@ -322,7 +321,7 @@ class NoisyMinimiser:
     @property
     def failure(self) -> float:
         """Total variation of one call's noise."""
-        from dpcvx.noise.samplers import gaussian_failure
+        from dpcvx.noise.gaussian import gaussian_failure
 
         return self.n_draws * gaussian_failure()
 

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data import FEATURE_BITS, integer_bounds, room
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Event, Gaussian
-from dpcvx.mechanisms.mechanism import SPARE_RECORDS, check_capacity, records_changed
+from dpcvx.mechanisms.mechanism import SPARE_RECORDS, check_capacity
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
     from dpcvx.data import CanStandardise, DataSource
-    from dpcvx.noise.samplers import Generator
+    from dpcvx.noise import Generator
 
 __all__ = ["NoisyLength", "NoisyMoments"]
 
@@ -46,8 +47,8 @@ class NoisyMoments:
         Standard deviation of the noise on the features' moments over their sensitivity.
     target_multiplier : float
         The same for the targets'.
-    relation : str
-        "replace" or "add_remove".
+    neighbours : Neighbours
+        The data sets that must look alike.
     """
 
     problem: Problem
@@ -55,13 +56,12 @@ class NoisyMoments:
     order: int
     noise_multiplier: float
     target_multiplier: float
-    relation: str = "replace"
+    neighbours: Neighbours = REPLACE_ONE
 
     def __post_init__(self) -> None:
-        records_changed(self.relation)
         if self.order not in (1, 2):
             raise ValueError(f"order must be 1 or 2, got {self.order!r}.")
-        check_capacity(self, self.n * (1 if self.relation == "replace" else SPARE_RECORDS))
+        check_capacity(self, self.n * (1 if self.neighbours.replaces else SPARE_RECORDS))
 
     @property
     def targets(self) -> int:
@@ -85,11 +85,11 @@ class NoisyMoments:
         k_inf, k2 = integer_bounds(self.problem.bounds, self.problem.d)
         target = math.floor(2**FEATURE_BITS * Fraction(float(self.problem.loss.y_range[1])))
         if self.order == 1:
-            changed = records_changed(self.relation) ** 2
-            features, targets = changed * k2, changed * self.targets * target**2
+            factor, features, targets = self.neighbours.ball, k2, self.targets * target**2
         else:
+            factor = self.neighbours.interval
             features, targets = self.problem.d * k_inf**4, self.targets * target**4
-        return math.isqrt(features) + 1, math.isqrt(targets) + 1
+        return math.isqrt(factor**2 * features) + 1, math.isqrt(factor**2 * targets) + 1
 
     @property
     def _scales(self) -> tuple[int, int]:
@@ -133,7 +133,7 @@ class NoisyMoments:
     @property
     def failure(self) -> float:
         """Total variation of one call's noise."""
-        from dpcvx.noise.samplers import gaussian_failure
+        from dpcvx.noise.gaussian import gaussian_failure
 
         return self.n_draws * gaussian_failure()
 
@@ -144,7 +144,7 @@ class NoisyMoments:
 
     def __call__(self, centers: Vector | None, data: DataSource, rng: Generator) -> Vector:
         """Return the noisy moments: features first, then targets."""
-        from dpcvx.noise.samplers import lattice_gaussian
+        from dpcvx.noise.gaussian import lattice_gaussian
 
         if centers is not None and self.order == 1:
             raise ValueError("Means are taken about 0: a record's distance from a centre has no bound here.")
@@ -179,19 +179,18 @@ class NoisyLength:
         Standard deviation of the noise on the rows' answer over its sensitivity.
     target_multiplier : float
         The same for the targets'.
-    relation : str
-        "replace" or "add_remove".
+    neighbours : Neighbours
+        The data sets that must look alike.
     """
 
     problem: Problem
     n: int
     noise_multiplier: float
     target_multiplier: float
-    relation: str = "replace"
+    neighbours: Neighbours = REPLACE_ONE
 
     def __post_init__(self) -> None:
-        records_changed(self.relation)
-        check_capacity(self, self.n * (1 if self.relation == "replace" else SPARE_RECORDS))
+        check_capacity(self, self.n * (1 if self.neighbours.replaces else SPARE_RECORDS))
 
     @property
     def targets(self) -> int:
@@ -200,13 +199,19 @@ class NoisyLength:
 
     @property
     def _largest(self) -> tuple[int, int]:
-        """Integer sensitivities of both sums."""
+        """Largest terms of both sums: length of one row, and l2 norm of the squares of its targets."""
         rows = integer_bounds(self.problem.bounds, self.problem.d)[1]
         return rows, math.isqrt(self.targets * 2 ** (4 * FEATURE_BITS)) + 1
 
     @property
-    def _scales(self) -> tuple[int, int]:
+    def _sensitivities(self) -> tuple[int, int]:
+        """Integer sensitivities of both sums."""
         rows, targets = self._largest
+        return self.neighbours.interval * rows, self.neighbours.interval * targets
+
+    @property
+    def _scales(self) -> tuple[int, int]:
+        rows, targets = self._sensitivities
         return (
             math.ceil(Fraction(self.noise_multiplier) * rows),
             math.ceil(Fraction(self.target_multiplier) * targets),
@@ -225,7 +230,7 @@ class NoisyLength:
     @property
     def sensitivity(self) -> float:
         """Largest change of the rows' mean."""
-        return self._largest[0] * self._unit
+        return self._sensitivities[0] * self._unit
 
     @property
     def noise(self) -> float:
@@ -250,7 +255,7 @@ class NoisyLength:
     @property
     def failure(self) -> float:
         """Total variation of one call's noise."""
-        from dpcvx.noise.samplers import gaussian_failure
+        from dpcvx.noise.gaussian import gaussian_failure
 
         return self.n_draws * gaussian_failure()
 
@@ -261,7 +266,7 @@ class NoisyLength:
 
     def __call__(self, data: DataSource, rng: Generator) -> Vector:
         """Return the noisy mean squared norm, then the targets' mean squares."""
-        from dpcvx.noise.samplers import lattice_gaussian
+        from dpcvx.noise.gaussian import lattice_gaussian
 
         records, d = _measured(data), self.problem.d
         rows, targets = self._scales

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import Vector
 from dpcvx.data import LARGEST_SUM
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Exponential
 
 if TYPE_CHECKING:
-    from dpcvx.noise.samplers import Generator
+    from dpcvx.noise import Generator
 
 __all__ = ["NoisyQuantile", "quantile_grid"]
 
@@ -83,9 +84,9 @@ class NoisyQuantile:
         return 2 / self.eta
 
     @property
-    def relation(self) -> str:
-        """Neighbours differ by replacing one record."""
-        return "replace"
+    def neighbours(self) -> Neighbours:
+        """Data sets that differ by replacing one record."""
+        return REPLACE_ONE
 
     @property
     def capacity(self) -> int:
@@ -100,7 +101,7 @@ class NoisyQuantile:
     @property
     def failure(self) -> float:
         """Total variation of one call's noise."""
-        from dpcvx.noise.samplers import selection_failure
+        from dpcvx.noise.gumbel import selection_failure
 
         return self.n_draws * selection_failure()
 
@@ -112,7 +113,7 @@ class NoisyQuantile:
     @property
     def _temperature(self) -> float:
         """Eta left for the selection once rounding is paid; a log-weight is at most eta n / 2."""
-        from dpcvx.noise.samplers import selection_error
+        from dpcvx.noise.gumbel import selection_error
 
         return self.eta - selection_error(self.eta * self.n / 2)
 
@@ -128,7 +129,7 @@ class NoisyQuantile:
 
     def __call__(self, cells: Vector, rng: Generator) -> tuple[float, float]:
         """Return the ends of the part with a noisy quantile of a column; beyond the grid both are its end."""
-        from dpcvx.noise.samplers import select
+        from dpcvx.noise.gumbel import select
 
         grid = quantile_grid()
         part = select(self.scores(cells) * (self._temperature / 2), rng)

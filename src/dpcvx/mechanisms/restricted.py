@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data import SUM_UNIT, ResidualBound, integer_bounds
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Gaussian
 from dpcvx.mechanisms.mechanism import (
     check_capacity,
-    records_changed,
     residual_bound,
     room,
 )
@@ -23,7 +23,7 @@ from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
     from dpcvx.data import DataSource
-    from dpcvx.noise.samplers import Generator
+    from dpcvx.noise import Generator
 
 __all__ = ["RestrictedGradient"]
 
@@ -49,8 +49,8 @@ class RestrictedGradient:
         Standard deviation of the noise over the sensitivity.
     largest : int
         Most features a support may have.
-    relation : str
-        "replace" or "add_remove".
+    neighbours : Neighbours
+        The data sets that must look alike.
     clip : float, optional
         Residuals phi' are clipped to this size; None keeps the loss's own bound.
     """
@@ -59,7 +59,7 @@ class RestrictedGradient:
     n: int
     noise_multiplier: float
     largest: int
-    relation: str = "replace"
+    neighbours: Neighbours = REPLACE_ONE
     clip: float | None = None
 
     def __post_init__(self) -> None:
@@ -113,7 +113,7 @@ class RestrictedGradient:
     @property
     def failure(self) -> float:
         """Total variation of one call's noise, at most."""
-        from dpcvx.noise.samplers import gaussian_failure
+        from dpcvx.noise.gaussian import gaussian_failure
 
         return self.n_draws * gaussian_failure()
 
@@ -123,14 +123,14 @@ class RestrictedGradient:
 
     def _integer_sensitivity(self, bound: ResidualBound, features: int) -> int:
         _, k2 = integer_bounds(self.problem.bounds, features)
-        return math.isqrt(records_changed(self.relation) ** 2 * bound.l2**2 * k2) + 1
+        return math.isqrt(self.neighbours.ball**2 * bound.l2**2 * k2) + 1
 
     def _scale(self, bound: ResidualBound, features: int) -> int:
         return math.ceil(Fraction(self.noise_multiplier) * self._integer_sensitivity(bound, features))
 
     def __call__(self, theta: Vector, support: IntVector, data: DataSource, rng: Generator) -> Vector:
         """Return the noisy gradient at theta along the support's features, in their order."""
-        from dpcvx.noise.samplers import lattice_gaussian
+        from dpcvx.noise.gaussian import lattice_gaussian
 
         features = len(support)
         # A negative index would be an alias, and a table of indices would draw fresh noise for each copy.

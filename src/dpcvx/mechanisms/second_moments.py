@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import Vector
 from dpcvx.data import (
     FEATURE_BITS,
@@ -22,12 +23,12 @@ from dpcvx.data import (
 )
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Event, Gaussian
-from dpcvx.mechanisms.mechanism import check_capacity, records_changed, residual_bound
+from dpcvx.mechanisms.mechanism import check_capacity, residual_bound
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
     from dpcvx.data import DataSource
-    from dpcvx.noise.samplers import Generator
+    from dpcvx.noise import Generator
 
 __all__ = ["NoisySecondMoments", "SecondMoments"]
 
@@ -75,8 +76,8 @@ class NoisySecondMoments:
         Deviation of the noise on the diagonal of W over its sensitivity.
     spread_multiplier : float, optional
         The same for V; None leaves it out.
-    relation : str
-        "replace" or "add_remove".
+    neighbours : Neighbours
+        The data sets that must look alike.
     clip : float, optional
         Residuals phi' are clipped to this size; beyond it a record has no curvature.
     """
@@ -85,11 +86,10 @@ class NoisySecondMoments:
     n: int
     noise_multiplier: float
     spread_multiplier: float | None = None
-    relation: str = "replace"
+    neighbours: Neighbours = REPLACE_ONE
     clip: float | None = None
 
     def __post_init__(self) -> None:
-        records_changed(self.relation)
         loss, d = self.problem.loss, self.problem.d
         if self.problem.outputs > 1 or not (
             loss.convex and math.isfinite(loss.smoothness(self.problem.z_max))
@@ -124,11 +124,11 @@ class NoisySecondMoments:
     @property
     def _moment_sensitivity(self) -> int:
         _, k2 = integer_bounds(self.problem.bounds, self.problem.d)
-        return math.isqrt(records_changed(self.relation) * (self._largest * k2) ** 2) + 1
+        return math.isqrt(self.neighbours.cone_squared * (self._largest * k2) ** 2) + 1
 
     def _spread_sensitivity(self, z_max: float | None) -> int:
         _, k2 = integer_bounds(self.problem.bounds, self.problem.d)
-        return max(1, largest_spread(self._slope(z_max), k2))
+        return self.neighbours.interval * max(1, largest_spread(self._slope(z_max), k2))
 
     @property
     def _scales(self) -> tuple[int, int]:
@@ -185,14 +185,14 @@ class NoisySecondMoments:
     @property
     def failure(self) -> float:
         """Total variation of one call's noise."""
-        from dpcvx.noise.samplers import gaussian_failure
+        from dpcvx.noise.gaussian import gaussian_failure
 
         return self.n_draws * gaussian_failure()
 
     def __call__(self, theta: Vector, data: DataSource, rng: Generator) -> SecondMoments:
         """Return the noisy second moments at theta."""
         from dpcvx.data import HasCurvatureSum
-        from dpcvx.noise.samplers import lattice_gaussian
+        from dpcvx.noise.gaussian import lattice_gaussian
 
         if not isinstance(data, HasCurvatureSum):
             raise Incompatible(

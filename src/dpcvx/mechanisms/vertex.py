@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import Vector
 from dpcvx.data import (
     FEATURE_BITS,
@@ -29,7 +30,6 @@ from dpcvx.events import Event, Exponential
 from dpcvx.mechanisms.mechanism import (
     SPARE_RECORDS,
     check_capacity,
-    records_changed,
     residual_bound,
     room,
 )
@@ -38,7 +38,7 @@ from dpcvx.vouched import is_vouched
 
 if TYPE_CHECKING:
     from dpcvx.data import DataSource, Margins
-    from dpcvx.noise.samplers import Generator
+    from dpcvx.noise import Generator
 
 __all__ = ["Combination", "NoisyVertex", "Vertex", "weight_bits"]
 
@@ -169,8 +169,8 @@ class NoisyVertex:
         Bounded range of one selection.
     bits : int
         Resolution of the point's weights.
-    relation : str
-        "replace" or "add_remove".
+    neighbours : Neighbours
+        The data sets that must look alike.
     clip : float, optional
         Residuals phi' are clipped to this size; None keeps the loss's own bound.
     """
@@ -179,7 +179,7 @@ class NoisyVertex:
     n: int
     eta: float
     bits: int
-    relation: str = "replace"
+    neighbours: Neighbours = REPLACE_ONE
     clip: float | None = None
 
     def __post_init__(self) -> None:
@@ -196,7 +196,7 @@ class NoisyVertex:
     def capacity(self) -> int:
         """Most records that exact scores have room for."""
         most = room(self.problem, self.clip, 0, self.n)
-        if self.relation == "replace" or not self._may_be_lazy:
+        if self.neighbours.replaces or not self._may_be_lazy:
             return most
         return min(most, SPARE_RECORDS * self.n)
 
@@ -241,7 +241,7 @@ class NoisyVertex:
     def _sensitivity(self, bound: ResidualBound) -> float:
         k_inf, _ = integer_bounds(self.problem.bounds, self.problem.d)
         c = self._length
-        return records_changed(self.relation) * c * SUM_UNIT * bound.linf * k_inf / self.n
+        return self.neighbours.ball * c * SUM_UNIT * bound.linf * k_inf / self.n
 
     def _temperature(self, bound: ResidualBound, terms: float | None = None) -> float:
         """Eta left for the selection itself once rounding of log-weights is paid.
@@ -262,7 +262,7 @@ class NoisyVertex:
     @property
     def _records(self) -> int:
         """Most records that there may be."""
-        return self.n if self.relation == "replace" else self.capacity
+        return self.n if self.neighbours.replaces else self.capacity
 
     @property
     def _signed(self) -> bool:
@@ -277,7 +277,7 @@ class NoisyVertex:
         suited = self._signed and problem.outputs == 1 and not problem.loss.joint
         if not suited or not FEWEST_LAZY_FEATURES <= problem.d <= MOST_LAZY_FEATURES:
             return False
-        most = self.n if self.relation == "replace" else SPARE_RECORDS * self.n
+        most = self.n if self.neighbours.replaces else SPARE_RECORDS * self.n
         return math.isfinite(problem.smoothness) and self._terms_without_power(most).octaves >= 1
 
     @property
@@ -286,7 +286,7 @@ class NoisyVertex:
         terms = self._terms_without_power(self._records)
         k_inf, _ = integer_bounds(self.problem.bounds, self.problem.d)
         parts = 2 + 2 * (1 + terms.steepness / terms.bound.linf)  # |A| and |share B| may exceed their sum
-        scale = records_changed(self.relation) * terms.bound.linf * k_inf
+        scale = self.neighbours.ball * terms.bound.linf * k_inf
         power = -self._temperature(terms.bound, parts) * math.log2(math.e) / (2 * scale)
         return replace(terms, power=power)
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from dpcvx.arrays import IntVector, Vector
 
 if TYPE_CHECKING:
-    from dpcvx.noise.samplers import Generator, Words
+    from dpcvx.noise.generators import Generator, Words
 
 __all__ = ["Levels", "log_weight_error", "select", "select_signed", "settle"]
 

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from dpcvx.arrays import IntVector
-from dpcvx.noise.samplers import Generator
+from dpcvx.noise.generators import Generator
 
 __all__ = ["poisson_sample", "probability_above"]
 

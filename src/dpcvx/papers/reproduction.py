@@ -107,7 +107,7 @@ class Reproduction:
     size: tuple[int, float] | None = None
 
     def __post_init__(self) -> None:
-        if self.claimed.relation != "replace" or not self.claimed.delta > 0:
+        if not self.claimed.neighbours.replaces or not self.claimed.delta > 0:
             raise ValueError(
                 f"claimed is {self.claimed!r}; the papers' neighbours differ by a replaced record, and their "
                 'noise needs delta > 0: use Budget(epsilon, delta) with relation "replace".'

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
-from dpcvx.accounting import gaussian_delta, gaussian_epsilon
+from dpcvx.accounting import Neighbours, gaussian_delta, gaussian_epsilon
 from dpcvx.errors import Incompatible, NotAccountable
 from dpcvx.events import Event, Poisson, count_leaves
 from dpcvx.mechanisms import (
@@ -239,7 +239,7 @@ def _limit(event: Event) -> float:
     for leaf, count in count_leaves(event).items():
         each = min(1 / leaf.noise_multiplier**2, 700.0)  # type: ignore[union-attr]
         if isinstance(leaf, Poisson):
-            growth = 4 * math.sinh(each) if leaf.relation == "replace" else math.expm1(each)
+            growth = 4 * math.sinh(each) if Neighbours(leaf.relation).replaces else math.expm1(each)
             each = leaf.probability**2 * growth
         total += count * each
     return math.sqrt(total)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning
-from dpcvx.mechanisms import NoisyGradient, records_changed
+from dpcvx.mechanisms import NoisyGradient
 from dpcvx.planning.candidates import Facts, candidate, core
 from dpcvx.planning.rehearsal import is_modelled, to_learn
 from dpcvx.plans import Plan
@@ -155,7 +155,7 @@ def _drowns_short_rows(plan: Plan) -> bool:
     for stage in core(plan).stages:
         asked = stage.mechanism
         if isinstance(asked, NoisyGradient):
-            longest = share * asked.sensitivity * plan.n / records_changed(plan.budget.relation)
+            longest = share * asked.sensitivity * plan.n / plan.budget.neighbours.ball
             return bool(asked.noise * math.sqrt(problem.size / stage.n_calls) > longest)
     return False
 

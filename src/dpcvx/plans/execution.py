@@ -17,7 +17,7 @@ from dpcvx.plans.plan import Plan
 if TYPE_CHECKING:
     from dpcvx.data import DataSource, Region
     from dpcvx.ledger import Ledger, Receipt
-    from dpcvx.noise.samplers import Generator
+    from dpcvx.noise import Generator
     from dpcvx.plans.price import Bill
     from dpcvx.plans.uncertainty import Uncertainty
 
@@ -114,7 +114,7 @@ def execute(
     progress : callable, optional
         Called with (answers so far, answers planned); both are public.
     """
-    if plan.budget.relation == "replace" and source.n != plan.n:
+    if plan.budget.neighbours.replaces and source.n != plan.n:
         raise Incompatible(
             f"The plan is for n={plan.n} records, the source has {source.n}: plan again with n={source.n}."
         )
@@ -128,7 +128,7 @@ def execute(
     if source.d != plan.problem.d:
         raise Incompatible(f"The plan is for d={plan.problem.d} features, the source has {source.d}.")
     if rng is None:
-        from dpcvx.noise.samplers import SecureGenerator
+        from dpcvx.noise import SecureGenerator
 
         rng = SecureGenerator()
     receipt = charge(plan, ledger, account, private=rng.private, purpose=type(plan.solver).__name__)

@@ -27,7 +27,7 @@ from dpcvx.problem import Bounds, Problem
 
 if TYPE_CHECKING:
     from dpcvx.data import DataSource, Lazy, Linear, Margins, Quantiser, Region
-    from dpcvx.noise.samplers import Generator
+    from dpcvx.noise import Generator
     from dpcvx.plans.uncertainty import Uncertainty
 
 __all__ = ["Oracle", "Progress"]

@@ -190,10 +190,10 @@ class Plan:
 
     def __post_init__(self) -> None:
         for stage in self.questions:
-            if stage.mechanism.relation != self.budget.relation:
+            if stage.mechanism.neighbours != self.budget.neighbours:
                 raise Incompatible(
-                    f"A stage is private under {stage.mechanism.relation!r}, the budget asks for "
-                    f"{self.budget.relation!r}."
+                    f"A stage is private under {stage.mechanism.neighbours}, the budget asks for "
+                    f"{self.budget.neighbours}."
                 )
         # The source is held to the plan's bounds. Later questions may be about mapped records; the oracle
         # holds these to the bounds of each question.
@@ -401,8 +401,7 @@ class Plan:
 
     @property
     def _neighbours(self) -> str:
-        change = "replacing" if self.budget.relation == "replace" else "adding or removing"
-        return f"neighbours differ by {change} one record"
+        return f"neighbours differ by {self.budget.neighbours.change}"
 
     @property
     def _time(self) -> str:

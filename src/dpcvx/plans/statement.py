@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpcvx.events import to_plain
+from dpcvx.accounting import Neighbours
+from dpcvx.events import RELATIONS, to_plain
 
 if TYPE_CHECKING:
     from dpcvx.ledger import Receipt
@@ -37,10 +38,6 @@ CHARGED_NOT_COVERED = tuple(
     "a fit on the same people that is not charged to the same account" if item == SECOND_FIT else item
     for item in NOT_COVERED
 )
-RELATIONS = {
-    "replace": "two data sets of the same size that differ in one row",
-    "add_remove": "two data sets of which one has one row more",
-}
 
 
 @dataclass(frozen=True)
@@ -125,7 +122,7 @@ class PrivacyStatement:
             version=__version__,
             private=private,
             unit=UNIT,
-            relation=plan.budget.relation,
+            relation=plan.budget.neighbours.relation,
             epsilon=plan.budget.epsilon,
             delta=plan.budget.delta,
             certified_epsilon=plan.epsilon,
@@ -151,8 +148,9 @@ class PrivacyStatement:
         released = "the published model"
         if self.model.startswith(("QueryEngine", "private_score")):
             released = "the answers" if self.model.startswith("QueryEngine") else "the score"
+        pair = Neighbours(self.relation).words
         return (
-            f"Take {RELATIONS[self.relation]}. Any conclusion that somebody could draw from {released} "
+            f"Take {pair}. Any conclusion that somebody could draw from {released} "
             f"is at most e^{self.epsilon:g} times as likely with one as with the other, apart from an "
             f"extra probability of at most {self.delta:.3g}. This holds whatever else that person "
             "knows, has, or computes later."
@@ -203,7 +201,7 @@ class PrivacyStatement:
                 "guarantee",
                 f"epsilon = {self.epsilon:g}, delta = {self.delta:.3g}" if self.private else "none",
             ),
-            ("whose", f"{self.unit}; neighbours are {RELATIONS[self.relation]} ({self.relation!r})"),
+            ("whose", f"{self.unit}; neighbours are {Neighbours(self.relation).words} ({self.relation!r})"),
             *(("asked", _sentence(part)) for part in self.mechanisms),
             (
                 "accounting",

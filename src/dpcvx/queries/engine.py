@@ -21,7 +21,7 @@ from dpcvx.accounting import (
 from dpcvx.arrays import Vector
 from dpcvx.errors import BudgetExceeded, Incompatible, KeyReused
 from dpcvx.events import ApproxDP
-from dpcvx.noise.samplers import selection_failure
+from dpcvx.noise.gumbel import selection_failure
 from dpcvx.plans import Solver
 from dpcvx.queries.answer import Answer, Coefficient
 from dpcvx.queries.budget_split import (
@@ -71,7 +71,7 @@ from dpcvx.queries.universe import Universe
 
 if TYPE_CHECKING:
     from dpcvx.ledger import Ledger
-    from dpcvx.noise.samplers import Generator
+    from dpcvx.noise import Generator
     from dpcvx.plans.statement import PrivacyStatement
 
 __all__ = ["QueryEngine"]
@@ -132,7 +132,7 @@ class QueryEngine:
         account: str | None = None,
         rng: Generator | None = None,
     ) -> None:
-        if budget.relation != "replace":
+        if not budget.neighbours.replaces:
             raise Incompatible(
                 "The engine divides by the number of records, which is public under 'replace' only."
             )
@@ -146,7 +146,7 @@ class QueryEngine:
             raise ValueError("The table has no rows.")
         self.n_queries = n_queries
         if rng is None:
-            from dpcvx.noise.samplers import SecureGenerator
+            from dpcvx.noise import SecureGenerator
 
             rng = SecureGenerator()
         self.private = rng.private
@@ -272,7 +272,7 @@ class QueryEngine:
         if self.method == "composition":
             raise Incompatible("Composition measures each query by itself and has no histogram to draw from.")
         if rng is None:
-            from dpcvx.noise.samplers import SecureGenerator
+            from dpcvx.noise import SecureGenerator
 
             rng = SecureGenerator()
         return synthetic_table(self._histogram, rows, rng)

@@ -20,7 +20,7 @@ from dpcvx.queries.universe import Universe
 
 if TYPE_CHECKING:
     from dpcvx.losses import Loss
-    from dpcvx.noise.samplers import Generator
+    from dpcvx.noise import Generator
 
 __all__ = ["Counts", "Histogram"]
 

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data import room
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Gaussian
-from dpcvx.mechanisms.mechanism import check_capacity, records_changed
+from dpcvx.mechanisms.mechanism import check_capacity
 
 if TYPE_CHECKING:
-    from dpcvx.noise.samplers import Generator
+    from dpcvx.noise import Generator
     from dpcvx.queries.histogram import Counts
 
 __all__ = ["Measurement", "NoisyMarginals", "marginal_order"]
@@ -128,18 +129,17 @@ class NoisyMarginals:
         Standard deviation of the noise over the sensitivity.
     order : int
         Largest number of attributes in one statistic.
-    relation : str
-        "replace" or "add_remove".
+    neighbours : Neighbours
+        The data sets that must look alike.
     """
 
     sizes: tuple[int, ...]
     n: int
     noise_multiplier: float
     order: int = 2
-    relation: str = "replace"
+    neighbours: Neighbours = REPLACE_ONE
 
     def __post_init__(self) -> None:
-        records_changed(self.relation)
         if not 1 <= self.order <= min(3, len(self.sizes)):
             raise ValueError(
                 f"order is {self.order}; it must be from 1 to {min(3, len(self.sizes))} for "
@@ -182,7 +182,7 @@ class NoisyMarginals:
     @property
     def _integer_sensitivity(self) -> int:
         weights = _weights(self._grouped, self.order)
-        squared = _squared_sensitivity(self._grouped, weights, self._bits, self.relation)
+        squared = _squared_sensitivity(self._grouped, weights, self._bits, self.neighbours)
         return math.isqrt(squared - 1) + 1
 
     @property
@@ -229,17 +229,17 @@ class NoisyMarginals:
     @property
     def failure(self) -> float:
         """Total variation of one call's noise."""
-        from dpcvx.noise.samplers import gaussian_failure
+        from dpcvx.noise.gaussian import gaussian_failure
 
         return self.n_draws * gaussian_failure()
 
     def __call__(self, data: Counts, rng: Generator) -> tuple[Measurement, ...]:
         """Return the noisy means, one measurement for each set of attributes."""
-        from dpcvx.noise.samplers import lattice_gaussian
+        from dpcvx.noise.gaussian import lattice_gaussian
 
         if data.universe.shape != self.sizes:
             raise Incompatible(f"The marginals are of sizes {self.sizes}, the records {data.universe.shape}.")
-        if self.relation == "replace" and data.n != self.n:
+        if self.neighbours.replaces and data.n != self.n:
             raise Incompatible(f"The marginals are planned for n={self.n} records, there are {data.n}.")
         if data.n > self.capacity:
             raise Incompatible("There are more records than the exact sums have room for.")
@@ -263,7 +263,9 @@ class NoisyMarginals:
         return contrasts(self.sizes[attribute], self._bits)
 
 
-def marginal_order(sizes: tuple[int, ...], n: int, noise_multiplier: float, relation: str = "replace") -> int:
+def marginal_order(
+    sizes: tuple[int, ...], n: int, noise_multiplier: float, neighbours: Neighbours = REPLACE_ONE
+) -> int:
     """Return how many attributes the statistics of a warm start should join, from public numbers.
 
     Pairs are measured while their noise is below 1/sqrt(3), the deviation of a number of which nothing but
@@ -273,14 +275,14 @@ def marginal_order(sizes: tuple[int, ...], n: int, noise_multiplier: float, rela
 
     Parameters
     ----------
-    sizes, n, noise_multiplier, relation
+    sizes, n, noise_multiplier, neighbours
         As in `NoisyMarginals`.
     """
     best = 1
     for order, largest, most in ((2, 3**-0.5, MOST_PAIRS), (3, n**-0.5, MOST_TRIPLES)):
         if order > len(sizes):
             break
-        mechanism = NoisyMarginals(sizes, n, noise_multiplier, order, relation)
+        mechanism = NoisyMarginals(sizes, n, noise_multiplier, order, neighbours)
         if mechanism.n_draws > most or mechanism.deviations[-1] > largest:
             break
         best = order
@@ -295,9 +297,9 @@ def _factors(weights: tuple[int, ...], bits: int) -> tuple[int, ...]:
 
 @cache
 def _squared_sensitivity(
-    grouped: tuple[tuple[int, int], ...], weights: tuple[int, ...], bits: int, relation: str
+    grouped: tuple[tuple[int, int], ...], weights: tuple[int, ...], bits: int, neighbours: Neighbours
 ) -> int:
-    """Bound max ||F(x) - F(x')||^2, or max ||F(x)||^2 under add/remove, on the stored integers.
+    """Bound the squared sensitivity of the sum of F(x), on the stored integers.
 
     ||F(x) - F(x')||^2 = K(x, x) + K(x', x') - 2 K(x, x') with K = sum_r w_r^2 e_r(g), e_r the elementary
     symmetric polynomials and g_a = <q_a(x_a), q_a(x'_a)>. Where x and x' agree, g_a is a square norm; where
@@ -309,7 +311,7 @@ def _squared_sensitivity(
         sum(square * bound for square, bound in zip(squares, bounds, strict=True))
         for bounds in _kernel_bounds(grouped, len(weights), bits)
     )
-    return largest if relation == "add_remove" else 2 * (largest - min(pairs))
+    return neighbours.squared_diameter(2 * (largest - min(pairs)), largest)
 
 
 @cache
@@ -367,7 +369,7 @@ def _weights(grouped: tuple[tuple[int, int], ...], order: int) -> tuple[int, ...
     bits = CONTRAST_BITS[order - 1]
 
     def variance(weights: tuple[int, ...]) -> float:
-        squared = _squared_sensitivity(grouped, weights, bits, "replace")
+        squared = _squared_sensitivity(grouped, weights, bits, REPLACE_ONE)
         parts = [float(shares[order, r]) / (weights[r - 1] / one) ** 2 for r in range(1, order + 1)]
         return float(squared * sum(parts))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data import room
 from dpcvx.events import Event, Exponential, Gaussian
@@ -18,7 +19,7 @@ from dpcvx.queries.histogram import Counts
 from dpcvx.queries.universe import Universe
 
 if TYPE_CHECKING:
-    from dpcvx.noise.samplers import Generator
+    from dpcvx.noise import Generator
 
 __all__ = ["NoisyErrors", "NoisyHistogram", "NoisyMeans", "PublicAnswer", "WorstQuery"]
 
@@ -51,9 +52,9 @@ class _OnLattice:
         return Gaussian(self.noise_multiplier)
 
     @property
-    def relation(self) -> str:
-        """Neighbours differ by replacing one record."""
-        return "replace"
+    def neighbours(self) -> Neighbours:
+        """Data sets that differ by replacing one record."""
+        return REPLACE_ONE
 
     @property
     def _scale(self) -> int:
@@ -78,12 +79,12 @@ class _OnLattice:
     @property
     def failure(self) -> float:
         """Total variation of one call's noise."""
-        from dpcvx.noise.samplers import gaussian_failure
+        from dpcvx.noise.gaussian import gaussian_failure
 
         return self.n_draws * gaussian_failure()
 
     def _noise(self, rng: Generator) -> IntVector:
-        from dpcvx.noise.samplers import lattice_gaussian
+        from dpcvx.noise.gaussian import lattice_gaussian
 
         return lattice_gaussian(self._scale, self.n_draws, rng)
 
@@ -271,9 +272,9 @@ class WorstQuery:
         return Exponential(self.eta)
 
     @property
-    def relation(self) -> str:
-        """Neighbours differ by replacing one record."""
-        return "replace"
+    def neighbours(self) -> Neighbours:
+        """Data sets that differ by replacing one record."""
+        return REPLACE_ONE
 
     @property
     def sensitivity(self) -> float:
@@ -293,13 +294,13 @@ class WorstQuery:
     @property
     def failure(self) -> float:
         """Total variation of one call's noise."""
-        from dpcvx.noise.samplers import selection_failure
+        from dpcvx.noise.gumbel import selection_failure
 
         return self.n_draws * selection_failure()
 
     def __call__(self, data: Counts, rng: Generator) -> int:
         """Return the place of the selected question."""
-        from dpcvx.noise.samplers import select, selection_error
+        from dpcvx.noise.gumbel import select, selection_error
 
         # A score is at most n: an error is at most the range of the loss differences.
         eta = max(0.0, self.eta - selection_error(self.eta * self.n / (2 * self.sensitivity)))

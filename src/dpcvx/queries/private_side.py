@@ -20,7 +20,7 @@ from dpcvx.queries.mechanisms import PublicAnswer
 from dpcvx.queries.sparse_vector import ComparisonRun
 
 if TYPE_CHECKING:
-    from dpcvx.noise.samplers import Generator
+    from dpcvx.noise import Generator
 
 __all__ = ["CellRows", "PrivateSide", "number_of_rows"]
 

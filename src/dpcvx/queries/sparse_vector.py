@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, PureDP
 from dpcvx.queries.compiled import TOLERANCE
 
 if TYPE_CHECKING:
-    from dpcvx.noise.samplers import Generator
+    from dpcvx.noise import Generator
 
 __all__ = ["AboveThreshold", "ComparisonRun"]
 
@@ -43,7 +44,7 @@ class AboveThreshold:
     def __post_init__(self) -> None:
         if not (self.epsilon > 0 and math.isfinite(self.epsilon)):
             raise ValueError(f"epsilon is {self.epsilon!r}; it must be a positive finite number.")
-        from dpcvx.noise.samplers import MAX_LAPLACE_SCALE
+        from dpcvx.noise.laplace import MAX_LAPLACE_SCALE
 
         if max(self.scales) > MAX_LAPLACE_SCALE:
             raise Incompatible(f"epsilon={self.epsilon:g} is too small for a run of comparisons.")
@@ -54,9 +55,9 @@ class AboveThreshold:
         return PureDP(self.epsilon)
 
     @property
-    def relation(self) -> str:
-        """Neighbours differ by replacing one record."""
-        return "replace"
+    def neighbours(self) -> Neighbours:
+        """Data sets that differ by replacing one record."""
+        return REPLACE_ONE
 
     @property
     def sensitivity(self) -> float:
@@ -76,7 +77,7 @@ class AboveThreshold:
     @property
     def failure(self) -> float:
         """Total variation of one draw's noise."""
-        from dpcvx.noise.samplers import laplace_failure
+        from dpcvx.noise.laplace import laplace_failure
 
         return laplace_failure(max(self.scales))
 
@@ -122,14 +123,14 @@ class ComparisonRun:
     """The private state of a run: its noisy threshold. It stays inside the gate and prints nothing."""
 
     def __init__(self, mechanism: AboveThreshold, rng: Generator) -> None:
-        from dpcvx.noise.samplers import lattice_laplace
+        from dpcvx.noise.laplace import lattice_laplace
 
         self._mechanism, self._over = mechanism, False
         self._threshold = int(lattice_laplace(mechanism.scales[0], 1, rng)[0])
 
     def above(self, score: float, rng: Generator) -> bool:
         """Compare one score; the run is over with the first that is above."""
-        from dpcvx.noise.samplers import lattice_laplace
+        from dpcvx.noise.laplace import lattice_laplace
 
         if self._over:
             raise Incompatible("This run is over: pay for another one and start it.")

@@ -11,7 +11,7 @@ from dpcvx.arrays import Vector
 from dpcvx.queries.schema import Binned
 
 if TYPE_CHECKING:
-    from dpcvx.noise.samplers import Generator
+    from dpcvx.noise import Generator
     from dpcvx.queries.histogram import Histogram
 
 __all__ = ["STATEMENT_KEY", "statement_path", "synthetic_table", "write_synthetic"]

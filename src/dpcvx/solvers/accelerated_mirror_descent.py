@@ -17,7 +17,7 @@ from dpcvx.arrays import Vector
 from dpcvx.domains import HasMirrorMap
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Repeat
-from dpcvx.mechanisms import NoisyGradient, records_changed
+from dpcvx.mechanisms import NoisyGradient
 from dpcvx.plans import Asking, Plan, Stage, check_count, require
 from dpcvx.problem import Problem
 
@@ -74,7 +74,7 @@ class NoisyAcceleratedMirrorDescent:
             )
         T = self._steps(problem, n, budget)
         noise_multiplier = calibrate(lambda t: Repeat(Gaussian(t), T), spendable(budget), accountant)
-        mechanism = NoisyGradient(problem, n, noise_multiplier, budget.relation, self.clip)
+        mechanism = NoisyGradient(problem, n, noise_multiplier, budget.neighbours, self.clip)
         solver = NoisyAcceleratedMirrorDescent(T, self.clip)
         return Plan((Stage(mechanism, T),), problem, n, solver, budget, accountant)
 
@@ -102,7 +102,7 @@ class NoisyAcceleratedMirrorDescent:
         """Factors of 1/(T + 1)^2 and of T (T + 2)^2/(T + 1) in the bound."""
         psi = problem.C.mirror_map(problem.shape)
         beta, D = problem.smoothness_in(psi), psi.divergence_bound(problem.shape)
-        noise = records_changed(budget.relation) * problem.lipschitz(2, self.clip)
+        noise = budget.neighbours.ball * problem.lipschitz(2, self.clip)
         noise /= n * gaussian_mu(budget.epsilon, budget.delta)
         return 8 * beta * D / psi.strong_convexity, noise**2 * psi.noise_norm(problem.shape) / (6 * beta)
 

@@ -25,7 +25,7 @@ from dpcvx.events import (
     Gaussian,
     Repeat,
 )
-from dpcvx.mechanisms import NoisyVertex, RestrictedGradient, records_changed, weight_bits
+from dpcvx.mechanisms import NoisyVertex, RestrictedGradient, weight_bits
 from dpcvx.plans import Asking, Plan, Stage, check_count, require
 from dpcvx.problem import Problem
 
@@ -96,9 +96,9 @@ class NoisyCorrectiveFrankWolfe:
 
         t = calibrate(event, spendable(budget), accountant)
         bits = weight_bits([_step(T1)] * T1)
-        select = NoisyVertex(problem, n, 2 / (t * math.sqrt(T1)), bits, budget.relation, self.clip)
+        select = NoisyVertex(problem, n, 2 / (t * math.sqrt(T1)), bits, budget.neighbours, self.clip)
         refit = RestrictedGradient(
-            problem, n, t * math.sqrt(T2), min(T1, problem.d), budget.relation, self.clip
+            problem, n, t * math.sqrt(T2), min(T1, problem.d), budget.neighbours, self.clip
         )
         solver = NoisyCorrectiveFrankWolfe(T1 + T2, T1, self.clip)
         return Plan((Stage(select, T1), Stage(refit, T2)), problem, n, solver, budget, accountant)
@@ -129,7 +129,7 @@ class NoisyCorrectiveFrankWolfe:
     def _parts(self, problem: Problem, n: int, budget: Budget, T1: int) -> tuple[float, float]:
         c = problem.C.norm(1, problem.size)
         half = gaussian_mu(budget.epsilon, budget.delta) / math.sqrt(2)
-        changed = records_changed(budget.relation)
+        changed = budget.neighbours.ball
         tau = changed * problem.lipschitz(math.inf, self.clip) * math.sqrt(T1) / (n * half)
         blind = c * tau * math.log(problem.C.n_vertices(problem.size)) / 2
         H, price, distance = self._travel(problem, n, budget, T1)
@@ -139,7 +139,7 @@ class NoisyCorrectiveFrankWolfe:
         """H, the privacy part at H = 1, and D, if every selection finds another feature."""
         small = replace(problem, d=min(T1, problem.d))
         half = gaussian_mu(budget.epsilon, budget.delta) / math.sqrt(2)
-        shift = records_changed(budget.relation) * small.lipschitz(2, self.clip) / (n * half)
+        shift = budget.neighbours.ball * small.lipschitz(2, self.clip) / (n * half)
         price, distance = small.smoothness / 2 * shift**2, _distance(small, T1)
         return _best_travel(distance, price), price, distance
 

@@ -20,7 +20,7 @@ from dpcvx.domains import SubmodularBall, SubmodularPolyhedron
 from dpcvx.domains.regularizers import SubmodularNorm
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Repeat
-from dpcvx.mechanisms import NoisyMinimiser, records_changed
+from dpcvx.mechanisms import NoisyMinimiser
 from dpcvx.mechanisms.minimise import Ridged
 from dpcvx.plans import Asking, Plan, Stage, check_count, require
 from dpcvx.problem import Problem
@@ -90,7 +90,7 @@ class NoisyDualFrankWolfe:
         facts, T = self._facts(problem, n), self._count(problem, n, budget)
         noise_multiplier = calibrate(lambda t: Repeat(Gaussian(t), T), spendable(budget), accountant)
         linear = SLACK * self._dual_set(problem).norm(2, problem.shape)
-        mechanism = NoisyMinimiser(facts.problem, n, noise_multiplier, facts.ridge, budget.relation, linear)
+        mechanism = NoisyMinimiser(facts.problem, n, noise_multiplier, facts.ridge, budget.neighbours, linear)
         solver = replace(self, n_iter=T, shrink=self._shrink(problem, T, mechanism.noise))
         return Plan((Stage(mechanism, T),), problem, n, solver, budget, accountant)
 
@@ -158,7 +158,7 @@ class NoisyDualFrankWolfe:
         if budget.delta == 0:
             raise Incompatible("Noisy minimisers draw Gaussian noise, which needs delta > 0.")
         facts, mu = self._facts(problem, n), gaussian_mu(budget.epsilon, budget.delta)
-        return records_changed(budget.relation) * facts.slope * facts.row / (n * problem.l2 * mu)
+        return budget.neighbours.ball * facts.slope * facts.row / (n * problem.l2 * mu)
 
     def _count(self, problem: Problem, n: int, budget: Budget) -> int:
         if self.n_iter is not None:

@@ -17,7 +17,7 @@ from dpcvx.arrays import Vector
 from dpcvx.domains import HasVertices
 from dpcvx.errors import Incompatible
 from dpcvx.events import Exponential, Repeat
-from dpcvx.mechanisms import NoisyVertex, records_changed, weight_bits
+from dpcvx.mechanisms import NoisyVertex, weight_bits
 from dpcvx.plans import Asking, Plan, Stage, check_count, require
 from dpcvx.problem import Problem
 
@@ -76,7 +76,7 @@ class NoisyFrankWolfe:
         T = self._count(problem, n, budget)
         eta = 1 / calibrate(lambda t: Repeat(Exponential(1 / t), T), spendable(budget), accountant)
         bits = weight_bits([self._step(t, T) for t in range(T)])
-        mechanism = NoisyVertex(problem, n, eta, bits, budget.relation, self.clip)
+        mechanism = NoisyVertex(problem, n, eta, bits, budget.neighbours, self.clip)
         solver = NoisyFrankWolfe(T, self.steps, self.clip)
         return Plan((Stage(mechanism, T),), problem, n, solver, budget, accountant)
 
@@ -100,7 +100,7 @@ class NoisyFrankWolfe:
     def _parts(self, problem: Problem, n: int, budget: Budget, T: int) -> tuple[float, float]:
         mu = gaussian_mu(budget.epsilon, budget.delta)  # eta is close to 2 mu / sqrt(T) (PRIVACY_MATH §2.1)
         c, L1 = problem.C.norm(1, problem.size), problem.lipschitz(math.inf, self.clip)
-        scale = records_changed(budget.relation) * c * L1 * math.sqrt(T) / (n * mu)
+        scale = budget.neighbours.ball * c * L1 * math.sqrt(T) / (n * mu)
         return 2 * problem.curvature / (T + 2), scale * math.log(problem.C.n_vertices(problem.size))
 
     def _count(self, problem: Problem, n: int, budget: Budget) -> int:

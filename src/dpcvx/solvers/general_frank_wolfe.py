@@ -17,7 +17,7 @@ from dpcvx.arrays import Vector
 from dpcvx.domains import HasLMO
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Repeat
-from dpcvx.mechanisms import NoisyGradient, records_changed
+from dpcvx.mechanisms import NoisyGradient
 from dpcvx.plans import Asking, Plan, Stage, check_count, require
 from dpcvx.problem import Problem
 
@@ -72,7 +72,7 @@ class NoisyGeneralFrankWolfe:
         require(self, problem)
         T = self._count(problem, n, budget)
         noise_multiplier = calibrate(lambda t: Repeat(Gaussian(t), T), spendable(budget), accountant)
-        mechanism = NoisyGradient(problem, n, noise_multiplier, budget.relation, self.clip)
+        mechanism = NoisyGradient(problem, n, noise_multiplier, budget.neighbours, self.clip)
         solver = NoisyGeneralFrankWolfe(T, self.steps, self.clip)
         return Plan((Stage(mechanism, T),), problem, n, solver, budget, accountant)
 
@@ -90,7 +90,7 @@ class NoisyGeneralFrankWolfe:
         return self._parts(problem, n, budget, self._count(problem, n, budget))
 
     def _parts(self, problem: Problem, n: int, budget: Budget, T: int) -> tuple[float, float]:
-        mu, changed = gaussian_mu(budget.epsilon, budget.delta), records_changed(budget.relation)
+        mu, changed = gaussian_mu(budget.epsilon, budget.delta), budget.neighbours.ball
         sigma = changed * problem.lipschitz(2, self.clip) * math.sqrt(T) / (n * mu)
         return 2 * problem.curvature / (T + 2), sigma * problem.C.gaussian_width(problem.shape)
 

@@ -19,7 +19,7 @@ from dpcvx.arrays import Vector
 from dpcvx.domains import HasProjection
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Repeat
-from dpcvx.mechanisms import NoisyGradient, records_changed
+from dpcvx.mechanisms import NoisyGradient
 from dpcvx.plans import Asking, Plan, Stage, check_count, require
 from dpcvx.problem import Problem
 from dpcvx.solvers.typical_data import Typical, is_round
@@ -97,7 +97,7 @@ class NoisyGradientDescent:
         require(self, problem)
         T, step, momentum = self._schedule(problem, n, budget)
         noise_multiplier = calibrate(lambda t: Repeat(Gaussian(t), T), spendable(budget), accountant)
-        mechanism = NoisyGradient(problem, n, noise_multiplier, budget.relation, self.clip)
+        mechanism = NoisyGradient(problem, n, noise_multiplier, budget.neighbours, self.clip)
         solver = NoisyGradientDescent(T, step, momentum, self.clip)
         return Plan((Stage(mechanism, T),), problem, n, solver, budget, accountant)
 
@@ -224,7 +224,7 @@ def _optimisation(problem: Problem, H: Vector) -> Vector:
 def _shift(problem: Problem, n: int, budget: Budget, clip: float | None) -> float:
     """Standard deviation of one coordinate of theta that the noise causes for H = 1."""
     mu = gaussian_mu(budget.epsilon, budget.delta)
-    return records_changed(budget.relation) * problem.lipschitz(2, clip) / (n * mu)
+    return budget.neighbours.ball * problem.lipschitz(2, clip) / (n * mu)
 
 
 def _privacy(problem: Problem, n: int, budget: Budget, clip: float | None, H: float) -> float:

@@ -16,7 +16,7 @@ from dpcvx.accounting import (
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasMirrorMap
 from dpcvx.events import Gaussian, Repeat
-from dpcvx.mechanisms import NoisyGradient, records_changed
+from dpcvx.mechanisms import NoisyGradient
 from dpcvx.plans import Asking, Plan, Stage, check_count, require
 from dpcvx.problem import Problem
 
@@ -68,7 +68,7 @@ class NoisyMirrorDescent:
         require(self, problem)
         T = self._steps(problem, n, budget)
         noise_multiplier = calibrate(lambda t: Repeat(Gaussian(t), T), spendable(budget), accountant)
-        mechanism = NoisyGradient(problem, n, noise_multiplier, budget.relation, self.clip)
+        mechanism = NoisyGradient(problem, n, noise_multiplier, budget.neighbours, self.clip)
         return Plan((Stage(mechanism, T),), problem, n, NoisyMirrorDescent(T, self.clip), budget, accountant)
 
     def run(self, plan: Plan, ask: Asking) -> Vector:
@@ -96,7 +96,7 @@ class NoisyMirrorDescent:
     def _noise(self, problem: Problem, n: int, budget: Budget) -> float:
         """Standard deviation of a gradient's coordinate, over sqrt(T)."""
         mu = gaussian_mu(budget.epsilon, budget.delta)
-        return records_changed(budget.relation) * problem.lipschitz(2, self.clip) / (n * mu)
+        return budget.neighbours.ball * problem.lipschitz(2, self.clip) / (n * mu)
 
     def _steps(self, problem: Problem, n: int, budget: Budget) -> int:
         if self.n_iter is not None:

@@ -19,7 +19,7 @@ from dpcvx.accounting.objective import OUTPUT_SHARE
 from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Gaussian, PerturbedObjective
-from dpcvx.mechanisms import PerturbedMinimiser, records_changed
+from dpcvx.mechanisms import PerturbedMinimiser
 from dpcvx.mechanisms.minimise import Ridged
 from dpcvx.plans import Asking, Plan, Stage, require
 from dpcvx.problem import Problem
@@ -78,11 +78,13 @@ class ObjectivePerturbation:
         output = (1 + 1e-9) / gaussian_mu(OUTPUT_SHARE * paid.epsilon, OUTPUT_SHARE * paid.delta)
 
         def mechanism(noise_multiplier: float) -> PerturbedMinimiser:
-            return PerturbedMinimiser(inner, n, noise_multiplier, ridge, output, budget.relation)
+            return PerturbedMinimiser(inner, n, noise_multiplier, ridge, output, budget.neighbours)
 
         jacobian = _jacobian(inner, n, ridge)
         noise_multiplier = calibrate(
-            lambda t: Compose((PerturbedObjective(1 / t, jacobian, budget.relation), Gaussian(output))),
+            lambda t: Compose(
+                (PerturbedObjective(1 / t, jacobian, budget.neighbours.relation), Gaussian(output))
+            ),
             paid,
             accountant,
         )
@@ -145,8 +147,8 @@ def _parts(
     if left <= 0:
         return math.inf, math.inf
     # The closed form of calibration (PRIVACY_MATH §4): 2 delta_G(left; c a) = delta, above the condition.
-    shift = gaussian_mu(left, budget.delta / 2) / records_changed(budget.relation)
-    if budget.relation == "replace":
+    shift = gaussian_mu(left, budget.delta / 2) / budget.neighbours.ball
+    if budget.neighbours.replaces:
         shift = min(shift, math.sqrt((math.sqrt(1 + left**2) - 1) / 2))
     sigma = facts.slope * facts.row / shift
     own = n * problem.l2

@@ -135,9 +135,9 @@ class OneStep:
         mu = gaussian_mu(paid.epsilon, paid.delta) * math.sqrt(self.share)
         # Gradients of a likelihood vary as its Hessian says, those of clipped slopes do not.
         if problem.loss.dispersion_known and getattr(self.solver, "clip", None) is None:
-            return NoisySecondMoments(problem, n, 1 / mu, None, budget.relation)
+            return NoisySecondMoments(problem, n, 1 / mu, None, budget.neighbours)
         hessian, spread = (1 / (mu * math.sqrt(part)) for part in (1 - SPREAD_SHARE, SPREAD_SHARE))
-        return NoisySecondMoments(problem, n, hessian, spread, budget.relation)
+        return NoisySecondMoments(problem, n, hessian, spread, budget.neighbours)
 
 
 def with_uncertainty(solver: Solver, share: float, loss: Loss) -> Solver:

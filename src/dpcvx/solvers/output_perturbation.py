@@ -25,7 +25,7 @@ from dpcvx.domains.regularizers import (
 )
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian
-from dpcvx.mechanisms import NoisyMinimiser, records_changed
+from dpcvx.mechanisms import NoisyMinimiser
 from dpcvx.mechanisms.minimise import Ridged
 from dpcvx.plans import Asking, Plan, Stage, require
 from dpcvx.problem import Problem
@@ -75,7 +75,7 @@ class OutputPerturbation:
         require(self, problem)
         ridge = self._modulus(problem, n, budget)
         noise_multiplier = calibrate(Gaussian, spendable(budget), accountant)
-        mechanism = NoisyMinimiser(problem, n, noise_multiplier, n * ridge, budget.relation)
+        mechanism = NoisyMinimiser(problem, n, noise_multiplier, n * ridge, budget.neighbours)
         return Plan((Stage(mechanism, 1),), problem, n, OutputPerturbation(ridge), budget, accountant)
 
     def run(self, plan: Plan, ask: Asking) -> Vector:
@@ -105,9 +105,7 @@ def _parts(
 ) -> tuple[float, float]:
     facts = Ridged(problem, n, n, n * ridge)
     largest = facts.slope * facts.row
-    sigma = (
-        records_changed(budget.relation) * largest / (n * ridge * gaussian_mu(budget.epsilon, budget.delta))
-    )
+    sigma = budget.neighbours.ball * largest / (n * ridge * gaussian_mu(budget.epsilon, budget.delta))
     radius = facts.radius if problem.domain is not None else Ridged(problem, n, n, n * problem.l2).radius
     noise = min(largest * sigma, facts.bend * (facts.row * sigma) ** 2 / 2)
     noise += growth[0] * sigma + growth[1] * sigma**2

@@ -106,10 +106,10 @@ class Standardised:
             1 / (mu * math.sqrt(share)) for share in (FEATURE_SHARE / 2, TARGET_SHARE / 3, LENGTH_SHARE)
         )
         means, squares = (
-            NoisyMoments(problem, n, order, features, targets, budget.relation) for order in (1, 2)
+            NoisyMoments(problem, n, order, features, targets, budget.neighbours) for order in (1, 2)
         )
         mapped = replace(problem, bounds=Bounds(1.0))
-        return means, squares, NoisyLength(mapped, n, length, targets, budget.relation)
+        return means, squares, NoisyLength(mapped, n, length, targets, budget.neighbours)
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Give the measures their share, and the other solver what is left."""

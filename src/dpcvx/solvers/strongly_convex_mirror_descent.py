@@ -16,7 +16,7 @@ from dpcvx.arrays import Vector
 from dpcvx.domains import HasProjection
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Repeat
-from dpcvx.mechanisms import NoisyGradient, records_changed
+from dpcvx.mechanisms import NoisyGradient
 from dpcvx.plans import Asking, Plan, Stage, check_count, require
 from dpcvx.problem import Problem
 
@@ -72,7 +72,7 @@ class NoisyStronglyConvexMirrorDescent:
             )
         T = self._steps(problem, n, budget)
         noise_multiplier = calibrate(lambda t: Repeat(Gaussian(t), T), spendable(budget), accountant)
-        mechanism = NoisyGradient(problem, n, noise_multiplier, budget.relation, self.clip)
+        mechanism = NoisyGradient(problem, n, noise_multiplier, budget.neighbours, self.clip)
         solver = NoisyStronglyConvexMirrorDescent(T, self.clip)
         return Plan((Stage(mechanism, T),), problem, n, solver, budget, accountant)
 
@@ -91,12 +91,12 @@ class NoisyStronglyConvexMirrorDescent:
         T, lam = self._steps(problem, n, budget), problem.strong_convexity
         L = problem.lipschitz(2, self.clip) + lam * problem.C.norm(2, problem.size)
         mu = gaussian_mu(budget.epsilon, budget.delta)
-        noise = records_changed(budget.relation) * problem.lipschitz(2, self.clip) / (n * mu)
+        noise = budget.neighbours.ball * problem.lipschitz(2, self.clip) / (n * mu)
         return 2 * L**2 / (lam * (T + 1)), 2 * problem.size * noise**2 * T / (lam * (T + 1))
 
     def _steps(self, problem: Problem, n: int, budget: Budget) -> int:
         if self.n_iter is not None:
             return self.n_iter
         mu = gaussian_mu(budget.epsilon, budget.delta)
-        enough = (n * mu / records_changed(budget.relation)) ** 2 / problem.size
+        enough = (n * mu / budget.neighbours.ball) ** 2 / problem.size
         return round(min(max(enough, 2), MOST_STEPS))

@@ -19,7 +19,7 @@ from dpcvx.arrays import Vector
 from dpcvx.domains import HasProjection
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Gaussian
-from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments, records_changed
+from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments
 from dpcvx.plans import Asking, Plan, Stage, require
 from dpcvx.problem import Problem
 
@@ -67,8 +67,8 @@ class SufficientStatistics:
         t = calibrate(
             lambda t: Compose((Gaussian(t / first), Gaussian(t / second))), spendable(budget), accountant
         )
-        moments = NoisySecondMoments(problem, n, t / first, None, budget.relation)
-        slope = NoisyGradient(problem, n, t / second, budget.relation, clip=problem.slope(2, 0.0))
+        moments = NoisySecondMoments(problem, n, t / first, None, budget.neighbours)
+        slope = NoisyGradient(problem, n, t / second, budget.neighbours, clip=problem.slope(2, 0.0))
         return Plan((Stage(moments, 1), Stage(slope, 1)), problem, n, self, budget, accountant)
 
     def run(self, plan: Plan, ask: Asking) -> Vector:
@@ -86,10 +86,10 @@ class SufficientStatistics:
         if budget.delta == 0:
             raise Incompatible("SufficientStatistics draws Gaussian noise, which needs delta > 0.")
         first, second = _weights()
-        mu, changed = gaussian_mu(budget.epsilon, budget.delta), records_changed(budget.relation)
+        mu, neighbours = gaussian_mu(budget.epsilon, budget.delta), budget.neighbours
         r = problem.C.norm(2, problem.size)
-        entry = math.sqrt(changed / 2) * problem.row_norm**2 / (n * mu * first)
-        slope = changed * problem.slope(2, 0.0) * problem.row_norm / (n * mu * second)
+        entry = math.sqrt(neighbours.cone_squared / 2) * problem.row_norm**2 / (n * mu * first)
+        slope = neighbours.ball * problem.slope(2, 0.0) * problem.row_norm / (n * mu * second)
         matrix = _norm(entry, problem.d)
         return matrix * r**2, matrix * r**2 + 2 * slope * math.sqrt(problem.d) * r
 

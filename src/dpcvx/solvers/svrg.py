@@ -26,8 +26,8 @@ from dpcvx.events import (
     Poisson,
     Repeat,
 )
-from dpcvx.mechanisms import NoisyDifference, NoisyGradient, records_changed
-from dpcvx.noise.poisson import LEVELS, probability_above
+from dpcvx.mechanisms import NoisyDifference, NoisyGradient
+from dpcvx.noise import LEVELS, probability_above
 from dpcvx.plans import Asking, Plan, Stage, check_count, require
 from dpcvx.problem import Problem
 
@@ -245,11 +245,11 @@ class _Schedule:
 
         def event(noise: float) -> Event:
             anchors = Repeat(Gaussian(ratio * noise), len(self.calls))
-            return Compose((anchors, Repeat(Poisson(q, noise, budget.relation), sum(self.calls))))
+            return Compose((anchors, Repeat(Poisson(q, noise, budget.neighbours.relation), sum(self.calls))))
 
         noise = calibrate(event, spendable(budget), accountant)
-        gradient = NoisyGradient(problem, n, ratio * noise, budget.relation, clip)
-        difference = NoisyDifference(problem, n, q, noise, budget.relation, clip)
+        gradient = NoisyGradient(problem, n, ratio * noise, budget.neighbours, clip)
+        difference = NoisyDifference(problem, n, q, noise, budget.neighbours, clip)
         stages = tuple(
             stage for count in self.calls for stage in (Stage(gradient, 1), Stage(difference, count))
         )
@@ -278,14 +278,14 @@ class _Schedule:
         """
         mu2 = gaussian_mu(budget.epsilon, budget.delta) ** 2
         each = (1 - share) * mu2 / (sum(self.calls) * self._probability(n) ** 2)
-        inverse = math.asinh(each / 4) if budget.relation == "replace" else math.log1p(each)
+        inverse = math.asinh(each / 4) if budget.neighbours.replaces else math.log1p(each)
         return math.sqrt(len(self.calls) / (share * mu2)), 1 / math.sqrt(inverse)
 
     def _noise(self, share: float, problem: Problem, n: int, budget: Budget) -> float:
         """Predicted noise of a step, squared: that of the anchor's gradient and that of a difference."""
         full, sampled = self._multipliers(share, n, budget)
         G = problem.lipschitz(2, self.solver.clip)
-        anchor = full * records_changed(budget.relation) * G / n
+        anchor = full * budget.neighbours.ball * G / n
         return anchor**2 + (sampled * TYPICAL_DIFFERENCE * G / (self._probability(n) * n)) ** 2
 
 
@@ -356,7 +356,7 @@ def _width(problem: Problem, clip: float | None) -> float:
 def _floor(problem: Problem, n: int, budget: Budget, clip: float | None) -> float:
     """Excess that one anchor's noise may leave when the whole budget is spent on it: d sigma^2/(2 lambda)."""
     mu = gaussian_mu(budget.epsilon, budget.delta)
-    sigma = records_changed(budget.relation) * problem.lipschitz(2, clip) / (n * mu)
+    sigma = budget.neighbours.ball * problem.lipschitz(2, clip) / (n * mu)
     return problem.size * sigma**2 / (2 * problem.strong_convexity)
 
 
@@ -374,8 +374,4 @@ def _epochs(problem: Problem, n: int, budget: Budget, clip: float | None, m: int
 def _drift(problem: Problem, n: int, budget: Budget, clip: float | None) -> float:
     """Excess by noise for a travel of 1, as `NoisyGradientDescent` predicts it."""
     mu = gaussian_mu(budget.epsilon, budget.delta)
-    return (
-        problem.smoothness
-        / 2
-        * (records_changed(budget.relation) * problem.lipschitz(2, clip) / (n * mu)) ** 2
-    )
+    return problem.smoothness / 2 * (budget.neighbours.ball * problem.lipschitz(2, clip) / (n * mu)) ** 2

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dpcvx.accounting.repetition import poisson_rate, success_probability
 
 if TYPE_CHECKING:
-    from dpcvx.noise.samplers import Generator
+    from dpcvx.noise import Generator
 
 __all__ = ["LAWS", "LAW_FAILURE", "repetitions"]
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpcvx.accounting import Budget, PureComposition
+from dpcvx.accounting import REPLACE_ONE, Budget, Neighbours, PureComposition
 from dpcvx.arrays import Vector
 from dpcvx.data import room
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Gaussian, PureDP
-from dpcvx.noise.samplers import (
+from dpcvx.noise import (
     MAX_SCALE,
     Generator,
     gaussian_failure,
@@ -82,9 +82,9 @@ class NoisyScore:
         return self.law
 
     @property
-    def relation(self) -> str:
-        """Neighbours differ by replacing one row."""
-        return "replace"
+    def neighbours(self) -> Neighbours:
+        """Data sets that differ by replacing one record."""
+        return REPLACE_ONE
 
     @property
     def sensitivity(self) -> float:

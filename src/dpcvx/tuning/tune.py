@@ -42,7 +42,8 @@ from dpcvx.events import (
     RepeatAndSelect,
     Worst,
 )
-from dpcvx.noise.samplers import Generator, generator_of, select
+from dpcvx.noise import Generator, generator_of
+from dpcvx.noise.gumbel import select
 from dpcvx.planning.outlook import promises
 from dpcvx.plans import Bill, Plan, Stage, charge
 from dpcvx.plans.statement import PrivacyStatement
