@@ -1,4 +1,4 @@
-"""A set of your own: Euclidean balls of models that never decrease, {theta >= 0, ||theta||_2 <= radius}."""
+"""A set of your own: the part of a Euclidean ball where no coefficient is negative."""
 
 import math
 from dataclasses import dataclass

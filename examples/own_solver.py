@@ -1,4 +1,4 @@
-"""A solver of your own: one noisy gradient, one step, as a baseline."""
+"""A solver of your own: a baseline that takes one step along one noisy gradient."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,12 +15,12 @@ from dpcvx.plans import Asking, Plan, Stage, require
 
 
 @dataclass(frozen=True)
-class OneStep:
-    """Move once along a noisy gradient and project.
+class SingleStep:
+    """Take one step along a noisy gradient and project.
 
     theta = Proj_C(start - step * g)
 
-    Privacy: one question `NoisyGradient` (l2 sensitivity 2 L2/n, replace-one); event Gaussian.
+    Privacy: one query `NoisyGradient` (l2 sensitivity 2 L2/n, replace-one); event Gaussian.
     """
 
     requires: ClassVar[tuple[type, ...]] = (HasProjection,)
@@ -38,7 +38,7 @@ class OneStep:
 
     def predict(self, problem: dp.Problem, n: int, budget: dp.Budget) -> tuple[float, float]:
         r = problem.C.norm(2, problem.size)
-        return problem.smoothness * r**2 / 2, 0.0  # what it leaves is its own fault, not the noise's
+        return problem.smoothness * r**2 / 2, 0.0  # a bound on the optimisation error alone
 
 
 rng = np.random.default_rng(0)
@@ -46,7 +46,7 @@ X = rng.uniform(-1, 1, size=(20_000, 4))
 y = np.clip(X @ [0.5, -0.4, 0.0, 0.1], -1, 1)
 
 problem = dp.Problem(dp.Squared(), dp.L2Ball(1.0), bounds=dp.Bounds(x_inf=1.0), d=4)
-plan = dp.plan(problem, len(X), dp.Budget(1.0, 1e-8), candidates=(OneStep(), dp.NoisyGradientDescent()))
-print(plan)  # the baseline is weighed, and loses
-alone = OneStep().plan(problem, len(X), dp.Budget(1.0, 1e-8), dp.Tight())
+plan = dp.plan(problem, len(X), dp.Budget(1.0, 1e-8), candidates=(SingleStep(), dp.NoisyGradientDescent()))
+print(plan)  # the baseline is compared, and not chosen
+alone = SingleStep().plan(problem, len(X), dp.Budget(1.0, 1e-8), dp.Tight())
 print(dp.execute(alone, dp.source(X, y, bounds=problem.bounds)).theta.round(3))
