@@ -1,112 +1,166 @@
-"""What the estimators' parameters and attributes mean, said once and put into every docstring."""
+"""Meaning of the estimators' parameters and attributes, for docstrings and for the command line."""
 
 from __future__ import annotations
 
 import inspect
 import textwrap
+from dataclasses import dataclass
 from typing import TypeVar
 
-__all__ = ["documented"]
+__all__ = ["PARAMETERS", "Parameter", "documented"]
 
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of estimators, said once for Python, for the command line and for the docs.
+
+    Parameters
+    ----------
+    kind : str
+        Its type, for docstrings.
+    text : str
+        What it means.
+    option : type, or tuple of str
+        Type, or choices, of the command line's option; None where there is no option.
+    instead : str
+        Where the command line gets it from, where there is no option.
+    """
+
+    kind: str
+    text: str
+    option: type | tuple[str, ...] | None = None
+    instead: str = ""
+
+
+BOUNDS_FILE = "the bounds file"
+PYTHON_ONLY = "Python only"
 PARAMETERS = {
-    "epsilon": ("float", "Privacy loss that one person may suffer; required."),
-    "delta": ("float, optional", "Probability beside epsilon; by default min(1/n^2, 1e-5), n being public."),
-    "bounds": (
+    "epsilon": Parameter("float", "Privacy loss that one person may suffer; required.", float),
+    "delta": Parameter(
+        "float, optional", "Probability beside epsilon; by default min(1/n^2, 1e-5), n being public.", float
+    ),
+    "bounds": Parameter(
         'pair, pair of arrays, mapping from column to pair, or "private"',
         "Bounds (low, high) of the columns in your units, from public knowledge; required. Dense columns "
         "are centred between them and scaled to [-1, 1]; sparse ones are scaled only, and their bounds "
         'must contain 0. ``"private"`` spends 15 % of the budget on two noisy quantiles of each dense '
         "column, and new rows are clipped to what came out.",
+        instead=BOUNDS_FILE,
     ),
-    "data_norm": (
+    "data_norm": Parameter(
         "float, optional",
         "Bound on the l2 norm of a row in your units, without intercept, enforced by shrinking rows. "
         "Columns are then clipped to their bounds and share the scale 1/data_norm, without centring.",
+        float,
     ),
-    "y_bounds": (
+    "y_bounds": Parameter(
         'pair, or "private"',
         "Bounds (low, high) of the target in your units, enforced by clipping; required. For several targets "
         'one pair for all, or a pair of arrays. ``"private"`` releases them as it does those of columns.',
+        instead=BOUNDS_FILE,
     ),
-    "classes": (
+    "classes": Parameter(
         'sequence of labels, or "from_y"',
         "The labels that may occur; required. A row with another label, or none, has no part in the fit. "
         '``"from_y"`` takes them from y and states that the set of labels is public.',
+        instead=BOUNDS_FILE,
     ),
-    "categories": (
+    "categories": Parameter(
         "mapping from column to levels, optional",
         "Declared levels of columns that hold no numbers; each level becomes a 0/1 feature, an undeclared "
         "one is 0 in all of them. Columns are named for data frames, numbered for arrays.",
+        instead=BOUNDS_FILE,
     ),
-    "fit_intercept": (
+    "fit_intercept": Parameter(
         "bool",
         "Add a constant feature in scaled units, inside the norm of a row and inside the set. Without it the "
         "model passes through 0 in scaled units, which centring moves in yours.",
+        bool,
     ),
-    "domain": (
+    "domain": Parameter(
         '"l2", "l1" or Domain',
         "Set of the parameter in scaled units.",
+        ("l2", "l1"),
     ),
-    "radius": (
+    "radius": Parameter(
         "float, optional",
         "Size of the set in scaled units, intercept included; by default the planner's public rule.",
+        float,
     ),
-    "l2": (
+    "l2": Parameter(
         "float",
         "Ridge on the mean objective in scaled units, intercept included; None, for the elastic net alone, "
         "is its public rule.",
+        float,
     ),
-    "standardize": (
+    "standardize": Parameter(
         '"auto" or bool',
         "Spend 13 % of the budget (with a target 18 %) on noisy means and deviations and fit in standardised "
         "coordinates, where "
         '``radius`` and ``l2`` then hold; new rows are brought into the region that the fit saw. "auto" does '
         "so for dense records in an l2 ball of no stated size, if the means' noise is small.",
+        ("auto", "true", "false"),
     ),
-    "uncertainty": (
+    "uncertainty": Parameter(
         "float",
         "Share of the budget, below 1, for the Hessian that standard errors and intervals need; 0 for none.",
+        float,
     ),
-    "threshold": (
+    "threshold": Parameter(
         "float, optional",
         "Residual in y's units beyond which the loss is linear; by default a tenth of the width of "
         "``y_bounds``.",
+        float,
     ),
-    "quantile": ("float", "Quantile to model, in (0, 1)."),
-    "groups": (
+    "quantile": Parameter("float", "Quantile to model, in (0, 1).", float),
+    "groups": Parameter(
         "mapping from name to columns, list of lists of columns, or one label per column, optional",
         "Columns of X that belong together, by name or position. A column that is in none is a group of its "
         "own, so that None makes a group of each column, with all of its levels.",
+        instead=BOUNDS_FILE,
     ),
-    "set_function": (
+    "set_function": Parameter(
         "SetFunction, optional",
         "Price of a set of features, the levels of a category counted one by one, the intercept not "
         "counted. None charges 1 for each column of X, however many of its levels are used: without "
         "categories that is the l1 ball of `PrivateLasso`.",
+        instead=PYTHON_ONLY,
     ),
-    "solver": (
+    "solver": Parameter(
         "str or Solver",
         'Algorithm: ``"auto"`` takes the one with the smallest predicted excess risk; a name such as '
         '``"gradient_descent"`` or ``"corrective_frank_wolfe"``, or an object, decides it.',
+        str,
     ),
-    "n_iter": ("int, optional", "Number of private answers; by default chosen from public facts."),
-    "ledger": (
+    "n_iter": Parameter(
+        "int, optional", "Number of private answers; by default chosen from public facts.", int
+    ),
+    "ledger": Parameter(
         "Ledger, path or URL, optional",
         "Where the fit is charged, durably, before a record is read. Without one nothing is charged, and the "
         "statement says so.",
+        str,
     ),
-    "account": ("str, optional", "Name of the account that pays; given together with ``ledger``."),
-    "random_state": (
+    "account": Parameter(
+        "str, optional", "Name of the account that pays; given together with ``ledger``.", str
+    ),
+    "random_state": Parameter(
         "None, int, RandomState or Generator",
         "None draws noise cryptographically. Anything else is for tests: the statement is stamped NOT "
         "PRIVATE.",
+        int,
     ),
-    "backend": (
+    "backend": Parameter(
         "str",
         'Where sums are computed, a name of ``dpcvx.data.dataset.BACKENDS``; "auto" is in this process. No '
         "answer depends on it.",
+        ("auto", "torch"),
     ),
-    "verbose": ("int", "1 shows a bar of the private answers so far."),
+    "verbose": Parameter(
+        "int",
+        "1 shows a bar of the private answers so far.",
+        instead="shown where the error stream is a terminal, unless --quiet",
+    ),
 }
 ATTRIBUTES = {
     "coef_": ("ndarray of shape (d,) or (K, d)", "Coefficients in your units; two classes have one row."),
@@ -128,12 +182,15 @@ def documented(cls: Class) -> Class:
     """Append the sections Parameters and Attributes to a class's docstring, by its signature."""
     if cls.__doc__ is not None:
         names = list(inspect.signature(cls).parameters)
+        entries = {name: (PARAMETERS[name].kind, PARAMETERS[name].text) for name in names}
         attributes = [name for name in ATTRIBUTES if name != "classes_" or "classes" in names]
         cls.__doc__ = "\n".join(
             [
                 inspect.cleandoc(cls.__doc__),
                 "",
-                *_section("Parameters", {name: PARAMETERS[name] for name in names}),
+                *_section(
+                    "Parameters", {name: (PARAMETERS[name].kind, PARAMETERS[name].text) for name in names}
+                ),
                 "",
                 *_section("Attributes", {name: ATTRIBUTES[name] for name in attributes}),
                 "",

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,9 @@ from dpcvx.data import Region
 from dpcvx.data.columns import Columns
 from dpcvx.domains import direct_sum
 from dpcvx.domains import set_functions as submodular
+from dpcvx.estimators.registry import ESTIMATORS, estimator_class
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.plans.uncertainty import Uncertainty
-
-if TYPE_CHECKING:
-    from dpcvx.estimators.linear_model import LinearModel
 
 __all__ = ["load", "save"]
 
@@ -40,7 +38,7 @@ OBJECTS: dict[str, type[Any]] = {
 LABEL_KINDS = {"b": bool, "i": int, "u": int, "f": float, "U": str}
 
 
-def save(model: LinearModel, path: str | Path) -> None:
+def save(model: Any, path: str | Path) -> None:
     """Write a fitted model as JSON; see `LinearModel.save`."""
     columns = model._columns
     names = getattr(model, "feature_names_in_", None)
@@ -75,7 +73,7 @@ def save(model: LinearModel, path: str | Path) -> None:
     )
 
 
-def load(path: str | Path) -> LinearModel:
+def load(path: str | Path) -> Any:
     """Read a model that ``save`` wrote.
 
     Every field is checked and nothing in the file is executed. The model predicts exactly as before and has
@@ -113,18 +111,16 @@ def load(path: str | Path) -> LinearModel:
         ) from problem
 
 
-def _restore(content: dict[str, Any]) -> LinearModel:
-    from dpcvx import estimators
-
+def _restore(content: dict[str, Any]) -> Any:
     name = content["class"]
-    if not isinstance(name, str) or name not in estimators.__all__ or not name.startswith("Private"):
+    if not isinstance(name, str) or name not in ESTIMATORS:
         raise ValueError(f"Unknown model class {name!r}.")
-    kind = getattr(estimators, name)
+    kind = estimator_class(name)
     parameters = _mapping(content["parameters"], "parameters")
     unknown = set(parameters) - set(kind().get_params(deep=False))
     if unknown:
         raise ValueError(f"{name} has no parameters {sorted(unknown)}.")
-    model: LinearModel = kind(**{key: _object(value, key) for key, value in parameters.items()})
+    model = kind(**{key: _object(value, key) for key, value in parameters.items()})
     columns = _columns(_mapping(content["columns"], "columns"))
     width, d = columns.width, _count(content["n_features_in"], "n_features_in")
     if d != len(columns.levels):

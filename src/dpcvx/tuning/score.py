@@ -213,7 +213,7 @@ def private_score(
     """
     from sklearn.utils.validation import check_is_fitted
 
-    from dpcvx.estimators.linear_model import LinearModel, check_records
+    from dpcvx.estimators import LinearModel, check_records
 
     model = getattr(model, "best_estimator_", model)
     if not isinstance(model, LinearModel):

@@ -11,7 +11,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dpcvx.arrays import Vector
-from dpcvx.estimators.linear_model import refuse_metadata
+from dpcvx.estimators import refuse_metadata
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.tuning.tune import private_tune
 

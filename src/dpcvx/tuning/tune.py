@@ -33,8 +33,7 @@ from dpcvx.data.cells import opened
 from dpcvx.data.dataset import Dataset, open_dataset
 from dpcvx.data.target import Labels
 from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning
-from dpcvx.estimators.linear_model import LinearModel, declare_fit, fit_silently
-from dpcvx.estimators.planning import default_delta
+from dpcvx.estimators import LinearModel, declare_fit, default_delta, fit_silently
 from dpcvx.events import (
     Compose,
     Event,
