@@ -20,6 +20,7 @@ from dpcvx import (
 from dpcvx.data.columns import Columns
 from dpcvx.data.target import Numbers
 from dpcvx.events import from_plain
+from dpcvx.plans import execution
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(size=(120, 3))
@@ -169,6 +170,36 @@ def test_a_plan_is_charged_before_its_first_question(ledger, account):
     (entry,) = account.history()
     assert json.dumps(entry.event)
     assert entry.purpose == type(plan.solver).__name__
+
+
+def test_records_are_opened_after_the_charge_and_closed_after_the_run(ledger, account):
+    problem = dpcvx.Problem(dpcvx.Logistic(), dpcvx.L2Ball(2.0), bounds=dpcvx.Bounds(1.0), d=3)
+    plan = dpcvx.plan(problem, 120, Budget(0.2, 1e-7))
+    charged, closed = [], []
+
+    def opened(rows):
+        charged.append(len(account.history()))
+        source = dpcvx.source(X[:rows], np.sign(Y - 1.5)[:rows], bounds=problem.bounds)
+        source.close = lambda: closed.append(1)
+        return source
+
+    paid = {"ledger": ledger, "account": "people", "purpose": "a study"}
+    assert dpcvx.execute(plan, lambda rng: opened(120), **paid).receipt.sequence == 2
+    with pytest.raises(Incompatible, match="the source has 90"):
+        dpcvx.execute(plan, lambda rng: opened(90), **paid)
+    assert (charged, len(closed)) == ([1, 2], 2)
+    assert [entry.purpose for entry in account.history()] == ["a study"] * 2  # never refunded
+
+
+@pytest.mark.parametrize("bounds", [(0, 1), "private"])
+def test_a_fit_is_charged_once_by_execute(ledger, account, monkeypatch, bounds):
+    made, charge = [], execution.charge
+    monkeypatch.setattr(execution, "charge", lambda *a, **k: made.append(charge(*a, **k)) or made[-1])
+    rng = np.random.default_rng(3)
+    X, Y = rng.uniform(0, 1, (3000, 3)), rng.uniform(0, 3, 3000)
+    model = regression(ledger, bounds=bounds, epsilon=0.9, delta=1e-6).fit(X, Y)
+    assert made == [model.release_.receipt]
+    assert len(account.history()) == 1
 
 
 def test_ten_fits_at_a_tenth_of_the_epsilon_leave_room(ledger, account):

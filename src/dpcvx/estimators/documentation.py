@@ -188,9 +188,7 @@ def documented(cls: Class) -> Class:
             [
                 inspect.cleandoc(cls.__doc__),
                 "",
-                *_section(
-                    "Parameters", {name: (PARAMETERS[name].kind, PARAMETERS[name].text) for name in names}
-                ),
+                *_section("Parameters", entries),
                 "",
                 *_section("Attributes", {name: ATTRIBUTES[name] for name in attributes}),
                 "",

@@ -21,9 +21,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpcvx.arrays import Vector
-from dpcvx.data import Quantiser
+from dpcvx.data import DataSource, Quantiser
 from dpcvx.data.columns import Columns, Table
-from dpcvx.data.dataset import Dataset, InMemory, closing, open_dataset
+from dpcvx.data.dataset import Dataset, InMemory, open_dataset
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.target import Target, open_target, read_one
 from dpcvx.errors import PrivacyLeakWarning, UselessModelWarning
@@ -37,7 +37,7 @@ from dpcvx.estimators.private_bounds import (
 )
 from dpcvx.noise import Generator, generator_of
 from dpcvx.planning.outlook import warn_if_useless
-from dpcvx.plans import Plan, Release, charge, execute
+from dpcvx.plans import Plan, Release, execute
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.solvers import Standardised
 from dpcvx.words import shown
@@ -141,20 +141,30 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         return self._declare(InMemory(X, y), n).plan
 
     def _run(self, dataset: Dataset, made: FitDeclaration, rng: Generator) -> None:
-        """Charge a declared fit, take the records through the door, run the plan, and publish the result."""
+        """Run a declared fit and publish what it releases; a record is read once the plan is paid for."""
         plan = made.plan
         validate_data(self, dataset.table.header(), skip_check_array=True)
-        purpose = f"fit of {type(self).__name__} to {dataset.n} records"
-        receipt = charge(plan, self.ledger, self.account, private=rng.private, purpose=purpose)
-        if plan.before:
-            made = self._with_released_bounds(dataset, made, rng)
-        # Standardisation makes the intercept's feature itself, after the rows have been centred.
-        stored = 0.0 if isinstance(plan.solver, Standardised) else made.intercept
-        door = Quantiser(plan.problem.bounds, made.columns.center, made.columns.scale, stored)
-        records = dataset.source(made.columns, door, made.target, plan.layout)
-        with closing(records) as source, _progress(self.verbose, type(self).__name__) as progress:
-            release = execute(plan, source, rng=rng, progress=progress)
-        self._publish(dataclasses.replace(release, receipt=receipt), made)
+
+        def records(rng: Generator) -> DataSource:
+            nonlocal made
+            if plan.before:
+                made = self._with_released_bounds(dataset, made, rng)
+            # Standardisation makes the intercept's feature itself, after the rows have been centred.
+            stored = 0.0 if isinstance(plan.solver, Standardised) else made.intercept
+            door = Quantiser(plan.problem.bounds, made.columns.center, made.columns.scale, stored)
+            return dataset.source(made.columns, door, made.target, plan.layout)
+
+        with _progress(self.verbose, type(self).__name__) as progress:
+            release = execute(
+                plan,
+                records,
+                rng=rng,
+                ledger=self.ledger,
+                account=self.account,
+                purpose=f"fit of {type(self).__name__} to {dataset.n} records",
+                progress=progress,
+            )
+        self._publish(release, made)
 
     def _with_released_bounds(self, dataset: Dataset, made: FitDeclaration, rng: Generator) -> FitDeclaration:
         """Release the private bounds of a paid plan; declare columns and target again with them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from dpcvx.accounting import spendable
 from dpcvx.arrays import Vector
+from dpcvx.data.dataset import closing
 from dpcvx.errors import Incompatible
 from dpcvx.plans.oracle import Oracle, Progress
 from dpcvx.plans.plan import Plan
@@ -89,11 +91,12 @@ def charge(
 
 def execute(
     plan: Plan,
-    source: DataSource,
+    source: DataSource | Callable[[Generator], DataSource],
     *,
     rng: Generator | None = None,
     ledger: Ledger | str | os.PathLike[str] | None = None,
     account: str | None = None,
+    purpose: str | None = None,
     progress: Progress | None = None,
 ) -> Release:
     """Run a plan on records: the only path, used by estimators, service and command line alike.
@@ -102,38 +105,58 @@ def execute(
     ----------
     plan : Plan
         What to ask, fixed in advance.
-    source : DataSource
-        The records behind their door.
+    source : DataSource, or callable
+        The records behind their door; or a function that opens them, called with the generator once the plan
+        is paid for: it may ask what the plan asks before its fit, and its source is closed after the run.
     rng : Generator, optional
         Source of randomness; None draws from a cryptographic generator, a ``SeededGenerator`` marks the
         release "not private".
     ledger : Ledger, path or URL, optional
-        Where the run is charged, durably, before the first question.
+        Where the run is charged, durably, before a record is read.
     account : str, optional
         Name of the account; it is given if and only if a ledger is.
+    purpose : str, optional
+        Entry of the ledger's history; by default the name of the solver.
     progress : callable, optional
         Called with (answers so far, answers planned); both are public.
     """
+    if plan.epsilon > plan.budget.epsilon * (1 + 1e-9):
+        raise Incompatible(
+            f"The plan costs epsilon={plan.epsilon:g} at delta={plan.budget.delta:g}, more than its budget "
+            f"of {plan.budget.epsilon:g}: make plans with dpcvx.plan."
+        )
+    if rng is None:
+        from dpcvx.noise import SecureGenerator
+
+        rng = SecureGenerator()
+    if not callable(source):
+        _check_size(plan, source)
+    receipt = charge(
+        plan, ledger, account, private=rng.private, purpose=purpose or type(plan.solver).__name__
+    )
+    if not callable(source):
+        return _run(plan, source, rng, receipt, progress)
+    with closing(source(rng)) as records:
+        _check_size(plan, records)
+        return _run(plan, records, rng, receipt, progress)
+
+
+def _check_size(plan: Plan, source: DataSource) -> None:
+    """Refuse a source of another number of records or features than the plan is for."""
     if plan.budget.neighbours.replaces and source.n != plan.n:
         raise Incompatible(
             f"The plan is for n={plan.n} records, the source has {source.n}: plan again with n={source.n}."
         )
     if source.n > min(stage.mechanism.capacity for stage in plan.stages):
         raise Incompatible("The source has more records than the plan's exact sums have room for.")
-    if plan.epsilon > plan.budget.epsilon * (1 + 1e-9):
-        raise Incompatible(
-            f"The plan costs epsilon={plan.epsilon:g} at delta={plan.budget.delta:g}, more than its budget "
-            f"of {plan.budget.epsilon:g}: make plans with dpcvx.plan."
-        )
     if source.d != plan.problem.d:
         raise Incompatible(f"The plan is for d={plan.problem.d} features, the source has {source.d}.")
-    if rng is None:
-        from dpcvx.noise import SecureGenerator
 
-        rng = SecureGenerator()
-    receipt = charge(plan, ledger, account, private=rng.private, purpose=type(plan.solver).__name__)
-    source = source.within(plan.problem.bounds)
-    oracle = Oracle(plan, source, rng, progress)
+
+def _run(
+    plan: Plan, source: DataSource, rng: Generator, receipt: Receipt | None, progress: Progress | None
+) -> Release:
+    oracle = Oracle(plan, source.within(plan.problem.bounds), rng, progress)
     theta = plan.solver.run(plan, oracle)
     beside = oracle.uncertainty, oracle.trim, oracle.caution
     return Release(np.asarray(theta, dtype=np.float64), plan, rng.private, receipt, *beside)
