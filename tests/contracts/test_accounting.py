@@ -372,3 +372,14 @@ def test_budget_exceeded_says_what_is_left():
     error = pickle.loads(pickle.dumps(BudgetExceeded(2.0, 0.5)))
     assert (error.requested, error.remaining) == (2.0, 0.5)
     assert "epsilon 2 was requested but only 0.5 is left" in str(error)
+
+
+@pytest.mark.parametrize("ask", ["epsilon", "delta"])
+@pytest.mark.parametrize("accountant", [Tight(), RDP(), ObjectiveProfile()], ids=lambda a: type(a).__name__)
+def test_a_perturbed_objective_of_another_relation_has_no_common_price(accountant, ask):
+    """A statement about replaced records and one about added records do not add up to either."""
+    others = [PerturbedObjective(0.1, 0.1, "add_remove")]
+    others += [Poisson(0.1, 1.0, "add_remove")] if isinstance(accountant, Tight) else []
+    for other in others:
+        with pytest.raises(NotAccountable, match="one relation"):
+            getattr(accountant, ask)(Compose((PerturbedObjective(0.1, 0.1), other)), 1e-6)

@@ -7,9 +7,11 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 import dpcvx as dp
+from dpcvx.accounting import Tight
 from dpcvx.losses import ClippedLogistic, Logistic
 from dpcvx.planning.candidates import core
-from dpcvx.planning.planner import default_clip
+from dpcvx.planning.planner import default_clip, plan, standardisation_pays
+from dpcvx.queries.measuring import Measurer
 from dpcvx.solvers import NoisyGradientDescent, ObjectivePerturbation
 from dpcvx.solvers.typical_data import inflation
 
@@ -103,3 +105,62 @@ def test_intervals_are_for_the_minimiser_of_logistic_loss_itself():
 def test_a_limit_that_is_none_is_refused(limit):
     with pytest.raises(ValueError, match=r"must be in \[0.5, 1\)"):
         ClippedLogistic(limit)
+
+
+def test_planning_is_possible_without_a_set_and_with_several_scores():
+    free = dp.Problem(Logistic(), None, bounds=dp.Bounds(1.0, 1.2), d=3, l2=0.1)
+    assert default_clip(free, 1000, BUDGET) is None
+    assert isinstance(plan(free, 1000, BUDGET, (ObjectivePerturbation(),)).solver, ObjectivePerturbation)
+    assert plan(problem(Logistic(), 3), 1000, BUDGET).solver.clip == pytest.approx(0.6 * math.sqrt(3))
+
+
+def test_so_many_cells_that_their_squares_have_no_room_are_not_standardised_unasked():
+    asked = dp.Problem(Logistic(), dp.L2Ball(30.0), bounds=dp.Bounds(1.0), d=50)
+    assert standardisation_pays(asked, 10**8, BUDGET)
+    assert not standardisation_pays(asked, 10**9, BUDGET)
+
+
+@pytest.mark.parametrize(
+    "domain", [dp.Simplex(), dp.Box([0.5, -1.0, -1.0], [2.0, 1.0, 1.0])], ids=lambda C: type(C).__name__
+)
+@pytest.mark.parametrize("solver", ["auto", NoisyGradientDescent(clip=0.6)], ids=str)
+def test_coefficients_never_leave_a_set_that_does_not_hold_0(domain, solver):
+    X = np.random.default_rng(0).uniform(-1, 1, (2000, 3))
+    settings = {"epsilon": 1, "bounds": (-1, 1), "classes": (0, 1), "fit_intercept": False, "random_state": 0}
+    model = dp.PrivateLogisticRegression(domain=domain, solver=solver, **settings).fit(X, X[:, 0] > 0)
+    assert domain.contains(model.coef_, 1e-9)
+    np.testing.assert_allclose(model.coef_, model.release_.theta)
+
+
+@pytest.mark.parametrize("settings", [{}, {"standardize": False}, {"bounds": "private"}], ids=str)
+def test_a_loaded_classifier_scores_as_the_fitted_one(settings, tmp_path):
+    X = np.random.default_rng(0).uniform(-1, 1, (2000, 3))
+    settings = {"epsilon": 1, "bounds": (-1, 1), "classes": (0, 1), "random_state": 0, **settings}
+    model = dp.PrivateLogisticRegression(**settings).fit(X, (X[:, 0] > 0).astype(int))
+    assert core(model.plan_).solver.clip == pytest.approx(0.6)
+    if settings["bounds"] != "private":
+        np.testing.assert_allclose(model.coef_ * inflation(0.6), model.release_.theta[:3])
+    model.save(tmp_path / "model.json")
+    loaded = dp.load(tmp_path / "model.json")
+    np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    "solver", [NoisyGradientDescent(n_iter=5, clip=0.6), ObjectivePerturbation(clip=0.6)], ids=type
+)
+def test_standard_errors_of_clipped_slopes_do_not_take_logistic_loss_at_its_word(solver):
+    from dpcvx.solvers.one_step import with_uncertainty
+
+    for fit, spread in ((solver, True), (type(solver)(), False)):
+        planned = with_uncertainty(fit, 0.2, Logistic()).plan(problem(Logistic()), 2000, BUDGET, Tight())
+        moments = planned.stages[-1].mechanism
+        assert moments.clip == fit.clip
+        assert (moments.spread_multiplier is not None) == spread
+        assert planned.epsilon <= BUDGET.epsilon
+
+
+def test_the_engine_asks_for_the_minimiser_of_the_loss_itself():
+    asked = problem(Logistic())
+    assert default_clip(asked, 1000, BUDGET) == pytest.approx(0.6)
+    assert Measurer(1000, 4.0, 1e-7)._plan(asked).solver.clip is None

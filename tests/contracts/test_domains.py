@@ -526,3 +526,29 @@ def test_simulated_width_refuses_what_it_cannot_do():
         gaussian_width(L2Ball(1.0), 2, samples=10, rng=rng, confidence=1.0)
     with pytest.raises(TypeError, match="needs a domain with HasLMO; Bare has none"):
         gaussian_width(Bare(), 2, samples=10, rng=rng)
+
+
+def corners(d):
+    return np.array(list(itertools.product([-1.0, 1.0], repeat=d)))
+
+
+@pytest.mark.parametrize(
+    "v", [[0.5, 2.0, 0.5, 0.0], [0.0, -1000.0, -1.0, -0.5], [-2.0, 0.0, -1.0, 0.0, -1e-9]], ids=str
+)
+def test_the_nearest_point_of_a_cube_given_by_its_corners_is_the_clipped_one(v):
+    """Many corners tie here; a solver of least squares that trips over them is off by the size of the set."""
+    v = np.array(v)
+    found = VertexHull(corners(v.size)).project(v)
+    np.testing.assert_allclose(found, np.clip(v, -1, 1), atol=1e-9)
+
+
+def test_nearest_points_of_hulls_with_ties_are_as_accurate_as_minimisers_assume():
+    rng, worst = np.random.default_rng(0), 0.0
+    for trial in range(400):
+        d = 3 + trial % 4
+        scale = 10.0 ** rng.integers(-3, 3)
+        points = scale * np.repeat(corners(d), 1 + trial % 2, axis=0)
+        v = scale * rng.choice([0.0, 0.25, 0.5, 1.0, 1.0 + 1e-6, 1.1, 2.0, 100.0], d) * rng.choice([-1, 1], d)
+        off = np.linalg.norm(VertexHull(points).project(v) - np.clip(v, -scale, scale))
+        worst = max(worst, off / (np.linalg.norm(v) + scale * math.sqrt(d)))
+    assert worst <= 1e-12

@@ -352,3 +352,19 @@ def test_random_histories_agree_with_a_plain_model(tmp_path, runs, steps, at_lea
     run_state_machine_as_test(Histories, settings=chosen)
     assert Histories.count >= runs
     assert Histories.steps >= at_least
+
+
+def test_a_witness_that_was_not_told_lets_nothing_be_released(tmp_path, monkeypatch):
+    """A full disk took half of a line; the charge was granted, and an old copy was not noticed later."""
+    ledger = Ledger(tmp_path / "ledger.db", witness=tmp_path / "witness.txt")
+    account = ledger.create("people", epsilon=1.0, delta=1e-6)
+    write = os.write
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", lambda file, line: write(file, line[:40]))
+        with pytest.raises(LedgerUnavailable, match="room"):
+            account.charge(Gaussian(100.0), purpose="lost")
+    shutil.copy(tmp_path / "ledger.db", tmp_path / "old.db")
+    account.charge(Gaussian(100.0), purpose="first after it")
+    shutil.copy(tmp_path / "old.db", tmp_path / "ledger.db")
+    with pytest.raises(LedgerDamaged, match="old"):
+        account.charge(Gaussian(100.0), purpose="on an old copy")

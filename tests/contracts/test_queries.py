@@ -308,3 +308,10 @@ def test_queries_on_too_many_cells_are_refused():
         Regression("a0", [f"a{i}" for i in range(1, 6)], loss="squared").compile(wide, N)
     with pytest.raises(ValueError, match="cells"):
         Marginal([f"a{i}" for i in range(5)]).compile(wide, N)
+
+
+def test_a_description_is_the_same_after_a_trip_through_json():
+    """A retry is known by its description: one with the corners of a box was taken for another question."""
+    for domain in (Box((0.0, 0.5), (1.0, 2.0)), L1Ball(2.0), Simplex(1.0), "l1"):
+        content = Regression("a", ("b",), domain=domain).to_json()
+        assert json.loads(json.dumps(content)) == content

@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import stat
 from types import SimpleNamespace
 
@@ -15,9 +16,11 @@ import pytest
 import scipy.sparse as sp
 
 import dpcvx
+import dpcvx.noise.gaussian
 from dpcvx.data.files import Unreadable
 from dpcvx.data.shards import folder as store
 from dpcvx.data.shards import open_source, recipe
+from dpcvx.errors import ShardsDamaged
 from dpcvx.ledger import Ledger
 
 N = 200
@@ -371,3 +374,21 @@ def test_a_bar_is_shown_on_a_terminal_only(parquet, monkeypatch, capfd, tmp_path
         out, err = capfd.readouterr()
         assert out == ""
         assert ("quantising" in err) == shown
+
+
+def test_a_damaged_shard_does_not_tell_how_many_cells_are_filled(tmp_path):
+    from scipy.sparse import csr_array
+
+    dpcvx.from_batches(
+        [(csr_array(np.eye(30)[:, :25]), np.tile([0, 1], 15))],
+        bounds=(0.0, 1.0),
+        classes=(0, 1),
+        store=tmp_path / "shards",
+        verbose=0,
+    )
+    path = min((tmp_path / "shards").glob("*.indices.npy"))
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(ShardsDamaged, match="cut short") as caught:
+        open_source(tmp_path / "shards")
+    assert str(size) not in re.findall(r"\d+", str(caught.value).replace(str(path), ""))

@@ -8,11 +8,12 @@ import pytest
 import scipy.sparse as sp
 
 import dpcvx as dp
+from adversary import stored
 from dpcvx.accounting import Neighbours
 from dpcvx.data.lattice import ResidualBound, integer_bounds
 from dpcvx.data.memory import Arrays
 from dpcvx.data.quantise import Quantiser
-from dpcvx.mechanisms import NoisyGradient, NoisyVertex
+from dpcvx.mechanisms import NoisyGradient, NoisyVertex, RestrictedGradient
 
 PROBLEM = dp.Problem(dp.Logistic(), dp.L1Ball(2.0), bounds=dp.Bounds(1.0), d=3)
 
@@ -187,3 +188,25 @@ def test_selection_measures_the_vertices_it_scores():
     hull = dp.VertexHull(np.array([[1.0, 2.0], [0.0, -4.0], [0.5, 0.5]]))
     selection = NoisyVertex(dp.Problem(dp.Logistic(), hull, bounds=dp.Bounds(1.0), d=2), 10, 0.1, 20)
     assert selection.sensitivity == pytest.approx(2 * 4.0 * selection.problem.slope(math.inf) / 10, rel=1e-5)
+
+
+def test_a_table_of_features_cannot_ask_for_many_noisy_copies_of_one_entry():
+    """A thousand copies of two features are two distinct features in two rows: their mean has no noise."""
+    problem = dp.Problem(dp.Logistic(), dp.L1Ball(2.0), bounds=dp.Bounds(1.0), d=5)
+    question = RestrictedGradient(problem, 20, 3.0, 2)
+    data = stored(np.ones((20, 5)), np.ones(20), problem.bounds, "dense")
+    copies = np.repeat([[0], [1]], 1000, axis=1)
+    with pytest.raises(dp.Incompatible, match="distinct features"):
+        question(np.zeros(5), copies, data, dp.SeededGenerator(0))
+    assert question(np.zeros(5), copies[:, 0], data, dp.SeededGenerator(0)).shape == (2,)
+
+
+@pytest.mark.parametrize("solver", [dp.NoisyGradientDescent(n_iter=1), dp.OutputPerturbation(0.5)], ids=repr)
+@pytest.mark.parametrize("changed", [{"bounds": dp.Bounds(1.0, 3.0)}, {"d": 8}], ids=["bounds", "d"])
+def test_a_plan_whose_questions_were_made_for_smaller_records_is_refused(solver, changed):
+    """The source is held to the bounds of the plan's problem; a question's noise is for those of its own."""
+    problem = dp.Problem(dp.Logistic(), dp.L2Ball(1.0), bounds=dp.Bounds(1.0, 1.0), d=9)
+    plan = solver.plan(problem, 20, dp.Budget(1.0, 1e-6), dp.Tight())
+    assert dataclasses.replace(plan, problem=dataclasses.replace(problem)) == plan
+    with pytest.raises(dp.Incompatible, match="was made for records"):
+        dataclasses.replace(plan, problem=dataclasses.replace(problem, **changed))

@@ -2,18 +2,27 @@
 
 import itertools
 import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import dpcvx
 import dpcvx as dp
-from dpcvx.accounting import Following, Neighbours, Tight, gaussian_mu
+import dpcvx.noise.gaussian
+from adversary import stored
+from dpcvx.accounting import Budget, Following, Neighbours, Tight, gaussian_mu
 from dpcvx.audit.replay import discrepancies, record, replay
 from dpcvx.data.lattice import FEATURE_BITS
+from dpcvx.data.quantise import Quantiser
+from dpcvx.domains import L2Ball
 from dpcvx.events import Compose, Gaussian, Repeat
+from dpcvx.losses import Logistic, Squared
 from dpcvx.mechanisms import NoisyLength, NoisyMoments
 from dpcvx.noise import SeededGenerator
+from dpcvx.plans import Oracle, execute
+from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import (
     NoisyGradientDescent,
     NoisyMirrorDescent,
@@ -242,3 +251,59 @@ def test_a_standardised_quantile_keeps_the_budget():
     assert plan.epsilon <= 1.0 * (1 + 1e-9)
     targets = [stage.mechanism.target_multiplier for stage in plan.stages[:3]]
     assert sum(1 / each**2 for each in targets) == pytest.approx(0.05 * gaussian_mu(1.0, 1e-6) ** 2, rel=1e-3)
+
+
+@pytest.fixture
+def silent(monkeypatch):
+    monkeypatch.setattr(
+        dpcvx.noise.gaussian, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
+    )
+
+
+@pytest.mark.parametrize("relation", ["replace", "add_remove"])
+def test_means_are_about_zero(relation, silent):
+    """About -1 a row of zeros adds sqrt(d) to the sum, which a row of norm 1 never does about 0."""
+    d, n = 64, 10
+    problem = Problem(Logistic(), L2Ball(1.0), bounds=Bounds(1.0, 1.0), d=d)
+    question = NoisyMoments(problem, n, 1, 1.0, 1.0, Neighbours(relation))
+    more, fewer = (stored(np.zeros((m, d)), np.ones(m), problem.bounds, "dense") for m in (n, n - 1))
+    with pytest.raises(ValueError, match="about 0"):
+        question(np.full(d, -1.0), more, SeededGenerator(0))
+    change = question(None, more, SeededGenerator(0)) - question(None, fewer, SeededGenerator(0))
+    assert np.linalg.norm(change) <= question.sensitivity
+
+
+@pytest.mark.parametrize("target", ["all zero", "different"])
+def test_targets_below_the_grid_have_a_scale(target):
+    """A range below 2^-14 was a scale of 0: 0/0 of one target said another thing than y/0 of the next."""
+    n, tiny = 400, 5e-5
+    problem = Problem(Squared((-tiny, tiny)), L2Ball(1.0), bounds=Bounds(1.0, 1.0, tiny), d=3)
+    plan = Standardised(NoisyGradientDescent(n_iter=3)).plan(problem, n, Budget(1.0, 1e-6), Tight())
+    y = np.zeros(n) if target == "all zero" else np.linspace(-tiny, tiny, n)
+    data = stored(np.full((n, 3), 0.25), y, problem.bounds, "dense")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        release = execute(plan, data, rng=SeededGenerator(0))
+    assert np.isfinite(release.theta).all()
+
+
+@pytest.mark.parametrize(("center", "scale"), [(0.0, 0.0), (0.0, -1.0), (np.nan, 1.0), (0.0, np.inf)])
+def test_targets_are_not_sent_through_a_map_that_depends_on_them(center, scale):
+    problem = Problem(Squared(), L2Ball(1.0), bounds=Bounds(1.0, 1.0, 1.0), d=3)
+    plan = NoisyGradientDescent(n_iter=3).plan(problem, 8, Budget(1.0, 1e-6), Tight())
+    data = stored(np.zeros((8, 3)), np.zeros(8), problem.bounds, "dense")
+    oracle = Oracle(plan, data, SeededGenerator(0))
+    with pytest.raises(ValueError, match="finite centre and a positive scale"):
+        oracle.remap(Quantiser(problem.bounds), center, scale)
+
+
+def test_a_norm_far_beyond_all_cells_is_a_norm():
+    """Cells that are small beside the declared norm are stored on the grid like all others."""
+    X = np.full((500, 3), 0.5)
+    model = dpcvx.PrivateLinearRegression(
+        epsilon=1.0, bounds=(0.0, 1.0), y_bounds=(0.0, 1.0), data_norm=1e5, random_state=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X, X[:, 0])
+    assert np.isfinite(model.coef_).all()

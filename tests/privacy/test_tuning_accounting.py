@@ -31,6 +31,8 @@ from dpcvx.events import (
     from_plain,
     to_plain,
 )
+from dpcvx.noise import SeededGenerator
+from dpcvx.tuning.repetitions import repetitions
 from tuning_theory import lemma_7, log_slope
 
 LAWS = {"poisson": None, "geometric": 1.0, "logarithmic": 0.0, "negative binomial": 2.5}
@@ -204,3 +206,13 @@ def test_plain_form_reads_back():
     assert from_plain(to_plain(RepeatAndSelect(Gaussian(2.0), 4.0, 1.0))).shape == 1.0
     with pytest.raises(NotAccountable):
         to_plain(Worst(("fit",)))
+
+
+@pytest.mark.parametrize("mean", [5.0, 140.0, 160.0, 400.0, 3000.0])
+def test_a_law_whose_first_chances_are_tiny_is_drawn_all_the_same(mean):
+    """From a mean of 144 on P(1) is below 10^-60, where the tail was taken to have ended."""
+    rng = SeededGenerator(3)
+    drawn = np.array([repetitions(mean, None, rng) for _ in range(200)])
+    deviation = np.sqrt(poisson_rate(mean))
+    assert abs(drawn.mean() - mean) < 5 * deviation / np.sqrt(200)
+    assert 0.7 * deviation < drawn.std() < 1.3 * deviation

@@ -10,7 +10,8 @@ from dp_accounting import dp_event
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 from scipy.integrate import quad
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import ndtr
 from scipy.stats import norm
 
 from dpcvx.accounting import (
@@ -241,3 +242,36 @@ class TestLossDistribution:
         for event in (Poisson(0.1, 1e-6), PureDP(1e6), Compose((Gaussian(1e-6), Exponential(1e6)))):
             assert PLD().epsilon(event, 1e-6) == math.inf
             assert PLD().delta(event, 1.0) == 1.0
+
+
+def one_sample(probability, noise, epsilon):
+    """Exact delta of one Poisson sample under replace: shifts of 1 and -1, each with the probability."""
+
+    def likelihood(x, shift):
+        return 1 - probability + probability * math.exp((2 * shift * x - 1) / (2 * noise**2))
+
+    cut = brentq(lambda x: math.log(likelihood(x, 1) / likelihood(x, -1)) - epsilon, 0.0, 40 * noise)
+    gain = ndtr(-(cut - 1) / noise) - math.exp(epsilon) * ndtr(-(cut + 1) / noise)
+    return (1 - probability) * (1 - math.exp(epsilon)) * ndtr(-cut / noise) + probability * gain
+
+
+@pytest.mark.parametrize(
+    ("levels", "noise", "count", "interval", "epsilon"),
+    [
+        (2, 0.7184742481046682, 426, 1e-4, 2.0),
+        (6, 0.5750563520232557, 3069, 0.0024405162796889684, 16.0),
+        (1, 0.5916021701271859, 5393, 0.0205524884373119, 2.0),
+        (9, 0.5150719307526502, 39, 0.004629868451150243, 8.0),
+    ],
+)
+def test_rounding_of_a_composition_never_takes_delta_below_the_truth(levels, noise, count, interval, epsilon):
+    """Many releases are no more private than one, whose delta is known in closed form.
+
+    Here the library alone has been seen to answer with negative numbers, below -2^-52 per release.
+    """
+    event = Poisson(levels * 2.0**-16, noise)
+    accountant = PLD(interval)
+    composed, allowance = accountant._composed(Repeat(event, count))
+    least = one_sample(event.probability, noise, epsilon)
+    assert accountant.delta(Repeat(event, count), epsilon) >= max(least, allowance)
+    assert composed.get_delta_for_epsilon(epsilon) + allowance > least

@@ -193,3 +193,21 @@ def test_the_same_words_give_the_same_choices_everywhere():
 
 def test_levels_show_nothing():
     assert repr(Levels(np.arange(3, dtype=np.int32), np.array([0, 3]), True)) == "Levels()"
+
+
+@pytest.mark.parametrize("gap", [1e3, 1e5, 3e9, 1e15])
+def test_scores_far_apart_take_no_more_memory_than_scores_close_together(gap, monkeypatch):
+    """A level for each factor of two between best and worst score is memory that records decide on."""
+    made = []
+    monkeypatch.setattr(
+        "dpcvx.noise.exponential.Levels", lambda *given: made.append(Levels(*given)) or made[-1], raising=True
+    )
+    rng = SeededGenerator(1)
+    log_weights = np.array([-gap, 0.0, 0.5, -1.0])
+    drawn = np.bincount([select(log_weights, rng) for _ in range(4000)], minlength=4) / 4000
+    weights = np.exp(log_weights)
+    np.testing.assert_allclose(drawn, weights / weights.sum(), atol=0.03)
+    pairs = np.array([select_signed(np.array([gap, gap - 1.0, 3.0]), rng) for _ in range(2000)])
+    assert (pairs[:, 1] == 1).all()
+    np.testing.assert_allclose(np.mean(pairs[:, 0] == 0), 1 / (1 + np.exp(-1.0)), atol=0.04)
+    assert max(levels.start.size for levels in made) < 5000
