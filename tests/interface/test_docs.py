@@ -107,6 +107,34 @@ def test_every_page_is_in_the_table_of_contents():
     assert listed == {page.stem for page in DOCS.glob("*.md")} - {"index"}
 
 
+NOT_A_NAME = {"dpcvx.db", "dpcvx.privacy_statement"}  # a file, and a key of Parquet's metadata
+
+
+def exists(name):
+    """Whether a dotted name is a module of the package, or something that one has."""
+    parts = name.split(".")
+    for i in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:i]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[i:]:
+            found = getattr(found, part, None)
+        return found is not None
+    return False
+
+
+def test_names_and_files_on_the_pages_exist():
+    wrong = []
+    for page in (*PAGES, ROOT / "CHANGELOG.md"):
+        text = page.read_text()
+        names = set(re.findall(r"\bdpcvx(?:\.[A-Za-z_]\w*)+", text)) - NOT_A_NAME
+        files = set(re.findall(r"`((?:src|tests|benchmarks|examples|docs)/[\w/]+\.\w+)", text))
+        wrong += [f"{page.name}: {name}" for name in names if not exists(name)]
+        wrong += [f"{page.name}: {file}" for file in files if not (ROOT / file).exists()]
+    assert not wrong, "\n".join(sorted(wrong))
+
+
 def test_the_layout_in_contributing_is_what_its_generator_writes():
     spec = importlib.util.spec_from_file_location("layout_table", DOCS / "layout_table.py")
     table = importlib.util.module_from_spec(spec)
