@@ -19,9 +19,8 @@ from dpcvx.queries import (
     Regression,
     Schema,
 )
-from dpcvx.queries.answer import Answer, Coefficient
-from dpcvx.queries.error_bars import in_units
-from dpcvx.queries.notes import note
+from dpcvx.queries.answer import Answer, Coefficient, reading_note
+from dpcvx.queries.error_bars import in_units, inverse_hessian
 
 SCHEMA = Schema(
     (
@@ -64,15 +63,16 @@ def test_errors_of_a_conditional_mean_are_deviations_of_the_mean():
     weights /= weights.sum()
     best = question.answer(weights)
     off = best + 0.1  # of [-1, 1], so 4 of the 80 years
-    shown = in_units(question, weights, off, question.error(weights, off))
+    inverse = inverse_hessian(question, weights, off)
+    shown = in_units(question, inverse, question.error(weights, off))
     assert shown == pytest.approx(4.0, rel=0.02)
     assert question.reported(off)[0] - question.reported(best)[0] == pytest.approx(4.0)
-    assert in_units(question, weights, off, 1e9) == 80.0  # no mean is further off than its range
+    assert in_units(question, inverse, 1e9) == 80.0  # no mean is further off than its range
 
 
 def test_errors_of_regressions_stay_excess_losses():
     question = Regression("sex", ("age",)).compile(SCHEMA, 1000)
-    assert in_units(question, np.full(6, 1 / 6), np.zeros(2), 0.125) == 0.125
+    assert in_units(question, np.eye(2), 0.125) == 0.125
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_errors_of_regressions_stay_excess_losses():
     ids=["mean", "conditional mean", "share", "count", "marginal", "regression"],
 )
 def test_the_note_says_how_attributes_enter(query, parts):
-    words = note(query, SCHEMA)
+    words = reading_note(query, SCHEMA)
     assert all(part in words for part in parts)
     assert bool(words) == bool(parts)
     assert "\n" not in words
@@ -104,7 +104,7 @@ def test_the_note_says_how_attributes_enter(query, parts):
 
 def test_an_answer_carries_its_note_and_goes_through_json(engine):
     answer = engine.ask(Mean("age"))
-    assert answer.note == note(Mean("age"), SCHEMA)
+    assert answer.note == reading_note(Mean("age"), SCHEMA)
     assert answer.note in str(answer)
     assert Answer.from_json(answer.to_json()) == answer
 

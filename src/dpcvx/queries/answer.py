@@ -1,14 +1,20 @@
-"""What leaves the engine: numbers with intervals, an error with confidence, and what is left."""
+"""Answers of the engine: numbers with intervals, an error with its confidence, and the budget left."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-__all__ = ["BRANCHES", "Answer", "Coefficient"]
+from dpcvx.queries.compiled import Query
+from dpcvx.queries.query import Mean, Regression
+from dpcvx.queries.schema import Binned, Column, Schema
+
+__all__ = ["BRANCHES", "Answer", "Coefficient", "reading_note"]
 
 BRANCHES = ("histogram", "oracle")
 
@@ -32,29 +38,29 @@ class Answer:
     query : dict
         The query's JSON form.
     coefficients : tuple of Coefficient
-        Coefficients of a regression, or the counts, means or shares asked for.
+        Coefficients of a regression, or counts, means or shares.
     branch : {"histogram", "oracle"}
         Whether the public histogram answered, or a new private measurement.
     error : float
-        Estimate of the error: excess loss of a regression over the best one on these records; of counts,
-        means and shares the largest deviation, in their own units.
+        Estimate of the error. For a regression it is the excess loss over the best fit on these records; for
+        counts, means and shares the largest error of a number, in its own units.
     error_bound : float
-        Upper bound on it, from released values and public scales alone.
+        Upper bound on the error, from released values and public scales alone.
     confidence : float
-        Share of the queries like those that the engine checks itself by, whose error is below the bound.
+        Share of queries whose error is below the bound, for queries like those of the engine's self-check.
     guarantee : float
-        Upper bound with the same confidence whatever the query, and however it was chosen.
+        Upper bound with the same confidence for every query, however it was chosen.
     checked : bool
-        Whether the answer was compared with the records, by sparse vector or by measuring anew; False once
-        that part of the budget is spent, or where there was none.
+        Whether the answer was compared with the records, by sparse vector or by a new measurement. False once
+        that part of the budget is spent, or if there was none.
     remaining : float
-        Epsilon that is left for new measurements, after this answer.
+        Epsilon that is left for new measurements after this answer.
     private : bool
-        False where a seeded generator drew the noise.
+        False if a seeded generator drew the noise.
     comparable : bool
-        Whether the engine could compare answers with the records at first: not every size has the budget.
+        Whether the engine had a budget for comparisons with the records at its start.
     note : str
-        How attributes enter the answer, by the query and the schema alone.
+        How attributes enter the answer; a function of the query and the schema.
     """
 
     query: dict[str, Any]
@@ -84,6 +90,11 @@ class Answer:
         """Return every field in plain types."""
         content = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {**content, "coefficients": [dataclasses.asdict(each) for each in self.coefficients]}
+
+    @cached_property
+    def body(self) -> bytes:
+        """JSON text of `to_json`, as it is stored and sent."""
+        return json.dumps(self.to_json(), allow_nan=False).encode()
 
     @classmethod
     def from_json(cls, content: Any) -> Answer:
@@ -146,3 +157,30 @@ def _coefficient(content: Any) -> Coefficient:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def reading_note(query: Query, schema: Schema) -> str:
+    """Return one sentence on how attributes enter an answer, or "" if there is nothing to say.
+
+    Parameters
+    ----------
+    query : Query
+    schema : Schema
+    """
+    if isinstance(query, Regression):
+        return "coded as " + "; ".join(_coding(schema[name]) for name in (query.target, *query.features))
+    if isinstance(query, Mean):
+        attribute = schema[query.of]
+        if isinstance(attribute, Binned):
+            return "by bin midpoints; the interval does not cover what binning costs"
+        return f"share of {attribute.labels[1]}"
+    return ""
+
+
+def _coding(attribute: Column) -> str:
+    if isinstance(attribute, Binned):
+        low, high = attribute.edges[0], attribute.edges[-1]
+        return f"{attribute.name}: bin midpoints, [{low:g}, {high:g}] scaled to [-1, 1]"
+    if attribute.size == 2:
+        return f"{attribute.name}: {attribute.labels[0]} = -1, {attribute.labels[1]} = +1"
+    return f"{attribute.name}: one 0/1 column for each of {attribute.size} levels"

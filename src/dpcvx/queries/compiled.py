@@ -1,8 +1,8 @@
-"""Questions on the cells of a marginal: their answer on a distribution, their error, and its sensitivity.
+"""Queries compiled to the cells of a marginal: answer on a distribution, error, and its sensitivity.
 
-A question sees a distribution over the cells of the few attributes that it touches: the public histogram's,
-or the records' own inside the gate. Convex questions are minimised by a deterministic method; linear ones
-(counts, marginals, means) are the convex questions whose losses are linear.
+A compiled query sees a distribution over the cells of the few attributes that it touches: that of the public
+histogram, or that of the records on the private side. Convex queries are minimised by a deterministic method;
+linear ones (counts, marginals, means) are convex queries whose losses are linear.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from dpcvx.domains import SETS, Domain, L1Ball, L2Ball, LinfBall
 from dpcvx.errors import Incompatible
 from dpcvx.losses import LOSSES
 from dpcvx.problem import Problem
+from dpcvx.queries.schema import Schema
 from dpcvx.vouched import is_vouched
 
-__all__ = ["CORNER", "TOLERANCE", "WORK", "CompiledMeans", "CompiledQuery", "CompiledRegression"]
+__all__ = ["CORNER", "TOLERANCE", "WORK", "CompiledMeans", "CompiledQuery", "CompiledRegression", "Query"]
 
 TOLERANCE = 2.0**-7  # of the sensitivity of an error: what inexact minimisation may change in it
 ROUNDING = 1e-9  # of the range of the loss: far above what float64 sums over 2^16 cells can be off by
@@ -34,8 +35,25 @@ CHECK_EVERY = 10  # accelerated steps between two certificates
 CORNER = 2.0**-6  # half-width over which the corner of the pinball loss is rounded, in units of the target
 
 
+class Query(Protocol):
+    """Public description of a query, by names of attributes."""
+
+    def compile(self, schema: Schema, n: int) -> CompiledQuery:
+        """Return the query on the cells of the marginal that it touches, for n records."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the description as plain types."""
+        ...
+
+
 class CompiledQuery(Protocol):
     """A query on the cells of a marginal."""
+
+    @property
+    def description(self) -> Query:
+        """Query that this was compiled from."""
+        ...
 
     @property
     def attributes(self) -> tuple[int, ...]:
@@ -97,7 +115,10 @@ class CompiledRegression:
     X, y : ndarray, shapes (m, d) and (m,)
         Features and target of every cell, row-major.
     records : int
-        Public number of records: minimisation is exact to a part of the sensitivity, which is over it.
+        Public number of records n. Minimisation is exact to a fraction of the sensitivity, which is a range
+        divided by n.
+    description : Query
+        Query that this was compiled from.
     units : tuple of float, optional
         Of a mean: what the values -1 and 1 are reported as. None for coefficients, reported as they are.
     anchor : Vector, optional
@@ -113,6 +134,7 @@ class CompiledRegression:
     X: Vector
     y: Vector
     records: int
+    description: Query = field(kw_only=True)
     units: tuple[float, float] | None = field(default=None, kw_only=True)
     anchor: Vector | None = field(default=None, kw_only=True)
     reach: float = field(default=1.0, kw_only=True)
@@ -132,7 +154,7 @@ class CompiledRegression:
         self.problem.C.start(self.problem.d)  # refuses a set of another dimension
 
     def near(self, theta: Vector, reach: float) -> CompiledRegression:
-        """Return the question over theta + reach (C - theta) in place of C, theta being a point of both.
+        """Return the query over theta + reach (C - theta) in place of C, theta being a point of both.
 
         Its answers s in C stand for theta + reach (s - theta). By convexity its error at theta is between
         reach times the error over C and all of it, and all of it where the minimiser is that near; the range
@@ -337,12 +359,15 @@ class CompiledMeans:
         Names of the functions.
     values : ndarray, shape (m, k)
         q_j(x) at every cell, row-major.
+    description : Query
+        Query that this was compiled from.
     """
 
     attributes: tuple[int, ...]
     sizes: tuple[int, ...]
     names: tuple[str, ...]
     values: Vector
+    description: Query
 
     @cached_property
     def scale(self) -> float:

@@ -7,6 +7,7 @@ import math
 import os
 import threading
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,20 +24,21 @@ from dpcvx.errors import BudgetExceeded, Incompatible, KeyReused
 from dpcvx.events import ApproxDP
 from dpcvx.noise.gumbel import selection_failure
 from dpcvx.plans import Solver
-from dpcvx.queries.answer import Answer, Coefficient
+from dpcvx.queries.answer import Answer, Coefficient, reading_note
 from dpcvx.queries.budget_split import (
     FALSE_ALARM,
     BudgetSplit,
     choose_method,
     split_budget,
 )
-from dpcvx.queries.compiled import CompiledQuery, CompiledRegression
+from dpcvx.queries.compiled import CompiledQuery, CompiledRegression, Query
 from dpcvx.queries.engine_statement import engine_statement
 from dpcvx.queries.error_bars import (
     CONFIDENCE,
     PropagatedNoise,
     half_widths,
     in_units,
+    inverse_hessian,
     propagate,
     reach,
 )
@@ -45,17 +47,16 @@ from dpcvx.queries.marginals import Measurement, NoisyMarginals, marginal_order
 from dpcvx.queries.measuring import MeasuredAnswer, Measurer
 from dpcvx.queries.mechanisms import NoisyErrors, NoisyHistogram, PublicAnswer, WorstQuery
 from dpcvx.queries.multiplicative_weights import agree, log_factor, step_size
-from dpcvx.queries.notes import note
 from dpcvx.queries.passes import passes_over
 from dpcvx.queries.payment import Payment, open_account
 from dpcvx.queries.private_side import PrivateSide, number_of_rows
-from dpcvx.queries.query import Query, require_query
+from dpcvx.queries.query import require_query
 from dpcvx.queries.schema import Schema
 from dpcvx.queries.self_check import (
     FAMILIES,
     RANK,
     Check,
-    family,
+    check_queries,
 )
 from dpcvx.queries.sparse_vector import AboveThreshold, ComparisonRun
 from dpcvx.queries.synthetic import synthetic_table
@@ -172,6 +173,7 @@ class QueryEngine:
                 self.budget_split, event, failure=self._sampler_failure, budget=budget
             )
         self._private_side = PrivateSide(Counts.of(self.universe, table, self._passes), rng)
+        self._comparison = AboveThreshold(self.budget_split.run) if self.budget_split.run else None
         self._run: ComparisonRun | None = None
         self._runs = self._updates = 0
         self._measured: list[tuple[Measurement, ...]] = []
@@ -228,17 +230,32 @@ class QueryEngine:
         BudgetExceeded
             If the method is composition and its queries are used up.
         """
-        question = require_query(query).compile(self.schema, self.n)
+        return self.answer(require_query(query).compile(self.schema, self.n), key)
+
+    def answer(self, compiled: CompiledQuery, key: str | None = None) -> Answer:
+        """Answer one query that was compiled for this engine's schema and number of records.
+
+        Parameters
+        ----------
+        compiled : CompiledQuery
+            Result of ``query.compile(engine.schema, engine.n)``.
+        key : str, optional
+            As in `ask`.
+        """
         with self._lock:
-            if key is not None and (kept := self._transcript.answer(key)) is not None:
-                answer = Answer.from_json(json.loads(kept))
-                if answer.query != query.to_json():
+            if key is not None and (stored := self._transcript.answer(key)) is not None:
+                answer = Answer.from_json(json.loads(stored))
+                if answer.query != compiled.description.to_json():
                     raise KeyReused(f"Key {key!r} was used for another query: use a new key.")
                 return answer
-            answer = self._answer(query, question)
+            answer = self._answer(compiled)
             if key is not None:
-                self._transcript.append("answer", key, json.dumps(answer.to_json()).encode())
+                self._transcript.append("answer", key, answer.body)
             return answer
+
+    def place(self, key: str) -> str | None:
+        """Return the name of the ledger's note that holds the answer of a key; None without a ledger."""
+        return self._transcript.place(key)
 
     def ask_many(self, queries: Sequence[Query]) -> tuple[Answer, ...]:
         """Answer a known family of queries: the histogram first learns from those that it answers worst.
@@ -250,15 +267,13 @@ class QueryEngine:
         ----------
         queries : sequence of Query
         """
-        questions = [require_query(query).compile(self.schema, self.n) for query in queries]
-        if self.budget_split.updates * len(questions) * selection_failure() > 0.25 * self._reserve:
-            raise Incompatible(f"{len(questions)} queries are too many to select among at this delta.")
+        family = [require_query(query).compile(self.schema, self.n) for query in queries]
+        if self.budget_split.updates * len(family) * selection_failure() > 0.25 * self._reserve:
+            raise Incompatible(f"{len(family)} queries are too many to select among at this delta.")
         with self._lock:
-            while self.budget_split.selection and self._runs < self.budget_split.updates and questions:
-                self._improve(questions)
-            return tuple(
-                self._answer(query, question) for query, question in zip(queries, questions, strict=True)
-            )
+            while self.budget_split.selection and self._runs < self.budget_split.updates and family:
+                self._improve(family)
+            return tuple(self._answer(compiled) for compiled in family)
 
     def synthetic(self, rows: int, rng: Generator | None = None) -> dict[str, Any]:
         """Return a table of invented records, drawn from the public histogram, as columns by name.
@@ -378,9 +393,11 @@ class QueryEngine:
     def _release_checks(self) -> bytes:
         values = []
         for name, noise in zip(FAMILIES, self.budget_split.checks, strict=False):
-            answers = [self._checked(question) for question in family(name, self.schema, self.n)]
-            around = tuple(self._around(checked)[0] for checked in answers)
-            values.append(self._private_side.ask(NoisyErrors(around, RANK, noise)))
+            answers = []
+            for compiled in check_queries(name, self.schema, self.n):
+                public, propagated = self._histogram_answer(compiled)
+                answers.append(self._near(public, propagated)[0])
+            values.append(self._private_side.ask(NoisyErrors(tuple(answers), RANK, noise)))
         return packed(values=np.array(values))
 
     def _read_checks(self, content: bytes) -> dict[str, Check]:
@@ -389,86 +406,84 @@ class QueryEngine:
         return {name: Check(value, noise) for name, value, noise in named}
 
     def _open_run(self) -> ComparisonRun | None:
-        """The run that goes on, or else the next one, noted before its first comparison and not earlier."""
-        if self._run is None and self.budget_split.run and self._runs < self.budget_split.updates:
+        """Return the current run, or start the next one, which is noted before its first comparison."""
+        if self._run is None and self._comparison and self._runs < self.budget_split.updates:
             self._note_run()
-            self._run = self._private_side.start(AboveThreshold(self.budget_split.run))
+            self._run = self._private_side.start(self._comparison)
         return self._run
 
     def _note_run(self) -> None:
         self._transcript.append("run", str(self._runs))
         self._runs += 1
 
-    @property
+    @cached_property
     def _level(self) -> float:
         """Error, in units of its sensitivity, that the noise of a run hides."""
         return AboveThreshold(self.budget_split.run).distance(FALSE_ALARM / self.n_queries)
 
-    def _marginal(self, question: CompiledQuery) -> Vector:
-        return self._histogram.marginal(question.attributes).ravel()
+    def _marginal(self, compiled: CompiledQuery) -> Vector:
+        return self._histogram.marginal(compiled.attributes).ravel()
 
-    def _checked(self, question: CompiledQuery) -> PublicAnswer:
-        return PublicAnswer(question, question.answer(self._marginal(question)))
-
-    def _noise(self, checked: PublicAnswer) -> PropagatedNoise:
-        """What the noise of the first release does to an answer."""
-        weights, deviation = self._marginal(checked.question), 0.0
+    def _histogram_answer(self, compiled: CompiledQuery) -> tuple[PublicAnswer, PropagatedNoise]:
+        """Answer from the histogram, and propagate the noise of the first release to the answer."""
+        weights, deviation = self._marginal(compiled), 0.0
         if isinstance(self._start, NoisyHistogram):
             deviation = self._start.noise * math.sqrt(self.universe.n_cells / len(weights))
-        return propagate(checked.question, weights, checked.theta, self._warm, deviation)
+        theta = compiled.answer(weights)
+        return PublicAnswer(compiled, theta), propagate(compiled, weights, theta, self._warm, deviation)
 
-    def _around(self, checked: PublicAnswer) -> tuple[PublicAnswer, float]:
-        """What the error of an answer is measured by, and the least part of it that this shows."""
-        question, theta = checked.question, checked.theta
-        if not isinstance(question, CompiledRegression) or not isinstance(self._start, NoisyMarginals):
-            return checked, 1.0
-        part = reach(question, self._noise(checked))
-        return PublicAnswer(question.near(theta, part), theta), part
+    def _near(self, public: PublicAnswer, noise: PropagatedNoise) -> tuple[PublicAnswer, float]:
+        """Return the answer over the neighbourhood in which its error is measured.
 
-    def _answer(self, query: Query, question: CompiledQuery) -> Answer:
+        The number is a lower bound on the error there over the error over the whole set.
+        """
+        query, theta = public.query, public.theta
+        if not isinstance(query, CompiledRegression) or not isinstance(self._start, NoisyMarginals):
+            return public, 1.0
+        part = reach(query, noise)
+        return PublicAnswer(query.near(theta, part), theta), part
+
+    def _answer(self, compiled: CompiledQuery) -> Answer:
         if self.method == "composition":
             if self._updates == self.budget_split.updates:
                 raise BudgetExceeded(self._measuring.budget.epsilon, 0.0)
-            return self._measured_answer(query, question, None)
-        checked = self._checked(question)
-        around, part = self._around(checked)
+            return self._measured_answer(compiled, None)
+        public, noise = self._histogram_answer(compiled)
+        near, part = self._near(public, noise)
         run = self._open_run()
         compared = run is not None
-        if run is not None and self._private_side.above(run, around, self._level):
+        if run is not None and self._private_side.above(run, near, self._level):
             self._run = None
             if self._updates < self.budget_split.updates:
-                return self._measured_answer(query, question, checked.theta)
+                return self._measured_answer(compiled, public.theta)
             compared = False
-        unit = around.question.range(around.theta) / self.n
-        guarantee = question.scale
-        if compared:
-            distance = self._level + AboveThreshold(self.budget_split.run).distance(1 - CONFIDENCE)
+        unit = near.query.range(near.theta) / self.n
+        guarantee = compiled.scale
+        if compared and self._comparison:
+            distance = self._level + self._comparison.distance(1 - CONFIDENCE)
             guarantee = min(guarantee, distance * unit / part)
-        check = self._checks.get("regressions" if isinstance(question, CompiledRegression) else "shares")
-        bound = guarantee if check is None else min(question.scale, check.bound * unit)
-        bounds = bound, guarantee
-        return self._finished(query, checked, self._noise(checked), "histogram", bounds, compared=compared)
+        check = self._checks.get("regressions" if isinstance(compiled, CompiledRegression) else "shares")
+        bound = guarantee if check is None else min(compiled.scale, check.bound * unit)
+        return self._finished(public, noise, "histogram", (bound, guarantee), compared=compared)
 
     def _finished(
         self,
-        query: Query,
-        checked: PublicAnswer,
+        public: PublicAnswer,
         noise: PropagatedNoise,
         branch: str,
         bounds: tuple[float, float],
         *,
         compared: bool,
     ) -> Answer:
-        question, theta = checked.question, checked.theta
-        weights = self._marginal(question)
-        half = half_widths(question, weights, theta, noise, bounds[0])
-        errors = [in_units(question, weights, theta, each) for each in (noise.error, *bounds)]
-        numbers = (question.reported(each) for each in (theta, theta - half, theta + half))
+        compiled, theta = public.query, public.theta
+        half = half_widths(noise, bounds[0])
+        errors = [in_units(compiled, noise.inverse, each) for each in (noise.error, *bounds)]
+        numbers = (compiled.reported(each) for each in (theta, theta - half, theta + half))
         return Answer(
-            query=query.to_json(),
+            query=compiled.description.to_json(),
             coefficients=tuple(
                 Coefficient(name, float(estimate), float(low), float(high))
-                for name, estimate, low, high in zip(question.names, *numbers, strict=True)
+                for name, estimate, low, high in zip(compiled.names, *numbers, strict=True)
             ),
             branch=branch,
             error=errors[0],
@@ -479,32 +494,33 @@ class QueryEngine:
             remaining=self.remaining,
             private=self.private,
             comparable=self.comparisons[1] > 0,
-            note=note(query, self.schema),
+            note=reading_note(compiled.description, self.schema),
         )
 
     @property
     def _measuring(self) -> Measurer:
         if self._measurer is None:
-            raise Incompatible(f"Method {self.method!r} measures nothing anew.")
+            raise Incompatible(f"Method {self.method!r} makes no new measurements.")
         return self._measurer
 
-    def _measured_answer(self, query: Query, question: CompiledQuery, theta: Vector | None) -> Answer:
-        """Measure anew, and let the histogram learn if it answered theta."""
-        measured = self._measuring.measure(question, self._private_side)
-        self._note_update(b"" if theta is None else self._lesson(question, theta, measured))
-        noise = PropagatedNoise(measured.error, np.zeros(len(question.names)))
-        bounds = measured.bound, min(question.scale, measured.error / (1 - CONFIDENCE))
-        return self._finished(
-            query, PublicAnswer(question, measured.theta), noise, "oracle", bounds, compared=True
-        )
+    def _measured_answer(self, compiled: CompiledQuery, theta: Vector | None) -> Answer:
+        """Measure anew, and update the histogram if it answered theta."""
+        measured = self._measuring.measure(compiled, self._private_side)
+        self._note_update(b"" if theta is None else self._lesson(compiled, theta, measured))
+        inverse = None
+        if isinstance(compiled, CompiledRegression):
+            inverse = inverse_hessian(compiled, self._marginal(compiled), measured.theta)
+        noise = PropagatedNoise(measured.error, np.zeros(len(compiled.names)), inverse)
+        bounds = measured.bound, min(compiled.scale, measured.error / (1 - CONFIDENCE))
+        return self._finished(PublicAnswer(compiled, measured.theta), noise, "oracle", bounds, compared=True)
 
-    def _lesson(self, question: CompiledQuery, theta: Vector, measured: MeasuredAnswer) -> bytes:
-        """What the histogram learns: all that was measured, or where that is no mean the certificate."""
+    def _lesson(self, compiled: CompiledQuery, theta: Vector, measured: MeasuredAnswer) -> bytes:
+        """Encode an update of the histogram: all measured means, or the certificate if there are none."""
         if measured.group and self.method != "multiplicative_weights":
             return MEANS + packed_measurements(measured.group)
         step = step_size(self.universe.n_cells, self.budget_split.updates)
-        factor = log_factor(question, theta, measured.theta, step=step)
-        return packed(attributes=np.array(question.attributes), factor=factor)
+        factor = log_factor(compiled, theta, measured.theta, step=step)
+        return packed(attributes=np.array(compiled.attributes), factor=factor)
 
     def _note_update(self, lesson: bytes) -> None:
         self._transcript.append("update", str(self._updates), lesson)
@@ -520,10 +536,10 @@ class QueryEngine:
             where = tuple(stored["attributes"].tolist())
             self._histogram = self._histogram.reweight(where, stored["factor"])
 
-    def _improve(self, questions: Sequence[CompiledQuery]) -> None:
-        """One round of the offline variant: select the worst question, measure it, learn."""
+    def _improve(self, family: Sequence[CompiledQuery]) -> None:
+        """Run one round of the offline variant: select the worst query, measure it, update the histogram."""
         self._note_run()
-        checked = tuple(self._checked(question) for question in questions)
-        worst = checked[self._private_side.ask(WorstQuery(checked, self.n, self.budget_split.selection))]
-        measured = self._measuring.measure(worst.question, self._private_side)
-        self._note_update(self._lesson(worst.question, worst.theta, measured))
+        answers = tuple(PublicAnswer(each, each.answer(self._marginal(each))) for each in family)
+        worst = answers[self._private_side.ask(WorstQuery(answers, self.n, self.budget_split.selection))]
+        measured = self._measuring.measure(worst.query, self._private_side)
+        self._note_update(self._lesson(worst.query, worst.theta, measured))

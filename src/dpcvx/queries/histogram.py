@@ -1,4 +1,4 @@
-"""Distributions over a universe: the public one that questions are answered from, and the records' own.
+"""Distributions over a universe: the public one that queries are answered from, and the records' own.
 
 `Histogram` is public. `Counts` holds records: it answers mechanisms only, and prints nothing.
 """

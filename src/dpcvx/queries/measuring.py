@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 
 from dpcvx.accounting import SAMPLER_SHARE, Budget, spendable
 from dpcvx.accounting.gaussian import gaussian_delta, gaussian_epsilon
@@ -39,9 +38,9 @@ class MeasuredAnswer:
 
 @dataclass(frozen=True)
 class Measurer:
-    """Measures one question at a time, each for no more than the event Gaussian(noise_multiplier).
+    """Measures one query at a time, each for no more than the event Gaussian(noise_multiplier).
 
-    Linear questions are means with Gaussian noise. Convex ones are planned and solved like any other problem,
+    Linear queries are means with Gaussian noise. Convex ones are planned and solved like any other problem,
     for the budget (epsilon, delta) of that event; the solver's own event must not exceed it as zCDP.
 
     Parameters
@@ -53,13 +52,14 @@ class Measurer:
     delta : float
         Delta of one measurement: its sampling may fail by a thousandth of this.
     solver : Solver, optional
-        By default the better one of gradient and mirror descent for the question.
+        By default the better one of gradient and mirror descent for the query.
     """
 
     n: int
     noise_multiplier: float
     delta: float
     solver: Solver | None = None
+    _plans: dict[Problem, Plan] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def budget(self) -> Budget:
@@ -67,11 +67,13 @@ class Measurer:
         mu = (1 - 1e-9) / self.noise_multiplier
         return Budget(gaussian_epsilon(mu, spendable(Budget(1.0, self.delta)).delta), self.delta)
 
-    def plan(self, question: CompiledRegression) -> Plan:
-        """Plan the measurement of a convex question, from public facts."""
-        return self._plan(question.problem)
+    def plan(self, query: CompiledRegression) -> Plan:
+        """Plan the measurement of a convex query, from public facts."""
+        problem = query.problem
+        if problem not in self._plans:  # planning takes a second
+            self._plans[problem] = self._plan(problem)
+        return self._plans[problem]
 
-    @lru_cache(maxsize=256)  # noqa: B019 - an oracle lives as long as its engine, and planning takes a second
     def _plan(self, problem: Problem) -> Plan:
         from dpcvx.planning.planner import plan, residual_clip
         from dpcvx.solvers import NoisyGradientDescent, NoisyMirrorDescent
@@ -84,18 +86,18 @@ class Measurer:
             raise Incompatible(f"{type(made.solver).__name__} costs more than the part of one measurement.")
         return made
 
-    def measure(self, question: CompiledQuery, gate: PrivateSide) -> MeasuredAnswer:
+    def measure(self, query: CompiledQuery, gate: PrivateSide) -> MeasuredAnswer:
         """Ask the records."""
-        if isinstance(question, CompiledMeans):
-            return self._means(question, gate)
-        if not isinstance(question, CompiledRegression):
-            raise Incompatible(f"{type(question).__name__} is no question that can be measured.")
-        plan = self.plan(question)
-        theta, group = gate.minimiser(plan, question)
+        if isinstance(query, CompiledMeans):
+            return self._means(query, gate)
+        if not isinstance(query, CompiledRegression):
+            raise Incompatible(f"{type(query).__name__} is no query that can be measured.")
+        plan = self.plan(query)
+        theta, group = gate.minimiser(plan, query)
         # Excess loss is at least 0, so that it exceeds 3 times its expected size in a third of cases at most;
         # what is taken for that size is a bound on all records, which leaves that far behind.
-        expected = min(self._bound(plan), question.scale)
-        return MeasuredAnswer(theta, group, expected, min(3 * expected, question.scale))
+        expected = min(self._bound(plan), query.scale)
+        return MeasuredAnswer(theta, group, expected, min(3 * expected, query.scale))
 
     def _bound(self, plan: Plan) -> float:
         """Bound on the expected excess risk: descent's prediction is for typical records."""
@@ -104,10 +106,10 @@ class Measurer:
         rule = plan.solver.bound if isinstance(plan.solver, NoisyGradientDescent) else plan.solver.predict
         return sum(rule(plan.problem, self.n, self.budget))
 
-    def _means(self, question: CompiledMeans, gate: PrivateSide) -> MeasuredAnswer:
+    def _means(self, query: CompiledMeans, gate: PrivateSide) -> MeasuredAnswer:
         from scipy.special import ndtri
 
-        mechanism = NoisyMeans(question, self.n, self.noise_multiplier)
+        mechanism = NoisyMeans(query, self.n, self.noise_multiplier)
         if mechanism.failure > SAMPLER_SHARE / 2 * self.delta:
             raise Incompatible(
                 f"{mechanism.n_draws} noise values of finite precision cannot carry so small a delta: use a "
@@ -115,7 +117,7 @@ class Measurer:
             )
         theta = gate.ask(mechanism)
         bound = -float(ndtri((1 - CONFIDENCE) / (2 * len(theta)))) * mechanism.noise
-        group = (Measurement(question.attributes, (question.values,), theta, mechanism.noise),)
+        group = (Measurement(query.attributes, (query.values,), theta, mechanism.noise),)
         return MeasuredAnswer(theta, group, math.sqrt(2 / math.pi) * mechanism.noise, bound)
 
 

@@ -91,7 +91,7 @@ class _OnLattice:
 
 @dataclass(frozen=True, eq=False)
 class NoisyMeans(_OnLattice):
-    """Means of the functions of a linear question, with lattice Gaussian noise.
+    """Means of the functions of a linear query, with lattice Gaussian noise.
 
     Question: S(D) = sum_i k(x_i) in Z^k, k = rint(2^30 q / S) the functions on a public grid, S their widest
     range; the answer is 2^-30 S (S(D) + K)/n with K = round(scale Z), Z standard normal.
@@ -101,14 +101,14 @@ class NoisyMeans(_OnLattice):
 
     Parameters
     ----------
-    question : CompiledMeans
+    query : CompiledMeans
     n : int
         Public normaliser: the number of records.
     noise_multiplier : float
         Standard deviation of the noise over the sensitivity.
     """
 
-    question: CompiledMeans
+    query: CompiledMeans
     n: int
     noise_multiplier: float
 
@@ -118,13 +118,13 @@ class NoisyMeans(_OnLattice):
     @property
     def integers(self) -> IntVector:
         """k(x) at every cell, measured from the smallest value of each function."""
-        values = self.question.values - self.question.values.min(axis=0)
-        integers: IntVector = np.rint(values * (2**LATTICE_BITS / self.question.scale)).astype(np.int64)
+        values = self.query.values - self.query.values.min(axis=0)
+        integers: IntVector = np.rint(values * (2**LATTICE_BITS / self.query.scale)).astype(np.int64)
         return integers
 
     @property
     def _unit(self) -> float:
-        return self.question.scale * 2.0**-LATTICE_BITS / self.n
+        return self.query.scale * 2.0**-LATTICE_BITS / self.n
 
     @property
     def _integer_sensitivity(self) -> int:
@@ -136,12 +136,12 @@ class NoisyMeans(_OnLattice):
     @property
     def n_draws(self) -> int:
         """One value per function."""
-        return len(self.question.names)
+        return len(self.query.names)
 
     def __call__(self, data: Counts, rng: Generator) -> Vector:
         """Return the noisy means."""
-        total = data.marginal(self.question.attributes).ravel() @ self.integers
-        answer: Vector = (total + self._noise(rng)) * self._unit + self.question.values.min(axis=0)
+        total = data.marginal(self.query.attributes).ravel() @ self.integers
+        answer: Vector = (total + self._noise(rng)) * self._unit + self.query.values.min(axis=0)
         return answer
 
 
@@ -191,15 +191,15 @@ class NoisyHistogram(_OnLattice):
 
 @dataclass(frozen=True, eq=False)
 class PublicAnswer:
-    """A question and its public answer, whose error on the records is private."""
+    """A query and its public answer, whose error on the records is private."""
 
-    question: CompiledQuery
+    query: CompiledQuery
     theta: Vector
 
     def score(self, data: Counts) -> float:
         """Return the error over its sensitivity; private. One record moves it by at most 1 + 2 TOLERANCE."""
-        weights = data.marginal(self.question.attributes).ravel() / data.n
-        return self.question.error(weights, self.theta) * data.n / self.question.range(self.theta)
+        weights = data.marginal(self.query.attributes).ravel() / data.n
+        return self.query.error(weights, self.theta) * data.n / self.query.range(self.theta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +214,7 @@ class NoisyErrors(_OnLattice):
     Parameters
     ----------
     family : tuple of PublicAnswer
-        Public questions with their public answers.
+        Public queries with their public answers.
     rank : int
         From 1 to the size of the family.
     noise_multiplier : float
@@ -247,7 +247,7 @@ class NoisyErrors(_OnLattice):
 
 @dataclass(frozen=True, eq=False)
 class WorstQuery:
-    """The question of a public family whose public answer is worst, by the exponential mechanism.
+    """The query of a public family whose public answer is worst, by the exponential mechanism.
 
     Question: scores err_q(D) / (range_q / n); P(q) is proportional to exp(eta score_q / (2 Delta)).
     Sensitivity (replace-one, each score): Delta = 1 + 2 TOLERANCE.
@@ -288,7 +288,7 @@ class WorstQuery:
 
     @property
     def n_draws(self) -> int:
-        """One value per question."""
+        """One value per query."""
         return len(self.family)
 
     @property
@@ -299,7 +299,7 @@ class WorstQuery:
         return self.n_draws * selection_failure()
 
     def __call__(self, data: Counts, rng: Generator) -> int:
-        """Return the place of the selected question."""
+        """Return the place of the selected query."""
         from dpcvx.noise.gumbel import select, selection_error
 
         # A score is at most n: an error is at most the range of the loss differences.

@@ -33,14 +33,14 @@ def step_size(n_cells: int, n_updates: int) -> float:
     return min(1.0, math.sqrt(math.log(max(n_cells, 2)) / n_updates))
 
 
-def log_factor(question: CompiledQuery, theta: Vector, better: Vector, *, step: float) -> Vector:
+def log_factor(query: CompiledQuery, theta: Vector, better: Vector, *, step: float) -> Vector:
     """Return what the histogram is multiplied by, against the certificate that theta is not the best.
 
     D(x) exp(-step u(x) / S) with u(x) = <better - theta, grad l_x(theta)>: [U15] Figure 3
 
     Parameters
     ----------
-    question : CompiledQuery
+    query : CompiledQuery
     theta : Vector
         The minimiser on the histogram.
     better : Vector
@@ -52,9 +52,9 @@ def log_factor(question: CompiledQuery, theta: Vector, better: Vector, *, step: 
     Returns
     -------
     Vector
-        The logarithm of the factor at every cell of the question's attributes, one axis for each.
+        The logarithm of the factor at every cell of the query's attributes, one axis for each.
     """
-    return (-step * question.certificate(theta, better) / question.scale).reshape(question.sizes)
+    return (-step * query.certificate(theta, better) / query.scale).reshape(query.sizes)
 
 
 def agree(histogram: Histogram, measured: Sequence[tuple[Measurement, ...]]) -> Histogram:

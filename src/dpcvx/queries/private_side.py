@@ -53,7 +53,7 @@ class PrivateSide:
         if os.getpid() != self._process:
             raise Incompatible(
                 "This engine was started in another process, which alone may ask the records: start one "
-                "engine and send the questions there, for instance with dpcvx serve."
+                "engine and send the queries there, for instance with dpcvx serve."
             )
         return self._records
 
@@ -70,35 +70,35 @@ class PrivateSide:
         """Say whether the error of a public answer is above a level, in units of its sensitivity."""
         return run.above(checked.score(self._counts) - level, self._rng)
 
-    def minimiser(self, plan: Plan, question: CompiledRegression) -> tuple[Vector, tuple[Measurement, ...]]:
+    def minimiser(self, plan: Plan, query: CompiledRegression) -> tuple[Vector, tuple[Measurement, ...]]:
         """Return a private minimiser by any solver, and its noisy gradients as measurements."""
-        oracle = _RecordingOracle(plan, CellRows(question, self._counts), self._rng)
+        oracle = _RecordingOracle(plan, CellRows(query, self._counts), self._rng)
         theta = plan.solver.run(plan, oracle)
         return np.asarray(theta, dtype=np.float64), tuple(
-            Measurement(question.attributes, (question.gradients(point, clip),), answer, deviation)
+            Measurement(query.attributes, (query.gradients(point, clip),), answer, deviation)
             for point, clip, answer, deviation in oracle.heard
         )
 
 
 class CellRows(Arrays):
-    """The records of one question: a cell's row as often as there are records in it.
+    """The records of one query: a cell's row as often as there are records in it.
 
     Sums of gradients are taken cell by cell, count times what one record gives: the same integers as row by
     row, and one record still moves one count. Samples are drawn row by row.
 
     Parameters
     ----------
-    question : CompiledRegression
+    query : CompiledRegression
     counts : Counts
     """
 
-    def __init__(self, question: CompiledRegression, counts: Counts) -> None:
-        bounds = question.problem.bounds
-        cells = Quantiser(bounds).quantise(question.X)
+    def __init__(self, query: CompiledRegression, counts: Counts) -> None:
+        bounds = query.problem.bounds
+        cells = Quantiser(bounds).quantise(query.X)
         if not isinstance(cells, Dense):
             raise TypeError("The rows of cells must be dense.")
-        self._times = counts.marginal(question.attributes).ravel()
-        self._cell_rows, self._cell_targets = cells.values, targets(question.y, bounds.y)
+        self._times = counts.marginal(query.attributes).ravel()
+        self._cell_rows, self._cell_targets = cells.values, targets(query.y, bounds.y)
         super().__init__(
             Dense(np.repeat(cells.values, self._times, axis=0)),
             np.repeat(self._cell_targets, self._times, axis=0),

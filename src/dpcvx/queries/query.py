@@ -10,7 +10,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from dpcvx.queries.compiled import (
     CompiledMeans,
     CompiledQuery,
     CompiledRegression,
+    Query,
 )
 from dpcvx.queries.schema import Binned, Column, Schema
 
@@ -53,18 +54,6 @@ LOSSES: dict[str, Loss] = {
 }
 BALLS: dict[str, type[Any]] = {"l2": L2Ball, "l1": L1Ball}
 SETS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Box, L1Ball, L2Ball, LinfBall, Simplex)}
-
-
-class Query(Protocol):
-    """A public description of one question."""
-
-    def compile(self, schema: Schema, n: int) -> CompiledQuery:
-        """Return the question on the cells of the marginal that it touches, for n records."""
-        ...
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the description as plain types."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -149,7 +138,9 @@ class Regression:
         bounds = Bounds(1.0, float(np.sqrt((X**2).sum(axis=1).max())))
         problem = Problem(loss, domain, bounds=bounds, d=X.shape[1], l2=self.l2)
         y = _spread(schema, attributes, 0, np.asarray(target.values, dtype=np.float64))
-        return CompiledRegression(attributes, _sizes(schema, attributes), tuple(names), problem, X, y, n)
+        return CompiledRegression(
+            attributes, _sizes(schema, attributes), tuple(names), problem, X, y, n, description=self
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the description as plain types."""
@@ -184,7 +175,7 @@ class Count:
         """Return the linear question n 1[where]."""
         attributes = _indices(schema, tuple(self.where))
         inside = _satisfied(schema, attributes, self.where)
-        return CompiledMeans(attributes, _sizes(schema, attributes), ("count",), n * inside[:, None])
+        return CompiledMeans(attributes, _sizes(schema, attributes), ("count",), n * inside[:, None], self)
 
     def to_json(self) -> dict[str, Any]:
         """Return the description as plain types."""
@@ -220,7 +211,7 @@ class Mean:
         if not self.where:
             units = low + (values + 1) / 2 * (high - low)
             attributes = _indices(schema, (self.of,))
-            return CompiledMeans(attributes, (attribute.size,), (f"mean {self.of}",), units[:, None])
+            return CompiledMeans(attributes, (attribute.size,), (f"mean {self.of}",), units[:, None], self)
         names = (self.of, *(name for name in self.where if name != self.of))
         attributes = _indices(schema, names)
         inside = _satisfied(schema, attributes, self.where)
@@ -233,6 +224,7 @@ class Mean:
             inside[:, None],
             inside * _spread(schema, attributes, 0, values),
             n,
+            description=self,
             units=(low, high),
         )
 
@@ -268,7 +260,7 @@ class Marginal:
             ", ".join(f"{part.name}={part.labels[k]}" for part, k in zip(parts, cell, strict=True))
             for cell in zip(*places, strict=True)
         )
-        return CompiledMeans(attributes, _sizes(schema, attributes), names, np.eye(len(names)))
+        return CompiledMeans(attributes, _sizes(schema, attributes), names, np.eye(len(names)), self)
 
     def to_json(self) -> dict[str, Any]:
         """Return the description as plain types."""

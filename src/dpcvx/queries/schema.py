@@ -177,7 +177,7 @@ Column: TypeAlias = Attribute | Binned
 
 @dataclass(frozen=True)
 class Schema:
-    """Every attribute of a table that questions may be about.
+    """Every attribute of a table that queries may be about.
 
     Parameters
     ----------

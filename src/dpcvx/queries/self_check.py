@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
@@ -12,13 +11,13 @@ from dpcvx.queries.compiled import CompiledQuery
 from dpcvx.queries.query import Marginal, Query, Regression
 from dpcvx.queries.schema import Binned, Schema
 
-__all__ = ["FAMILIES", "RANK", "Check", "family"]
+__all__ = ["FAMILIES", "RANK", "Check", "check_queries"]
 
 FAMILIES = ("regressions", "shares")
 SIZE = 200
 RANK = 195  # the 97.5 % quantile; the noise of the check takes the other half of the 5 %
 FEATURES = 6
-LARGEST = {"regressions": 2**10, "shares": 2**7}  # cells of a question, so that checking takes seconds
+LARGEST = {"regressions": 2**10, "shares": 2**7}  # cells of a query, so that checking takes seconds
 NORMAL_97_5 = 1.959963984540054  # standard normal quantile of 0.975
 
 
@@ -35,7 +34,7 @@ class Check:
         return max(self.value, 0.0) + NORMAL_97_5 * self.noise
 
 
-def family(name: str, schema: Schema, n: int) -> list[CompiledQuery]:
+def check_queries(name: str, schema: Schema, n: int) -> list[CompiledQuery]:
     """Return a public random family: the same for the same schema.
 
     "regressions": one attribute on up to six others, logistic where it is binary and squared elsewhere, over
@@ -52,7 +51,6 @@ def family(name: str, schema: Schema, n: int) -> list[CompiledQuery]:
     return [query.compile(schema, n) for query in _queries(name, schema)]
 
 
-@lru_cache(maxsize=16)
 def _queries(name: str, schema: Schema) -> tuple[Query, ...]:
     rng = np.random.default_rng(0)
     found: list[Query] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dpcvx.accounting import REPLACE_ONE, Neighbours
@@ -86,7 +87,7 @@ class AboveThreshold:
         """D: largest change of a score in lattice steps."""
         return math.ceil((1 + 2 * TOLERANCE) * 2.0**LATTICE_BITS) + 1
 
-    @property
+    @cached_property
     def scales(self) -> tuple[int, int]:
         """Scales of the threshold's and of a score's noise, in lattice steps."""
         first = Fraction(self.epsilon / (1 + SPLIT))
@@ -120,7 +121,7 @@ class AboveThreshold:
 
 
 class ComparisonRun:
-    """The private state of a run: its noisy threshold. It stays inside the gate and prints nothing."""
+    """Private state of a run: its noisy threshold. It stays on the private side and prints nothing."""
 
     def __init__(self, mechanism: AboveThreshold, rng: Generator) -> None:
         from dpcvx.noise.laplace import lattice_laplace

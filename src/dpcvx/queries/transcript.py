@@ -1,4 +1,4 @@
-"""The public transcript of an engine: what it released, kept so that a new start continues from there."""
+"""The public transcript of an engine: its releases in order, from which a restarted engine continues."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TranscriptEntry:
-    """One thing that was released, or a run that was begun."""
+    """One release of an engine, or the start of a run of comparisons."""
 
     kind: str
     key: str
@@ -36,7 +36,7 @@ class TranscriptEntry:
 
 
 class EngineTranscript(Protocol):
-    """Entries in order; an entry is durable when `append` returns."""
+    """Entries in order. An entry is durable when `append` returns."""
 
     def append(self, kind: str, key: str, content: bytes = b"") -> None:
         """Add an entry."""
@@ -47,12 +47,16 @@ class EngineTranscript(Protocol):
         ...
 
     def answer(self, key: str) -> bytes | None:
-        """Return the answer that was kept for a key."""
+        """Return the answer of a key, or None."""
+        ...
+
+    def place(self, key: str) -> str | None:
+        """Return the name of the ledger's note that holds the answer of a key; None without a ledger."""
         ...
 
 
 class MemoryTranscript:
-    """A transcript in memory: it ends with the process, and so does the engine."""
+    """A transcript in memory, lost with the process."""
 
     def __init__(self) -> None:
         self._entries: list[TranscriptEntry] = []
@@ -70,12 +74,16 @@ class MemoryTranscript:
         return list(self._entries)
 
     def answer(self, key: str) -> bytes | None:
-        """Return the answer that was kept for a key."""
+        """Return the answer of a key, or None."""
         return self._answers.get(key)
+
+    def place(self, key: str) -> str | None:
+        """Return None: there is no ledger."""
+        return None
 
 
 class LedgerTranscript:
-    """A transcript in the chain of an account's ledger, so that an old copy of it is as conspicuous.
+    """A transcript in the hash chain of an account's ledger, which shows if an old copy was restored.
 
     Parameters
     ----------
@@ -89,7 +97,7 @@ class LedgerTranscript:
 
     def append(self, kind: str, key: str, content: bytes = b"") -> None:
         """Add an entry; durable when it returns."""
-        self._account.note(f"{self._engine} {kind} {key}", content)
+        self._account.note(self._name(kind, key), content)
 
     def entries(self) -> list[TranscriptEntry]:
         """Return everything but answers."""
@@ -101,8 +109,15 @@ class LedgerTranscript:
         return found
 
     def answer(self, key: str) -> bytes | None:
-        """Return the answer that was kept for a key."""
-        return self._account.noted(f"{self._engine} answer {key}")
+        """Return the answer of a key, or None."""
+        return self._account.noted(self._name("answer", key))
+
+    def place(self, key: str) -> str | None:
+        """Return the name of the ledger's note that holds the answer of a key."""
+        return self._name("answer", key)
+
+    def _name(self, kind: str, key: str) -> str:
+        return f"{self._engine} {kind} {key}"
 
 
 def packed(**named: Vector) -> bytes:
