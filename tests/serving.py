@@ -62,6 +62,13 @@ class Teller:
     gate: threading.Event | None = None
 
     def ask(self, query, key=None):
+        return self.answer(query.compile(self.schema, self.n), key)
+
+    def place(self, key):
+        return None
+
+    def answer(self, compiled, key=None):
+        query = compiled.description
         self.inside += 1
         self.most_inside = max(self.most_inside, self.inside)
         try:
@@ -72,8 +79,7 @@ class Teller:
             if self.problem is not None:
                 raise self.problem
             values = [
-                Coefficient(name, self.number, self.number - 1, self.number + 1)
-                for name in query.compile(self.schema, self.n).names
+                Coefficient(name, self.number, self.number - 1, self.number + 1) for name in compiled.names
             ]
             return Answer(
                 query=query.to_json(),

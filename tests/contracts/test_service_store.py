@@ -53,17 +53,27 @@ def test_answers_are_kept_as_they_are_and_a_key_is_for_one_question(store):
     key, _ = Keys(store).create("ann", per_minute=2)
     history = QueryHistory(store)
     assert history.find(key, "one", "q") is None
-    history.keep(key, "one", "q", b"\x00\xff answer")
-    assert QueryHistory(store).find(key, "one", "q") == b"\x00\xff answer"
+    history.add(key, "one", "q", b'{"x": "\xff answer"}')
+    assert QueryHistory(store).find(key, "one", "q") == b'{"x": "\xff answer"}'
     with pytest.raises(Refusal, match="another question") as refused:
         history.find(key, "one", "other")
     assert refused.value.code == "key_reused"
-    history.keep(key, "two", "q", b"b")
+    history.add(key, "two", "q", b"{}")
     with pytest.raises(Refusal, match="2 questions a minute") as refused:
         history.find(key, "three", "q")
     assert 0 < refused.value.retry_after <= 61
     assert [past.idempotency for past in history.latest(key, 10)] == ["two", "one"]
     assert history.asked_today(key) == 2
+
+
+def test_an_answer_may_be_a_note_of_the_ledger(store, account):
+    key, _ = Keys(store).create("ann")
+    history = QueryHistory(store)
+    account.note("engine answer one", b'{"x": 1}')
+    history.add(key, "one", "q", b"engine answer one")
+    history.add(key, "two", "q", b'{"x": 2}')
+    assert history.find(key, "one", "q") == b'{"x": 1}'
+    assert [past.answer for past in history.latest(key, 10)] == [b'{"x": 2}', b'{"x": 1}']
 
 
 def test_an_account_has_one_server_at_a_time(store, ledger):

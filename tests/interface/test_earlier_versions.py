@@ -80,7 +80,9 @@ def test_a_service_sends_the_answers_that_its_database_keeps(tmp_path):
         queries.items(), SAID["service"]["answers"].values(), strict=True
     ):
         assert analysts.ask(key, idempotency, query) == answer.encode()
-    analysts.ask(key, "third", dp.Mean("age"))
+    third = analysts.ask(key, "third", dp.Mean("age"))
     past = analysts.history.latest(key, 10)
     assert [one.idempotency for one in past] == ["third", "second", "first"]
+    assert past[0].answer == third.strip()
+    assert analysts.ask(key, "third", dp.Mean("age")) == third
     ledger.verify()

@@ -347,7 +347,7 @@ def test_limits_hold_per_key_and_survive_a_restart(tmp_path, analysts, engine, l
 
 def test_old_questions_do_not_count(analysts, monkeypatch):
     key, _ = analysts.keys.create("ann", per_minute=1)
-    query = analysts.question(json.dumps(REGRESSION).encode())
+    query = analysts.read(json.dumps(REGRESSION).encode())
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now - 61)
     analysts.ask(key, "old", query)
@@ -476,7 +476,9 @@ def test_a_wrong_method_has_a_code(shared):
 
 def test_the_description_lists_every_code_and_the_questions_of_this_schema(shared):
     description = shared.get(f"{API}/openapi.json").json()
-    assert set(description["components"]["schemas"]["Problem"]["properties"]["code"]["enum"]) == set(CODES)
+    assert set(description["components"]["schemas"]["RefusalBody"]["properties"]["code"]["enum"]) == set(
+        CODES
+    )
     body = description["paths"][f"{API}/queries"]["post"]["requestBody"]["content"]["application/json"][
         "schema"
     ]

@@ -421,6 +421,11 @@ class QueryEngine:
         """Error, in units of its sensitivity, that the noise of a run hides."""
         return AboveThreshold(self.budget_split.run).distance(FALSE_ALARM / self.n_queries)
 
+    @cached_property
+    def _largest_below(self) -> float:
+        """Upper confidence bound, in the same units, on an error that was found to be below the level."""
+        return self._level + AboveThreshold(self.budget_split.run).distance(1 - CONFIDENCE)
+
     def _marginal(self, compiled: CompiledQuery) -> Vector:
         return self._histogram.marginal(compiled.attributes).ravel()
 
@@ -459,9 +464,8 @@ class QueryEngine:
             compared = False
         unit = near.query.range(near.theta) / self.n
         guarantee = compiled.scale
-        if compared and self._comparison:
-            distance = self._level + self._comparison.distance(1 - CONFIDENCE)
-            guarantee = min(guarantee, distance * unit / part)
+        if compared:
+            guarantee = min(guarantee, self._largest_below * unit / part)
         check = self._checks.get("regressions" if isinstance(compiled, CompiledRegression) else "shares")
         bound = guarantee if check is None else min(compiled.scale, check.bound * unit)
         return self._finished(public, noise, "histogram", (bound, guarantee), compared=compared)

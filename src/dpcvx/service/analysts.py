@@ -1,7 +1,7 @@
-"""Where analysts' questions meet the engine: read, count, ask, keep, answer.
+"""Analysts and the engine: queries are read, counted, answered and recorded.
 
-Whatever can be wrong with a question is found from the question and the schema, before the engine is asked.
-After that an answer leaves, or one of a few refusals that say nothing about any record.
+Every error of a query is found from the query and the schema, before the engine is asked. After that the
+result is an answer, or one of a few refusals that say nothing about any record.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dpcvx.queries.answer import BRANCHES
 from dpcvx.queries.query import Query, query_from_json
 from dpcvx.queries.synthetic import write_synthetic
 from dpcvx.service.database import ServiceDatabase
-from dpcvx.service.description import attributes, question_schema
+from dpcvx.service.description import attributes, query_schema
 from dpcvx.service.history import REUSED, QueryHistory
 from dpcvx.service.keys import ApiKey, Keys
 from dpcvx.service.refusal import Refusal
@@ -32,24 +32,24 @@ BLOCK = 1024  # bytes; lengths of answers are multiples of it
 
 
 class Analysts:
-    """The questions of many analysts, answered by one engine.
+    """Queries of many analysts, answered by one engine.
 
     Parameters
     ----------
     engine : QueryEngine
-        Who answers; called by one thread at a time.
-    store : ServiceDatabase
-        Where keys, questions and answers are kept.
+        Called by one thread at a time.
+    database : ServiceDatabase
+        Holds keys and past queries.
     """
 
-    def __init__(self, engine: QueryEngine, store: ServiceDatabase) -> None:
+    def __init__(self, engine: QueryEngine, database: ServiceDatabase) -> None:
         self.engine = engine
-        self.keys, self.history = Keys(store), QueryHistory(store)
+        self.keys, self.history = Keys(database), QueryHistory(database)
         self.schema = attributes(engine.schema)
-        self.question_schema = question_schema(engine.schema)
+        self.query_schema = query_schema(engine.schema)
 
-    def question(self, body: bytes) -> Query:
-        """Read a question; whatever is wrong with it is a refusal."""
+    def read(self, body: bytes) -> Query:
+        """Read a query from JSON; refuse anything else."""
         try:
             content = json.loads(body)
             json.dumps(content, ensure_ascii=False).encode()  # refuses half of a surrogate pair
@@ -64,44 +64,43 @@ class Analysts:
             raise Refusal("malformed", str(error)) from None
 
     def ask(self, key: ApiKey, idempotency: str, query: Query) -> bytes:
-        """Answer a question; the answer is durable when it returns, and the same for the same key.
+        """Answer a query. The answer is durable when this returns, and the same for the same key.
 
         Parameters
         ----------
         key : ApiKey
-            Who asks.
+            Key of the analyst.
         idempotency : str
-            Key of the question, chosen by who asks.
+            Key of the query, chosen by the analyst.
         query : Query
-            The question.
         """
         try:
-            query.compile(self.engine.schema, self.engine.n)
+            compiled = query.compile(self.engine.schema, self.engine.n)
         except ValueError as error:
             raise Refusal("malformed", str(error)) from None
         text = json.dumps(query.to_json(), sort_keys=True)
-        answer = self.history.find(key, idempotency, text)
-        if answer is None:
+        body = self.history.find(key, idempotency, text)
+        if body is None:
+            name = f"{key.id}.{idempotency}"  # keys of different analysts never collide in the ledger
             try:
-                # Keys of different analysts never meet: each has its own part of the ledger's keys.
-                found = self.engine.ask(query, key=f"{key.id}.{idempotency}")
+                body = self.engine.answer(compiled, name).body
             except BudgetExceeded:
                 raise Refusal(
                     "budget_spent", "The privacy budget is spent and this question needs some of it."
                 ) from None
-            except KeyReused:  # answered, but the server stopped before that was kept here
+            except KeyReused:  # answered, but the server stopped before it was recorded here
                 raise Refusal("key_reused", REUSED) from None
             except DeadKey:
                 raise Refusal(
                     "key_dead",
                     "The server stopped while it answered this; ask again with a new Idempotency-Key.",
                 ) from None
-            answer = json.dumps(found.to_json(), allow_nan=False).encode()
-            self.history.keep(key, idempotency, text, answer)
-        return padded(answer)
+            place = self.engine.place(name)
+            self.history.add(key, idempotency, text, body if place is None else place.encode())
+        return padded(body)
 
     def budget(self, key: ApiKey) -> dict[str, Any]:
-        """Return the cap, what is left of it, and what a key may still ask."""
+        """Return the budget of the account, the part that is left, and the limits of a key."""
         budget = self.engine.budget
         left, total = self.engine.comparisons
         return {
@@ -117,11 +116,11 @@ class Analysts:
         }
 
     def statement(self) -> dict[str, Any]:
-        """Return what is promised about every answer."""
+        """Return the privacy statement of all answers."""
         return self.engine.statement().to_dict()
 
     def synthetic(self, rows: int, kind: str) -> bytes:
-        """Return invented records as the bytes of a CSV or Parquet file; Parquet holds the statement too."""
+        """Return a CSV or Parquet file of synthetic records; Parquet holds the privacy statement too."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"synthetic.{kind}"
             write_synthetic(path, self.engine.synthetic(rows), self.engine.statement())
@@ -129,7 +128,7 @@ class Analysts:
 
 
 def padded(answer: bytes) -> bytes:
-    """Add blanks, which JSON ignores, up to a length that the public shape of an answer decides.
+    """Pad an answer with blanks, which JSON ignores, to a length that depends on its public shape only.
 
     The length is that of the same answer with every number, truth value and branch at its widest.
     """

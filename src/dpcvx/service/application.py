@@ -1,7 +1,8 @@
-"""The query service as an ASGI application: routes, and nothing else.
+"""The query service as an ASGI application.
 
-It holds neither mathematics nor privacy logic. Questions go to the engine one at a time, in a thread of their
-own, so that the loop which talks to analysts never waits for one.
+One router for each noun of the interface: the data, queries, API keys, and the server itself. None of them
+holds mathematics or privacy logic. Queries go to the engine one at a time, in a thread of their own, so that
+the event loop never waits for one.
 """
 
 import asyncio
@@ -72,24 +73,20 @@ def application(analysts: Analysts, *, slot: float = 0.25) -> FastAPI:
     Parameters
     ----------
     analysts : Analysts
-        Who answers.
+        Keys, history and engine.
     slot : float
-        Seconds; answers leave a whole number of slots after their question came.
+        Seconds. The time from a query to its answer is a whole number of slots.
 
     Returns
     -------
     FastAPI
     """
-    metrics = Metrics()
-    one_at_a_time = ThreadPoolExecutor(1, "engine")
-    verifiers = ThreadPoolExecutor(VERIFIERS, "keys")
-    waiting: Counter[str] = Counter()
+    state = ServiceState(analysts, slot)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        one_at_a_time.shutdown()  # a question that is being answered is answered to the end
-        verifiers.shutdown()
+        state.close()
 
     app = FastAPI(
         title="dpcvx query service",
@@ -100,91 +97,125 @@ def application(analysts: Analysts, *, slot: float = 0.25) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    app.add_middleware(Boundary, metrics=metrics)
+    app.state.service = state
+    app.add_middleware(Boundary, metrics=state.metrics)
     app.add_exception_handler(Refusal, _refused)
     app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(HTTPException, _not_served)
+    for router in (_data_router(), _query_router(analysts.query_schema), _key_router(), _server_router()):
+        app.include_router(router)
+    return app
 
-    async def in_turn(key: ApiKey, work: Callable[..., Result], *arguments: Any) -> Result:
-        if waiting[key.id] >= WAITING:
+
+class ServiceState:
+    """State of a running server: one thread for the engine, a few for keys, and requests that wait.
+
+    Parameters
+    ----------
+    analysts : Analysts
+    slot : float
+        Seconds.
+    """
+
+    def __init__(self, analysts: Analysts, slot: float) -> None:
+        self.analysts, self.slot, self.metrics = analysts, slot, Metrics()
+        self._engine = ThreadPoolExecutor(1, "engine")
+        self._verifiers = ThreadPoolExecutor(VERIFIERS, "keys")
+        self._waiting: Counter[str] = Counter()
+
+    def close(self) -> None:
+        """Stop the threads; a query that has begun is answered first."""
+        self._engine.shutdown()
+        self._verifiers.shutdown()
+
+    async def in_turn(self, key: ApiKey, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Call a function in the thread of the engine, after the requests that came before."""
+        if self._waiting[key.id] >= WAITING:
             raise Refusal(
                 "too_many_questions",
                 f"{WAITING} requests of this key are waiting: let one end.",
                 retry_after=1,
             )
-        waiting[key.id] += 1
+        self._waiting[key.id] += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(one_at_a_time, work, *arguments)
+            return await asyncio.get_running_loop().run_in_executor(self._engine, work, *arguments)
         finally:
-            waiting[key.id] -= 1
+            self._waiting[key.id] -= 1
 
-    async def caller(bearer: Bearer) -> ApiKey:
+    async def verify(self, text: str) -> ApiKey:
+        """Return the API key of a text, or refuse it."""
         loop = asyncio.get_running_loop()
-        text = "" if bearer is None else bearer.credentials
-        key = await loop.run_in_executor(verifiers, analysts.keys.verify, text)
+        key = await loop.run_in_executor(self._verifiers, self.analysts.keys.verify, text)
         if key is None:
             raise Refusal("unauthorised", "Send a valid API key: Authorization: Bearer <key>.")
         return key
 
-    def scoped(scope: str) -> Callable[[ApiKey], ApiKey]:
-        def check(key: Annotated[ApiKey, Security(caller)]) -> ApiKey:
-            if scope not in key.scopes:
-                raise Refusal("forbidden", f"This key lacks the scope {scope!r}.")
-            return key
+    async def next_slot(self, started: float) -> None:
+        """Wait until a whole number of slots has passed since a request came."""
+        elapsed = asyncio.get_running_loop().time() - started
+        await asyncio.sleep(math.ceil(elapsed / self.slot) * self.slot - elapsed)
 
-        return check
 
-    AnyKey = Annotated[ApiKey, Security(caller)]
-    AskKey = Annotated[ApiKey, Security(scoped("ask"))]
-    AdminKey = Annotated[ApiKey, Security(scoped("admin"))]
-    api = APIRouter(prefix=API, responses=_problems("unauthorised", "malformed", "too_large"))
+def _state(request: Request) -> ServiceState:
+    state: ServiceState = request.app.state.service
+    return state
+
+
+async def _caller(request: Request, bearer: Bearer) -> ApiKey:
+    return await _state(request).verify("" if bearer is None else bearer.credentials)
+
+
+def _scoped(scope: str) -> Callable[[ApiKey], ApiKey]:
+    def check(key: Annotated[ApiKey, Security(_caller)]) -> ApiKey:
+        if scope not in key.scopes:
+            raise Refusal("forbidden", f"This key lacks the scope {scope!r}.")
+        return key
+
+    return check
+
+
+AnyKey = Annotated[ApiKey, Security(_caller)]
+AskKey = Annotated[ApiKey, Security(_scoped("ask"))]
+AdminKey = Annotated[ApiKey, Security(_scoped("admin"))]
+
+
+def _refusals(*codes: str) -> dict[int | str, dict[str, Any]]:
+    """Return the refusals of a route, for the OpenAPI description."""
+    return {
+        CODES[code]: {"model": RefusalBody, "description": code.replace("_", " ").capitalize()}
+        for code in codes
+    }
+
+
+def _router() -> APIRouter:
+    return APIRouter(prefix=API, responses=_refusals("unauthorised", "malformed", "too_large"))
+
+
+def _body(schema: dict[str, Any]) -> dict[str, Any]:
+    """Describe the JSON body of a route that reads it by itself."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+def _data_router() -> APIRouter:
+    """Routes about the data: schema, budget, privacy statement, synthetic records."""
+    api = _router()
 
     @api.get("/schema", response_model=dict[str, Any])
-    async def schema(_: AnyKey) -> Response:
-        """Attributes of the data, their levels and bins: the public declaration."""
-        return JSONResponse(analysts.schema)
+    async def schema(request: Request, _: AnyKey) -> Response:
+        """Attributes of the data with their levels and bins, as declared in public."""
+        return JSONResponse(_state(request).analysts.schema)
 
-    @api.post(
-        "/queries",
-        response_model=dict[str, Any],
-        responses=_problems("forbidden", "key_reused", "too_many_questions"),
-        openapi_extra={
-            "requestBody": {
-                "required": True,
-                "content": {"application/json": {"schema": analysts.question_schema}},
-            }
-        },
-    )
-    async def queries(request: Request, key: AskKey, idempotency_key: IdempotencyKey = None) -> Response:
-        """Ask a question; the answer has the same shape and length whichever way it was found."""
-        started = asyncio.get_running_loop().time()
-        query = analysts.question(await request.body())
-        try:
-            body = await in_turn(key, analysts.ask, key, idempotency_key or secrets.token_hex(16), query)
-        finally:
-            await _next_slot(started, slot)
-        return Response(body, media_type="application/json")
+    @api.get("/budget", response_model=BudgetLeft, responses=_refusals("too_many_questions"))
+    async def budget(request: Request, key: AnyKey) -> Any:
+        """The budget of the account, the part that is left, and the limits of this key."""
+        state = _state(request)
+        return await state.in_turn(key, state.analysts.budget, key)
 
-    @api.get("/history", response_model=History, responses=_problems("forbidden"))
-    async def history(key: AskKey, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Any:
-        """This key's own questions and answers, newest first."""
-        asked = await asyncio.to_thread(analysts.history.latest, key, limit)
-        return {
-            "questions": [
-                {
-                    "idempotency_key": one.idempotency,
-                    "asked": one.asked,
-                    "question": json.loads(one.question),
-                    "answer": json.loads(one.answer),
-                }
-                for one in asked
-            ]
-        }
-
-    @api.get("/budget", response_model=BudgetLeft, responses=_problems("too_many_questions"))
-    async def budget(key: AnyKey) -> Any:
-        """The cap of the account, what is left of it, and what this key may still ask."""
-        return await in_turn(key, analysts.budget, key)
+    @api.get("/statement", response_model=dict[str, Any], responses=_refusals("too_many_questions"))
+    async def statement(request: Request, key: AnyKey) -> Response:
+        """The privacy statement of all answers of this service, past and future."""
+        state = _state(request)
+        return JSONResponse(await state.in_turn(key, state.analysts.statement))
 
     @api.get(
         "/synthetic",
@@ -194,79 +225,129 @@ def application(analysts: Analysts, *, slot: float = 0.25) -> FastAPI:
                 "content": {name.split(";")[0]: {} for name in MEDIA.values()},
                 "description": "The table.",
             },
-            **_problems("forbidden", "too_many_questions"),
+            **_refusals("forbidden", "too_many_questions"),
         },
     )
     async def synthetic(
+        request: Request,
         key: AskKey,
         rows: Annotated[int, Query(ge=1, le=1_000_000)] = 10_000,
         format: Literal["csv", "parquet"] = "csv",
     ) -> Response:
-        """Invented records that follow the public histogram; they cost nothing, however many."""
-        body = await in_turn(key, analysts.synthetic, rows, format)
+        """Synthetic records drawn from the public histogram; they use no budget, however many."""
+        state = _state(request)
+        body = await state.in_turn(key, state.analysts.synthetic, rows, format)
         headers = {
             "Content-Disposition": f'attachment; filename="synthetic.{format}"',
             "Link": f'<{API}/statement>; rel="describedby"',
         }
         return Response(body, media_type=MEDIA[format], headers=headers)
 
-    @api.get("/statement", response_model=dict[str, Any], responses=_problems("too_many_questions"))
-    async def statement(key: AnyKey) -> Response:
-        """What is promised about everything that this service has answered and will answer."""
-        return JSONResponse(await in_turn(key, analysts.statement))
+    return api
 
-    @api.get("/keys", response_model=KeyList, responses=_problems("forbidden"))
-    async def keys(_: AdminKey) -> Any:
-        """Every API key, without its secret."""
-        return {"keys": [asdict(key) for key in await asyncio.to_thread(analysts.keys.list)]}
+
+def _query_router(query_schema: dict[str, Any]) -> APIRouter:
+    """Routes of queries and their history."""
+    api = _router()
+
+    @api.post(
+        "/queries",
+        response_model=dict[str, Any],
+        responses=_refusals("forbidden", "key_reused", "too_many_questions"),
+        openapi_extra=_body(query_schema),
+    )
+    async def queries(request: Request, key: AskKey, idempotency_key: IdempotencyKey = None) -> Response:
+        """Ask a question. The shape and length of the answer do not depend on how it was found."""
+        state, started = _state(request), asyncio.get_running_loop().time()
+        query = state.analysts.read(await request.body())
+        idempotency = idempotency_key or secrets.token_hex(16)
+        try:
+            body = await state.in_turn(key, state.analysts.ask, key, idempotency, query)
+        finally:
+            await state.next_slot(started)
+        return Response(body, media_type="application/json")
+
+    @api.get("/history", response_model=History, responses=_refusals("forbidden"))
+    async def history(
+        request: Request, key: AskKey, limit: Annotated[int, Query(ge=1, le=1000)] = 100
+    ) -> Any:
+        """Questions of this key with their answers, newest first."""
+        past = await asyncio.to_thread(_state(request).analysts.history.latest, key, limit)
+        return {
+            "questions": [
+                {
+                    "idempotency_key": one.idempotency,
+                    "asked": one.asked,
+                    "question": json.loads(one.question),
+                    "answer": json.loads(one.answer),
+                }
+                for one in past
+            ]
+        }
+
+    return api
+
+
+def _key_router() -> APIRouter:
+    """Routes of API keys, for administrators."""
+    api = _router()
+
+    @api.get("/keys", response_model=KeyList, responses=_refusals("forbidden"))
+    async def keys(request: Request, _: AdminKey) -> Any:
+        """All API keys, without their secrets."""
+        return {"keys": [asdict(key) for key in await asyncio.to_thread(_state(request).analysts.keys.list)]}
 
     @api.post(
         "/keys",
         status_code=201,
         response_model=CreatedKey,
-        responses=_problems("forbidden"),
-        openapi_extra={
-            "requestBody": {
-                "required": True,
-                "content": {"application/json": {"schema": NewKey.model_json_schema()}},
-            }
-        },
+        responses=_refusals("forbidden"),
+        openapi_extra=_body(NewKey.model_json_schema()),
     )
     async def create_key(request: Request, _: AdminKey) -> Any:
-        """Make an API key; its text is in this response and nowhere else."""
+        """Create an API key. Its text is in this response and is stored nowhere."""
+        create = _state(request).analysts.keys.create
         try:
             wanted = NewKey.model_validate_json(await request.body())
-            key, text = await asyncio.to_thread(lambda: analysts.keys.create(**wanted.model_dump()))
+            key, text = await asyncio.to_thread(lambda: create(**wanted.model_dump()))
         except ValidationError as error:
             raise Refusal("malformed", _first(error.errors(include_input=False))) from None
         except ValueError as error:
             raise Refusal("malformed", str(error)) from None
         return {"key": asdict(key), "text": text}
 
-    @api.delete("/keys/{id}", response_model=KeyRecord, responses=_problems("forbidden", "not_found"))
-    async def revoke_key(id: Annotated[str, PathParameter(pattern="^[0-9a-f]{12}$")], _: AdminKey) -> Any:
-        """Refuse an API key from now on."""
+    @api.delete("/keys/{id}", response_model=KeyRecord, responses=_refusals("forbidden", "not_found"))
+    async def revoke_key(
+        request: Request, id: Annotated[str, PathParameter(pattern="^[0-9a-f]{12}$")], _: AdminKey
+    ) -> Any:
+        """Revoke an API key at once."""
         try:
-            return asdict(await asyncio.to_thread(analysts.keys.revoke, id))
+            return asdict(await asyncio.to_thread(_state(request).analysts.keys.revoke, id))
         except KeyError:
             raise Refusal("not_found", "There is no key of this id.") from None
 
-    @api.get("/openapi.json", include_in_schema=False)
-    async def openapi(_: AnyKey) -> Response:
-        return JSONResponse(app.openapi())
+    return api
 
-    @app.get("/healthz", include_in_schema=False)
+
+def _server_router() -> APIRouter:
+    """Routes about the server itself: its OpenAPI description, health, metrics and web page."""
+    server = APIRouter(include_in_schema=False)
+
+    @server.get(f"{API}/openapi.json")
+    async def openapi(request: Request, _: AnyKey) -> Response:
+        return JSONResponse(request.app.openapi())
+
+    @server.get("/healthz")
     async def healthz() -> Response:
         return JSONResponse({"status": "ok"})
 
-    @app.get("/metrics", include_in_schema=False)
-    async def counts() -> Response:
-        return PlainTextResponse(metrics.text())
+    @server.get("/metrics")
+    async def metrics(request: Request) -> Response:
+        return PlainTextResponse(_state(request).metrics.text())
 
-    app.include_router(api)
     for path, name, media in PAGES:
-        app.add_api_route(path, _page(name, media), include_in_schema=False)
-    return app
+        server.add_api_route(path, _page(name, media))
+    return server
 
 
 def _page(name: str, media: str) -> Callable[[], Awaitable[Response]]:
@@ -276,20 +357,6 @@ def _page(name: str, media: str) -> Callable[[], Awaitable[Response]]:
         return Response(content, media_type=media)
 
     return page
-
-
-def _problems(*codes: str) -> dict[int | str, dict[str, Any]]:
-    """Refusals of a route, for its description."""
-    return {
-        CODES[code]: {"model": RefusalBody, "description": code.replace("_", " ").capitalize()}
-        for code in codes
-    }
-
-
-async def _next_slot(started: float, slot: float) -> None:
-    """Wait until a whole number of slots has passed since a request came."""
-    elapsed = asyncio.get_running_loop().time() - started
-    await asyncio.sleep(math.ceil(elapsed / slot) * slot - elapsed)
 
 
 async def _refused(_: Request, error: Exception) -> Response:
@@ -312,7 +379,7 @@ async def _not_served(request: Request, error: Exception) -> Response:
 
 
 def _first(problems: Any) -> str:
-    """Where a request is wrong and what is needed there; what was sent is not repeated."""
+    """Say where a request is wrong and what is needed there, without repeating the request."""
     for problem in problems:
         return f"{' '.join(str(part) for part in problem['loc'])}: {problem['msg']}."
     return "The request could not be read."

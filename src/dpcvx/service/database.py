@@ -1,4 +1,4 @@
-"""What the service keeps beside the ledger: hashes of keys, and each key's questions with their answers."""
+"""Tables of the service in the ledger's database: hashes of API keys, and queries of each key."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ question_table = sa.Table(
     sa.Column("idempotency", sa.String, primary_key=True),
     sa.Column("asked", sa.Float, nullable=False),
     sa.Column("question", sa.Text, nullable=False),
-    sa.Column("answer", sa.LargeBinary, nullable=False),
+    sa.Column("answer", sa.LargeBinary, nullable=False),  # name of the ledger's note, or the answer itself
     sa.Index("service_questions_by_time", "account", "key", "asked"),
 )
 
 
 class ServiceDatabase:
-    """The service's tables for one account, in the ledger's own database.
+    """Tables of the service for one account, in the database of the ledger.
 
-    So both are as durable as each other, and are backed up together.
+    The two are equally durable, and are backed up together.
 
     Parameters
     ----------
@@ -68,9 +68,9 @@ class ServiceDatabase:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Be the account's only server while the block runs, however the process ends.
+        """Lock the account for this server while the block runs; the lock ends with the process.
 
-        Two servers would be charged to one account correctly, but each would know half of the transcript.
+        Two servers would charge one account correctly, but each would know half of the transcript.
         """
         name = hashlib.sha256(self.account.encode()).hexdigest()[:15]
         if self._url.startswith("postgresql"):

@@ -1,4 +1,4 @@
-"""The public side of a deployment as JSON: its attributes, and the questions that may be asked about them."""
+"""Public description of a deployment as JSON: its attributes, and the queries about them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 from dpcvx.queries.query import BALLS, LARGEST_RADIUS, LOSSES
 from dpcvx.queries.schema import Schema
 
-__all__ = ["attributes", "question_schema"]
+__all__ = ["attributes", "query_schema"]
 
 
 def attributes(schema: Schema) -> dict[str, Any]:
-    """Return the declaration, with the labels by which conditions name the cells of each attribute."""
+    """Return the schema with the labels of levels and bins, and the losses and sets of regressions."""
     listed = [{**one.to_dict(), "labels": list(one.labels)} for one in schema.attributes]
     return {
         "attributes": listed,
@@ -21,8 +21,8 @@ def attributes(schema: Schema) -> dict[str, Any]:
     }
 
 
-def question_schema(schema: Schema) -> dict[str, Any]:
-    """Return the JSON schema of a question about these attributes."""
+def query_schema(schema: Schema) -> dict[str, Any]:
+    """Return the JSON schema of a query about these attributes."""
     name = {"type": "string", "enum": list(schema.names)}
     some = {"type": "array", "items": name, "uniqueItems": True}
     where = {
@@ -36,7 +36,7 @@ def question_schema(schema: Schema) -> dict[str, Any]:
     number = {"type": "number", "maximum": LARGEST_RADIUS}
     return {
         "oneOf": [
-            _question(
+            _query(
                 "regression",
                 ("target", "features"),
                 target=name,
@@ -47,14 +47,14 @@ def question_schema(schema: Schema) -> dict[str, Any]:
                 intercept={"type": "boolean", "default": True},
                 l2={**number, "minimum": 0, "default": 0.0},
             ),
-            _question("count", ("where",), where={**where, "minProperties": 1}),
-            _question("mean", ("of",), of=name, where=where),
-            _question("marginal", ("attributes",), attributes={**some, "minItems": 1}),
+            _query("count", ("where",), where={**where, "minProperties": 1}),
+            _query("mean", ("of",), of=name, where=where),
+            _query("marginal", ("attributes",), attributes={**some, "minItems": 1}),
         ]
     }
 
 
-def _question(kind: str, needed: tuple[str, ...], **fields: Any) -> dict[str, Any]:
+def _query(kind: str, needed: tuple[str, ...], **fields: Any) -> dict[str, Any]:
     return {
         "type": "object",
         "title": kind.capitalize(),

@@ -1,12 +1,14 @@
-"""The questions of each key and their answers, as they were sent."""
+"""Queries of each API key, with their answers: idempotency, rate limits and history."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from dpcvx.ledger.database import entry_table
 from dpcvx.service.database import ServiceDatabase, question_table
 from dpcvx.service.keys import ApiKey
 from dpcvx.service.refusal import Refusal
@@ -19,18 +21,18 @@ REUSED = "This Idempotency-Key belongs to another question: use a new one for ea
 
 @dataclass(frozen=True)
 class PastQuery:
-    """A question that was answered.
+    """A query that was answered.
 
     Parameters
     ----------
     idempotency : str
-        The key that the analyst gave it.
+        Key of the query, chosen by the analyst.
     asked : float
         Seconds since 1970.
     question : str
-        Canonical JSON.
+        Canonical JSON of the query.
     answer : bytes
-        JSON, as it was sent.
+        JSON of the answer, as it was sent.
     """
 
     idempotency: str
@@ -40,33 +42,35 @@ class PastQuery:
 
 
 class QueryHistory:
-    """What each key asked, durable; the limits are counted on it, so that a restart forgets none.
+    """Answered queries of every API key, durable. Rate limits are counted here and survive a restart.
+
+    An answer is stored once, as a note of the ledger; a row of this table holds the name of that note. Rows
+    hold the answer itself if they were written by version 0.1, or by an engine without a ledger.
 
     Parameters
     ----------
-    store : ServiceDatabase
-        Where it is kept.
+    database : ServiceDatabase
     """
 
-    def __init__(self, store: ServiceDatabase) -> None:
-        self._store = store
+    def __init__(self, database: ServiceDatabase) -> None:
+        self._database = database
 
     def find(self, key: ApiKey, idempotency: str, question: str) -> bytes | None:
-        """Return the answer if the question was answered before; None if it may be asked now.
+        """Return the answer of a query that was answered before, or None if it may be asked now.
 
         Raises
         ------
         Refusal
-            If the key was used for another question, or has asked too many.
+            If the idempotency key was used for another query, or the API key has reached a limit.
         """
-        with self._store.reading() as connection:
+        with self._database.reading() as connection:
             row = connection.execute(
                 sa.select(question_table).where(*self._of(key), question_table.c.idempotency == idempotency)
             ).one_or_none()
             if row is not None and row.question != question:
                 raise Refusal("key_reused", REUSED)
             if row is not None:
-                return bytes(row.answer)
+                return self._answers(connection, [row.answer])[0]
             now = time.time()
             for limit, span, word in ((key.per_minute, MINUTE, "minute"), (key.per_day, DAY, "day")):
                 recent = (*self._of(key), question_table.c.asked > now - span)
@@ -81,16 +85,24 @@ class QueryHistory:
                     )
         return None
 
-    def keep(self, key: ApiKey, idempotency: str, question: str, answer: bytes) -> None:
-        """Keep a question and its answer; durable when it returns, so that the answer may be sent."""
-        row = {"account": self._store.account, "key": key.id, "idempotency": idempotency}
-        with self._store.writing() as connection:
+    def add(self, key: ApiKey, idempotency: str, question: str, stored: bytes) -> None:
+        """Add an answered query; durable when it returns, so that the answer may be sent.
+
+        Parameters
+        ----------
+        key : ApiKey
+        idempotency, question : str
+        stored : bytes
+            Name of the ledger's note that holds the answer, or the answer itself.
+        """
+        row = {"account": self._database.account, "key": key.id, "idempotency": idempotency}
+        with self._database.writing() as connection:
             connection.execute(
-                question_table.insert(), {**row, "asked": time.time(), "question": question, "answer": answer}
+                question_table.insert(), {**row, "asked": time.time(), "question": question, "answer": stored}
             )
 
     def latest(self, key: ApiKey, limit: int) -> tuple[PastQuery, ...]:
-        """The latest questions of a key, newest first."""
+        """Return the latest queries of a key, newest first."""
         columns = question_table.c
         chosen = (
             sa.select(columns.idempotency, columns.asked, columns.question, columns.answer)
@@ -98,17 +110,32 @@ class QueryHistory:
             .order_by(columns.asked.desc(), columns.idempotency)
             .limit(limit)
         )
-        with self._store.reading() as connection:
+        with self._database.reading() as connection:
             rows = connection.execute(chosen).all()
-        return tuple(PastQuery(row.idempotency, row.asked, row.question, bytes(row.answer)) for row in rows)
+            answers = self._answers(connection, [row.answer for row in rows])
+        return tuple(
+            PastQuery(row.idempotency, row.asked, row.question, answer)
+            for row, answer in zip(rows, answers, strict=True)
+        )
 
     def asked_today(self, key: ApiKey) -> int:
-        """Number of questions of a key in the last 24 hours."""
+        """Return the number of queries of a key in the last 24 hours."""
         recent = (*self._of(key), question_table.c.asked > time.time() - DAY)
-        with self._store.reading() as connection:
+        with self._database.reading() as connection:
             return connection.execute(
                 sa.select(sa.func.count()).select_from(question_table).where(*recent)
             ).scalar_one()
 
+    def _answers(self, connection: sa.Connection, stored: Sequence[bytes]) -> list[bytes]:
+        """Return the answers that rows hold (JSON, which begins with a brace) or point to."""
+        stored = [bytes(one) for one in stored]
+        names = [one.decode() for one in stored if not one.startswith(b"{")]
+        columns = entry_table.c
+        notes = sa.select(columns.key, columns.answer).where(
+            columns.account == self._database.account, columns.kind == "note", columns.key.in_(names)
+        )
+        found = {row.key: bytes(row.answer) for row in connection.execute(notes)} if names else {}
+        return [one if one.startswith(b"{") else found[one.decode()] for one in stored]
+
     def _of(self, key: ApiKey) -> tuple[sa.ColumnElement[bool], ...]:
-        return question_table.c.account == self._store.account, question_table.c.key == key.id
+        return question_table.c.account == self._database.account, question_table.c.key == key.id

@@ -60,12 +60,12 @@ class Keys:
 
     Parameters
     ----------
-    store : ServiceDatabase
+    database : ServiceDatabase
         Where they are kept.
     """
 
-    def __init__(self, store: ServiceDatabase) -> None:
-        self._store = store
+    def __init__(self, database: ServiceDatabase) -> None:
+        self._database = database
         # Keys that Argon2 has accepted in this process, by a digest that is of no use outside it.
         self._pepper = secrets.token_bytes(32)
         self._accepted: dict[str, bytes] = {}
@@ -96,10 +96,10 @@ class Keys:
             raise ValueError(f"per_minute and per_day must be at least 1; got {per_minute} and {per_day}.")
         key = ApiKey(secrets.token_hex(6), name, chosen, per_minute, per_day, int(time.time()))
         secret = secrets.token_urlsafe(32)
-        with self._store.writing() as connection:
+        with self._database.writing() as connection:
             connection.execute(
                 key_table.insert().values(
-                    account=self._store.account,
+                    account=self._database.account,
                     id=key.id,
                     name=name,
                     hash=HASHER.hash(secret),
@@ -114,14 +114,14 @@ class Keys:
 
     def list(self) -> tuple[ApiKey, ...]:
         """Every key of the account, revoked ones too, oldest first."""
-        chosen = sa.select(key_table).where(key_table.c.account == self._store.account)
-        with self._store.reading() as connection:
+        chosen = sa.select(key_table).where(key_table.c.account == self._database.account)
+        with self._database.reading() as connection:
             rows = connection.execute(chosen.order_by(key_table.c.created, key_table.c.id)).all()
         return tuple(_read(row) for row in rows)
 
     def revoke(self, id: str) -> ApiKey:
         """Refuse a key from now on; KeyError if there is none of this id."""
-        with self._store.writing() as connection:
+        with self._database.writing() as connection:
             connection.execute(key_table.update().where(*self._is(id)).values(revoked=True))
             row = connection.execute(sa.select(key_table).where(*self._is(id))).one_or_none()
         if row is None:
@@ -137,7 +137,7 @@ class Keys:
         id, _, secret = rest.partition("-")
         if not (id.isascii() and id.isalnum()):
             id = ""  # no key's id; not every database can be asked for every text
-        with self._store.reading() as connection:
+        with self._database.reading() as connection:
             row = connection.execute(sa.select(key_table).where(*self._is(id))).one_or_none()
         digest = hmac.digest(self._pepper, text.encode(errors="replace"), "sha256")
         key = None if row is None or row.revoked or prefix != PREFIX else _read(row)
@@ -152,7 +152,7 @@ class Keys:
         return key
 
     def _is(self, id: str) -> tuple[sa.ColumnElement[bool], ...]:
-        return key_table.c.account == self._store.account, key_table.c.id == id
+        return key_table.c.account == self._database.account, key_table.c.id == id
 
 
 def open_keys(url: str | os.PathLike[str] | None, account: str) -> Keys:

@@ -116,12 +116,12 @@ def _serve(
 
     console = Console(stderr=True, highlight=False)
     account = _account(settings, columns.num_rows)
-    store = ServiceDatabase(settings.ledger, settings.account)
-    with store.alone():
+    database = ServiceDatabase(settings.ledger, settings.account)
+    with database.alone():
         console.print(f"warm start: {len(schema.names)} attributes of {columns.num_rows:,} people")
         with console.status("measuring privately, or reading what was measured"):
             engine = _engine(schema, columns, account)
-        analysts = Analysts(engine, store)
+        analysts = Analysts(engine, database)
         if ready is not None:
             ready(analysts)
         console.print(_opening(settings, account, analysts), markup=False, soft_wrap=True)
