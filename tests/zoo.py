@@ -1,6 +1,10 @@
 """One of everything: contract tests run over these lists, so a new thing is tested by being listed."""
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
+import pytest
 
 from dpcvx.arrays import Shape
 from dpcvx.domains import (
@@ -176,3 +180,13 @@ ALL_MIRROR_MAPS: list[tuple[MirrorMap, Domain, Shape]] = [
     (Interpolation(InterpolationBall(0.3, 2.0), 9), InterpolationBall(0.3, 2.0), 9),
     (Interpolation(InterpolationBall(0.8, 0.5), 30), InterpolationBall(0.8, 0.5), (10, 3)),
 ]
+
+
+def one_of_each(cases: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Parameters of a test in which all but the first case of each class are for the long suite."""
+    seen: set[type] = set()
+    marked = []
+    for case in cases:
+        marked.append(pytest.param(*case, marks=[pytest.mark.long] if type(case[0]) in seen else []))
+        seen.add(type(case[0]))
+    return marked

@@ -41,6 +41,7 @@ def workers(*arguments):
     return json.loads(done.stdout)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("processes", "tries", "room"),
     [(6, 20, 60), pytest.param(64, 100, 2000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])],

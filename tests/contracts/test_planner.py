@@ -24,7 +24,7 @@ from dpcvx import (
 )
 from dpcvx.accounting import Tight
 from dpcvx.planning.planner import automatic, plan, residual_clip
-from zoo import ALL_DOMAINS
+from zoo import ALL_DOMAINS, one_of_each
 
 BUDGET = Budget(1.0, 1e-6)
 
@@ -33,7 +33,7 @@ def problem_over(C, d, outputs=1, **settings):
     return Problem(Squared(), C, bounds=dpcvx.Bounds(1.0), d=d, outputs=outputs, **settings)
 
 
-@pytest.mark.parametrize(("C", "d"), ALL_DOMAINS, ids=lambda part: type(part).__name__)
+@pytest.mark.parametrize(("C", "d"), one_of_each(ALL_DOMAINS), ids=lambda part: type(part).__name__)
 def test_every_set_gets_a_plan(C, d):
     rows, *outputs = (d,) if isinstance(d, int) else d
     problem = problem_over(C, rows, *outputs)

@@ -130,6 +130,7 @@ def test_with_all_records_in_the_sample_and_no_noise_it_is_the_plain_algorithm(s
     assert abs(private).max() > 1e-3
 
 
+@pytest.mark.long
 @over_cases
 def test_less_budget_is_more_noise_for_both_questions(solver, problem):
     fixed = planned(solver, problem).solver

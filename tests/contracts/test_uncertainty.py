@@ -173,6 +173,7 @@ def test_a_share_is_a_share(share):
 # -- coverage
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["linear", "logistic"])
 @pytest.mark.parametrize("inner", [dp.NoisyGradientDescent(clip=1.0), dp.ObjectivePerturbation()], ids=type)
 def test_errors_are_as_large_as_stated_and_larger_than_either_part_alone(kind, inner):

@@ -37,6 +37,8 @@ distributed = pytest.importorskip("distributed", reason="the cluster's tests nee
 da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
 
+pytestmark = pytest.mark.long  # a cluster of processes; contracts/test_dask_shards.py has the quick tests
+
 WIDE = ResidualBound(2**30, 2**30)
 RNG = np.random.default_rng(5)
 N, D = 700, 6
@@ -259,7 +261,6 @@ class Vouched(SeededGenerator):
     private = True
 
 
-@pytest.mark.long
 def test_a_worker_killed_in_mid_fit_changes_no_bit_and_is_charged_once(client, tmp_path, monkeypatch):
     ledger = Ledger(tmp_path / "ledger.db")
     account = ledger.create("people", epsilon=1.0, delta=1e-5)
@@ -288,7 +289,6 @@ def test_a_worker_killed_in_mid_fit_changes_no_bit_and_is_charged_once(client, t
     assert settle(client) == []
 
 
-@pytest.mark.long
 def test_a_worker_killed_while_it_is_asked(client):
     reference, door = dpcvx.source(X, SIGNS, bounds=Bounds(1.0)), Quantiser(Bounds(0.8), 0.1, 2.0)
     expected = reference.gradient_sum(Logistic(), THETA, WIDE)
@@ -401,7 +401,6 @@ def test_errors_of_the_graph_say_no_more_than_their_kind(client):
     assert settle(client) == []
 
 
-@pytest.mark.long
 def test_what_fails_in_dpcvx_is_in_no_log(client):
     def text(block):
         return np.array([["John Smith"] * D] * len(block), dtype=object)

@@ -171,6 +171,7 @@ def test_losses_without_a_model_keep_their_bounds():
     assert {each.basis for each in plan(ROUND, 3000, BUDGET).candidates} == {"typical"}
 
 
+@pytest.mark.long
 def test_predictions_rank_solvers_as_measured_risks_do():
     """Data that no prediction knows: the order of the solvers is right, and few predictions are too low."""
     rng = np.random.default_rng(0)

@@ -105,6 +105,7 @@ def heard(fit):
     return [str(each.message) for each in caught]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("n", "d"), [(20, 60), (1500, 3000)], ids=["hopeless", "drowned"])
 def test_sparse_rows_without_a_norm_are_told_of_it(n, d):
     X, y = sparse_records(n, d)

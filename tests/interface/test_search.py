@@ -83,6 +83,7 @@ TABLES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", TABLES)
 def test_rows_of_every_kind_give_the_same_search(kind):
     table, target = TABLES[kind]
