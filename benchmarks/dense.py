@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpcvx.data import kernels
+from dpcvx.data import GradientSum, kernels
 from dpcvx.data.lattice import FEATURE_BITS, RESIDUAL_BITS, ResidualBound
 from dpcvx.data.memory import Arrays
 from dpcvx.data.rows import Dense
@@ -57,7 +57,7 @@ def main() -> None:
 
     gradient = alternate(
         rounds,
-        integers=lambda: records.gradient_sum(loss, theta, bound),
+        integers=lambda: records.sum(GradientSum(loss, theta, bound)),
         float64=blas(np.float64),
         float32=blas(np.float32),
     )

@@ -25,6 +25,7 @@ from dpcvx import (
     execute,
     plan,
 )
+from dpcvx.data import GradientSum
 from dpcvx.data.cluster import dask_source
 from dpcvx.data.cluster.workers import Call
 from dpcvx.data.lattice import RESIDUAL_BITS, ResidualBound
@@ -82,11 +83,13 @@ def rounds_table(size: float, unit: int, rounds: int) -> None:
     X, y = collections(n)
     theta = np.random.default_rng(1).normal(size=FEATURES) / np.sqrt(FEATURES)
     one, cluster = in_memory(X, y), dask_source(X, y, bounds=BOUNDS)
-    same = (one.gradient_sum(Logistic(), theta, ONE) == cluster.gradient_sum(Logistic(), theta, ONE)).all()
+    same = (
+        one.sum(GradientSum(Logistic(), theta, ONE)) == cluster.sum(GradientSum(Logistic(), theta, ONE))
+    ).all()
     times = alternate(
         rounds,
-        one=lambda: one.gradient_sum(Logistic(), theta, ONE),
-        cluster=lambda: cluster.gradient_sum(Logistic(), theta, ONE),
+        one=lambda: one.sum(GradientSum(Logistic(), theta, ONE)),
+        cluster=lambda: cluster.sum(GradientSum(Logistic(), theta, ONE)),
         empty=lambda: [
             call.answer() for call in [Call(shard, ("", "describe")) for shard in cluster._shards]
         ],

@@ -31,6 +31,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
 from dpcvx.accounting import Budget
+from dpcvx.data import GradientSum
 from dpcvx.data.lattice import FEATURE_BITS, RESIDUAL_BITS, ResidualBound
 from dpcvx.data.memory import Arrays, source
 from dpcvx.data.on_gpu import OnDevice
@@ -144,17 +145,17 @@ def bits(copies: int) -> None:
     theta = rng.normal(size=FEATURES) / np.sqrt(FEATURES)
     bound = ResidualBound(ONE, ONE)
     for loss in (Logistic(), Squared(), Huber(0.5)):
-        pair = [records.gradient_sum(loss, theta, bound) for records in (host, device)]
+        pair = [records.sum(GradientSum(loss, theta, bound)) for records in (host, device)]
         print(f"  {rows.nbytes / 1e9:.1f} GB, {loss!r}: same bits {np.array_equal(*pair)}")
         assert np.array_equal(*pair)
-    whole = all_records(copies).gradient_sum(Logistic(), theta, bound)
-    once = device.gradient_sum(Logistic(), theta, bound)
+    whole = all_records(copies).sum(GradientSum(Logistic(), theta, bound))
+    once = device.sum(GradientSum(Logistic(), theta, bound))
     print(f"  {copies} times the slice gives {copies} times its sum: {np.array_equal(whole, copies * once)}")
     few, targets = np.ascontiguousarray(rows[:20_000, :500]), rng.uniform(-1, 1, (20_000, 16))
     for outputs in (3, 16):
         host = Arrays(Dense(few), np.ascontiguousarray(targets[:, :outputs]))
         point = rng.normal(size=(500, outputs)) / 30
-        pair = [r.gradient_sum(Squared(), point, bound) for r in (host, OnDevice(host, GPU))]
+        pair = [r.sum(GradientSum(Squared(), point, bound)) for r in (host, OnDevice(host, GPU))]
         print(f"  {outputs} outputs: same bits {np.array_equal(*pair)}")
         assert np.array_equal(*pair)
 
@@ -164,8 +165,8 @@ def gradient(copies: int) -> None:
     records, host = all_records(copies), Arrays(Dense(rows), y)
     theta = np.random.default_rng(2).normal(size=FEATURES) / np.sqrt(FEATURES)
     bound = ResidualBound(ONE, ONE)
-    took = wall_of(lambda: records.gradient_sum(Logistic(), theta, bound))
-    slow = wall_of(lambda: host.gradient_sum(Logistic(), theta, bound))
+    took = wall_of(lambda: records.sum(GradientSum(Logistic(), theta, bound)))
+    slow = wall_of(lambda: host.sum(GradientSum(Logistic(), theta, bound)))
     print(
         f"  logistic gradient of {2 * records.n * records.d / 1e9:.1f} GB, host included: {1e3 * took:.1f} ms"
     )

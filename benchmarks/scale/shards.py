@@ -19,6 +19,7 @@ import scipy.sparse as sp
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import dpcvx
 import figures
+from dpcvx.data import DifferenceSum, GradientSum
 from dpcvx.data.columns import Columns, Table
 from dpcvx.data.lattice import RESIDUAL_BITS, ResidualBound
 from dpcvx.data.memory import Arrays
@@ -94,8 +95,10 @@ def compare(kind, n, d, rounds, folder):
         return margins.scores(2.0**-44, bound)
 
     asked = {
-        "gradient": lambda source, _: source.gradient_sum(loss, theta, bound),
-        "difference": lambda source, _: source.difference_sum(loss, (theta, 0 * theta), batch, bound, bound),
+        "gradient": lambda source, _: source.sum(GradientSum(loss, theta, bound)),
+        "difference": lambda source, _: source.sum(
+            DifferenceSum(loss, (theta, 0 * theta), batch, bound, bound)
+        ),
         "Frank-Wolfe step": lambda _, margins: step(margins),
     }
     results = {}

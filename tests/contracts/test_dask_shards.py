@@ -9,16 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from dpcvx.data import DifferenceSum, GradientSum
 from dpcvx.data.cluster.partitions import Partitions
 from dpcvx.data.cluster.worker_side import (
     BEHIND,
     UNMAPPED,
+    Become,
+    Describe,
     Failure,
     Pickled,
+    ScoresOf,
     Shard,
     Step,
+    SumOf,
     Update,
-    _owned,
     guarded,
     load_part,
 )
@@ -36,6 +40,12 @@ BOUNDS = Bounds(1.0)
 WIDE = ResidualBound(2**30, 2**30)
 LOSS = Pickled.of(Logistic())
 SETTING = (LOSS, 1)
+
+
+def gradient(theta, loss=LOSS):
+    return SumOf(GradientSum(None, theta, WIDE), loss)
+
+
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, size=(60, 5)) * (RNG.random((60, 5)) < 0.7)
 Y = RNG.choice([-1.0, 1.0], size=60)
@@ -50,35 +60,38 @@ def shard(kind=np.asarray, cuts=(0, 13, 14, 60), door=BOUNDS):
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
 def test_a_shard_of_many_parts_answers_as_one_array(kind):
     records = source(kind(X), Y, bounds=BOUNDS)
-    expected = records.gradient_sum(Logistic(), THETA, WIDE)
+    expected = records.sum(GradientSum(Logistic(), THETA, WIDE))
     assert expected.any()
-    assert_array_equal(shard(kind).ask("", "sums", "gradient_sum", LOSS, THETA, WIDE), expected)
+    assert_array_equal(shard(kind).ask("", gradient(THETA)), expected)
 
 
 def test_a_shard_goes_through_steps_once_and_says_when_it_did_not():
     records = source(X, Y, bounds=BOUNDS)
     tight, door = Bounds(0.5, 0.6), Quantiser(Bounds(1.0), 0.1, 2.0, 0.5)
-    first, second = Step("a", "within", (tight,)), Step("b", "mapped", (door, 0.0, 1.0))
+    first, second = (
+        Step("a", lambda held: held.within(tight)),
+        Step("b", lambda held: held.mapped(door, 0.0, 1.0)),
+    )
     within = records.within(tight)
     mapped = within.mapped(door, 0.0, 1.0)
     theta = np.append(THETA, 0.3)  # the second door adds a constant feature
     held = shard()
-    question = ("sums", "gradient_sum", LOSS, theta, WIDE)
-    assert held.ask("b", *question) == UNMAPPED
-    assert held.ask("", "become", (first,)).d == 5
+    question = gradient(theta)
+    assert held.ask("b", question) == UNMAPPED
+    assert held.ask("", Become((first,))).d == 5
     assert_array_equal(
-        held.ask("a", "sums", "gradient_sum", LOSS, THETA, WIDE),
-        within.gradient_sum(Logistic(), THETA, WIDE),
+        held.ask("a", gradient(THETA)),
+        within.sum(GradientSum(Logistic(), THETA, WIDE)),
     )
     held._state.records[""].within = None  # would be called if the first step were made again
-    assert held.ask("", "become", (first, second)).d == 6
-    expected = mapped.gradient_sum(Logistic(), theta, WIDE)
+    assert held.ask("", Become((first, second))).d == 6
+    expected = mapped.sum(GradientSum(Logistic(), theta, WIDE))
     assert expected.any()
-    assert_array_equal(held.ask("b", *question), expected)
-    assert held.ask("a", *question) == UNMAPPED  # one copy beside the door's is enough
+    assert_array_equal(held.ask("b", question), expected)
+    assert held.ask("a", question) == UNMAPPED  # one copy beside the door's is enough
     afresh = shard()
-    assert afresh.ask("", "become", (first, second)).n == 60
-    assert_array_equal(afresh.ask("b", *question), expected)
+    assert afresh.ask("", Become((first, second))).n == 60
+    assert_array_equal(afresh.ask("b", question), expected)
 
 
 def test_margins_follow_updates_and_say_when_they_are_behind():
@@ -92,7 +105,7 @@ def test_margins_follow_updates_and_say_when_they_are_behind():
     held = shard()
 
     def scores(before, after, *moves, key="k"):
-        return held.ask("", "scores", SETTING, Update(key, before, after, moves), 1e-6, WIDE)
+        return held.ask("", ScoresOf(SETTING, Update(key, before, after, moves), 1e-6, WIDE))
 
     assert scores(1, 2, (3, -70000)) == BEHIND  # it has no margins yet
     assert_array_equal(scores(None, 1, (1, 5000)), first)
@@ -116,15 +129,15 @@ def test_nothing_raises_and_only_words_of_dpcvx_are_passed_on():
     assert "number of rows" in load_part(lambda X, y: part, None, X, Y).words
     # A part that failed is what the shard says, whatever it is asked.
     part = (Quantiser(BOUNDS).quantise(X), Y[:, None])
-    assert Shard([part, Failure("MemoryError")], BOUNDS, "rows", 1).ask("", "describe") == Failure(
+    assert Shard([part, Failure("MemoryError")], BOUNDS, "rows", 1).ask("", Describe()) == Failure(
         "MemoryError"
     )
-    assert shard().ask("", "sums", "gradient_sum", LOSS, np.zeros(7), WIDE) == Failure("ValueError")
+    assert shard().ask("", gradient(np.zeros(7))) == Failure("ValueError")
     broken = Pickled(b"no pickle")
-    assert shard().ask("", "sums", "gradient_sum", broken, THETA, WIDE) == Failure("UnpicklingError")
+    assert shard().ask("", gradient(THETA, broken)) == Failure("UnpicklingError")
     assert shard().ask("", "anything") == Failure("AttributeError")
     mixed = [part, (Quantiser(BOUNDS).quantise(sp.csr_array(X)), Y[:, None])]
-    assert "some dense ones" in Shard(mixed, BOUNDS, "rows", 1).ask("", "describe").words
+    assert "some dense ones" in Shard(mixed, BOUNDS, "rows", 1).ask("", Describe()).words
 
 
 def unaligned(array):
@@ -137,35 +150,36 @@ def unaligned(array):
     return view
 
 
-def test_unaligned_parts_and_questions_are_copied():
+def test_unaligned_parts_and_questions_are_copied(monkeypatch):
     plain = Quantiser(BOUNDS).quantise(X).values
     held = Shard([(Dense(unaligned(plain)), unaligned(Y[:, None]))], BOUNDS, "rows", 1)
-    stored = held._state.records[""].rows().values
+    stored = held._state.records[""].records().rows.values
     assert stored.flags.aligned
     assert stored.flags.writeable
-    expected = source(X, Y, bounds=BOUNDS).gradient_sum(Logistic(), THETA, WIDE)
-    assert_array_equal(held.ask("", "sums", "gradient_sum", LOSS, unaligned(THETA), WIDE), expected)
+    expected = source(X, Y, bounds=BOUNDS).sum(GradientSum(Logistic(), THETA, WIDE))
+    assert_array_equal(held.ask("", gradient(unaligned(THETA))), expected)
     # Kernels would be compiled once more for such arrays, in every process.
     batch = np.arange(0, 60, 7)
-    (owned,) = _owned([unaligned(batch)])
-    assert owned.flags.aligned
-    assert owned.flags.writeable
     points = (THETA, 0.5 * THETA)
-    expected = source(X, Y, bounds=BOUNDS).difference_sum(Logistic(), points, batch, WIDE, WIDE)
-    answer = held.ask("", "sums", "difference_sum", LOSS, points, unaligned(batch), WIDE, WIDE)
-    assert_array_equal(answer, expected)
+    expected = source(X, Y, bounds=BOUNDS).sum(DifferenceSum(Logistic(), points, batch, WIDE, WIDE))
+    seen, answer = [], DifferenceSum.of
+    monkeypatch.setattr(DifferenceSum, "of", lambda self, records: seen.append(self) or answer(self, records))
+    question = SumOf(DifferenceSum(None, points, unaligned(batch), WIDE, WIDE), LOSS)
+    assert_array_equal(held.ask("", question), expected)
+    assert seen[0].batch.flags.aligned
+    assert seen[0].batch.flags.writeable
 
 
 def test_a_shard_is_known_again_by_its_records_alone():
-    facts = shard().ask("", "describe")
+    facts = shard().ask("", Describe())
     assert (facts.n, facts.d) == (60, 5)
-    assert shard(cuts=(0, 60)).ask("", "describe") == facts  # the same rows, cut elsewhere
+    assert shard(cuts=(0, 60)).ask("", Describe()) == facts  # the same rows, cut elsewhere
     Y[7] *= -1
     try:
-        assert shard().ask("", "describe") != facts
+        assert shard().ask("", Describe()) != facts
     finally:
         Y[7] *= -1
-    assert shard(sp.csr_array).ask("", "describe") != facts
+    assert shard(sp.csr_array).ask("", Describe()) != facts
 
 
 def test_a_loss_is_opened_once():

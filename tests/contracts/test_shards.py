@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
 import dpcvx
-from dpcvx.data import lattice
+from dpcvx.data import CurvatureSum, DifferenceSum, GradientSum, LengthSum, MomentSum, lattice
 from dpcvx.data.columns import Columns, Table
 from dpcvx.data.curvature import CurvatureBound
 from dpcvx.data.lattice import FEATURE_BITS, RESIDUAL_BITS, ResidualBound, exact_sum, records_at_once
@@ -143,17 +143,17 @@ def test_every_sum_is_the_one_in_memory(make, kind, intercept):
     rng = np.random.default_rng(1)
     theta = rng.normal(size=source.d)
     loss = Logistic()
-    expected = memory.gradient_sum(loss, theta, TIGHT)
+    expected = memory.sum(GradientSum(loss, theta, TIGHT))
     assert np.count_nonzero(expected) >= 5
-    assert_array_equal(source.gradient_sum(loss, theta, TIGHT), expected)
+    assert_array_equal(source.sum(GradientSum(loss, theta, TIGHT)), expected)
     for batch in (np.arange(0), np.arange(3), np.flatnonzero(rng.random(N) < 0.3), np.arange(N)):
         asked = (loss, (theta, 0.2 * theta), batch, TIGHT, ResidualBound(ONE // 8, ONE // 9))
-        assert_array_equal(source.difference_sum(*asked), memory.difference_sum(*asked))
+        assert_array_equal(source.sum(DifferenceSum(*asked)), memory.sum(DifferenceSum(*asked)))
     follow_the_same_moves(source.follow(loss, 1), memory.follow(loss, 1), rng)
     bend = (ResidualBound(ONE, ONE), CurvatureBound(2**10, 12))
-    moments, spread = source.curvature_sum(loss, theta, *bend)
-    assert_array_equal(moments, memory.curvature_sum(loss, theta, *bend)[0])
-    assert spread == memory.curvature_sum(loss, theta, *bend)[1]
+    moments, spread = source.sum(CurvatureSum(loss, theta, *bend))
+    assert_array_equal(moments, memory.sum(CurvatureSum(loss, theta, *bend))[0])
+    assert spread == memory.sum(CurvatureSum(loss, theta, *bend))[1]
 
 
 @pytest.mark.parametrize("room", [True, False], ids=["room", "full disk"])
@@ -196,7 +196,7 @@ def test_a_disk_that_is_too_small_is_not_written_to(make, monkeypatch):
 
 def dense(arrays):
     """The same records in memory, dense: those that are stored compressed have no centre otherwise."""
-    rows = arrays.rows()
+    rows = arrays.records().whole_rows()
     if isinstance(rows, Sparse):
         rows = Dense(sp.csr_array((rows.values, rows.indices, rows.indptr), rows.shape).toarray())
     return Arrays(rows, arrays._y.T)
@@ -215,8 +215,8 @@ def test_moments_and_a_second_door_are_those_in_memory(make, kind, room, monkeyp
     d = source.d
     for order in (1, 2):
         asked = (order, rng.integers(-5000, 5000, d + 1), np.full(d + 1, 2**14))
-        assert_array_equal(source.moments(*asked), memory.moments(*asked))
-    assert_array_equal(source.length(), memory.length())
+        assert_array_equal(source.sum(MomentSum(*asked)), memory.sum(MomentSum(*asked)))
+    assert_array_equal(source.sum(LengthSum()), memory.sum(LengthSum()))
     door = Quantiser(Bounds(1.0, 1.0), rng.uniform(-0.2, 0.2, d), rng.uniform(0.3, 2.0, d), 0.25)
     mine, theirs = (each.mapped(door, 0.1, 1.5) for each in (source, memory))
     assert (mine.n, mine.d) == (theirs.n, theirs.d) == (N, d + 1)
@@ -225,8 +225,8 @@ def test_moments_and_a_second_door_are_those_in_memory(make, kind, room, monkeyp
     theta = rng.normal(size=d + 1)
     for bounds in (door.bounds, Bounds(0.5, 0.6)):
         held, other = mine.within(bounds), theirs.within(bounds)
-        total = held.gradient_sum(Huber(0.5), theta, TIGHT)
-        assert_array_equal(total, other.gradient_sum(Huber(0.5), theta, TIGHT))
+        total = held.sum(GradientSum(Huber(0.5), theta, TIGHT))
+        assert_array_equal(total, other.sum(GradientSum(Huber(0.5), theta, TIGHT)))
         assert total.any()
     assert not [
         path for path in folder.iterdir() if path.suffix not in (".npy", ".json") and path.name != "lock"
@@ -252,7 +252,7 @@ def test_tighter_bounds_shrink_rows_as_in_memory(make, kind):
     mine, theirs = source.within(bounds), memory.within(bounds)
     theta = np.random.default_rng(3).normal(size=source.d)
     assert_array_equal(
-        mine.gradient_sum(Logistic(), theta, TIGHT), theirs.gradient_sum(Logistic(), theta, TIGHT)
+        mine.sum(GradientSum(Logistic(), theta, TIGHT)), theirs.sum(GradientSum(Logistic(), theta, TIGHT))
     )
     margins, others = mine.follow(Logistic(), 1), theirs.follow(Logistic(), 1)
     for each in (margins, others):
@@ -265,7 +265,8 @@ def test_several_classes_are_codes_or_signs_as_the_loss_takes_them(make):
     theta = np.random.default_rng(4).normal(size=(6, 3))
     for loss, form in ((Softmax(), "codes"), (SmoothHinge(), "signs")):
         source, memory, folder = make("numbers", classes=classes, form=form)
-        assert_array_equal(source.gradient_sum(loss, theta, TIGHT), memory.gradient_sum(loss, theta, TIGHT))
+        question = GradientSum(loss, theta, TIGHT)
+        assert_array_equal(source.sum(question), memory.sum(question))
         mine, theirs = source.follow(loss, 3), memory.follow(loss, 3)
         for index in (0, 7, 17):
             mine.add(index, 2**29), theirs.add(index, 2**29)
@@ -283,8 +284,8 @@ def test_ranges_of_shards_add_up(make):
     constant = 2**FEATURE_BITS
     parts = [open_source(folder, i, i + 1, constant=constant) for i in range(count)]
     assert sum(part.n for part in parts) == N
-    total = sum(part.gradient_sum(Logistic(), theta, TIGHT) for part in parts)
-    assert_array_equal(total, memory.gradient_sum(Logistic(), theta, TIGHT))
+    total = sum(part.sum(GradientSum(Logistic(), theta, TIGHT)) for part in parts)
+    assert_array_equal(total, memory.sum(GradientSum(Logistic(), theta, TIGHT)))
     for first, last in ((0, 0), (-1, 1), (0, count + 1)):
         with pytest.raises(ValueError, match="has shards 0"):
             open_source(folder, first, last)
@@ -319,9 +320,9 @@ def test_a_step_and_a_constant_stand_for_whole_rows(compressed, step, constant, 
     mine = Arrays(stored, y, step=step, constant=constant, layout=layout, threads=2, block_rows=7)
     theirs = Arrays(Dense(whole), y)
     loss = Huber(0.3)
-    assert_array_equal(mine.gradient_sum(loss, theta, TIGHT), theirs.gradient_sum(loss, theta, TIGHT))
+    assert_array_equal(mine.sum(GradientSum(loss, theta, TIGHT)), theirs.sum(GradientSum(loss, theta, TIGHT)))
     asked = (loss, (theta, theta / 3), np.arange(0, 50, 3), TIGHT, TIGHT)
-    assert_array_equal(mine.difference_sum(*asked), theirs.difference_sum(*asked))
+    assert_array_equal(mine.sum(DifferenceSum(*asked)), theirs.sum(DifferenceSum(*asked)))
 
 
 # -- more records than 62 bits hold
@@ -333,7 +334,7 @@ def python_sum(memory, loss, theta, bound):
     total = 0
     for i in range(memory.n):
         one = Arrays(Dense(rows.values[i : i + 1]), memory._y.T[i : i + 1])
-        total = total + one.gradient_sum(loss, theta, bound).astype(object)
+        total = total + one.sum(GradientSum(loss, theta, bound)).astype(object)
     return total
 
 
@@ -343,12 +344,12 @@ def test_sums_of_any_number_of_records_are_exact(make, monkeypatch):
     expected = python_sum(memory, Logistic(), theta, TIGHT)
     batch = np.arange(0, N, 2)
     asked = (Logistic(), (theta, -theta), batch, TIGHT, ResidualBound(2**30, 2**30))
-    narrow = memory.difference_sum(*asked)
+    narrow = memory.sum(DifferenceSum(*asked))
     followed = []
     for limit in (2**62, 40 * 2**15 * TIGHT.linf, 2**15 * TIGHT.linf + 1):
         monkeypatch.setattr(lattice, "LARGEST_SUM", limit)
         for records in (memory, source):
-            total = records.gradient_sum(Logistic(), theta, TIGHT)
+            total = records.sum(GradientSum(Logistic(), theta, TIGHT))
             assert total.dtype == (np.int64 if limit == 2**62 else object)
             assert total.tolist() == expected.tolist()
             margins = records.follow(Logistic(), 1)
@@ -357,8 +358,8 @@ def test_sums_of_any_number_of_records_are_exact(make, monkeypatch):
             assert followed[-1] == followed[0]
     monkeypatch.setattr(lattice, "LARGEST_SUM", 2**15 * 2**30 + 1)
     for records in (memory, source):
-        assert records.difference_sum(*asked).dtype == object
-        assert records.difference_sum(*asked).tolist() == narrow.tolist()
+        assert records.sum(DifferenceSum(*asked)).dtype == object
+        assert records.sum(DifferenceSum(*asked)).tolist() == narrow.tolist()
 
 
 def test_partial_sums_beyond_64_bits_do_not_wrap_around():

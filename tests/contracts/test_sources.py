@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from numpy.testing import assert_array_equal
 
 import dpcvx
+from dpcvx.data import DifferenceSum, GradientSum
 from dpcvx.data.lattice import FEATURE_BITS, RESIDUAL_BITS, ResidualBound, fixed_point
 from dpcvx.data.memory import Arrays, source
 from dpcvx.data.quantise import Quantiser, targets
@@ -77,7 +78,7 @@ def test_gradient_and_scores_equal_python_integers(loss, storage):
         theta.shape
     )
     arrays = Arrays(stored, y)
-    assert_array_equal(arrays.gradient_sum(loss, theta, WIDE), expected)
+    assert_array_equal(arrays.sum(GradientSum(loss, theta, WIDE)), expected)
 
     margins = arrays.follow(loss, outputs)
     margins.add(0, 12345)
@@ -106,7 +107,7 @@ def test_differences_over_a_batch_equal_python_integers(loss, storage):
         for k, (after, before) in enumerate(zip(*rho, strict=True)):
             expected[:, k] += max(-limit, min(limit, after - before)) * rows[i].astype(np.int64)
     arrays = Arrays(storages(X)[storage], y)
-    answer = arrays.difference_sum(loss, (theta, anchor), batch, WIDE, ResidualBound(2**30, limit))
+    answer = arrays.sum(DifferenceSum(loss, (theta, anchor), batch, WIDE, ResidualBound(2**30, limit)))
     assert_array_equal(answer, expected.reshape(theta.shape))
     assert answer.any()
 
@@ -118,7 +119,7 @@ def test_no_difference_depends_on_blocks_threads_or_layout(storage, outputs):
     X, y, theta = records(loss, outputs, n=61)
     batch, bound = np.flatnonzero(np.random.default_rng(1).random(61) < 0.6), ResidualBound(2**18, 2**17)
     question = (loss, (theta, 0.1 * theta), batch, ResidualBound(2**19, 2**19), bound)
-    reference = Arrays(storages(X)["dense"], y, threads=1, block_rows=61).difference_sum(*question)
+    reference = Arrays(storages(X)["dense"], y, threads=1, block_rows=61).sum(DifferenceSum(*question))
     assert reference.any()
     for threads in (1, 2, 7, 100):
         for block_rows in (1, 7, 9, 1000):
@@ -126,15 +127,15 @@ def test_no_difference_depends_on_blocks_threads_or_layout(storage, outputs):
                 arrays = Arrays(
                     storages(X)[storage], y, layout=layout, threads=threads, block_rows=block_rows
                 )
-                assert_array_equal(arrays.difference_sum(*question), reference)
+                assert_array_equal(arrays.sum(DifferenceSum(*question)), reference)
 
 
 def test_points_of_a_difference_must_have_one_shape():
     arrays = Arrays(storages(records(Squared(), 1)[0])["dense"], records(Squared(), 1)[1])
     with pytest.raises(ValueError, match="shapes"):
-        arrays.difference_sum(Squared(), (np.zeros(D), np.zeros((D, 2))), np.arange(3), WIDE, WIDE)
+        arrays.sum(DifferenceSum(Squared(), (np.zeros(D), np.zeros((D, 2))), np.arange(3), WIDE, WIDE))
     with pytest.raises(ValueError, match="7 rows"):
-        arrays.difference_sum(Squared(), (np.zeros(7), np.zeros(D)), np.arange(3), WIDE, WIDE)
+        arrays.sum(DifferenceSum(Squared(), (np.zeros(7), np.zeros(D)), np.arange(3), WIDE, WIDE))
 
 
 @pytest.mark.parametrize("outputs", [1, 2, 4])
@@ -143,7 +144,7 @@ def test_no_answer_depends_on_blocks_threads_layout_or_order(storage, outputs):
     loss = Huber(0.4)
     X, y, theta = records(loss, outputs, n=61)
     bound = ResidualBound(2**RESIDUAL_BITS // 4, 2**RESIDUAL_BITS // 5)
-    reference = Arrays(storages(X)["dense"], y, threads=1, block_rows=61).gradient_sum(loss, theta, bound)
+    reference = Arrays(storages(X)["dense"], y, threads=1, block_rows=61).sum(GradientSum(loss, theta, bound))
     assert reference.any()
     for threads in (1, 2, 7, 100):
         for block_rows in (1, 7, 9, 61, 1000):
@@ -151,10 +152,10 @@ def test_no_answer_depends_on_blocks_threads_layout_or_order(storage, outputs):
                 arrays = Arrays(
                     storages(X)[storage], y, layout=layout, threads=threads, block_rows=block_rows
                 )
-                assert_array_equal(arrays.gradient_sum(loss, theta, bound), reference)
+                assert_array_equal(arrays.sum(GradientSum(loss, theta, bound)), reference)
     order = np.random.default_rng(0).permutation(len(X))
     shuffled = Arrays(storages(X[order])[storage], y[order], threads=2, block_rows=8)
-    assert_array_equal(shuffled.gradient_sum(loss, theta, bound), reference)
+    assert_array_equal(shuffled.sum(GradientSum(loss, theta, bound)), reference)
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
@@ -169,7 +170,7 @@ def test_scores_do_not_depend_on_threads_and_equal_the_gradient(storage, outputs
         margins = arrays.follow(Squared(), outputs)
         for index, weight in enumerate(weights.T.reshape(-1).tolist()):
             margins.add(index, weight)
-        answers += [margins.scores(unit, bound), arrays.gradient_sum(Squared(), theta, bound)]
+        answers += [margins.scores(unit, bound), arrays.sum(GradientSum(Squared(), theta, bound))]
     assert answers[0].shape == theta.shape
     for answer in answers[1:]:
         assert_array_equal(answer, answers[0])
@@ -188,7 +189,7 @@ def test_long_rows_of_extreme_integers_are_exact():
         margin = sum(k * w for k, w in zip(row, weights[0].tolist(), strict=True))
         (rho,) = residual(Squared(), [margin], unit, target, ResidualBound(2**31 - 1, 2**31 - 1))
         expected = [e + k * rho for e, k in zip(expected, row, strict=True)]
-    answer = Arrays(Dense(stored), y).gradient_sum(Squared(), theta, ResidualBound(2**31 - 1, 2**31 - 1))
+    answer = Arrays(Dense(stored), y).sum(GradientSum(Squared(), theta, ResidualBound(2**31 - 1, 2**31 - 1)))
     assert answer.tolist() == expected
 
 
@@ -200,7 +201,7 @@ def test_large_passes_use_threads_and_agree():
     one = Arrays(Dense(stored), y, threads=1)
     default = Arrays(Dense(stored), y)
     assert_array_equal(
-        default.gradient_sum(Logistic(), theta, bound), one.gradient_sum(Logistic(), theta, bound)
+        default.sum(GradientSum(Logistic(), theta, bound)), one.sum(GradientSum(Logistic(), theta, bound))
     )
     assert_array_equal(
         default.follow(Logistic(), 1).scores(1.0, bound), one.follow(Logistic(), 1).scores(1.0, bound)
@@ -209,7 +210,7 @@ def test_large_passes_use_threads_and_agree():
 
 def test_gradient_is_close_to_the_real_one():
     X, y, theta = records(Logistic(), 1, n=200, d=9)
-    answer = dpcvx.source(X, y, bounds=Bounds(1.0)).gradient_sum(Logistic(), theta, WIDE) * 2.0**-34
+    answer = dpcvx.source(X, y, bounds=Bounds(1.0)).sum(GradientSum(Logistic(), theta, WIDE)) * 2.0**-34
     expected = X.T @ Logistic().grad(X @ theta, y[:, 0])
     np.testing.assert_allclose(answer, expected, atol=200 * 9 * 2.0**-FEATURE_BITS)
 
@@ -220,11 +221,11 @@ def test_public_mistakes_are_errors():
     assert (arrays.n, arrays.d) == (N, D)
     for wrong in (theta[:-1], np.full(D, np.nan), np.zeros((D, 1, 1)), np.zeros(0)):
         with pytest.raises(ValueError, match=r"theta has|iterate must be finite"):
-            arrays.gradient_sum(Logistic(), wrong, WIDE)
+            arrays.sum(GradientSum(Logistic(), wrong, WIDE))
     with pytest.raises(ValueError, match="29 rows but y has 28"):
         source(X, y[:-1], bounds=Bounds(1.0))
     with pytest.raises(ValueError, match="no targets"):
-        source(X, bounds=Bounds(1.0)).gradient_sum(Logistic(), theta, WIDE)
+        source(X, bounds=Bounds(1.0)).sum(GradientSum(Logistic(), theta, WIDE))
     with pytest.raises(ValueError, match="needs y with 2 column"):
         arrays.follow(Logistic(), 2)
     with pytest.raises(ValueError, match="layout must be"):
@@ -242,7 +243,7 @@ def test_public_mistakes_are_errors():
 def test_class_codes_and_missing_labels():
     X, y, theta = records(Softmax(), 3)
     y[:] = -1
-    assert not source(X, y, bounds=Bounds(1.0)).gradient_sum(Softmax(), theta, WIDE).any()
+    assert not source(X, y, bounds=Bounds(1.0)).sum(GradientSum(Softmax(), theta, WIDE)).any()
     assert_array_equal(targets(np.array([2, 0, -1])), [[2.0], [0.0], [-1.0]])
 
 

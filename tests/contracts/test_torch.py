@@ -16,6 +16,7 @@ from numpy.testing import assert_array_equal
 
 import dpcvx
 from dpcvx import gpu as device
+from dpcvx.data import CurvatureSum, DifferenceSum, GradientSum, LengthSum, MomentSum
 from dpcvx.data import dataset as backends
 from dpcvx.data.columns import Columns, Table
 from dpcvx.data.curvature import CurvatureBound
@@ -168,8 +169,8 @@ def test_gradients_and_scores_have_the_bits_of_the_cpu(loss, storage, monkeypatc
     host, theta = records(loss, outputs, storage)
     there = OnDevice(host, HERE)
     assert (there.n, there.d) == (host.n, host.d)
-    expected = host.gradient_sum(loss, theta, BOUND)
-    got = there.gradient_sum(loss, theta, BOUND)
+    expected = host.sum(GradientSum(loss, theta, BOUND))
+    got = there.sum(GradientSum(loss, theta, BOUND))
     assert got.dtype == expected.dtype == np.int64
     assert_array_equal(got, expected)
     assert np.count_nonzero(got)
@@ -190,13 +191,13 @@ def test_several_outputs_have_the_bits_of_the_cpu(outputs):
     bound = ResidualBound(2**18, 2**18)  # most residuals are shrunk
     there = OnDevice(host, HERE)
     assert_array_equal(
-        there.gradient_sum(Squared(), theta, bound), host.gradient_sum(Squared(), theta, bound)
+        there.sum(GradientSum(Squared(), theta, bound)), host.sum(GradientSum(Squared(), theta, bound))
     )
 
 
 def test_more_records_than_a_64_bit_sum_holds_are_summed_in_parts(monkeypatch):
     host, theta = records(Logistic(), 1, "dense")
-    expected = host.gradient_sum(Logistic(), theta, BOUND)
+    expected = host.sum(GradientSum(Logistic(), theta, BOUND))
     ranges = []
 
     def seven(bound):
@@ -204,7 +205,7 @@ def test_more_records_than_a_64_bit_sum_holds_are_summed_in_parts(monkeypatch):
         return 7
 
     monkeypatch.setattr(torch_source, "records_at_once", seven)
-    assert_array_equal(OnDevice(host, HERE).gradient_sum(Logistic(), theta, BOUND), expected)
+    assert_array_equal(OnDevice(host, HERE).sum(GradientSum(Logistic(), theta, BOUND)), expected)
     assert ranges
 
 
@@ -214,13 +215,13 @@ def test_other_questions_are_answered_by_the_host():
     batch = np.array([1, 5, 30])
     points = (theta, theta / 2)
     assert_array_equal(
-        there.difference_sum(Logistic(), points, batch, BOUND, BOUND),
-        host.difference_sum(Logistic(), points, batch, BOUND, BOUND),
+        there.sum(DifferenceSum(Logistic(), points, batch, BOUND, BOUND)),
+        host.sum(DifferenceSum(Logistic(), points, batch, BOUND, BOUND)),
     )
     objectives = [each.objective(Logistic(), 1, 4.0).value(theta) for each in (there, host)]
     assert objectives[0] == objectives[1]
     curvatures = [
-        each.curvature_sum(Logistic(), theta, BOUND, CurvatureBound(2**8, 10)) for each in (there, host)
+        each.sum(CurvatureSum(Logistic(), theta, BOUND, CurvatureBound(2**8, 10))) for each in (there, host)
     ]
     assert_array_equal(curvatures[0][0], curvatures[1][0])
     assert curvatures[0][1] == curvatures[1][1]
@@ -231,14 +232,14 @@ def test_records_are_standardised_on_the_host_and_summed_on_the_device():
     there = OnDevice(host, HERE)
     assert isinstance(there, CanStandardise)
     centers, limits = np.arange(10), np.full(10, 2**14)
-    assert_array_equal(there.moments(2, centers, limits), host.moments(2, centers, limits))
-    assert_array_equal(there.length(), host.length())
+    assert_array_equal(there.sum(MomentSum(2, centers, limits)), host.sum(MomentSum(2, centers, limits)))
+    assert_array_equal(there.sum(LengthSum()), host.sum(LengthSum()))
     door = Quantiser(Bounds(1.0), np.full(9, 0.1), np.full(9, 0.5))
     again = [each.mapped(door, 0.1, 2.0) for each in (there, host)]
     assert isinstance(again[0], OnDevice)
-    assert_array_equal(*(each.gradient_sum(Squared(), theta, BOUND) for each in again))
+    assert_array_equal(*(each.sum(GradientSum(Squared(), theta, BOUND)) for each in again))
     assert not np.array_equal(
-        again[1].gradient_sum(Squared(), theta, BOUND), host.gradient_sum(Squared(), theta, BOUND)
+        again[1].sum(GradientSum(Squared(), theta, BOUND)), host.sum(GradientSum(Squared(), theta, BOUND))
     )
 
 
@@ -247,21 +248,21 @@ def test_shorter_bounds_shrink_the_rows_on_the_device_too():
     there = OnDevice(host, HERE)
     assert there.within(Bounds(1.0)) is there
     short = Bounds(1.0, 0.5)
-    expected = host.within(short).gradient_sum(Squared(), theta, BOUND)
-    assert_array_equal(there.within(short).gradient_sum(Squared(), theta, BOUND), expected)
-    assert not np.array_equal(expected, host.gradient_sum(Squared(), theta, BOUND))
+    expected = host.within(short).sum(GradientSum(Squared(), theta, BOUND))
+    assert_array_equal(there.within(short).sum(GradientSum(Squared(), theta, BOUND)), expected)
+    assert not np.array_equal(expected, host.sum(GradientSum(Squared(), theta, BOUND)))
 
 
 def test_public_mistakes_are_errors():
     host, _ = records(Squared(), 1, "dense")
     there = OnDevice(host, HERE)
     with pytest.raises(ValueError, match="the records have 9 features"):
-        there.gradient_sum(Squared(), np.ones(8), BOUND)
+        there.sum(GradientSum(Squared(), np.ones(8), BOUND))
     with pytest.raises(IndexError, match=r"index must be in 0\.\.8"):
         there.follow(Squared(), 1).add(9, 1)
     with pytest.raises(ValueError, match="no targets"):
-        OnDevice(Arrays(Dense(np.ones((2, 2), dtype=np.int16))), HERE).gradient_sum(
-            Squared(), np.ones(2), BOUND
+        OnDevice(Arrays(Dense(np.ones((2, 2), dtype=np.int16))), HERE).sum(
+            GradientSum(Squared(), np.ones(2), BOUND)
         )
 
 
@@ -291,11 +292,8 @@ def test_a_fit_on_the_device_has_the_coefficients_of_memory(name, storage, monke
     settings = {"epsilon": 1.0, "bounds": (0, 1), "random_state": 1}
     expected = MODELS[name](**settings).fit(given, y).coef_
     on_this_device(monkeypatch)
-    asked = []
-    gradient_sum = OnDevice.gradient_sum
-    monkeypatch.setattr(
-        OnDevice, "gradient_sum", lambda *rest: asked.append(rest) or gradient_sum(*rest), raising=True
-    )
+    asked, answer = [], OnDevice.sum
+    monkeypatch.setattr(OnDevice, "sum", lambda *rest: asked.append(rest) or answer(*rest))
     model = MODELS[name](backend="torch", **settings).fit(given, y)
     assert_array_equal(model.coef_, expected)
     assert name == "lasso" or asked
@@ -317,11 +315,11 @@ def test_records_that_do_not_fit_stay_on_the_host_with_a_warning(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (2**30 + 100, 2**34))
     cuda = torch.device("cuda")
     small, large = (Arrays(Dense(np.ones((n, 10), dtype=np.int16))) for n in (5, 6))
-    assert torch_source._has_room([small], cuda)
+    assert torch_source._has_room([small.records()], cuda)
     with pytest.warns(RuntimeWarning, match=r"take 0\.0 GiB and the GPU has 1\.0 GiB free"):
         assert torch_source.put(large, cuda, "rows") is large
     with pytest.warns(RuntimeWarning, match="so the CPU does the work"):
-        assert not torch_source._has_room([small, small], cuda)
+        assert not torch_source._has_room([small.records()] * 2, cuda)
     indptr = np.array([0, 10, 20])
     sparse = Arrays(Sparse(indptr, np.arange(20, dtype=np.int32), np.ones(20, dtype=np.int16), 20))
     with warnings.catch_warnings():  # how many cells are filled is private
@@ -350,10 +348,8 @@ def test_shards_go_to_the_device_and_have_the_same_bits(shards, monkeypatch):
     settings = {"epsilon": 2.0, "random_state": 1, "n_iter": 5, "solver": "gradient_descent"}
     expected = dpcvx.PrivateLogisticRegression(**settings).fit(shards).coef_
     on_this_device(monkeypatch)
-    asked, gradient_sum = [], OnDevice.gradient_sum
-    monkeypatch.setattr(
-        OnDevice, "gradient_sum", lambda self, *rest: asked.append(self) or gradient_sum(self, *rest)
-    )
+    asked, answer = [], OnDevice.sum
+    monkeypatch.setattr(OnDevice, "sum", lambda self, *rest: asked.append(self) or answer(self, *rest))
     model = dpcvx.PrivateLogisticRegression(backend="torch", **settings).fit(shards)
     assert_array_equal(model.coef_, expected)
     assert len(asked[0].stored) > 3

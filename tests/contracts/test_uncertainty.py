@@ -146,7 +146,7 @@ def test_a_neighbour_reaches_nothing_but_the_sums(inner):
     plan = dp.OneStep(inner, 0.3).plan(p, 60, BUDGET, dp.Tight())
     X, y = rng.uniform(-1, 1, (60, 3)), rng.choice([-1.0, 1.0], 60)
     first = record(plan, dp.source(X, y, bounds=p.bounds), SeededGenerator(0))
-    assert first.questions[-2].kind == "curvature_sum"
+    assert first.questions[-1].kind == "CurvatureSum"
     for row, label in (([1e30, -1e30, np.nan], 0.0), ([-1, -1, -1], -y[0]), ([0, 0, 0], y[0])):
         other_X, other_y = X.copy(), y.copy()
         other_X[0], other_y[0] = row, label

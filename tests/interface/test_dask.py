@@ -25,7 +25,9 @@ from dpcvx import (
     SeededGenerator,
     from_dask,
 )
+from dpcvx.data import CurvatureSum, DifferenceSum, GradientSum, LengthSum, MomentSum
 from dpcvx.data.cluster import workers
+from dpcvx.data.cluster.worker_side import SumOf
 from dpcvx.data.curvature import CurvatureBound
 from dpcvx.data.lattice import ResidualBound
 from dpcvx.data.quantise import Quantiser
@@ -110,8 +112,11 @@ def sums(source, loss, outputs, kind):
     theta = np.linspace(-1, 1, D * outputs).reshape((D, outputs) if outputs > 1 else D)
     batch = np.flatnonzero(np.random.default_rng(1).random(N) < 0.3)
     tight, narrow = Bounds(0.9, 0.7), ResidualBound(2**18, 2**17)
-    integers = [source.gradient_sum(loss, theta, WIDE), source.within(tight).gradient_sum(loss, theta, WIDE)]
-    integers.append(source.difference_sum(loss, (theta, 0.5 * theta), batch, WIDE, narrow))
+    integers = [
+        source.sum(GradientSum(loss, theta, WIDE)),
+        source.within(tight).sum(GradientSum(loss, theta, WIDE)),
+    ]
+    integers.append(source.sum(DifferenceSum(loss, (theta, 0.5 * theta), batch, WIDE, narrow)))
     margins = source.follow(loss, outputs)
     for moves in ([(1, 9000), (4, -500)], [(1, -20)], []):
         for move in moves:
@@ -126,13 +131,13 @@ def sums(source, loss, outputs, kind):
             Quantiser(tight), 0.0, 1.0
         )
         centers = np.full(D + 2, 100)
-        integers += [mapped.length(), mapped.moments(2, centers, np.full(D + 2, 9000))]
+        integers += [mapped.sum(LengthSum()), mapped.sum(MomentSum(2, centers, np.full(D + 2, 9000)))]
         wider = np.concatenate([theta, theta[:1]])
-        integers.append(mapped.gradient_sum(loss, wider, WIDE))
+        integers.append(mapped.sum(GradientSum(loss, wider, WIDE)))
     objective = source.objective(loss, outputs, 3.0)
     numbers = [objective.value(theta), objective.gradient(theta)]
     if outputs == 1:
-        integers += source.curvature_sum(loss, theta, narrow, CurvatureBound(2**9, 10))
+        integers += source.sum(CurvatureSum(loss, theta, narrow, CurvatureBound(2**9, 10)))
         numbers.append(objective.hessian(theta))
     return integers, numbers
 
@@ -150,7 +155,7 @@ def test_every_sum_equals_the_sum_in_memory(client, loss, y, kind):
         assert (source.n, source.d) == (N, D)
         integers, numbers = sums(source, loss, outputs, kind)
         with pytest.raises(ValueError, match="theta has 7 rows, but the records have 6"):
-            source.gradient_sum(loss, np.zeros(7), WIDE)
+            source.sum(GradientSum(loss, np.zeros(7), WIDE))
         with pytest.raises(IndexError, match="index must be in"):
             source.follow(loss, outputs).add(D * outputs, 1)
     for answer, wanted in zip(integers, expected[0], strict=True):
@@ -291,18 +296,18 @@ def test_a_worker_killed_in_mid_fit_changes_no_bit_and_is_charged_once(client, t
 
 def test_a_worker_killed_while_it_is_asked(client):
     reference, door = dpcvx.source(X, SIGNS, bounds=Bounds(1.0)), Quantiser(Bounds(0.8), 0.1, 2.0)
-    expected = reference.gradient_sum(Logistic(), THETA, WIDE)
+    expected = reference.sum(GradientSum(Logistic(), THETA, WIDE))
     client.wait_for_workers(2, timeout=60)
     with distributed_source() as source:
         mapped = source.mapped(door, 0.0, 1.0)
-        question = ("", "sums", "gradient_sum", source._pickled(Logistic()), THETA, WIDE)
+        question = ("", SumOf(GradientSum(None, THETA, WIDE), source._pickled(Logistic())))
         calls = [workers.Call(shard, question) for shard in source._shards]
         kill(client, source._shards[1]._workers.homes[1])
         assert_array_equal(sum(call.answer() for call in calls), expected)
         # The shard that was loaded again goes through the second map again too.
         assert_array_equal(
-            mapped.gradient_sum(Logistic(), THETA, WIDE),
-            reference.mapped(door, 0.0, 1.0).gradient_sum(Logistic(), THETA, WIDE),
+            mapped.sum(GradientSum(Logistic(), THETA, WIDE)),
+            reference.mapped(door, 0.0, 1.0).sum(GradientSum(Logistic(), THETA, WIDE)),
         )
 
 
@@ -313,9 +318,9 @@ def test_a_shard_that_changed_on_disk_is_not_taken_for_the_same(client, tmp_path
     rows = da.from_delayed(dask.delayed(np.load)(str(path)), shape=X.shape, dtype=X.dtype)
     source = dpcvx.data.cluster.dask_source(rows, da.from_array(SIGNS, chunks=N), bounds=Bounds(1.0))
     (shard,) = source._shards
-    first = source.gradient_sum(Logistic(), THETA, WIDE)
+    first = source.sum(GradientSum(Logistic(), THETA, WIDE))
     shard.reload()
-    assert_array_equal(source.gradient_sum(Logistic(), THETA, WIDE), first)
+    assert_array_equal(source.sum(GradientSum(Logistic(), THETA, WIDE)), first)
     changed = X.copy()
     changed[3, 2] += 0.25
     np.save(path, changed)
@@ -334,7 +339,7 @@ def test_a_scheduler_that_is_gone_ends_the_fit(client, monkeypatch):
         with pytest.raises(
             ClusterFailed, match=r"scheduler does not answer \(OSError\). Nothing was released"
         ):
-            source.gradient_sum(Logistic(), THETA, WIDE)
+            source.sum(GradientSum(Logistic(), THETA, WIDE))
 
 
 def test_a_cluster_without_workers_is_given_up(client, monkeypatch):

@@ -1,6 +1,7 @@
 """Imports point one way, heavy ones wait until they are used, and only mechanisms talk to records."""
 
 import ast
+import importlib
 from pathlib import Path
 
 import numpy as np
@@ -35,19 +36,18 @@ HEAVY = {
 }
 # Modules that the package itself, and every other module, needs: they cost NumPy and nothing else.
 LIGHT = "arrays errors events vouched losses domains.mirror problem noise data.cells data.quantise cli"
-# The methods by which records answer. `data` implements them; `audit.replay` stands between, a source itself.
-QUESTIONS = {
-    "gradient_sum",
-    "difference_sum",
-    "follow",
-    "follow_lazily",
-    "follow_products",
-    "objective",
-    "curvature_sum",
+# The sums that records answer with, and the other methods by which they do. `data` implements them;
+# `audit.replay` stands between, a source itself, and `queries.private_side` sums the gradients of its cells.
+SUMS = {
+    name
+    for name, value in vars(importlib.import_module("dpcvx.data")).items()
+    if isinstance(value, type) and callable(getattr(value, "of", None)) and name != "Sum"
 }
+QUESTIONS = {"follow", "follow_lazily", "follow_products", "objective", "accumulated"}
 # Common words: asked of records only under these names.
-MARGIN_QUESTIONS = {"scores", "draw", "unclipped", "add", "reset", "moments", "length"}
-MARGINS = ("margins", "source", "followed", "records")
+MARGIN_QUESTIONS = {"scores", "draw", "unclipped", "add", "reset", "sum", "of"}
+MARGINS = ("margins", "source", "followed", "records", "data")
+MAY_NAME_A_SUM = ("audit.replay", "queries.private_side")
 
 
 def dotted(path):
@@ -130,12 +130,17 @@ def test_only_mechanisms_ask_a_data_source():
     for module, path in MODULES.items():
         if room(module) in ("mechanisms", "data") or module == "audit.replay":
             continue
+        for name, line in imports(path):
+            assert not name.startswith(("dpcvx.data.sums", "dpcvx.data.curvature")), f"{module}:{line}"
         for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Name) and node.id in SUMS and module not in MAY_NAME_A_SUM:
+                asks.append(f"{module}:{node.lineno} makes a question to records: {node.id}")
             if isinstance(node, ast.Attribute):
                 of_records = any(word in ast.unparse(node.value).lower() for word in MARGINS)
                 if node.attr in QUESTIONS or (node.attr in MARGIN_QUESTIONS and of_records):
                     asks.append(f"{module}:{node.lineno} asks records: {ast.unparse(node)}")
     assert not asks, "\n".join(asks)
+    assert {"GradientSum", "DifferenceSum", "CurvatureSum", "MomentSum", "LengthSum"} <= SUMS
 
 
 def test_light_modules_import_nothing_heavy():

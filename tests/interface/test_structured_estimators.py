@@ -28,6 +28,7 @@ from dpcvx import (
     PrivateStructuredLasso,
     SubmodularBall,
 )
+from dpcvx.data import GradientSum
 from dpcvx.data.lattice import SUM_UNIT
 from dpcvx.mechanisms.mechanism import residual_bound
 
@@ -276,7 +277,7 @@ def test_no_pair_of_people_moves_the_gradient_beyond_the_sensitivity():
     worst = 0.0
     for theta in (np.zeros((5, 3)), problem.domain.project(rng.normal(size=(5, 3)))):
         bound = residual_bound(problem, problem.margin_bound(theta), mechanism.clip)
-        shares = [person.gradient_sum(problem.loss, theta, bound) * SUM_UNIT / N for person in people]
+        shares = [person.sum(GradientSum(problem.loss, theta, bound)) * SUM_UNIT / N for person in people]
         worst = max(worst, *(float(np.linalg.norm(one - other)) for one in shares for other in shares))
     assert 0.9 * mechanism.sensitivity < worst <= mechanism.sensitivity
 

@@ -15,6 +15,7 @@ from dpcvx.audit.replay import (
     replay,
     share,
 )
+from dpcvx.data import DifferenceSum, GradientSum
 from dpcvx.data.lattice import FEATURE_BITS, RESIDUAL_BITS
 from dpcvx.losses import ClippedLogistic, Logistic, Softmax
 from dpcvx.mechanisms import NoisyDifference, NoisyGradient, NoisyVertex
@@ -71,7 +72,7 @@ def test_no_two_clipped_records_move_a_gradient_further_than_its_noise_covers(lo
         bound = residual_bound(asked, asked.margin_bound(theta), clip)
         allowed = mechanism._integer_sensitivity(bound)
         sums = [
-            [int(v) for v in source.gradient_sum(loss, theta, bound).flat]
+            [int(v) for v in source.sum(GradientSum(loss, theta, bound)).flat]
             for row, label in itertools.product(rows, labels(loss, outputs))
             for source in sources(row, label)
         ]
@@ -95,7 +96,7 @@ def test_slopes_of_one_record_are_within_both_norms_of_the_clip_wherever_they_ar
     longest = 0
     for label, theta in itertools.product(labels(loss, outputs), points(asked.shape)):
         for source in sources([1.0], label):
-            rho = source.gradient_sum(loss, theta, bound).ravel() // cell
+            rho = source.sum(GradientSum(loss, theta, bound)).ravel() // cell
             followed = source.follow(loss, outputs)
             for k in range(outputs):
                 followed.add(k, round(2**20 * float(np.ravel(theta)[k])))
@@ -106,7 +107,9 @@ def test_slopes_of_one_record_are_within_both_norms_of_the_clip_wherever_they_ar
                 assert max(abs(slopes)) <= bound.linf
                 longest = max(longest, math.isqrt(sum(int(v) ** 2 for v in slopes)))
             limit = difference.bound(theta, -theta)
-            moved = source.difference_sum(loss, (theta, -theta), np.array([0]), bound, limit).ravel() // cell
+            moved = (
+                source.sum(DifferenceSum(loss, (theta, -theta), np.array([0]), bound, limit)).ravel() // cell
+            )
             assert sum(int(v) ** 2 for v in moved) <= limit.l2**2 <= (2 * bound.l2) ** 2
     assert longest > 0.999 * clip * 2**RESIDUAL_BITS
 

@@ -14,6 +14,7 @@ import dpcvx.noise.poisson
 from adversary import neighbour, records, stored
 from dpcvx.accounting import PLD, Budget, Neighbours
 from dpcvx.audit import discrepancies, record, replay, share
+from dpcvx.data import DifferenceSum, GradientSum
 from dpcvx.data.lattice import RESIDUAL_BITS, ResidualBound, integer_bounds
 from dpcvx.domains import L2Ball
 from dpcvx.errors import Incompatible
@@ -128,10 +129,10 @@ def test_a_difference_sum_is_the_sum_of_what_each_record_of_the_sample_gives_alo
         shape = (D, outputs) if outputs > 1 else D
         points = tuple(rng.normal(size=shape) * 10.0 ** rng.integers(-2, 3) for _ in range(2))
         sample = np.flatnonzero(rng.random(23) < 0.5)
-        together = stored(X, y, bounds, storage).difference_sum(loss, points, sample, residual, bound)
+        together = stored(X, y, bounds, storage).sum(DifferenceSum(loss, points, sample, residual, bound))
         alone = [
-            stored(X[i : i + 1], y[i : i + 1], bounds, storage).difference_sum(
-                loss, points, np.zeros(1, dtype=np.int64), residual, bound
+            stored(X[i : i + 1], y[i : i + 1], bounds, storage).sum(
+                DifferenceSum(loss, points, np.zeros(1, dtype=np.int64), residual, bound)
             )
             for i in sample
         ]
@@ -151,14 +152,14 @@ def test_over_all_records_it_is_the_difference_of_two_gradient_sums(loss, storag
     data = stored(X, y, Bounds(1.0, 1.0), storage)
     points = tuple(rng.normal(size=(D, outputs) if outputs > 1 else D) for _ in range(2))
     limit, wide = residual_limit(0.7), ResidualBound(2**30, 2**30)
-    one, other = (data.gradient_sum(loss, point, limit) for point in points)
-    assert np.array_equal(data.difference_sum(loss, points, np.arange(17), limit, wide), one - other)
-    assert not data.difference_sum(loss, points, np.arange(0), limit, wide).any()
+    one, other = (data.sum(GradientSum(loss, point, limit)) for point in points)
+    assert np.array_equal(data.sum(DifferenceSum(loss, points, np.arange(17), limit, wide)), one - other)
+    assert not data.sum(DifferenceSum(loss, points, np.arange(0), limit, wide)).any()
     # A narrow bound is enforced on the integers, toward zero.
     narrow = ResidualBound(5, 3)
     _, k2 = integer_bounds(Bounds(1.0, 1.0), D)
     for i in range(17):
-        alone = data.difference_sum(loss, points, np.array([i]), limit, narrow)
+        alone = data.sum(DifferenceSum(loss, points, np.array([i]), limit, narrow))
         assert int((alone.astype(object) ** 2).sum()) <= 25 * k2
 
 
@@ -327,11 +328,11 @@ def test_a_run_on_a_neighbour_asks_the_same_and_differs_by_the_sensitivity(loss,
                 plan, stored(*other, plan.problem.bounds, storage), SeededGenerator(seed + 9), first
             )
             assert discrepancies(plan, first, second) == []
-            assert [q.kind for q in first.questions] == ["gradient_sum", *["difference_sum"] * 2] * 2
+            assert [q.kind for q in first.questions] == ["GradientSum", *["DifferenceSum"] * 2] * 2
             count = len(first.questions)
             assert scales[:count] == scales[count:]
             for a, b, scale in zip(first.questions, second.questions, scales, strict=False):
-                if a.kind == "difference_sum":
+                if a.kind == "DifferenceSum":
                     z = plan.stages[1].mechanism.noise_multiplier
                     moved = sum(
                         (int(u) - int(v)) ** 2 for u, v in zip(a.total.flat, b.total.flat, strict=True)
@@ -354,7 +355,7 @@ def test_samples_do_not_depend_on_the_records():
         )
         for _ in range(3)
     ]
-    samples = [[q.sample for q in run.questions if q.sample is not None] for run in runs]
+    samples = [[q.sum.batch for q in run.questions if q.kind == "DifferenceSum"] for run in runs]
     assert len(samples[0]) == 4
     for others in samples[1:]:
         assert all(np.array_equal(a, b) for a, b in zip(samples[0], others, strict=True))

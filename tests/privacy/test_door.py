@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from dpcvx.data import GradientSum
 from dpcvx.data.lattice import ResidualBound, integer_bounds
 from dpcvx.data.memory import source
 from dpcvx.data.quantise import Quantiser, targets
@@ -197,7 +198,8 @@ def test_a_missing_class_code_is_no_class():
         records = source(X, y, bounds=Bounds(1.0), missing=-1)
         others = source(X[[0, 2]], [2, 1], bounds=Bounds(1.0))
         assert_array_equal(
-            records.gradient_sum(Softmax(), theta, bound), others.gradient_sum(Softmax(), theta, bound)
+            records.sum(GradientSum(Softmax(), theta, bound)),
+            others.sum(GradientSum(Softmax(), theta, bound)),
         )
     with pytest.raises(ValueError, match="missing must be a finite number"):
         targets([1.0], missing=math.nan)

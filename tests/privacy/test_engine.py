@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from dpcvx.accounting import Budget, Tight, spendable
+from dpcvx.data import GradientSum
 from dpcvx.data.lattice import ResidualBound
 from dpcvx.data.memory import Arrays
 from dpcvx.data.quantise import Quantiser, targets
@@ -200,7 +201,9 @@ def test_sums_by_cells_are_the_sums_by_rows_to_the_last_bit(loss):
     for _ in range(5):
         theta = rng.normal(size=question.problem.d)
         bound = ResidualBound(2**20, 2**19)
-        one, other = (source.gradient_sum(question.problem.loss, theta, bound) for source in (cells, rows))
+        one, other = (
+            source.sum(GradientSum(question.problem.loss, theta, bound)) for source in (cells, rows)
+        )
         assert np.array_equal(one, other)
         assert one.any()
 

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import dpcvx as dp
 from adversary import stored
 from dpcvx.accounting import Neighbours
+from dpcvx.data import GradientSum
 from dpcvx.data.lattice import ResidualBound, integer_bounds
 from dpcvx.data.memory import Arrays
 from dpcvx.data.quantise import Quantiser
@@ -112,8 +113,8 @@ def test_a_source_with_wider_bounds_is_no_louder_than_the_plan_allows():
     seen = []
 
     class Watched(Arrays):
-        def gradient_sum(self, loss, theta, bound):
-            seen.append(super().gradient_sum(loss, theta, bound))
+        def sum(self, question):
+            seen.append(super().sum(question))
             return seen[-1]
 
         def within(self, bounds):
@@ -145,7 +146,7 @@ class Partial:
 def test_what_a_joint_slope_leaves_alone_is_zero_not_another_records_residual():
     X, theta, bound = np.ones((3, 1)), np.zeros((1, 2)), ResidualBound(2**21, 2**20)
     totals = [
-        dp.source(X, [first, -1.0, -1.0], bounds=dp.Bounds(1.0)).gradient_sum(Partial(), theta, bound)
+        dp.source(X, [first, -1.0, -1.0], bounds=dp.Bounds(1.0)).sum(GradientSum(Partial(), theta, bound))
         for first in (1.0, -1.0)
     ]
     assert (totals[0] == [[2**34, -(2**34)]]).all()
@@ -172,7 +173,9 @@ class Asserting(Raising):
 @pytest.mark.parametrize("loss", [Raising(), Asserting()])
 def test_a_slope_that_could_raise_is_refused_before_a_record_is_read(loss):
     with pytest.raises(TypeError, match="must not raise"):
-        dp.source([[1.0]], [0.0], bounds=dp.Bounds(1.0)).gradient_sum(loss, np.zeros(1), ResidualBound(1, 1))
+        dp.source([[1.0]], [0.0], bounds=dp.Bounds(1.0)).sum(
+            GradientSum(loss, np.zeros(1), ResidualBound(1, 1))
+        )
 
 
 def test_selection_measures_the_vertices_it_scores():

@@ -14,6 +14,7 @@ import dpcvx.noise.gaussian
 from adversary import stored
 from dpcvx.accounting import Budget, Following, Neighbours, Tight, gaussian_mu
 from dpcvx.audit.replay import discrepancies, record, replay
+from dpcvx.data import LengthSum, MomentSum
 from dpcvx.data.lattice import FEATURE_BITS
 from dpcvx.data.quantise import Quantiser
 from dpcvx.domains import L2Ball
@@ -38,7 +39,7 @@ def problem(d, bounds=None, loss=None):
 
 
 def sums(X, y, bounds, order, centers, limits):
-    return dp.source(np.atleast_2d(X), np.atleast_1d(y), bounds=bounds).moments(order, centers, limits)
+    return dp.source(np.atleast_2d(X), np.atleast_1d(y), bounds=bounds).sum(MomentSum(order, centers, limits))
 
 
 @pytest.mark.parametrize("order", [1, 2])
@@ -96,7 +97,7 @@ def test_no_two_records_differ_in_squared_length_by_more_than_the_sensitivity(bo
     mechanism = NoisyLength(problem(3, bounds, dp.Logistic()), 10, 1.0, 1.0)
     edge = bounds.x_inf
     rows = itertools.product([-edge, 0.0, edge], repeat=3)
-    lengths = [int(dp.source([row], [0.0], bounds=bounds).length()[0]) for row in rows]
+    lengths = [int(dp.source([row], [0.0], bounds=bounds).sum(LengthSum())[0]) for row in rows]
     most = max(lengths) - min(lengths)
     assert 0.999 * mechanism._largest[0] <= most <= mechanism._largest[0]
     assert mechanism.sensitivity == pytest.approx(min(3 * edge**2, (bounds.x_2 or 9) ** 2) / 10, rel=1e-3)
@@ -136,9 +137,14 @@ def test_labels_have_no_moments():
 def test_sparse_records_are_refused_before_they_are_centred():
     from scipy.sparse import csr_array
 
-    data = dp.source(csr_array(np.eye(3)), np.zeros(3), bounds=dp.Bounds(1.0))
+    from dpcvx.data import Quantiser
+
+    X = np.eye(3) - 0.3 * np.eye(3)[::-1]
+    data, dense = (dp.source(kind(X), np.ones(3), bounds=dp.Bounds(1.0)) for kind in (csr_array, np.asarray))
+    question = MomentSum(2, np.arange(4), np.full(4, UNIT))
+    assert data.sum(question).tolist() == dense.sum(question).tolist()
     with pytest.raises(ValueError, match="Sparse records"):
-        data.moments(1, np.zeros(3, dtype=np.int64), np.full(3, UNIT))
+        data.mapped(Quantiser(dp.Bounds(1.0)), 0.0, 1.0)
 
 
 @pytest.mark.parametrize("inner", [NoisyGradientDescent(n_iter=5), ObjectivePerturbation()], ids=type)
@@ -182,8 +188,8 @@ def test_a_neighbour_changes_the_answers_only_within_their_sensitivity(loss):
         second = replay(plan, dp.source(other_X, other_y, bounds=bounds), SeededGenerator(5), first)
         assert discrepancies(plan, first, second) == []
         kinds = [question.kind for question in second.questions]
-        again = ["moments"] if isinstance(loss, dp.Squared) else []
-        assert kinds[: 5 + len(again)] == ["moments", "moments", "mapped", "length", *again, "mapped"]
+        again = ["MomentSum"] if isinstance(loss, dp.Squared) else []
+        assert kinds[: 5 + len(again)] == ["MomentSum", "MomentSum", "mapped", "LengthSum", *again, "mapped"]
 
 
 def test_mapped_rows_are_held_to_the_bounds_of_the_fit():

@@ -8,6 +8,7 @@ import pytest
 from adversary import records, stored
 from dpcvx.accounting import Budget, Tight
 from dpcvx.audit import record
+from dpcvx.data import GradientSum
 from dpcvx.data.lattice import RESIDUAL_BITS, ResidualBound, integer_bounds
 from dpcvx.domains import L1Ball
 from dpcvx.losses import Logistic, Squared
@@ -33,9 +34,9 @@ def test_a_gradient_sum_is_the_sum_of_what_each_record_gives_alone(loss, storage
     for bounds, outputs in itertools.product(BOUNDS, [3] if loss.joint else [1, 2]):
         X, y = records(loss, (N, D), outputs, rng)
         theta = rng.normal(size=(D, outputs) if outputs > 1 else D) * 10.0 ** rng.integers(-3, 3)
-        together = stored(X, y, bounds, storage).gradient_sum(loss, theta, bound(0.7))
+        together = stored(X, y, bounds, storage).sum(GradientSum(loss, theta, bound(0.7)))
         alone = [
-            stored(X[i : i + 1], y[i : i + 1], bounds, storage).gradient_sum(loss, theta, bound(0.7))
+            stored(X[i : i + 1], y[i : i + 1], bounds, storage).sum(GradientSum(loss, theta, bound(0.7)))
             for i in range(N)
         ]
         assert np.array_equal(together, sum(alone))
@@ -76,8 +77,8 @@ def test_every_pair_of_neighbours_in_a_small_universe_is_within_the_sensitivity(
         theta = np.array(theta)
         limit = int(2**RESIDUAL_BITS * problem.slope(2, problem.margin_bound(theta)))
         sums = [
-            stored(x[None], np.array([y]), bounds, "dense").gradient_sum(
-                loss, theta, ResidualBound(limit, limit)
+            stored(x[None], np.array([y]), bounds, "dense").sum(
+                GradientSum(loss, theta, ResidualBound(limit, limit))
             )
             for x, y in universe
         ]

@@ -190,9 +190,9 @@ class Leaky:
     def within(self, bounds):
         return self
 
-    def gradient_sum(self, loss, theta, bound):
-        total = np.zeros(theta.shape, dtype=np.int64)
-        total[0] = self._extra and 2 * bound.l2 * 2**14 + self._extra - 1
+    def sum(self, question):
+        total = np.zeros(question.theta.shape, dtype=np.int64)
+        total[0] = self._extra and 2 * question.bound.l2 * 2**14 + self._extra - 1
         return total
 
 

@@ -16,16 +16,15 @@ from dpcvx.audit.replay import (
     replay,
     share,
 )
+from dpcvx.data import CurvatureSum, Records
 from dpcvx.data.curvature import (
     SPREAD_UNIT,
     CurvatureBound,
-    curvature_sum,
     largest_spread,
 )
 from dpcvx.data.lattice import FEATURE_BITS, RESIDUAL_BITS, ResidualBound, integer_bounds
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.rows import Dense
-from dpcvx.data.source import HasCurvatureSum
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Gaussian
 from dpcvx.mechanisms import NoisySecondMoments
@@ -46,7 +45,7 @@ def alone(X, y, loss, bounds, storage, theta, mechanism):
     """Sums of a source of these rows, as the mechanism would ask for them."""
     slope = mechanism._slope(mechanism.problem.margin_bound(theta))
     bend = CurvatureBound(mechanism._largest, mechanism._bits)
-    return stored(X, y, bounds, storage).curvature_sum(loss, theta, slope, bend)
+    return stored(X, y, bounds, storage).sum(CurvatureSum(loss, theta, slope, bend))
 
 
 @named
@@ -180,9 +179,9 @@ def test_blocks_do_not_change_the_sums(bits, monkeypatch):
     rows = Quantiser(BOUNDS[0]).quantise(rng.uniform(-1, 1, (501, 4)))
     y, theta = rng.choice([-1.0, 1.0], (1, 501)), rng.normal(size=4)
     bounds = SLOPE, CurvatureBound(2 ** (bits - 2), bits)
-    whole = curvature_sum(rows, y, dp.Logistic(), theta, bounds)
+    whole = CurvatureSum(dp.Logistic(), theta, *bounds).of(Records(rows, y))
     monkeypatch.setattr("dpcvx.data.curvature.CELLS_AT_ONCE", 28)
-    parts = curvature_sum(rows, y, dp.Logistic(), theta, bounds)
+    parts = CurvatureSum(dp.Logistic(), theta, *bounds).of(Records(rows, y))
     assert np.array_equal(whole[0], parts[0])
     assert whole[1] == parts[1]
 
@@ -192,7 +191,7 @@ def test_products_stay_exact_at_their_largest():
     largest = 2**15 - 1
     rows = Dense(np.full((9000, 2), largest, dtype=np.int16))
     bend = CurvatureBound(2**12 - 1, 12)
-    moments, _ = curvature_sum(rows, np.zeros((1, 9000)), dp.Squared(), np.zeros(2), (SLOPE, bend))
+    moments, _ = CurvatureSum(dp.Squared(), np.zeros(2), SLOPE, bend).of(Records(rows, np.zeros((1, 9000))))
     assert moments.tolist() == [[9000 * (2**12 - 1) * largest**2] * 2] * 2
 
 
@@ -213,7 +212,7 @@ def test_a_neighbour_changes_the_answers_only_within_their_sensitivity(relation)
     plan = dp.SufficientStatistics().plan(p, 40, budget, dp.Tight())
     X, y = records(p.loss, (40, D), 1, rng)
     first = record(plan, stored(X, y, p.bounds, "dense"), SeededGenerator(0))
-    assert [question.kind for question in first.questions] == ["curvature_sum", "spread_sum", "gradient_sum"]
+    assert [question.kind for question in first.questions] == ["CurvatureSum", "GradientSum"]
     for _ in range(20):
         other_X, other_y = neighbour(X, y, p.loss, 1, relation, rng)
         second = replay(plan, stored(other_X, other_y, p.bounds, "csr"), SeededGenerator(1), first)
@@ -247,15 +246,6 @@ def test_what_has_no_hessian_of_one_score_is_refused_before_a_record_is_read():
             )
     with pytest.raises(Incompatible, match="4096"):
         NoisySecondMoments(problem(dp.Squared(), d=5000), 10, 1.0)
-
-
-def test_a_source_without_these_sums_is_refused_by_name():
-    class Elsewhere:
-        n, d = 10, D
-
-    assert not isinstance(Elsewhere(), HasCurvatureSum)
-    with pytest.raises(Incompatible, match="Elsewhere has no second moments"):
-        NoisySecondMoments(problem(dp.Squared()), 10, 1.0)(np.zeros(D), Elsewhere(), SeededGenerator(0))
 
 
 def test_the_stored_grid_is_what_the_unit_says():

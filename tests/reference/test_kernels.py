@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from dpcvx.data import kernels
+from dpcvx.data import GradientSum, kernels
 from dpcvx.data.kernels import products, quantise, residuals
 from dpcvx.data.lattice import RESIDUAL_BITS, ResidualBound
 from dpcvx.data.memory import Arrays
@@ -174,20 +174,22 @@ def test_a_loss_of_the_user_is_compiled_with_what_it_calls():
     scores = (stored / 2**14 @ theta).tolist()
     slopes = [Cube.slope(z, target, 2.0) for z, target in zip(scores, y[:, 0].tolist(), strict=True)]
     rho = np.array([max(-ONE, min(ONE, round(s * ONE))) for s in slopes])
-    got = Arrays(Dense(stored), y).gradient_sum(Cube(), theta, ResidualBound(ONE, ONE))
+    got = Arrays(Dense(stored), y).sum(GradientSum(Cube(), theta, ResidualBound(ONE, ONE)))
     assert_array_equal(got, stored.T.astype(np.int64) @ rho)
 
     class Compiled(Cube):
         slope = staticmethod(kernels.compile_slope(Cube.slope))
 
-    assert_array_equal(Arrays(Dense(stored), y).gradient_sum(Compiled(), theta, ResidualBound(ONE, ONE)), got)
+    assert_array_equal(
+        Arrays(Dense(stored), y).sum(GradientSum(Compiled(), theta, ResidualBound(ONE, ONE))), got
+    )
 
     class Method(Cube):
         def slope(self, z, y, a):
             return z - y
 
     with pytest.raises(TypeError, match="plain function"):
-        Arrays(Dense(stored), y).gradient_sum(Method(), theta, ResidualBound(ONE, ONE))
+        Arrays(Dense(stored), y).sum(GradientSum(Method(), theta, ResidualBound(ONE, ONE)))
 
 
 def test_products_in_python_equal_the_compiled_ones():
@@ -274,10 +276,10 @@ FRESH = """
 import numpy as np
 from dpcvx.data import kernels
 from dpcvx.data.memory import Arrays
-from dpcvx.data import Dense, ResidualBound
+from dpcvx.data import Dense, GradientSum, ResidualBound
 from dpcvx.losses import Logistic
 one = Arrays(Dense(np.ones((2, 2), dtype=np.int16)), np.ones((2, 1)))
-one.gradient_sum(Logistic(), np.ones(2), ResidualBound(9, 9))
+one.sum(GradientSum(Logistic(), np.ones(2), ResidualBound(9, 9)))
 misses = sum(kernels.gradient_dense.stats.cache_misses.values())
 print(misses, kernels.residuals_of(Logistic.slope, False).cache_hits)
 """

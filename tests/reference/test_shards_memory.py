@@ -10,7 +10,7 @@ CODE = """
 import sys
 from pathlib import Path
 import numpy as np
-from dpcvx.data.quantise import ResidualBound
+from dpcvx.data import GradientSum, ResidualBound
 from dpcvx.losses import Logistic
 from dpcvx.data.shards import open_source
 from dpcvx.data.shards.folder import Manifest, Store
@@ -29,9 +29,9 @@ for i in range(count):
 store.finish()
 del values
 source, bound = open_source(folder, constant=2**14), ResidualBound(2**20, 2**20)
-source.gradient_sum(Logistic(), np.ones(21), bound)  # compiles
+source.sum(GradientSum(Logistic(), np.ones(21), bound))  # compiles
 before = anonymous()
-source.gradient_sum(Logistic(), np.ones(21), bound)
+source.sum(GradientSum(Logistic(), np.ones(21), bound))
 after = anonymous()
 followed = source.follow(Logistic(), 1)
 followed.add(3, 2**20)

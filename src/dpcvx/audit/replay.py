@@ -9,61 +9,70 @@ statistics.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.data import HasGramScores, HasLazyScores, ResidualBound, integer_bounds, largest_spread
+from dpcvx.data import (
+    DifferenceSum,
+    HasGramScores,
+    HasLazyScores,
+    ResidualBound,
+    RowBounds,
+    Sum,
+    integer_bounds,
+)
 from dpcvx.losses import Loss
 from dpcvx.mechanisms import SecondMoments, Vertex
 from dpcvx.plans import Oracle, Plan
 
 if TYPE_CHECKING:
-    from dpcvx.data import DataSource, Lazy, Linear, Margins, Points, Quantiser, Region, SumOfLosses, Terms
-    from dpcvx.data.curvature import CurvatureBound, Sums
+    from dpcvx.data import DataSource, Lazy, Linear, Margins, Quantiser, Region, SumOfLosses, Terms
     from dpcvx.noise import Generator
     from dpcvx.plans.uncertainty import Uncertainty
     from dpcvx.problem import Bounds
 
-__all__ = ["Question", "Transcript", "discrepancies", "record", "replay", "share"]
+__all__ = ["RecordedQuestion", "RunTranscript", "discrepancies", "record", "replay", "share"]
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class RecordedQuestion:
     """One call that reached the records, and the exact sum that came back.
 
     Parameters
     ----------
     kind : str
-        Name of the call.
+        Name of the sum or of the call.
     asked : tuple
         Its public arguments.
-    total : IntVector or None
-        What the records answered, before noise. Private: never publish a transcript.
-    bound : ResidualBound or None
-        Bound on one record's residual, or difference of residuals, that the sensitivity follows from.
-    sample : IntVector or None
-        Records that were drawn to take part; None for all of them. Private.
-    row : tuple of int
-        Integer bounds (K_inf, K2) of the rows that were asked.
+    total : optional
+        Exact answer of the records, before noise. Private: never publish a transcript.
+    sum : Sum, optional
+        The question itself; None for a call on followed margins.
+    bound : ResidualBound, optional
+        Bound on one record's residual that the sensitivity of scores follows from.
+    row : RowBounds, optional
+        Integer bounds of the rows that were asked.
     """
 
     kind: str
     asked: tuple[Any, ...]
-    total: IntVector | None = None
+    total: Any = None
+    sum: Sum[Any] | None = None
     bound: ResidualBound | None = None
-    sample: IntVector | None = None
-    row: tuple[int, int] = (0, 0)
+    row: RowBounds | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Transcript:
+class RunTranscript:
     """What a run asked of the records, what the mechanisms answered, and what it returned."""
 
-    questions: tuple[Question, ...]
+    questions: tuple[RecordedQuestion, ...]
     answers: tuple[Any, ...]
     theta: Vector
 
@@ -75,11 +84,13 @@ class _Recorder:
     the mechanism, and the sensitivity is for the same coins.
     """
 
-    def __init__(self, source: DataSource, bounds: Bounds, earlier: tuple[Question, ...] | None) -> None:
+    def __init__(
+        self, source: DataSource, bounds: Bounds, earlier: tuple[RecordedQuestion, ...] | None
+    ) -> None:
         self._source, self._earlier = source, earlier
         self.n, self.d = source.n, source.d
-        self.questions: list[Question] = []
-        self._row = integer_bounds(bounds, source.d)
+        self.questions: list[RecordedQuestion] = []
+        self._row = RowBounds(source.d, *integer_bounds(bounds, source.d))
         # What a source can do besides, its recorder can do as well, and nothing else.
         if isinstance(source, HasLazyScores):
             self.sparse, self.follow_lazily = source.sparse, self._follow_lazily
@@ -88,68 +99,47 @@ class _Recorder:
 
     def within(self, bounds: Bounds) -> _Recorder:
         self._source = self._source.within(bounds)
-        self._row = integer_bounds(bounds, self.d)
+        self._row = RowBounds(self.d, *integer_bounds(bounds, self.d))
         return self
 
-    def moments(self, order: int, centers: IntVector, limits: IntVector) -> IntVector:
-        total: IntVector = self._source.moments(order, centers, limits)  # type: ignore[attr-defined]
-        asked = (order, tuple(centers.tolist()), tuple(limits.tolist()))
-        self.questions.append(Question("moments", asked, total, row=self._row))
+    def sum(self, question: Sum[Answer]) -> Answer:
+        asked: Any = question
+        if isinstance(asked, DifferenceSum):
+            asked = replace(asked, batch=self._drawn(asked.batch))
+        total: Answer = self._source.sum(asked)
+        self.questions.append(
+            RecordedQuestion(type(asked).__name__, _public(asked), total, asked, row=self._row)
+        )
         return total
 
-    def length(self) -> IntVector:
-        total: IntVector = self._source.length()  # type: ignore[attr-defined]
-        self.questions.append(Question("length", (), total, row=self._row))
-        return total
+    def _drawn(self, batch: IntVector) -> IntVector:
+        """The sample of the earlier run, as far as its records exist; without one the sample itself."""
+        place = len(self.questions)
+        earlier = None if self._earlier is None or place >= len(self._earlier) else self._earlier[place].sum
+        return earlier.batch[earlier.batch < self.n] if isinstance(earlier, DifferenceSum) else batch
 
     def mapped(self, door: Quantiser, center: float, scale: float) -> _Recorder:
         parts = (np.asarray(part).tobytes() for part in (door.center, door.scale, center, scale))
-        self.questions.append(Question("mapped", (door.bounds, door.intercept, *parts)))
+        self.questions.append(RecordedQuestion("mapped", (door.bounds, door.intercept, *parts)))
         self._source = self._source.mapped(door, center, scale)  # type: ignore[attr-defined]
         self.d = self._source.d
         return self
 
-    def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
-        total = self._source.gradient_sum(loss, theta, bound)
-        self.questions.append(
-            Question("gradient_sum", (loss, theta.tobytes(), bound), total, bound, row=self._row)
-        )
-        return total
-
-    def difference_sum(
-        self, loss: Loss, points: Points, batch: IntVector, residual: ResidualBound, bound: ResidualBound
-    ) -> IntVector:
-        place = len(self.questions)
-        if self._earlier is not None and place < len(self._earlier):
-            drawn = self._earlier[place].sample
-            batch = batch if drawn is None else drawn[drawn < self.n]
-        total = self._source.difference_sum(loss, points, batch, residual, bound)
-        asked = (loss, *(point.tobytes() for point in points), residual, bound)
-        self.questions.append(Question("difference_sum", asked, total, bound, batch, self._row))
-        return total
-
-    def curvature_sum(self, loss: Loss, theta: Vector, slope: ResidualBound, bend: CurvatureBound) -> Sums:
-        moments, spread = self._source.curvature_sum(loss, theta, slope, bend)  # type: ignore[attr-defined]
-        asked = (loss, theta.tobytes(), slope, bend)
-        self.questions.append(Question("curvature_sum", asked, moments, slope, row=self._row))
-        self.questions.append(Question("spread_sum", asked, np.array([spread]), slope, row=self._row))
-        return moments, spread
-
     def objective(self, loss: Loss, outputs: int, z_max: float) -> SumOfLosses:
-        self.questions.append(Question("objective", (loss, outputs, z_max)))
+        self.questions.append(RecordedQuestion("objective", (loss, outputs, z_max)))
         return self._source.objective(loss, outputs, z_max)
 
     def follow(self, loss: Loss, outputs: int) -> Margins:
-        self.questions.append(Question("follow", (loss, outputs)))
+        self.questions.append(RecordedQuestion("follow", (loss, outputs)))
         return _RecordedMargins(self._source.follow(loss, outputs), self.questions, self._row)
 
     def _follow_products(self, loss: Loss) -> Linear:
-        self.questions.append(Question("follow_products", (loss,)))
+        self.questions.append(RecordedQuestion("follow_products", (loss,)))
         linear = self._source.follow_products(loss)  # type: ignore[attr-defined]
         return _RecordedLinear(linear, self.questions, self._row)
 
     def _follow_lazily(self, loss: Loss, terms: Terms) -> Lazy:
-        self.questions.append(Question("follow_lazily", (loss, terms)))
+        self.questions.append(RecordedQuestion("follow_lazily", (loss, terms)))
         lazy = self._source.follow_lazily(loss, terms)  # type: ignore[attr-defined]
         return _RecordedLazy(lazy, terms.bound, self.questions, self._row)
 
@@ -157,35 +147,37 @@ class _Recorder:
 class _RecordedMargins:
     """Margins that pass every call on and keep a note of it."""
 
-    def __init__(self, margins: Margins, questions: list[Question], row: tuple[int, int]) -> None:
+    def __init__(self, margins: Margins, questions: list[RecordedQuestion], row: RowBounds) -> None:
         self._margins, self._questions, self._row = margins, questions, row
 
     def reset(self) -> None:
-        self._questions.append(Question("reset", ()))
+        self._questions.append(RecordedQuestion("reset", ()))
         self._margins.reset()
 
     def add(self, index: int, amount: int) -> None:
-        self._questions.append(Question("add", (index, amount)))
+        self._questions.append(RecordedQuestion("add", (index, amount)))
         self._margins.add(index, amount)
 
     def scores(self, scale: float, bound: ResidualBound) -> IntVector:
         total = self._margins.scores(scale, bound)
-        self._questions.append(Question("scores", (scale, bound), total.copy(), bound, row=self._row))
+        self._questions.append(
+            RecordedQuestion("scores", (scale, bound), total.copy(), bound=bound, row=self._row)
+        )
         return total
 
 
 class _RecordedLinear:
     """Scores of unclipped residuals that pass every call on and note it, and the exact scores."""
 
-    def __init__(self, linear: Linear, questions: list[Question], row: tuple[int, int]) -> None:
+    def __init__(self, linear: Linear, questions: list[RecordedQuestion], row: RowBounds) -> None:
         self._linear, self._questions, self._row = linear, questions, row
 
     def reset(self) -> None:
-        self._questions.append(Question("reset", ()))
+        self._questions.append(RecordedQuestion("reset", ()))
         self._linear.reset()
 
     def add(self, index: int, amount: int) -> None:
-        self._questions.append(Question("add", (index, amount)))
+        self._questions.append(RecordedQuestion("add", (index, amount)))
         self._linear.add(index, amount)
 
     def scores(self, unit: float) -> list[Fraction]:
@@ -193,7 +185,9 @@ class _RecordedLinear:
 
     def unclipped(self, unit: float, bound: ResidualBound) -> Vector:
         total = np.array(self._linear.scores(unit), dtype=object)
-        self._questions.append(Question("unclipped", (unit, bound), total, bound, row=self._row))
+        self._questions.append(
+            RecordedQuestion("unclipped", (unit, bound), total, bound=bound, row=self._row)
+        )
         return self._linear.unclipped(unit, bound)
 
 
@@ -201,16 +195,16 @@ class _RecordedLazy:
     """Lazy scores that pass every call on and keep a note of it, and of the exact scores behind a draw."""
 
     def __init__(
-        self, lazy: Lazy, bound: ResidualBound, questions: list[Question], row: tuple[int, int]
+        self, lazy: Lazy, bound: ResidualBound, questions: list[RecordedQuestion], row: RowBounds
     ) -> None:
         self._lazy, self._bound, self._questions, self._row = lazy, bound, questions, row
 
     def reset(self) -> None:
-        self._questions.append(Question("reset", ()))
+        self._questions.append(RecordedQuestion("reset", ()))
         self._lazy.reset()
 
     def add(self, index: int, amount: int) -> None:
-        self._questions.append(Question("add", (index, amount)))
+        self._questions.append(RecordedQuestion("add", (index, amount)))
         self._lazy.add(index, amount)
 
     def scores(self, scale: float) -> list[Fraction]:
@@ -218,7 +212,7 @@ class _RecordedLazy:
 
     def draw(self, scale: float, rng: Generator) -> tuple[int, int]:
         total = np.array(self._lazy.scores(scale), dtype=object)
-        self._questions.append(Question("draw", (scale,), total, self._bound, row=self._row))
+        self._questions.append(RecordedQuestion("draw", (scale,), total, bound=self._bound, row=self._row))
         return self._lazy.draw(scale, rng)
 
 
@@ -228,7 +222,9 @@ class _FrozenOracle:
     A linear term that a solver brings never reaches the source; it is noted here.
     """
 
-    def __init__(self, oracle: Oracle, frozen: tuple[Any, ...] | None, questions: list[Question]) -> None:
+    def __init__(
+        self, oracle: Oracle, frozen: tuple[Any, ...] | None, questions: list[RecordedQuestion]
+    ) -> None:
         self._oracle, self._frozen, self._questions = oracle, frozen, questions
         self.answers: list[Any] = []
 
@@ -247,7 +243,7 @@ class _FrozenOracle:
 
     def minimiser(self, linear: Vector | None = None) -> Vector:
         if linear is not None:
-            self._questions.append(Question("linear", (linear.tobytes(),)))
+            self._questions.append(RecordedQuestion("linear", (linear.tobytes(),)))
         answer: Vector = self._answer(self._oracle.minimiser(linear))
         return answer
 
@@ -284,15 +280,15 @@ class _FrozenOracle:
         self._oracle.move(step, vertex)
 
 
-def _run(plan: Plan, source: DataSource, rng: Generator, earlier: Transcript | None) -> Transcript:
+def _run(plan: Plan, source: DataSource, rng: Generator, earlier: RunTranscript | None) -> RunTranscript:
     recorder = _Recorder(source, plan.problem.bounds, None if earlier is None else earlier.questions)
     frozen = None if earlier is None else earlier.answers
     oracle = _FrozenOracle(Oracle(plan, recorder, rng), frozen, recorder.questions)
     theta = plan.solver.run(plan, oracle)
-    return Transcript(tuple(recorder.questions), tuple(oracle.answers), theta)
+    return RunTranscript(tuple(recorder.questions), tuple(oracle.answers), theta)
 
 
-def record(plan: Plan, source: DataSource, rng: Generator) -> Transcript:
+def record(plan: Plan, source: DataSource, rng: Generator) -> RunTranscript:
     """Run a plan and keep everything that was asked and answered.
 
     Parameters
@@ -304,7 +300,7 @@ def record(plan: Plan, source: DataSource, rng: Generator) -> Transcript:
     return _run(plan, source, rng, None)
 
 
-def replay(plan: Plan, source: DataSource, rng: Generator, transcript: Transcript) -> Transcript:
+def replay(plan: Plan, source: DataSource, rng: Generator, transcript: RunTranscript) -> RunTranscript:
     """Run a plan on other records while the solver hears the answers of an earlier run.
 
     Parameters
@@ -316,13 +312,13 @@ def replay(plan: Plan, source: DataSource, rng: Generator, transcript: Transcrip
     rng : Generator
         Noise is drawn as usual, and not heard. Samples of records are those of the earlier run, as far as
         their indices exist: under add/remove let the last record be the one that is missing.
-    transcript : Transcript
+    transcript : RunTranscript
         The earlier run.
     """
     return _run(plan, source, rng, transcript)
 
 
-def discrepancies(plan: Plan, first: Transcript, second: Transcript) -> list[str]:
+def discrepancies(plan: Plan, first: RunTranscript, second: RunTranscript) -> list[str]:
     """Say where a run and its replay on a neighbour break the privacy claim; empty if nowhere.
 
     The questions must be the same, in the same order, and the returned parameter the same to the last bit.
@@ -346,37 +342,21 @@ def discrepancies(plan: Plan, first: Transcript, second: Transcript) -> list[str
     return found
 
 
-def share(plan: Plan, one: Question, other: Question) -> float:
+def share(plan: Plan, one: RecordedQuestion, other: RecordedQuestion) -> float:
     """Distance between two exact sums over the sensitivity: at most 1 for neighbours, exactly.
 
     Computed in integers and rounded away from 1, so that a violation by one unit shows.
     """
-    if one.total is None or other.total is None:
+    if one.total is None or other.total is None or one.row is None:
         return 0.0
-    k_inf, k2 = one.row
     neighbours = plan.budget.neighbours
-    ball, interval = neighbours.ball, neighbours.interval
-    difference: list[Any] = [
-        _exact(a) - _exact(b) for a, b in zip(one.total.flat, other.total.flat, strict=True)
-    ]
-    squares = [v * v for v in difference]
-    if one.kind == "moments":
-        order, _, limits = one.asked
-        d = plan.problem.d
-        features = ball**2 * k2 if order == 1 else interval**2 * d * k_inf**4
-        targets = sum((ball * v) ** 2 if order == 1 else interval**2 * v**4 for v in limits[d:])
-        return max(_ratio(sum(squares[:d]), features), _ratio(sum(squares[d:]), targets))
-    if one.kind == "length":
-        return _ratio(sum(squares), (interval * k2) ** 2)
+    if one.sum is not None:
+        pairs = one.sum.distances(one.total, other.total, one.row, neighbours)
+        return max(_ratio(distance, allowed) for distance, allowed in pairs)
     if one.bound is None:
         return 0.0
-    if one.kind in ("gradient_sum", "difference_sum"):
-        return _ratio(sum(squares), (ball * one.bound.l2) ** 2 * k2)
-    if one.kind == "curvature_sum":
-        return _ratio(sum(squares), neighbours.cone_squared * (one.asked[3].largest * k2) ** 2)
-    if one.kind == "spread_sum":
-        return _ratio(squares[0], (interval * largest_spread(one.bound, k2)) ** 2)
-    return _ratio(max(squares), (ball * one.bound.linf * k_inf) ** 2)
+    squares = [(_exact(a) - _exact(b)) ** 2 for a, b in zip(one.total.flat, other.total.flat, strict=True)]
+    return _ratio(max(squares), (neighbours.ball * one.bound.linf * one.row.k_inf) ** 2)
 
 
 def _exact(value: Any) -> Any:
@@ -388,3 +368,15 @@ def _ratio(distance: int, allowed: int) -> float:
     """Square root of the quotient of two squares, above 1 if and only if the first is larger."""
     ratio = math.sqrt(distance / allowed) if allowed else math.inf if distance else 0.0
     return max(ratio, math.nextafter(1.0, 2.0)) if distance > allowed else min(ratio, 1.0)
+
+
+def _public(question: Any) -> tuple[Any, ...]:
+    """Public fields of a sum, arrays as bytes; a sample of records is a coin and not among them."""
+    values = (getattr(question, field.name) for field in fields(question) if field.name != "batch")
+    return tuple(_plain(value) for value in values)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_plain(each) for each in value)
+    return value.tobytes() if isinstance(value, np.ndarray) else value

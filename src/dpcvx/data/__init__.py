@@ -1,6 +1,6 @@
 """Records: reading, clipping and quantising them, and the data sources that compute exact sums over them."""
 
-from dpcvx.data.curvature import SPREAD_UNIT, CurvatureBound, largest_spread
+from dpcvx.data.curvature import SPREAD_UNIT, CurvatureBound, CurvatureSum, largest_spread
 from dpcvx.data.gram_scores import HasGramScores, Linear
 from dpcvx.data.lattice import (
     FEATURE_BITS,
@@ -21,8 +21,9 @@ from dpcvx.data.memory import Arrays
 from dpcvx.data.objective import BLOCK_ROWS, Objective, SumOfLosses
 from dpcvx.data.quantise import Quantiser, targets
 from dpcvx.data.region import Region
-from dpcvx.data.rows import Dense, Sparse
-from dpcvx.data.source import CanStandardise, DataSource, HasCurvatureSum, Margins, Points
+from dpcvx.data.rows import Dense, Records, Sparse
+from dpcvx.data.source import CanStandardise, DataSource, Margins
+from dpcvx.data.sums import DifferenceSum, GradientSum, LengthSum, MomentSum, RowBounds, Sum
 
 __all__ = [
     "BLOCK_ROWS",
@@ -36,20 +37,26 @@ __all__ = [
     "Arrays",
     "CanStandardise",
     "CurvatureBound",
+    "CurvatureSum",
     "DataSource",
     "Dense",
-    "HasCurvatureSum",
+    "DifferenceSum",
+    "GradientSum",
     "HasGramScores",
     "HasLazyScores",
     "Lazy",
+    "LengthSum",
     "Linear",
     "Margins",
+    "MomentSum",
     "Objective",
-    "Points",
     "Quantiser",
+    "Records",
     "Region",
     "ResidualBound",
+    "RowBounds",
     "Sparse",
+    "Sum",
     "SumOfLosses",
     "Terms",
     "exact_sum",

@@ -7,25 +7,35 @@ follows are sums of integers.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcvx.accounting import Neighbours
 from dpcvx.arrays import Vector
 from dpcvx.data.lattice import FEATURE_BITS, RESIDUAL_BITS, ResidualBound, fixed_point
-from dpcvx.data.rows import Dense, Sparse
+from dpcvx.data.rows import Dense, Records, Sparse, dense_block
+from dpcvx.data.sums import Distance, RowBounds
 from dpcvx.losses import Loss
 
-__all__ = ["SHIFT", "SLOPE_BITS", "SPREAD_UNIT", "CurvatureBound", "Sums", "curvature_sum", "largest_spread"]
+__all__ = [
+    "SHIFT",
+    "SLOPE_BITS",
+    "SPREAD_UNIT",
+    "CurvatureBound",
+    "CurvatureSum",
+    "CurvatureTotals",
+    "largest_spread",
+]
 
 SHIFT = 2.0**-6  # half the distance of the two scores; phi'' changes little over it
 SLOPE_BITS = 8  # slopes are squared on the grid 2^-8, and multiplied by ||x||^2 on the grid 2^-14
 SPREAD_UNIT = 2.0 ** -(2 * SLOPE_BITS + FEATURE_BITS)
 LARGEST_EXACT = 2**53  # integers up to here are exact in float64, whatever the order of a sum
 CELLS_AT_ONCE = 2**19
-
-Sums = tuple[NDArray[np.int64], int]
 
 
 @dataclass(frozen=True)
@@ -49,35 +59,74 @@ def largest_spread(slope: ResidualBound, k2: int) -> int:
     return steps * steps * (k2 >> FEATURE_BITS)
 
 
-def curvature_sum(
-    rows: Dense | Sparse,
-    y: Vector,
-    loss: Loss,
-    theta: Vector,
-    bounds: tuple[ResidualBound, CurvatureBound],
-) -> Sums:
-    """Return sum_i omega_i k_i k_i^T, shape (d, d), and sum_i s_i^2 q_i, over rows of integers.
+class CurvatureTotals(NamedTuple):
+    """sum_i omega_i k_i k_i^T, shape (d, d), and sum_i s_i^2 q_i."""
+
+    moments: NDArray[np.int64]
+    spread: int
+
+
+@dataclass(frozen=True, eq=False)
+class CurvatureSum:
+    """Second moments of rows weighted by curvature, and the squared lengths of gradients.
 
     omega_i is the curvature of record i at the score <x_i, theta>, s_i its slope on the grid 2^-8, and
-    q_i = floor(||k_i||^2/2^14).
+    q_i = floor(||k_i||^2/2^14); see `CurvatureTotals`.
 
     Parameters
     ----------
-    rows : Dense or Sparse
-        Stored integers, row-major.
-    y : ndarray, shape (1, n)
-        Targets.
     loss : Loss
         Of one score.
     theta : Vector
         Public point, shape (d,).
-    bounds : pair of ResidualBound and CurvatureBound
-        Enforced after rounding.
+    slope : ResidualBound
+    bend : CurvatureBound
+        Both are enforced after rounding.
     """
+
+    loss: Loss
+    theta: Vector
+    slope: ResidualBound
+    bend: CurvatureBound
+
+    def check(self, d: int) -> None:
+        """Refuse a theta of another length."""
+        if len(self.theta) != d:
+            raise ValueError(f"theta has {len(self.theta)} rows, but the records have {d} features.")
+
+    def among(self, start: int, stop: int) -> CurvatureSum:
+        """Return the same question."""
+        return self
+
+    def of(self, records: Records) -> CurvatureTotals:
+        """Return both sums over records in memory."""
+        self.check(records.d)
+        y = records.targets(self.loss, 1)
+        return _totals(records.whole_rows(), y, self)
+
+    def add(self, parts: Iterable[CurvatureTotals], n: int) -> CurvatureTotals:
+        """Add sums over disjoint records; the mechanism's capacity keeps the first inside 62 bits."""
+        first, *others = parts
+        moments = sum((part.moments for part in others), first.moments)
+        return CurvatureTotals(moments, sum((part.spread for part in others), first.spread))
+
+    def distances(
+        self, one: CurvatureTotals, other: CurvatureTotals, row: RowBounds, neighbours: Neighbours
+    ) -> list[Distance]:
+        """The diameters of a cone of matrices up to Omega K2 and of an interval S^2 Q (PRIVACY_MATH §15)."""
+        squares = sum(int(v) ** 2 for v in (one.moments - other.moments).flat)
+        spread = (one.spread - other.spread) ** 2
+        return [
+            (squares, neighbours.cone_squared * (self.bend.largest * row.k2) ** 2),
+            (spread, (neighbours.interval * largest_spread(self.slope, row.k2)) ** 2),
+        ]
+
+
+def _totals(rows: Dense | Sparse, y: Vector, question: CurvatureSum) -> CurvatureTotals:
     from dpcvx.data import kernels
 
-    slope, bend = bounds
-    integers, unit = fixed_point(theta)
+    loss, slope, bend = question.loss, question.slope, question.bend
+    integers, unit = fixed_point(question.theta)
     shift = max(1, round(SHIFT / unit))
     # In the shift's own distance, so that a clipped slope is clipped at the same residual on average.
     wide = slope.linf + round(SHIFT * 2**RESIDUAL_BITS)
@@ -98,7 +147,7 @@ def curvature_sum(
 
     for start in range(0, n, step):
         stop = min(n, start + step)
-        block, targets = _dense(rows, start, stop), np.ascontiguousarray(y[:, start:stop])
+        block, targets = dense_block(rows, start, stop), np.ascontiguousarray(y[:, start:stop])
         margins = np.empty((1, stop - start), dtype=np.int64)
         kernels.multiply_dense(block, integers, 0, stop - start, 0, margins)
         rise = residuals(margins + shift, targets, wide) - residuals(margins - shift, targets, wide)
@@ -108,19 +157,4 @@ def curvature_sum(
         slopes = np.rint(residuals(margins, targets, slope.linf) * 2.0 ** (SLOPE_BITS - RESIDUAL_BITS))
         squares = (exact**2).sum(axis=1) // 2**FEATURE_BITS
         spread += int((slopes.astype(np.int64) ** 2 * squares.astype(np.int64)).sum())
-    return moments, spread
-
-
-def _dense(rows: Dense | Sparse, start: int, stop: int) -> NDArray[np.int16]:
-    """A block of rows in full."""
-    if isinstance(rows, Dense):
-        return rows.values[start:stop]
-    from scipy.sparse import csr_array
-
-    part = slice(rows.indptr[start], rows.indptr[stop])
-    block = csr_array(
-        (rows.values[part], rows.indices[part], rows.indptr[start : stop + 1] - rows.indptr[start]),
-        shape=(stop - start, rows.shape[1]),
-    )
-    full: NDArray[np.int16] = block.toarray()
-    return full
+    return CurvatureTotals(moments, spread)

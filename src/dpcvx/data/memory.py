@@ -5,41 +5,36 @@ Records are private, so these classes are no dataclasses and print nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.lattice import (
-    FEATURE_BITS,
-    LARGEST_INTEGER,
     ResidualBound,
     exact_sum,
-    fixed_point,
     integer_bounds,
     records_at_once,
 )
 from dpcvx.data.margins import MarginsInMemory
 from dpcvx.data.objective import Objective
-from dpcvx.data.quantise import Quantiser, enforce, targets
-from dpcvx.data.rows import Dense, Sparse, whole_rows
-from dpcvx.data.source import Points
-from dpcvx.data.threads import SLOPE_WORK, in_threads
+from dpcvx.data.quantise import Quantiser, enforce, remap, targets
+from dpcvx.data.rows import Dense, Records, Sparse, targets_for, whole_rows
+from dpcvx.data.sums import Sum
+from dpcvx.data.threads import in_threads
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
 from dpcvx.words import counted
 
 if TYPE_CHECKING:
-    from dpcvx.data.curvature import CurvatureBound, Sums
     from dpcvx.data.gram_scores import Linear
     from dpcvx.data.lazy_scores import Lazy, Terms
 
 __all__ = ["Arrays", "source"]
 
-BLOCK_BYTES = 2**18  # rows read twice by a gradient pass; stays in a core's second-level cache
+Answer = TypeVar("Answer")
 
 
 def source(X: Any, y: Any = None, *, bounds: Bounds, layout: str = "rows", missing: float = 0.0) -> Arrays:
@@ -113,15 +108,14 @@ class Arrays:
         for name, value in (("threads", threads), ("block_rows", block_rows)):
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}.")
-        self._y = None if y is None else np.ascontiguousarray(y.T, dtype=np.float64)
+        self._y = np.ascontiguousarray(np.zeros((0, self.n)) if y is None else y.T, dtype=np.float64)
         self._rows = rows if layout == "rows" else None
         self._columns = rows.transpose() if layout == "columns" else None
         self._size = rows.size
         self._bounds = bounds
         self._layout, self._threads = layout, threads
         self._extra = step, constant
-        row_bytes = max(1, 2 * rows.size // self.n)
-        self._block_rows = block_rows or min(self.n, max(8, BLOCK_BYTES // row_bytes))
+        self._block_rows = block_rows
 
     def within(self, bounds: Bounds) -> Arrays:
         """Return these records with every stored row inside the bounds: a longer one is shrunk."""
@@ -129,118 +123,27 @@ class Arrays:
             enforced, wanted = (integer_bounds(each, self.d) for each in (self._bounds, bounds))
             if enforced[0] <= wanted[0] and enforced[1] <= wanted[1]:
                 return self
-        y = None if self._y is None else self._y.T
         return Arrays(
             enforce(self._whole_rows(), bounds),
-            y,
+            self._y.T,
             bounds=bounds,
             layout=self._layout,
             threads=self._threads,
             block_rows=self._block_rows,
         )
 
-    def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
-        """Return sum_i rho_i k_i in units of 2^-34, in the shape of theta."""
-        from dpcvx.data import kernels
-
-        integers, unit = self._sent(theta)
-        outputs, d = integers.shape
-        y = self._targets(loss, outputs)
-        rows = self._row_major()
-        residuals = kernels.residuals_of(loss.slope, loss.joint)
-        rest = (residuals, unit, loss.parameter, bound.l2, bound.linf)
-
-        def part(start: int, stop: int) -> IntVector:
-            sums = np.zeros((outputs, d), dtype=np.int64)
-            where = (start, stop, min(self._block_rows, stop - start), self._extra, sums)
-            if isinstance(rows, Dense):
-                kernels.gradient_dense(rows.values, y, integers, *rest, *where)
-            else:
-                kernels.gradient_sparse(rows.indptr, rows.indices, rows.values, y, integers, *rest, *where)
-            return sums
-
-        parts = self.parts(part, self.n, self._work(outputs), records_at_once(bound))
-        sums = self._total(parts, self.n, bound)
-        return sums.T.copy().reshape(np.shape(theta))
-
-    def difference_sum(
-        self, loss: Loss, points: Points, batch: IntVector, residual: ResidualBound, bound: ResidualBound
-    ) -> IntVector:
-        """Return sum_i (rho_i - rho'_i) k_i over the rows of a batch, in the shape of an iterate."""
-        from dpcvx.data import kernels
-
-        (first, first_unit), (second, second_unit) = (self._sent(theta) for theta in points)
-        outputs, d = first.shape
-        if second.shape != first.shape:
-            raise ValueError(f"The points have shapes {np.shape(points[0])} and {np.shape(points[1])}.")
-        y = self._targets(loss, outputs)
-        rows = self._row_major()
-        function = kernels.residuals_of(loss.slope, loss.joint)
-        rest = (float(loss.parameter), residual.l2, residual.linf)
-        public = (first, second), (first_unit, second_unit), function, rest, (bound.l2, bound.linf)
-
-        def part(start: int, stop: int) -> IntVector:
-            sums = np.zeros((outputs, d), dtype=np.int64)
-            where = (start, stop, min(self._block_rows, stop - start), self._extra, sums)
-            if isinstance(rows, Dense):
-                kernels.difference_dense(rows.values, y, batch, *public, *where)
-            else:
-                kernels.difference_sparse(rows.indptr, rows.indices, rows.values, y, batch, *public, *where)
-            return sums
-
-        work = 2 * self._work(outputs) * len(batch) // self.n
-        parts = self.parts(part, len(batch), work, records_at_once(bound))
-        sums = self._total([np.zeros((outputs, d), dtype=np.int64), *parts], len(batch), bound)
-        return sums.T.copy().reshape(np.shape(points[0]))
+    def sum(self, question: Sum[Answer]) -> Answer:
+        """Return an exact sum over all records."""
+        return question.of(self.records())
 
     def objective(self, loss: Loss, outputs: int, z_max: float) -> Objective:
         """Return the sum of the losses, phi continued along its tangent beyond |z| = z_max."""
         return Objective(self._whole_rows(), self._targets(loss, outputs), loss, z_max)
 
-    def curvature_sum(self, loss: Loss, theta: Vector, slope: ResidualBound, bend: CurvatureBound) -> Sums:
-        """Return the sums of `dpcvx.data.curvature.curvature_sum` over all records."""
-        from dpcvx.data.curvature import curvature_sum
-
-        return curvature_sum(self._whole_rows(), self._targets(loss, 1), loss, theta, (slope, bend))
-
-    def moments(self, order: int, centers: IntVector, limits: IntVector) -> IntVector:
-        """Return the sums of (k - c)^order over the records, |k - c| clipped to a limit, per column."""
-        d, step = self.d, self._block_rows
-        values = self._dense_rows()
-        y = np.zeros((0, self.n)) if self._y is None else self._y[: len(centers) - d]
-        if len(y) < len(centers) - d:
-            raise ValueError(f"{len(centers) - d} target(s) are to be measured; these records have {len(y)}.")
-        total = np.zeros(len(centers), dtype=np.int64)
-        for start in range(0, self.n, step):
-            targets = np.clip(np.rint(y.T[start : start + step] * 2.0**FEATURE_BITS), -limits[d:], limits[d:])
-            block = np.hstack([values[start : start + step], targets.astype(np.int64)]) - centers
-            total += (np.clip(block, -limits, limits) ** order).sum(axis=0)
-        return total
-
-    def length(self) -> IntVector:
-        """Return the sum of ||k_i||^2, one entry."""
-        d = self.d
-        squares = self.moments(2, np.zeros(d, dtype=np.int64), np.full(d, LARGEST_INTEGER))
-        total: IntVector = squares.sum(keepdims=True)
-        return total
-
     def mapped(self, door: Quantiser, center: float, scale: float) -> Arrays:
         """Return these records after a second, public map: the door's on rows, (y - center)/scale on y."""
-        unit = 2.0**FEATURE_BITS  # stored integers are read as they are, in blocks
-        door = replace(door, center=unit * door.center, scale=unit * door.scale)
-        return Arrays(
-            door.quantise(self._dense_rows()),
-            None if self._y is None else (self._y.T - center) / scale,
-            bounds=door.bounds,
-            layout=self._layout,
-            threads=self._threads,
-        )
-
-    def _dense_rows(self) -> NDArray[np.int16]:
-        rows = self._whole_rows()
-        if not isinstance(rows, Dense):
-            raise ValueError("Sparse records cannot be standardised: a centre would fill them.")
-        return rows.values
+        again = remap(self.records(), door, center, scale)
+        return Arrays(again.rows, again.y.T, bounds=door.bounds, layout=self._layout, threads=self._threads)
 
     def follow(self, loss: Loss, outputs: int) -> MarginsInMemory:
         """Return margins that start at w = 0."""
@@ -300,42 +203,9 @@ class Arrays:
         parts = self.parts(part, self.n, self._size * rho.shape[0], records_at_once(bound))
         return exact_sum(parts, self.n, bound)
 
-    def rows(self) -> Dense | Sparse:
-        """Return the stored rows, for another place that sums them."""
-        return self._whole_rows()
-
-    def residuals(
-        self,
-        loss: Loss,
-        margins: NDArray[np.int64],
-        first: int,
-        unit: float,
-        bound: ResidualBound,
-        rho: NDArray[np.int32],
-    ) -> None:
-        """Write the residuals of a block of records at z_i = m_i * unit, for whoever sums their rows.
-
-        Parameters
-        ----------
-        loss : Loss
-        margins : ndarray of int64, shape (K, m)
-            Of the m records that begin with number ``first``.
-        first : int
-        unit : float
-        bound : ResidualBound
-        rho : ndarray of int32, shape (K, m)
-            Where they are written.
-        """
-        from dpcvx.data import kernels
-
-        function = kernels.residuals_of(loss.slope, loss.joint)
-        y = self._targets(loss, len(margins))
-        rest = (unit, loss.parameter, bound.l2, bound.linf)
-
-        def part(start: int, stop: int) -> None:
-            kernels.block_residuals(function, margins, y, first, start, stop, *rest, rho)
-
-        self.parts(part, margins.shape[1], SLOPE_WORK * margins.size)
+    def records(self) -> Records:
+        """Return rows and targets, for another place that sums them."""
+        return Records(self._row_major(), self._y, *self._extra, self._threads, self._block_rows)
 
     def parts(
         self, part: Callable[[int, int], Any], count: int, work: int, largest: int | None = None
@@ -343,33 +213,8 @@ class Arrays:
         """Apply a function to ranges that cover 0..count, in the threads of this source."""
         return in_threads(part, count, work, threads=self._threads, largest=largest)
 
-    def _work(self, outputs: int) -> int:
-        """Products that a pass over the rows costs; one of compressed rows is worth about four dense ones."""
-        return outputs * (self._size * (4 if self.sparse else 1) + SLOPE_WORK * self.n)
-
-    def _sent(self, theta: Vector) -> tuple[NDArray[np.int32], float]:
-        """An iterate in fixed point, and its unit."""
-        integers, unit = fixed_point(theta)
-        if integers.shape[1] != self.d:
-            raise ValueError(f"theta has {integers.shape[1]} rows, but the records have {self.d} features.")
-        return integers, unit
-
     def _targets(self, loss: Loss, outputs: int) -> Vector:
-        if self._y is None:
-            raise ValueError("These records have no targets; give y when the source is made.")
-        width = 1 if loss.joint else outputs
-        if self._y.shape[0] != width:
-            raise ValueError(
-                f"{type(loss).__name__} with {outputs} output(s) needs y with {width} column(s)."
-            )
-        return self._y
-
-    def _total(self, parts: Iterable[IntVector], count: int, bound: ResidualBound) -> IntVector:
-        """Sum of partial sums (K, d), the stored features' in units of their step until now."""
-        sums = exact_sum(parts, count, bound)
-        step, constant = self._extra
-        sums[:, : self.d - (constant > 0)] *= step
-        return sums
+        return targets_for(loss, outputs, self._y)
 
     def _whole_rows(self) -> Dense | Sparse:
         return whole_rows(self._row_major(), *self._extra)

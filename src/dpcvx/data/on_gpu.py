@@ -9,24 +9,27 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from dpcvx.arrays import IntVector, Vector
+from dpcvx.arrays import IntVector
 from dpcvx.data.dataset import InMemory
 from dpcvx.data.lattice import ResidualBound, exact_sum, fixed_point, records_at_once
 from dpcvx.data.memory import Arrays
-from dpcvx.data.rows import Dense, Sparse
-from dpcvx.data.source import Margins, Points
+from dpcvx.data.rows import Dense, Records, Sparse
+from dpcvx.data.source import Margins
+from dpcvx.data.sums import GradientSum, Sum
+from dpcvx.data.threads import SLOPE_WORK, in_threads
 from dpcvx.gpu.products import DenseOnDevice, SparseOnDevice
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
 
 if TYPE_CHECKING:
     from dpcvx.data.columns import Columns, Table
-    from dpcvx.data.curvature import CurvatureBound, Sums
     from dpcvx.data.objective import SumOfLosses
     from dpcvx.data.quantise import Quantiser
     from dpcvx.data.shards.dataset import Shards
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
     from dpcvx.data.target import Target
 
 __all__ = ["ForDevice", "OnDevice", "ShardsForDevice", "put"]
+
+Answer = TypeVar("Answer")
 
 MARGINS_AT_ONCE = 2**24  # 128 MiB; short blocks would cost more in threads than they hide
 SPARE_BYTES = 2**30  # of the GPU's memory, beside the records
@@ -99,19 +104,46 @@ def put(host: Arrays | ShardSource, device: torch.device, layout: str) -> DataSo
     """
     parts = _parts(host)
     # A selection over compressed records touches few of them at a step, which the host does best.
-    if parts[0].sparse and layout == "columns":
+    if _is_sparse(parts[0]) and layout == "columns":
         return host
     return OnDevice(host, device) if _has_room(parts, device) else host
 
 
-def _parts(host: Arrays | ShardSource) -> list[Arrays]:
+def _parts(host: Arrays | ShardSource) -> list[Records]:
     """The records as they are kept: all of them, or a shard at a time."""
     if isinstance(host, Arrays):
-        return [host]
-    return [host.stored(index).arrays() for index in range(len(host.starts) - 1)]
+        return [host.records()]
+    parts = (host.stored(index) for index in range(len(host.starts) - 1))
+    return [replace(part, y=np.ascontiguousarray(part.y, dtype=np.float64)) for part in parts]
 
 
-def _has_room(parts: list[Arrays], device: torch.device) -> bool:
+def _residuals(
+    part: Records,
+    loss: Loss,
+    margins: NDArray[np.int64],
+    first: int,
+    unit: float,
+    bound: ResidualBound,
+    rho: NDArray[np.int32],
+) -> None:
+    """Write the residuals of the records that begin with number ``first``, at z_i = m_i * unit."""
+    from dpcvx.data import kernels
+
+    function = kernels.residuals_of(loss.slope, loss.joint)
+    y = part.targets(loss, len(margins))
+    rest = (unit, loss.parameter, bound.l2, bound.linf)
+
+    def of_range(start: int, stop: int) -> None:
+        kernels.block_residuals(function, margins, y, first, start, stop, *rest, rho)
+
+    in_threads(of_range, margins.shape[1], SLOPE_WORK * margins.size, threads=part.threads)
+
+
+def _is_sparse(part: Records) -> bool:
+    return isinstance(part.rows, Sparse)
+
+
+def _has_room(parts: list[Records], device: torch.device) -> bool:
     """Whether the free memory of the device holds the records; if not, warn where their size is public."""
     if device.type != "cuda":
         return True
@@ -120,7 +152,7 @@ def _has_room(parts: list[Arrays], device: torch.device) -> bool:
     if needed + SPARE_BYTES <= free:
         return True
     # How many cells of compressed records are filled is private, so nothing is said of them.
-    if not any(part.sparse for part in parts):
+    if not any(_is_sparse(part) for part in parts):
         warnings.warn(
             f"The records take {needed / 2**30:.1f} GiB and the GPU has {free / 2**30:.1f} GiB free, so the "
             "CPU does the work, with the same integer sums.",
@@ -130,10 +162,10 @@ def _has_room(parts: list[Arrays], device: torch.device) -> bool:
     return False
 
 
-def _bytes(part: Arrays) -> int:
-    if not part.sparse:
+def _bytes(part: Records) -> int:
+    if not _is_sparse(part):
         return 2 * part.n * part.d
-    rows = part.rows()
+    rows = part.whole_rows()
     return rows.values.nbytes + (rows.indices.nbytes if isinstance(rows, Sparse) else 0)
 
 
@@ -159,27 +191,31 @@ class OnDevice:
     def __init__(self, host: Arrays | ShardSource, device: torch.device) -> None:
         self._host, self._parts = host, _parts(host)
         self.n, self.d, self.device = host.n, host.d, device
-        self.stored = [_sent(part.rows(), device) for part in self._parts]
+        self.stored = [_sent(part.whole_rows(), device) for part in self._parts]
 
     def within(self, bounds: Bounds) -> OnDevice:
         """Return these records with every stored row inside the bounds: a longer one is shrunk."""
         held = self._host.within(bounds)
         return self if held is self._host else OnDevice(held, self.device)
 
-    def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
-        """Return sum_i rho_i k_i in units of 2^-34, in the shape of theta."""
-        integers, unit = fixed_point(theta)
-        if integers.shape[1] != self.d:
-            raise ValueError(f"theta has {integers.shape[1]} rows, but the records have {self.d} features.")
+    def sum(self, question: Sum[Answer]) -> Answer:
+        """Return an exact sum over all records: of gradients on the device, others where they came from."""
+        if isinstance(question, GradientSum):
+            return cast(Answer, self._gradients(question))
+        return self._host.sum(question)
+
+    def _gradients(self, question: GradientSum) -> IntVector:
+        question.check(self.d)
+        integers, unit = fixed_point(question.theta)
         weights = torch.from_numpy(integers).to(self.device)
 
         def margins(place: int, start: int, stop: int) -> torch.Tensor:
             return self.stored[place].margins(weights, start, stop)
 
-        sums = self.sums(loss, margins, len(weights), unit, bound)
-        return sums.T.copy().reshape(np.shape(theta))
+        sums = self.weighted_rows(question.loss, margins, len(weights), unit, question.bound)
+        return sums.T.copy().reshape(np.shape(question.theta))
 
-    def sums(
+    def weighted_rows(
         self,
         loss: Loss,
         margins: Callable[[int, int, int], torch.Tensor],
@@ -196,7 +232,7 @@ class OnDevice:
                     arrived = self._at_host(outputs, stop - start, torch.int64)
                     arrived.copy_(margins(place, start, stop))
                     rho = self._at_host(outputs, stop - start, torch.int32)
-                    part.residuals(loss, arrived.numpy(), start, unit, bound, rho.numpy())
+                    _residuals(part, loss, arrived.numpy(), start, unit, bound, rho.numpy())
                     stored.add_sums(rho.to(self.device), start, stop, sums)
                 found.append(sums.cpu().numpy())
         return exact_sum(found, self.n, bound)
@@ -205,27 +241,9 @@ class OnDevice:
         """Memory of the host that the device reaches at full speed."""
         return torch.empty((rows, columns), dtype=dtype, pin_memory=self.device.type == "cuda")
 
-    def difference_sum(
-        self, loss: Loss, points: Points, batch: IntVector, residual: ResidualBound, bound: ResidualBound
-    ) -> IntVector:
-        """Return sum_i (rho_i - rho'_i) k_i over the rows of a batch, in the shape of an iterate."""
-        return self._host.difference_sum(loss, points, batch, residual, bound)
-
     def objective(self, loss: Loss, outputs: int, z_max: float) -> SumOfLosses:
         """Return the sum of the losses, phi continued along its tangent beyond |z| = z_max."""
         return self._host.objective(loss, outputs, z_max)
-
-    def curvature_sum(self, loss: Loss, theta: Vector, slope: ResidualBound, bend: CurvatureBound) -> Sums:
-        """Return the sums of `dpcvx.data.curvature.curvature_sum` over all records."""
-        return self._host.curvature_sum(loss, theta, slope, bend)
-
-    def moments(self, order: int, centers: IntVector, limits: IntVector) -> IntVector:
-        """Return the sums of (k - c)^order over the records, |k - c| clipped to a limit, per column."""
-        return self._host.moments(order, centers, limits)
-
-    def length(self) -> IntVector:
-        """Return the sum of ||k_i||^2, one entry."""
-        return self._host.length()
 
     def mapped(self, door: Quantiser, center: float, scale: float) -> OnDevice:
         """Return these records after a second, public map: the door's on rows, (y - center)/scale on y."""
@@ -236,10 +254,10 @@ class OnDevice:
         dense = [stored for stored in self.stored if isinstance(stored, DenseOnDevice)]
         if len(dense) < len(self.stored):
             return self._host.follow(loss, outputs)
-        return FollowedOnDevice(self, dense, loss, outputs)
+        return MarginsOnGpu(self, dense, loss, outputs)
 
 
-class FollowedOnDevice:
+class MarginsOnGpu:
     """Margins of dense records, kept on their device."""
 
     def __init__(self, records: OnDevice, stored: list[DenseOnDevice], loss: Loss, outputs: int) -> None:
@@ -264,7 +282,7 @@ class FollowedOnDevice:
 
     def scores(self, scale: float, bound: ResidualBound) -> IntVector:
         """Return sum_i rho_i k_ij, (d,) or (d, K), with rho_i the residual at z_i = m_i * scale."""
-        sums = self._records.sums(self._loss, self._block, self._outputs, scale, bound)
+        sums = self._records.weighted_rows(self._loss, self._block, self._outputs, scale, bound)
         return sums[0] if self._outputs == 1 else sums.T.copy()
 
     def _block(self, place: int, start: int, stop: int) -> torch.Tensor:

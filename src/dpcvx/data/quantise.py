@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,10 @@ from dpcvx.data.cells import (
     read_numbers,
 )
 from dpcvx.data.lattice import FEATURE_BITS, integer_bounds
-from dpcvx.data.rows import Dense, Sparse
+from dpcvx.data.rows import Dense, Records, Sparse
 from dpcvx.problem import Bounds
 
-__all__ = ["Quantiser", "enforce", "targets"]
+__all__ = ["Quantiser", "enforce", "remap", "targets"]
 
 
 CELLS_AT_ONCE = 2**20  # cells converted to float64 at a time
@@ -149,6 +149,16 @@ def enforce(rows: Dense | Sparse, bounds: Bounds) -> Dense | Sparse:
 
     values = rows.values * 2.0**-FEATURE_BITS
     return Quantiser(bounds).quantise(csr_array((values, rows.indices, rows.indptr), shape=rows.shape))
+
+
+def remap(records: Records, quantiser: Quantiser, center: float, scale: float) -> Records:
+    """Return stored records after a second, public map: the quantiser's on rows, (y - center)/scale on y."""
+    rows, unit = records.whole_rows(), 2.0**FEATURE_BITS
+    if not isinstance(rows, Dense):
+        raise ValueError("Sparse records cannot be standardised: a centre would fill them.")
+    # Stored integers are read as they are, in blocks.
+    of_integers = replace(quantiser, center=unit * quantiser.center, scale=unit * quantiser.scale)
+    return Records(of_integers.quantise(rows.values), np.ascontiguousarray((records.y - center) / scale))
 
 
 def targets(y: Any, limit: float | None = None, missing: float = 0.0) -> Vector:

@@ -1,13 +1,19 @@
-"""Stored rows of 16-bit integers, dense or compressed."""
+"""Stored rows of integers, dense or compressed, and records: rows with their targets."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Dense", "Sparse", "whole_rows"]
+from dpcvx.arrays import Vector
+from dpcvx.losses import Loss
+
+__all__ = ["Dense", "Records", "Sparse", "dense_block", "targets_for", "whole_rows"]
+
+BLOCK_BYTES = 2**18  # rows read twice by a gradient pass; stays in a core's second-level cache
 
 
 class Dense:
@@ -108,3 +114,85 @@ def whole_rows(rows: Dense | Sparse, step: int = 1, constant: int = 0) -> Dense 
         indices = np.insert(indices, indptr[1:], d)
         indptr = indptr + np.arange(n + 1)
     return Sparse(indptr, indices, entries, d + (constant > 0))
+
+
+def dense_block(rows: Dense | Sparse, start: int, stop: int) -> NDArray[np.int16]:
+    """Return rows start to stop with all their cells."""
+    if isinstance(rows, Dense):
+        return rows.values[start:stop]
+    from scipy.sparse import csr_array
+
+    part = slice(rows.indptr[start], rows.indptr[stop])
+    block = csr_array(
+        (rows.values[part], rows.indices[part], rows.indptr[start : stop + 1] - rows.indptr[start]),
+        shape=(stop - start, rows.shape[1]),
+    )
+    full: NDArray[np.int16] = block.toarray()
+    return full
+
+
+def targets_for(loss: Loss, outputs: int, y: Vector) -> Vector:
+    """Return targets (K, n), and refuse those of another kind than the loss takes."""
+    if len(y) == 0:
+        raise ValueError("These records have no targets; give y when the source is made.")
+    width = 1 if loss.joint else outputs
+    if y.shape[0] != width:
+        raise ValueError(f"{type(loss).__name__} with {outputs} output(s) needs y with {width} column(s).")
+    return y
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Records:
+    """Records in memory as sums read them.
+
+    Parameters
+    ----------
+    rows : Dense or Sparse
+        Stored integers, row-major.
+    y : ndarray, shape (K, n)
+        Targets; K = 0 without any.
+    step : int
+        Unit of the stored integers, in units of 2^-14: 2^14 where they are -1, 0 and 1.
+    constant : int
+        Value of a last feature that is the same in every row and is not stored; 0 for none.
+    threads : int, optional
+        Threads of a pass; by default one per core where the work is worth it. No answer depends on it.
+    block_rows : int, optional
+        Rows of a block. No answer depends on it.
+    """
+
+    rows: Dense | Sparse
+    y: Vector
+    step: int = 1
+    constant: int = 0
+    threads: int | None = None
+    block_rows: int | None = None
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return self.rows.shape[0]
+
+    @property
+    def d(self) -> int:
+        """Number of features."""
+        return self.rows.shape[1] + (self.constant > 0)
+
+    @property
+    def left_out(self) -> tuple[int, int]:
+        """Step and constant."""
+        return self.step, self.constant
+
+    @property
+    def block(self) -> int:
+        """Rows of a block."""
+        row_bytes = max(1, 2 * self.rows.size // self.n)
+        return self.block_rows or min(self.n, max(8, BLOCK_BYTES // row_bytes))
+
+    def targets(self, loss: Loss, outputs: int) -> Vector:
+        """Return the targets, and refuse those of another kind than the loss takes."""
+        return np.ascontiguousarray(targets_for(loss, outputs, self.y), dtype=np.float64)
+
+    def whole_rows(self) -> Dense | Sparse:
+        """Return 16-bit rows with nothing left out."""
+        return whole_rows(self.rows, *self.left_out)

@@ -5,21 +5,21 @@ Mechanisms are its only callers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
-from dpcvx.arrays import IntVector, Vector
+from dpcvx.arrays import IntVector
 from dpcvx.data.lattice import ResidualBound
 from dpcvx.data.quantise import Quantiser
+from dpcvx.data.sums import Sum
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
 
 if TYPE_CHECKING:
-    from dpcvx.data.curvature import CurvatureBound, Sums
     from dpcvx.data.objective import SumOfLosses
 
-__all__ = ["CanStandardise", "DataSource", "HasCurvatureSum", "Margins", "Points"]
+__all__ = ["CanStandardise", "DataSource", "Margins"]
 
-Points = tuple[Vector, Vector]
+Answer = TypeVar("Answer")
 
 
 class DataSource(Protocol):
@@ -40,17 +40,8 @@ class DataSource(Protocol):
     def within(self, bounds: Bounds) -> DataSource:
         """Return these records with every stored row inside the bounds: a longer one is shrunk."""
 
-    def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
-        """Return sum_i rho_i k_i in units of 2^-34, in the shape of theta."""
-
-    def difference_sum(
-        self, loss: Loss, points: Points, batch: IntVector, residual: ResidualBound, bound: ResidualBound
-    ) -> IntVector:
-        """Return sum_i (rho_i - rho'_i) k_i over the rows of a batch, in the shape of an iterate.
-
-        rho_i and rho'_i are the residuals at the two points, each within ``residual``; their difference is
-        clipped to ``bound``. Units of 2^-34.
-        """
+    def sum(self, question: Sum[Answer]) -> Answer:
+        """Return an exact sum over all records."""
 
     def objective(self, loss: Loss, outputs: int, z_max: float) -> SumOfLosses:
         """Return the sum of the losses in float64, for minimisers that run beside the records."""
@@ -60,26 +51,8 @@ class DataSource(Protocol):
 
 
 @runtime_checkable
-class HasCurvatureSum(Protocol):
-    """What a source may be able to do besides; a question that needs it refuses others."""
-
-    def curvature_sum(self, loss: Loss, theta: Vector, slope: ResidualBound, bend: CurvatureBound) -> Sums:
-        """Return the sums of `dpcvx.data.curvature.curvature_sum` over all records."""
-
-
-@runtime_checkable
 class CanStandardise(Protocol):
-    """What a source may be able to do besides: measure its records, and send them through a second door."""
-
-    def moments(self, order: int, centers: IntVector, limits: IntVector) -> IntVector:
-        """Return the sums of (k - c)^order over the records, |k - c| clipped to a limit, per column.
-
-        Columns are the stored features and then as many targets, rounded to the same grid, as there are
-        centres left. In units of 2^-14 to the power of the order.
-        """
-
-    def length(self) -> IntVector:
-        """Return the sum of ||k_i||^2, one entry."""
+    """A source that may send its records through a second, public map."""
 
     def mapped(self, door: Quantiser, center: float, scale: float) -> DataSource:
         """Return these records after a second, public map: the door's on rows, (y - center)/scale on y."""

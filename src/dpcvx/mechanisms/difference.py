@@ -11,7 +11,7 @@ import numpy as np
 
 from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import Vector
-from dpcvx.data import LARGEST_RESIDUAL, RESIDUAL_BITS, SUM_UNIT, ResidualBound, integer_bounds
+from dpcvx.data import LARGEST_RESIDUAL, RESIDUAL_BITS, SUM_UNIT, DifferenceSum, ResidualBound, integer_bounds
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Poisson
 from dpcvx.mechanisms.mechanism import (
@@ -160,6 +160,6 @@ class NoisyDifference:
 
         bound = self.bound(theta, anchor)
         sample = poisson_sample(self.probability, data.n, rng)
-        total = data.difference_sum(self.problem.loss, (theta, anchor), sample, self._residual, bound)
+        total = data.sum(DifferenceSum(self.problem.loss, (theta, anchor), sample, self._residual, bound))
         noise = lattice_gaussian(self._scale(bound), total.size, rng).reshape(total.shape)
         return (total + noise).astype(np.float64) * self._unit + self.problem.l2 * (theta - anchor)

@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 
 from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.data import FEATURE_BITS, integer_bounds, room
-from dpcvx.errors import Incompatible
+from dpcvx.data import FEATURE_BITS, LengthSum, MomentSum, integer_bounds, room
 from dpcvx.events import Compose, Event, Gaussian
 from dpcvx.mechanisms.mechanism import SPARE_RECORDS, check_capacity
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
-    from dpcvx.data import CanStandardise, DataSource
+    from dpcvx.data import DataSource
     from dpcvx.noise import Generator
 
 __all__ = ["NoisyLength", "NoisyMoments"]
@@ -152,7 +151,7 @@ class NoisyMoments:
         whole: NDArray[np.int64] = np.zeros_like(limits)
         if centers is not None:
             whole = np.clip(np.rint(centers * 2.0**FEATURE_BITS), -limits, limits).astype(np.int64)
-        total = _measured(data).moments(self.order, whole, limits)
+        total = data.sum(MomentSum(self.order, whole, limits))
         features, targets = self._scales
         noise = np.append(
             lattice_gaussian(features, self.problem.d, rng), lattice_gaussian(targets, self.targets, rng)
@@ -268,21 +267,12 @@ class NoisyLength:
         """Return the noisy mean squared norm, then the targets' mean squares."""
         from dpcvx.noise.gaussian import lattice_gaussian
 
-        records, d = _measured(data), self.problem.d
+        d = self.problem.d
         rows, targets = self._scales
-        total = records.length() + lattice_gaussian(rows, 1, rng)
+        total = data.sum(LengthSum()) + lattice_gaussian(rows, 1, rng)
         if self.targets:
             limits = np.full(d + self.targets, 2**FEATURE_BITS)
-            squares = records.moments(2, np.zeros_like(limits), limits)[d:]
+            squares = data.sum(MomentSum(2, np.zeros_like(limits), limits))[d:]
             total = np.append(total, squares + lattice_gaussian(targets, self.targets, rng))
         released: Vector = total * np.float64(self._unit)
         return released
-
-
-def _measured(data: DataSource) -> CanStandardise:
-    """The records, if they can be measured: a fact about the kind of their storage."""
-    from dpcvx.data import CanStandardise
-
-    if not isinstance(data, CanStandardise):
-        raise Incompatible(f"{type(data).__name__} has no moments: give standardize=False.")
-    return data

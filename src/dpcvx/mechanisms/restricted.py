@@ -11,7 +11,7 @@ import numpy as np
 
 from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.data import SUM_UNIT, ResidualBound, integer_bounds
+from dpcvx.data import SUM_UNIT, GradientSum, ResidualBound, integer_bounds
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Gaussian
 from dpcvx.mechanisms.mechanism import (
@@ -141,6 +141,6 @@ class RestrictedGradient:
                 f"{features} were given, or some twice, or unknown ones."
             )
         bound = residual_bound(self.problem, self.problem.margin_bound(theta), self.clip)
-        total = data.gradient_sum(self.problem.loss, theta, bound)[support]
+        total = data.sum(GradientSum(self.problem.loss, theta, bound))[support]
         noise = lattice_gaussian(self._scale(bound, features), total.size, rng).reshape(total.shape)
         return (total + noise).astype(np.float64) * (SUM_UNIT / self.n) + self.problem.l2 * theta[support]

@@ -16,6 +16,7 @@ from dpcvx.data import (
     LARGEST_SUM,
     SPREAD_UNIT,
     CurvatureBound,
+    CurvatureSum,
     ResidualBound,
     integer_bounds,
     largest_spread,
@@ -191,17 +192,11 @@ class NoisySecondMoments:
 
     def __call__(self, theta: Vector, data: DataSource, rng: Generator) -> SecondMoments:
         """Return the noisy second moments at theta."""
-        from dpcvx.data import HasCurvatureSum
         from dpcvx.noise.gaussian import lattice_gaussian
 
-        if not isinstance(data, HasCurvatureSum):
-            raise Incompatible(
-                f"{type(data).__name__} has no second moments: fit records in memory, or leave out the "
-                "uncertainty and the solver that need them."
-            )
         d, z_max = self.problem.d, self.problem.margin_bound(theta)
         bends = CurvatureBound(self._largest, self._bits)
-        total, spread = data.curvature_sum(self.problem.loss, theta, self._slope(z_max), bends)
+        total, spread = data.sum(CurvatureSum(self.problem.loss, theta, self._slope(z_max), bends))
         diagonal, off = self._scales
         noise = np.zeros((d, d), dtype=np.int64)
         noise[np.triu_indices(d, 1)] = lattice_gaussian(off, d * (d - 1) // 2, rng)

@@ -16,6 +16,7 @@ from dpcvx.data import (
     LARGEST_SUM,
     RESIDUAL_BITS,
     SUM_UNIT,
+    GradientSum,
     HasGramScores,
     HasLazyScores,
     Lazy,
@@ -379,7 +380,7 @@ class NoisyVertex:
         theta = point.dense()
         bound, terms = residual_bound(self.problem, self.problem.margin_bound(theta), self.clip), None
         if margins is None:
-            total: Vector = data.gradient_sum(self.problem.loss, theta, bound).astype(np.float64)
+            total: Vector = data.sum(GradientSum(self.problem.loss, theta, bound)).astype(np.float64)
         elif hasattr(margins, "unclipped"):
             bound, terms = self._unclipped(theta, point.moves)
             total = margins.unclipped(point.margin_unit, bound)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.data import Arrays, Dense, Quantiser, ResidualBound, fixed_point, targets
+from dpcvx.data import Arrays, Dense, GradientSum, Quantiser, Sum, fixed_point, targets
 from dpcvx.errors import Incompatible
-from dpcvx.losses import Loss
 from dpcvx.plans import Oracle, Plan
 from dpcvx.queries.compiled import CompiledRegression
 from dpcvx.queries.histogram import Counts
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     from dpcvx.noise import Generator
 
 __all__ = ["CellRows", "PrivateSide", "number_of_rows"]
+
+Answer = TypeVar("Answer")
 
 
 def number_of_rows(table: Any) -> int:
@@ -105,10 +106,16 @@ class CellRows(Arrays):
             bounds=bounds,
         )
 
-    def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
-        """Return sum_i rho_i k_i in units of 2^-34, in the shape of theta."""
+    def sum(self, question: Sum[Answer]) -> Answer:
+        """Return an exact sum over all records: of gradients cell by cell, others row by row."""
+        if isinstance(question, GradientSum):
+            return cast(Answer, self._gradients(question))
+        return super().sum(question)
+
+    def _gradients(self, question: GradientSum) -> IntVector:
         from dpcvx.data import kernels
 
+        loss, theta, bound = question.loss, question.theta, question.bound
         integers, unit = fixed_point(theta)
         rows = self._cell_rows.astype(np.int64)
         margins = integers.astype(np.int64) @ rows.T

@@ -6,9 +6,11 @@ many shards there are, which of them answered first, or whether one was loaded a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate, pairwise
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -18,10 +20,15 @@ from dpcvx.data.cluster.partitions import Partitions, opened
 from dpcvx.data.cluster.worker_side import (
     BEHIND,
     UNMAPPED,
+    Become,
+    ObjectiveOf,
     Part,
     Pickled,
     Prepare,
+    Request,
+    ScoresOf,
     Step,
+    SumOf,
     Update,
     load_part,
 )
@@ -32,15 +39,17 @@ from dpcvx.data.cluster.workers import (
     connected,
 )
 from dpcvx.data.lattice import ResidualBound, exact_sum
+from dpcvx.data.memory import Arrays
+from dpcvx.data.objective import Objective
 from dpcvx.data.quantise import Quantiser, targets
-from dpcvx.data.source import Points
+from dpcvx.data.sums import Sum
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
 
-if TYPE_CHECKING:
-    from dpcvx.data.curvature import CurvatureBound, Sums
-
 __all__ = ["Distributed", "dask_source", "distribute"]
+
+Answer = TypeVar("Answer")
+Evaluation = Callable[[Objective, Vector], Any]
 
 
 def dask_source(
@@ -160,88 +169,58 @@ class Distributed:
 
     def within(self, bounds: Bounds) -> Distributed:
         """Return these records with every stored row inside the bounds: a longer one is shrunk."""
-        return self._through("within", bounds)
+        return self._through(partial(_within, bounds))
 
     def mapped(self, door: Quantiser, center: float, scale: float) -> Distributed:
         """Return these records after a second, public map: the door's on rows, (y - center)/scale on y."""
-        return self._through("mapped", door, center, scale)
+        return self._through(partial(_mapped, door, center, scale))
 
-    def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
-        """Return sum_i rho_i k_i in units of 2^-34, in the shape of theta."""
-        self._check(theta)
-        parts = self.each("sums", "gradient_sum", self._pickled(loss), theta, bound)
-        return exact_sum(parts, self.n, bound)
-
-    def difference_sum(
-        self, loss: Loss, points: Points, batch: IntVector, residual: ResidualBound, bound: ResidualBound
-    ) -> IntVector:
-        """Return sum_i (rho_i - rho'_i) k_i over the rows of a batch, in the shape of an iterate."""
-        for theta in points:
-            self._check(theta)
-        starts = np.cumsum([0, *(shard.facts.n for shard in self._shards[:-1])])
-        cuts = np.split(batch, np.searchsorted(batch, starts[1:]))
-        pickled = self._pickled(loss)
-        parts = self._asked(
-            [
-                ("sums", "difference_sum", pickled, points, cut - start, residual, bound)
-                for cut, start in zip(cuts, starts, strict=True)
-            ]
-        )
-        return exact_sum(parts, len(batch), bound)
-
-    def curvature_sum(self, loss: Loss, theta: Vector, slope: ResidualBound, bend: CurvatureBound) -> Sums:
-        """Return the sums of `dpcvx.data.curvature.curvature_sum` over all records."""
-        self._check(theta)
-        parts = self.each("sums", "curvature_sum", self._pickled(loss), theta, slope, bend)
-        moments, spreads = zip(*parts, strict=True)
-        return _added(moments), sum(spreads)
-
-    def moments(self, order: int, centers: IntVector, limits: IntVector) -> IntVector:
-        """Return the sums of (k - c)^order over the records, |k - c| clipped to a limit, per column."""
-        return _added(self.each("sums", "moments", order, centers, limits))
-
-    def length(self) -> IntVector:
-        """Return the sum of ||k_i||^2, one entry."""
-        return _added(self.each("sums", "length"))
+    def sum(self, question: Sum[Answer]) -> Answer:
+        """Return an exact sum over all records, each worker's part where its records are."""
+        question.check(self.d)
+        loss = getattr(question, "loss", None)
+        pickled = None if loss is None else self._pickled(loss)
+        ends = pairwise([0, *accumulate(shard.facts.n for shard in self._shards)])
+        parts = self._asked([SumOf(_without_loss(question.among(*each)), pickled) for each in ends])
+        return question.add(parts, self.n)
 
     def objective(self, loss: Loss, outputs: int, z_max: float) -> DistributedObjective:
         """Return the sum of the losses in float64, for minimisers that run on the driver."""
         return DistributedObjective(self, (self._pickled(loss), outputs, z_max))
 
-    def follow(self, loss: Loss, outputs: int) -> FollowedShards:
+    def follow(self, loss: Loss, outputs: int) -> MarginsOnCluster:
         """Return margins that start at w = 0."""
-        return FollowedShards(self, (self._pickled(loss), outputs))
+        return MarginsOnCluster(self, (self._pickled(loss), outputs))
 
-    def each(self, *question: Any) -> list[Any]:
+    def each(self, request: Request) -> list[Any]:
         """Ask every shard the same."""
-        return self._asked([question] * len(self._shards))
+        return self._asked([request] * len(self._shards))
 
-    def ask_one(self, place: int, *question: Any) -> Any:
+    def ask_one(self, place: int, request: Request) -> Any:
         """Ask one shard; one that was loaded again goes through the steps first."""
         shard, key = self._shards[place], self._key
-        while _is(answer := Call(shard, (key, *question)).answer(), UNMAPPED):
-            Call(shard, ("", "become", self._steps)).answer()
+        while _is(answer := Call(shard, (key, request)).answer(), UNMAPPED):
+            Call(shard, ("", Become(self._steps))).answer()
         return answer
 
     @property
     def _key(self) -> str:
         return self._steps[-1].key if self._steps else ""
 
-    def _asked(self, questions: list[tuple[Any, ...]]) -> list[Any]:
+    def _asked(self, requests: list[Request]) -> list[Any]:
         calls = [
-            Call(shard, (self._key, *question))
-            for shard, question in zip(self._shards, questions, strict=True)
+            Call(shard, (self._key, request)) for shard, request in zip(self._shards, requests, strict=True)
         ]
         answers = [call.answer() for call in calls]
         return [
-            self.ask_one(place, *questions[place]) if _is(answer, UNMAPPED) else answer
+            self.ask_one(place, requests[place]) if _is(answer, UNMAPPED) else answer
             for place, answer in enumerate(answers)
         ]
 
-    def _through(self, name: str, *arguments: Any) -> Distributed:
+    def _through(self, change: Callable[[Arrays], Arrays]) -> Distributed:
         """Take the records through one more step, on all workers at once."""
-        steps = (*self._steps, Step(uuid4().hex, name, arguments))
-        calls = [Call(shard, ("", "become", steps)) for shard in self._shards]
+        steps = (*self._steps, Step(uuid4().hex, change))
+        calls = [Call(shard, ("", Become(steps))) for shard in self._shards]
         facts = [call.answer() for call in calls]
         return Distributed(self._shards, steps, facts[0].d)
 
@@ -250,15 +229,18 @@ class Distributed:
             self._pickles[loss] = Pickled.of(loss)
         return self._pickles[loss]
 
-    def _check(self, theta: Vector) -> None:
-        if len(theta) != self.d:
-            raise ValueError(f"theta has {len(theta)} rows, but the records have {self.d} features.")
+
+def _within(bounds: Bounds, records: Arrays) -> Arrays:
+    return records.within(bounds)
 
 
-def _added(parts: Sequence[IntVector]) -> IntVector:
-    first, *others = parts
-    total: IntVector = sum(others, first)
-    return total
+def _mapped(door: Quantiser, center: float, scale: float, records: Arrays) -> Arrays:
+    return records.mapped(door, center, scale)
+
+
+def _without_loss(question: Any) -> Any:
+    """The question as it travels: its loss goes beside it, pickled once."""
+    return replace(question, loss=None) if hasattr(question, "loss") else question
 
 
 def _is(answer: Any, word: str) -> bool:
@@ -279,26 +261,26 @@ class DistributedObjective:
 
     def value(self, theta: Vector) -> float:
         """Return the sum at theta."""
-        return float(np.sum(self._parts("value", theta)))
+        return float(np.sum(self._parts(Objective.value, theta)))
 
     def gradient(self, theta: Vector) -> Vector:
         """Return the gradient at theta, in its shape."""
-        return self._total("gradient", theta)
+        return self._total(Objective.gradient, theta)
 
     def hessian(self, theta: Vector) -> Vector:
         """Return X^T diag(phi'') X for one output."""
-        return self._total("hessian", theta)
+        return self._total(Objective.hessian, theta)
 
-    def _parts(self, name: str, theta: Vector) -> list[Any]:
-        return self._records.each("objective", self._setting, name, theta)
+    def _parts(self, part: Evaluation, theta: Vector) -> list[Any]:
+        return self._records.each(ObjectiveOf(self._setting, part, theta))
 
-    def _total(self, name: str, theta: Vector) -> Vector:
+    def _total(self, part: Evaluation, theta: Vector) -> Vector:
         # NumPy sums pairwise along the fast axis.
-        total: Vector = np.ascontiguousarray(np.stack(self._parts(name, theta), axis=-1)).sum(axis=-1)
+        total: Vector = np.ascontiguousarray(np.stack(self._parts(part, theta), axis=-1)).sum(axis=-1)
         return total
 
 
-class FollowedShards:
+class MarginsOnCluster:
     """Margins of every shard's records, for public integer weights that the driver keeps too.
 
     Moves wait until the next scores and travel with the question. A shard that missed some, because it was
@@ -332,11 +314,10 @@ class FollowedShards:
         update = whole
         if self._version is not None:
             update = Update(self._key, self._version, self._count, tuple(self._moves))
-        parts = self._records.each("scores", self._setting, update, scale, bound)
+        parts = self._records.each(ScoresOf(self._setting, update, scale, bound))
+        again = ScoresOf(self._setting, whole, scale, bound)
         parts = [
-            self._records.ask_one(place, "scores", self._setting, whole, scale, bound)
-            if _is(part, BEHIND)
-            else part
+            self._records.ask_one(place, again) if _is(part, BEHIND) else part
             for place, part in enumerate(parts)
         ]
         self._version, self._moves = self._count, []

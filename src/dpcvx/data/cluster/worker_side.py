@@ -7,15 +7,17 @@ comes back as a `Failure`, which says no more than the kind of the exception.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from dpcvx.arrays import Vector
+from dpcvx.data.lattice import ResidualBound
 from dpcvx.data.memory import Arrays
+from dpcvx.data.objective import Objective
 from dpcvx.data.rows import Dense, Sparse
 from dpcvx.data.source import Margins
 from dpcvx.errors import DpcvxError, Incompatible
@@ -25,13 +27,19 @@ from dpcvx.problem import Bounds
 __all__ = [
     "BEHIND",
     "UNMAPPED",
+    "Become",
+    "Describe",
     "Facts",
     "Failure",
+    "ObjectiveOf",
     "Part",
     "Pickled",
     "Prepare",
+    "Request",
+    "ScoresOf",
     "Shard",
     "Step",
+    "SumOf",
     "Update",
     "guarded",
     "load_part",
@@ -80,14 +88,10 @@ class Pickled:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """A public map that records go through after the door: a method of `Arrays` and its arguments.
-
-    Its key names the records that come out.
-    """
+    """A public map that records go through after they were quantised. Its key names those that come out."""
 
     key: str
-    name: str
-    arguments: tuple[Any, ...]
+    change: Callable[[Arrays], Arrays]
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,116 @@ class Update:
     before: int | None
     after: int
     moves: tuple[tuple[int, int], ...]
+
+
+class Request(Protocol):
+    """A question to the records of a worker, as it travels."""
+
+    def of(self, state: State, key: str) -> Any:
+        """Return the answer of the records with this key."""
+
+
+@dataclass(frozen=True)
+class Describe:
+    """Size and digest of the records."""
+
+    def of(self, state: State, key: str) -> Facts:
+        """Return them."""
+        records = state.records[key]
+        return Facts(records.n, records.d, state.digest)
+
+
+@dataclass(frozen=True, eq=False)
+class Become:
+    """Take the first records through steps; those that were made already are not made again."""
+
+    steps: tuple[Step, ...]
+
+    def of(self, state: State, key: str) -> Facts:
+        """Return size and digest of the records after the last step."""
+        keys = [step.key for step in self.steps]
+        done = len(state.steps) if state.steps == keys[: len(state.steps)] else 0
+        records = state.records[state.steps[-1] if done else key]
+        for step in self.steps[done:]:
+            records = step.change(records)
+        state.steps = keys
+        state.records = {"": state.records[""], keys[-1]: records}
+        return Describe().of(state, keys[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class SumOf:
+    """An exact sum over the records of a worker.
+
+    Parameters
+    ----------
+    question : Sum
+        Without its loss, if it has one.
+    loss : Pickled, optional
+        The loss, pickled once for all questions about it.
+    """
+
+    question: Any
+    loss: Pickled | None
+
+    def of(self, state: State, key: str) -> Any:
+        """Return the sum. Arrays out of a message are read-only and at odd addresses, so they are copied."""
+        values = {field.name: getattr(self.question, field.name) for field in fields(self.question)}
+        owned = {name: np.array(value) for name, value in values.items() if isinstance(value, np.ndarray)}
+        loss = {} if self.loss is None else {"loss": self.loss.open()}
+        return state.records[key].sum(replace(self.question, **owned, **loss))
+
+
+@dataclass(frozen=True, eq=False)
+class ObjectiveOf:
+    """Value, gradient or Hessian of the sum of the losses in float64.
+
+    Parameters
+    ----------
+    setting : tuple
+        Loss, number of outputs and largest score.
+    part : callable
+        `Objective.value`, `Objective.gradient` or `Objective.hessian`.
+    theta : Vector
+    """
+
+    setting: tuple[Pickled, int, float]
+    part: Callable[[Objective, Vector], Any]
+    theta: Vector
+
+    def of(self, state: State, key: str) -> Any:
+        """Return it at theta."""
+        if state.objective[0] != (key, self.setting):
+            loss, outputs, z_max = self.setting
+            objective = state.records[key].objective(loss.open(), outputs, z_max)
+            state.objective = (key, self.setting), objective
+        return self.part(state.objective[1], np.array(self.theta))
+
+
+@dataclass(frozen=True, eq=False)
+class ScoresOf:
+    """Scores of followed margins, brought up to date first; `BEHIND` if moves are missing on the worker."""
+
+    setting: tuple[Pickled, int]
+    update: Update
+    scale: float
+    bound: ResidualBound
+
+    def of(self, state: State, key: str) -> Any:
+        """Return the scores."""
+        update = self.update
+        name, version, margins = state.margins or (None, None, None)
+        if update.before is None:
+            loss, outputs = self.setting
+            margins = state.records[key].follow(loss.open(), outputs)
+            name, version = update.key, None
+        if margins is None or name != update.key or version not in (update.before, update.after):
+            return BEHIND
+        if version != update.after:  # otherwise the answer was lost on its way, not the question
+            for index, amount in update.moves:
+                margins.add(index, amount)
+        state.margins = update.key, update.after, margins
+        return margins.scores(self.scale, self.bound)
 
 
 def guarded(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -149,81 +263,35 @@ class Shard:
 
     def __init__(self, parts: list[Any], bounds: Bounds, layout: str, threads: int) -> None:
         failures = [part for part in parts if isinstance(part, Failure)]
-        self._state: _Records | Failure = (
-            failures[0] if failures else guarded(_Records, parts, bounds, layout, threads)
+        self._state: State | Failure = (
+            failures[0] if failures else guarded(State, parts, bounds, layout, threads)
         )
 
-    def ask(self, key: str, name: str, *arguments: Any) -> Any:
-        """Return the answer to a question of `_Records`, or a `Failure`.
+    def ask(self, key: str, request: Request) -> Any:
+        """Return the answer to a request, or a `Failure`.
 
         Parameters
         ----------
         key : str
-            Which records are asked: those that came out of the step of this key, or "" for the door's.
-        name : str
-            The question.
-        *arguments
-            Of the question.
+            Which records are asked: those that came out of the step of this key, or "" for the first.
+        request : Request
         """
         state = self._state
         if isinstance(state, Failure):
             return state
-        if key not in state.records:
-            return UNMAPPED
-        return guarded(lambda: getattr(state, name)(key, *arguments))
+        return guarded(request.of, state, key) if key in state.records else UNMAPPED
 
 
-class _Records:
-    """The questions of a shard. Losses come pickled once, so that each is compiled once."""
+class State:
+    """Records of one worker and what it keeps about them between requests."""
 
     def __init__(self, parts: list[Any], bounds: Bounds, layout: str, threads: int) -> None:
         rows, targets = _stacked(parts)
-        self._digest = _digest(rows, targets)
-        self._steps: list[str] = []
-        self._margins: tuple[str, int, Margins] | None = None
-        self._objective: tuple[Any, Any] = (None, None)
+        self.digest = _digest(rows, targets)
+        self.steps: list[str] = []
+        self.margins: tuple[str, int, Margins] | None = None
+        self.objective: tuple[Any, Any] = (None, None)
         self.records = {"": Arrays(rows, targets, bounds=bounds, layout=layout, threads=threads)}
-
-    def describe(self, key: str) -> Facts:
-        """Return size and digest."""
-        records = self.records[key]
-        return Facts(records.n, records.d, self._digest)
-
-    def become(self, key: str, steps: tuple[Step, ...]) -> Facts:
-        """Take the door's records through steps; those that were made already are not made again."""
-        done = len(self._steps) if self._steps == [step.key for step in steps[: len(self._steps)]] else 0
-        records = self.records[self._steps[-1] if done else key]
-        for step in steps[done:]:
-            records = getattr(records, step.name)(*step.arguments)
-        self._steps = [step.key for step in steps]
-        self.records = {"": self.records[""], self._steps[-1]: records}
-        return self.describe(self._steps[-1])
-
-    def sums(self, key: str, name: str, *arguments: Any) -> Any:
-        """Return what a question of the data source, all of whose answers are sums, gives for this shard."""
-        return getattr(self.records[key], name)(*_owned(arguments))
-
-    def objective(self, key: str, setting: tuple[Pickled, int, float], name: str, theta: Vector) -> Any:
-        """Return value, gradient or Hessian of the sum of the losses in float64."""
-        if self._objective[0] != (key, setting):
-            loss, outputs, z_max = setting
-            self._objective = (key, setting), self.records[key].objective(loss.open(), outputs, z_max)
-        return getattr(self._objective[1], name)(np.array(theta))
-
-    def scores(self, key: str, setting: tuple[Pickled, int], update: Update, *arguments: Any) -> Any:
-        """Bring the margins up to date and return their scores, or `BEHIND` if moves are missing here."""
-        name, version, margins = self._margins or (None, None, None)
-        if update.before is None:
-            loss, outputs = setting
-            margins = self.records[key].follow(loss.open(), outputs)
-            name, version = update.key, None
-        if margins is None or name != update.key or version not in (update.before, update.after):
-            return BEHIND
-        if version != update.after:  # otherwise the answer was lost on its way, not the question
-            for index, amount in update.moves:
-                margins.add(index, amount)
-        self._margins = update.key, update.after, margins
-        return margins.scores(*arguments)
 
 
 @cache
@@ -232,18 +300,6 @@ def _unpickled(content: bytes) -> Loss:
 
     loss: Loss = loads(content)
     return loss
-
-
-def _owned(arguments: Sequence[Any]) -> list[Any]:
-    """Arguments as a question wants them; arrays out of a message are read-only and at odd addresses."""
-    return [
-        np.array(value)
-        if isinstance(value, np.ndarray)
-        else value.open()
-        if isinstance(value, Pickled)
-        else value
-        for value in arguments
-    ]
 
 
 def _stacked(parts: list[Part]) -> tuple[Dense | Sparse, Vector | None]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from dpcvx import __version__
-from dpcvx.data.cluster.worker_side import Facts, Failure, Shard
+from dpcvx.data.cluster.worker_side import Describe, Facts, Failure, Shard
 from dpcvx.errors import ClusterFailed, Incompatible
 
 __all__ = ["Call", "RemoteShard", "Workers", "connected"]
@@ -264,7 +264,7 @@ class RemoteShard:
         if loading.status != "finished":
             raise _Lost
         self._actor = loading.result()
-        facts = self.receive(self.send(("", "describe")))
+        facts = self.receive(self.send(("", Describe())))
         if self._facts is not None and facts != self._facts:
             raise ClusterFailed(
                 "A shard that was loaded again is not what it was: the Dask graph of the data must give the "

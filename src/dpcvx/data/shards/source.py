@@ -9,32 +9,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import accumulate, pairwise
 from pathlib import Path
 from shutil import disk_usage
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.lattice import ResidualBound, exact_sum, integer_bounds, records_at_once
-from dpcvx.data.memory import Arrays
-from dpcvx.data.quantise import Quantiser, enforce
-from dpcvx.data.rows import Dense, Sparse, whole_rows
+from dpcvx.data.objective import Objective
+from dpcvx.data.quantise import Quantiser, enforce, remap
+from dpcvx.data.rows import Dense, Records, Sparse
 from dpcvx.data.shards.folder import AGAIN, Store
-from dpcvx.data.source import Points
-from dpcvx.data.threads import cores
+from dpcvx.data.sums import Sum
+from dpcvx.data.threads import cores, in_threads
 from dpcvx.errors import ShardsDamaged
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
-
-if TYPE_CHECKING:
-    from dpcvx.data.curvature import CurvatureBound, Sums
-    from dpcvx.data.objective import Objective
 
 __all__ = ["ShardSource", "open_source"]
 
@@ -44,29 +40,11 @@ BLOCK_BYTES = 2**18  # rows that a pass over followed margins keeps in cache
 LONG_COLUMN = 2**13  # records of a shard from which on columns are read faster than rows; measured
 BLOCK_MARGINS = 2**16  # margins that a pass over columns keeps in cache, its residuals beside them
 
+Answer = TypeVar("Answer")
 Range = tuple[int, int, int]
 
 
-@dataclass(frozen=True, eq=False)
-class Stored:
-    """Rows and targets (K, n) as they are summed, and what the rows leave out: see `data.memory.Arrays`."""
-
-    rows: Dense | Sparse
-    y: Vector
-    step: int = 1
-    constant: int = 0
-
-    @property
-    def left_out(self) -> tuple[int, int]:
-        """Step and constant."""
-        return self.step, self.constant
-
-    def arrays(self) -> Arrays:
-        """Behind the questions of a data source."""
-        return Arrays(self.rows, self.y.T, step=self.step, constant=self.constant)
-
-
-Change = Callable[[Stored], Stored]
+Change = Callable[[Records], Records]
 
 
 def open_source(
@@ -111,7 +89,7 @@ def open_source(
     )
 
 
-def sharded(shards: Sequence[Stored], store: Store, *, constant: int, levels: Vector | None) -> ShardSource:
+def sharded(shards: Sequence[Records], store: Store, *, constant: int, levels: Vector | None) -> ShardSource:
     """Mapped shards of a store as a data source; see `open_source`."""
     largest, squares = store.manifest.limits
     return ShardSource(
@@ -122,7 +100,7 @@ def sharded(shards: Sequence[Stored], store: Store, *, constant: int, levels: Ve
     )
 
 
-def mapped(store: Store, index: int) -> Stored:
+def mapped(store: Store, index: int) -> Records:
     """Map one shard, and see that its arrays fit together."""
     manifest, arrays = store.manifest, store.arrays(index)
     n, y = manifest.shards[index].rows, arrays["targets"]
@@ -136,7 +114,7 @@ def mapped(store: Store, index: int) -> Stored:
         fits = arrays["values"].shape == (n, manifest.width)
     if not fits or y.ndim != 2 or y.shape[1] != n:
         raise ShardsDamaged(f"Shard {index} of {store.folder} has arrays of wrong shapes: {AGAIN}.")
-    return Stored(rows, y, manifest.step)
+    return Records(rows, y, manifest.step)
 
 
 class ShardSource:
@@ -144,7 +122,7 @@ class ShardSource:
 
     Parameters
     ----------
-    shards : sequence of Stored
+    shards : sequence of Records
     bounds : pair of int
         Largest integer, and largest sum of squares of a row, once the changes are made.
     changes : sequence of callable
@@ -156,7 +134,7 @@ class ShardSource:
 
     def __init__(
         self,
-        shards: Sequence[Stored],
+        shards: Sequence[Records],
         *,
         bounds: tuple[int, int],
         changes: Sequence[Change] = (),
@@ -175,44 +153,11 @@ class ShardSource:
             return self
         return self._changed(partial(_shrunk, bounds), wanted)
 
-    def gradient_sum(self, loss: Loss, theta: Vector, bound: ResidualBound) -> IntVector:
-        """Return sum_i rho_i k_i in units of 2^-34, in the shape of theta."""
-        parts = (shard.gradient_sum(loss, theta, bound) for shard in self._arrays())
-        return exact_sum(parts, self.n, bound)
-
-    def difference_sum(
-        self, loss: Loss, points: Points, batch: IntVector, residual: ResidualBound, bound: ResidualBound
-    ) -> IntVector:
-        """Return sum_i (rho_i - rho'_i) k_i over the rows of a batch in ascending order."""
-        edges = np.searchsorted(batch, self.starts)
-
-        def parts() -> Iterator[IntVector]:
-            for shard, start, (a, b) in zip(self._arrays(), self.starts, pairwise(edges), strict=False):
-                yield shard.difference_sum(loss, points, batch[a:b] - start, residual, bound)
-
-        return exact_sum(parts(), len(batch), bound)
-
-    def curvature_sum(self, loss: Loss, theta: Vector, slope: ResidualBound, bend: CurvatureBound) -> Sums:
-        """Return the sums of `dpcvx.data.curvature.curvature_sum` over all records."""
-        parts = [shard.curvature_sum(loss, theta, slope, bend) for shard in self._arrays()]
-        moments = parts[0][0]
-        for more, _ in parts[1:]:
-            moments = moments + more
-        return moments, sum(spread for _, spread in parts)
-
-    def moments(self, order: int, centers: IntVector, limits: IntVector) -> IntVector:
-        """Return the sums of (k - c)^order over the records, |k - c| clipped to a limit, per column."""
-        total = np.zeros(len(centers), dtype=np.int64)
-        for where in self._ranges(DENSE_CELLS):
-            total += _dense(self.stored(*where)).arrays().moments(order, centers, limits)
-        return total
-
-    def length(self) -> IntVector:
-        """Return the sum of ||k_i||^2, one entry."""
-        total = np.zeros(1, dtype=np.int64)
-        for where in self._ranges(DENSE_CELLS):
-            total += _dense(self.stored(*where)).arrays().length()
-        return total
+    def sum(self, question: Sum[Answer]) -> Answer:
+        """Return an exact sum over all records, a shard at a time."""
+        ranges = enumerate(pairwise(self.starts))
+        parts = (question.among(*ends).of(self.stored(index)) for index, ends in ranges)
+        return question.add(parts, self.n)
 
     def mapped(self, door: Quantiser, center: float, scale: float) -> ShardSource:
         """Return these records after a second, public map: the door's on rows, (y - center)/scale on y.
@@ -221,7 +166,7 @@ class ShardSource:
         in each pass again, with the same sums.
         """
         pieces = [
-            Stored(*part_of(self._shards[index], start, stop), *self._shards[index].left_out)
+            Records(*part_of(self._shards[index], start, stop), *self._shards[index].left_out)
             for index, start, stop in self._ranges(DENSE_CELLS)
         ]
         bounds = integer_bounds(door.bounds, self.d + (door.constant > 0))
@@ -231,7 +176,7 @@ class ShardSource:
         return again if kept is None else ShardSource(kept, bounds=bounds, scratch=self._scratch)
 
     @cached_property
-    def columns(self) -> list[Stored] | None:
+    def columns(self) -> list[Records] | None:
         """Shards with their rows feature-major, in scratch files; None where rows serve better.
 
         They do where they are compressed, and where a shard has few of them because each is long. There are
@@ -244,23 +189,24 @@ class ShardSource:
         """Return the sum of the losses in float64, a few rows in memory at a time."""
 
         def part(where: Range) -> Objective:
-            return self.stored(*where).arrays().objective(loss, outputs, z_max)
+            records = self.stored(*where)
+            return Objective(records.whole_rows(), records.targets(loss, outputs), loss, z_max)
 
         return StreamedObjective(part, list(self._ranges(CELLS_AT_ONCE)), self.n, self.d)
 
-    def follow(self, loss: Loss, outputs: int) -> FollowedShards:
+    def follow(self, loss: Loss, outputs: int) -> MarginsOnDisk:
         """Return margins that start at w = 0."""
-        return FollowedShards(self, loss, outputs)
+        return MarginsOnDisk(self, loss, outputs)
 
-    def stored(self, index: int, start: int = 0, stop: int | None = None) -> Stored:
+    def stored(self, index: int, start: int = 0, stop: int | None = None) -> Records:
         """Return a shard, or some of its rows, as it is summed; nothing is copied but what changes."""
         shard = self._shards[index]
-        stored = Stored(*part_of(shard, start, stop), *shard.left_out)
+        stored = Records(*part_of(shard, start, stop), *shard.left_out)
         for change in self._changes:
             stored = change(stored)
         return stored
 
-    def _in_scratch(self, change: Change) -> list[Stored] | None:
+    def _in_scratch(self, change: Change) -> list[Records] | None:
         """All shards after one more change, mapped from files without a name; None without room for them."""
         if self._scratch is None:
             return None
@@ -278,9 +224,6 @@ class ShardSource:
         changes = (*self._changes, change)
         return ShardSource(self._shards, bounds=bounds, changes=changes, scratch=self._scratch)
 
-    def _arrays(self) -> Iterator[Arrays]:
-        return (self.stored(index).arrays() for index in range(len(self._shards)))
-
     def _ranges(self, cells: int) -> Iterator[Range]:
         """Ranges of rows, each inside a shard, that would have at most so many cells if they were dense."""
         step = max(1, cells // self.d)
@@ -289,25 +232,24 @@ class ShardSource:
                 yield index, start, min(shard.rows.shape[0], start + step)
 
 
-def with_levels(levels: Vector, stored: Stored) -> Stored:
+def with_levels(levels: Vector, stored: Records) -> Records:
     """Targets (K, n) of class codes: a row of ``levels`` for each, the last one for a missing label."""
     return replace(stored, y=np.ascontiguousarray(levels[stored.y[0].astype(np.int64)].T))
 
 
-def _shrunk(bounds: Bounds, stored: Stored) -> Stored:
-    return Stored(enforce(whole_rows(stored.rows, *stored.left_out), bounds), stored.y)
+def _shrunk(bounds: Bounds, stored: Records) -> Records:
+    return Records(enforce(stored.whole_rows(), bounds), stored.y)
 
 
-def _sent_through(door: Quantiser, center: float, scale: float, stored: Stored) -> Stored:
-    again = _dense(stored).arrays().mapped(door, center, scale)
-    return Stored(again.rows(), np.ascontiguousarray((stored.y - center) / scale))
+def _sent_through(door: Quantiser, center: float, scale: float, stored: Records) -> Records:
+    return remap(_dense(stored), door, center, scale)
 
 
-def _transposed(stored: Stored) -> Stored:
+def _transposed(stored: Records) -> Records:
     return replace(stored, rows=stored.rows.transpose())
 
 
-def _dense(stored: Stored) -> Stored:
+def _dense(stored: Records) -> Records:
     """The same records with all cells."""
     rows = stored.rows
     if isinstance(rows, Dense):
@@ -318,7 +260,7 @@ def _dense(stored: Stored) -> Stored:
     return replace(stored, rows=Dense(full))
 
 
-def _kept(stored: Stored, y: Vector, folder: Path) -> Stored:
+def _kept(stored: Records, y: Vector, folder: Path) -> Records:
     """The same records, mapped from files without a name; targets that are mapped already, y, stay there."""
     rows = Dense(_mapped_copy(stored.rows.values, folder))
     return replace(stored, rows=rows, y=y if stored.y is y else _mapped_copy(stored.y, folder))
@@ -330,7 +272,7 @@ def _mapped_copy(array: NDArray[Any], folder: Path) -> NDArray[Any]:
         return np.asarray(np.memmap(file, dtype=array.dtype, mode="c", shape=array.shape))
 
 
-def part_of(shard: Stored, start: int, stop: int | None) -> tuple[Dense | Sparse, Vector]:
+def part_of(shard: Records, start: int, stop: int | None) -> tuple[Dense | Sparse, Vector]:
     """Rows and targets of some records of a shard."""
     rows, n = shard.rows, shard.rows.shape[0]
     if start == 0 and stop in (None, n):
@@ -343,7 +285,7 @@ def part_of(shard: Stored, start: int, stop: int | None) -> tuple[Dense | Sparse
     return Sparse(indptr - indptr[0], rows.indices[entries], rows.values[entries], rows.shape[1]), y
 
 
-class FollowedShards:
+class MarginsOnDisk:
     """Margins of the records of a `ShardSource`, in memory; moves wait until the records are read anyway.
 
     Parameters
@@ -354,9 +296,7 @@ class FollowedShards:
     """
 
     def __init__(self, records: ShardSource, loss: Loss, outputs: int) -> None:
-        first = records.stored(0, 0, 1).arrays()
-        first._targets(loss, outputs)  # refuses targets of another kind
-        self._parts = first.parts
+        records.stored(0, 0, 1).targets(loss, outputs)  # refuses targets of another kind
         self._records, self._loss, self._columns = records, loss, records.columns
         self._margins: NDArray[np.int64] = np.zeros((outputs, records.n), dtype=np.int64)
         self._moves: dict[int, int] = {}
@@ -411,7 +351,7 @@ class FollowedShards:
             return sums
 
         work = outputs * (rows.size * (1 if isinstance(rows, Dense) else 4) + 32 * n)
-        return exact_sum(self._parts(part, n, work, records_at_once(bound)), n, bound)
+        return exact_sum(in_threads(part, n, work, largest=records_at_once(bound)), n, bound)
 
 
 class StreamedObjective:

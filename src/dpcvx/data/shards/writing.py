@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpcvx.arrays import Vector
 from dpcvx.data.columns import Table
 from dpcvx.data.declarations import Declarations
-from dpcvx.data.rows import Dense, Sparse
+from dpcvx.data.rows import Dense, Records, Sparse
 from dpcvx.data.shards.dataset import Shards
 from dpcvx.data.shards.folder import Manifest, Store
 from dpcvx.data.shards.readers import (
@@ -25,7 +25,7 @@ from dpcvx.data.shards.readers import (
     Reader,
 )
 from dpcvx.data.shards.recipe import Recipe, is_binary, normalised
-from dpcvx.data.shards.source import Stored, part_of
+from dpcvx.data.shards.source import part_of
 from dpcvx.errors import ShardsDamaged, StoreUnavailable
 
 __all__ = ["from_arrow", "from_batches", "from_csv", "from_parquet"]
@@ -279,13 +279,13 @@ def _fill(store: Store, reader: Reader, recipe: Recipe, verbose: int) -> None:
         store.drop_last()
     d, names, sparse = store.manifest.columns, store.manifest.names, store.manifest.compressed
     at_once = ROWS_AT_ONCE if sparse else max(1, min(ROWS_AT_ONCE, CELLS_AT_ONCE // recipe.columns.width))
-    waiting: list[Stored] = []
+    waiting: list[Records] = []
     with _bar(verbose) as show:
         for X, y in reader.batches(store.manifest.n, at_once):
             table = Table(X)
             if (table.d, table.names, table.sparse) != (d, names, sparse):
                 raise ValueError("A batch has other columns than the first one; all must have the same.")
-            waiting.append(Stored(*recipe.quantised(X, y)))
+            waiting.append(Records(*recipe.quantised(X, y)))
             while sum(piece.rows.shape[0] for piece in waiting) >= recipe.rows:
                 _append(store, _cut(waiting, recipe.rows), expected)
                 expected = None
@@ -309,7 +309,7 @@ def _append(
     store.append(rows, arrays)
 
 
-def _cut(waiting: list[Stored], rows: int) -> tuple[int, dict[str, NDArray[Any]]]:
+def _cut(waiting: list[Records], rows: int) -> tuple[int, dict[str, NDArray[Any]]]:
     """Take the first records out of a list of pieces, as the arrays of one shard."""
     taken: list[tuple[Dense | Sparse, Vector]] = []
     missing = rows
@@ -318,7 +318,7 @@ def _cut(waiting: list[Stored], rows: int) -> tuple[int, dict[str, NDArray[Any]]
         count = min(missing, piece.rows.shape[0])
         taken.append(part_of(piece, 0, count))
         if count < piece.rows.shape[0]:
-            waiting.insert(0, Stored(*part_of(piece, count, None)))
+            waiting.insert(0, Records(*part_of(piece, count, None)))
         missing -= count
     arrays = {"values": np.concatenate([part.values for part, _ in taken])}
     arrays["targets"] = np.concatenate([y for _, y in taken], axis=1)

@@ -1,0 +1,336 @@
+"""Exact sums over records, each a small public question: the one verb of a data source.
+
+A sum knows how to compute itself on records in memory, and how its answers for disjoint records add up. So a
+new statistic touches no source, and a new source is a map and an addition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcvx.accounting import Neighbours
+from dpcvx.arrays import IntVector, Vector
+from dpcvx.data.lattice import (
+    FEATURE_BITS,
+    LARGEST_INTEGER,
+    ResidualBound,
+    exact_sum,
+    fixed_point,
+    records_at_once,
+)
+from dpcvx.data.rows import Dense, Records, dense_block
+from dpcvx.data.threads import SLOPE_WORK, in_threads
+from dpcvx.losses import Loss
+
+__all__ = ["DifferenceSum", "Distance", "GradientSum", "LengthSum", "MomentSum", "Points", "RowBounds", "Sum"]
+
+Answer = TypeVar("Answer")
+Points = tuple[Vector, Vector]
+Distance = tuple[int, int]  # squared distance of two answers, and the largest that neighbours may have
+
+
+class RowBounds(NamedTuple):
+    """Bounds of a stored row of d features: see `integer_bounds`."""
+
+    d: int
+    k_inf: int
+    k2: int
+
+
+class Sum(Protocol[Answer]):
+    """A question whose answers for disjoint records add up exactly.
+
+    Its fields are public, except for a sample of records, which is a coin of the mechanism.
+    """
+
+    def check(self, d: int) -> None:
+        """Refuse public arguments that do not fit records of d features."""
+
+    def among(self, start: int, stop: int) -> Sum[Answer]:
+        """Return the same question for records start..stop alone, numbered from 0."""
+
+    def of(self, records: Records) -> Answer:
+        """Return the sum over records in memory."""
+
+    def add(self, parts: Iterable[Answer], n: int) -> Answer:
+        """Return the sum over n records out of the sums over parts of them, at least one."""
+
+    def distances(self, one: Answer, other: Answer, row: RowBounds, neighbours: Neighbours) -> list[Distance]:
+        """Compare the exact answers of neighbours, for audits.
+
+        Parameters
+        ----------
+        one, other
+            Answers on two data sets.
+        row : RowBounds
+            Integer bounds of a stored row.
+        neighbours : Neighbours
+            Their diameters of balls, intervals and cones.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class GradientSum:
+    """sum_i rho_i k_i in units of 2^-34, in the shape of theta.
+
+    Parameters
+    ----------
+    loss : Loss
+    theta : Vector
+        Public point, shape (d,) or (d, K).
+    bound : ResidualBound
+        Of every residual rho_i, enforced after rounding.
+    """
+
+    loss: Loss
+    theta: Vector
+    bound: ResidualBound
+
+    def check(self, d: int) -> None:
+        """Refuse a theta of another length."""
+        _check_point(self.theta, d)
+
+    def among(self, start: int, stop: int) -> GradientSum:
+        """Return the same question."""
+        return self
+
+    def of(self, records: Records) -> IntVector:
+        """Return the sum over records in memory."""
+        from dpcvx.data import kernels
+
+        integers, unit = _sent(self.theta, records.d)
+        y = records.targets(self.loss, len(integers))
+        rows = records.rows
+        function = kernels.residuals_of(self.loss.slope, self.loss.joint)
+        rest = (function, unit, self.loss.parameter, self.bound.l2, self.bound.linf)
+
+        def part(start: int, stop: int) -> IntVector:
+            sums = np.zeros(integers.shape, dtype=np.int64)
+            where = (start, stop, min(records.block, stop - start), records.left_out, sums)
+            if isinstance(rows, Dense):
+                kernels.gradient_dense(rows.values, y, integers, *rest, *where)
+            else:
+                kernels.gradient_sparse(rows.indptr, rows.indices, rows.values, y, integers, *rest, *where)
+            return sums
+
+        parts = _in_threads(part, records, records.n, _work(records, len(integers)), self.bound)
+        return _whole(records, exact_sum(parts, records.n, self.bound), self.theta)
+
+    def add(self, parts: Iterable[IntVector], n: int) -> IntVector:
+        """Add sums over disjoint records."""
+        return exact_sum(parts, n, self.bound)
+
+    def distances(
+        self, one: IntVector, other: IntVector, row: RowBounds, neighbours: Neighbours
+    ) -> list[Distance]:
+        """The diameter of a ball of radius R sqrt(K2) (PRIVACY_MATH §11b)."""
+        return [(_squares(one, other), (neighbours.ball * self.bound.l2) ** 2 * row.k2)]
+
+
+@dataclass(frozen=True, eq=False)
+class DifferenceSum:
+    """sum_i (rho_i - rho'_i) k_i over the rows of a batch, in units of 2^-34 and the shape of an iterate.
+
+    Parameters
+    ----------
+    loss : Loss
+    points : pair of Vector
+        Public points at which rho_i and rho'_i are taken.
+    batch : IntVector
+        Numbers of the records that take part, ascending.
+    residual : ResidualBound
+        Of each of the two residuals.
+    bound : ResidualBound
+        Of their difference, which is clipped to it.
+    """
+
+    loss: Loss
+    points: Points
+    batch: IntVector
+    residual: ResidualBound
+    bound: ResidualBound
+
+    def check(self, d: int) -> None:
+        """Refuse points of another length, or of two shapes."""
+        for theta in self.points:
+            _check_point(theta, d)
+        first, second = (np.shape(theta) for theta in self.points)
+        if first != second:
+            raise ValueError(f"The points have shapes {first} and {second}.")
+
+    def among(self, start: int, stop: int) -> DifferenceSum:
+        """Return the question for the part of the batch that lies in start..stop."""
+        first, last = np.searchsorted(self.batch, (start, stop))
+        return replace(self, batch=self.batch[first:last] - start)
+
+    def of(self, records: Records) -> IntVector:
+        """Return the sum over records in memory."""
+        from dpcvx.data import kernels
+
+        self.check(records.d)
+        (first, first_unit), (second, second_unit) = (_sent(theta, records.d) for theta in self.points)
+        y = records.targets(self.loss, len(first))
+        rows, batch = records.rows, self.batch
+        function = kernels.residuals_of(self.loss.slope, self.loss.joint)
+        rest = (float(self.loss.parameter), self.residual.l2, self.residual.linf)
+        limits = (self.bound.l2, self.bound.linf)
+        public = (first, second), (first_unit, second_unit), function, rest, limits
+
+        def part(start: int, stop: int) -> IntVector:
+            sums = np.zeros(first.shape, dtype=np.int64)
+            where = (start, stop, min(records.block, stop - start), records.left_out, sums)
+            if isinstance(rows, Dense):
+                kernels.difference_dense(rows.values, y, batch, *public, *where)
+            else:
+                kernels.difference_sparse(rows.indptr, rows.indices, rows.values, y, batch, *public, *where)
+            return sums
+
+        work = 2 * _work(records, len(first)) * len(batch) // records.n
+        parts = _in_threads(part, records, len(batch), work, self.bound)
+        sums = exact_sum([np.zeros(first.shape, dtype=np.int64), *parts], len(batch), self.bound)
+        return _whole(records, sums, self.points[0])
+
+    def add(self, parts: Iterable[IntVector], n: int) -> IntVector:
+        """Add sums over disjoint records; the batch says how many of them take part."""
+        return exact_sum(parts, len(self.batch), self.bound)
+
+    def distances(
+        self, one: IntVector, other: IntVector, row: RowBounds, neighbours: Neighbours
+    ) -> list[Distance]:
+        """The diameter of a ball of radius R sqrt(K2) for the same sample (PRIVACY_MATH §11b)."""
+        return [(_squares(one, other), (neighbours.ball * self.bound.l2) ** 2 * row.k2)]
+
+
+@dataclass(frozen=True, eq=False)
+class MomentSum:
+    """sum_i (k_i - c)^order per column, |k_i - c| clipped to a limit, in units of 2^-14 to the order.
+
+    Columns are the stored features and then as many targets, rounded to the same grid, as there are centres
+    left.
+
+    Parameters
+    ----------
+    order : int
+    centers, limits : IntVector
+        Public integers, one for each column.
+    """
+
+    order: int
+    centers: IntVector
+    limits: IntVector
+
+    def check(self, d: int) -> None:
+        """Refuse fewer centres than there are features."""
+        if len(self.centers) < d:
+            raise ValueError(f"{len(self.centers)} centres are given, but the records have {d} features.")
+
+    def among(self, start: int, stop: int) -> MomentSum:
+        """Return the same question."""
+        return self
+
+    def of(self, records: Records) -> IntVector:
+        """Return the sum over records in memory, a block of rows at a time."""
+        d, centers, limits = records.d, self.centers, self.limits
+        self.check(d)
+        measured = len(centers) - d
+        y = records.y[:measured]
+        if len(y) < measured:
+            raise ValueError(f"{measured} target(s) are to be measured; these records have {len(y)}.")
+        rows = records.whole_rows()
+        total = np.zeros(len(centers), dtype=np.int64)
+        for start in range(0, records.n, records.block):
+            stop = min(records.n, start + records.block)
+            targets = np.clip(np.rint(y.T[start:stop] * 2.0**FEATURE_BITS), -limits[d:], limits[d:])
+            block = np.hstack([dense_block(rows, start, stop), targets.astype(np.int64)]) - centers
+            total += (np.clip(block, -limits, limits) ** self.order).sum(axis=0)
+        return total
+
+    def add(self, parts: Iterable[IntVector], n: int) -> IntVector:
+        """Add sums over disjoint records; the mechanism's capacity keeps them inside 62 bits."""
+        return _added(parts)
+
+    def distances(
+        self, one: IntVector, other: IntVector, row: RowBounds, neighbours: Neighbours
+    ) -> list[Distance]:
+        """Features and targets apart (PRIVACY_MATH §12b)."""
+        d, k_inf, k2 = row
+        limits = [int(limit) for limit in self.limits[d:]]
+        if self.order == 1:
+            features, targets = neighbours.ball**2 * k2, sum((neighbours.ball * v) ** 2 for v in limits)
+        else:
+            share = neighbours.interval**2
+            features, targets = share * d * k_inf**4, share * sum(v**4 for v in limits)
+        return [(_squares(one[:d], other[:d]), features), (_squares(one[d:], other[d:]), targets)]
+
+
+@dataclass(frozen=True)
+class LengthSum:
+    """sum_i ||k_i||^2, one entry, in units of 2^-28."""
+
+    def check(self, d: int) -> None:
+        """Accept any number of features."""
+
+    def among(self, start: int, stop: int) -> LengthSum:
+        """Return the same question."""
+        return self
+
+    def of(self, records: Records) -> IntVector:
+        """Return the sum over records in memory."""
+        d = records.d
+        squares = MomentSum(2, np.zeros(d, dtype=np.int64), np.full(d, LARGEST_INTEGER)).of(records)
+        total: IntVector = squares.sum(keepdims=True)
+        return total
+
+    def add(self, parts: Iterable[IntVector], n: int) -> IntVector:
+        """Add sums over disjoint records; the mechanism's capacity keeps them inside 62 bits."""
+        return _added(parts)
+
+    def distances(
+        self, one: IntVector, other: IntVector, row: RowBounds, neighbours: Neighbours
+    ) -> list[Distance]:
+        """The diameter of an interval of length K2."""
+        return [(_squares(one, other), (neighbours.interval * row.k2) ** 2)]
+
+
+def _sent(theta: Vector, d: int) -> tuple[NDArray[np.int32], float]:
+    """An iterate in fixed point, and its unit."""
+    integers, unit = fixed_point(theta)
+    _check_point(theta, d)
+    return integers, unit
+
+
+def _check_point(theta: Vector, d: int) -> None:
+    if len(theta) != d:
+        raise ValueError(f"theta has {len(theta)} rows, but the records have {d} features.")
+
+
+def _work(records: Records, outputs: int) -> int:
+    """Products that a pass over the rows costs; one of compressed rows is worth about four dense ones."""
+    rows = records.rows
+    return outputs * (rows.size * (1 if isinstance(rows, Dense) else 4) + SLOPE_WORK * records.n)
+
+
+def _in_threads(part: Any, records: Records, count: int, work: int, bound: ResidualBound) -> list[Any]:
+    return in_threads(part, count, work, threads=records.threads, largest=records_at_once(bound))
+
+
+def _whole(records: Records, sums: IntVector, theta: Vector) -> IntVector:
+    """Sums (K, d), the stored features' in units of their step until now, in the shape of theta."""
+    sums[:, : records.rows.shape[1]] *= records.step
+    return sums.T.copy().reshape(np.shape(theta))
+
+
+def _added(parts: Iterable[IntVector]) -> IntVector:
+    first, *others = parts
+    total: IntVector = sum(others, first)
+    return total
+
+
+def _squares(one: IntVector, other: IntVector) -> int:
+    """Squared l2 distance of two answers, in Python's integers."""
+    return sum((int(a) - int(b)) ** 2 for a, b in zip(one.flat, other.flat, strict=True))
