@@ -19,7 +19,6 @@ from scipy.stats import spearmanr
 
 from datasets import OUTPUT, SPLITS, Task, load
 from dpcvx.errors import DpcvxError
-from dpcvx.planning.candidates import core
 from dpcvx.planning.outlook import predicted_risk
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,
@@ -90,7 +89,8 @@ def _descent(task: Task, epsilon: float, known: dict):
         planned = declare_fit(estimator, InMemory(task.X, task.y), len(task.y)).plan
     except DpcvxError:
         return None
-    return core(planned).solver  # standardised or not: the estimator decides by its parameter
+    # Standardised or not: the estimator decides by its parameter.
+    return planned.solver.innermost(planned).solver
 
 
 def fitted(task: Task, epsilon: float, name: str, parameters: dict, seed: int, kept: dict) -> dict | None:

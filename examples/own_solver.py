@@ -11,11 +11,11 @@ from dpcvx.arrays import Vector
 from dpcvx.domains import HasProjection
 from dpcvx.events import Gaussian
 from dpcvx.mechanisms import NoisyGradient
-from dpcvx.plans import Asking, Plan, Stage, require
+from dpcvx.plans import Asking, Plan, Solver, Stage, require
 
 
 @dataclass(frozen=True)
-class SingleStep:
+class SingleStep(Solver):
     """Take one step along a noisy gradient and project.
 
     theta = Proj_C(start - step * g)

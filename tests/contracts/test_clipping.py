@@ -9,7 +9,6 @@ from scipy.optimize import minimize_scalar
 import dpcvx as dp
 from dpcvx.accounting import Tight
 from dpcvx.losses import ClippedLogistic, Logistic
-from dpcvx.planning.candidates import core
 from dpcvx.planning.planner import default_clip, plan, standardisation_pays
 from dpcvx.queries.measuring import Measurer
 from dpcvx.solvers import NoisyGradientDescent, ObjectivePerturbation
@@ -98,7 +97,7 @@ def test_intervals_are_for_the_minimiser_of_logistic_loss_itself():
     model = dp.PrivateLogisticRegression(
         epsilon=1, bounds=(-1, 1), classes=(0, 1), uncertainty=0.2, random_state=0
     ).fit(X, (X[:, 0] > 0).astype(int))
-    assert core(model.plan_).solver.clip is None
+    assert model.plan_.solver.innermost(model.plan_).solver.clip is None
 
 
 @pytest.mark.parametrize("limit", [0.4, 1.0, math.nan])
@@ -137,7 +136,7 @@ def test_a_loaded_classifier_scores_as_the_fitted_one(settings, tmp_path):
     X = np.random.default_rng(0).uniform(-1, 1, (2000, 3))
     settings = {"epsilon": 1, "bounds": (-1, 1), "classes": (0, 1), "random_state": 0, **settings}
     model = dp.PrivateLogisticRegression(**settings).fit(X, (X[:, 0] > 0).astype(int))
-    assert core(model.plan_).solver.clip == pytest.approx(0.6)
+    assert model.plan_.solver.innermost(model.plan_).solver.clip == pytest.approx(0.6)
     if settings["bounds"] != "private":
         np.testing.assert_allclose(model.coef_ * inflation(0.6), model.release_.theta[:3])
     model.save(tmp_path / "model.json")

@@ -8,15 +8,14 @@ import pytest
 import dpcvx as dp
 from dpcvx.accounting import Tight
 from dpcvx.planning.candidates import (
-    EVERY,
     Limit,
     _rehearsed,
     compared,
-    core,
     memory,
     rehearsed,
     with_all,
 )
+from dpcvx.planning.outlook import doubt, promises
 from dpcvx.planning.planner import default_clip, plan, residual_clip
 from dpcvx.planning.rehearsal import (
     Scene,
@@ -25,7 +24,7 @@ from dpcvx.planning.rehearsal import (
     to_learn,
 )
 from dpcvx.plans import execute
-from dpcvx.solvers import Standardised
+from dpcvx.solvers import NAMED_SOLVERS, SOLVERS, Standardised
 
 BUDGET = dp.Budget(1.0, 1e-8)
 ROUND = dp.Problem(dp.Squared(), dp.L2Ball(3.0), bounds=dp.Bounds(1.0, 1.0), d=6)
@@ -35,7 +34,7 @@ RIDGED = dp.Problem(dp.Logistic(), dp.L1Ball(5.0), bounds=dp.Bounds(1.0), d=6, l
 def feasible(problem, n):
     """Names of the solvers that make a plan, found by trying each."""
     names = set()
-    for kind in EVERY:
+    for kind in SOLVERS:
         settings = {"clip": residual_clip(problem)} if "clip" in kind.__dataclass_fields__ else {}
         try:
             kind(**settings).plan(problem, n, BUDGET, Limit() if "SVRG" in kind.__name__ else Tight())
@@ -57,8 +56,25 @@ def test_every_solver_that_fits_is_listed_once_in_order(problem):
 def test_every_solver_of_the_package_may_be_listed():
     from dpcvx import solvers
 
-    helpers = {"GradientOracle", "run_with_oracle", "OneStep", "Standardised", "with_uncertainty"}
-    assert {kind.__name__ for kind in EVERY} == set(solvers.__all__) - helpers
+    kinds = {name for name in solvers.__all__ if hasattr(getattr(solvers, name), "predict")}
+    assert {kind.__name__ for kind in SOLVERS} == kinds - {"OneStep", "Standardised"}
+
+
+def test_one_list_of_solvers_serves_estimators_command_line_and_package():
+    import dpcvx.cli
+
+    option = dpcvx.cli.Solver.__metadata__[0]
+    assert set(option.help.rstrip(".").replace(" or ", ", ").split(", ")) == {"auto", *NAMED_SOLVERS}
+    assert set(NAMED_SOLVERS.values()) <= set(SOLVERS)
+    for kind in SOLVERS:
+        assert getattr(dp, kind.__name__) is kind
+
+
+def test_the_plan_of_a_standardised_fit_without_promise_says_what_would_be_enough():
+    problem = dp.Problem(dp.Logistic(), dp.L2Ball(5.0), bounds=dp.Bounds(1.0), d=30)
+    made = Standardised(dp.NoisyGradientDescent(clip=0.6)).plan(problem, 150, dp.Budget(0.1, 1e-6), Tight())
+    assert not promises(made)
+    assert doubt(made).records > 150
 
 
 def test_costs_are_those_of_the_plan():
@@ -110,7 +126,7 @@ def test_standardised_fits_are_compared_with_standardised_ones_and_rehearsed_in_
     made = solver.plan(
         dp.Problem(dp.Squared(), dp.L2Ball(3.0), bounds=dp.Bounds(1.0), d=5), 3000, BUDGET, Tight()
     )
-    inside = core(made)
+    inside = made.solver.innermost(made)
     assert type(inside.solver) is dp.NoisyGradientDescent
     assert inside.problem == solver.inner(made.problem)
     assert inside.n_calls == made.n_calls - 3

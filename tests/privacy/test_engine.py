@@ -24,6 +24,7 @@ from dpcvx.events import (
 )
 from dpcvx.ledger import Ledger
 from dpcvx.noise import SeededGenerator
+from dpcvx.plans import Solver
 from dpcvx.queries import (
     Answer,
     Attribute,
@@ -529,10 +530,8 @@ def test_what_is_asked_is_what_was_planned(method, monkeypatch):
 
 
 @dataclass(frozen=True)
-class Greedy:
+class Greedy(Solver):
     """A solver that plans for more than it was given."""
-
-    requires = ()
 
     def plan(self, problem, n, budget, accountant):
         return NoisyGradientDescent(n_iter=3).plan(

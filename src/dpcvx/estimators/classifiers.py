@@ -22,7 +22,6 @@ from dpcvx.losses import (
     SmoothHinge,
     Softmax,
 )
-from dpcvx.planning.candidates import core
 from dpcvx.plans import Release
 from dpcvx.solvers.typical_data import inflation
 from dpcvx.words import counted
@@ -168,8 +167,8 @@ class PrivateLogisticRegression(LinearClassifier):
 
     def _units(self, release: Release, target: Target) -> tuple[Any, Any, dict[str, Any]]:
         center, scale, facts = super()._units(release, target)
-        fit = core(release.plan)
-        clip, origin = getattr(fit.solver, "clip", None), np.zeros(fit.problem.shape)
+        fit = release.plan.solver.innermost(release.plan)
+        clip, origin = fit.solver.clip, np.zeros(fit.problem.shape)
         # Towards 0 the coefficients stay in a set that holds it.
         if clip is None or target.outputs > 1 or not fit.problem.C.contains(origin):
             return center, scale, facts

@@ -39,7 +39,6 @@ from dpcvx.noise import Generator, generator_of
 from dpcvx.planning.outlook import warn_if_useless
 from dpcvx.plans import Plan, Release, execute
 from dpcvx.plans.statement import PrivacyStatement
-from dpcvx.solvers import Standardised
 from dpcvx.words import shown
 
 __all__ = ["LinearModel", "check_records", "declare_fit", "fit_silently", "refuse_metadata"]
@@ -150,7 +149,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             if plan.before:
                 made = self._with_released_bounds(dataset, made, rng)
             # Standardisation makes the intercept's feature itself, after the rows have been centred.
-            stored = 0.0 if isinstance(plan.solver, Standardised) else made.intercept
+            stored = 0.0 if plan.solver.standardises else made.intercept
             door = Quantiser(plan.problem.bounds, made.columns.center, made.columns.scale, stored)
             return dataset.source(made.columns, door, made.target, plan.layout)
 
@@ -302,7 +301,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             "domain": _setting(problem.domain),
             "l2": problem.l2,
             "solver": _setting(chosen.solver),
-            "standardized": isinstance(chosen.solver, Standardised),
+            "standardized": chosen.solver.standardises,
             "n_iter": self.n_iter_,
             "intercept": intercept,
             "delta_rule": "given" if self.delta is not None else "min(1/n^2, 1e-5)",

@@ -14,7 +14,7 @@ from dpcvx.accounting import Accountant, Budget
 from dpcvx.data.columns import Columns
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.target import Target
-from dpcvx.domains import Domain, L1Ball, L2Ball
+from dpcvx.domains import NAMED_BALLS, Domain, L2Ball
 from dpcvx.errors import Incompatible
 from dpcvx.estimators.private_bounds import with_quantile_stages
 from dpcvx.losses import Loss
@@ -22,42 +22,18 @@ from dpcvx.planning.planner import (
     automatic,
     default_clip,
     default_radius,
-    made,
     plan,
     residual_clip,
     standardisation_pays,
 )
 from dpcvx.plans import Plan, Solver
 from dpcvx.problem import Problem
-from dpcvx.solvers import (
-    NoisyAcceleratedMirrorDescent,
-    NoisyCorrectiveFrankWolfe,
-    NoisyFrankWolfe,
-    NoisyGeneralFrankWolfe,
-    NoisyGradientDescent,
-    NoisyMirrorDescent,
-    NoisyStronglyConvexMirrorDescent,
-    ObjectivePerturbation,
-    Standardised,
-    SufficientStatistics,
-)
+from dpcvx.solvers import NAMED_SOLVERS, NoisyGradientDescent, Standardised, configured
 from dpcvx.solvers.one_step import with_uncertainty
 from dpcvx.solvers.standardised import INTERCEPT as STANDARDISED_INTERCEPT
 
 __all__ = ["FitDeclaration", "Parameters", "Planning", "default_delta", "parameters"]
 
-DOMAINS: dict[str, type[Any]] = {"l1": L1Ball, "l2": L2Ball}
-SOLVERS: dict[str, type[Any]] = {
-    "gradient_descent": NoisyGradientDescent,
-    "mirror_descent": NoisyMirrorDescent,
-    "frank_wolfe": NoisyFrankWolfe,
-    "corrective_frank_wolfe": NoisyCorrectiveFrankWolfe,
-    "general_frank_wolfe": NoisyGeneralFrankWolfe,
-    "accelerated_mirror_descent": NoisyAcceleratedMirrorDescent,
-    "strongly_convex_mirror_descent": NoisyStronglyConvexMirrorDescent,
-    "objective_perturbation": ObjectivePerturbation,
-    "sufficient_statistics": SufficientStatistics,
-}
 
 INTERCEPT = 1.0
 # Beside rows of norm 1 a constant feature of value 1 adds 41 % to the norm, and so to the noise; one of value
@@ -210,11 +186,11 @@ class Planning(Parameters):
         """Return the set of the parameter, the intercept's coefficient last."""
         chosen = getattr(self, "domain", self._geometry)
         if isinstance(chosen, str):
-            if chosen not in DOMAINS:
+            if chosen not in NAMED_BALLS:
                 raise ValueError(
                     f'domain must be "l2", "l1" or a Domain such as dpcvx.L2Ball(10.0), got {chosen!r}.'
                 )
-            domain: Domain = DOMAINS[chosen](self._radius(loss, chosen, outputs))
+            domain: Domain = NAMED_BALLS[chosen](self._radius(loss, chosen, outputs))
             return domain
         if not isinstance(chosen, Domain):
             raise TypeError(f'domain must be "l2", "l1" or a Domain object, got {type(chosen).__name__}.')
@@ -247,23 +223,23 @@ class Planning(Parameters):
 
     def _candidates(self, problem: Problem, n: int, budget: Budget) -> tuple[Solver, ...]:
         """Solvers to weigh: those of the planner, or the one that the user names."""
-        settings: dict[str, Any] = {"n_iter": None if self.n_iter is None else int(self.n_iter)}
+        n_iter = None if self.n_iter is None else int(self.n_iter)
         # Standard errors are those of the loss's own minimiser.
         clip = residual_clip(problem) if self.uncertainty else default_clip(problem, n, budget)
         if self.solver == "auto":
             kinds = automatic(problem)
             if self.n_iter is not None:
                 kinds = tuple(kind for kind in kinds if hasattr(kind, "n_iter"))
-            return tuple(made(kind, clip=clip, **settings) for kind in kinds)
+            return tuple(configured(kind, clip=clip, n_iter=n_iter) for kind in kinds)
         if isinstance(self.solver, str):
-            if self.solver not in SOLVERS:
-                known = ", ".join(map(repr, ["auto", *SOLVERS]))
+            if self.solver not in NAMED_SOLVERS:
+                known = ", ".join(map(repr, ["auto", *NAMED_SOLVERS]))
                 raise ValueError(f"solver must be one of {known} or a Solver object, got {self.solver!r}.")
-            kind = SOLVERS[self.solver]
+            kind = NAMED_SOLVERS[self.solver]
             if self.n_iter is not None and not hasattr(kind, "n_iter"):
                 raise ValueError(f"{kind.__name__} has no iterations: leave n_iter None.")
-            return (made(kind, clip=clip, **settings),)
+            return (configured(kind, clip=clip, n_iter=n_iter),)
         if not hasattr(self.solver, "plan") or isinstance(self.solver, type):
             raise TypeError(f"solver must be a name or a Solver object, got {self.solver!r}.")
         solver: Any = self.solver
-        return (solver if self.n_iter is None else dataclasses.replace(solver, **settings),)
+        return (solver if n_iter is None else dataclasses.replace(solver, n_iter=n_iter),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from dpcvx.accounting import (
     Accountant,
@@ -33,7 +33,7 @@ __all__ = ["AsPrinted", "Reproduction", "table"]
 
 
 @dataclass(frozen=True)
-class AsPrinted:
+class AsPrinted(Solver):
     """A solver with the noise that a paper prints, as `Reproduction.plan` makes it.
 
     Parameters
@@ -49,8 +49,6 @@ class AsPrinted:
     source: str
     claimed: Budget
     solver: Solver
-
-    requires: ClassVar[tuple[type, ...]] = ()
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Refuse: this noise is not calibrated to a budget."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -11,51 +11,15 @@ from dpcvx.accounting import Neighbours, gaussian_delta, gaussian_epsilon
 from dpcvx.errors import Incompatible, NotAccountable
 from dpcvx.events import Event, Poisson, count_leaves
 from dpcvx.mechanisms import (
-    NoisyLength,
     NoisyMinimiser,
-    NoisyMoments,
     NoisyVertex,
     PerturbedMinimiser,
 )
 from dpcvx.planning.rehearsal import SHARES, rehearse
-from dpcvx.plans import Candidate, Plan, Solver, running_time
-from dpcvx.solvers import (
-    NoisyAcceleratedMirrorDescent,
-    NoisyCorrectiveFrankWolfe,
-    NoisyDualFrankWolfe,
-    NoisyFrankWolfe,
-    NoisyGeneralFrankWolfe,
-    NoisyGradientDescent,
-    NoisyMirrorDescent,
-    NoisyStronglyConvexMirrorDescent,
-    NoisySVRG,
-    NoisySVRGPlusPlus,
-    ObjectivePerturbation,
-    OneStep,
-    OutputPerturbation,
-    Standardised,
-    SufficientStatistics,
-)
+from dpcvx.plans import Candidate, Plan, running_time
+from dpcvx.solvers import SOLVERS, configured
 
-__all__ = ["EVERY", "Facts", "briefly", "candidate", "compared", "core", "memory", "rehearsed", "with_all"]
-
-EVERY: tuple[type[Any], ...] = (
-    NoisyGradientDescent,
-    NoisyMirrorDescent,
-    NoisyStronglyConvexMirrorDescent,
-    NoisyAcceleratedMirrorDescent,
-    NoisyCorrectiveFrankWolfe,
-    NoisyFrankWolfe,
-    NoisyGeneralFrankWolfe,
-    NoisyDualFrankWolfe,
-    NoisySVRG,
-    NoisySVRGPlusPlus,
-    ObjectivePerturbation,
-    OutputPerturbation,
-    SufficientStatistics,
-)
-MEASURES = (NoisyMoments, NoisyLength)
-SAMPLING = (NoisySVRG, NoisySVRGPlusPlus)
+__all__ = ["Facts", "briefly", "candidate", "compared", "memory", "rehearsed", "with_all"]
 
 
 def compared(
@@ -78,14 +42,12 @@ def compared(
     """
     first = weighed[0]
     candidates = [candidate(plan, density=density) for plan in weighed]
-    for kind in EVERY:
-        if any(isinstance(core(plan).solver, kind) for plan in weighed):
+    known = {type(plan.solver.innermost(plan).solver) for plan in weighed}
+    for kind in SOLVERS:
+        if kind in known:
             continue
-        settings = {"clip": clip} if "clip" in {field.name for field in fields(kind)} else {}
-        solver: Solver = kind(**settings)
-        if isinstance(first.solver, Standardised):  # in the coordinates of those that are weighed
-            solver = Standardised(solver, first.solver.intercept)
-        accountant = Limit() if kind in SAMPLING else first.accountant
+        solver = first.solver.with_coordinates(configured(kind, clip=clip))
+        accountant = Limit() if kind.samples else first.accountant
         try:
             plan = solver.plan(first.problem, first.n, first.budget, accountant)
             candidates.append(candidate(plan, weighed=False, density=density))
@@ -102,8 +64,7 @@ def with_all(plan: Plan, density: float = 1.0) -> Plan:
         else each.solver.plan(plan.problem, plan.n, plan.budget, plan.accountant)
         for each in plan.candidates
     )
-    clip = getattr(core(plan).solver, "clip", None)
-    return replace(plan, candidates=compared(weighed, clip=clip, density=density))
+    return replace(plan, candidates=compared(weighed, clip=plan.solver.clip, density=density))
 
 
 def briefly(plans: tuple[Plan, ...]) -> tuple[Candidate, ...]:
@@ -115,6 +76,7 @@ def briefly(plans: tuple[Plan, ...]) -> tuple[Candidate, ...]:
 def candidate(plan: Plan, *, weighed: bool = True, rehearsal: bool = True, density: float = 1.0) -> Candidate:
     """Return what a plan would cost, and its predicted risk: by rehearsal, or else the solver's bound."""
     typical = rehearsed(plan) if rehearsal else None
+    fit = plan.solver.innermost(plan)
     optimisation, privacy = typical or plan.solver.predict(plan.problem, plan.n, plan.budget)
     return Candidate(
         plan.solver,
@@ -123,7 +85,7 @@ def candidate(plan: Plan, *, weighed: bool = True, rehearsal: bool = True, densi
         basis="bound" if typical is None else "typical",
         weighed=weighed,
         answers=plan.n_calls,
-        noise=tuple(dict.fromkeys(float(stage.mechanism.noise) for stage in core(plan).stages)),
+        noise=tuple(dict.fromkeys(float(stage.mechanism.noise) for stage in fit.stages)),
         gradient_evaluations=plan.gradient_evaluations,
         memory=memory(plan, density),
         seconds=running_time(plan.stages, plan.problem, density),
@@ -131,38 +93,14 @@ def candidate(plan: Plan, *, weighed: bool = True, rehearsal: bool = True, densi
 
 
 def rehearsed(plan: Plan) -> tuple[float, float] | None:
-    """Return `rehearse` of the plan's core, kept for the next one of the same facts; None for own solvers."""
-    shares, plan = _shrunk(plan), core(plan)
-    if type(plan.solver) not in EVERY:
+    """Return `rehearse` of the inner fit, memoised by the plan's facts; None for a user's own solver."""
+    shares, plan = plan.solver.squares_left(plan, SHARES), plan.solver.innermost(plan)
+    if type(plan.solver) not in SOLVERS:
         return None
     try:
         return _rehearsed(Facts(plan, shares))
     except TypeError:  # a set that holds arrays has no hash
         return rehearse(plan, shares)
-
-
-def _shrunk(plan: Plan) -> tuple[float, ...]:
-    """Squares that columns keep in standardised coordinates, where noise on their mean squares hides them.
-
-    A mean square below twice the noise counts as that much, so a column that varies by less is left short.
-    """
-    if not isinstance(plan.solver, Standardised):
-        return ()
-    moments = [stage.mechanism for stage in plan.stages if isinstance(stage.mechanism, NoisyMoments)]
-    least = 2 * float(moments[-1].deviations[: plan.problem.d].max())
-    return tuple(min(1.0, share * plan.problem.bounds.x_inf**2 / least) for share in SHARES)
-
-
-def core(plan: Plan) -> Plan:
-    """The part of a plan that fits, in its own coordinates: without what is measured before and after it."""
-    solver = plan.solver
-    if isinstance(solver, OneStep):
-        return core(replace(plan, stages=plan.stages[:-1], solver=solver.solver, candidates=()))
-    if isinstance(solver, Standardised):
-        stages = tuple(stage for stage in plan.stages if not isinstance(stage.mechanism, MEASURES))
-        inner = solver.inner(plan.problem)
-        return core(replace(plan, stages=stages, problem=inner, solver=solver.solver, candidates=()))
-    return plan
 
 
 class Facts:

@@ -13,9 +13,10 @@ from functools import lru_cache
 
 from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning
 from dpcvx.mechanisms import NoisyGradient
-from dpcvx.planning.candidates import Facts, candidate, core
+from dpcvx.planning.candidates import Facts, candidate
 from dpcvx.planning.rehearsal import is_modelled, to_learn
 from dpcvx.plans import Plan
+from dpcvx.solvers import configured
 from dpcvx.solvers.typical_data import is_round
 from dpcvx.words import counted
 
@@ -152,7 +153,7 @@ def _drowns_short_rows(plan: Plan) -> bool:
     """Whether the noise on the mean of all gradients is longer than that of rows with few cells can be."""
     problem = plan.problem
     share = min(1.0, math.sqrt(USUAL_CELLS) * problem.bounds.x_inf / problem.row_norm)
-    for stage in core(plan).stages:
+    for stage in plan.solver.innermost(plan).stages:
         asked = stage.mechanism
         if isinstance(asked, NoisyGradient):
             longest = share * asked.sensitivity * plan.n / plan.budget.neighbours.ball
@@ -196,8 +197,8 @@ def predicted_risk(plan: Plan) -> tuple[float, float]:
 
 def trivial_risk(plan: Plan) -> float | None:
     """Excess risk of theta = 0 where the prediction was rehearsed; None where there is no such model."""
-    fit = core(plan)
-    return to_learn(fit.problem, getattr(fit.solver, "clip", None)) if is_modelled(fit.problem) else None
+    problem = plan.solver.innermost(plan).problem
+    return to_learn(problem, plan.solver.clip) if is_modelled(problem) else None
 
 
 def promises(plan: Plan) -> bool:
@@ -207,8 +208,8 @@ def promises(plan: Plan) -> bool:
 
 
 def _default_planning(plan: Plan) -> Planning:
-    clip = getattr(plan.solver, "clip", None)
-    solver = type(plan.solver)(**({} if clip is None else {"clip": clip}))
+    fit = plan.solver.innermost(plan).solver
+    solver = plan.solver.with_coordinates(configured(type(fit), clip=fit.clip))
 
     def again(n: int, epsilon: float) -> Plan:
         budget = replace(plan.budget, epsilon=epsilon)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from dpcvx.domains.mirror import Euclidean
 from dpcvx.errors import Incompatible, NotAccountable
 from dpcvx.losses import Loss
 from dpcvx.mechanisms.minimise import NEWTON_SIZE
-from dpcvx.planning.candidates import briefly, compared, core
+from dpcvx.planning.candidates import briefly, compared
 from dpcvx.planning.outlook import advice
 from dpcvx.plans import Plan, Solver
 from dpcvx.problem import Problem
@@ -32,6 +32,7 @@ from dpcvx.solvers import (
     NoisyMirrorDescent,
     ObjectivePerturbation,
     Standardised,
+    configured,
 )
 from dpcvx.solvers.typical_data import is_round
 
@@ -40,7 +41,6 @@ __all__ = [
     "default_clip",
     "default_radius",
     "default_ridge",
-    "made",
     "plan",
     "residual_clip",
     "standardisation_pays",
@@ -55,13 +55,6 @@ MEAN_NOISE = 0.25
 # excess risk than the clipping may cost, about 0.0002 on the public model of typical data.
 CLIP_ROOM = 1.2
 CLIP_COST = 0.0005
-# Objective perturbation takes many passes over the records, and its ridge costs more where signals are strong
-# than the model of typical data says: it must promise half of what descent does.
-PERTURBATION_PRICE = 2.0
-# Where Newton steps do not reach the accuracy that is paid for, as many accelerated steps follow as public
-# numbers say. What could be more products than this, a minute or so, is chosen only if nothing else fits.
-MOST_PRODUCTS = 1e11
-UNAFFORDABLE = 1e9
 
 
 def default_radius(loss: Loss, ball: str = "", outputs: int = 1) -> float:
@@ -150,13 +143,6 @@ def automatic(problem: Problem) -> tuple[type[Any], ...]:
     return tuple(kinds)
 
 
-def made(kind: type[Any], **settings: Any) -> Solver:
-    """Make a solver with those of the settings that it has."""
-    known = {field.name for field in fields(kind)}
-    solver: Solver = kind(**{name: value for name, value in settings.items() if name in known})
-    return solver
-
-
 def standardisation_pays(problem: Problem, n: int, budget: Budget) -> bool:
     """Say, from public facts, whether released means and deviations would be good enough to use.
 
@@ -171,14 +157,8 @@ def standardisation_pays(problem: Problem, n: int, budget: Budget) -> bool:
     return means.noise <= MEAN_NOISE * problem.bounds.x_inf
 
 
-def _price(chosen: Plan) -> float:
-    """What a plan's work and risk are worth, as a factor of its predicted risk; by its core."""
-    fit = core(chosen)
-    if not isinstance(fit.solver, ObjectivePerturbation):
-        return 1.0
-    if chosen.gradient_evaluations * chosen.problem.size > MOST_PRODUCTS:
-        return UNAFFORDABLE
-    return PERTURBATION_PRICE
+def _handicap(chosen: Plan) -> float:
+    return chosen.solver.innermost(chosen).solver.handicap(chosen)
 
 
 def _geometry_gain(problem: Problem) -> float:
@@ -229,7 +209,7 @@ def plan(
         raise ValueError(f"density must be in (0, 1], got {density!r}.")
     everything, clip = candidates == "all", default_clip(problem, n, budget)
     if everything:
-        candidates = tuple(made(kind, clip=clip) for kind in automatic(problem))
+        candidates = tuple(configured(kind, clip=clip) for kind in automatic(problem))
     if isinstance(candidates, str):
         raise ValueError(f'candidates must be "all" or a tuple of solvers, got {candidates!r}.')
     weighed, refusals = [], []
@@ -237,7 +217,7 @@ def plan(
         try:
             chosen = solver.plan(problem, n, budget, accountant or Tight())
             predicted = sum(solver.predict(problem, n, budget))
-            weighed.append((_price(chosen) * predicted, chosen))
+            weighed.append((_handicap(chosen) * predicted, chosen))
         except (Incompatible, NotAccountable) as refusal:
             refusals.append(str(refusal))
     if not weighed:

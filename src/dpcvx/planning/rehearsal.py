@@ -168,7 +168,7 @@ def _worst(plan: Plan, shares: tuple[float, ...]) -> tuple[float, float]:
     short = min(STEPS // plan.n_calls, COORDINATES // (plan.n_calls * problem.size))
     draws = min(max(FEWEST_DRAWS, short), MOST_DRAWS)
     rng, worst = np.random.default_rng(0), (0.0, 0.0)
-    for scene in scenes(problem, getattr(plan.solver, "clip", None), shares):
+    for scene in scenes(problem, plan.solver.clip, shares):
         exact = scene.excess(_run(plan, scene, None))
         noisy = float(np.mean([scene.excess(_run(plan, scene, rng)) for _ in range(draws)]))
         worst = max(worst, (exact, max(noisy - exact, 0.0)), key=sum)

@@ -49,7 +49,7 @@ def require(solver: Solver, problem: Problem) -> None:
                 f"{type(solver).__name__} needs a domain with {ability.__name__}; {given} has none. "
                 'Choose another set, or leave the choice to solver="auto".'
             )
-    if problem.regularizer is not None and not getattr(solver, "proximal", False):
+    if problem.regularizer is not None and not solver.proximal:
         raise Incompatible(
             f"{type(solver).__name__} has no step for a regularizer; {type(problem.regularizer).__name__} "
             "would be ignored. Use ObjectivePerturbation or OutputPerturbation, or give a domain instead."
@@ -68,9 +68,47 @@ def check_count(name: str, value: int | None) -> None:
 
 
 class Solver(Protocol):
-    """Frozen hyper-parameters of one published algorithm; asks an oracle, never sees data."""
+    """Frozen hyper-parameters of one published algorithm; asks an oracle, never sees data.
 
-    requires: ClassVar[tuple[type, ...]]
+    Classes that inherit from it need not repeat what holds for most solvers. A solver may be a stage around
+    another one: it then says which part of a plan is the inner fit.
+    """
+
+    name: ClassVar[str] = ""
+    """The word by which estimators and the command line know it; empty if it is given as an object only."""
+    requires: ClassVar[tuple[type, ...]] = ()
+    """Abilities that the set must have."""
+    proximal: ClassVar[bool] = False
+    """Whether it has a step for a regularizer."""
+    samples: ClassVar[bool] = False
+    """Whether it asks about random samples of the records, whose exact price takes seconds to compute."""
+    standardises: ClassVar[bool] = False
+    """Whether it maps the records first, and makes the intercept's feature itself."""
+
+    @property
+    def clip(self) -> float | None:
+        """Largest residual that is not clipped; None for no clipping."""
+        return None
+
+    def innermost(self, plan: Plan) -> Plan:
+        """Return the part of a plan that fits, without stages around it and in its own coordinates."""
+        return plan
+
+    def with_coordinates(self, solver: Solver) -> Solver:
+        """Return another solver as it would be run in the coordinates of this one."""
+        return solver
+
+    def squares_left(self, plan: Plan, shares: tuple[float, ...]) -> tuple[float, ...]:
+        """Return mean squares after standardisation of columns that use only a share of their bound."""
+        return ()
+
+    def handicap(self, plan: Plan) -> float:
+        """Return the factor by which a predicted risk is multiplied before solvers are compared."""
+        return 1.0
+
+    def bound(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
+        """Bound the excess risk on any records, where `predict` may be for typical ones."""
+        return self.predict(problem, n, budget)
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Fix stages and noise from public facts."""

@@ -101,10 +101,7 @@ class Measurer:
 
     def _bound(self, plan: Plan) -> float:
         """Bound on the expected excess risk: descent's prediction is for typical records."""
-        from dpcvx.solvers import NoisyGradientDescent
-
-        rule = plan.solver.bound if isinstance(plan.solver, NoisyGradientDescent) else plan.solver.predict
-        return sum(rule(plan.problem, self.n, self.budget))
+        return sum(plan.solver.bound(plan.problem, self.n, self.budget))
 
     def _means(self, query: CompiledMeans, gate: PrivateSide) -> MeasuredAnswer:
         from scipy.special import ndtri

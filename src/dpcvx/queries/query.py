@@ -16,6 +16,7 @@ import numpy as np
 
 from dpcvx.arrays import Vector
 from dpcvx.domains import (
+    NAMED_BALLS,
     Box,
     Domain,
     L1Ball,
@@ -52,7 +53,6 @@ LOSSES: dict[str, Loss] = {
     "smooth_hinge": SmoothHinge(),
     "quantile": Quantile(0.5),
 }
-BALLS: dict[str, type[Any]] = {"l2": L2Ball, "l1": L1Ball}
 SETS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Box, L1Ball, L2Ball, LinfBall, Simplex)}
 
 
@@ -103,8 +103,8 @@ class Regression:
                 f"{self.loss!r} bends over a width of {1 / bend:g}; a corner sharper than {CORNER:g} takes "
                 "for ever to minimise."
             )
-        if isinstance(self.domain, str) and self.domain not in BALLS:
-            raise ValueError(f"domain is {self.domain!r}; use one of {', '.join(BALLS)}, or a Domain.")
+        if isinstance(self.domain, str) and self.domain not in NAMED_BALLS:
+            raise ValueError(f"domain is {self.domain!r}; use one of {', '.join(NAMED_BALLS)}, or a Domain.")
         _check_number("radius", self.radius, low=0.0, high=LARGEST_RADIUS, open_low=True)
         _check_number("l2", self.l2, low=0.0, high=LARGEST_RADIUS)
         if not isinstance(self.intercept, bool):
@@ -134,7 +134,7 @@ class Regression:
                 names.append(name)
                 columns.append(_spread(schema, attributes, place, code))
         X = np.stack(columns, axis=1)
-        domain = BALLS[self.domain](self.radius) if isinstance(self.domain, str) else self.domain
+        domain = NAMED_BALLS[self.domain](self.radius) if isinstance(self.domain, str) else self.domain
         bounds = Bounds(1.0, float(np.sqrt((X**2).sum(axis=1).max())))
         problem = Problem(loss, domain, bounds=bounds, d=X.shape[1], l2=self.l2)
         y = _spread(schema, attributes, 0, np.asarray(target.values, dtype=np.float64))
@@ -356,7 +356,7 @@ def _set_to_json(domain: str | Domain) -> Any:
         return domain
     name = type(domain).__name__
     if SETS.get(name) is not type(domain):
-        raise ValueError(f"{name} has no JSON form; use one of {', '.join((*BALLS, *SETS))}.")
+        raise ValueError(f"{name} has no JSON form; use one of {', '.join((*NAMED_BALLS, *SETS))}.")
     fields: dict[str, Any] = dataclasses.asdict(domain)  # type: ignore[call-overload]
     return {"name": name, **{k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}}
 
@@ -366,7 +366,9 @@ def _set_from_json(content: Any) -> str | Domain:
         return content
     name = content.get("name") if isinstance(content, Mapping) else None
     if not isinstance(name, str) or name not in SETS:
-        raise ValueError(f'set must be one of {", ".join(BALLS)}, or {{"name": {" | ".join(SETS)}, ...}}.')
+        raise ValueError(
+            f'set must be one of {", ".join(NAMED_BALLS)}, or {{"name": {" | ".join(SETS)}, ...}}.'
+        )
     rest = {field: value for field, value in content.items() if field != "name"}
     fields = [field.name for field in dataclasses.fields(SETS[name])]
     if set(rest) != set(fields):

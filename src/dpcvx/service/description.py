@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpcvx.queries.query import BALLS, LARGEST_RADIUS, LOSSES
+from dpcvx.domains import NAMED_BALLS
+from dpcvx.queries.query import LARGEST_RADIUS, LOSSES
 from dpcvx.queries.schema import Schema
 
 __all__ = ["attributes", "query_schema"]
@@ -16,7 +17,7 @@ def attributes(schema: Schema) -> dict[str, Any]:
     return {
         "attributes": listed,
         "losses": list(LOSSES),
-        "sets": list(BALLS),
+        "sets": list(NAMED_BALLS),
         "largest_radius": LARGEST_RADIUS,
     }
 
@@ -42,7 +43,7 @@ def query_schema(schema: Schema) -> dict[str, Any]:
                 target=name,
                 features={**some, "minItems": 1},
                 loss={"type": "string", "enum": list(LOSSES), "default": "logistic"},
-                set={"type": "string", "enum": list(BALLS), "default": "l2"},
+                set={"type": "string", "enum": list(NAMED_BALLS), "default": "l2"},
                 radius={**number, "exclusiveMinimum": 0, "default": 3.0},
                 intercept={"type": "boolean", "default": True},
                 l2={**number, "minimum": 0, "default": 0.0},

@@ -1,5 +1,8 @@
 """Solvers: one published algorithm per file, which sees the answers of an oracle and never the data."""
 
+import dataclasses
+
+from dpcvx.plans import Solver
 from dpcvx.solvers.accelerated_mirror_descent import NoisyAcceleratedMirrorDescent
 from dpcvx.solvers.corrective_frank_wolfe import NoisyCorrectiveFrankWolfe
 from dpcvx.solvers.dual_frank_wolfe import NoisyDualFrankWolfe
@@ -16,7 +19,35 @@ from dpcvx.solvers.strongly_convex_mirror_descent import NoisyStronglyConvexMirr
 from dpcvx.solvers.sufficient_statistics import SufficientStatistics
 from dpcvx.solvers.svrg import NoisySVRG, NoisySVRGPlusPlus
 
+# Every solver, in the order in which plans try them. Estimators and the command line take those with a name.
+SOLVERS: tuple[type[Solver], ...] = (
+    NoisyGradientDescent,
+    NoisyMirrorDescent,
+    NoisyStronglyConvexMirrorDescent,
+    NoisyAcceleratedMirrorDescent,
+    NoisyCorrectiveFrankWolfe,
+    NoisyFrankWolfe,
+    NoisyGeneralFrankWolfe,
+    NoisyDualFrankWolfe,
+    NoisySVRG,
+    NoisySVRGPlusPlus,
+    ObjectivePerturbation,
+    OutputPerturbation,
+    SufficientStatistics,
+)
+NAMED_SOLVERS: dict[str, type[Solver]] = {kind.name: kind for kind in SOLVERS if kind.name}
+
+
+def configured(kind: type[Solver], *, clip: float | None = None, n_iter: int | None = None) -> Solver:
+    """Return a solver with the settings that it has a field for."""
+    known = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    given = {"clip": clip, "n_iter": n_iter}
+    return kind(**{name: value for name, value in given.items() if name in known})
+
+
 __all__ = [
+    "NAMED_SOLVERS",
+    "SOLVERS",
     "GradientOracle",
     "NoisyAcceleratedMirrorDescent",
     "NoisyCorrectiveFrankWolfe",
@@ -33,5 +64,6 @@ __all__ = [
     "OutputPerturbation",
     "Standardised",
     "SufficientStatistics",
+    "configured",
     "run_with_oracle",
 ]

@@ -18,7 +18,7 @@ from dpcvx.domains import HasMirrorMap
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Repeat
 from dpcvx.mechanisms import NoisyGradient
-from dpcvx.plans import Asking, Plan, Stage, check_count, require
+from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
 from dpcvx.problem import Problem
 
 __all__ = ["NoisyAcceleratedMirrorDescent"]
@@ -27,7 +27,7 @@ MOST_STEPS = 1000  # passes over the records that a default may cost; beyond it 
 
 
 @dataclass(frozen=True)
-class NoisyAcceleratedMirrorDescent:
+class NoisyAcceleratedMirrorDescent(Solver):
     """Accelerated mirror descent on noisy gradients: few steps, smooth losses, any mirror map.
 
     x = r_k z_k + (1 - r_k) y_k; z_{k+1} = argmin_{z in C} alpha_k <g(x), z> + B_psi(z, z_k);
@@ -59,6 +59,7 @@ class NoisyAcceleratedMirrorDescent:
     n_iter: int | None = None
     clip: float | None = None
 
+    name: ClassVar[str] = "accelerated_mirror_descent"
     requires: ClassVar[tuple[type, ...]] = (HasMirrorMap,)
 
     def __post_init__(self) -> None:

@@ -26,7 +26,7 @@ from dpcvx.events import (
     Repeat,
 )
 from dpcvx.mechanisms import NoisyVertex, RestrictedGradient, weight_bits
-from dpcvx.plans import Asking, Plan, Stage, check_count, require
+from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
 from dpcvx.problem import Problem
 
 __all__ = ["NoisyCorrectiveFrankWolfe"]
@@ -36,7 +36,7 @@ MOST_STEPS = 1000  # of the refit by default
 
 
 @dataclass(frozen=True)
-class NoisyCorrectiveFrankWolfe:
+class NoisyCorrectiveFrankWolfe(Solver):
     """Select features by Frank-Wolfe with half of the budget, refit on them with the other half.
 
     S = features of T1 selected vertices; theta = T2 steps of projected gradient descent over C within S
@@ -79,6 +79,7 @@ class NoisyCorrectiveFrankWolfe:
     selections: int | None = None
     clip: float | None = None
 
+    name: ClassVar[str] = "corrective_frank_wolfe"
     requires: ClassVar[tuple[type, ...]] = (HasCoordinateVertices, HasProjection)
 
     def __post_init__(self) -> None:

@@ -22,7 +22,7 @@ from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Repeat
 from dpcvx.mechanisms import NoisyMinimiser
 from dpcvx.mechanisms.minimise import Ridged
-from dpcvx.plans import Asking, Plan, Stage, check_count, require
+from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
 from dpcvx.problem import Problem
 
 __all__ = ["NoisyDualFrankWolfe"]
@@ -32,7 +32,7 @@ SLACK = 1 + 1e-9  # mixtures of corners of K may leave it by rounding
 
 
 @dataclass(frozen=True)
-class NoisyDualFrankWolfe:
+class NoisyDualFrankWolfe(Solver):
     """Frank-Wolfe over the polyhedron of a submodular norm, on noisy minimisers without the norm.
 
     theta_t = argmin F(theta) + <s_t, theta>, plus noise; s_{t+1} = (1 - g_t) s_t + g_t argmax_K <s, theta_t>
@@ -74,7 +74,6 @@ class NoisyDualFrankWolfe:
     weight: float | None = None
     shrink: float | None = None
 
-    requires: ClassVar[tuple[type, ...]] = ()
     proximal: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -18,7 +18,7 @@ from dpcvx.domains import HasVertices
 from dpcvx.errors import Incompatible
 from dpcvx.events import Exponential, Repeat
 from dpcvx.mechanisms import NoisyVertex, weight_bits
-from dpcvx.plans import Asking, Plan, Stage, check_count, require
+from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
 from dpcvx.problem import Problem
 
 __all__ = ["NoisyFrankWolfe"]
@@ -27,7 +27,7 @@ MOST_STEPS = 10_000  # passes over the records that a default may cost; beyond i
 
 
 @dataclass(frozen=True)
-class NoisyFrankWolfe:
+class NoisyFrankWolfe(Solver):
     """Frank-Wolfe with privately selected vertices: the nearly optimal private LASSO.
 
     theta_{t+1} = (1 - mu_t) theta_t + mu_t s_t, s_t a vertex drawn by the exponential mechanism
@@ -63,6 +63,7 @@ class NoisyFrankWolfe:
     steps: str = "decaying"
     clip: float | None = None
 
+    name: ClassVar[str] = "frank_wolfe"
     requires: ClassVar[tuple[type, ...]] = (HasVertices,)
 
     def __post_init__(self) -> None:

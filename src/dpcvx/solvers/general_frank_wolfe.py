@@ -18,7 +18,7 @@ from dpcvx.domains import HasLMO
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Repeat
 from dpcvx.mechanisms import NoisyGradient
-from dpcvx.plans import Asking, Plan, Stage, check_count, require
+from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
 from dpcvx.problem import Problem
 
 __all__ = ["NoisyGeneralFrankWolfe"]
@@ -27,7 +27,7 @@ MOST_STEPS = 10_000  # passes over the records that a default may cost; beyond i
 
 
 @dataclass(frozen=True)
-class NoisyGeneralFrankWolfe:
+class NoisyGeneralFrankWolfe(Solver):
     """Frank-Wolfe on noisy gradients, for any set with a linear minimisation oracle.
 
     theta_{t+1} = (1 - mu_t) theta_t + mu_t argmin_{s in C} <g_t, s>
@@ -60,6 +60,7 @@ class NoisyGeneralFrankWolfe:
     steps: str = "decaying"
     clip: float | None = None
 
+    name: ClassVar[str] = "general_frank_wolfe"
     requires: ClassVar[tuple[type, ...]] = (HasLMO,)
 
     def __post_init__(self) -> None:

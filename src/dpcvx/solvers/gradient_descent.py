@@ -20,7 +20,7 @@ from dpcvx.domains import HasProjection
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Repeat
 from dpcvx.mechanisms import NoisyGradient
-from dpcvx.plans import Asking, Plan, Stage, check_count, require
+from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
 from dpcvx.problem import Problem
 from dpcvx.solvers.typical_data import Typical, is_round
 
@@ -37,7 +37,7 @@ NOISE_SHARE = 0.1  # of the loss at theta = 0: a model whose noise costs more is
 
 
 @dataclass(frozen=True)
-class NoisyGradientDescent:
+class NoisyGradientDescent(Solver):
     """Full-batch projected gradient descent on noisy gradients, with momentum; late iterates are averaged.
 
     theta_{t+1} = Proj_C(y_t - step * g_t), y_t = theta_t + momentum * (theta_t - theta_{t-1})
@@ -83,6 +83,7 @@ class NoisyGradientDescent:
     momentum: float | None = None
     clip: float | None = None
 
+    name: ClassVar[str] = "gradient_descent"
     requires: ClassVar[tuple[type, ...]] = (HasProjection,)
 
     def __post_init__(self) -> None:

@@ -17,7 +17,7 @@ from dpcvx.arrays import Vector
 from dpcvx.domains import HasMirrorMap
 from dpcvx.events import Gaussian, Repeat
 from dpcvx.mechanisms import NoisyGradient
-from dpcvx.plans import Asking, Plan, Stage, check_count, require
+from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
 from dpcvx.problem import Problem
 
 __all__ = ["NoisyMirrorDescent"]
@@ -26,7 +26,7 @@ MOST_STEPS = 1000  # passes over the records that a default may cost; beyond it 
 
 
 @dataclass(frozen=True)
-class NoisyMirrorDescent:
+class NoisyMirrorDescent(Solver):
     """Mirror descent on noisy (sub)gradients, constant step, averaged.
 
     theta_{t+1} = argmin_{s in C} <g_t, s> + B_psi(s, theta_t)/eta; the mean of all theta_t is returned
@@ -58,6 +58,7 @@ class NoisyMirrorDescent:
     n_iter: int | None = None
     clip: float | None = None
 
+    name: ClassVar[str] = "mirror_descent"
     requires: ClassVar[tuple[type, ...]] = (HasMirrorMap,)
 
     def __post_init__(self) -> None:

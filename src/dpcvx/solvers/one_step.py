@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from dpcvx.accounting import (
     Accountant,
@@ -44,7 +44,7 @@ LATE = 0.5  # of the answers: the last ones, where descent is near its end
 
 
 @dataclass(frozen=True)
-class OneStep:
+class OneStep(Solver):
     """Fit with another solver, release the Hessian there, and state how far off the coefficients may be.
 
     Algorithm: the fit is the other solver's. Its answers say how steep the objective is at public points: the
@@ -76,13 +76,23 @@ class OneStep:
     solver: Solver
     share: float = 0.2
 
-    requires: ClassVar[tuple[type, ...]] = ()
-
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
             raise ValueError(
                 f"uncertainty must be a share of the budget between 0 and 1, got {self.share!r}."
             )
+
+    @property
+    def clip(self) -> float | None:
+        """Clip of the inner fit."""
+        return self.solver.clip
+
+    def innermost(self, plan: Plan) -> Plan:
+        """Return the fit, without the question about the Hessian."""
+        return self.solver.innermost(self._fit(plan))
+
+    def _fit(self, plan: Plan) -> Plan:
+        return replace(plan, stages=plan.stages[:-1], solver=self.solver, candidates=())
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Give the Hessian its share, and the fit what is left."""
@@ -95,7 +105,7 @@ class OneStep:
                 "solvers that ask for gradients of all records, such as NoisyGradientDescent, and for "
                 "ObjectivePerturbation."
             )
-        moments = replace(moments, clip=getattr(fit.solver, "clip", None))
+        moments = replace(moments, clip=fit.solver.clip)
         stages = (*fit.stages, Stage(moments, 1))
         return Plan(stages, problem, n, replace(self, solver=fit.solver), budget, accountant)
 
@@ -103,8 +113,7 @@ class OneStep:
         """Fit, ask for the Hessian, and publish the estimate with its covariance beside the fit."""
         problem, moments = plan.problem, plan.stages[-1].mechanism
         heard = _Heard(plan, ask)
-        fit_plan = replace(plan, stages=plan.stages[:-1], solver=self.solver, candidates=())
-        theta = self.solver.run(fit_plan, heard)  # type: ignore[arg-type]  # it answers what is asked here
+        theta = self.solver.run(self._fit(plan), heard)  # type: ignore[arg-type]  # it answers what is asked here
         steepness = average(heard.notes[-math.ceil(LATE * len(heard.notes)) :])
         answer = ask.second_moments(steepness.point)
         trace, dispersion = float(answer.hessian.trace()), 1.0
@@ -134,7 +143,7 @@ class OneStep:
         paid = spendable(budget)
         mu = gaussian_mu(paid.epsilon, paid.delta) * math.sqrt(self.share)
         # Gradients of a likelihood vary as its Hessian says, those of clipped slopes do not.
-        if problem.loss.dispersion_known and getattr(self.solver, "clip", None) is None:
+        if problem.loss.dispersion_known and self.solver.clip is None:
             return NoisySecondMoments(problem, n, 1 / mu, None, budget.neighbours)
         hessian, spread = (1 / (mu * math.sqrt(part)) for part in (1 - SPREAD_SHARE, SPREAD_SHARE))
         return NoisySecondMoments(problem, n, hessian, spread, budget.neighbours)

@@ -27,7 +27,7 @@ from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian
 from dpcvx.mechanisms import NoisyMinimiser
 from dpcvx.mechanisms.minimise import Ridged
-from dpcvx.plans import Asking, Plan, Stage, require
+from dpcvx.plans import Asking, Plan, Solver, Stage, require
 from dpcvx.problem import Problem
 
 __all__ = ["OutputPerturbation"]
@@ -36,7 +36,7 @@ RIDGES = np.geomspace(1e-6, 1e2, 161)  # in units of the smoothness, among which
 
 
 @dataclass(frozen=True)
-class OutputPerturbation:
+class OutputPerturbation(Solver):
     """Minimise a strongly convex objective and add Gaussian noise to the minimiser.
 
     theta = Proj_C(argmin_{s in C} F(s) + ((ridge - l2)/2) ||s||^2 + sigma Z)
@@ -63,7 +63,6 @@ class OutputPerturbation:
 
     ridge: float | None = None
 
-    requires: ClassVar[tuple[type, ...]] = ()
     proximal: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

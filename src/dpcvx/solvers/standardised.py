@@ -47,7 +47,7 @@ LOST_TARGET = (
 
 
 @dataclass(frozen=True)
-class Standardised:
+class Standardised(Solver):
     """Standardise the records with released moments, fit with another solver, return to old coordinates.
 
     Algorithm: three questions release the mean m of every feature (and of the target of squared and of
@@ -85,7 +85,33 @@ class Standardised:
     stretch: float = 1.0
     reach: float = REACH
 
-    requires: ClassVar[tuple[type, ...]] = ()
+    standardises: ClassVar[bool] = True
+
+    @property
+    def clip(self) -> float | None:
+        """Clip of the inner fit."""
+        return self.solver.clip
+
+    def innermost(self, plan: Plan) -> Plan:
+        """Return the fit in standardised coordinates."""
+        return self.solver.innermost(self._fit(plan))
+
+    def with_coordinates(self, solver: Solver) -> Solver:
+        """Return another solver, standardised."""
+        return Standardised(solver, self.intercept)
+
+    def squares_left(self, plan: Plan, shares: tuple[float, ...]) -> tuple[float, ...]:
+        """Return 1 for a column whose variance was measured, less where noise hides it.
+
+        A mean square below twice the noise counts as that much, so a column that varies by less stays short.
+        """
+        least = 2 * float(_any(plan.stages[1].mechanism).deviations[: plan.problem.d].max())
+        return tuple(min(1.0, share * plan.problem.bounds.x_inf**2 / least) for share in shares)
+
+    def _fit(self, plan: Plan) -> Plan:
+        """The part of a plan after the measures."""
+        inner = self.inner(plan.problem)
+        return replace(plan, stages=plan.stages[3:], problem=inner, solver=self.solver, candidates=())
 
     def inner(self, problem: Problem) -> Problem:
         """The problem in standardised coordinates; public, whatever the moments will be."""
@@ -148,7 +174,6 @@ class Standardised:
         ask.remap(
             Quantiser(inner.bounds, 0.0, 1 / (self.reach * unit), INTERCEPT * self.intercept), 0.0, closer
         )
-        fit = replace(plan, stages=plan.stages[3:], problem=inner, solver=self.solver, candidates=())
 
         def back(theta: Vector) -> Vector:
             weights: Vector = y_scale * unit * theta[:d] / s[:d].reshape(-1, *[1] * (theta.ndim - 1))
@@ -157,7 +182,7 @@ class Standardised:
             offset = y_center + y_scale * INTERCEPT * theta[-1] - m[:d] @ weights
             return np.concatenate([weights, np.reshape(offset, (1, *theta.shape[1:]))])
 
-        theta = self.solver.run(fit, ask)
+        theta = self.solver.run(self._fit(plan), ask)
         if ask.uncertainty is not None:
             ask.publish(ask.uncertainty.mapped(back, y_scale**2))
         return back(theta)

@@ -17,7 +17,7 @@ from dpcvx.domains import HasProjection
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Repeat
 from dpcvx.mechanisms import NoisyGradient
-from dpcvx.plans import Asking, Plan, Stage, check_count, require
+from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
 from dpcvx.problem import Problem
 
 __all__ = ["NoisyStronglyConvexMirrorDescent"]
@@ -26,7 +26,7 @@ MOST_STEPS = 1000  # passes over the records that a default may cost; beyond it 
 
 
 @dataclass(frozen=True)
-class NoisyStronglyConvexMirrorDescent:
+class NoisyStronglyConvexMirrorDescent(Solver):
     """Mirror descent with steps 2/(lambda (t + 1)) and an average that favours late iterates.
 
     theta_{t+1} = Proj_C(theta_t - eta_t g_t), eta_t = 2/(lambda (t + 1)); returns sum_t t theta_t / sum_t t
@@ -57,6 +57,7 @@ class NoisyStronglyConvexMirrorDescent:
     n_iter: int | None = None
     clip: float | None = None
 
+    name: ClassVar[str] = "strongly_convex_mirror_descent"
     requires: ClassVar[tuple[type, ...]] = (HasProjection,)
 
     def __post_init__(self) -> None:

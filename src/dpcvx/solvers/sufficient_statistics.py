@@ -20,7 +20,7 @@ from dpcvx.domains import HasProjection
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Gaussian
 from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments
-from dpcvx.plans import Asking, Plan, Stage, require
+from dpcvx.plans import Asking, Plan, Solver, Stage, require
 from dpcvx.problem import Problem
 
 __all__ = ["SufficientStatistics"]
@@ -32,7 +32,7 @@ PROJECTED_STEPS = 1000  # on a (d, d) quadratic, once, only where its minimiser 
 
 
 @dataclass(frozen=True)
-class SufficientStatistics:
+class SufficientStatistics(Solver):
     """Solve the normal equations with noise on both sides: two private answers, and no steps to choose.
 
     theta = argmin_{s in C} <s, (A + l2 I + ridge I) s>/2 - <b, s>, A and b noisy means of x x^T and y x
@@ -53,6 +53,7 @@ class SufficientStatistics:
     here it is read off the noisy A, which is free. A minimiser outside C is replaced by the one over C.
     """
 
+    name: ClassVar[str] = "sufficient_statistics"
     requires: ClassVar[tuple[type, ...]] = (HasProjection,)
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:

@@ -28,7 +28,7 @@ from dpcvx.events import (
 )
 from dpcvx.mechanisms import NoisyDifference, NoisyGradient
 from dpcvx.noise import LEVELS, probability_above
-from dpcvx.plans import Asking, Plan, Stage, check_count, require
+from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
 from dpcvx.problem import Problem
 
 __all__ = ["NoisySVRG", "NoisySVRGPlusPlus"]
@@ -41,7 +41,7 @@ EPOCH_GAIN = 3.0  # logarithm of what kappa steps take off the excess; benchmark
 
 
 @dataclass(frozen=True)
-class NoisySVRG:
+class NoisySVRG(Solver):
     """Proximal variance-reduced descent for strongly convex problems.
 
     In an epoch with anchor a, and g the noisy gradient at a, the point starts at a and moves by
@@ -92,8 +92,8 @@ class NoisySVRG:
     share: float | None = None
     clip: float | None = None
 
-    requires: ClassVar[tuple[type, ...]] = ()
     proximal: ClassVar[bool] = True
+    samples: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check(self)
@@ -146,7 +146,7 @@ class NoisySVRG:
 
 
 @dataclass(frozen=True)
-class NoisySVRGPlusPlus:
+class NoisySVRGPlusPlus(Solver):
     """Proximal variance-reduced descent for problems without strong convexity.
 
     As `NoisySVRG`, with epochs of 2 n_steps, 4 n_steps, 8 n_steps, ... steps, each of which starts at the
@@ -183,8 +183,8 @@ class NoisySVRGPlusPlus:
     share: float | None = None
     clip: float | None = None
 
-    requires: ClassVar[tuple[type, ...]] = ()
     proximal: ClassVar[bool] = True
+    samples: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check(self)
