@@ -81,6 +81,10 @@ class NotAccountable(DpcvxError, ValueError):  # noqa: N818
     """No accounting rule covers the event, so no guarantee can be stated for it."""
 
 
+class Unreadable(DpcvxError):  # noqa: N818
+    """A file is missing, empty, unreadable or not writable, or not what its name says."""
+
+
 class UselessModelWarning(UserWarning):
     """A fit is, by public facts or by what it released, likely no better than one answer for everybody."""
 

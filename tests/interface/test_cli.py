@@ -12,13 +12,16 @@ import pytest
 
 import dpcvx
 from dpcvx import cli
+from dpcvx.cli.fit import BOUNDS_EXAMPLE
+from dpcvx.estimators.documentation import PARAMETERS
+from dpcvx.estimators.registry import COMMANDS, ESTIMATORS, estimator_class
 
 N = 400
 REGRESSION = (
     '[bounds]\nage = [17, 90]\nhours = [0, 80]\n[categories]\nsex = ["F", "M"]\n[target]\nbounds = [0, 100]\n'
 )
 CLASSIFICATION = REGRESSION.replace("bounds = [0, 100]", 'classes = ["no", "yes"]')
-MODELS = ("linear", "lasso", "elastic-net", "group-lasso", "huber", "quantile", "logistic", "svc")
+MODELS = tuple(COMMANDS)
 
 
 @pytest.fixture(scope="module")
@@ -187,6 +190,66 @@ def test_options_and_the_bounds_file_reach_the_estimator(folder, run):
     assert model.feature_names_in_.tolist() == ["age", "hours"]
     assert run(f"{FIT} --data-norm 100 --quiet")[0] == 0
     assert dpcvx.load("model.json").data_norm == 100
+
+
+def test_every_parameter_is_an_option_or_says_where_else_it_comes_from(run):
+    _, fit, _ = run("fit --help")
+    _, plan, _ = run("plan --help")
+    for name, entry in PARAMETERS.items():
+        option = "--" + ("seed" if name == "random_state" else name.replace("_", "-"))
+        assert (entry.option is None) == bool(entry.instead), name
+        if entry.option is not None:
+            assert f"{option} " in fit
+            assert (f"{option} " in plan) == (name not in ("ledger", "account", "random_state", "backend"))
+    for kind in map(estimator_class, ESTIMATORS):
+        for name, value in kind().get_params().items():
+            option = PARAMETERS[name].option
+            if isinstance(option, tuple):
+                assert str(value).lower() in option
+            elif option is not None and value is not None:
+                assert isinstance(value, option) or (option is float and value == 0), name
+
+
+NEW = {
+    "--standardize false": ("standardize", False),
+    "--standardize true": ("standardize", True),
+    "--uncertainty 0.2": ("uncertainty", 0.2),
+    "--l2 0.1": ("l2", 0.1),
+    "--no-fit-intercept": ("fit_intercept", False),
+    "--backend auto": ("backend", "auto"),
+}
+
+
+@pytest.mark.parametrize("option", NEW)
+def test_parameters_of_estimators_are_options(folder, run, option):
+    name, value = NEW[option]
+    assert run(f"{FIT} {option} --quiet")[:2] == (0, "")
+    assert getattr(dpcvx.load("model.json"), name) == value
+    planned = "" if name == "backend" else option
+    assert run(f"plan --n 400 --features 2 --model linear --epsilon 1 {planned}")[0] == 0
+
+
+def test_the_set_is_an_option_of_models_that_have_one(folder, run):
+    assert run(f"{LABELS} --domain l1 --quiet")[:2] == (0, "")
+    assert dpcvx.load("model.json").domain == "l1"
+    code, out, err = run(f"{FIT} --domain l1")
+    assert (code, out) == (2, "")
+    assert "--domain belongs to --model logistic, svc, huber, quantile, not to --model linear" in err
+
+
+def test_private_bounds_are_declared_in_the_bounds_file(folder, run, people):
+    write_csv(people.drop_columns(["rich"]))
+    text = 'default = "private"\n[categories]\nsex = ["F", "M"]\n[target]\nbounds = "private"\n'
+    (folder / "bounds.toml").write_text(text)
+    assert run(FIT.replace("--epsilon 1", "--epsilon 20") + " --quiet")[:2] == (0, "")
+    model = dpcvx.load("model.json")
+    assert (model.bounds, model.y_bounds) == ("private", "private")
+    assert model.feature_names_in_.tolist() == ["age", "sex", "hours"]
+    assert "noisy quantiles" in model.privacy_statement_.bounds["bounds_are"]
+    (folder / "bounds.toml").write_text(text + "[bounds]\nage = [17, 90]\n")
+    code, _, err = run(FIT)
+    assert code == 2
+    assert "declares bounds of 'age' beside default = \"private\"" in err
 
 
 def test_a_default_makes_every_column_a_feature(folder, run, people):
@@ -553,14 +616,14 @@ def test_help_and_version_need_no_numpy():
 
 
 def test_the_example_of_a_bounds_file_is_in_the_help_and_is_valid(run, tmp_path):
-    from dpcvx.data.files import read_schema
+    from dpcvx.cli.bounds_file import BoundsFile
 
     code, out, _ = run("fit --help")
     assert code == 0
-    example = cli.BOUNDS_EXAMPLE.split("\b\n")[1]
+    example = BOUNDS_EXAMPLE.split("\b\n")[1]
     assert all(line.strip() in out for line in example.splitlines())
     (tmp_path / "bounds.toml").write_text(example)
-    schema = read_schema(tmp_path / "bounds.toml")
+    schema = BoundsFile.read(tmp_path / "bounds.toml")
     assert schema.bounds == {"age": (17.0, 90.0)}
     assert schema.default == (0.0, 1.0)
     assert schema.categories == {"sex": ("Female", "Male")}

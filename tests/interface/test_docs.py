@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpcvx import cli
-from dpcvx.data.files import read_schema
+from dpcvx.cli.bounds_file import BoundsFile
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -143,7 +143,7 @@ def test_the_layout_in_contributing_is_what_its_generator_writes():
 
 
 def test_the_example_bounds_file_is_valid():
-    schema = read_schema(ROOT / "examples" / "bounds.toml")
+    schema = BoundsFile.read(ROOT / "examples" / "bounds.toml")
     assert schema.bounds == {"age": (17.0, 90.0), "hours": (0.0, 80.0)}
     assert schema.categories == {"sex": ("Female", "Male")}
     assert schema.target_bounds == (0.0, 100000.0)

@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpcvx.cli.options import AsJson, LedgerUrl
+
 if TYPE_CHECKING:
     from dpcvx.ledger import Account
 
-__all__ = ["LedgerUrl", "ledger_app"]
+__all__ = ["ledger_app"]
 
-LedgerUrl = Annotated[
-    str | None, typer.Option("--ledger", help="File or URL of the ledger. Default: the user's own file.")
-]
 Witness = Annotated[
     Path | None, typer.Option(help="File that is told of every entry, so that an old copy is noticed.")
 ]
 Name = Annotated[str, typer.Argument(help="Name of the account.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, errors too.")]
 GAUGE = 30  # characters
 
 ledger_app = typer.Typer(
@@ -130,7 +128,7 @@ def _gauge(account: Account) -> str:
 
 
 def _plot(account: Account, path: Path) -> None:
-    from dpcvx.data.files import Unreadable
+    from dpcvx.errors import Unreadable
     from dpcvx.report.plots import spending_plot
 
     picture = spending_plot(account.name, account.budget, account.history())

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpcvx.cli.options import AsJson, LedgerUrl
+
 if TYPE_CHECKING:
     from dpcvx.service.keys import ApiKey, Keys
 
@@ -42,12 +44,8 @@ class SetName(StrEnum):
     L1 = "l1"
 
 
-LedgerUrl = Annotated[
-    str | None, typer.Option("--ledger", help="File or URL of the ledger. Default: the user's own file.")
-]
 Account = Annotated[str | None, typer.Option(help="Account of the data set. Default: the data file's name.")]
 AccountName = Annotated[str, typer.Option("--account", help="Account of the data set.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, errors too.")]
 
 keys_app = typer.Typer(help="API keys of the query service.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -199,7 +197,7 @@ def _record(key: ApiKey) -> dict[str, Any]:
 
 def _key(path: Path | None) -> str:
     if path is not None:
-        from dpcvx.data.files import Unreadable
+        from dpcvx.errors import Unreadable
 
         try:
             return path.read_text(encoding="utf-8").strip()

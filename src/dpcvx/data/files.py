@@ -1,4 +1,4 @@
-"""Tables in files and the public declaration of their columns.
+"""Tables in files.
 
 Only the names and declared types of columns are public. Past them nothing raises, warns or chooses a path
 because of a cell: what cannot be read as declared is a missing value, and every line of a CSV file after the
@@ -9,25 +9,20 @@ from __future__ import annotations
 
 import csv
 import math
-import tomllib
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dpcvx.data.cells import column_cells, column_numbers, opened
-from dpcvx.errors import DpcvxError
+from dpcvx.errors import Unreadable
 
-__all__ = ["Schema", "TableFile", "Unreadable", "csv_header", "csv_table", "open_table", "read_schema"]
+__all__ = ["HEADER_HINT", "NOT_PARQUET", "TableFile", "csv_header", "csv_table", "open_table", "read_bytes"]
 
 Level = str | int | float
-Pair = tuple[float, float]
 
-SCHEMA_KEYS = {"bounds", "default", "categories", "groups", "target", "data_norm"}
-TARGET_KEYS = {"bounds", "classes"}
 # Said instead of the columns found: the first line of a file without a header is somebody's record.
 HEADER_HINT = "check the names: the first line of a CSV file must be its header."
 
@@ -35,131 +30,6 @@ NOT_PARQUET = (
     "cannot be read as Parquet: it is damaged or cut short, as an interrupted copy is, or another kind of "
     "file. Copy or write it again."
 )
-
-
-class Unreadable(DpcvxError):  # noqa: N818 - the name says what happened
-    """A file is missing, empty, or not what its name says."""
-
-
-@dataclass(frozen=True)
-class Schema:
-    """What is declared about a table, in the user's units.
-
-    Parameters
-    ----------
-    bounds : dict
-        Lowest and highest value of numeric columns.
-    default : pair of float, optional
-        Bounds of every column that is not declared otherwise; without it such columns are not used.
-    categories : dict
-        Levels of text columns.
-    groups : dict
-        Columns that belong together, by the name of their group.
-    target_bounds : pair of float, optional
-        Lowest and highest target, for regression.
-    classes : tuple, optional
-        Labels, for classification.
-    data_norm : float, optional
-        Largest l2 norm of a row.
-    """
-
-    bounds: dict[str, Pair] = field(default_factory=dict)
-    default: Pair | None = None
-    categories: dict[str, tuple[Level, ...]] = field(default_factory=dict)
-    groups: dict[str, tuple[Level, ...]] = field(default_factory=dict)
-    target_bounds: Pair | None = None
-    classes: tuple[Level, ...] | None = None
-    data_norm: float | None = None
-
-    def features(self, columns: Sequence[str], target: str, chosen: Sequence[str] = ()) -> list[str]:
-        """Return the names of the features, in the table's order.
-
-        Parameters
-        ----------
-        columns : sequence of str
-            Columns of the table.
-        target : str
-            The column to predict.
-        chosen : sequence of str
-            Columns to use; all declared ones by default.
-        """
-        _require_columns([target], columns, "The table's header lacks the target")
-        declared = [*self.bounds, *self.categories]
-        _require_columns(declared, columns, "The bounds file declares columns that the table's header lacks:")
-        grouped = [name for group in self.groups.values() for name in group]
-        _require_columns(grouped, columns, "The bounds file groups columns that the table's header lacks:")
-        _require_columns(chosen, columns, "--features names columns that the table's header lacks:")
-        if target in declared or target in chosen:
-            raise ValueError(
-                f"{target!r} is the target and a feature at once; declare it under [target] only."
-            )
-        if chosen and self.default is None and (undeclared := [c for c in chosen if c not in declared]):
-            raise ValueError(
-                f"Nothing is declared for {_listed(undeclared)}: add each to [bounds] or [categories], "
-                "or give a default."
-            )
-        wanted = set(chosen) or (set(declared) if self.default is None else set(columns) - {target})
-        if not wanted:
-            raise ValueError("The bounds file declares no feature: add columns to [bounds] or [categories].")
-        return [name for name in columns if name in wanted]
-
-    def column_bounds(self, features: Sequence[str]) -> dict[str, Pair]:
-        """Return the bounds of the numeric features."""
-        numeric = [name for name in features if name not in self.categories]
-        return {name: self.bounds[name] if name in self.bounds else self._default() for name in numeric}
-
-    def column_groups(self, features: Sequence[str]) -> dict[str, list[Level]]:
-        """Return what the groups hold of the features; the others are groups of their own."""
-        held = {group: [name for name in names if name in features] for group, names in self.groups.items()}
-        return {group: names for group, names in held.items() if names}
-
-    def _default(self) -> Pair:
-        if self.default is None:
-            raise ValueError("A column is not declared and the bounds file gives no default.")
-        return self.default
-
-
-def read_schema(path: Path) -> Schema:
-    """Read a bounds file.
-
-    Parameters
-    ----------
-    path : Path
-        TOML, as in the page on bounds.toml.
-
-    Returns
-    -------
-    Schema
-    """
-    try:
-        content = tomllib.loads(_bytes(path).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not valid TOML: {error}") from None
-    if unknown := set(content) - SCHEMA_KEYS:
-        raise ValueError(f"{path} has unknown entries {_listed(unknown)}; known are {_listed(SCHEMA_KEYS)}.")
-    bounds, categories, groups, target = (
-        _section(content, name, path) for name in ("bounds", "categories", "groups", "target")
-    )
-    if unknown := set(target) - TARGET_KEYS:
-        raise ValueError(
-            f"[target] in {path} has unknown entries {_listed(unknown)}; known are bounds, classes."
-        )
-    if twice := set(bounds) & set(categories):
-        raise ValueError(f"{path} declares {_listed(twice)} under [bounds] and under [categories]; keep one.")
-    norm = content.get("data_norm")
-    if norm is not None and not (_is_number(norm) and norm > 0):
-        raise ValueError(f"data_norm in {path} must be a positive number, got {norm!r}.")
-    return Schema(
-        bounds={name: _pair(pair, f"[bounds] {name} in {path}") for name, pair in bounds.items()},
-        default=_pair(content["default"], f"default in {path}") if "default" in content else None,
-        categories={
-            name: _levels(levels, f"[categories] {name} in {path}") for name, levels in categories.items()
-        },
-        groups={name: _levels(columns, f"[groups] {name} in {path}") for name, columns in groups.items()},
-        target_bounds=_pair(target["bounds"], f"[target] bounds in {path}") if "bounds" in target else None,
-        classes=_levels(target["classes"], f"[target] classes in {path}") if "classes" in target else None,
-        data_norm=norm,
-    )
 
 
 class TableFile:
@@ -258,7 +128,7 @@ def open_table(path: Path) -> TableFile:
 
 
 def _open_csv(path: Path) -> TableFile:
-    content = _bytes(path)
+    content = read_bytes(path)
     lines = content.removesuffix(b"\n").split(b"\n")
     header = csv_header(lines[0], path)
     if len(lines) == 1:
@@ -335,7 +205,7 @@ def _open_parquet(path: Path) -> TableFile:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if not _bytes(path, limit=4):
+    if not read_bytes(path, limit=4):
         raise Unreadable(f"{path} is empty.")
     try:
         file = pq.ParquetFile(path)
@@ -385,7 +255,8 @@ def _matched(cells: list[Any], levels: Sequence[Level]) -> Any:
     return np.array([cell if cell in numbers else math.nan for cell in found], dtype=np.float64)
 
 
-def _bytes(path: Path, limit: int = -1) -> bytes:
+def read_bytes(path: Path, limit: int = -1) -> bytes:
+    """Return the first bytes of a file, or all, and say in one sentence where that fails."""
     try:
         with path.open("rb") as file:
             return file.read(limit)
@@ -393,46 +264,3 @@ def _bytes(path: Path, limit: int = -1) -> bytes:
         raise Unreadable(f"{path} does not exist.") from None
     except OSError as error:
         raise Unreadable(f"{path} cannot be read: {error.strerror}.") from None
-
-
-def _section(content: dict[str, Any], name: str, path: Path) -> dict[str, Any]:
-    section = content.get(name, {})
-    if not isinstance(section, dict):
-        raise ValueError(
-            f"{name} in {path} must be a section: [{name}] followed by one line for each column."
-        )
-    return section
-
-
-def _pair(value: Any, where: str) -> Pair:
-    if not (
-        isinstance(value, list) and len(value) == 2 and all(map(_is_number, value)) and value[0] < value[1]
-    ):
-        raise ValueError(f"{where} must be a pair [lowest, highest] of numbers, got {value!r}.")
-    return float(value[0]), float(value[1])
-
-
-def _levels(value: Any, where: str) -> tuple[Level, ...]:
-    alike = isinstance(value, list) and (
-        all(isinstance(v, str) for v in value) or all(map(_is_number, value))
-    )
-    if not alike or not value or len(set(value)) < len(value):
-        raise ValueError(
-            f"{where} must be a list of different texts, or of different numbers; got {value!r}."
-        )
-    return tuple(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _require_columns(names: Sequence[Level], columns: Sequence[str], complaint: str) -> None:
-    if absent := [name for name in names if name not in columns]:
-        raise ValueError(f"{complaint} {_listed(absent)}; {HEADER_HINT}")
-
-
-def _listed(names: Any) -> str:
-    names = sorted(names) if isinstance(names, set) else list(names)
-    shown = ", ".join(repr(name) for name in names[:20])
-    return shown + (f" and {len(names) - 20} more" if len(names) > 20 else "")

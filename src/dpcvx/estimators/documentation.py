@@ -35,7 +35,9 @@ class Parameter:
 BOUNDS_FILE = "the bounds file"
 PYTHON_ONLY = "Python only"
 PARAMETERS = {
-    "epsilon": Parameter("float", "Privacy loss that one person may suffer; required.", float),
+    "epsilon": Parameter(
+        "float, required", "Privacy loss that one person may suffer; smaller is more private.", float
+    ),
     "delta": Parameter(
         "float, optional", "Probability beside epsilon; by default min(1/n^2, 1e-5), n being public.", float
     ),
@@ -89,16 +91,16 @@ PARAMETERS = {
     ),
     "l2": Parameter(
         "float",
-        "Ridge on the mean objective in scaled units, intercept included; None, for the elastic net alone, "
-        "is its public rule.",
+        "Ridge on the mean objective in scaled units, intercept included. The elastic net has a public rule "
+        "where none is given.",
         float,
     ),
     "standardize": Parameter(
         '"auto" or bool',
-        "Spend 13 % of the budget (with a target 18 %) on noisy means and deviations and fit in standardised "
-        "coordinates, where "
-        '``radius`` and ``l2`` then hold; new rows are brought into the region that the fit saw. "auto" does '
-        "so for dense records in an l2 ball of no stated size, if the means' noise is small.",
+        "Spend 13 % of the budget (18 % where the target is centred too) on noisy means and standard "
+        "deviations, and fit in standardised coordinates, where ``radius`` and ``l2`` then hold; new rows "
+        'are clipped to the region that the fit used. "auto" does so for dense records in an l2 ball without '
+        "a stated size, if the noise on the means is small.",
         ("auto", "true", "false"),
     ),
     "uncertainty": Parameter(
@@ -108,11 +110,11 @@ PARAMETERS = {
     ),
     "threshold": Parameter(
         "float, optional",
-        "Residual in y's units beyond which the loss is linear; by default a tenth of the width of "
+        "Residual in y's units beyond which Huber's loss is linear; by default a tenth of the width of "
         "``y_bounds``.",
         float,
     ),
-    "quantile": Parameter("float", "Quantile to model, in (0, 1).", float),
+    "quantile": Parameter("float", "Quantile that quantile regression models, in (0, 1).", float),
     "groups": Parameter(
         "mapping from name to columns, list of lists of columns, or one label per column, optional",
         "Columns of X that belong together, by name or position. A column that is in none is a group of its "
@@ -128,8 +130,8 @@ PARAMETERS = {
     ),
     "solver": Parameter(
         "str or Solver",
-        'Algorithm: ``"auto"`` takes the one with the smallest predicted excess risk; a name such as '
-        '``"gradient_descent"`` or ``"corrective_frank_wolfe"``, or an object, decides it.',
+        'Algorithm by name, such as ``"gradient_descent"``, or as an object; ``"auto"`` takes the one with '
+        "the smallest predicted excess risk. The message about an unknown name lists all.",
         str,
     ),
     "n_iter": Parameter(
@@ -137,23 +139,23 @@ PARAMETERS = {
     ),
     "ledger": Parameter(
         "Ledger, path or URL, optional",
-        "Where the fit is charged, durably, before a record is read. Without one nothing is charged, and the "
-        "statement says so.",
+        "Where the fit is charged, durably, before a record is read; given together with ``account``. "
+        "Without one nothing is charged, and the statement says so.",
         str,
     ),
     "account": Parameter(
-        "str, optional", "Name of the account that pays; given together with ``ledger``.", str
+        "str, optional", "Name of the ledger's account that pays; by default nothing is charged.", str
     ),
     "random_state": Parameter(
         "None, int, RandomState or Generator",
-        "None draws noise cryptographically. Anything else is for tests: the statement is stamped NOT "
-        "PRIVATE.",
+        "Seed of the noise, for tests: the statement is stamped NOT PRIVATE. None, the default, draws noise "
+        "cryptographically.",
         int,
     ),
     "backend": Parameter(
         "str",
-        'Where sums are computed, a name of ``dpcvx.data.dataset.BACKENDS``; "auto" is in this process. No '
-        "answer depends on it.",
+        'Where sums are computed: "auto" in this process, "torch" on a GPU, "dask" on a cluster. The '
+        "released numbers do not depend on it.",
         ("auto", "torch"),
     ),
     "verbose": Parameter(

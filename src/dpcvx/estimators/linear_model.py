@@ -209,6 +209,14 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         self._check_target(stated, y)
         return values
 
+    @property
+    def levels_(self) -> dict[Any, tuple[Any, ...]]:
+        """Declared levels of the columns that hold no numbers, by column name or position."""
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        levels = zip(names, self._columns.levels, strict=True)
+        return {name: declared for name, declared in levels if declared is not None}
+
     def save(self, path: str | Path) -> None:
         """Write the fitted model and its privacy statement as JSON; `dpcvx.load` reads it back.
 

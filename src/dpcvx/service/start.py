@@ -15,8 +15,8 @@ from typing import Any
 from rich.console import Console
 
 from dpcvx.accounting import Budget
-from dpcvx.data.files import HEADER_HINT, Unreadable, open_table
-from dpcvx.errors import BudgetExceeded, LedgerUnavailable
+from dpcvx.data.files import HEADER_HINT, open_table
+from dpcvx.errors import BudgetExceeded, LedgerUnavailable, Unreadable
 from dpcvx.ledger import Account, Ledger
 from dpcvx.queries.engine import QueryEngine
 from dpcvx.queries.schema import Schema

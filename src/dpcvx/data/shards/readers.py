@@ -15,10 +15,10 @@ from typing import Any, Protocol
 from dpcvx.data.files import (
     HEADER_HINT,
     NOT_PARQUET,
-    Unreadable,
     csv_header,
     csv_table,
 )
+from dpcvx.errors import Unreadable
 from dpcvx.words import counted
 
 __all__ = ["ArrowReader", "BatchReader", "CsvReader", "ParquetReader", "Reader"]

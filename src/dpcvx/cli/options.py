@@ -1,0 +1,127 @@
+"""Options of commands: those of estimators' parameters are made from the one text that describes each."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from dpcvx.estimators.documentation import PARAMETERS
+from dpcvx.estimators.registry import COMMANDS, ESTIMATORS, estimator_class
+
+__all__ = [
+    "AsJson",
+    "DataFile",
+    "LedgerUrl",
+    "make_estimator",
+    "needs_classes",
+    "with_parameters",
+]
+
+DataFile = Annotated[Path, typer.Argument(help="Table, .csv or .parquet; one row is one person.")]
+LedgerUrl = Annotated[
+    str | None, typer.Option("--ledger", help="File or URL of the ledger. Default: the user's own file.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, errors too.")]
+
+NAMES = {"random_state": "seed"}  # of parameters whose option is called otherwise
+REQUIRED = ("epsilon",)
+OWN_FORM = ("ledger",)  # the command line has a default of its own
+WORDS = {"true": True, "false": False}
+RUN = ("account", "backend", "random_state")  # of a run, not of its plan
+
+
+def with_parameters(command: Callable[..., None], *, without: tuple[str, ...] = ()) -> Callable[..., None]:
+    """Return a command with an option for each parameter of estimators that can be one.
+
+    Parameters
+    ----------
+    command : callable
+        Its parameter ``model`` receives a name of `COMMANDS`. Its parameter ``given`` receives the options
+        that the user gave, as parameters of an estimator; they are listed in its place.
+    without : tuple of str
+        Parameters that the command has no use for.
+    """
+    chosen = [
+        name
+        for name, entry in PARAMETERS.items()
+        if entry.option is not None and name not in (*without, *OWN_FORM)
+    ]
+    hints = get_type_hints(command, include_extras=True)
+    listed: list[inspect.Parameter] = []
+    for own in inspect.signature(command).parameters.values():
+        if own.name == "given":
+            listed += [_option(name) for name in chosen]
+        elif own.name == "model":
+            listed.append(_parameter("model", tuple(COMMANDS), "--model", "What to fit.", required=True))
+        else:
+            listed.append(own.replace(annotation=hints[own.name], kind=inspect.Parameter.KEYWORD_ONLY))
+
+    def run(**arguments: Any) -> None:
+        given = {name: arguments.pop(name) for name in chosen}
+        command(
+            **arguments, given={name: _value(value) for name, value in given.items() if value is not None}
+        )
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__annotations__ = {each.name: each.annotation for each in listed}
+    vars(run)["__signature__"] = inspect.Signature(listed)
+    return run
+
+
+def _option(name: str) -> inspect.Parameter:
+    entry = PARAMETERS[name]
+    spelled = "--" + NAMES.get(name, name).replace("_", "-")
+    text = entry.text.replace("``", "").replace('"', "")
+    return _parameter(name, entry.option, spelled, text, required=name in REQUIRED)
+
+
+def _parameter(name: str, kind: Any, spelled: str, text: str, *, required: bool) -> inspect.Parameter:
+    if isinstance(kind, tuple):
+        choices: Any = StrEnum
+        kind = choices(name, {word: word for word in kind})
+    if kind is bool:
+        spelled = f"{spelled}/--no-{spelled[2:]}"
+    kind = kind if required else kind | None
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if required else None,
+        annotation=Annotated[kind, typer.Option(spelled, help=text)],
+    )
+
+
+def _value(given: Any) -> Any:
+    return WORDS.get(given, str(given)) if isinstance(given, str) else given
+
+
+def make_estimator(model: str, parameters: dict[str, Any]) -> Any:
+    """Return the estimator of a ``--model``, after the checks that need no data.
+
+    Parameters
+    ----------
+    model : str
+        Name on the command line.
+    parameters : dict
+        Those of the estimator that were given.
+    """
+    from dpcvx.accounting import Budget
+
+    Budget(parameters["epsilon"], parameters.get("delta", 0.0))  # refuses what is no budget
+    kind = estimator_class(COMMANDS[model])
+    for name in parameters:
+        if not hasattr(kind, name):
+            owners = [other for other, each in COMMANDS.items() if hasattr(estimator_class(each), name)]
+            raise ValueError(
+                f"--{name.replace('_', '-')} belongs to --model {', '.join(owners)}, not to --model {model}."
+            )
+    return kind(**parameters)
+
+
+def needs_classes(model: str) -> bool:
+    """Say whether a ``--model`` predicts labels."""
+    return ESTIMATORS[COMMANDS[model]].module == "classifiers"

@@ -1,0 +1,54 @@
+"""``dpcvx predict``: predictions of a model file for the rows of a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpcvx.cli.options import AsJson
+from dpcvx.cli.output import check_writable, print_json, write
+from dpcvx.errors import Unreadable
+
+__all__ = ["predict"]
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="Model file written by dpcvx fit.")],
+    data: Annotated[Path, typer.Argument(help="Table with the model's feature columns, .csv or .parquet.")],
+    out: Annotated[Path | None, typer.Option(help="CSV file to write; standard output by default.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Predict for the rows of a table."""
+    import csv
+    import io
+
+    from dpcvx.data.files import open_table
+    from dpcvx.estimators import load
+
+    if not model.is_file():
+        raise Unreadable(f"{model} does not exist.")
+    if out is not None:
+        check_writable(out, data, model)
+    estimator = load(model)
+    if not hasattr(estimator, "feature_names_in_"):
+        raise ValueError(
+            f"{model} was fitted to an array, whose columns have no names to find in {data}: fit it to a "
+            "table, or use dpcvx.load(...).predict(...) in Python."
+        )
+    table = open_table(data)
+    names = [str(name) for name in estimator.feature_names_in_]
+    if missing := [name for name in names if name not in table.columns]:
+        raise ValueError(f"{data} lacks columns that the model needs: {', '.join(missing)}.")
+    X, _ = table.read(names, estimator.levels_)
+    predictions = estimator.predict(X).tolist()
+    if as_json:
+        print_json({"predictions": predictions})
+    if out is not None or not as_json:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([["prediction"], *([value] for value in predictions)])
+        if out is None:
+            typer.echo(text.getvalue(), nl=False)
+        else:
+            write(out, lambda path: path.write_text(text.getvalue(), encoding="utf-8"))
