@@ -23,7 +23,7 @@ from dpcvx.losses import (
     Softmax,
     Squared,
 )
-from dpcvx.mechanisms import NoisyGradient, NoisyVertex, RestrictedGradient
+from dpcvx.mechanisms import NoisyGradient, NoisyVertex
 from dpcvx.noise import SeededGenerator
 from dpcvx.planning.planner import plan as choose
 from dpcvx.plans import execute
@@ -116,7 +116,7 @@ def test_a_restricted_gradient_changes_by_at_most_its_sensitivity(case, relation
     monkeypatch.setattr(dpcvx.noise.gaussian, "lattice_gaussian", silent)
     outputs = 3 if loss.joint else 1
     problem = Problem(loss, L1Ball(1.0), bounds=Bounds(1.0, x_2), d=D, outputs=outputs, l2=0.1)
-    mechanism = RestrictedGradient(problem, 1, 1.0, 4, Neighbours(relation), clip)
+    mechanism = NoisyGradient(problem, 1, 1.0, Neighbours(relation), clip, support=4)
     assert mechanism.event == Gaussian(1.0)
     rng = np.random.default_rng(3)
     X, y = records(loss, (20, D), outputs, rng)
@@ -128,7 +128,7 @@ def test_a_restricted_gradient_changes_by_at_most_its_sensitivity(case, relation
     for support in (np.array([5]), np.array([1, 5]), np.array([0, 2, 3, 5])):
         theta = np.zeros(problem.shape)
         theta[support] = rng.uniform(-0.1, 0.1, (len(support), *problem.shape[1:]))
-        answers = np.array([mechanism(theta, support, data, SeededGenerator(0)).ravel() for data in sources])
+        answers = np.array([mechanism(theta, data, SeededGenerator(0), support).ravel() for data in sources])
         assert answers.shape[1] == len(support) * outputs
         assert len(set(scales)) == 1  # public: the same for every record
         (scale, size), *_ = scales
@@ -153,20 +153,28 @@ def test_a_support_is_few_distinct_known_features(support):
     problem = Problem(Squared(), L1Ball(1.0), bounds=Bounds(1.0), d=D)
     data = stored(np.zeros((3, D)), np.zeros(3), problem.bounds, "dense")
     with pytest.raises(Incompatible, match="distinct features"):
-        RestrictedGradient(problem, 3, 1.0, 2)(np.zeros(D), np.array(support), data, SeededGenerator(0))
+        NoisyGradient(problem, 3, 1.0, support=2)(np.zeros(D), data, SeededGenerator(0), np.array(support))
+
+
+def test_a_support_is_named_if_and_only_if_it_is_planned():
+    problem = Problem(Squared(), L1Ball(1.0), bounds=Bounds(1.0), d=D)
+    data = stored(np.zeros((3, D)), np.zeros(3), problem.bounds, "dense")
+    for planned, named in ((2, None), (None, np.array([0, 1]))):
+        with pytest.raises(Incompatible, match="this question is for the other kind"):
+            NoisyGradient(problem, 3, 1.0, support=planned)(np.zeros(D), data, SeededGenerator(0), named)
 
 
 def test_limits_of_a_restricted_gradient():
     problem = Problem(Squared(), L1Ball(1.0), bounds=Bounds(1.0), d=D)
     for largest in (0, D + 1):
-        with pytest.raises(ValueError, match="largest"):
-            RestrictedGradient(problem, 10, 1.0, largest)
-    mechanism = RestrictedGradient(problem, 10, 3.0, 4)
+        with pytest.raises(ValueError, match="support must be"):
+            NoisyGradient(problem, 10, 1.0, support=largest)
+    mechanism = NoisyGradient(problem, 10, 3.0, support=4)
     assert (mechanism.n_draws, mechanism.evaluations) == (4, 10)
     assert 0 < mechanism.failure < NoisyGradient(problem, 10, 3.0).failure
     with pytest.raises(Incompatible, match="62-bit"):
-        RestrictedGradient(problem, 10, 2.0**25, 4)
-    assert RestrictedGradient(problem, mechanism.capacity + 1, 3.0, 4).capacity > mechanism.capacity
+        NoisyGradient(problem, 10, 2.0**25, support=4)
+    assert NoisyGradient(problem, mechanism.capacity + 1, 3.0, support=4).capacity > mechanism.capacity
 
 
 @pytest.mark.parametrize("domain", [L1Ball(1.0), Simplex(1.0)], ids=repr)
@@ -213,8 +221,8 @@ def test_counts_are_the_models_or_the_users():
     ]
     assert sum(NoisyCorrectiveFrankWolfe().predict(problem, 10_000, BUDGET)) <= 1.01 * min(risks)
     assert default.solver == NoisyCorrectiveFrankWolfe(T1 + T2, T1)
-    assert default.stages[1].mechanism.largest == T1
-    assert [type(stage.mechanism) for stage in default.stages] == [NoisyVertex, RestrictedGradient]
+    assert default.stages[1].mechanism.support == T1
+    assert [type(stage.mechanism) for stage in default.stages] == [NoisyVertex, NoisyGradient]
     few = Problem(Squared(), L1Ball(1.0), bounds=Bounds(1.0), d=9)  # half of the features at most
     assert NoisyCorrectiveFrankWolfe().plan(few, 10**6, BUDGET, Tight()).stages[0].n_calls == 4
     short = NoisyCorrectiveFrankWolfe(10).plan(problem, 10_000, BUDGET, Tight())

@@ -70,7 +70,7 @@ def test_no_two_clipped_records_move_a_gradient_further_than_its_noise_covers(lo
     reached = 0.0
     for theta in points(asked.shape):
         bound = residual_bound(asked, asked.margin_bound(theta), clip)
-        allowed = mechanism._integer_sensitivity(bound)
+        allowed = mechanism._gaussian(bound, asked.d).sensitivity
         sums = [
             [int(v) for v in source.sum(GradientSum(loss, theta, bound)).flat]
             for row, label in itertools.product(rows, labels(loss, outputs))

@@ -14,7 +14,7 @@ from dpcvx.data import GradientSum
 from dpcvx.data.lattice import ResidualBound, integer_bounds
 from dpcvx.data.memory import Arrays
 from dpcvx.data.quantise import Quantiser
-from dpcvx.mechanisms import NoisyGradient, NoisyVertex, RestrictedGradient
+from dpcvx.mechanisms import NoisyGradient, NoisyVertex
 
 PROBLEM = dp.Problem(dp.Logistic(), dp.L1Ball(2.0), bounds=dp.Bounds(1.0), d=3)
 
@@ -196,12 +196,12 @@ def test_selection_measures_the_vertices_it_scores():
 def test_a_table_of_features_cannot_ask_for_many_noisy_copies_of_one_entry():
     """A thousand copies of two features are two distinct features in two rows: their mean has no noise."""
     problem = dp.Problem(dp.Logistic(), dp.L1Ball(2.0), bounds=dp.Bounds(1.0), d=5)
-    question = RestrictedGradient(problem, 20, 3.0, 2)
+    question = NoisyGradient(problem, 20, 3.0, support=2)
     data = stored(np.ones((20, 5)), np.ones(20), problem.bounds, "dense")
     copies = np.repeat([[0], [1]], 1000, axis=1)
     with pytest.raises(dp.Incompatible, match="distinct features"):
-        question(np.zeros(5), copies, data, dp.SeededGenerator(0))
-    assert question(np.zeros(5), copies[:, 0], data, dp.SeededGenerator(0)).shape == (2,)
+        question(np.zeros(5), data, dp.SeededGenerator(0), copies)
+    assert question(np.zeros(5), data, dp.SeededGenerator(0), copies[:, 0]).shape == (2,)
 
 
 @pytest.mark.parametrize("solver", [dp.NoisyGradientDescent(n_iter=1), dp.OutputPerturbation(0.5)], ids=repr)

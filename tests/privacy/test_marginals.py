@@ -221,7 +221,7 @@ def test_records_that_the_plan_does_not_fit_are_refused():
 def test_sums_of_the_largest_number_of_records_have_room():
     mechanism = NoisyMarginals((2,) * 16, 10, 50.0, 2)
     largest = max(mechanism._factor(1) * 2**15, 2**30)
-    assert mechanism.capacity * largest + 16 * mechanism._scale < 2**62
+    assert mechanism.capacity * largest + 16 * mechanism.gaussians[0].scale < 2**62
     assert mechanism.failure < 1e-20
 
 

@@ -221,7 +221,7 @@ def test_the_deviation_is_a_public_bound_that_a_hurried_minimiser_would_break(ma
     y = np.clip(X @ [1.0, -1.0, 0.5], -1, 1)
     exact = np.linalg.solve(X.T @ X + 0.5 * np.eye(D), X.T @ y)
     error = np.linalg.norm(mechanism(stored(X, y, problem.bounds, "dense"), None) - exact)
-    lattice = mechanism._output.step * math.sqrt(D)
+    lattice = mechanism._output.unit * math.sqrt(D)
     assert (error <= mechanism.deviation / 0.5 + lattice) == (max_steps is None)
 
 
@@ -258,7 +258,7 @@ def test_noise_on_the_outcome_is_part_of_the_event_and_of_the_draw():
     assert mechanism.output_noise >= 0.01 * sigma / (50 * 0.25 + 10.0)
     # Two runs with the same b: what differs is the noise on the outcome.
     theta = np.zeros(2000)
-    noise = mechanism._output.add(theta, SeededGenerator(1))
+    noise = dpcvx.mechanisms.minimiser._released(theta, mechanism._output, SeededGenerator(1))
     statistic = (noise**2).sum() / mechanism.output_noise**2
     assert 1e-4 < stats.chi2.cdf(statistic, 2000) < 1 - 1e-4
 

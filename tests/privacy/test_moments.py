@@ -47,7 +47,7 @@ def sums(X, y, bounds, order, centers, limits):
 def test_no_two_records_are_further_apart_than_the_sensitivity_and_some_are_as_far(order, bounds):
     d = 3
     mechanism = NoisyMoments(problem(d, bounds), 10, order, 1.0, 1.0)
-    features, targets = mechanism._sensitivities
+    features, targets = (each.sensitivity for each in mechanism.gaussians)
     edge = bounds.x_inf
     rows = [np.array(row) for row in itertools.product([-edge, 0.0, edge], repeat=d)]
     reached = 0.0

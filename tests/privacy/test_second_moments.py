@@ -90,10 +90,10 @@ def test_no_two_neighbours_are_further_apart_than_the_sensitivity_and_some_nearl
         pairs = itertools.combinations(answers, 2) if relation == "replace" else ((a, none) for a in answers)
         for (one, v), (other, w) in pairs:
             distance = math.sqrt(sum(int(entry) ** 2 for entry in (one - other).flat))
-            assert distance <= mechanism._moment_sensitivity
-            assert abs(v - w) <= mechanism._spread_sensitivity(z_max)
-            reached = max(reached, distance / mechanism._moment_sensitivity)
-            widest = max(widest, abs(v - w) / mechanism._spread_sensitivity(z_max))
+            assert distance <= mechanism.gaussians[0].sensitivity
+            assert abs(v - w) <= mechanism._gaussians(z_max)[1].sensitivity
+            reached = max(reached, distance / mechanism.gaussians[0].sensitivity)
+            widest = max(widest, abs(v - w) / mechanism._gaussians(z_max)[1].sensitivity)
     if isinstance(loss, dp.Squared | dp.Logistic):  # curved everywhere, or at theta = 0
         # Corners of a cube are never orthogonal, which two rows need to reach the bound; see below.
         assert reached > (0.9 if bounds.x_2 is None or relation == "add_remove" else 0.65)
@@ -108,7 +108,7 @@ def test_orthogonal_rows_reach_the_sensitivity():
         for j in (0, 1)
     )
     distance = math.sqrt(sum(int(entry) ** 2 for entry in (one - other).flat))
-    assert 0 <= mechanism._moment_sensitivity - distance < 2
+    assert 0 <= mechanism.gaussians[0].sensitivity - distance < 2
 
 
 def test_vector_of_the_formula():
@@ -120,7 +120,7 @@ def test_vector_of_the_formula():
     assert squared.event == Compose((Gaussian(3.0), Gaussian(2.0)))
     assert squared.n_draws == 7
     # Largest slope 1 + 2 * 1.5 for |y| <= 1 and radius 2.
-    assert squared._spread_sensitivity(None) * SPREAD_UNIT == pytest.approx(4.0**2 * 1.5**2, rel=1e-3)
+    assert squared.gaussians[1].sensitivity * SPREAD_UNIT == pytest.approx(4.0**2 * 1.5**2, rel=1e-3)
     logistic = NoisySecondMoments(problem(dp.Logistic(), bounds), 1000, 3.0)
     assert logistic.sensitivity == pytest.approx(math.sqrt(2) * 1.5**2 / 4000, rel=1e-6)
     assert logistic.event == Gaussian(3.0)
@@ -166,7 +166,7 @@ def test_noise_has_the_declared_variance_on_and_off_the_diagonal():
 
     assert accepted(on, mechanism.noise)
     assert accepted(off, mechanism.noise / math.sqrt(2))
-    assert accepted(spread, 0.9 * mechanism._spread_sensitivity(0.0) * SPREAD_UNIT / 10)
+    assert accepted(spread, 0.9 * mechanism._gaussians(0.0)[1].sensitivity * SPREAD_UNIT / 10)
     for factor in (0.9, 1.1):
         assert not accepted(on, factor * mechanism.noise)
         assert not accepted(off, factor * mechanism.noise / math.sqrt(2))
@@ -200,7 +200,7 @@ def test_many_records_get_fewer_bits_and_always_fit():
         mechanism = NoisySecondMoments(problem(dp.Squared()), n, 5.0, 5.0)
         assert mechanism.capacity >= n
         k_inf, _ = integer_bounds(BOUNDS[0], D)
-        assert n * mechanism._largest * k_inf**2 + 16 * max(mechanism._scales) < 2**62
+        assert n * mechanism._largest * k_inf**2 + 16 * mechanism.gaussians[0].scale < 2**62
         assert mechanism.sensitivity * n == pytest.approx(math.sqrt(2) * D, rel=1e-3)
 
 

@@ -6,11 +6,11 @@ Every sensitivity holds on the stored integers, without slack (PRIVACY_MATH §11
 
 from dpcvx.mechanisms.difference import NoisyDifference
 from dpcvx.mechanisms.gradient import NoisyGradient
-from dpcvx.mechanisms.mechanism import Mechanism
+from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
+from dpcvx.mechanisms.mechanism import Mechanism, check_capacity
 from dpcvx.mechanisms.minimiser import NoisyMinimiser, PerturbedMinimiser
 from dpcvx.mechanisms.moments import NoisyLength, NoisyMoments
 from dpcvx.mechanisms.quantile import NoisyQuantile, quantile_grid
-from dpcvx.mechanisms.restricted import RestrictedGradient
 from dpcvx.mechanisms.second_moments import NoisySecondMoments, SecondMoments
 from dpcvx.mechanisms.vertex import (
     Combination,
@@ -21,6 +21,8 @@ from dpcvx.mechanisms.vertex import (
 
 __all__ = [
     "Combination",
+    "GaussianMechanism",
+    "LatticeGaussian",
     "Mechanism",
     "NoisyDifference",
     "NoisyGradient",
@@ -31,9 +33,9 @@ __all__ = [
     "NoisySecondMoments",
     "NoisyVertex",
     "PerturbedMinimiser",
-    "RestrictedGradient",
     "SecondMoments",
     "Vertex",
+    "check_capacity",
     "quantile_grid",
     "weight_bits",
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,22 +13,23 @@ from dpcvx.arrays import Vector
 from dpcvx.data import LARGEST_RESIDUAL, RESIDUAL_BITS, SUM_UNIT, DifferenceSum, ResidualBound, integer_bounds
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Poisson
+from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
 from dpcvx.mechanisms.mechanism import (
     check_capacity,
     residual_bound,
     room,
 )
+from dpcvx.noise import Generator, poisson_sample, probability_above
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
     from dpcvx.data import DataSource
-    from dpcvx.noise import Generator
 
 __all__ = ["NoisyDifference"]
 
 
 @dataclass(frozen=True)
-class NoisyDifference:
+class NoisyDifference(GaussianMechanism):
     """Gradient at theta minus gradient at an anchor, over a Poisson sample, with lattice Gaussian noise.
 
     Question: S(D) = sum_{i in B} (rho_i - rho'_i) k_i in Z^d, where B holds each record with probability q,
@@ -66,13 +66,11 @@ class NoisyDifference:
     clip: float | None = None
 
     def __post_init__(self) -> None:
-        from dpcvx.noise.poisson import probability_above
-
         self.neighbours.require_rows("A sample of records")
         if probability_above(self.probability) != self.probability:
             raise ValueError(
                 f"probability is {self.probability!r}; it must be a multiple of 2^-16 in (0, 1]: "
-                "use dpcvx.noise.poisson.probability_above."
+                "use dpcvx.noise.probability_above."
             )
         if not math.isfinite(self.problem.slope(2, clip=self.clip)):
             raise Incompatible(
@@ -85,7 +83,7 @@ class NoisyDifference:
     def capacity(self) -> int:
         """Most records that exact sums have room for, with their noise; all may be in a sample."""
         # A difference is up to two residuals.
-        return room(self.problem, self.clip, self._scale(self._largest), 2 * self.n) // 2
+        return room(self.problem, self.clip, self.gaussians[0].scale, 2 * self.n) // 2
 
     @property
     def event(self) -> Event:
@@ -95,24 +93,7 @@ class NoisyDifference:
     @property
     def sensitivity(self) -> float:
         """Largest l2 change of the un-noised answer for the same sample, over all pairs of points."""
-        return self.neighbours.ball * self._weight(self._largest) * self._unit
-
-    @property
-    def noise(self) -> float:
-        """Largest standard deviation of one coordinate of the answer."""
-        return self._scale(self._largest) * self._unit
-
-    @property
-    def n_draws(self) -> int:
-        """One value per coordinate."""
-        return self.problem.size
-
-    @property
-    def failure(self) -> float:
-        """Total variation of one call's noise; the sample has exactly its law."""
-        from dpcvx.noise.gaussian import gaussian_failure
-
-        return self.n_draws * gaussian_failure()
+        return self.neighbours.ball * int(self.gaussians[0].sensitivity) * self._unit
 
     @property
     def evaluations(self) -> float:
@@ -145,21 +126,21 @@ class NoisyDifference:
         )
         return ResidualBound(min(largest.l2, l2), min(largest.linf, linf))
 
-    def _weight(self, bound: ResidualBound) -> int:
-        """C of PRIVACY_MATH §6 and §8, on the integers and rounded up."""
+    def _gaussian(self, bound: ResidualBound) -> LatticeGaussian:
+        """Noise in proportion to C of PRIVACY_MATH §6 and §8, the weight of one record; rounded up."""
         _, k2 = integer_bounds(self.problem.bounds, self.problem.d)
-        return math.isqrt(bound.l2**2 * k2) + 1
+        weight = math.isqrt(bound.l2**2 * k2) + 1
+        return LatticeGaussian(weight, self.noise_multiplier, self.problem.size, self._unit)
 
-    def _scale(self, bound: ResidualBound) -> int:
-        return math.ceil(Fraction(self.noise_multiplier) * self._weight(bound))
+    @property
+    def gaussians(self) -> tuple[LatticeGaussian, ...]:
+        """Noise of the sum, over all pairs of points; the sample has exactly its law."""
+        return (self._gaussian(self._largest),)
 
     def __call__(self, theta: Vector, anchor: Vector, data: DataSource, rng: Generator) -> Vector:
         """Return the noisy difference of the gradients at theta and at the anchor."""
-        from dpcvx.noise.gaussian import lattice_gaussian
-        from dpcvx.noise.poisson import poisson_sample
-
         bound = self.bound(theta, anchor)
         sample = poisson_sample(self.probability, data.n, rng)
         total = data.sum(DifferenceSum(self.problem.loss, (theta, anchor), sample, self._residual, bound))
-        noise = lattice_gaussian(self._scale(bound), total.size, rng).reshape(total.shape)
+        noise = self._gaussian(bound).draw(rng).reshape(total.shape)
         return (total + noise).astype(np.float64) * self._unit + self.problem.l2 * (theta - anchor)

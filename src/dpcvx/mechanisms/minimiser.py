@@ -19,6 +19,7 @@ from dpcvx.events import (
     Gaussian,
     PerturbedObjective,
 )
+from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
 from dpcvx.mechanisms.minimise import Ridged, minimise
 from dpcvx.problem import Problem
 
@@ -36,45 +37,32 @@ OUTPUT_BITS = 20  # the lattice of an outcome is 2^-20 of its noise, over sqrt(p
 LOOSE = 1e-4  # inexactness that output perturbation may add to its sensitivity, relative
 
 
-@dataclass(frozen=True)
-class _OnLattice:
-    """Gaussian noise that hides everything within ``radius`` of a centre, on a lattice (PRIVACY_MATH §11).
+def _on_lattice(sensitivity: float, multiplier: float, size: int) -> LatticeGaussian:
+    """Return the noise for a point that neighbours move by a real length (PRIVACY_MATH §11).
 
-    Two points of the ball are 2 radius + step sqrt(p) apart once they are rounded to the lattice.
+    The lattice step is a power of two, 2^-20 of the noise over sqrt(p). Two points are rounded to the
+    lattice, which adds sqrt(p) steps to their distance.
     """
+    step = 2.0 ** math.floor(math.log2(multiplier * sensitivity / math.sqrt(size)) - OUTPUT_BITS)
+    rounded = Fraction(sensitivity) / Fraction(step) + math.isqrt(size) + 1
+    return LatticeGaussian(rounded, multiplier, size, step)
 
-    sensitivity: float
-    noise_multiplier: float
-    size: int
 
-    @property
-    def step(self) -> float:
-        """Lattice step, a power of two."""
-        noise = self.noise_multiplier * self.sensitivity
-        return 2.0 ** math.floor(math.log2(noise / math.sqrt(self.size)) - OUTPUT_BITS)
+def _check_lattice(gaussian: LatticeGaussian, reach: float) -> None:
+    """Refuse, from public numbers, a lattice too fine for 62-bit integers."""
+    if reach / gaussian.unit + LARGEST_DRAW * gaussian.scale >= LARGEST_SUM:
+        raise Incompatible(
+            f"Noise of {gaussian.noise:g} is too small beside parameters of norm {reach:g}: "
+            "use a smaller set, a larger ridge, or a smaller epsilon."
+        )
 
-    @property
-    def scale(self) -> int:
-        """Standard deviation in lattice steps."""
-        rounded = Fraction(self.sensitivity) / Fraction(self.step) + math.isqrt(self.size) + 1
-        return math.ceil(Fraction(self.noise_multiplier) * rounded)
 
-    def check(self, reach: float) -> None:
-        """Refuse, from public numbers, a lattice too fine for 62-bit integers."""
-        if reach / self.step + LARGEST_DRAW * self.scale >= LARGEST_SUM:
-            raise Incompatible(
-                f"Noise of {self.scale * self.step:g} is too small beside parameters of norm {reach:g}: "
-                "use a smaller set, a larger ridge, or a smaller epsilon."
-            )
-
-    def add(self, theta: Vector, rng: Generator) -> Vector:
-        """Round to the lattice and add noise."""
-        from dpcvx.noise.gaussian import lattice_gaussian
-
-        integers = np.rint(theta / self.step).astype(np.int64)
-        noise = lattice_gaussian(self.scale, self.size, rng).reshape(theta.shape)
-        released: Vector = np.ldexp(integers + noise, round(math.log2(self.step)))
-        return released
+def _released(theta: Vector, gaussian: LatticeGaussian, rng: Generator) -> Vector:
+    """Round a point to the lattice and add noise."""
+    integers = np.rint(theta / gaussian.unit).astype(np.int64)
+    noise = gaussian.draw(rng).reshape(theta.shape)
+    released: Vector = np.ldexp(integers + noise, round(math.log2(gaussian.unit)))
+    return released
 
 
 def _records(n: int, neighbours: Neighbours) -> int:
@@ -82,7 +70,7 @@ def _records(n: int, neighbours: Neighbours) -> int:
 
 
 @dataclass(frozen=True)
-class PerturbedMinimiser:
+class PerturbedMinimiser(GaussianMechanism):
     """Minimiser of the objective with a Gaussian linear term, and a little noise on the outcome.
 
     Question: argmin sum_i phi(<x_i, theta>, y_i) + (ridge/2) ||theta||^2 + n r(theta) + <b, theta> over C,
@@ -125,11 +113,11 @@ class PerturbedMinimiser:
             )
         if self.ridge < self.n * self.problem.l2 * (1 - 1e-12):
             raise ValueError(f"ridge is {self.ridge!r}; it must hold the problem's own, n * l2.")
-        self._output.check(self._facts.reach)
+        _check_lattice(self._output, self._facts.reach)
 
     @property
     def _facts(self) -> Ridged:
-        largest = LARGEST_DRAW * self._linear_scale * self._linear_step * math.sqrt(self.problem.size)
+        largest = LARGEST_DRAW * self._linear.scale * self._linear.unit * math.sqrt(self.problem.size)
         return Ridged(self.problem, self.n, _records(self.n, self.neighbours), self.ridge, largest)
 
     @property
@@ -139,14 +127,17 @@ class PerturbedMinimiser:
         return facts.slope * facts.row
 
     @property
-    def _linear_step(self) -> float:
-        return 2.0 ** (math.floor(math.log2(self.noise_multiplier * self._record_gradient)) - LINEAR_BITS)
+    def _linear(self) -> LatticeGaussian:
+        """Noise of the linear term, on the scale of the sum."""
+        sigma = self.noise_multiplier * self._record_gradient
+        step = 2.0 ** (math.floor(math.log2(sigma)) - LINEAR_BITS)
+        gradient = Fraction(self._record_gradient) / Fraction(step)
+        return LatticeGaussian(gradient, self.noise_multiplier, self.problem.size, step)
 
     @property
-    def _linear_scale(self) -> int:
-        return math.ceil(
-            Fraction(self.noise_multiplier) * Fraction(self._record_gradient) / Fraction(self._linear_step)
-        )
+    def gaussians(self) -> tuple[LatticeGaussian, ...]:
+        """Noise of the linear term, and of the outcome."""
+        return self._linear, self._output
 
     @property
     def deviation(self) -> float:
@@ -161,15 +152,15 @@ class PerturbedMinimiser:
 
     @property
     def _lattice_error(self) -> float:
-        return self._linear_step * math.sqrt(self.problem.size) / 2
+        return self._linear.unit * math.sqrt(self.problem.size) / 2
 
     @property
     def _tolerance(self) -> float:
         return self.deviation - self._facts.rounding - self._lattice_error
 
     @property
-    def _output(self) -> _OnLattice:
-        return _OnLattice(2 * self.deviation / self.ridge, self.output_multiplier, self.problem.size)
+    def _output(self) -> LatticeGaussian:
+        return _on_lattice(2 * self.deviation / self.ridge, self.output_multiplier, self.problem.size)
 
     @property
     def event(self) -> Event:
@@ -191,12 +182,12 @@ class PerturbedMinimiser:
     @property
     def noise(self) -> float:
         """Standard deviation of the linear term of the mean objective."""
-        return self._linear_scale * self._linear_step / self.n
+        return self._linear.noise / self.n
 
     @property
     def output_noise(self) -> float:
         """Standard deviation of the noise on a coordinate of the outcome."""
-        return self._output.scale * self._output.step
+        return self._output.noise
 
     @property
     def capacity(self) -> int:
@@ -208,32 +199,17 @@ class PerturbedMinimiser:
         """Public number of accelerated steps, times the records."""
         return float(self._facts.steps(self._tolerance) * self.n)
 
-    @property
-    def n_draws(self) -> int:
-        """Two values per coordinate."""
-        return 2 * self.problem.size
-
-    @property
-    def failure(self) -> float:
-        """Total variation of one call's noise."""
-        from dpcvx.noise.gaussian import gaussian_failure
-
-        return self.n_draws * gaussian_failure()
-
     def __call__(self, data: DataSource, rng: Generator) -> Vector:
         """Return the private minimiser; it may lie a little outside C."""
-        from dpcvx.noise.gaussian import lattice_gaussian
-
         problem = self.problem
-        draws = lattice_gaussian(self._linear_scale, problem.size, rng).reshape(problem.shape)
-        b: Vector = draws * np.float64(self._linear_step)
+        b: Vector = self._linear.draw(rng).reshape(problem.shape) * np.float64(self._linear.unit)
         objective = data.objective(problem.loss, problem.outputs, problem.z_max)
         theta = minimise(self._facts, objective, b, self._tolerance)
-        return self._output.add(theta, rng)
+        return _released(theta, self._output, rng)
 
 
 @dataclass(frozen=True)
-class NoisyMinimiser:
+class NoisyMinimiser(GaussianMechanism):
     """Minimiser of the objective with lattice Gaussian noise on it (output perturbation).
 
     Question: argmin sum_i phi(<x_i, theta>, y_i) + (ridge/2) ||theta||^2 + n r(theta) + n <linear, theta>
@@ -270,7 +246,7 @@ class NoisyMinimiser:
             raise ValueError(f"ridge is {self.ridge!r}; it must hold the problem's own, n * l2.")
         if not (self.linear >= 0 and math.isfinite(self.linear)):
             raise ValueError(f"linear is {self.linear!r}; it must be a finite number, zero or more.")
-        self._output.check(self._facts.reach)
+        _check_lattice(self._output, self._facts.reach)
 
     @property
     def _facts(self) -> Ridged:
@@ -283,13 +259,13 @@ class NoisyMinimiser:
         return max(2 * facts.rounding, LOOSE * facts.slope * facts.row)
 
     @property
-    def _output(self) -> _OnLattice:
-        return _OnLattice(self.sensitivity, self.noise_multiplier, self.problem.size)
+    def _output(self) -> LatticeGaussian:
+        return _on_lattice(self.sensitivity, self.noise_multiplier, self.problem.size)
 
     @property
-    def event(self) -> Event:
-        """Gaussian(noise_multiplier)."""
-        return Gaussian(self.noise_multiplier)
+    def gaussians(self) -> tuple[LatticeGaussian, ...]:
+        """Noise of the outcome."""
+        return (self._output,)
 
     @property
     def sensitivity(self) -> float:
@@ -297,11 +273,6 @@ class NoisyMinimiser:
         facts = self._facts
         exact = self.neighbours.ball * facts.slope * facts.row
         return (exact + 2 * (self._tolerance + facts.rounding)) / self.ridge
-
-    @property
-    def noise(self) -> float:
-        """Standard deviation of one coordinate."""
-        return self._output.scale * self._output.step
 
     @property
     def capacity(self) -> int:
@@ -313,18 +284,6 @@ class NoisyMinimiser:
         """Public number of accelerated steps, times the records."""
         return float(self._facts.steps(self._tolerance) * self.n)
 
-    @property
-    def n_draws(self) -> int:
-        """One value per coordinate."""
-        return self.problem.size
-
-    @property
-    def failure(self) -> float:
-        """Total variation of one call's noise."""
-        from dpcvx.noise.gaussian import gaussian_failure
-
-        return self.n_draws * gaussian_failure()
-
     def __call__(self, linear: Vector | None = None, *, data: DataSource, rng: Generator) -> Vector:
         """Return the noisy minimiser; it may lie outside C."""
         problem = self.problem
@@ -334,4 +293,5 @@ class NoisyMinimiser:
         if linear is not None and not np.linalg.norm(linear) <= self.linear:
             raise ValueError(f"The linear term has norm {np.linalg.norm(linear):g}, above {self.linear:g}.")
         objective = data.objective(problem.loss, problem.outputs, problem.z_max)
-        return self._output.add(minimise(self._facts, objective, term, self._tolerance), rng)
+        theta = minimise(self._facts, objective, term, self._tolerance)
+        return _released(theta, self._output, rng)

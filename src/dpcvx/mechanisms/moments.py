@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data import FEATURE_BITS, LengthSum, MomentSum, integer_bounds, room
-from dpcvx.events import Compose, Event, Gaussian
+from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
 from dpcvx.mechanisms.mechanism import SPARE_RECORDS, check_capacity
 from dpcvx.problem import Problem
 
@@ -25,7 +25,7 @@ __all__ = ["NoisyLength", "NoisyMoments"]
 
 
 @dataclass(frozen=True)
-class NoisyMoments:
+class NoisyMoments(GaussianMechanism):
     """Mean of every stored feature and of the targets of a unitless loss, or mean squares about centres.
 
     Question, order 1: the sums of k_i and of t_i, k_i the stored row and t_i the targets on the same grid.
@@ -79,8 +79,8 @@ class NoisyMoments:
         return 2.0 ** -(self.order * FEATURE_BITS) / self.n
 
     @property
-    def _sensitivities(self) -> tuple[int, int]:
-        """Integer l2 sensitivities of the features' and of the targets' sums."""
+    def gaussians(self) -> tuple[LatticeGaussian, ...]:
+        """Noise of the features' sums, and of the targets' where there are any."""
         k_inf, k2 = integer_bounds(self.problem.bounds, self.problem.d)
         target = math.floor(2**FEATURE_BITS * Fraction(float(self.problem.loss.y_range[1])))
         if self.order == 1:
@@ -88,53 +88,24 @@ class NoisyMoments:
         else:
             factor = self.neighbours.interval
             features, targets = self.problem.d * k_inf**4, self.targets * target**4
-        return math.isqrt(factor**2 * features) + 1, math.isqrt(factor**2 * targets) + 1
-
-    @property
-    def _scales(self) -> tuple[int, int]:
-        features, targets = self._sensitivities
-        return (
-            math.ceil(Fraction(self.noise_multiplier) * features),
-            math.ceil(Fraction(self.target_multiplier) * targets),
+        return _with_targets(
+            LatticeGaussian(
+                math.isqrt(factor**2 * features) + 1, self.noise_multiplier, self.problem.d, self._unit
+            ),
+            LatticeGaussian(
+                math.isqrt(factor**2 * targets) + 1, self.target_multiplier, self.targets, self._unit
+            ),
         )
 
     @property
     def deviations(self) -> Vector:
         """Standard deviation of the noise on each moment."""
-        return np.repeat(np.array(self._scales) * self._unit, (self.problem.d, self.targets))
-
-    @property
-    def event(self) -> Event:
-        """One Gaussian question, two with targets."""
-        features = Gaussian(self.noise_multiplier)
-        return Compose((features, Gaussian(self.target_multiplier))) if self.targets else features
-
-    @property
-    def sensitivity(self) -> float:
-        """Largest l2 change of the features' moments."""
-        return self._sensitivities[0] * self._unit
-
-    @property
-    def noise(self) -> float:
-        """Standard deviation of a feature's moment."""
-        return self._scales[0] * self._unit
+        return np.concatenate([np.full(each.size, each.noise) for each in self.gaussians])
 
     @property
     def capacity(self) -> int:
         """Most records whose exact sums stay inside 62 bits; none where the noise does not."""
-        return room(int(max(self.limits)) ** self.order, max(self._scales))
-
-    @property
-    def n_draws(self) -> int:
-        """One value per feature and target."""
-        return self.problem.d + self.targets
-
-    @property
-    def failure(self) -> float:
-        """Total variation of one call's noise."""
-        from dpcvx.noise.gaussian import gaussian_failure
-
-        return self.n_draws * gaussian_failure()
+        return room(int(max(self.limits)) ** self.order, max(each.scale for each in self.gaussians))
 
     @property
     def evaluations(self) -> float:
@@ -143,8 +114,6 @@ class NoisyMoments:
 
     def __call__(self, centers: Vector | None, data: DataSource, rng: Generator) -> Vector:
         """Return the noisy moments: features first, then targets."""
-        from dpcvx.noise.gaussian import lattice_gaussian
-
         if centers is not None and self.order == 1:
             raise ValueError("Means are taken about 0: a record's distance from a centre has no bound here.")
         limits = self.limits
@@ -152,16 +121,13 @@ class NoisyMoments:
         if centers is not None:
             whole = np.clip(np.rint(centers * 2.0**FEATURE_BITS), -limits, limits).astype(np.int64)
         total = data.sum(MomentSum(self.order, whole, limits))
-        features, targets = self._scales
-        noise = np.append(
-            lattice_gaussian(features, self.problem.d, rng), lattice_gaussian(targets, self.targets, rng)
-        )
+        noise = np.concatenate([each.draw(rng) for each in self.gaussians])
         released: Vector = (total + noise) * np.float64(self._unit)
         return released
 
 
 @dataclass(frozen=True)
-class NoisyLength:
+class NoisyLength(GaussianMechanism):
     """Mean squared l2 norm of the stored rows, and mean square of a unitless loss's targets, clipped at 1.
 
     Question: the sum of ||k_i||^2, and that of min(|t_i|, 2^14)^2, t_i the targets on the features' grid.
@@ -203,17 +169,12 @@ class NoisyLength:
         return rows, math.isqrt(self.targets * 2 ** (4 * FEATURE_BITS)) + 1
 
     @property
-    def _sensitivities(self) -> tuple[int, int]:
-        """Integer sensitivities of both sums."""
-        rows, targets = self._largest
-        return self.neighbours.interval * rows, self.neighbours.interval * targets
-
-    @property
-    def _scales(self) -> tuple[int, int]:
-        rows, targets = self._sensitivities
-        return (
-            math.ceil(Fraction(self.noise_multiplier) * rows),
-            math.ceil(Fraction(self.target_multiplier) * targets),
+    def gaussians(self) -> tuple[LatticeGaussian, ...]:
+        """Noise of the rows' sum, and of the targets' where there are any."""
+        rows, targets = (self.neighbours.interval * largest for largest in self._largest)
+        return _with_targets(
+            LatticeGaussian(rows, self.noise_multiplier, 1, self._unit),
+            LatticeGaussian(targets, self.target_multiplier, self.targets, self._unit),
         )
 
     @property
@@ -221,42 +182,14 @@ class NoisyLength:
         return 2.0 ** -(2 * FEATURE_BITS) / self.n
 
     @property
-    def event(self) -> Event:
-        """One Gaussian question, two with targets."""
-        rows = Gaussian(self.noise_multiplier)
-        return Compose((rows, Gaussian(self.target_multiplier))) if self.targets else rows
-
-    @property
-    def sensitivity(self) -> float:
-        """Largest change of the rows' mean."""
-        return self._sensitivities[0] * self._unit
-
-    @property
-    def noise(self) -> float:
-        """Standard deviation of the rows' answer."""
-        return self._scales[0] * self._unit
-
-    @property
     def target_noise(self) -> float:
         """Standard deviation of a target's answer."""
-        return self._scales[1] * self._unit
+        return self.gaussians[-1].noise if self.targets else 0.0
 
     @property
     def capacity(self) -> int:
         """Most records whose exact sums stay inside 62 bits; none where the noise does not."""
-        return room(max(self._largest), max(self._scales))
-
-    @property
-    def n_draws(self) -> int:
-        """One value for the rows, and one per target."""
-        return 1 + self.targets
-
-    @property
-    def failure(self) -> float:
-        """Total variation of one call's noise."""
-        from dpcvx.noise.gaussian import gaussian_failure
-
-        return self.n_draws * gaussian_failure()
+        return room(max(self._largest), max(each.scale for each in self.gaussians))
 
     @property
     def evaluations(self) -> float:
@@ -265,14 +198,16 @@ class NoisyLength:
 
     def __call__(self, data: DataSource, rng: Generator) -> Vector:
         """Return the noisy mean squared norm, then the targets' mean squares."""
-        from dpcvx.noise.gaussian import lattice_gaussian
-
         d = self.problem.d
-        rows, targets = self._scales
-        total = data.sum(LengthSum()) + lattice_gaussian(rows, 1, rng)
+        total = data.sum(LengthSum()) + self.gaussians[0].draw(rng)
         if self.targets:
             limits = np.full(d + self.targets, 2**FEATURE_BITS)
             squares = data.sum(MomentSum(2, np.zeros_like(limits), limits))[d:]
-            total = np.append(total, squares + lattice_gaussian(targets, self.targets, rng))
+            total = np.append(total, squares + self.gaussians[1].draw(rng))
         released: Vector = total * np.float64(self._unit)
         return released
+
+
+def _with_targets(*gaussians: LatticeGaussian) -> tuple[LatticeGaussian, ...]:
+    """Leave out the noise of targets where there are none."""
+    return tuple(each for each in gaussians if each.size)

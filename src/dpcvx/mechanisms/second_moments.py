@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,13 +22,13 @@ from dpcvx.data import (
     room,
 )
 from dpcvx.errors import Incompatible
-from dpcvx.events import Compose, Event, Gaussian
+from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
 from dpcvx.mechanisms.mechanism import check_capacity, residual_bound
+from dpcvx.noise import Generator, gaussian
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
     from dpcvx.data import DataSource
-    from dpcvx.noise import Generator
 
 __all__ = ["NoisySecondMoments", "SecondMoments"]
 
@@ -54,7 +53,7 @@ class SecondMoments:
 
 
 @dataclass(frozen=True)
-class NoisySecondMoments:
+class NoisySecondMoments(GaussianMechanism):
     """Hessian of the mean loss at a public theta, and the mean square of its gradients, with Gaussian noise.
 
     Question: W(D) = sum_i omega_i k_i k_i^T, omega_i the record's curvature phi'' in 0..Omega (for squared
@@ -122,54 +121,30 @@ class NoisySecondMoments:
     def _slope(self, z_max: float | None) -> ResidualBound:
         return residual_bound(self.problem, z_max, self.clip)
 
+    def _gaussians(self, z_max: float | None) -> tuple[LatticeGaussian, ...]:
+        d, (_, k2) = self.problem.d, integer_bounds(self.problem.bounds, self.problem.d)
+        matrix = math.isqrt(self.neighbours.cone_squared * (self._largest * k2) ** 2) + 1
+        moments = LatticeGaussian(matrix, self.noise_multiplier, d * (d + 1) // 2, self._unit)
+        if self.spread_multiplier is None:
+            return (moments,)
+        spread = self.neighbours.interval * max(1, largest_spread(self._slope(z_max), k2))
+        return moments, LatticeGaussian(spread, self.spread_multiplier, 1, SPREAD_UNIT / self.n)
+
     @property
-    def _moment_sensitivity(self) -> int:
-        _, k2 = integer_bounds(self.problem.bounds, self.problem.d)
-        return math.isqrt(self.neighbours.cone_squared * (self._largest * k2) ** 2) + 1
-
-    def _spread_sensitivity(self, z_max: float | None) -> int:
-        _, k2 = integer_bounds(self.problem.bounds, self.problem.d)
-        return self.neighbours.interval * max(1, largest_spread(self._slope(z_max), k2))
-
-    @property
-    def _scales(self) -> tuple[int, int]:
-        """Integer deviations of the noise on the diagonal, and off it."""
-        diagonal = math.ceil(Fraction(self.noise_multiplier) * self._moment_sensitivity)
-        return diagonal, math.isqrt(diagonal**2 // 2) + 1
-
-    def _spread_scale(self, z_max: float | None) -> int:
-        return math.ceil(Fraction(self.spread_multiplier or 0) * self._spread_sensitivity(z_max))
+    def gaussians(self) -> tuple[LatticeGaussian, ...]:
+        """Noise on the diagonal of the Hessian, and on the spread where it is asked for."""
+        return self._gaussians(None)
 
     @property
     def _unit(self) -> float:
         return 2.0 ** -(2 * FEATURE_BITS + self._bits) / self.n
 
     @property
-    def event(self) -> Event:
-        """One Gaussian question, two with the spread."""
-        moments = Gaussian(self.noise_multiplier)
-        return (
-            moments
-            if self.spread_multiplier is None
-            else Compose((moments, Gaussian(self.spread_multiplier)))
-        )
-
-    @property
-    def sensitivity(self) -> float:
-        """Largest change of the Hessian in the Frobenius norm."""
-        return self._moment_sensitivity * self._unit
-
-    @property
-    def noise(self) -> float:
-        """Standard deviation of an entry on the diagonal."""
-        return self._scales[0] * self._unit
-
-    @property
     def capacity(self) -> int:
         """Most records whose exact sums, with their noise, stay inside 62 bits."""
         k_inf, _ = integer_bounds(self.problem.bounds, self.problem.d)
         # The spread is one of Python's integers: only its noise has to fit.
-        noise = max(*self._scales, self._spread_scale(None))
+        noise = max(each.scale for each in self.gaussians)
         return room(self._largest * k_inf**2, noise)
 
     @property
@@ -177,33 +152,19 @@ class NoisySecondMoments:
         """Three slopes for each record."""
         return 3 * self.n
 
-    @property
-    def n_draws(self) -> int:
-        """One value for each pair of features, and one for the spread."""
-        d = self.problem.d
-        return d * (d + 1) // 2 + (self.spread_multiplier is not None)
-
-    @property
-    def failure(self) -> float:
-        """Total variation of one call's noise."""
-        from dpcvx.noise.gaussian import gaussian_failure
-
-        return self.n_draws * gaussian_failure()
-
     def __call__(self, theta: Vector, data: DataSource, rng: Generator) -> SecondMoments:
         """Return the noisy second moments at theta."""
-        from dpcvx.noise.gaussian import lattice_gaussian
-
         d, z_max = self.problem.d, self.problem.margin_bound(theta)
         bends = CurvatureBound(self._largest, self._bits)
         total, spread = data.sum(CurvatureSum(self.problem.loss, theta, self._slope(z_max), bends))
-        diagonal, off = self._scales
+        moments, *others = self._gaussians(z_max)
+        off = math.isqrt(moments.scale**2 // 2) + 1
         noise = np.zeros((d, d), dtype=np.int64)
-        noise[np.triu_indices(d, 1)] = lattice_gaussian(off, d * (d - 1) // 2, rng)
+        noise[np.triu_indices(d, 1)] = gaussian.lattice_gaussian(off, d * (d - 1) // 2, rng)
         noise += noise.T
-        noise[np.diag_indices(d)] = lattice_gaussian(diagonal, d, rng)
+        noise[np.diag_indices(d)] = gaussian.lattice_gaussian(moments.scale, d, rng)
         hessian: Vector = (total + noise) * np.float64(self._unit)
-        if self.spread_multiplier is None:
+        if not others:
             return SecondMoments(hessian)
-        noised = spread + int(lattice_gaussian(self._spread_scale(z_max), 1, rng)[0])
-        return SecondMoments(hessian, noised * (SPREAD_UNIT / self.n))
+        noised = spread + int(others[0].draw(rng)[0])
+        return SecondMoments(hessian, noised * others[0].unit)

@@ -155,7 +155,7 @@ def _drowns_short_rows(plan: Plan) -> bool:
     share = min(1.0, math.sqrt(USUAL_CELLS) * problem.bounds.x_inf / problem.row_norm)
     for stage in plan.solver.innermost(plan).stages:
         asked = stage.mechanism
-        if isinstance(asked, NoisyGradient):
+        if isinstance(asked, NoisyGradient) and asked.support is None:
             longest = share * asked.sensitivity * plan.n / plan.budget.neighbours.ball
             return bool(asked.noise * math.sqrt(problem.size / stage.n_calls) > longest)
     return False

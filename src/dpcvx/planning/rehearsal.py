@@ -23,7 +23,6 @@ from dpcvx.mechanisms import (
     NoisySecondMoments,
     NoisyVertex,
     PerturbedMinimiser,
-    RestrictedGradient,
     SecondMoments,
     Vertex,
 )
@@ -46,7 +45,6 @@ STEPS, COORDINATES = 400, 10_000  # taken and moved by all draws together, where
 MOST_WORK, MOST_STEPS = 10**7, 5000
 ANSWERED = (
     NoisyGradient,
-    RestrictedGradient,
     NoisyDifference,
     NoisyMinimiser,
     PerturbedMinimiser,

@@ -18,7 +18,6 @@ from dpcvx.mechanisms import (
     NoisySecondMoments,
     NoisyVertex,
     PerturbedMinimiser,
-    RestrictedGradient,
     SecondMoments,
     Vertex,
 )
@@ -81,12 +80,8 @@ class Oracle:
 
     def gradient(self, theta: Vector, support: IntVector | None = None) -> Vector:
         """Noisy gradient of the objective at a public theta, on the features of a support if one is given."""
-        if support is None:
-            mechanism: NoisyGradient = self._current(NoisyGradient, "gradient")
-            answer = mechanism(theta, self._source, self._rng)
-        else:
-            restricted: RestrictedGradient = self._current(RestrictedGradient, "gradient on a support")
-            answer = restricted(theta, support, self._source, self._rng)
+        mechanism: NoisyGradient = self._current(NoisyGradient, "gradient")
+        answer = mechanism(theta, self._source, self._rng, support)
         self._report()
         return answer
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cache
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
@@ -15,10 +14,8 @@ from numpy.typing import NDArray
 
 from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.data import room
 from dpcvx.errors import Incompatible
-from dpcvx.events import Event, Gaussian
-from dpcvx.mechanisms.mechanism import check_capacity
+from dpcvx.mechanisms import GaussianMechanism, LatticeGaussian, check_capacity
 
 if TYPE_CHECKING:
     from dpcvx.noise import Generator
@@ -108,7 +105,7 @@ def contrasts(size: int, bits: int) -> IntVector:
 
 
 @dataclass(frozen=True)
-class NoisyMarginals:
+class NoisyMarginals(GaussianMechanism):
     """Means of all contrasts of up to ``order`` attributes, with lattice Gaussian noise.
 
     Question: S(D) = sum_i F(x_i), integers; F(x) lists w_r prod_{a in A} q_a(x_a) over all sets A of
@@ -180,29 +177,13 @@ class NoisyMarginals:
         return 2.0 ** -(self.order * self._bits)
 
     @property
-    def _integer_sensitivity(self) -> int:
+    def gaussians(self) -> tuple[LatticeGaussian, ...]:
+        """Noise of all weighted means."""
         weights = _weights(self._grouped, self.order)
         squared = _squared_sensitivity(self._grouped, weights, self._bits, self.neighbours)
-        return math.isqrt(squared - 1) + 1
-
-    @property
-    def _scale(self) -> int:
-        return math.ceil(Fraction(self.noise_multiplier) * self._integer_sensitivity)
-
-    @property
-    def event(self) -> Event:
-        """Gaussian(noise_multiplier)."""
-        return Gaussian(self.noise_multiplier)
-
-    @property
-    def sensitivity(self) -> float:
-        """Largest l2 change of the weighted means."""
-        return self._integer_sensitivity * self._unit / self.n
-
-    @property
-    def noise(self) -> float:
-        """Standard deviation of one weighted mean."""
-        return self._scale * self._unit / self.n
+        size = sum(math.prod(self.sizes[a] - 1 for a in A) for A in self.subsets)
+        unit = self._unit / self.n
+        return (LatticeGaussian(math.isqrt(squared - 1) + 1, self.noise_multiplier, size, unit),)
 
     @property
     def deviations(self) -> tuple[float, ...]:
@@ -214,29 +195,15 @@ class NoisyMarginals:
         """Most records whose exact sum, with its noise, stays inside 62 bits."""
         largest = max(int(abs(contrasts(size, self._bits)).max()) for size in self.sizes)
         term = max(self._factor(r) * largest**r for r in range(1, self.order + 1))
-        return room(term, self._scale)
+        return self.gaussians[0].room(term)
 
     @property
     def evaluations(self) -> float:
         """One look at each record for every set of attributes."""
         return float(self.n * len(self.subsets))
 
-    @property
-    def n_draws(self) -> int:
-        """One value per statistic."""
-        return sum(math.prod(self.sizes[a] - 1 for a in A) for A in self.subsets)
-
-    @property
-    def failure(self) -> float:
-        """Total variation of one call's noise."""
-        from dpcvx.noise.gaussian import gaussian_failure
-
-        return self.n_draws * gaussian_failure()
-
     def __call__(self, data: Counts, rng: Generator) -> tuple[Measurement, ...]:
         """Return the noisy means, one measurement for each set of attributes."""
-        from dpcvx.noise.gaussian import lattice_gaussian
-
         if data.universe.shape != self.sizes:
             raise Incompatible(f"The marginals are of sizes {self.sizes}, the records {data.universe.shape}.")
         if self.neighbours.replaces and data.n != self.n:
@@ -247,7 +214,7 @@ class NoisyMarginals:
             self._factor(len(A)) * _contract(data.marginal(A), tuple(map(self._contrasts, A)))
             for A in self.subsets
         ]
-        noise = lattice_gaussian(self._scale, self.n_draws, rng)
+        noise = self.gaussians[0].draw(rng)
         parts = np.split(noise, np.cumsum([part.size for part in exact])[:-1])
         return tuple(
             Measurement(

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.data import room
-from dpcvx.events import Event, Exponential, Gaussian
-from dpcvx.mechanisms.mechanism import check_capacity
+from dpcvx.events import Event, Exponential
+from dpcvx.mechanisms import GaussianMechanism, LatticeGaussian, check_capacity
 from dpcvx.queries.compiled import TOLERANCE, CompiledMeans, CompiledQuery
 from dpcvx.queries.histogram import Counts
 from dpcvx.queries.universe import Universe
@@ -26,30 +24,8 @@ __all__ = ["NoisyErrors", "NoisyHistogram", "NoisyMeans", "PublicAnswer", "Worst
 LATTICE_BITS = 30
 
 
-class _OnLattice:
-    """What answers with lattice Gaussian noise share; a subclass gives the first three numbers."""
-
-    noise_multiplier: float
-
-    @property
-    def _integer_sensitivity(self) -> int:
-        """Largest l2 change of the exact answer, in lattice steps."""
-        raise NotImplementedError
-
-    @property
-    def _unit(self) -> float:
-        """A lattice step, in the units of the answer."""
-        raise NotImplementedError
-
-    @property
-    def n_draws(self) -> int:
-        """Noise values of one call."""
-        raise NotImplementedError
-
-    @property
-    def event(self) -> Event:
-        """Gaussian(noise_multiplier)."""
-        return Gaussian(self.noise_multiplier)
+class _OnCounts(GaussianMechanism):
+    """A mechanism on a public number of records, whose terms are at most 2^30 lattice steps."""
 
     @property
     def neighbours(self) -> Neighbours:
@@ -57,40 +33,18 @@ class _OnLattice:
         return REPLACE_ONE
 
     @property
-    def _scale(self) -> int:
-        scale: int = math.ceil(Fraction(self.noise_multiplier) * self._integer_sensitivity)
-        return scale
-
-    @property
-    def sensitivity(self) -> float:
-        """Largest l2 change of the exact answer."""
-        return self._integer_sensitivity * self._unit
-
-    @property
-    def noise(self) -> float:
-        """Standard deviation of one number."""
-        return self._scale * self._unit
-
-    @property
     def capacity(self) -> int:
         """Most records whose exact sums, with their noise, stay inside 62 bits."""
-        return room(2**LATTICE_BITS, self._scale)
+        return self.gaussians[0].room(2**LATTICE_BITS)
 
     @property
-    def failure(self) -> float:
-        """Total variation of one call's noise."""
-        from dpcvx.noise.gaussian import gaussian_failure
-
-        return self.n_draws * gaussian_failure()
-
-    def _noise(self, rng: Generator) -> IntVector:
-        from dpcvx.noise.gaussian import lattice_gaussian
-
-        return lattice_gaussian(self._scale, self.n_draws, rng)
+    def evaluations(self) -> float:
+        """No gradient is computed."""
+        return 0.0
 
 
 @dataclass(frozen=True, eq=False)
-class NoisyMeans(_OnLattice):
+class NoisyMeans(_OnCounts):
     """Means of the functions of a linear query, with lattice Gaussian noise.
 
     Question: S(D) = sum_i k(x_i) in Z^k, k = rint(2^30 q / S) the functions on a public grid, S their widest
@@ -113,7 +67,7 @@ class NoisyMeans(_OnLattice):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        check_capacity(self, self.n)  # type: ignore[arg-type]
+        check_capacity(self, self.n)
 
     @property
     def integers(self) -> IntVector:
@@ -123,30 +77,25 @@ class NoisyMeans(_OnLattice):
         return integers
 
     @property
-    def _unit(self) -> float:
-        return self.query.scale * 2.0**-LATTICE_BITS / self.n
-
-    @property
-    def _integer_sensitivity(self) -> int:
+    def gaussians(self) -> tuple[LatticeGaussian, ...]:
+        """Noise of the sums of all functions."""
         integers = self.integers.astype(object)
         ranges: int = sum(integers.max(axis=0) ** 2)  # the smallest value is 0
         longest: int = max((integers**2).sum(axis=1))
-        return math.isqrt(int(min(ranges, 2 * longest))) + 1
-
-    @property
-    def n_draws(self) -> int:
-        """One value per function."""
-        return len(self.query.names)
+        sensitivity = math.isqrt(int(min(ranges, 2 * longest))) + 1
+        unit = self.query.scale * 2.0**-LATTICE_BITS / self.n
+        return (LatticeGaussian(sensitivity, self.noise_multiplier, len(self.query.names), unit),)
 
     def __call__(self, data: Counts, rng: Generator) -> Vector:
         """Return the noisy means."""
         total = data.marginal(self.query.attributes).ravel() @ self.integers
-        answer: Vector = (total + self._noise(rng)) * self._unit + self.query.values.min(axis=0)
+        (noise,) = self.gaussians
+        answer: Vector = (total + noise.draw(rng)) * noise.unit + self.query.values.min(axis=0)
         return answer
 
 
 @dataclass(frozen=True)
-class NoisyHistogram(_OnLattice):
+class NoisyHistogram(_OnCounts):
     """Number of records in every cell of the universe, with lattice Gaussian noise.
 
     Question: the counts, times 2^30, plus round(scale Z).
@@ -167,25 +116,20 @@ class NoisyHistogram(_OnLattice):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        check_capacity(self, self.n)  # type: ignore[arg-type]
+        check_capacity(self, self.n)
 
     @property
-    def _integer_sensitivity(self) -> int:
-        return math.isqrt(2 << (2 * LATTICE_BITS)) + 1
-
-    @property
-    def _unit(self) -> float:
-        return 2.0**-LATTICE_BITS / self.n
-
-    @property
-    def n_draws(self) -> int:
-        """One value per cell."""
-        return self.universe.n_cells
+    def gaussians(self) -> tuple[LatticeGaussian, ...]:
+        """Noise of all counts."""
+        sensitivity = math.isqrt(2 << (2 * LATTICE_BITS)) + 1
+        unit = 2.0**-LATTICE_BITS / self.n
+        return (LatticeGaussian(sensitivity, self.noise_multiplier, self.universe.n_cells, unit),)
 
     def __call__(self, data: Counts, rng: Generator) -> Vector:
         """Return the noisy shares of all cells, flat."""
         counts = data.marginal(tuple(range(len(self.universe.shape)))).ravel()
-        shares: Vector = ((counts << LATTICE_BITS) + self._noise(rng)) * np.float64(self._unit)
+        (noise,) = self.gaussians
+        shares: Vector = ((counts << LATTICE_BITS) + noise.draw(rng)) * np.float64(noise.unit)
         return shares
 
 
@@ -203,7 +147,7 @@ class PublicAnswer:
 
 
 @dataclass(frozen=True, eq=False)
-class NoisyErrors(_OnLattice):
+class NoisyErrors(_OnCounts):
     """An order statistic of the errors of a public family of answers, with lattice Gaussian noise.
 
     Question: the ``rank``-th smallest of err_q(D) / (range_q / n) over the family, in steps of 2^-30.
@@ -226,23 +170,17 @@ class NoisyErrors(_OnLattice):
     noise_multiplier: float
 
     @property
-    def _integer_sensitivity(self) -> int:
-        return math.ceil((1 + 2 * TOLERANCE) * 2.0**LATTICE_BITS) + 1
-
-    @property
-    def _unit(self) -> float:
-        return 2.0**-LATTICE_BITS
-
-    @property
-    def n_draws(self) -> int:
-        """One value."""
-        return 1
+    def gaussians(self) -> tuple[LatticeGaussian, ...]:
+        """Noise of one number."""
+        sensitivity = math.ceil((1 + 2 * TOLERANCE) * 2.0**LATTICE_BITS) + 1
+        return (LatticeGaussian(sensitivity, self.noise_multiplier, 1, 2.0**-LATTICE_BITS),)
 
     def __call__(self, data: Counts, rng: Generator) -> float:
         """Return the noisy order statistic, in units of the sensitivity of an error."""
         scores = sorted(checked.score(data) for checked in self.family)
         exact = round(scores[self.rank - 1] * 2.0**LATTICE_BITS)
-        return (exact + int(self._noise(rng)[0])) * self._unit
+        (noise,) = self.gaussians
+        return (exact + int(noise.draw(rng)[0])) * noise.unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,6 +223,16 @@ class WorstQuery:
     def noise(self) -> float:
         """Scale of the Gumbel noise on a score."""
         return 2 * self.sensitivity / self.eta
+
+    @property
+    def capacity(self) -> int:
+        """The planned number of records, by which scores are bounded."""
+        return self.n
+
+    @property
+    def evaluations(self) -> float:
+        """No gradient is computed."""
+        return 0.0
 
     @property
     def n_draws(self) -> int:

@@ -25,7 +25,7 @@ from dpcvx.events import (
     Gaussian,
     Repeat,
 )
-from dpcvx.mechanisms import NoisyVertex, RestrictedGradient, weight_bits
+from dpcvx.mechanisms import NoisyGradient, NoisyVertex, weight_bits
 from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
 from dpcvx.problem import Problem
 
@@ -47,7 +47,7 @@ class NoisyCorrectiveFrankWolfe(Solver):
     noisy gradients on S alone, starting from stage 1's point.
 
     Privacy: T1 questions `NoisyVertex` (score sensitivity 2 c L1/n, replace-one) and T2 questions
-    `RestrictedGradient` (l2 sensitivity 2 (phi' bound) min(B_2, B_x sqrt(k))/n for k = |S| features,
+    `NoisyGradient` on a support (l2 sensitivity 2 (phi' bound) min(B_2, B_x sqrt(k))/n for k = |S| features,
     replace-one); event Compose(Repeat(Exponential(eta), T1), Repeat(Gaussian, T2)), by Rényi curves
     T1 R_a(eta) + a mu_2^2/2, converted once (PRIVACY_MATH §15). S follows from released selections, so the
     noise may depend on k.
@@ -98,8 +98,8 @@ class NoisyCorrectiveFrankWolfe(Solver):
         t = calibrate(event, spendable(budget), accountant)
         bits = weight_bits([_step(T1)] * T1)
         select = NoisyVertex(problem, n, 2 / (t * math.sqrt(T1)), bits, budget.neighbours, self.clip)
-        refit = RestrictedGradient(
-            problem, n, t * math.sqrt(T2), min(T1, problem.d), budget.neighbours, self.clip
+        refit = NoisyGradient(
+            problem, n, t * math.sqrt(T2), budget.neighbours, self.clip, support=min(T1, problem.d)
         )
         solver = NoisyCorrectiveFrankWolfe(T1 + T2, T1, self.clip)
         return Plan((Stage(select, T1), Stage(refit, T2)), problem, n, solver, budget, accountant)
@@ -115,7 +115,7 @@ class NoisyCorrectiveFrankWolfe(Solver):
             ask.move(_step(T1), vertex)
             features.add(vertex.index // plan.problem.outputs)
         support = np.array(sorted(features))
-        step = _refit_step(cast(RestrictedGradient, refit.mechanism), len(support), T1, T2)
+        step = _refit_step(cast(NoisyGradient, refit.mechanism), len(support), T1, T2)
         theta = np.zeros(plan.problem.shape)
         theta[support] = C.project(point.dense()[support])
         for _ in range(T2):
@@ -183,7 +183,7 @@ def _best_travel(distance: float, price: float) -> float:
     return float((distance / (4 * price)) ** (1 / 3))
 
 
-def _refit_step(refit: RestrictedGradient, features: int, T1: int, T2: int) -> float:
+def _refit_step(refit: NoisyGradient, features: int, T1: int, T2: int) -> float:
     """Share of H that each step moves, now that the size of the support is known."""
     small = refit.on(features)
     price = small.smoothness / 2 * refit.noise_on(features) ** 2 / T2
