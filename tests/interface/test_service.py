@@ -497,3 +497,4 @@ def test_the_schema_has_what_a_form_needs(shared):
         "labels": ["[20, 40)", "[40, 60)", "[60, 80]"],
     }
     assert content["losses"][0] == "logistic"
+    assert set(content["label_losses"]) == {"logistic", "smooth_hinge"} < set(content["losses"])

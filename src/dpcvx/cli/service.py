@@ -27,23 +27,6 @@ class Scope(StrEnum):
     ADMIN = "admin"
 
 
-class LossName(StrEnum):
-    """Losses of a regression."""
-
-    LOGISTIC = "logistic"
-    SQUARED = "squared"
-    HUBER = "huber"
-    SMOOTH_HINGE = "smooth_hinge"
-    QUANTILE = "quantile"
-
-
-class SetName(StrEnum):
-    """Sets of coefficients."""
-
-    L2 = "l2"
-    L1 = "l1"
-
-
 Account = Annotated[str | None, typer.Option(help="Account of the data set. Default: the data file's name.")]
 AccountName = Annotated[str, typer.Option("--account", help="Account of the data set.")]
 
@@ -105,8 +88,10 @@ def ask(
     key_file: Annotated[
         Path | None, typer.Option(help=f"File with the API key. Default: the variable {KEY_VARIABLE}.")
     ] = None,
-    loss: Annotated[LossName, typer.Option(help="Loss of a regression.")] = LossName.LOGISTIC,
-    domain: Annotated[SetName, typer.Option("--set", help="Set of coefficients.")] = SetName.L2,
+    loss: Annotated[
+        str, typer.Option(help="Loss of a regression: logistic, squared or another one of the service.")
+    ] = "logistic",
+    domain: Annotated[str, typer.Option("--set", help="Set of coefficients: l2 or l1, a ball.")] = "l2",
     radius: Annotated[float, typer.Option(help="Size of that set.")] = 3.0,
     intercept: Annotated[bool, typer.Option(help="Whether a regression has an intercept.")] = True,
     where: Annotated[
@@ -117,7 +102,7 @@ def ask(
     """Ask a query service one question and print the answer."""
     from dpcvx.service.client import Client
 
-    options = {"loss": loss.value, "set": domain.value, "radius": radius, "intercept": intercept}
+    options = {"loss": loss, "set": domain, "radius": radius, "intercept": intercept}
     query = _question(question, options, where or [])
     with Client(url, _key(key_file)) as client:
         answer = client.ask(query)

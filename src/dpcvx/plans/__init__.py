@@ -1,7 +1,7 @@
 """Plans: the stages and price of a run, the oracle that answers its solver, execution and release."""
 
 from dpcvx.plans.asking import Asking
-from dpcvx.plans.execution import Release, charge, execute
+from dpcvx.plans.execution import Release, charge, execute, open_account
 from dpcvx.plans.oracle import Oracle
 from dpcvx.plans.plan import Candidate, Plan, Solver, check_count, require, solver_name
 from dpcvx.plans.price import Bill
@@ -19,6 +19,7 @@ __all__ = [
     "charge",
     "check_count",
     "execute",
+    "open_account",
     "require",
     "running_time",
     "solver_name",

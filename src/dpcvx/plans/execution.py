@@ -18,12 +18,12 @@ from dpcvx.plans.plan import Plan
 
 if TYPE_CHECKING:
     from dpcvx.data import DataSource, Region
-    from dpcvx.ledger import Ledger, Receipt
+    from dpcvx.ledger import Account, Ledger, Receipt
     from dpcvx.noise import Generator
     from dpcvx.plans.price import Bill
     from dpcvx.plans.uncertainty import Uncertainty
 
-__all__ = ["Release", "charge", "execute"]
+__all__ = ["Release", "charge", "execute", "open_account"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,33 @@ class Release:
         return self.plan.gradient_evaluations
 
 
+def open_account(
+    ledger: Ledger | str | os.PathLike[str] | None, account: str | None, *, private: bool
+) -> Account | None:
+    """Return the account that pays, or None if neither a ledger nor an account is given.
+
+    Parameters
+    ----------
+    ledger : Ledger, path or URL, optional
+    account : str, optional
+        Name of the account; it is given if and only if a ledger is.
+    private : bool
+        Whether the noise will be cryptographic. A seeded run is refused: it gives no guarantee to record.
+    """
+    if ledger is None and account is None:
+        return None
+    if ledger is None or account is None:
+        given, missing = ("account", "ledger") if ledger is None else ("ledger", "account")
+        raise Incompatible(f"{given} was given without {missing}: give both to charge the run, or neither.")
+    if not private:
+        raise Incompatible(
+            "A seeded run is not private, so no ledger can vouch for it: leave the seed out, or the ledger."
+        )
+    from dpcvx.ledger import Account, Ledger
+
+    return Account(ledger if isinstance(ledger, Ledger) else Ledger(ledger), account)
+
+
 def charge(
     plan: Plan | Bill,
     ledger: Ledger | str | os.PathLike[str] | None,
@@ -70,22 +97,13 @@ def charge(
     account : str, optional
         Name of the account; it is given if and only if a ledger is.
     private : bool
-        Whether the noise will be cryptographic. Nothing vouches for a seeded run, which is refused.
+        Whether the noise will be cryptographic; see `open_account`.
     purpose : str
         What the history says of it.
     """
-    if ledger is None and account is None:
+    payer = open_account(ledger, account, private=private)
+    if payer is None:
         return None
-    if ledger is None or account is None:
-        given, missing = ("account", "ledger") if ledger is None else ("ledger", "account")
-        raise Incompatible(f"{given} was given without {missing}: give both to charge the run, or neither.")
-    if not private:
-        raise Incompatible(
-            "A seeded run is not private, so no ledger can vouch for it: leave the seed out, or the ledger."
-        )
-    from dpcvx.ledger import Account, Ledger
-
-    payer = Account(ledger if isinstance(ledger, Ledger) else Ledger(ledger), account)
     return payer.charge(plan.event, purpose=purpose, failure=plan.failure, budget=spendable(plan.budget))
 
 

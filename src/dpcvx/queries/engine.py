@@ -7,6 +7,7 @@ import math
 import os
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from dpcvx.arrays import Vector
 from dpcvx.errors import BudgetExceeded, Incompatible, KeyReused
 from dpcvx.events import ApproxDP
 from dpcvx.noise.gumbel import selection_failure
-from dpcvx.plans import Solver
+from dpcvx.plans import Bill, Solver, open_account
 from dpcvx.queries.answer import Answer, Coefficient, reading_note
 from dpcvx.queries.budget_split import (
     FALSE_ALARM,
@@ -48,7 +49,7 @@ from dpcvx.queries.measuring import MeasuredAnswer, Measurer
 from dpcvx.queries.mechanisms import NoisyErrors, NoisyHistogram, PublicAnswer, WorstQuery
 from dpcvx.queries.multiplicative_weights import agree, log_factor, step_size
 from dpcvx.queries.passes import passes_over
-from dpcvx.queries.payment import Payment, open_account
+from dpcvx.queries.payment import Payment
 from dpcvx.queries.private_side import PrivateSide, number_of_rows
 from dpcvx.queries.query import require_query
 from dpcvx.queries.schema import Schema
@@ -162,16 +163,14 @@ class QueryEngine:
         )
         self._start = self._first_mechanism()
         self._measurer = self._single_query_measurer(oracle)
-        if self._sampler_failure > self._reserve:
-            raise Incompatible("This delta is too small for noise of finite precision: use a larger one.")
+        event, failure = self.budget_split.event, self._sampler_failure
+        self.bill = Bill(event, (), failure, budget, self._accountant)
         self._transcript: EngineTranscript = MemoryTranscript()
         if payment is not None:
             # A solver of the caller's stands for a Gaussian release by its Rényi divergence only.
             whole = ApproxDP(budget.epsilon, spendable(budget).delta)
-            event = self.budget_split.event if oracle is None else whole
-            self._transcript = payment.pay(
-                self.budget_split, event, failure=self._sampler_failure, budget=budget
-            )
+            bill = self.bill if oracle is None else replace(self.bill, event=whole, accountant=Tight())
+            self._transcript = payment.pay(self.budget_split, bill)
         self._private_side = PrivateSide(Counts.of(self.universe, table, self._passes), rng)
         self._comparison = AboveThreshold(self.budget_split.run) if self.budget_split.run else None
         self._run: ComparisonRun | None = None
@@ -293,15 +292,13 @@ class QueryEngine:
         return synthetic_table(self._histogram, rows, rng)
 
     def statement(self) -> PrivacyStatement:
-        """Return what is promised about all answers together, in words and as JSON."""
+        """Return the privacy statement of all answers together, in words and as JSON."""
         return engine_statement(
+            self.bill,
             self.budget_split,
-            self.budget,
-            self._accountant,
             self.universe,
             self.n,
             first=type(self._start).__name__,
-            failure=self._sampler_failure,
             account=None if self._account is None else self._account.name,
             private=self.private,
         )

@@ -1,23 +1,22 @@
-"""The engine's account: everything is paid for at once, before a record is read."""
+"""The charge of an engine: all that it may ever release is paid for before a record is read."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dpcvx.accounting import Budget, spendable
-from dpcvx.errors import BudgetExceeded, DeadKey, Incompatible
-from dpcvx.events import Event
+from dpcvx.accounting import spendable
+from dpcvx.errors import BudgetExceeded, DeadKey
+from dpcvx.plans import Bill
 from dpcvx.queries.budget_split import BudgetSplit
 from dpcvx.queries.transcript import EngineTranscript, LedgerTranscript
 
 if TYPE_CHECKING:
-    from dpcvx.ledger import Account, Ledger
+    from dpcvx.ledger import Account
 
-__all__ = ["Payment", "open_account"]
+__all__ = ["Payment"]
 
 FACTS = " facts "  # ends the key of the note that holds an engine's facts, after its digest
 NAMES = {
@@ -30,35 +29,18 @@ NAMES = {
 }
 
 
-def open_account(
-    ledger: Ledger | str | os.PathLike[str] | None, account: str | None, *, private: bool
-) -> Account | None:
-    """Return the account to charge, or None where neither a ledger nor an account is given."""
-    if ledger is None and account is None:
-        return None
-    if ledger is None or account is None:
-        given, missing = ("account", "ledger") if ledger is None else ("ledger", "account")
-        raise Incompatible(f"{given} was given without {missing}: give both to charge, or neither.")
-    if not private:
-        raise Incompatible(
-            "A seeded engine is not private, so no ledger can vouch for it: leave out the seed or the ledger."
-        )
-    from dpcvx.ledger import Ledger
-
-    return (ledger if isinstance(ledger, Ledger) else Ledger(ledger)).account(account)
-
-
 class Payment:
-    """The one charge of an engine, and what was planned when it was made.
+    """The single charge of an engine, with the budget split that was charged.
 
-    The whole is one charge, so that an engine may take all of an account; how much of it was used is kept in
-    the transcript, written before each use.
+    A run of one plan is charged by `dpcvx.plans.charge`. An engine differs in two ways: it is charged under a
+    key, because a restarted engine continues from its transcript and must not pay again, and the budget split
+    is stored with the charge. The transcript records how much of the charge was used, before each use.
 
     Parameters
     ----------
     account : Account
     facts : mapping
-        Public facts by which the engine is known again after a restart.
+        Public facts that identify the engine after a restart.
     """
 
     def __init__(self, account: Account, facts: Mapping[str, Any]) -> None:
@@ -68,23 +50,23 @@ class Payment:
 
     @property
     def planned(self) -> BudgetSplit | None:
-        """The split that was charged by an earlier start: another version may calibrate otherwise."""
-        kept = self._account.answer(self._key)
-        return None if kept is None else BudgetSplit.from_json(kept.decode())
+        """The budget split that an earlier start was charged for; another version may calibrate otherwise."""
+        stored = self._account.answer(self._key)
+        return None if stored is None else BudgetSplit.from_json(stored.decode())
 
-    def pay(self, split: BudgetSplit, event: Event, *, failure: float, budget: Budget) -> EngineTranscript:
-        """Charge what an split costs, durably, unless an earlier start did; return the transcript."""
+    def pay(self, split: BudgetSplit, bill: Bill) -> EngineTranscript:
+        """Charge a budget split, durably, unless an earlier start did; return the transcript."""
         if self.planned is None:
             try:
                 self._account.charge(
-                    event,
+                    bill.event,
                     purpose=f"query engine, method {split.method}",
-                    failure=failure,
+                    failure=bill.failure,
                     key=self._key,
-                    budget=spendable(budget),
+                    budget=spendable(bill.budget),
                 )
             except DeadKey:
-                pass  # charged, and stopped before that was noted: nothing had been asked yet
+                pass  # charged, but the process stopped before it noted that: nothing was released yet
             except BudgetExceeded as refused:
                 reason = " ".join(part for part in (refused.reason, self._differences()) if part)
                 raise BudgetExceeded(refused.requested, refused.remaining, reason, refused.delta) from None
@@ -95,7 +77,7 @@ class Payment:
         return LedgerTranscript(self._account, self._digest)
 
     def _differences(self) -> str:
-        """Say in which public facts this engine differs from the ones that the account has paid for."""
+        """Say in which public facts this engine differs from those that the account has paid for."""
         notes = self._account.notes("")
         known = [json.loads(content) for key, content in notes if key.split(" ", 1)[1:] == [FACTS[1:]]]
         wanted = json.loads(json.dumps(self._facts))

@@ -1,7 +1,8 @@
-"""What an analyst may ask: public descriptions of regressions and of counts, means and marginals.
+"""Queries by names of attributes: regressions, counts, means and marginals.
 
-A description knows names only. Together with a schema it becomes a question on the cells of a marginal
-(`dpcvx.queries.compiled`). JSON goes both ways; every error comes from the description and the schema.
+A query is public and knows names only. With a schema it is compiled to the cells of a marginal
+(`dpcvx.queries.compiled`). It can be written as JSON and read back; every error follows from the query and
+the schema alone.
 """
 
 from __future__ import annotations
@@ -15,23 +16,8 @@ from typing import Any
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.domains import (
-    NAMED_BALLS,
-    Box,
-    Domain,
-    L1Ball,
-    L2Ball,
-    LinfBall,
-    Simplex,
-)
-from dpcvx.losses import (
-    Huber,
-    Logistic,
-    Loss,
-    Quantile,
-    SmoothHinge,
-    Squared,
-)
+from dpcvx.domains import NAMED_BALLS, SETS, Box, Domain, GroupBall
+from dpcvx.losses import LOSSES, Huber, Logistic, Loss, Quantile, Squared
 from dpcvx.problem import Bounds, Problem
 from dpcvx.queries.compiled import (
     CORNER,
@@ -41,19 +27,22 @@ from dpcvx.queries.compiled import (
     Query,
 )
 from dpcvx.queries.schema import Binned, Column, Schema
+from dpcvx.vouched import is_vouched
 
 __all__ = ["Count", "Marginal", "Mean", "Query", "Regression", "query_from_json", "require_query"]
 
 LARGEST_RADIUS = 1000.0
 LARGEST_MARGINAL = 2**16  # cells of the attributes that one query touches
-LOSSES: dict[str, Loss] = {
-    "logistic": Logistic(),
-    "squared": Squared(),
-    "huber": Huber(0.5),
-    "smooth_hinge": SmoothHinge(),
-    "quantile": Quantile(0.5),
+# Losses by name with their parameters for targets scaled to [-1, 1]; the default one comes first.
+_WITH_PARAMETERS: tuple[Loss, ...] = (Huber(0.5), Quantile(0.5))
+_OTHERS = tuple(
+    kind() for kind in LOSSES if is_vouched(kind, "queries") and kind not in (Huber, Logistic, Quantile)
+)
+QUERY_LOSSES: dict[str, Loss] = {loss.name: loss for loss in (Logistic(), *_OTHERS, *_WITH_PARAMETERS)}
+# Sets with a JSON form; groups of coordinates have none.
+JSON_SETS: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in SETS if is_vouched(kind, "queries") and kind is not GroupBall
 }
-SETS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Box, L1Ball, L2Ball, LinfBall, Simplex)}
 
 
 @dataclass(frozen=True)
@@ -93,8 +82,8 @@ class Regression:
     def __post_init__(self) -> None:
         _check_name("target", self.target)
         object.__setattr__(self, "features", _names("features", self.features))
-        if isinstance(self.loss, str) and self.loss not in LOSSES:
-            raise ValueError(f"loss is {self.loss!r}; use one of {', '.join(LOSSES)}, or a Loss.")
+        if isinstance(self.loss, str) and self.loss not in QUERY_LOSSES:
+            raise ValueError(f"loss is {self.loss!r}; use one of {', '.join(QUERY_LOSSES)}, or a Loss.")
         if not isinstance(self.loss, str) and (not self.loss.convex or self.loss.joint):
             raise ValueError(f"A query needs a convex loss of one score; {self.loss.name} is not.")
         bend = 0.0 if isinstance(self.loss, str) else self.loss.smoothness(0.0)
@@ -117,7 +106,7 @@ class Regression:
     def compile(self, schema: Schema, n: int) -> CompiledQuery:
         """Return the convex question on the marginal of target and features."""
         attributes = _indices(schema, (self.target, *self.features))
-        loss = LOSSES[self.loss] if isinstance(self.loss, str) else self.loss
+        loss = QUERY_LOSSES[self.loss] if isinstance(self.loss, str) else self.loss
         target = schema.attributes[attributes[0]]
         if loss.target == "labels" and target.size != 2:
             raise ValueError(
@@ -325,8 +314,8 @@ KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 def _loss_to_json(loss: str | Loss) -> Any:
     if isinstance(loss, str):
         return loss
-    if loss.name not in LOSSES or type(loss) is not type(LOSSES[loss.name]):
-        raise ValueError(f"{type(loss).__name__} has no JSON form; use one of {', '.join(LOSSES)}.")
+    if loss.name not in QUERY_LOSSES or type(loss) is not type(QUERY_LOSSES[loss.name]):
+        raise ValueError(f"{type(loss).__name__} has no JSON form; use one of {', '.join(QUERY_LOSSES)}.")
     return {"name": loss.name, **{name: getattr(loss, name) for name in _parameters(loss)}}
 
 
@@ -334,9 +323,11 @@ def _loss_from_json(content: Any) -> str | Loss:
     if isinstance(content, str):
         return content
     name = content.get("name") if isinstance(content, Mapping) else None
-    if not isinstance(name, str) or name not in LOSSES:
-        raise ValueError(f'loss must be one of {", ".join(LOSSES)}, or {{"name": ..., parameter: number}}.')
-    usual = LOSSES[name]
+    if not isinstance(name, str) or name not in QUERY_LOSSES:
+        raise ValueError(
+            f'loss must be one of {", ".join(QUERY_LOSSES)}, or {{"name": ..., parameter: number}}.'
+        )
+    usual = QUERY_LOSSES[name]
     rest = {name: value for name, value in content.items() if name != "name"}
     if not set(rest) <= set(_parameters(usual)):
         raise ValueError(f"{usual.name} has the parameters {list(_parameters(usual))}, got {sorted(rest)}.")
@@ -355,8 +346,8 @@ def _set_to_json(domain: str | Domain) -> Any:
     if isinstance(domain, str):
         return domain
     name = type(domain).__name__
-    if SETS.get(name) is not type(domain):
-        raise ValueError(f"{name} has no JSON form; use one of {', '.join((*NAMED_BALLS, *SETS))}.")
+    if JSON_SETS.get(name) is not type(domain):
+        raise ValueError(f"{name} has no JSON form; use one of {', '.join((*NAMED_BALLS, *JSON_SETS))}.")
     fields: dict[str, Any] = dataclasses.asdict(domain)  # type: ignore[call-overload]
     return {"name": name, **{k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}}
 
@@ -365,12 +356,12 @@ def _set_from_json(content: Any) -> str | Domain:
     if isinstance(content, str):
         return content
     name = content.get("name") if isinstance(content, Mapping) else None
-    if not isinstance(name, str) or name not in SETS:
+    if not isinstance(name, str) or name not in JSON_SETS:
         raise ValueError(
-            f'set must be one of {", ".join(NAMED_BALLS)}, or {{"name": {" | ".join(SETS)}, ...}}.'
+            f'set must be one of {", ".join(NAMED_BALLS)}, or {{"name": {" | ".join(JSON_SETS)}, ...}}.'
         )
     rest = {field: value for field, value in content.items() if field != "name"}
-    fields = [field.name for field in dataclasses.fields(SETS[name])]
+    fields = [field.name for field in dataclasses.fields(JSON_SETS[name])]
     if set(rest) != set(fields):
         raise ValueError(f"{name} has the fields {fields}, got {sorted(map(str, rest))}.")
     for field, value in rest.items():
@@ -378,7 +369,7 @@ def _set_from_json(content: Any) -> str | Domain:
             raise ValueError(f"{field} of {name} must be a number, got a list.")
         for number in value if isinstance(value, list) else [value]:
             _check_number(field, number, low=-LARGEST_RADIUS, high=LARGEST_RADIUS)
-    made: Domain = SETS[name](
+    made: Domain = JSON_SETS[name](
         **{field: tuple(value) if isinstance(value, list) else value for field, value in rest.items()}
     )
     return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dpcvx.domains import NAMED_BALLS
-from dpcvx.queries.query import LARGEST_RADIUS, LOSSES
+from dpcvx.queries.query import LARGEST_RADIUS, QUERY_LOSSES
 from dpcvx.queries.schema import Schema
 
 __all__ = ["attributes", "query_schema"]
@@ -16,7 +16,8 @@ def attributes(schema: Schema) -> dict[str, Any]:
     listed = [{**one.to_dict(), "labels": list(one.labels)} for one in schema.attributes]
     return {
         "attributes": listed,
-        "losses": list(LOSSES),
+        "losses": list(QUERY_LOSSES),
+        "label_losses": [name for name, loss in QUERY_LOSSES.items() if loss.target == "labels"],
         "sets": list(NAMED_BALLS),
         "largest_radius": LARGEST_RADIUS,
     }
@@ -42,7 +43,7 @@ def query_schema(schema: Schema) -> dict[str, Any]:
                 ("target", "features"),
                 target=name,
                 features={**some, "minItems": 1},
-                loss={"type": "string", "enum": list(LOSSES), "default": "logistic"},
+                loss={"type": "string", "enum": list(QUERY_LOSSES), "default": "logistic"},
                 set={"type": "string", "enum": list(NAMED_BALLS), "default": "l2"},
                 radius={**number, "exclusiveMinimum": 0, "default": 3.0},
                 intercept={"type": "boolean", "default": True},

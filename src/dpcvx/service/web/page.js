@@ -186,7 +186,7 @@ function arrange() {
     if (box.disabled) box.checked = false;
   }
   const twoLevels = attributeOf($("target").value).labels.length === 2;
-  for (const option of $("loss").options) option.disabled = !twoLevels && ["logistic", "smooth_hinge"].includes(option.value);
+  for (const option of $("loss").options) option.disabled = !twoLevels && schema.label_losses.includes(option.value);
   if ($("loss").selectedOptions[0]?.disabled) $("loss").value = "squared";
 }
 
