@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -136,7 +137,7 @@ class Problem:
             raise Incompatible("This problem has no domain: give a set such as L2Ball(10.0).")
         return self.domain
 
-    @property
+    @cached_property
     def z_max(self) -> float:
         """Bound on |<x, theta>| over C (inf without a domain)."""
         if self.domain is None:

@@ -174,3 +174,18 @@ def test_a_candidate_that_cannot_be_paid_for_leaves_the_others():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert np.isfinite(model.fit(X, X[:, 0]).coef_).all()
+
+
+def test_a_schedule_is_derived_once_from_its_facts(monkeypatch):
+    derived = []
+    travel = NoisyGradientDescent._travel
+
+    def counted(self, problem, n, budget):
+        derived.append((self, problem, n, budget))
+        return travel(self, problem, n, budget)
+
+    monkeypatch.setattr(NoisyGradientDescent, "_travel", counted)
+    problem = Problem(dpcvx.Logistic(), L2Ball(7.25), bounds=dpcvx.Bounds(1.0, 1.0), d=9)
+    plan(problem, 4321, Budget(1.25, 1e-7))
+    assert derived
+    assert len(derived) == len(set(derived))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 from scipy.special import erfcx, log_ndtr
 
@@ -71,6 +72,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     )
 
 
+@lru_cache(maxsize=256)
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu with delta_G(epsilon; mu) <= delta.
 

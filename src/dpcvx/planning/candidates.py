@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 from dpcvx.accounting import Neighbours, gaussian_delta, gaussian_epsilon
@@ -18,6 +17,7 @@ from dpcvx.mechanisms import (
 from dpcvx.planning.rehearsal import SHARES, rehearse
 from dpcvx.plans import Candidate, Plan, running_time
 from dpcvx.solvers import SOLVERS, configured
+from dpcvx.solvers.memo import memoised
 
 __all__ = ["Facts", "briefly", "candidate", "compared", "memory", "rehearsed", "with_all"]
 
@@ -97,10 +97,7 @@ def rehearsed(plan: Plan) -> tuple[float, float] | None:
     shares, plan = plan.solver.squares_left(plan, SHARES), plan.solver.innermost(plan)
     if type(plan.solver) not in SOLVERS:
         return None
-    try:
-        return _rehearsed(Facts(plan, shares))
-    except TypeError:  # a set that holds arrays has no hash
-        return rehearse(plan, shares)
+    return _rehearsed(Facts(plan, shares))
 
 
 class Facts:
@@ -127,7 +124,7 @@ class Facts:
         return isinstance(other, Facts) and self._key == other._key
 
 
-@lru_cache(maxsize=1024)
+@memoised
 def _rehearsed(facts: Facts) -> tuple[float, float] | None:
     return rehearse(facts.plan, facts.rule)
 

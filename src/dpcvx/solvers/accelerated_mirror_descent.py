@@ -9,17 +9,13 @@ from typing import ClassVar
 from dpcvx.accounting import (
     Accountant,
     Budget,
-    calibrate,
-    gaussian_mu,
-    spendable,
 )
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasMirrorMap
 from dpcvx.errors import Incompatible
-from dpcvx.events import Gaussian, Repeat
-from dpcvx.mechanisms import NoisyGradient
-from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
+from dpcvx.plans import Asking, Plan, Solver, check_count, require
 from dpcvx.problem import Problem
+from dpcvx.solvers.descent import gradient_noise, plan_gradients
 
 __all__ = ["NoisyAcceleratedMirrorDescent"]
 
@@ -74,10 +70,7 @@ class NoisyAcceleratedMirrorDescent(Solver):
                 "Use NoisyMirrorDescent."
             )
         T = self._steps(problem, n, budget)
-        noise_multiplier = calibrate(lambda t: Repeat(Gaussian(t), T), spendable(budget), accountant)
-        mechanism = NoisyGradient(problem, n, noise_multiplier, budget.neighbours, self.clip)
-        solver = NoisyAcceleratedMirrorDescent(T, self.clip)
-        return Plan((Stage(mechanism, T),), problem, n, solver, budget, accountant)
+        return plan_gradients(NoisyAcceleratedMirrorDescent(T, self.clip), T, problem, n, budget, accountant)
 
     def run(self, plan: Plan, ask: Asking) -> Vector:
         """Descend along the oracle's gradients."""
@@ -103,8 +96,7 @@ class NoisyAcceleratedMirrorDescent(Solver):
         """Factors of 1/(T + 1)^2 and of T (T + 2)^2/(T + 1) in the bound."""
         psi = problem.C.mirror_map(problem.shape)
         beta, D = problem.smoothness_in(psi), psi.divergence_bound(problem.shape)
-        noise = budget.neighbours.ball * problem.lipschitz(2, self.clip)
-        noise /= n * gaussian_mu(budget.epsilon, budget.delta)
+        noise = gradient_noise(problem, n, budget, self.clip)
         return 8 * beta * D / psi.strong_convexity, noise**2 * psi.noise_norm(problem.shape) / (6 * beta)
 
     def _steps(self, problem: Problem, n: int, budget: Budget) -> int:

@@ -12,7 +12,6 @@ from dpcvx.accounting import (
     Accountant,
     Budget,
     calibrate,
-    gaussian_mu,
     spendable,
 )
 from dpcvx.arrays import Vector
@@ -28,6 +27,7 @@ from dpcvx.events import (
 from dpcvx.mechanisms import NoisyGradient, NoisyVertex, weight_bits
 from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
 from dpcvx.problem import Problem
+from dpcvx.solvers.descent import gradient_noise
 
 __all__ = ["NoisyCorrectiveFrankWolfe"]
 
@@ -129,9 +129,7 @@ class NoisyCorrectiveFrankWolfe(Solver):
 
     def _parts(self, problem: Problem, n: int, budget: Budget, T1: int) -> tuple[float, float]:
         c = problem.C.norm(1, problem.size)
-        half = gaussian_mu(budget.epsilon, budget.delta) / math.sqrt(2)
-        changed = budget.neighbours.ball
-        tau = changed * problem.lipschitz(math.inf, self.clip) * math.sqrt(T1) / (n * half)
+        tau = math.sqrt(2 * T1) * gradient_noise(problem, n, budget, self.clip, ord=math.inf)
         blind = c * tau * math.log(problem.C.n_vertices(problem.size)) / 2
         H, price, distance = self._travel(problem, n, budget, T1)
         return problem.curvature / (8 * T1) + distance / (2 * H), blind + price * H**2
@@ -139,8 +137,7 @@ class NoisyCorrectiveFrankWolfe(Solver):
     def _travel(self, problem: Problem, n: int, budget: Budget, T1: int) -> tuple[float, float, float]:
         """H, the privacy part at H = 1, and D, if every selection finds another feature."""
         small = replace(problem, d=min(T1, problem.d))
-        half = gaussian_mu(budget.epsilon, budget.delta) / math.sqrt(2)
-        shift = budget.neighbours.ball * small.lipschitz(2, self.clip) / (n * half)
+        shift = math.sqrt(2) * gradient_noise(small, n, budget, self.clip)  # half of mu^2
         price, distance = small.smoothness / 2 * shift**2, _distance(small, T1)
         return _best_travel(distance, price), price, distance
 

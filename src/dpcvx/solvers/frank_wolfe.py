@@ -10,7 +10,6 @@ from dpcvx.accounting import (
     Accountant,
     Budget,
     calibrate,
-    gaussian_mu,
     spendable,
 )
 from dpcvx.arrays import Vector
@@ -20,6 +19,7 @@ from dpcvx.events import Exponential, Repeat
 from dpcvx.mechanisms import NoisyVertex, weight_bits
 from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
 from dpcvx.problem import Problem
+from dpcvx.solvers.descent import gradient_noise
 
 __all__ = ["NoisyFrankWolfe"]
 
@@ -99,9 +99,9 @@ class NoisyFrankWolfe(Solver):
         return 2 / (t + 2) if self.steps == "decaying" else math.log(T + 1) / (T + 1)
 
     def _parts(self, problem: Problem, n: int, budget: Budget, T: int) -> tuple[float, float]:
-        mu = gaussian_mu(budget.epsilon, budget.delta)  # eta is close to 2 mu / sqrt(T) (PRIVACY_MATH §2.1)
-        c, L1 = problem.C.norm(1, problem.size), problem.lipschitz(math.inf, self.clip)
-        scale = budget.neighbours.ball * c * L1 * math.sqrt(T) / (n * mu)
+        # eta is close to 2 mu / sqrt(T) (PRIVACY_MATH §2.1)
+        noise = gradient_noise(problem, n, budget, self.clip, ord=math.inf)
+        scale = problem.C.norm(1, problem.size) * noise * math.sqrt(T)
         return 2 * problem.curvature / (T + 2), scale * math.log(problem.C.n_vertices(problem.size))
 
     def _count(self, problem: Problem, n: int, budget: Budget) -> int:

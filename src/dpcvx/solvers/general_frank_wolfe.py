@@ -9,17 +9,13 @@ from typing import ClassVar
 from dpcvx.accounting import (
     Accountant,
     Budget,
-    calibrate,
-    gaussian_mu,
-    spendable,
 )
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasLMO
 from dpcvx.errors import Incompatible
-from dpcvx.events import Gaussian, Repeat
-from dpcvx.mechanisms import NoisyGradient
-from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
+from dpcvx.plans import Asking, Plan, Solver, check_count, require
 from dpcvx.problem import Problem
+from dpcvx.solvers.descent import gradient_noise, plan_gradients
 
 __all__ = ["NoisyGeneralFrankWolfe"]
 
@@ -72,10 +68,8 @@ class NoisyGeneralFrankWolfe(Solver):
         """Fix the number of steps and the noise from public facts."""
         require(self, problem)
         T = self._count(problem, n, budget)
-        noise_multiplier = calibrate(lambda t: Repeat(Gaussian(t), T), spendable(budget), accountant)
-        mechanism = NoisyGradient(problem, n, noise_multiplier, budget.neighbours, self.clip)
         solver = NoisyGeneralFrankWolfe(T, self.steps, self.clip)
-        return Plan((Stage(mechanism, T),), problem, n, solver, budget, accountant)
+        return plan_gradients(solver, T, problem, n, budget, accountant)
 
     def run(self, plan: Plan, ask: Asking) -> Vector:
         """Move towards the minimisers of the oracle's gradients."""
@@ -91,8 +85,7 @@ class NoisyGeneralFrankWolfe(Solver):
         return self._parts(problem, n, budget, self._count(problem, n, budget))
 
     def _parts(self, problem: Problem, n: int, budget: Budget, T: int) -> tuple[float, float]:
-        mu, changed = gaussian_mu(budget.epsilon, budget.delta), budget.neighbours.ball
-        sigma = changed * problem.lipschitz(2, self.clip) * math.sqrt(T) / (n * mu)
+        sigma = math.sqrt(T) * gradient_noise(problem, n, budget, self.clip)
         return 2 * problem.curvature / (T + 2), sigma * problem.C.gaussian_width(problem.shape)
 
     def _count(self, problem: Problem, n: int, budget: Budget) -> int:

@@ -11,17 +11,14 @@ import numpy as np
 from dpcvx.accounting import (
     Accountant,
     Budget,
-    calibrate,
-    gaussian_mu,
-    spendable,
 )
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasProjection
 from dpcvx.errors import Incompatible
-from dpcvx.events import Gaussian, Repeat
-from dpcvx.mechanisms import NoisyGradient
-from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
+from dpcvx.plans import Asking, Plan, Solver, check_count, require
 from dpcvx.problem import Problem
+from dpcvx.solvers.descent import gradient_noise, plan_gradients
+from dpcvx.solvers.memo import memoised
 from dpcvx.solvers.typical_data import Typical, is_round
 
 __all__ = ["NoisyGradientDescent"]
@@ -97,10 +94,8 @@ class NoisyGradientDescent(Solver):
         """Fix the number of steps, their length, the momentum and the noise from public facts."""
         require(self, problem)
         T, step, momentum = self._schedule(problem, n, budget)
-        noise_multiplier = calibrate(lambda t: Repeat(Gaussian(t), T), spendable(budget), accountant)
-        mechanism = NoisyGradient(problem, n, noise_multiplier, budget.neighbours, self.clip)
         solver = NoisyGradientDescent(T, step, momentum, self.clip)
-        return Plan((Stage(mechanism, T),), problem, n, solver, budget, accountant)
+        return plan_gradients(solver, T, problem, n, budget, accountant)
 
     def run(self, plan: Plan, ask: Asking) -> Vector:
         """Descend along the oracle's gradients."""
@@ -125,10 +120,11 @@ class NoisyGradientDescent(Solver):
         stopped, noise = self.bound(problem, n, budget)
         if is_round(problem) and problem.loss.convex:
             H = np.array(self._reached(problem, n, budget))
-            typical = Typical.of(problem, self.clip).descent(H, _shift(problem, n, budget, self.clip))
+            typical = Typical.of(problem, self.clip).descent(H, gradient_noise(problem, n, budget, self.clip))
             stopped, noise = min(stopped, float(typical[0])), min(noise, float(typical[1]))
         return stopped, noise
 
+    @memoised
     def bound(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
         """Bound the excess risk on all records: (optimisation part, privacy part)."""
         H = self._reached(problem, n, budget)
@@ -139,7 +135,7 @@ class NoisyGradientDescent(Solver):
     def _travel(self, problem: Problem, n: int, budget: Budget) -> float:
         """H: minimiser of the predicted excess risk, within limits."""
         grid = np.geomspace(1e-3, 1e9, 1201) / problem.smoothness
-        shift = _shift(problem, n, budget, self.clip)
+        shift = gradient_noise(problem, n, budget, self.clip)
         longest: float = problem.C.norm(2, problem.size) / math.sqrt(problem.size) / shift
         rows = problem.bounds.x_2 is not None
         if is_round(problem) and rows and problem.outputs == 1 and problem.loss.convex:
@@ -155,6 +151,7 @@ class NoisyGradientDescent(Solver):
         T, step, momentum = self._schedule(problem, n, budget)
         return step * _unit_travel(T, momentum)
 
+    @memoised
     def _schedule(self, problem: Problem, n: int, budget: Budget) -> tuple[int, float, float]:
         """(T, step, momentum): what is given, and for the rest what reaches H."""
         if not math.isfinite(problem.smoothness):
@@ -222,12 +219,6 @@ def _optimisation(problem: Problem, H: Vector) -> Vector:
     return bound if lam == 0 else r**2 * lam / np.expm1(np.minimum(2 * lam * H, 700.0))
 
 
-def _shift(problem: Problem, n: int, budget: Budget, clip: float | None) -> float:
-    """Standard deviation of one coordinate of theta that the noise causes for H = 1."""
-    mu = gaussian_mu(budget.epsilon, budget.delta)
-    return budget.neighbours.ball * problem.lipschitz(2, clip) / (n * mu)
-
-
 def _privacy(problem: Problem, n: int, budget: Budget, clip: float | None, H: float) -> float:
     scores = 1 if problem.loss.joint else problem.outputs
-    return scores * problem.smoothness / 2 * (_shift(problem, n, budget, clip) * H) ** 2
+    return scores * problem.smoothness / 2 * (gradient_noise(problem, n, budget, clip) * H) ** 2

@@ -9,16 +9,12 @@ from typing import ClassVar
 from dpcvx.accounting import (
     Accountant,
     Budget,
-    calibrate,
-    gaussian_mu,
-    spendable,
 )
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasMirrorMap
-from dpcvx.events import Gaussian, Repeat
-from dpcvx.mechanisms import NoisyGradient
-from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
+from dpcvx.plans import Asking, Plan, Solver, check_count, require
 from dpcvx.problem import Problem
+from dpcvx.solvers.descent import gradient_noise, plan_gradients
 
 __all__ = ["NoisyMirrorDescent"]
 
@@ -68,9 +64,7 @@ class NoisyMirrorDescent(Solver):
         """Fix the number of steps and the noise from public facts."""
         require(self, problem)
         T = self._steps(problem, n, budget)
-        noise_multiplier = calibrate(lambda t: Repeat(Gaussian(t), T), spendable(budget), accountant)
-        mechanism = NoisyGradient(problem, n, noise_multiplier, budget.neighbours, self.clip)
-        return Plan((Stage(mechanism, T),), problem, n, NoisyMirrorDescent(T, self.clip), budget, accountant)
+        return plan_gradients(NoisyMirrorDescent(T, self.clip), T, problem, n, budget, accountant)
 
     def run(self, plan: Plan, ask: Asking) -> Vector:
         """Descend along the oracle's gradients and average."""
@@ -91,18 +85,13 @@ class NoisyMirrorDescent(Solver):
         """Bound the excess risk: (optimisation part, privacy part)."""
         psi, T = problem.C.mirror_map(problem.shape), self._steps(problem, n, budget)
         r = math.sqrt(2 * psi.divergence_bound(problem.shape) / psi.strong_convexity)
-        noise = self._noise(problem, n, budget) * math.sqrt(psi.noise_norm(problem.shape))
+        noise = gradient_noise(problem, n, budget, self.clip) * math.sqrt(psi.noise_norm(problem.shape))
         return r * problem.lipschitz_in(psi, self.clip) / math.sqrt(T), r * noise
-
-    def _noise(self, problem: Problem, n: int, budget: Budget) -> float:
-        """Standard deviation of a gradient's coordinate, over sqrt(T)."""
-        mu = gaussian_mu(budget.epsilon, budget.delta)
-        return budget.neighbours.ball * problem.lipschitz(2, self.clip) / (n * mu)
 
     def _steps(self, problem: Problem, n: int, budget: Budget) -> int:
         if self.n_iter is not None:
             return self.n_iter
         psi = problem.C.mirror_map(problem.shape)
-        noise = self._noise(problem, n, budget) ** 2 * psi.noise_norm(problem.shape)
+        noise = gradient_noise(problem, n, budget, self.clip) ** 2 * psi.noise_norm(problem.shape)
         enough: float = problem.lipschitz_in(psi, self.clip) ** 2 / noise
         return round(min(max(enough, 2), MOST_STEPS))

@@ -8,17 +8,14 @@ from typing import ClassVar
 from dpcvx.accounting import (
     Accountant,
     Budget,
-    calibrate,
     gaussian_mu,
-    spendable,
 )
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasProjection
 from dpcvx.errors import Incompatible
-from dpcvx.events import Gaussian, Repeat
-from dpcvx.mechanisms import NoisyGradient
-from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
+from dpcvx.plans import Asking, Plan, Solver, check_count, require
 from dpcvx.problem import Problem
+from dpcvx.solvers.descent import gradient_noise, plan_gradients
 
 __all__ = ["NoisyStronglyConvexMirrorDescent"]
 
@@ -72,10 +69,8 @@ class NoisyStronglyConvexMirrorDescent(Solver):
                 "a ridge l2 > 0, or use NoisyMirrorDescent."
             )
         T = self._steps(problem, n, budget)
-        noise_multiplier = calibrate(lambda t: Repeat(Gaussian(t), T), spendable(budget), accountant)
-        mechanism = NoisyGradient(problem, n, noise_multiplier, budget.neighbours, self.clip)
         solver = NoisyStronglyConvexMirrorDescent(T, self.clip)
-        return Plan((Stage(mechanism, T),), problem, n, solver, budget, accountant)
+        return plan_gradients(solver, T, problem, n, budget, accountant)
 
     def run(self, plan: Plan, ask: Asking) -> Vector:
         """Descend along the oracle's gradients and average."""
@@ -91,8 +86,7 @@ class NoisyStronglyConvexMirrorDescent(Solver):
         """Bound the excess risk: (optimisation part, privacy part)."""
         T, lam = self._steps(problem, n, budget), problem.strong_convexity
         L = problem.lipschitz(2, self.clip) + lam * problem.C.norm(2, problem.size)
-        mu = gaussian_mu(budget.epsilon, budget.delta)
-        noise = budget.neighbours.ball * problem.lipschitz(2, self.clip) / (n * mu)
+        noise = gradient_noise(problem, n, budget, self.clip)
         return 2 * L**2 / (lam * (T + 1)), 2 * problem.size * noise**2 * T / (lam * (T + 1))
 
     def _steps(self, problem: Problem, n: int, budget: Budget) -> int:

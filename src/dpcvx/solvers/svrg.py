@@ -30,6 +30,7 @@ from dpcvx.mechanisms import NoisyDifference, NoisyGradient
 from dpcvx.noise import LEVELS, probability_above
 from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
 from dpcvx.problem import Problem
+from dpcvx.solvers.descent import gradient_noise
 
 __all__ = ["NoisySVRG", "NoisySVRGPlusPlus"]
 
@@ -355,9 +356,7 @@ def _width(problem: Problem, clip: float | None) -> float:
 
 def _floor(problem: Problem, n: int, budget: Budget, clip: float | None) -> float:
     """Excess that one anchor's noise may leave when the whole budget is spent on it: d sigma^2/(2 lambda)."""
-    mu = gaussian_mu(budget.epsilon, budget.delta)
-    sigma = budget.neighbours.ball * problem.lipschitz(2, clip) / (n * mu)
-    return problem.size * sigma**2 / (2 * problem.strong_convexity)
+    return problem.size * gradient_noise(problem, n, budget, clip) ** 2 / (2 * problem.strong_convexity)
 
 
 def _gain(problem: Problem, m: int) -> float:
@@ -373,5 +372,4 @@ def _epochs(problem: Problem, n: int, budget: Budget, clip: float | None, m: int
 
 def _drift(problem: Problem, n: int, budget: Budget, clip: float | None) -> float:
     """Excess by noise for a travel of 1, as `NoisyGradientDescent` predicts it."""
-    mu = gaussian_mu(budget.epsilon, budget.delta)
-    return problem.smoothness / 2 * (budget.neighbours.ball * problem.lipschitz(2, clip) / (n * mu)) ** 2
+    return problem.smoothness / 2 * gradient_noise(problem, n, budget, clip) ** 2

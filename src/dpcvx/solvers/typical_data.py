@@ -18,6 +18,7 @@ import numpy as np
 from dpcvx.arrays import Vector
 from dpcvx.domains import L2Ball
 from dpcvx.problem import Problem
+from dpcvx.solvers.memo import memoised
 
 __all__ = ["DECAYS", "GROWTH", "Typical", "inflation", "is_round", "mean_curvature", "usual_norm"]
 
@@ -53,6 +54,7 @@ class Typical:
     signal: Vector
 
     @classmethod
+    @memoised
     def of(cls, problem: Problem, clip: float | None = None) -> Typical:
         """Model of a problem whose residuals are clipped at ``clip``."""
         d = problem.d
