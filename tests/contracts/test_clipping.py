@@ -156,7 +156,7 @@ def test_standard_errors_of_clipped_slopes_do_not_take_logistic_loss_at_its_word
         moments = planned.stages[-1].mechanism
         assert moments.clip == fit.clip
         assert (moments.spread_multiplier is not None) == spread
-        assert planned.epsilon <= BUDGET.epsilon
+        assert planned.price.epsilon <= BUDGET.epsilon
 
 
 def test_the_engine_asks_for_the_minimiser_of_the_loss_itself():

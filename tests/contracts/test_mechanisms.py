@@ -202,7 +202,7 @@ def test_gradient_descent_noise_of_the_reference_table(epsilon, sigma):
     problem = Problem(Huber(1.0), L2Ball(10.0), bounds=Bounds(1.0, 1.0), d=5)
     plan = NoisyGradientDescent(n_iter=100).plan(problem, 1000, Budget(epsilon, 1e-6), Tight())
     assert 0 <= plan.stages[0].mechanism.noise / sigma - 1 < 1e-3
-    assert plan.epsilon <= epsilon
+    assert plan.price.epsilon <= epsilon
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_frank_wolfe_range_of_the_reference_table(epsilon, T, eta):
     problem = Problem(Squared(), L1Ball(1.0), bounds=Bounds(1.0), d=5)
     plan = NoisyFrankWolfe(n_iter=T).plan(problem, 1000, Budget(epsilon, 1e-6), Tight())
     assert -1e-3 < plan.stages[0].mechanism.eta / eta - 1 < 1e-5
-    assert plan.epsilon <= epsilon
+    assert plan.price.epsilon <= epsilon
 
 
 def test_add_remove_needs_half_the_noise():

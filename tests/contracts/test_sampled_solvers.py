@@ -63,8 +63,8 @@ def planned(solver, problem, budget=BUDGET, accountant=COARSE):
 def test_the_plan_keeps_the_budget_and_the_run_keeps_the_plan(solver, problem):
     plan, again = planned(solver, problem), planned(solver, problem)
     assert (plan.stages, plan.solver, plan.event) == (again.stages, again.solver, again.event)
-    assert 0.97 * BUDGET.epsilon < plan.epsilon <= BUDGET.epsilon
-    assert plan.sampler_delta <= 1e-3 * BUDGET.delta
+    assert 0.97 * BUDGET.epsilon < plan.price.epsilon <= BUDGET.epsilon
+    assert plan.price.sampler_delta <= 1e-3 * BUDGET.delta
     assert planned(plan.solver, problem).stages == plan.stages
     kinds = [type(stage.mechanism) for stage in plan.stages]
     assert kinds == [NoisyGradient, NoisyDifference] * plan.solver.n_epochs
@@ -144,7 +144,7 @@ def test_less_budget_is_more_noise_for_both_questions(solver, problem):
 def test_the_default_accountant_certifies_the_plan():
     solver, problem = CASES[0]
     plan = planned(solver, problem, accountant=Tight())
-    assert 0.999 * BUDGET.epsilon < plan.epsilon <= BUDGET.epsilon
+    assert 0.999 * BUDGET.epsilon < plan.price.epsilon <= BUDGET.epsilon
     coarse = planned(solver, problem)
     for place in (0, 1):
         exact, rough = (p.stages[place].mechanism.noise for p in (plan, coarse))

@@ -165,9 +165,9 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others(solver, probl
 def test_the_plan_keeps_the_budget_and_is_a_function_of_public_facts(solver, problem):
     plan, again = planned(solver, problem), planned(solver, problem)
     assert (plan.stages, plan.solver, plan.event) == (again.stages, again.solver, again.event)
-    assert plan.epsilon <= BUDGET.epsilon
-    assert plan.epsilon > 0.99 * BUDGET.epsilon  # and spends it
-    assert plan.sampler_delta <= 1e-3 * BUDGET.delta
+    assert plan.price.epsilon <= BUDGET.epsilon
+    assert plan.price.epsilon > 0.99 * BUDGET.epsilon  # and spends it
+    assert plan.price.sampler_delta <= 1e-3 * BUDGET.delta
     for field in dataclasses.fields(Plan):
         assert "source" not in field.name
     # A plan holds all that a run needs beside records and randomness: a solver from it plans the same again.

@@ -76,7 +76,7 @@ def test_both_answers_share_the_budget_evenly_and_use_it_up():
     mu = gaussian_mu(1.0, 1e-6 * (1 - 1e-3))
     assert moments.noise_multiplier == pytest.approx(math.sqrt(2) / mu, rel=1e-6)
     assert slope.noise_multiplier == pytest.approx(math.sqrt(2) / mu, rel=1e-6)
-    assert 0.9999 < plan.epsilon <= 1.0
+    assert 0.9999 < plan.price.epsilon <= 1.0
     # sqrt(2) B^2/n and 2 B_y B/n with B^2 = 4, B_y = 1 (PRIVACY_MATH §15).
     assert moments.sensitivity == pytest.approx(math.sqrt(2) * 4 / N, rel=1e-6)
     assert slope.sensitivity == pytest.approx(2 * 2 / N, rel=1e-4)

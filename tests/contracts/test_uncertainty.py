@@ -132,7 +132,7 @@ def test_fit_and_hessian_together_keep_the_budget(kind, inner):
     *fit, (moments) = plan.stages
     assert {type(stage.mechanism) for stage in fit} <= {NoisyGradient, PerturbedMinimiser}
     assert isinstance(moments.mechanism, NoisySecondMoments)
-    assert 0.97 * BUDGET.epsilon <= plan.epsilon <= BUDGET.epsilon
+    assert 0.97 * BUDGET.epsilon <= plan.price.epsilon <= BUDGET.epsilon
     spent = sum(
         count / leaf.noise_multiplier**2 for leaf, count in count_leaves(moments.mechanism.event).items()
     )
@@ -420,7 +420,7 @@ def test_intervals_made_in_standardised_coordinates_come_back_in_those_of_the_re
     p = dp.Problem(loss, dp.L2Ball(30.0), bounds=dp.Bounds(1.0), d=3)
     solver = with_uncertainty(Standardised(dp.NoisyGradientDescent()), 0.3, p.loss)
     plan = solver.plan(p, 10_000, dp.Budget(4.0, 1e-8), dp.Tight())
-    assert plan.epsilon <= 4.0
+    assert plan.price.epsilon <= 4.0
     assert [type(stage.mechanism).__name__ for stage in plan.stages][-2:] == [
         "NoisyGradient",
         "NoisySecondMoments",

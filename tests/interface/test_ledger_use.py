@@ -46,7 +46,7 @@ def test_a_fit_is_charged_once_with_its_own_event(ledger, account):
     model = regression(ledger).fit(X, Y)
     (entry,) = account.history()
     assert from_plain(entry.event) == model.plan_.event
-    assert entry.failure == model.plan_.failure > 0
+    assert entry.failure == model.plan_.price.failure > 0
     assert entry.purpose == "fit of PrivateLinearRegression to 120 records"
     assert model.release_.receipt.hash == entry.hash
     assert model.release_.receipt.budget == account.budget

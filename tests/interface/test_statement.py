@@ -42,10 +42,10 @@ def test_statement_says_what_the_plan_promises(fit):
     assert said["relation"] == "replace"
     assert (said["epsilon"], said["delta"]) == (plan.budget.epsilon, plan.budget.delta)
     assert said["delta"] == 1e-5
-    assert said["certified_epsilon"] == plan.epsilon <= plan.budget.epsilon
+    assert said["certified_epsilon"] == plan.price.epsilon <= plan.budget.epsilon
     assert said["certified_epsilon"] == plan.accountant.epsilon(plan.event, said["delta"] * 0.999)
     assert said["accountant"] == "Tight"
-    assert said["sampler_delta"] == plan.sampler_delta
+    assert said["sampler_delta"] == plan.price.sampler_delta
     (part,) = said["mechanisms"]
     (stage,) = plan.stages
     assert part["question"] == type(stage.mechanism).__name__

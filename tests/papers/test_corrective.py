@@ -90,8 +90,8 @@ def test_the_price_is_the_sum_of_both_curves_converted_once(relation):
     selection = np.log(best) + np.log(np.expm1(-a * eta) / (a * np.expm1(-eta))) / (a - 1)
     curve = 15 * selection + a * mu_2**2 / 2
     epsilon = (curve + np.log((a - 1) / a) - (math.log(0.999e-7) + np.log(a)) / (a - 1)).min()
-    assert plan.epsilon == pytest.approx(epsilon, rel=1e-6)
-    assert 0.999 * 0.8 < plan.epsilon <= 0.8
+    assert plan.price.epsilon == pytest.approx(epsilon, rel=1e-6)
+    assert 0.999 * 0.8 < plan.price.epsilon <= 0.8
     # Both halves weigh alike: eta^2 T1/4 and mu_2^2 are equal shares of mu^2.
     assert eta**2 * 15 / 4 == pytest.approx(mu_2**2)
 

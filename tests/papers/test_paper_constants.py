@@ -328,7 +328,7 @@ def test_a_run_states_what_holds_and_not_what_is_claimed(item, problem):
     data = stored(X, y, problem.bounds, "dense")
     release = execute(plan, data, rng=SeededGenerator(0))
     assert problem.domain.contains(release.theta)
-    statement = PrivacyStatement.of(plan, model=item.algorithm, private=True, bounds={}, public={})
+    statement = PrivacyStatement.of(plan.price, model=item.algorithm, private=True, bounds={}, public={})
     stated = json.loads(statement.to_json())
     assert stated["epsilon"] == plan.budget.epsilon
     assert f"e^{plan.budget.epsilon:g}" in statement.meaning

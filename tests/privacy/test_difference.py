@@ -395,8 +395,8 @@ def test_the_price_of_a_run_is_that_of_the_library(relation, theirs):
     ).self_compose(30)
     epsilon = whole.compose(part).get_epsilon_for_delta(1e-6)
     assert epsilon <= 1.0
-    assert epsilon == pytest.approx(plan.epsilon, rel=2e-3)
-    assert plan.epsilon > 0.99
+    assert epsilon == pytest.approx(plan.price.epsilon, rel=2e-3)
+    assert plan.price.epsilon > 0.99
 
 
 def test_what_is_reported_does_not_depend_on_the_samples():

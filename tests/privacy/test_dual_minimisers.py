@@ -166,8 +166,8 @@ def test_the_released_points_have_their_declared_variance():
 def test_plans_keep_their_budget_and_absurd_records_come_through(problem, relation):
     budget, rng = Budget(1.0, 1e-6, relation), np.random.default_rng(6)
     plan = solver_for(problem, 5).plan(problem, 30, budget, Tight())
-    assert 0.99 < plan.epsilon <= 1.0
-    assert plan.sampler_delta <= 1e-3 * budget.delta
+    assert 0.99 < plan.price.epsilon <= 1.0
+    assert plan.price.sampler_delta <= 1e-3 * budget.delta
     again = plan.solver.plan(problem, 30, budget, Tight())
     assert (again.stages, again.solver) == (plan.stages, plan.solver)
     seen, data = [], stored(*records(problem.loss, (30, D), 1, rng), BOUNDS, "dense")

@@ -299,8 +299,8 @@ def test_plans_keep_their_budget_and_absurd_records_come_through(solver, relatio
     budget, rng = Budget(1.0, 1e-6, relation), np.random.default_rng(6)
     for problem in problems():
         plan = solver.plan(problem, 30, budget, Tight())
-        assert 0.99 < plan.epsilon <= 1.0
-        assert plan.sampler_delta <= 1e-3 * budget.delta
+        assert 0.99 < plan.price.epsilon <= 1.0
+        assert plan.price.sampler_delta <= 1e-3 * budget.delta
         assert plan.solver.plan(problem, 30, budget, Tight()).stages == plan.stages
         X, y = records(problem.loss, (30, D), 1, rng)
         data = stored(X, y, problem.bounds, "dense")

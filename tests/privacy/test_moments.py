@@ -152,7 +152,7 @@ def test_sparse_records_are_refused_before_they_are_centred():
 def test_moments_and_fit_together_keep_the_budget(inner, loss):
     budget = dp.Budget(1.0, 1e-6)
     plan = Standardised(inner).plan(problem(3, loss=loss), 500, budget, Tight())
-    assert 0.97 <= plan.epsilon <= 1.0
+    assert 0.97 <= plan.price.epsilon <= 1.0
     moments = sum(count / leaf.noise_multiplier**2 for leaf, count in gaussians(plan.stages[:3]))
     mu = gaussian_mu(budget.epsilon, budget.delta)
     share = 0.18 if isinstance(loss, (dp.Squared, dp.Quantile)) else 0.13
@@ -254,7 +254,7 @@ def test_a_standardised_quantile_keeps_the_budget():
     plan = Standardised(NoisyMirrorDescent()).plan(
         problem(3, loss=dp.Quantile(0.3)), 2000, dp.Budget(1.0, 1e-6), Tight()
     )
-    assert plan.epsilon <= 1.0 * (1 + 1e-9)
+    assert plan.price.epsilon <= 1.0 * (1 + 1e-9)
     targets = [stage.mechanism.target_multiplier for stage in plan.stages[:3]]
     assert sum(1 / each**2 for each in targets) == pytest.approx(0.05 * gaussian_mu(1.0, 1e-6) ** 2, rel=1e-3)
 

@@ -128,12 +128,12 @@ def test_quantiles_and_fit_have_one_price():
         return total + math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
 
     apart = minimize_scalar(epsilon, bounds=(-2, 6), method="bounded").fun
-    assert plan.epsilon == pytest.approx(apart, rel=1e-6)
-    assert 0.999 * 4 < plan.epsilon <= 4
+    assert plan.price.epsilon == pytest.approx(apart, rel=1e-6)
+    assert 0.999 * 4 < plan.price.epsilon <= 4
     selections = sum(stage.n_calls * stage.mechanism.eta**2 / 4 for stage in plan.before)
     assert selections == pytest.approx(0.15 * gaussian_mu(4.0, delta) ** 2)
     assert [part["question"] for part in model.privacy_statement_.mechanisms][:2] == ["NoisyQuantile"] * 2
-    assert model.privacy_statement_.certified_epsilon == plan.epsilon
+    assert model.privacy_statement_.certified_epsilon == plan.price.epsilon
 
 
 def test_plan_and_price_are_the_same_for_any_records():

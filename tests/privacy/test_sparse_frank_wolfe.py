@@ -256,8 +256,8 @@ def test_any_epsilon_can_be_asked_for():
     problem = dp.Problem(dp.Logistic(), dp.L1Ball(20.0), bounds=dp.Bounds(1.0), d=10**6)
     for epsilon in (1.0, 100.0, 1000.0):
         plan = dp.NoisyFrankWolfe(4000).plan(problem, 20_000, dp.Budget(epsilon, 1e-6), dp.Tight())
-        assert plan.sampler_delta == 0.0
-        assert 0.95 * epsilon < plan.epsilon <= epsilon
+        assert plan.price.sampler_delta == 0.0
+        assert 0.95 * epsilon < plan.price.epsilon <= epsilon
 
 
 def test_public_facts_alone_choose_between_lazy_and_fresh_scores(monkeypatch):

@@ -79,9 +79,9 @@ def test_different_solvers_share_one_price():
     models = [logistic(domain="l1", solver=solver) for solver in names]
     models.append(logistic(solver=dpcvx.ObjectivePerturbation(), n_iter=None))
     found = priced(models)
-    assert isinstance(found.bill.event.event, Worst)
-    assert len(found.bill.event.event.events) == 4  # the reference stands for everything Gaussian
-    assert 0.95 < found.bill.epsilon <= 1.0
+    assert isinstance(found.price.event.event, Worst)
+    assert len(found.price.event.event.events) == 4  # the reference stands for everything Gaussian
+    assert 0.95 < found.price.epsilon <= 1.0
     assert len({model.epsilon for model in found.models}) == 1  # the same budget for everybody
     delta = spendable(Budget(1.0, 1e-6)).delta
     assert all(Tight().epsilon(RepeatAndSelect(plan.event, 6.0, 1.0), delta) <= 1.0 for plan in found.plans)
@@ -90,9 +90,9 @@ def test_different_solvers_share_one_price():
 def test_scores_on_the_rows_of_the_fit_are_composed():
     found = priced([logistic()], n_train=400)
     both = Compose((found.plans[0].event, found.score.event))
-    assert GDP().epsilon(both, 1e-6) == pytest.approx(GDP().epsilon(found.bill.event.event, 1e-6), rel=1e-6)
+    assert GDP().epsilon(both, 1e-6) == pytest.approx(GDP().epsilon(found.price.event.event, 1e-6), rel=1e-6)
     share = (1 / found.score.event.noise_multiplier) ** 2
-    assert share == pytest.approx(0.1 / found.bill.event.event.noise_multiplier**2)
+    assert share == pytest.approx(0.1 / found.price.event.event.noise_multiplier**2)
 
 
 def test_the_largest_run_that_fits_is_used():
@@ -103,9 +103,9 @@ def test_the_largest_run_that_fits_is_used():
 
 
 def test_samplers_of_all_runs_are_paid(monkeypatch):
-    assert priced([logistic()]).bill.failure >= 2.0**-128  # of the law of their number
+    assert priced([logistic()]).price.failure >= 2.0**-128  # of the law of their number
     monkeypatch.setattr(NoisyScore, "failure", property(lambda self: 1e-20))
-    assert priced([logistic()]).bill.failure == pytest.approx(6e-20, rel=1e-6, abs=0)
+    assert priced([logistic()]).price.failure == pytest.approx(6e-20, rel=1e-6, abs=0)
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -203,7 +203,7 @@ def proved(factor, monkeypatch, delta=1e-3, runs=500):
     plan = found.plans[0]
     monkeypatch.setattr(Constant, "plan_", plan)
     monkeypatch.setattr(selection, "fit_silently", lambda model, X, y: None)
-    stub = selection._Priced((Constant(),), (plan,), NoisyScore(Accuracy(), 1, law), found.bill)
+    stub = selection._Priced((Constant(),), (plan,), NoisyScore(Accuracy(), 1, law), found.price)
     rng, rows = SeededGenerator(31), np.zeros((1, 3))
     one, other = (
         np.array(

@@ -256,8 +256,8 @@ def test_a_plan_of_gaussian_questions_carries_an_epsilon_of_100_and_refuses_one_
     problem = dpcvx.Problem(dpcvx.Logistic(), dpcvx.L2Ball(5.0), bounds=dpcvx.Bounds(1.0, 1.0), d=20)
     solver = (NoisyGradientDescent(n_iter=50),)
     plan = dpcvx.plan(problem, 5000, dpcvx.Budget(100.0, 1e-6), solver)
-    assert 0 < plan.sampler_delta < 1e-25
-    with pytest.raises(Incompatible, match="1000 noise values of finite precision cannot carry epsilon=150"):
+    assert 0 < plan.price.sampler_delta < 1e-25
+    with pytest.raises(Incompatible, match="Noise of finite precision cannot carry epsilon=150"):
         dpcvx.plan(problem, 5000, dpcvx.Budget(150.0, 1e-6), solver)
 
 

@@ -9,6 +9,8 @@ from dpcvx.accounting.budget import (
     SAMPLER_SHARE,
     Budget,
     calibrate,
+    default_delta,
+    sampler_delta,
     spendable,
 )
 from dpcvx.accounting.gaussian import (
@@ -44,12 +46,14 @@ __all__ = [
     "PureComposition",
     "Tight",
     "calibrate",
+    "default_delta",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_mu",
     "objective_delta",
     "objective_epsilon",
     "objective_renyi",
+    "sampler_delta",
     "selection_delta",
     "selection_renyi",
     "spendable",

@@ -43,7 +43,28 @@ class Budget:
         return Neighbours(self.relation)
 
 
+LARGEST_DELTA = 1e-5
+
+
+def default_delta(n: int) -> float:
+    """Return the delta of n records where none is given: min(1/n^2, 1e-5)."""
+    return min(1 / n**2, LARGEST_DELTA)
+
+
 SAMPLER_SHARE = 1e-3  # PRIVACY_MATH §11b, rule for every sampler: at most delta/1000 for inexact sampling
+
+
+def sampler_delta(epsilon: float, failure: float) -> float:
+    """Return the delta paid for noise that is not exactly the ideal one: (1 + e^epsilon) * failure.
+
+    Parameters
+    ----------
+    epsilon : float
+        Of the release; beyond 700 the answer is a bound in name only, and far above 1.
+    failure : float
+        Sum of the total variations between the noise that is drawn and the noise that is accounted for.
+    """
+    return (1 + math.exp(min(epsilon, 700.0))) * failure
 
 
 def spendable(budget: Budget) -> Budget:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         refuse_metadata,
     )
     from dpcvx.estimators.model_file import load
-    from dpcvx.estimators.planning import FitDeclaration, default_delta
+    from dpcvx.estimators.planning import FitDeclaration
     from dpcvx.estimators.regressors import (
         PrivateElasticNet,
         PrivateHuberRegressor,
@@ -35,7 +35,7 @@ _HOME = {name: entry.module for name, entry in ESTIMATORS.items()}
 for _module, _names in {
     "linear_model": "LinearModel check_records declare_fit fit_silently refuse_metadata",
     "model_file": "load",
-    "planning": "FitDeclaration default_delta",
+    "planning": "FitDeclaration",
 }.items():
     _HOME |= dict.fromkeys(_names.split(), _module)
 
@@ -54,7 +54,6 @@ __all__ = [
     "PrivateStructuredLasso",
     "check_records",
     "declare_fit",
-    "default_delta",
     "fit_silently",
     "load",
     "refuse_metadata",

@@ -292,7 +292,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         self.plan_, self.release_ = release.plan, release
         self._columns, self._leak_warned = columns, False
         self.privacy_statement_ = PrivacyStatement.of(
-            release.plan,
+            release.plan.price,
             model=type(self).__name__,
             private=release.private,
             bounds={**_bounds_facts(made), **facts},

@@ -10,7 +10,7 @@ import math
 from functools import partial
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
-from dpcvx.accounting import Accountant, Budget
+from dpcvx.accounting import Accountant, Budget, default_delta
 from dpcvx.data.columns import Columns
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.target import Target
@@ -32,20 +32,13 @@ from dpcvx.solvers import NAMED_SOLVERS, NoisyGradientDescent, Standardised, con
 from dpcvx.solvers.one_step import with_uncertainty
 from dpcvx.solvers.standardised import INTERCEPT as STANDARDISED_INTERCEPT
 
-__all__ = ["FitDeclaration", "Parameters", "Planning", "default_delta", "parameters"]
+__all__ = ["FitDeclaration", "Parameters", "Planning", "parameters"]
 
 
 INTERCEPT = 1.0
 # Beside rows of norm 1 a constant feature of value 1 adds 41 % to the norm, and so to the noise; one of value
 # 0.5 adds 12 %. In an l2 ball its coefficient has room to be twice as large; the intercept is their product.
 INTERCEPT_BESIDE_UNIT_ROWS = 0.5
-
-LARGEST_DELTA = 1e-5
-
-
-def default_delta(n: int) -> float:
-    """Return the delta of a fit to n records where the user gives none."""
-    return min(1 / n**2, LARGEST_DELTA)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

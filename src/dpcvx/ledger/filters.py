@@ -26,6 +26,7 @@ from dpcvx.accounting import (
     Tight,
     gaussian_epsilon,
     gaussian_mu,
+    sampler_delta,
     spendable,
 )
 from dpcvx.events import (
@@ -160,7 +161,7 @@ class BasicFilter:
         # What is a sum by itself is added up in units, so that three times 0.1 is 0.3.
         known = sum(n * _up(leaf.epsilon) for leaf, n in leaves if isinstance(leaf, ApproxDP))
         lost = sum(n * _up(leaf.delta) for leaf, n in leaves if isinstance(leaf, ApproxDP))
-        lost += _up((1 + math.exp(min(self.epsilon, 700.0))) * failure)
+        lost += _up(sampler_delta(self.epsilon, failure))
         others = {leaf: n for leaf, n in leaves if not isinstance(leaf, ApproxDP)}
         if not others:
             return ((known, lost),)
@@ -226,7 +227,7 @@ def _costs(
 
 def _failure_limit(cap: Budget) -> int:
     """Largest sum of sampling failures: (1 + e^epsilon) times it is the samplers' share of delta."""
-    return _down(SAMPLER_SHARE * cap.delta / (1 + math.exp(min(cap.epsilon, 700.0))))
+    return _down(SAMPLER_SHARE * cap.delta / sampler_delta(cap.epsilon, 1.0))
 
 
 @dataclass(frozen=True)
@@ -356,7 +357,7 @@ def _mode(cap: Budget, event: Event) -> str:
 
 def _fits_whole(cap: Budget, event: Event, failure: float) -> bool:
     """Say whether the event alone is within the cap. No answer exists before it, so it is not adaptive."""
-    left = cap.delta - (1 + math.exp(min(cap.epsilon, 700.0))) * failure
+    left = cap.delta - sampler_delta(cap.epsilon, failure)
     return left >= 0 and Tight().epsilon(event, left) <= cap.epsilon
 
 

@@ -4,15 +4,15 @@ from dpcvx.plans.asking import Asking
 from dpcvx.plans.execution import Release, charge, execute, open_account
 from dpcvx.plans.oracle import Oracle
 from dpcvx.plans.plan import Candidate, Plan, Solver, check_count, require, solver_name
-from dpcvx.plans.price import Bill
+from dpcvx.plans.price import Price
 from dpcvx.plans.stage import Stage, running_time
 
 __all__ = [
     "Asking",
-    "Bill",
     "Candidate",
     "Oracle",
     "Plan",
+    "Price",
     "Release",
     "Solver",
     "Stage",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dpcvx.data import DataSource, Region
     from dpcvx.ledger import Account, Ledger, Receipt
     from dpcvx.noise import Generator
-    from dpcvx.plans.price import Bill
+    from dpcvx.plans.price import Price
     from dpcvx.plans.uncertainty import Uncertainty
 
 __all__ = ["Release", "charge", "execute", "open_account"]
@@ -81,18 +81,18 @@ def open_account(
 
 
 def charge(
-    plan: Plan | Bill,
+    price: Price,
     ledger: Ledger | str | os.PathLike[str] | None,
     account: str | None,
     *,
     private: bool,
     purpose: str,
 ) -> Receipt | None:
-    """Pay for a plan from an account before a record is read; return None where no account is given.
+    """Pay for a release from an account before a record is read; return None where no account is given.
 
     Parameters
     ----------
-    plan : Plan or Bill
+    price : Price
     ledger : Ledger, path or URL, optional
     account : str, optional
         Name of the account; it is given if and only if a ledger is.
@@ -104,7 +104,7 @@ def charge(
     payer = open_account(ledger, account, private=private)
     if payer is None:
         return None
-    return payer.charge(plan.event, purpose=purpose, failure=plan.failure, budget=spendable(plan.budget))
+    return payer.charge(price.event, purpose=purpose, failure=price.failure, budget=spendable(price.budget))
 
 
 def execute(
@@ -138,11 +138,7 @@ def execute(
     progress : callable, optional
         Called with (answers so far, answers planned); both are public.
     """
-    if plan.epsilon > plan.budget.epsilon * (1 + 1e-9):
-        raise Incompatible(
-            f"The plan costs epsilon={plan.epsilon:g} at delta={plan.budget.delta:g}, more than its budget "
-            f"of {plan.budget.epsilon:g}: make plans with dpcvx.plan."
-        )
+    plan.price.check_budget()
     if rng is None:
         from dpcvx.noise import SecureGenerator
 
@@ -150,7 +146,7 @@ def execute(
     if not callable(source):
         _check_size(plan, source)
     receipt = charge(
-        plan, ledger, account, private=rng.private, purpose=purpose or type(plan.solver).__name__
+        plan.price, ledger, account, private=rng.private, purpose=purpose or type(plan.solver).__name__
     )
     if not callable(source):
         return _run(plan, source, rng, receipt, progress)

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from textwrap import fill
 from typing import Any, ClassVar, Protocol
 
-from dpcvx.accounting import SAMPLER_SHARE, Accountant, Budget, Tight, spendable
+from dpcvx.accounting import Accountant, Budget, Tight
 from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Event, Repeat
 from dpcvx.mechanisms import NoisyVertex
 from dpcvx.plans.asking import Asking
+from dpcvx.plans.price import Price
 from dpcvx.plans.stage import Stage, running_time, time_in_words
 from dpcvx.problem import Problem
 from dpcvx.words import aligned, byte_count, counted, fields_shown
@@ -242,23 +243,19 @@ class Plan:
                     f"A stage was made for records of {own.d} features within {own.bounds}, the plan is for "
                     f"{self.problem.d} within {self.problem.bounds}: make plans with dpcvx.plan."
                 )
-        if self.sampler_delta > SAMPLER_SHARE * self.budget.delta:
-            failure = self.sampler_delta / (1 + math.exp(min(self.budget.epsilon, 700.0)))
-            epsilon = math.floor(math.log(max(SAMPLER_SHARE * self.budget.delta / failure - 1, 1.0)))
-            delta = self.sampler_delta / SAMPLER_SHARE
-            ways = [f"epsilon at most {epsilon}"] if epsilon > 0 else []
-            ways += [f"delta at least {delta:.2g}"] if delta < 1 else []
-            raise Incompatible(
-                f"{self.n_draws:g} noise values of finite precision cannot carry epsilon="
-                f"{self.budget.epsilon:g} at delta={self.budget.delta:g}: they cost "
-                f"{self.sampler_delta:.2g}, more than a thousandth of delta. "
-                f"Use {' or '.join(ways) or 'fewer iterations'}."
-            )
+        self.price.check_samplers()
 
     @property
     def event(self) -> Event:
         """Composition of every question asked."""
         return Compose(tuple(Repeat(stage.mechanism.event, stage.n_calls) for stage in self.questions))
+
+    @property
+    def price(self) -> Price:
+        """What the run costs: event, error of its samplers, budget and certified epsilon."""
+        parts = tuple(stage.description for stage in self.questions)
+        failure = math.fsum(stage.n_calls * stage.mechanism.failure for stage in self.questions)
+        return Price(self.event, parts, failure, self.budget, self.accountant)
 
     @property
     def questions(self) -> tuple[Stage, ...]:
@@ -279,21 +276,6 @@ class Plan:
     def n_draws(self) -> int:
         """Noise values in all."""
         return sum(stage.n_calls * stage.mechanism.n_draws for stage in self.questions)
-
-    @property
-    def sampler_delta(self) -> float:
-        """Delta paid for noise of finite precision: (1 + e^eps) * sum of total variations."""
-        return (1 + math.exp(min(self.budget.epsilon, 700.0))) * self.failure
-
-    @property
-    def failure(self) -> float:
-        """Sum of the total variations between the noise that is drawn and the noise that is accounted for."""
-        return math.fsum(stage.n_calls * stage.mechanism.failure for stage in self.questions)
-
-    @property
-    def epsilon(self) -> float:
-        """Epsilon certified at the budget's delta, samplers included; at most the budget's."""
-        return self.accountant.epsilon(self.event, spendable(self.budget).delta)
 
     @property
     def layout(self) -> str:
@@ -328,7 +310,7 @@ class Plan:
         sentences.append(
             f"All answers together are (epsilon = {budget.epsilon:g}, delta = {budget.delta:.3g})-"
             f"differentially private, where {self._neighbours}; the accountant certifies epsilon = "
-            f"{self.epsilon:.6g}."
+            f"{self.price.epsilon:.6g}."
         )
         sentences.append(
             f"Once the records are loaded this takes {self._time}, and less on more cores or with compressed "
@@ -351,7 +333,10 @@ class Plan:
             ("problem", f"{self.problem.loss.name} loss over {_set(self.problem.domain)}, {self._shape}"),
             ("records", f"n = {self.n:,}, {self._neighbours}"),
             ("budget", f"epsilon = {budget.epsilon:g}, delta = {budget.delta:.3g}"),
-            ("certified", f"epsilon {self.epsilon:.6g} at that delta, by {type(self.accountant).__name__}"),
+            (
+                "certified",
+                f"epsilon {self.price.epsilon:.6g} at that delta, by {type(self.accountant).__name__}",
+            ),
             ("solver", _solver(self.solver)),
             ("time", self._time),
         ]
@@ -378,7 +363,7 @@ class Plan:
             "relation": self.budget.relation,
             "epsilon": self.budget.epsilon,
             "delta": self.budget.delta,
-            "certified_epsilon": self.epsilon,
+            "certified_epsilon": self.price.epsilon,
             "solver": type(self.solver).__name__,
             "stages": [stage.to_plain() for stage in self.questions],
             "candidates": [each.to_plain(chosen=each is self.chosen) for each in self.candidates],

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dpcvx.events import Compose
+from dpcvx.events import Compose, to_plain
 from dpcvx.mechanisms import (
     Mechanism,
     NoisyMinimiser,
@@ -51,6 +51,17 @@ class Stage:
         event = self.mechanism.event
         parts = event.events if isinstance(event, Compose) else (event,)
         return " and ".join(f"{type(part).__name__}({fields_shown(part)})" for part in parts)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """Public description of the question, as privacy statements have it."""
+        return {
+            "question": type(self.mechanism).__name__,
+            "count": self.n_calls,
+            **to_plain(self.mechanism.event),
+            "sensitivity": self.mechanism.sensitivity,
+            "noise": self.mechanism.noise,
+        }
 
     def to_plain(self) -> dict[str, Any]:
         """Return the stage as plain types that JSON can hold."""

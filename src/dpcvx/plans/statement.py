@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpcvx.accounting import Neighbours
-from dpcvx.events import RELATIONS, to_plain
+from dpcvx.events import RELATIONS
 
 if TYPE_CHECKING:
     from dpcvx.ledger import Receipt
-    from dpcvx.plans.plan import Plan
-    from dpcvx.plans.price import Bill
+    from dpcvx.plans.price import Price
 
 __all__ = ["PrivacyStatement"]
 
@@ -92,7 +91,7 @@ class PrivacyStatement:
     @classmethod
     def of(
         cls,
-        plan: Plan | Bill,
+        price: Price,
         *,
         model: str,
         private: bool,
@@ -100,12 +99,12 @@ class PrivacyStatement:
         public: Mapping[str, Any],
         receipt: Receipt | None = None,
     ) -> PrivacyStatement:
-        """State what a plan promises.
+        """State what a release promises.
 
         Parameters
         ----------
-        plan : Plan or Bill
-            The executed plan, or what was paid for something else.
+        price : Price
+            What was paid.
         model : str
             What was fitted.
         private : bool
@@ -122,13 +121,13 @@ class PrivacyStatement:
             version=__version__,
             private=private,
             unit=UNIT,
-            relation=plan.budget.neighbours.relation,
-            epsilon=plan.budget.epsilon,
-            delta=plan.budget.delta,
-            certified_epsilon=plan.epsilon,
-            accountant=type(plan.accountant).__name__,
-            sampler_delta=plan.sampler_delta,
-            mechanisms=tuple(_describe(stage.mechanism, stage.n_calls) for stage in plan.questions),
+            relation=price.budget.neighbours.relation,
+            epsilon=price.budget.epsilon,
+            delta=price.budget.delta,
+            certified_epsilon=price.epsilon,
+            accountant=type(price.accountant).__name__,
+            sampler_delta=price.sampler_delta,
+            mechanisms=price.parts,
             bounds=dict(bounds),
             public=dict(public),
             randomness=CRYPTOGRAPHIC if private else SEEDED,
@@ -237,17 +236,6 @@ _JSON_TYPES: dict[str, Any] = {
     "tuple[str, ...]": (list, tuple),
     "dict[str, Any]": dict,
 }
-
-
-def _describe(mechanism: Any, count: int) -> dict[str, Any]:
-    """Public description of one private question."""
-    return {
-        "question": type(mechanism).__name__,
-        "count": count,
-        **to_plain(mechanism.event),
-        "sensitivity": mechanism.sensitivity,
-        "noise": mechanism.noise,
-    }
 
 
 def _sentence(part: Mapping[str, Any]) -> str:

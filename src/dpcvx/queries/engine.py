@@ -18,13 +18,14 @@ from dpcvx.accounting import (
     Accountant,
     Budget,
     Tight,
+    sampler_delta,
     spendable,
 )
 from dpcvx.arrays import Vector
 from dpcvx.errors import BudgetExceeded, Incompatible, KeyReused
 from dpcvx.events import ApproxDP
 from dpcvx.noise.gumbel import selection_failure
-from dpcvx.plans import Bill, Solver, open_account
+from dpcvx.plans import Price, Solver, open_account
 from dpcvx.queries.answer import Answer, Coefficient, reading_note
 from dpcvx.queries.budget_split import (
     FALSE_ALARM,
@@ -163,14 +164,17 @@ class QueryEngine:
         )
         self._start = self._first_mechanism()
         self._measurer = self._single_query_measurer(oracle)
-        event, failure = self.budget_split.event, self._sampler_failure
-        self.bill = Bill(event, (), failure, budget, self._accountant)
+        parts = self.budget_split.parts(type(self._start).__name__)
+        self.price = Price(self.budget_split.event, parts, self._sampler_failure, budget, self._accountant)
+        self.price.check_samplers()
+        self.price.check_budget()
         self._transcript: EngineTranscript = MemoryTranscript()
         if payment is not None:
             # A solver of the caller's stands for a Gaussian release by its Rényi divergence only.
             whole = ApproxDP(budget.epsilon, spendable(budget).delta)
-            bill = self.bill if oracle is None else replace(self.bill, event=whole, accountant=Tight())
-            self._transcript = payment.pay(self.budget_split, bill)
+            price = self.price if oracle is None else replace(self.price, event=whole, accountant=Tight())
+            price.check_budget()
+            self._transcript = payment.pay(self.budget_split, price)
         self._private_side = PrivateSide(Counts.of(self.universe, table, self._passes), rng)
         self._comparison = AboveThreshold(self.budget_split.run) if self.budget_split.run else None
         self._run: ComparisonRun | None = None
@@ -294,11 +298,10 @@ class QueryEngine:
     def statement(self) -> PrivacyStatement:
         """Return the privacy statement of all answers together, in words and as JSON."""
         return engine_statement(
-            self.bill,
-            self.budget_split,
+            self.price,
+            self.budget_split.method,
             self.universe,
             self.n,
-            first=type(self._start).__name__,
             account=None if self._account is None else self._account.name,
             private=self.private,
         )
@@ -327,7 +330,7 @@ class QueryEngine:
         if self.budget_split.oracle == 0:
             return None
         # A plan may fail by a thousandth of its delta over 1 + e^0 at least.
-        delta = self.budget.delta / (1 + math.exp(min(self.budget.epsilon, 700.0)))
+        delta = self.budget.delta / sampler_delta(self.budget.epsilon, 1.0)
         return Measurer(self.n, self.budget_split.oracle, delta / self.budget_split.updates, solver)
 
     @property
@@ -345,7 +348,7 @@ class QueryEngine:
     def _reserve(self) -> float:
         """What samplers may fail by in all: their share of delta over 1 + e^epsilon."""
         share = self.budget.delta - spendable(self.budget).delta
-        return share / (1 + math.exp(min(self.budget.epsilon, 700.0)))
+        return share / sampler_delta(self.budget.epsilon, 1.0)
 
     def _resume(self) -> None:
         """Continue from the transcript, or make the first releases and write them down."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcvx.accounting import spendable
 from dpcvx.errors import BudgetExceeded, DeadKey
-from dpcvx.plans import Bill
+from dpcvx.plans import Price
 from dpcvx.queries.budget_split import BudgetSplit
 from dpcvx.queries.transcript import EngineTranscript, LedgerTranscript
 
@@ -54,16 +54,16 @@ class Payment:
         stored = self._account.answer(self._key)
         return None if stored is None else BudgetSplit.from_json(stored.decode())
 
-    def pay(self, split: BudgetSplit, bill: Bill) -> EngineTranscript:
+    def pay(self, split: BudgetSplit, price: Price) -> EngineTranscript:
         """Charge a budget split, durably, unless an earlier start did; return the transcript."""
         if self.planned is None:
             try:
                 self._account.charge(
-                    bill.event,
+                    price.event,
                     purpose=f"query engine, method {split.method}",
-                    failure=bill.failure,
+                    failure=price.failure,
                     key=self._key,
-                    budget=spendable(bill.budget),
+                    budget=spendable(price.budget),
                 )
             except DeadKey:
                 pass  # charged, but the process stopped before it noted that: nothing was released yet

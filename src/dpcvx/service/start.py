@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
-from dpcvx.accounting import Budget
+from dpcvx.accounting import Budget, default_delta
 from dpcvx.data.files import HEADER_HINT, open_table
 from dpcvx.errors import BudgetExceeded, LedgerUnavailable, Unreadable
 from dpcvx.ledger import Account, Ledger
@@ -177,7 +177,7 @@ def _account(settings: ServiceSettings, n: int) -> Account:
     except LedgerUnavailable:
         known = ()  # no ledger yet; if the place cannot be reached at all, making one says so
     if settings.account not in known:
-        delta = min(1 / n**2, 1e-5) if settings.delta is None else settings.delta
+        delta = default_delta(n) if settings.delta is None else settings.delta
         return ledger.create(settings.account, epsilon=settings.epsilon, delta=delta)
     ledger.verify()  # an edited ledger, or an old copy that a witness knows of, is not continued
     account = ledger.account(settings.account)

@@ -27,7 +27,7 @@ from dpcvx.noise import (
     lattice_gaussian,
     lattice_laplace,
 )
-from dpcvx.plans import Bill, Stage, charge
+from dpcvx.plans import Price, Stage, charge
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.tuning.metrics import (
     CLASSIFICATION,
@@ -227,13 +227,15 @@ def private_score(
     question = NoisyScore(metric, n, PureDP(float(epsilon)))
     rng = generator_of(random_state)
     name = scoring or (REGRESSION if hasattr(model, "y_bounds") else CLASSIFICATION)[0]
-    stages = (Stage(question, 1),)
-    bill = Bill(question.event, stages, question.failure, Budget(float(epsilon), 0.0), PureComposition())
+    parts = (Stage(question, 1).description,)
+    price = Price(question.event, parts, question.failure, Budget(float(epsilon), 0.0), PureComposition())
+    price.check_samplers()
+    price.check_budget()
     purpose = f"{name} of {type(model).__name__} on {n} records"
-    receipt = charge(bill, ledger, account, private=rng.private, purpose=purpose)
+    receipt = charge(price, ledger, account, private=rng.private, purpose=purpose)
     totals = question(model, X, y, rng)
     statement = PrivacyStatement.of(
-        bill,
+        price,
         model=f"private_score of {type(model).__name__}",
         private=rng.private,
         bounds={**_facts(metric), "enforced": "what a row adds to a total is clipped to its largest share"},

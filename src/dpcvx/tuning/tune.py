@@ -26,6 +26,7 @@ from dpcvx.accounting import (
     Budget,
     Tight,
     calibrate,
+    default_delta,
     gaussian_epsilon,
     spendable,
 )
@@ -33,7 +34,7 @@ from dpcvx.data.cells import opened
 from dpcvx.data.dataset import Dataset, open_dataset
 from dpcvx.data.target import Labels
 from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning
-from dpcvx.estimators import LinearModel, declare_fit, default_delta, fit_silently
+from dpcvx.estimators import LinearModel, declare_fit, fit_silently
 from dpcvx.events import (
     Compose,
     Event,
@@ -44,7 +45,7 @@ from dpcvx.events import (
 from dpcvx.noise import Generator, generator_of
 from dpcvx.noise.gumbel import select
 from dpcvx.planning.outlook import promises
-from dpcvx.plans import Bill, Plan, Stage, charge
+from dpcvx.plans import Plan, Price, Stage, charge
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.tuning.metrics import metric_of
 from dpcvx.tuning.repetitions import LAW_FAILURE, LAWS, repetitions
@@ -88,12 +89,12 @@ class Tuned:
 
 @dataclass(frozen=True)
 class _Priced:
-    """An estimator for each setting, with what a run may spend; its plan; the score; the search's bill."""
+    """An estimator for each setting, with what a run may spend; its plan; the score; the search's price."""
 
     models: tuple[Any, ...]
     plans: tuple[Plan, ...]
     score: NoisyScore
-    bill: Bill
+    price: Price
 
 
 def private_tune(
@@ -178,7 +179,7 @@ def private_tune(
             stacklevel=2,
         )
     purpose = f"search of {len(candidates)} settings of {type(base).__name__} on {n} records"
-    receipt = charge(priced.bill, base.ledger, base.account, private=rng.private, purpose=purpose)
+    receipt = charge(priced.price, base.ledger, base.account, private=rng.private, purpose=purpose)
 
     places = np.random.Generator(np.random.Philox(key=rng.words(2))).permutation(n)  # a public split
     fitted, scored = (places[n_test:], places[:n_test]) if n_test else (places, places)
@@ -186,12 +187,10 @@ def private_tune(
     place, model, value = _best(priced, repetitions(mean, LAWS[distribution], rng), train, test, rng)
     low, high = metric.range
     law = f"{distribution} law, {mean:g} on average"
-    bill = dataclasses.replace(
-        priced.bill, questions=(*priced.plans[place].questions, *priced.bill.questions)
-    )
+    parts = (*priced.plans[place].price.parts, *priced.price.parts)
     own = model.privacy_statement_
     statement = PrivacyStatement.of(
-        bill,
+        dataclasses.replace(priced.price, parts=parts),
         model=f"{type(base).__name__}, chosen by private tuning",
         private=rng.private,
         bounds={**own.bounds, **target.facts},
@@ -315,9 +314,11 @@ def _price(
         if total <= budget.epsilon:
             break
         noise *= (1 + MARGIN) * total / budget.epsilon
-    failure = law[0] * (max(plan.failure for plan in plans) + score.failure) + LAW_FAILURE
-    bill = Bill(event, (Stage(score, 1),), failure, budget)
-    return _Priced(tuple(models), tuple(plans), score, bill)
+    failure = law[0] * (max(plan.price.failure for plan in plans) + score.failure) + LAW_FAILURE
+    price = Price(event, (Stage(score, 1).description,), failure, budget)
+    price.check_samplers()
+    price.check_budget()
+    return _Priced(tuple(models), tuple(plans), score, price)
 
 
 def _within(run: Event, reference: Gaussian, delta: float) -> bool:
