@@ -20,10 +20,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import dpcvx
 import figures
 from dpcvx.data import DifferenceSum, GradientSum
-from dpcvx.data.columns import Columns, Table
+from dpcvx.data.columns import Columns
 from dpcvx.data.lattice import RESIDUAL_BITS, ResidualBound
 from dpcvx.data.memory import Arrays
 from dpcvx.data.quantise import Quantiser
+from dpcvx.data.table import Table
 from dpcvx.losses import Logistic
 from dpcvx.problem import Bounds
 

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import dpcvx
 from dpcvx.data import CurvatureSum, DifferenceSum, GradientSum, LengthSum, MomentSum, lattice
-from dpcvx.data.columns import Columns, Table
+from dpcvx.data.columns import Columns
 from dpcvx.data.curvature import CurvatureBound
 from dpcvx.data.lattice import FEATURE_BITS, RESIDUAL_BITS, ResidualBound, exact_sum, records_at_once
 from dpcvx.data.memory import Arrays
@@ -21,6 +21,7 @@ from dpcvx.data.quantise import Quantiser
 from dpcvx.data.rows import Dense, Sparse, whole_rows
 from dpcvx.data.shards import open_source, recipe
 from dpcvx.data.shards import source as source_module
+from dpcvx.data.table import Table
 from dpcvx.data.target import Labels
 from dpcvx.losses import Huber, Logistic, SmoothHinge, Softmax
 from dpcvx.mechanisms import NoisyGradient, NoisyVertex

@@ -18,7 +18,7 @@ import dpcvx
 from dpcvx import gpu as device
 from dpcvx.data import CurvatureSum, DifferenceSum, GradientSum, LengthSum, MomentSum
 from dpcvx.data import dataset as backends
-from dpcvx.data.columns import Columns, Table
+from dpcvx.data.columns import Columns
 from dpcvx.data.curvature import CurvatureBound
 from dpcvx.data.lattice import ResidualBound
 from dpcvx.data.memory import Arrays, source
@@ -26,6 +26,7 @@ from dpcvx.data.quantise import Quantiser
 from dpcvx.data.rows import Dense, Sparse
 from dpcvx.data.shards import recipe
 from dpcvx.data.source import CanStandardise
+from dpcvx.data.table import Table
 from dpcvx.domains import NuclearBall
 from dpcvx.errors import Incompatible
 from dpcvx.losses import Logistic, Squared

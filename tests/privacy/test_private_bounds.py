@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from scipy.special import log_softmax
 
 import dpcvx
-import dpcvx.data.columns
+import dpcvx.data.table
 from dpcvx.accounting import (
     Budget,
     gaussian_mu,
@@ -152,7 +152,7 @@ def test_the_charge_is_for_both_and_comes_before_a_cell(tmp_path, monkeypatch):
     (entry,) = account.history()
     assert "Exponential" in str(entry.event)
     assert "Gaussian" in str(entry.event)
-    monkeypatch.setattr(dpcvx.data.columns.Table, "column_numbers", lambda *_: pytest.fail("cells were read"))
+    monkeypatch.setattr(dpcvx.data.table.Table, "column_numbers", lambda *_: pytest.fail("cells were read"))
     with pytest.raises(dpcvx.BudgetExceeded):
         fitted(**paying)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -20,10 +20,13 @@ from dpcvx.arrays import Vector
 from dpcvx.words import shown
 
 __all__ = [
+    "cell_codes",
     "column_cells",
+    "column_codes",
     "column_numbers",
     "compressed_rows",
     "declared_kinds",
+    "distinct_cells",
     "level_codes",
     "native_array",
     "opened",
@@ -171,6 +174,58 @@ def level_codes(cells: NDArray[Any], levels: Sequence[Any]) -> NDArray[np.int64]
     return np.array([_level_code(cell, known) for cell in cells.tolist()], dtype=np.int64)
 
 
+def cell_codes(values: Any, levels: Sequence[Any], read: Callable[[Any], NDArray[Any]]) -> NDArray[np.int64]:
+    """Return the position of each value in `levels`, -1 for one that is none of them.
+
+    Parameters
+    ----------
+    values : array-like or pandas / polars / Arrow column
+    levels : sequence
+    read : callable
+        Reads whatever is no typed column.
+    """
+    import narwhals as nw
+
+    typed = opened(values)
+    if isinstance(typed, nw.Series):
+        return column_codes(typed, levels)
+    return level_codes(read(values), levels)
+
+
+def column_codes(column: Any, levels: Sequence[Any]) -> NDArray[np.int64]:
+    """Return `level_codes` of a narwhals series; of a typed column each different cell is looked up once."""
+    found = distinct_cells(column)
+    if found is None:
+        return level_codes(column_cells(column), levels)
+    cells, places = found
+    return level_codes(cells, levels)[places]
+
+
+def distinct_cells(column: Any) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
+    """Return the different cells of a typed narwhals series, and the place of every cell among them.
+
+    The last of them is None, for a missing cell. Columns of floats and objects, whose cells may differ though
+    they are equal, return None.
+    """
+    import pyarrow as pa
+
+    stored = _arrow(column)
+    types = pa.types
+    if stored is None or not (
+        _is_text(stored.type) or types.is_integer(stored.type) or types.is_boolean(stored.type)
+    ):
+        return None
+    text = _is_text(stored.type)
+    if text:
+        stored = stored.cast(pa.large_binary(), safe=False)  # Arrow need not take it for valid UTF-8
+    coded = stored.combine_chunks().dictionary_encode()
+    cells = coded.dictionary.to_pylist()
+    if text:
+        cells = [cell.decode("utf-8", errors="replace") for cell in cells]
+    places = coded.indices.cast(pa.int64()).fill_null(len(cells))
+    return _objects([*cells, None]), places.to_numpy(zero_copy_only=False)
+
+
 def _level_code(cell: Any, known: Mapping[Any, int]) -> int:
     try:
         return known.get(cell, -1)
@@ -238,10 +293,16 @@ def _arrow_cells(stored: Any) -> NDArray[Any]:
 
     if types.is_floating(stored.type):
         return np.asarray(stored.to_numpy())
-    if any(test(stored.type) for test in (types.is_string, types.is_large_string, types.is_string_view)):
+    if _is_text(stored.type):
         raw = stored.cast(pa.large_binary(), safe=False).to_pylist()
         return _objects([None if cell is None else cell.decode("utf-8", errors="replace") for cell in raw])
     return _objects(stored.to_pylist())
+
+
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types
+
+    return any(test(kind) for test in (types.is_string, types.is_large_string, types.is_string_view))
 
 
 def _unmasked(values: Any) -> NDArray[Any]:

@@ -1,157 +1,32 @@
-"""Tables of people: their public schema, and the public map from columns to features.
+"""The public map from the columns of a table to features, with bounds, centre and scale.
 
-A `Table` opens whatever the user has; a `Columns` says which features it becomes, with which centre and
-scale. Errors here speak of shapes, types and declarations. No cell can cause or colour one.
+Errors here speak of shapes, types and declarations. The content of a cell never causes or changes one.
 """
 
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
-from dpcvx.data.cells import (
-    column_cells,
-    column_numbers,
-    compressed_rows,
-    level_codes,
-    native_array,
-    opened,
-    plain_labels,
-    read_numbers,
-)
-from dpcvx.data.dataset import Dataset
+from dpcvx.data.cells import plain_labels
 from dpcvx.data.lattice import FEATURE_BITS
 from dpcvx.data.quantise import CELLS_AT_ONCE, Quantiser
 from dpcvx.data.region import Region
 from dpcvx.data.rows import Dense, Sparse
+from dpcvx.data.table import Table
 from dpcvx.problem import Bounds
 from dpcvx.words import shown
 
-__all__ = ["Columns", "Table", "bound_pair", "level_codes", "plain_labels"]
+__all__ = ["Columns", "bound_pair"]
 
 LEAST_CELL = 2.0**-FEATURE_BITS  # of the grid that features are stored on
 Levels = tuple[tuple[Any, ...] | None, ...]  # per raw column: its declared levels, or None for a number
-
-
-class Table:
-    """Rows of any accepted kind behind one reader.
-
-    Parameters
-    ----------
-    X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
-        Raw records.
-
-    Attributes
-    ----------
-    n, d : int
-        Rows and columns.
-    names : tuple or None
-        Column names of a data frame.
-    untyped : frozenset of int
-        Columns of a data frame whose declared type is not a number.
-    sparse : bool
-        Whether the rows are compressed.
-    """
-
-    def __init__(self, X: Any) -> None:
-        import narwhals as nw
-
-        if isinstance(X, Dataset):
-            raise TypeError(
-                f"{type(X).__name__} is for fit alone: its records are kept rounded, for sums over them. "
-                "Predictions and scores need the rows in your own units, such as an array or a table; give "
-                "them a part at a time if they are many."
-            )
-        self.names: tuple[Any, ...] | None = None
-        self.untyped: frozenset[int] = frozenset()
-        self.sparse = hasattr(X, "tocsr")
-        self._rows: Any = X
-        if not self.sparse:
-            frame = opened(X)
-            if isinstance(frame, nw.DataFrame):
-                self._rows, self.names = frame, tuple(frame.columns)
-                types = frame.schema.dtypes()
-                self.untyped = frozenset(
-                    j for j, kind in enumerate(types) if not (kind.is_numeric() or kind == nw.Boolean)
-                )
-            else:
-                self._rows = native_array(X, ndim=2)
-        if len(self._rows.shape) != 2:
-            raise ValueError(
-                f"Expected 2D array, got {len(self._rows.shape)}D array instead: X needs one row per person "
-                "and one column per feature. Reshape your data with X.reshape(-1, 1) for one feature or "
-                "X.reshape(1, -1) for one row."
-            )
-        self.n, self.d = (int(length) for length in self._rows.shape)
-        for length, what in ((self.n, "sample"), (self.d, "feature")):
-            if length == 0:
-                raise ValueError(
-                    f"Found array with 0 {what}(s) (shape=({self.n}, {self.d})) while a minimum of 1 is "
-                    "required."
-                )
-        if self.names is None:
-            kind = self._rows.dtype.kind
-            if kind == "c":
-                raise ValueError("Complex data not supported: give real numbers.")
-            if kind in "mMV" or (self.sparse and kind == "O"):
-                raise TypeError(f"X has dtype {self._rows.dtype}; numbers are needed.")
-
-    def header(self) -> Any:
-        """A table without rows that has the same columns, in a form whose names every scikit-learn reads."""
-        if self.names is None:
-            return np.empty((0, self.d))
-        if not all(isinstance(name, str) for name in self.names):
-            return self._rows.head(0).to_native()
-        import pyarrow
-
-        return pyarrow.schema([(name, pyarrow.float64()) for name in self.names]).empty_table()
-
-    def label(self, j: int) -> str:
-        """Name of a column for people."""
-        return f"x{j}" if self.names is None else str(self.names[j])
-
-    def position(self, key: Any, parameter: str) -> int:
-        """Return the position of a declared column: named, or numbered where the table has no names."""
-        if self.names is not None and key in self.names:
-            return self.names.index(key)
-        if self.names is None and isinstance(key, numbers.Integral) and int(key) in range(self.d):
-            return int(key)
-        known = f"0..{self.d - 1}" if self.names is None else ", ".join(map(str, self.names))
-        raise ValueError(f"{parameter} names a column {key!r} that X does not have. Columns of X: {known}.")
-
-    def column(self, j: int, start: int, stop: int) -> NDArray[Any]:
-        """Cells of one column, for rows start..stop."""
-        if self.names is None:
-            cells: NDArray[Any] = self._rows[start:stop, j]
-            return cells
-        return column_cells(self._rows[start:stop, j])
-
-    def column_numbers(self, j: int, start: int, stop: int) -> Vector:
-        """Cells of one column as numbers, NaN where one is none."""
-        if self.names is None:
-            return read_numbers(self._rows[start:stop, j])
-        return column_numbers(self._rows[start:stop, j])
-
-    def numbers(self, start: int, stop: int) -> Vector:
-        """Every cell of rows start..stop as a number, NaN where it is none."""
-        if self.names is None:
-            return read_numbers(self._rows[start:stop])
-        block = np.empty((stop - start, self.d))
-        for j in range(self.d):
-            block[:, j] = self.column_numbers(j, start, stop)
-        return block
-
-    def compressed(self) -> Any:
-        """Rows as a fresh float64 CSR array, duplicates summed."""
-        return compressed_rows(self._rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,7 +204,7 @@ class Columns:
                 block[:, place] = table.column_numbers(j, start, stop)
                 place += 1
             else:
-                codes = level_codes(table.column(j, start, stop), declared)
+                codes = table.codes(j, start, stop, declared)
                 known = np.flatnonzero(codes >= 0)
                 block[known, place + codes[known]] = 1.0
                 place += len(declared)

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from dpcvx.errors import Incompatible
 
 if TYPE_CHECKING:
-    from dpcvx.data.columns import Columns, Table
+    from dpcvx.data.columns import Columns
     from dpcvx.data.quantise import Quantiser
     from dpcvx.data.source import DataSource
+    from dpcvx.data.table import Table
     from dpcvx.data.target import Target
 
 __all__ = ["BACKENDS", "Dataset", "InMemory", "closing", "open_dataset"]
@@ -86,7 +87,7 @@ class InMemory:
     """
 
     def __init__(self, X: Any, y: Any) -> None:
-        from dpcvx.data.columns import Table
+        from dpcvx.data.table import Table
 
         self.table, self.target = Table(X), y
         self.n = self.table.n

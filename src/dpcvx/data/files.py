@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcvx.data.cells import column_cells, column_numbers, opened
+from dpcvx.data.cells import column_numbers, distinct_cells, opened
 from dpcvx.errors import Unreadable
 
 __all__ = ["HEADER_HINT", "NOT_PARQUET", "TableFile", "csv_header", "csv_table", "open_table", "read_bytes"]
@@ -40,7 +40,8 @@ class TableFile:
     columns : list of str
         Names, in the file's order.
     read : callable
-        Returns the columns of the given names: arrays of the first, which are numbers, lists of the second.
+        Returns the columns of the given names: numbers of the first, as NumPy or Arrow arrays; of the second
+        a list of cells, and the place of every record's cell in it.
     kinds : dict, optional
         Declared type of each column, "number", "text" or another; CSV declares none.
     """
@@ -84,13 +85,11 @@ class TableFile:
         for name in wanted:
             self._check_kind(name, levels.get(name))
         columns = self._read([name for name in wanted if name not in levels], list(levels))
-        columns |= {name: _matched(columns[name], known) for name, known in levels.items()}
-        # The type is stated, not found: a column without a single known level is still a column of text.
-        arrays = {
-            name: pa.array(columns[name], pa.string() if columns[name].dtype == object else pa.float64())
-            for name in features
-        }
-        return pa.table(arrays), None if target is None else columns[target]
+        for name, known in levels.items():
+            cells, places = columns[name]
+            columns[name] = _matched(cells, known)[places]
+        y = None if target is None else columns[target]
+        return pa.table({name: _arrow(columns[name]) for name in features}), _array(y)
 
     def _check_kind(self, name: str, levels: Sequence[Level] | None) -> None:
         """Refuse a column whose declared type does not fit its use."""
@@ -178,7 +177,7 @@ def csv_table(header: list[str], lines: Sequence[bytes]) -> TableFile:
             for place, strings in text:
                 strings.append(cells[place].strip())
         columns: dict[str, Any] = {header[place]: np.array(values) for place, values in numbers}
-        return columns | {header[place]: strings for place, strings in text}
+        return columns | {header[place]: (strings, slice(None)) for place, strings in text}
 
     return TableFile(header, read)
 
@@ -220,16 +219,37 @@ def _open_parquet(path: Path) -> TableFile:
             table = file.read(columns=[*numeric, *words])
         except (pa.ArrowException, OSError):
             raise Unreadable(f"{path} {NOT_PARQUET}") from None
-        columns: dict[str, Any] = {name: column_numbers(opened(table[name])) for name in numeric}
-        for name in words:
-            column = opened(table[name])
-            if kinds[name] == "text":
-                columns[name] = [cell if cell is None else cell.strip() for cell in column_cells(column)]
-            else:
-                columns[name] = list(column_numbers(column))
-        return columns
+        columns: dict[str, Any] = {name: table[name] for name in numeric}
+        return columns | {name: _words(table[name], kinds[name]) for name in words}
 
     return TableFile(list(file.schema_arrow.names), read, kinds)
+
+
+def _words(column: Any, kind: str) -> tuple[list[Any], Any]:
+    """Cells of a column with levels, each different text once, and the place of every record's cell."""
+    series = opened(column)
+    found = distinct_cells(series) if kind == "text" else None
+    if found is None:
+        return list(column_numbers(series)), slice(None)
+    cells, places = found
+    return [cell if cell is None else cell.strip() for cell in cells], places
+
+
+def _arrow(column: Any) -> Any:
+    """A column as Arrow has it: that of a file as it lies there, if its type says that it holds numbers."""
+    import pyarrow as pa
+    from pyarrow import types
+
+    if not isinstance(column, pa.ChunkedArray):
+        # The type is stated, not found: a column without a single known level is still a column of text.
+        return pa.array(column, pa.string() if column.dtype == object else pa.float64())
+    plain = (types.is_integer, types.is_float32, types.is_float64)
+    return column if any(test(column.type) for test in plain) else pa.array(_array(column))
+
+
+def _array(column: Any) -> Any:
+    """A column as NumPy has it; numbers of a file as float64."""
+    return column if column is None or isinstance(column, np.ndarray) else column_numbers(opened(column))
 
 
 def _kind(declared: Any) -> str:

@@ -29,12 +29,13 @@ from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
 
 if TYPE_CHECKING:
-    from dpcvx.data.columns import Columns, Table
+    from dpcvx.data.columns import Columns
     from dpcvx.data.objective import SumOfLosses
     from dpcvx.data.quantise import Quantiser
     from dpcvx.data.shards.dataset import Shards
     from dpcvx.data.shards.source import ShardSource
     from dpcvx.data.source import DataSource
+    from dpcvx.data.table import Table
     from dpcvx.data.target import Target
 
 __all__ = ["ForDevice", "OnDevice", "ShardsForDevice", "put"]

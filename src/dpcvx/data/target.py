@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
-from dpcvx.data.cells import declared_kinds, level_codes, native_array, plain_labels, read_numbers
+from dpcvx.data.cells import cell_codes, declared_kinds, native_array, plain_labels, read_numbers
 from dpcvx.data.columns import bound_pair
 from dpcvx.data.quantise import targets
 from dpcvx.words import counted, shown
@@ -87,7 +87,7 @@ class Labels:
 
     def encode(self, y: Any) -> Vector:
         """Return targets of the loss, shape (n, K); a label that is none of the classes is 0, as code -1."""
-        codes = level_codes(read_one(y), self.classes.tolist())[:, None]
+        codes = cell_codes(y, self.classes.tolist(), read_one)[:, None]
         if self.form == "codes":
             return codes.astype(np.float64)
         positive = [1] if self.outputs == 1 else list(range(self.outputs))

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dpcvx.arrays import Vector
-from dpcvx.data.columns import Table
+from dpcvx.data.table import Table
 from dpcvx.errors import NotReleased
 from dpcvx.plans.uncertainty import Uncertainty
 

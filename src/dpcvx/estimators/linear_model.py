@@ -22,9 +22,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpcvx.arrays import Vector
 from dpcvx.data import DataSource, Quantiser
-from dpcvx.data.columns import Columns, Table
+from dpcvx.data.columns import Columns
 from dpcvx.data.dataset import Dataset, InMemory, open_dataset
 from dpcvx.data.declarations import Declarations
+from dpcvx.data.table import Table
 from dpcvx.data.target import Target, open_target, read_one
 from dpcvx.errors import PrivacyLeakWarning, UselessModelWarning
 from dpcvx.estimators.intervals import Intervals

@@ -25,9 +25,10 @@ from dpcvx.accounting import (
 )
 from dpcvx.arrays import Vector
 from dpcvx.data.cells import read_numbers
-from dpcvx.data.columns import Columns, Table
+from dpcvx.data.columns import Columns
 from dpcvx.data.dataset import Dataset, InMemory
 from dpcvx.data.declarations import Declarations
+from dpcvx.data.table import Table
 from dpcvx.data.target import Target
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Repeat

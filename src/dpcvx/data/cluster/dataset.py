@@ -17,7 +17,8 @@ from dpcvx.data.quantise import Quantiser
 from dpcvx.errors import ClusterFailed, Incompatible
 
 if TYPE_CHECKING:
-    from dpcvx.data.columns import Columns, Table
+    from dpcvx.data.columns import Columns
+    from dpcvx.data.table import Table
     from dpcvx.data.target import Target
 
 __all__ = ["DaskDataset", "from_dask"]
@@ -83,7 +84,7 @@ class DaskDataset:
     """
 
     def __init__(self, partitions: Partitions, client: Any, declarations: Mapping[str, Any]) -> None:
-        from dpcvx.data.columns import Table
+        from dpcvx.data.table import Table
 
         self._partitions, self._client = partitions, client
         self.n, self.declarations = partitions.n, declarations
@@ -120,7 +121,7 @@ class _Prepare:
     sparse: bool
 
     def __call__(self, X: Any, y: Any) -> Part:
-        from dpcvx.data.columns import Table
+        from dpcvx.data.table import Table
 
         table = Table(X)
         if (table.names, table.d, table.sparse) != (self.names, self.d, self.sparse):

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.data.columns import Columns, Table
+from dpcvx.data.columns import Columns
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.shards.folder import Store
 from dpcvx.data.shards.recipe import Recipe, made_up, parameters
 from dpcvx.data.shards.source import ShardSource, mapped, sharded
+from dpcvx.data.table import Table
 from dpcvx.data.target import Labels, Numbers, Target
 from dpcvx.errors import Incompatible
 from dpcvx.words import counted

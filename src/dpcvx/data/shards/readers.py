@@ -259,7 +259,7 @@ class BatchReader:
 
     def batches(self, skip: int, rows: int) -> Iterator[Batch]:
         """Yield records and targets after the first ``skip``, at most ``rows`` of them at a time."""
-        from dpcvx.data.columns import Table
+        from dpcvx.data.table import Table
 
         for pair in self._batches:
             X, y = _pair(pair)

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
 from dpcvx.data.cells import opened, plain_labels
-from dpcvx.data.columns import Columns, Table, bound_pair
+from dpcvx.data.columns import Columns, bound_pair
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.lattice import FEATURE_BITS, integer_bounds
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.rows import Dense, Sparse
+from dpcvx.data.table import Table
 from dpcvx.data.target import (
     Labels,
     Numbers,

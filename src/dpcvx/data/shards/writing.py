@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
-from dpcvx.data.columns import Table
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.rows import Dense, Records, Sparse
 from dpcvx.data.shards.dataset import Shards
@@ -26,6 +25,7 @@ from dpcvx.data.shards.readers import (
 )
 from dpcvx.data.shards.recipe import Recipe, is_binary, normalised
 from dpcvx.data.shards.source import part_of
+from dpcvx.data.table import Table
 from dpcvx.errors import ShardsDamaged, StoreUnavailable
 
 __all__ = ["from_arrow", "from_batches", "from_csv", "from_parquet"]
