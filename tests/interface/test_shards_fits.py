@@ -305,7 +305,7 @@ def test_a_run_may_be_killed_at_any_time(parquet, tmp_path):
 import os
 import numpy as np
 import dpcvx
-from dpcvx.data.shards import recipe, store
+from dpcvx.data.shards import recipe
 recipe.SHARD_BYTES = 2**9
 write = np.lib.format.write_array
 def torn(file, array, **rest):
