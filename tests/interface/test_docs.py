@@ -1,12 +1,12 @@
 """The documentation against the code."""
 
-import ast
 import importlib.util
 import re
 from pathlib import Path
 
 import pytest
 
+import dpcvx
 from dpcvx import cli
 from dpcvx.cli.bounds_file import BoundsFile
 
@@ -176,10 +176,9 @@ def test_exit_codes_are_documented():
         assert f"\n| {code} |" in table
 
 
-def test_every_public_name_of_the_estimators_and_solvers_is_in_the_reference():
+def test_every_estimator_and_solver_is_in_the_reference():
     api = (DOCS / "api.md").read_text()
-    for module in ("estimators", "solvers"):
-        tree = ast.parse((ROOT / "src" / "dpcvx" / module / "__init__.py").read_text())
-        (names,) = [node.value for node in tree.body if isinstance(node, ast.Assign)]
-        for name in ast.literal_eval(names):
-            assert f":: {name}\n" in api
+    rooms = ("estimators", "solvers")
+    names = [name for name, home in dpcvx._HOME.items() if home.split(".")[0] in rooms]
+    assert {"PrivateLasso", "NoisyFrankWolfe", "load"} <= set(names)
+    assert not [name for name in names if f":: {name}\n" not in api]
