@@ -1,4 +1,7 @@
-"""A source that was written outside of the package: a map over batches and an addition serve every sum."""
+"""The example of a source of one's own: a map over batches and an addition serve every sum."""
+
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,52 +16,14 @@ from dpcvx.data import (
     GradientSum,
     LengthSum,
     MomentSum,
-    Quantiser,
-    Records,
     ResidualBound,
-    targets,
 )
 
 pa = pytest.importorskip("pyarrow")
 
 
-# [the source]
-class ArrowStream:
-    """Records that are read batch by batch, as often as they are asked for.
-
-    Parameters
-    ----------
-    batches : callable
-        Returns a fresh iterator over Arrow record batches, the target in column "y".
-    bounds : Bounds
-        Public bounds of one record, enforced on every row.
-    """
-
-    def __init__(self, batches, bounds):
-        self._batches, self._bounds = batches, bounds
-        lengths = [len(batch) for batch in batches()]
-        self.n, self.d = sum(lengths), next(batches()).num_columns - 1
-        self._starts = np.cumsum([0, *lengths])
-
-    def within(self, bounds):
-        """Return the same records with every row inside other bounds."""
-        return ArrowStream(self._batches, bounds)
-
-    def sum(self, question):
-        """Return an exact sum: each batch answers for itself, and the answers are added."""
-        ends = zip(self._starts, self._starts[1:], strict=False)
-        batches = zip(self._batches(), ends, strict=True)
-        return question.add(
-            (question.among(*each).of(self._stored(batch)) for batch, each in batches), self.n
-        )
-
-    def _stored(self, batch):
-        table = pa.Table.from_batches([batch])
-        y = np.ascontiguousarray(targets(table["y"].to_numpy(), self._bounds.y).T)
-        return Records(Quantiser(self._bounds).quantise(table.drop_columns("y")), y)
-
-    # [end of the source]
-
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_source.py"
+ArrowStream = runpy.run_path(str(EXAMPLE))["ArrowStream"]
 
 BOUNDS = dpcvx.Bounds(1.0, 1.5)
 RNG = np.random.default_rng(4)
