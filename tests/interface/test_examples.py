@@ -17,6 +17,7 @@ EXPECTED = {
     "own_domain": "[",
     "own_estimator": "PrivateWelschRegressor [",
     "own_loss": "[",
+    "own_mechanism": "shares [0.1",
     "own_source": "20000 records, coefficients [",
     "own_solver": "NoisyGradientDescent (chosen)",
     "plan_without_data": "n = 100,000",
@@ -56,6 +57,30 @@ def test_own_loss_keeps_the_contract_of_losses(capsys):
     assert abs(slopes).max() <= loss.lipschitz(2.0) * (1 + 1e-12)
     assert abs(slopes).max() > 0.99 * loss.lipschitz(2.0)
     assert "[" in capsys.readouterr().out
+
+
+def test_own_mechanism_counts_and_is_as_sensitive_as_it_says(capsys):
+    import numpy as np
+    from scipy.sparse import csr_array
+
+    import dpcvx as dp
+    from dpcvx.noise import SeededGenerator
+
+    own = runpy.run_path(str(ROOT / "examples" / "own_mechanism.py"))
+    X = np.random.default_rng(0).normal(size=(50, 4))
+    X[0] = -1.0
+    changed = np.vstack([np.ones((1, 4)), X[1:]])
+    mechanism = own["NoisyPositiveShare"](d=4, n=50, noise_multiplier=1.0)
+    answers = []
+    for rows in (X, changed):
+        dense, sparse = (dp.source(kind(rows), bounds=dp.Bounds(1.0)) for kind in (np.asarray, csr_array))
+        answers.append(dense.sum(own["PositiveCount"]()))
+        assert (answers[-1] == (rows > 0).sum(axis=0)).all()
+        assert (answers[-1] == sparse.sum(own["PositiveCount"]())).all()
+        assert mechanism(dense, SeededGenerator(0)).shape == (4,)
+    moved = np.linalg.norm(answers[1] - answers[0]) / 50
+    assert mechanism.sensitivity / 2 < moved <= mechanism.sensitivity
+    assert capsys.readouterr().out
 
 
 def test_own_domain_projects_to_the_nearest_point(capsys):
