@@ -75,7 +75,7 @@ def test_a_gradient_changes_by_at_most_the_sensitivity_and_by_half_of_it_somewhe
     assert mechanism.event == Gaussian(1.0)
     widest = 0.0
     for theta in points(problem, np.random.default_rng(4)):
-        answers = np.array([mechanism(theta, data, SeededGenerator(0)).ravel() for data in sources])
+        answers = np.array([mechanism(theta, data=data, rng=SeededGenerator(0)).ravel() for data in sources])
         if relation == "add_remove":  # against the record without effect; else any record against any other
             distances = np.linalg.norm(answers - answers[0], axis=1)
         else:
@@ -129,7 +129,7 @@ def test_gradient_noise_has_the_declared_variance_and_is_normal():
     problem = Problem(Quantile(0.5), L2Ball(3.0), bounds=Bounds(1.0, 1.0), d=d)
     mechanism = NoisyGradient(problem, 10, 1.7)
     rng, data = SeededGenerator(5), stored(np.zeros((10, d)), np.ones(10), problem.bounds, "dense")
-    noise = np.concatenate([mechanism(np.zeros(d), data, rng) for _ in range(calls)])
+    noise = np.concatenate([mechanism(np.zeros(d), data=data, rng=rng) for _ in range(calls)])
     statistic = (noise**2).sum() / mechanism.noise**2
 
     def accepted(factor):
@@ -148,11 +148,13 @@ def test_gradient_noise_follows_the_slope_at_the_public_point():
     mechanism = NoisyGradient(problem, 10, 1.0)
     data = stored(np.zeros((10, d)), np.zeros(10), problem.bounds, "dense")
     theta = np.zeros(d)
-    assert np.std(mechanism(theta, data, SeededGenerator(1))) == pytest.approx(
+    assert np.std(mechanism(theta, data=data, rng=SeededGenerator(1))) == pytest.approx(
         2 / 10, rel=0.05
     )  # |phi'| <= 1
     theta[0] = 3.0
-    assert np.std(mechanism(theta, data, SeededGenerator(2))) == pytest.approx(8 / 10, rel=0.05)  # <= 1 + 3
+    assert np.std(mechanism(theta, data=data, rng=SeededGenerator(2))) == pytest.approx(
+        8 / 10, rel=0.05
+    )  # <= 1 + 3
     assert mechanism.noise == pytest.approx(8 / 10, rel=1e-6)
 
 
@@ -162,7 +164,7 @@ def test_the_answer_is_the_gradient_of_the_whole_objective():
     problem = Problem(Squared(), L2Ball(1.0), bounds=Bounds(1.0), d=D, l2=0.3)
     mechanism = NoisyGradient(problem, 200, 1e-6)
     truth = X.T @ (X @ theta - y) / 200 + 0.3 * theta
-    answer = mechanism(theta, stored(X, y, problem.bounds, "dense"), SeededGenerator(0))
+    answer = mechanism(theta, data=stored(X, y, problem.bounds, "dense"), rng=SeededGenerator(0))
     np.testing.assert_allclose(answer, truth, atol=3 * 2.0**-14)
 
 
@@ -220,8 +222,8 @@ def test_frank_wolfe_range_of_the_reference_table(epsilon, T, eta):
 def test_add_remove_needs_half_the_noise():
     problem = Problem(Huber(1.0), L1Ball(1.0), bounds=Bounds(1.0, 1.0), d=2)
     for make in (
-        lambda r: NoisyGradient(problem, 50, 2.0, r),
-        lambda r: NoisyVertex(problem, 50, 0.5, 20, r),
+        lambda r: NoisyGradient(problem, 50, 2.0, Neighbours(r)),
+        lambda r: NoisyVertex(problem, 50, 0.5, 20, Neighbours(r)),
     ):
         assert make("replace").noise == pytest.approx(2 * make("add_remove").noise, rel=1e-6)
 

@@ -398,7 +398,7 @@ def test_an_answer_is_the_same_whether_its_sum_is_wide_or_not(make, monkeypatch,
         monkeypatch.setattr(lattice, "LARGEST_SUM", limit)
         rng = dpcvx.SeededGenerator(3)
         if kind == "gradient":
-            answers.append(gradient(np.full(source.d, 0.1), source, rng))
+            answers.append(gradient(np.full(source.d, 0.1), data=source, rng=rng))
         else:
             answers.append(vertex(*vertex.start(source), source, rng))
     if kind == "gradient":

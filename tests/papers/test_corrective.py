@@ -128,7 +128,9 @@ def test_a_restricted_gradient_changes_by_at_most_its_sensitivity(case, relation
     for support in (np.array([5]), np.array([1, 5]), np.array([0, 2, 3, 5])):
         theta = np.zeros(problem.shape)
         theta[support] = rng.uniform(-0.1, 0.1, (len(support), *problem.shape[1:]))
-        answers = np.array([mechanism(theta, data, SeededGenerator(0), support).ravel() for data in sources])
+        answers = np.array(
+            [mechanism(theta, support, data=data, rng=SeededGenerator(0)).ravel() for data in sources]
+        )
         assert answers.shape[1] == len(support) * outputs
         assert len(set(scales)) == 1  # public: the same for every record
         (scale, size), *_ = scales
@@ -153,7 +155,9 @@ def test_a_support_is_few_distinct_known_features(support):
     problem = Problem(Squared(), L1Ball(1.0), bounds=Bounds(1.0), d=D)
     data = stored(np.zeros((3, D)), np.zeros(3), problem.bounds, "dense")
     with pytest.raises(Incompatible, match="distinct features"):
-        NoisyGradient(problem, 3, 1.0, support=2)(np.zeros(D), data, SeededGenerator(0), np.array(support))
+        NoisyGradient(problem, 3, 1.0, support=2)(
+            np.zeros(D), np.array(support), data=data, rng=SeededGenerator(0)
+        )
 
 
 def test_a_support_is_named_if_and_only_if_it_is_planned():
@@ -161,7 +165,9 @@ def test_a_support_is_named_if_and_only_if_it_is_planned():
     data = stored(np.zeros((3, D)), np.zeros(3), problem.bounds, "dense")
     for planned, named in ((2, None), (None, np.array([0, 1]))):
         with pytest.raises(Incompatible, match="this question is for the other kind"):
-            NoisyGradient(problem, 3, 1.0, support=planned)(np.zeros(D), data, SeededGenerator(0), named)
+            NoisyGradient(problem, 3, 1.0, support=planned)(
+                np.zeros(D), named, data=data, rng=SeededGenerator(0)
+            )
 
 
 def test_limits_of_a_restricted_gradient():

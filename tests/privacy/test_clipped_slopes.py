@@ -252,5 +252,5 @@ def test_the_noise_of_a_clipped_gradient_is_what_it_says(loss, outputs, clip):
     rng, theta = np.random.default_rng(0), points(asked.shape)[1]
     y = rng.choice([-1.0, 1.0], 50) if outputs == 1 else rng.integers(0, 3, 50)
     data, generator = dp.source(rng.uniform(-1, 1, (50, 2)), y, bounds=BOUNDS), SeededGenerator(3)
-    answers = np.array([mechanism(theta, data, generator) for _ in range(2000)]).reshape(2000, -1)
+    answers = np.array([mechanism(theta, data=data, rng=generator) for _ in range(2000)]).reshape(2000, -1)
     np.testing.assert_allclose(answers.std(axis=0), 2 * 2 * clip * 1.2 / 50, rtol=0.08)

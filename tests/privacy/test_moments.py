@@ -83,7 +83,7 @@ def test_moments_are_the_records_with_noise_of_the_stated_deviation(order):
     mechanism = NoisyMoments(problem(3), 50, order, 2.0, 3.0)
     centers = None if order == 1 else np.array([0.1, -0.2, 0.0, 0.1])
     data, generator = dp.source(X, y, bounds=bounds), SeededGenerator(1)
-    answers = np.array([mechanism(centers, data, generator) for _ in range(3000)])
+    answers = np.array([mechanism(centers, data=data, rng=generator) for _ in range(3000)])
     exact = np.column_stack([X, y]) if order == 1 else (np.column_stack([X, y]) - centers) ** 2
     deviation = mechanism.deviations
     np.testing.assert_allclose(answers.mean(axis=0), exact.mean(axis=0), atol=5 * deviation.max() / 50)

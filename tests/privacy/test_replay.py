@@ -159,7 +159,7 @@ class Peeking:
     how: str
 
     def run(self, plan, ask):
-        peek = float(ask._oracle._source._source._y[0, 0])
+        peek = float(ask._source._source._y[0, 0])
         theta = self.honest.run(plan, ask if self.how == "result" else Nudged(ask, peek))
         return theta + peek if self.how == "result" else theta
 

@@ -26,13 +26,11 @@ from dpcvx.data import (
     integer_bounds,
 )
 from dpcvx.losses import Loss
-from dpcvx.mechanisms import SecondMoments, Vertex
 from dpcvx.plans import Oracle, Plan
 
 if TYPE_CHECKING:
-    from dpcvx.data import DataSource, Lazy, Linear, Margins, Quantiser, Region, SumOfLosses, Terms
+    from dpcvx.data import DataSource, Lazy, Linear, Margins, Quantiser, SumOfLosses, Terms
     from dpcvx.noise import Generator
-    from dpcvx.plans.uncertainty import Uncertainty
     from dpcvx.problem import Bounds
 
 __all__ = ["RecordedQuestion", "RunTranscript", "discrepancies", "record", "replay", "share"]
@@ -216,74 +214,32 @@ class _RecordedLazy:
         return self._lazy.draw(scale, rng)
 
 
-class _FrozenOracle:
-    """Asks the real oracle, and hands out the answers of an earlier run where there are some.
+class _FrozenOracle(Oracle):
+    """An oracle that hands out the answers of an earlier run where there are some.
 
     A linear term that a solver brings never reaches the source; it is noted here.
     """
 
     def __init__(
-        self, oracle: Oracle, frozen: tuple[Any, ...] | None, questions: list[RecordedQuestion]
+        self, plan: Plan, recorder: _Recorder, rng: Generator, frozen: tuple[Any, ...] | None
     ) -> None:
-        self._oracle, self._frozen, self._questions = oracle, frozen, questions
+        super().__init__(plan, recorder, rng)
+        self._frozen, self._questions = frozen, recorder.questions
         self.answers: list[Any] = []
 
-    def _answer(self, fresh: Any) -> Any:
+    def ask(self, *public: Any, question: str | None = None) -> Any:
+        if question == "minimiser" and public:
+            self._questions.append(RecordedQuestion("linear", (public[0].tobytes(),)))
+        fresh = super().ask(*public, question=question)
         answer = fresh if self._frozen is None else self._frozen[len(self.answers)]
         self.answers.append(answer)
         return answer
-
-    def gradient(self, theta: Vector, support: IntVector | None = None) -> Vector:
-        answer: Vector = self._answer(self._oracle.gradient(theta, support))
-        return answer
-
-    def difference(self, theta: Vector, anchor: Vector) -> Vector:
-        answer: Vector = self._answer(self._oracle.difference(theta, anchor))
-        return answer
-
-    def minimiser(self, linear: Vector | None = None) -> Vector:
-        if linear is not None:
-            self._questions.append(RecordedQuestion("linear", (linear.tobytes(),)))
-        answer: Vector = self._answer(self._oracle.minimiser(linear))
-        return answer
-
-    def second_moments(self, theta: Vector) -> SecondMoments:
-        answer: SecondMoments = self._answer(self._oracle.second_moments(theta))
-        return answer
-
-    @property
-    def uncertainty(self) -> Uncertainty | None:
-        return self._oracle.uncertainty
-
-    def publish(self, uncertainty: Uncertainty) -> None:
-        self._oracle.publish(uncertainty)
-
-    def moments(self, centers: Vector | None = None) -> Vector:
-        answer: Vector = self._answer(self._oracle.moments(centers))
-        return answer
-
-    def length(self) -> Vector:
-        answer: Vector = self._answer(self._oracle.length())
-        return answer
-
-    def remap(self, door: Quantiser, center: float = 0.0, scale: float = 1.0) -> None:
-        self._oracle.remap(door, center, scale)
-
-    def announce(self, trim: Region, caution: str | None = None) -> None:
-        self._oracle.announce(trim, caution)
-
-    def vertex(self) -> Vertex:
-        answer: Vertex = self._answer(self._oracle.vertex())
-        return answer
-
-    def move(self, step: float, vertex: Vertex) -> None:
-        self._oracle.move(step, vertex)
 
 
 def _run(plan: Plan, source: DataSource, rng: Generator, earlier: RunTranscript | None) -> RunTranscript:
     recorder = _Recorder(source, plan.problem.bounds, None if earlier is None else earlier.questions)
     frozen = None if earlier is None else earlier.answers
-    oracle = _FrozenOracle(Oracle(plan, recorder, rng), frozen, recorder.questions)
+    oracle = _FrozenOracle(plan, recorder, rng, frozen)
     theta = plan.solver.run(plan, oracle)
     return RunTranscript(tuple(recorder.questions), tuple(oracle.answers), theta)
 

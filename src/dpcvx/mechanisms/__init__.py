@@ -7,7 +7,7 @@ Every sensitivity holds on the stored integers, without slack (PRIVACY_MATH §11
 from dpcvx.mechanisms.difference import NoisyDifference
 from dpcvx.mechanisms.gradient import NoisyGradient
 from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
-from dpcvx.mechanisms.mechanism import Mechanism, check_capacity
+from dpcvx.mechanisms.mechanism import Mechanism, Traits, check_capacity
 from dpcvx.mechanisms.minimiser import NoisyMinimiser, PerturbedMinimiser
 from dpcvx.mechanisms.moments import NoisyLength, NoisyMoments
 from dpcvx.mechanisms.quantile import NoisyQuantile, quantile_grid
@@ -34,6 +34,7 @@ __all__ = [
     "NoisyVertex",
     "PerturbedMinimiser",
     "SecondMoments",
+    "Traits",
     "Vertex",
     "check_capacity",
     "quantile_grid",

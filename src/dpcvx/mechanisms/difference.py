@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Poisson
 from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
 from dpcvx.mechanisms.mechanism import (
+    Traits,
     check_capacity,
     residual_bound,
     room,
@@ -64,6 +65,8 @@ class NoisyDifference(GaussianMechanism):
     noise_multiplier: float
     neighbours: Neighbours = REPLACE_ONE
     clip: float | None = None
+
+    traits: ClassVar[Traits] = Traits("difference")
 
     def __post_init__(self) -> None:
         self.neighbours.require_rows("A sample of records")

@@ -14,6 +14,7 @@ from dpcvx.data import SUM_UNIT, GradientSum, ResidualBound, integer_bounds
 from dpcvx.errors import Incompatible
 from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
 from dpcvx.mechanisms.mechanism import (
+    Traits,
     check_capacity,
     residual_bound,
     room,
@@ -130,8 +131,13 @@ class NoisyGradient(GaussianMechanism):
         """One gradient for each record."""
         return self.n
 
+    @property
+    def traits(self) -> Traits:
+        """A gradient on a support is another question than the whole one."""
+        return Traits("gradient" if self.support is None else "gradient on a support")
+
     def __call__(
-        self, theta: Vector, data: DataSource, rng: Generator, support: IntVector | None = None
+        self, theta: Vector, support: IntVector | None = None, *, data: DataSource, rng: Generator
     ) -> Vector:
         """Return the noisy gradient at theta, on the features of a support in their order if planned."""
         place = self._checked(support)

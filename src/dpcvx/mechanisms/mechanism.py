@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Protocol
 
 from dpcvx.accounting import Neighbours
@@ -12,13 +13,61 @@ from dpcvx.errors import Incompatible
 from dpcvx.events import Event
 from dpcvx.problem import Problem
 
-__all__ = ["Mechanism", "check_capacity", "residual_bound", "room"]
+__all__ = ["Mechanism", "Traits", "check_capacity", "residual_bound", "room"]
 
 SPARE_RECORDS = 2  # beyond 62 bits there is room for this many times the planned number
 
 
+@dataclass(frozen=True)
+class Traits:
+    """Public facts about a kind of question, besides its price: what plans, predictions and oracles ask.
+
+    Parameters
+    ----------
+    question : str
+        What a solver asks for, as in "not a gradient".
+    layout : {"rows", "columns"}
+        Storage order that serves it best.
+    stops_sooner : bool
+        Whether it may read fewer cells than its number of evaluations says.
+    pairs : bool
+        Whether it works on every pair of features, not on every feature once.
+    measures : bool
+        Whether it measures features for a later map and is no part of the fit itself.
+    noise_inside : bool
+        Whether the noise is a random term of the objective, not an error of the answer.
+    copies : bool
+        Whether it works on a copy of the records in float64.
+    score_bytes : int
+        Bytes that it keeps for each score of each record.
+    """
+
+    question: str
+    layout: str = "rows"
+    stops_sooner: bool = False
+    pairs: bool = False
+    measures: bool = False
+    noise_inside: bool = False
+    copies: bool = False
+    score_bytes: int = 0
+
+    def cells(self, d: int) -> float:
+        """Return the stored cells of a record that one evaluation reads."""
+        # A matrix of second moments: every pair once per record, which counts as three evaluations.
+        return d * (d + 1) / 6 if self.pairs else d
+
+
 class Mechanism(Protocol):
-    """One private question: what it costs is a property of what it computes."""
+    """One private question: what it costs is a property of what it computes.
+
+    It is called as ``mechanism(*public, data=source, rng=generator)``. One that has a method ``start`` keeps
+    a public state between calls: what ``start(source)`` returns comes before the public arguments.
+    """
+
+    @property
+    def traits(self) -> Traits:
+        """What plans, predictions and oracles ask about the kind of question."""
+        ...
 
     @property
     def event(self) -> Event:

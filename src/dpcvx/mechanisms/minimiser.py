@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from dpcvx.events import (
     PerturbedObjective,
 )
 from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
+from dpcvx.mechanisms.mechanism import Traits
 from dpcvx.mechanisms.minimise import Ridged, minimise
 from dpcvx.problem import Problem
 
@@ -102,6 +103,10 @@ class PerturbedMinimiser(GaussianMechanism):
     ridge: float
     output_multiplier: float
     neighbours: Neighbours = REPLACE_ONE
+
+    traits: ClassVar[Traits] = Traits(
+        "minimiser", stops_sooner=True, noise_inside=True, copies=True, score_bytes=24
+    )
 
     def __post_init__(self) -> None:
         self.neighbours.require_rows("Objective perturbation")
@@ -240,6 +245,8 @@ class NoisyMinimiser(GaussianMechanism):
     ridge: float
     neighbours: Neighbours = REPLACE_ONE
     linear: float = 0.0
+
+    traits: ClassVar[Traits] = Traits("minimiser", stops_sooner=True, copies=True, score_bytes=24)
 
     def __post_init__(self) -> None:
         if self.ridge < self.n * self.problem.l2 * (1 - 1e-12):

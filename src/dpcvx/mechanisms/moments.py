@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data import FEATURE_BITS, LengthSum, MomentSum, integer_bounds, room
 from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
-from dpcvx.mechanisms.mechanism import SPARE_RECORDS, check_capacity
+from dpcvx.mechanisms.mechanism import SPARE_RECORDS, Traits, check_capacity
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
@@ -57,10 +57,17 @@ class NoisyMoments(GaussianMechanism):
     target_multiplier: float
     neighbours: Neighbours = REPLACE_ONE
 
+    traits: ClassVar[Traits] = Traits("moment", measures=True)
+
     def __post_init__(self) -> None:
         if self.order not in (1, 2):
             raise ValueError(f"order must be 1 or 2, got {self.order!r}.")
         check_capacity(self, self.n * (1 if self.neighbours.replaces else SPARE_RECORDS))
+
+    @property
+    def label(self) -> str:
+        """Name of the question in tables, where it comes twice."""
+        return f"NoisyMoments ({'means' if self.order == 1 else 'mean squares'})"
 
     @property
     def targets(self) -> int:
@@ -153,6 +160,8 @@ class NoisyLength(GaussianMechanism):
     noise_multiplier: float
     target_multiplier: float
     neighbours: Neighbours = REPLACE_ONE
+
+    traits: ClassVar[Traits] = Traits("length", measures=True)
 
     def __post_init__(self) -> None:
         check_capacity(self, self.n * (1 if self.neighbours.replaces else SPARE_RECORDS))

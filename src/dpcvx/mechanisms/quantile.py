@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from dpcvx.arrays import Vector
 from dpcvx.data import LARGEST_SUM
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Exponential
+from dpcvx.mechanisms.mechanism import Traits
 
 if TYPE_CHECKING:
     from dpcvx.noise import Generator
@@ -61,6 +62,8 @@ class NoisyQuantile:
     n: int
     rank: int
     eta: float
+
+    traits: ClassVar[Traits] = Traits("quantile", measures=True)
 
     def __post_init__(self) -> None:
         if self._temperature <= 0:

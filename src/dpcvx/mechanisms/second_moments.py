@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from dpcvx.data import (
 )
 from dpcvx.errors import Incompatible
 from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
-from dpcvx.mechanisms.mechanism import check_capacity, residual_bound
+from dpcvx.mechanisms.mechanism import Traits, check_capacity, residual_bound
 from dpcvx.noise import Generator, gaussian
 from dpcvx.problem import Problem
 
@@ -88,6 +88,8 @@ class NoisySecondMoments(GaussianMechanism):
     spread_multiplier: float | None = None
     neighbours: Neighbours = REPLACE_ONE
     clip: float | None = None
+
+    traits: ClassVar[Traits] = Traits("Hessian", pairs=True)
 
     def __post_init__(self) -> None:
         loss, d = self.problem.loss, self.problem.d

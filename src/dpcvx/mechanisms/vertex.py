@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Exponential
 from dpcvx.mechanisms.mechanism import (
     SPARE_RECORDS,
+    Traits,
     check_capacity,
     residual_bound,
     room,
@@ -182,6 +183,8 @@ class NoisyVertex:
     bits: int
     neighbours: Neighbours = REPLACE_ONE
     clip: float | None = None
+
+    traits: ClassVar[Traits] = Traits("vertex", layout="columns", stops_sooner=True, score_bytes=12)
 
     def __post_init__(self) -> None:
         if not isinstance(self.problem.domain, HasVertices):

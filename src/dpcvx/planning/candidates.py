@@ -9,11 +9,6 @@ from typing import Any
 from dpcvx.accounting import Neighbours, gaussian_delta, gaussian_epsilon
 from dpcvx.errors import Incompatible, NotAccountable
 from dpcvx.events import Event, Poisson, count_leaves
-from dpcvx.mechanisms import (
-    NoisyMinimiser,
-    NoisyVertex,
-    PerturbedMinimiser,
-)
 from dpcvx.planning.rehearsal import SHARES, rehearse
 from dpcvx.plans import Candidate, Plan, running_time
 from dpcvx.solvers import SOLVERS, configured
@@ -139,12 +134,11 @@ def memory(plan: Plan, density: float = 1.0) -> float:
     cells, scores = plan.n * problem.d * density, plan.n * problem.outputs
     index = 0 if density == 1 else 4
     stored = (2 + index) * cells
-    kinds = {type(stage.mechanism) for stage in plan.stages}
+    kinds = {stage.mechanism.traits for stage in plan.stages}
     total = stored + 8 * (plan.n if problem.loss.joint else scores)
-    if NoisyVertex in kinds:
-        total += 12 * scores + (stored if kinds != {NoisyVertex} else 0)
-    if kinds & {NoisyMinimiser, PerturbedMinimiser}:
-        total += (8 + index) * cells + 24 * scores
+    total += stored * (len({kind.layout for kind in kinds}) - 1)
+    total += (8 + index) * cells * any(kind.copies for kind in kinds)
+    total += scores * sum({kind.score_bytes for kind in kinds})
     return total + 64 * problem.size  # a few iterates and answers
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning
-from dpcvx.mechanisms import NoisyGradient
 from dpcvx.planning.candidates import Facts, candidate
 from dpcvx.planning.rehearsal import is_modelled, to_learn
 from dpcvx.plans import Plan
@@ -155,7 +154,7 @@ def _drowns_short_rows(plan: Plan) -> bool:
     share = min(1.0, math.sqrt(USUAL_CELLS) * problem.bounds.x_inf / problem.row_norm)
     for stage in plan.solver.innermost(plan).stages:
         asked = stage.mechanism
-        if isinstance(asked, NoisyGradient) and asked.support is None:
+        if asked.traits.question == "gradient":
             longest = share * asked.sensitivity * plan.n / plan.budget.neighbours.ball
             return bool(asked.noise * math.sqrt(problem.size / stage.n_calls) > longest)
     return False

@@ -14,19 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from dpcvx.arrays import IntVector, Vector
+from dpcvx.arrays import Vector
 from dpcvx.domains import HasCoordinateVertices
 from dpcvx.mechanisms import (
-    NoisyDifference,
-    NoisyGradient,
-    NoisyMinimiser,
-    NoisySecondMoments,
-    NoisyVertex,
-    PerturbedMinimiser,
     SecondMoments,
     Vertex,
 )
-from dpcvx.plans import Plan
+from dpcvx.plans import Asking, Plan
 from dpcvx.problem import Problem
 from dpcvx.solvers.typical_data import (
     DECAYS,
@@ -43,14 +37,7 @@ FEWEST_DRAWS, MOST_DRAWS = 2, 8  # of the noise, for each problem
 STEPS, COORDINATES = 400, 10_000  # taken and moved by all draws together, where so many draws are allowed
 # Coordinates moved in a run, and its steps, beyond which a rehearsal is not worth its time.
 MOST_WORK, MOST_STEPS = 10**7, 5000
-ANSWERED = (
-    NoisyGradient,
-    NoisyDifference,
-    NoisyMinimiser,
-    PerturbedMinimiser,
-    NoisySecondMoments,
-    NoisyVertex,
-)
+ANSWERED = {"gradient", "gradient on a support", "difference", "minimiser", "Hessian", "vertex"}
 SHARES = (0.1, 0.01)  # of the square that bounds allow, by which columns may vary
 DEVIATION = 0.4  # of a regression's target, over the largest residual
 UNIFORM = 1 / 3  # second moment of a feature spread evenly over its bounds
@@ -151,7 +138,7 @@ def rehearse(plan: Plan, shares: tuple[float, ...] = ()) -> tuple[float, float] 
     scenes. None where there are no scenes, a run would take long, or a step cannot be computed.
     """
     problem = plan.problem
-    known = all(isinstance(stage.mechanism, ANSWERED) for stage in plan.stages)
+    known = all(stage.mechanism.traits.question in ANSWERED for stage in plan.stages)
     long = plan.n_calls * _width(plan) > MOST_WORK or plan.n_calls > MOST_STEPS
     if long or not (is_modelled(problem) and known):
         return None
@@ -175,16 +162,15 @@ def _worst(plan: Plan, shares: tuple[float, ...]) -> tuple[float, float]:
 
 def _width(plan: Plan) -> int:
     """Coordinates that a step works on; a matrix of second moments is inverted."""
-    matrix = any(isinstance(stage.mechanism, NoisySecondMoments) for stage in plan.stages)
+    matrix = any(stage.mechanism.traits.pairs for stage in plan.stages)
     return plan.problem.d**3 if matrix else plan.problem.size
 
 
 def _run(plan: Plan, scene: Scene, rng: np.random.Generator | None) -> Vector:
-    oracle: Any = _Rehearsed(plan, scene, rng)
-    return plan.solver.run(plan, oracle)
+    return plan.solver.run(plan, _SceneOracle(plan, scene, rng))
 
 
-class _Rehearsed:
+class _SceneOracle(Asking):
     """Answers as the plan's oracle would on a scene; without a generator there is no noise."""
 
     def __init__(self, plan: Plan, scene: Scene, rng: np.random.Generator | None) -> None:
@@ -194,50 +180,60 @@ class _Rehearsed:
         self._questions = ((stage.mechanism, noise) for stage, noise in noises for _ in range(stage.n_calls))
         self._theta = np.empty(0)  # Frank-Wolfe's point, from the first question on
 
+    def _next(self) -> tuple[Any, float]:
+        return next(self._questions)
+
     def _noise(self, scale: float, shape: tuple[int, ...]) -> Vector:
         return np.zeros(shape) if self._rng is None else scale * self._rng.standard_normal(shape)
 
-    def gradient(self, theta: Vector, support: IntVector | None = None) -> Vector:
-        """Gradient of the scene, on the features of a support if one is given."""
-        question, noise = self._next()
-        answer = self._scene.gradient(theta)
-        if support is None:
-            return answer + self._noise(noise, theta.shape)
-        return answer[support] + self._noise(question.noise_on(len(support)), answer[support].shape)
+    def ask(self, *public: Any, question: str | None = None) -> Any:
+        """Answer the next question of the plan."""
+        mechanism, noise = self._next()
+        match mechanism.traits.question:
+            case "gradient":
+                return self._scene.gradient(*public) + self._noise(noise, public[0].shape)
+            case "gradient on a support":
+                theta, support = public
+                answer = self._scene.gradient(theta)[support]
+                return answer + self._noise(mechanism.noise_on(len(support)), answer.shape)
+            case "difference":
+                return self._difference(mechanism, *public)
+            case "minimiser":
+                return self._minimiser(mechanism, noise, *public)
+            case "Hessian":
+                return self._second_moments(mechanism, noise)
+        return self._best_vertex(mechanism, noise)
 
-    def difference(self, theta: Vector, anchor: Vector) -> Vector:
+    def _difference(self, mechanism: Any, theta: Vector, anchor: Vector) -> Vector:
         """Change of the gradient, with noise in proportion to the distance."""
-        question, _ = self._next()
-        change = question.problem.slope_change(theta, anchor, 2, question.clip) * question.problem.row_norm
-        scale = question.noise_multiplier * change / (question.probability * question.n)
+        problem = mechanism.problem
+        change = problem.slope_change(theta, anchor, 2, mechanism.clip) * problem.row_norm
+        scale = mechanism.noise_multiplier * change / (mechanism.probability * mechanism.n)
         return self._scene.curvatures * (theta - anchor) + self._noise(scale, theta.shape)
 
-    def minimiser(self, linear: Vector | None = None) -> Vector:
+    def _minimiser(self, mechanism: Any, noise: float, linear: Vector | None = None) -> Vector:
         """Minimiser over the whole space, with the noise of the objective or of the outcome."""
-        question, noise = self._next()
-        h, added = self._scene.curvatures, max(question.ridge / question.n - question.problem.l2, 0.0)
+        h, added = self._scene.curvatures, max(mechanism.ridge / mechanism.n - mechanism.problem.l2, 0.0)
         pull: Vector = h * self._scene.target - (0.0 if linear is None else linear)
         shift = self._noise(noise, h.shape)
-        if isinstance(question, PerturbedMinimiser):
+        if mechanism.traits.noise_inside:
             answer: Vector = (pull - shift) / (h + added)
         else:
             answer = pull / (h + added) + shift
         return answer
 
-    def second_moments(self, theta: Vector) -> SecondMoments:
+    def _second_moments(self, mechanism: Any, noise: float) -> SecondMoments:
         """Hessian of the loss, one noise for each pair of features."""
-        question, noise = self._next()
-        d = question.problem.d
+        d = mechanism.problem.d
         upper = np.triu(self._noise(noise / math.sqrt(2), (d, d)), 1)
-        diagonal = self._scene.curvatures - question.problem.l2 + self._noise(noise, (d,))
+        diagonal = self._scene.curvatures - mechanism.problem.l2 + self._noise(noise, (d,))
         return SecondMoments(upper + upper.T + np.diag(diagonal), None)
 
-    def vertex(self) -> Vertex:
+    def _best_vertex(self, mechanism: Any, noise: float) -> Vertex:
         """Best vertex, scores perturbed by Gumbel noise."""
-        question, noise = self._next()
         C = self._problem.C
         if self._theta.size == 0:
-            self._theta = question.origin().dense()
+            self._theta = mechanism.origin().dense()
         scores = -C.vertex_scores(self._scene.gradient(self._theta).reshape(-1))
         if self._rng is not None:
             scores = scores + noise * self._rng.gumbel(size=len(scores))
@@ -255,6 +251,3 @@ class _Rehearsed:
             self._theta.reshape(-1)[vertex.index] += step * vertex.sign * abs(C.coordinate(0, size)[1])
         else:
             self._theta += step * C.vertex(vertex.index, size).reshape(self._theta.shape)
-
-    def _next(self) -> tuple[Any, float]:
-        return next(self._questions)

@@ -1,8 +1,8 @@
-"""What a solver may ask of an oracle, whoever answers."""
+"""The side of an oracle that a solver sees, whoever answers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.mechanisms import SecondMoments, Vertex
@@ -14,54 +14,79 @@ if TYPE_CHECKING:
 __all__ = ["Asking"]
 
 
-class Asking(Protocol):
-    """The side of an oracle that a solver sees: questions go in, noised answers come out."""
+class Asking:
+    """Public questions go in, noised answers come out.
 
-    @property
-    def uncertainty(self) -> Uncertainty | None:
-        """The uncertainty published so far."""
-        ...
+    There is one verb, `ask`; the other methods give it a name and a type, so that a loop reads like its
+    pseudocode. Whoever imitates an oracle implements `ask` alone, and `move` where vertices are asked for.
+    """
+
+    uncertainty: Uncertainty | None = None
+    trim: Region | None = None
+    caution: str | None = None
+
+    def ask(self, *public: Any, question: str | None = None) -> Any:
+        """Return the noised answer to the question of the current stage.
+
+        Parameters
+        ----------
+        *public
+            Public arguments of the stage's mechanism.
+        question : str, optional
+            Kind of question that is meant; a stage that answers another one refuses.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not answer.")
 
     def gradient(self, theta: Vector, support: IntVector | None = None) -> Vector:
         """Noisy gradient of the objective at a public theta, on the features of a support if one is given."""
-        ...
+        if support is None:
+            answer: Vector = self.ask(theta, question="gradient")
+        else:
+            answer = self.ask(theta, support, question="gradient on a support")
+        return answer
 
     def difference(self, theta: Vector, anchor: Vector) -> Vector:
         """Noisy gradient at theta minus gradient at an anchor, both public, over a sample of the records."""
-        ...
+        answer: Vector = self.ask(theta, anchor, question="difference")
+        return answer
 
     def minimiser(self, linear: Vector | None = None) -> Vector:
         """Private minimiser of the objective, plus a public linear term where the question takes one."""
-        ...
+        answer: Vector = self.ask(*(() if linear is None else (linear,)), question="minimiser")
+        return answer
 
     def second_moments(self, theta: Vector) -> SecondMoments:
         """Noisy Hessian of the mean loss at a public theta, and what else was planned with it."""
-        ...
+        answer: SecondMoments = self.ask(theta, question="Hessian")
+        return answer
 
     def moments(self, centers: Vector | None = None) -> Vector:
         """Noisy means, or mean squares about public centres, of the features and of targets with a scale."""
-        ...
+        answer: Vector = self.ask(centers, question="moment")
+        return answer
 
     def length(self) -> Vector:
         """Noisy mean squared norm of the rows, then mean squares of targets with a scale."""
-        ...
-
-    def remap(self, door: Quantiser, center: float = 0.0, scale: float = 1.0) -> None:
-        """Send every record through a second door: a public map of its row, and of its target."""
-        ...
-
-    def announce(self, trim: Region, caution: str | None = None) -> None:
-        """Release, with the parameter, the region of the rows, and a caution: functions of answers."""
-        ...
-
-    def publish(self, uncertainty: Uncertainty) -> None:
-        """Release, with the parameter, how uncertain it is: a function of answers and public numbers."""
-        ...
+        answer: Vector = self.ask(question="length")
+        return answer
 
     def vertex(self) -> Vertex:
         """Noisy best vertex at the current point."""
-        ...
+        answer: Vertex = self.ask(question="vertex")
+        return answer
 
     def move(self, step: float, vertex: Vertex) -> None:
         """Announce theta <- (1 - step) theta + step * vertex."""
-        ...
+        raise NotImplementedError(f"{type(self).__name__} follows no point.")
+
+    def remap(self, door: Quantiser, center: float = 0.0, scale: float = 1.0) -> None:
+        """Send every record through a second quantiser: a public map of its row, and of its target."""
+        raise NotImplementedError(f"{type(self).__name__} holds no records.")
+
+    def announce(self, trim: Region, caution: str | None = None) -> None:
+        """Release, with the parameter, the region of the rows, and a caution: functions of answers."""
+        self.trim, self.caution = trim, caution
+
+    def publish(self, uncertainty: Uncertainty) -> None:
+        """Release, with the parameter, how uncertain it is: a function of answers and public numbers."""
+        self.uncertainty = uncertainty

@@ -12,7 +12,6 @@ from dpcvx.accounting import Accountant, Budget, Tight
 from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Event, Repeat
-from dpcvx.mechanisms import NoisyVertex
 from dpcvx.plans.asking import Asking
 from dpcvx.plans.price import Price
 from dpcvx.plans.stage import Stage, running_time, time_in_words
@@ -280,7 +279,8 @@ class Plan:
     @property
     def layout(self) -> str:
         """Storage order that serves the questions best: by columns for vertex selection, else by rows."""
-        return "columns" if all(isinstance(stage.mechanism, NoisyVertex) for stage in self.stages) else "rows"
+        layouts = {stage.mechanism.traits.layout for stage in self.stages}
+        return "columns" if layouts == {"columns"} else "rows"
 
     @property
     def chosen(self) -> Candidate | None:

@@ -9,11 +9,6 @@ from typing import Any
 from dpcvx.events import Compose, to_plain
 from dpcvx.mechanisms import (
     Mechanism,
-    NoisyMinimiser,
-    NoisyMoments,
-    NoisySecondMoments,
-    NoisyVertex,
-    PerturbedMinimiser,
 )
 from dpcvx.problem import Problem
 from dpcvx.words import duration, fields_shown
@@ -26,9 +21,6 @@ SLOPE = 5e-8  # the slope of one score of one record
 CELL = 2e-10  # a stored cell that a gradient reads, 16-bit integers in rows
 NONZERO = 4e-9  # the same in compressed rows
 
-# Minimisers stop where they are accurate enough, selection reads the cells that it cannot rule out.
-OFTEN_SOONER = (NoisyMinimiser, NoisyVertex, PerturbedMinimiser)
-
 
 @dataclass(frozen=True)
 class Stage:
@@ -39,11 +31,8 @@ class Stage:
 
     @property
     def label(self) -> str:
-        """Name of the question; moments are asked for twice, and say which they are."""
-        mechanism = self.mechanism
-        if not isinstance(mechanism, NoisyMoments):
-            return type(mechanism).__name__
-        return f"NoisyMoments ({'means' if mechanism.order == 1 else 'mean squares'})"
+        """Name of the question."""
+        return getattr(self.mechanism, "label", type(self.mechanism).__name__)
 
     @property
     def price(self) -> str:
@@ -93,14 +82,12 @@ def running_time(stages: Sequence[Stage], problem: Problem, density: float = 1.0
     """
     total, d = 0.0, problem.d
     for stage in stages:
-        # A matrix of second moments: every pair of features once per record, counted as three evaluations.
-        cells = d * (d + 1) / 6 if isinstance(stage.mechanism, NoisySecondMoments) else d
-        each = SLOPE + cells * (CELL if density == 1 else density * NONZERO)
+        each = SLOPE + stage.mechanism.traits.cells(d) * (CELL if density == 1 else density * NONZERO)
         total += stage.n_calls * (ANSWER + stage.mechanism.evaluations * problem.outputs * each)
     return total
 
 
 def time_in_words(stages: Sequence[Stage], seconds: float) -> str:
     """Running time of some stages to one digit; "at most" where a question may stop sooner."""
-    sooner = seconds >= 1 and any(isinstance(stage.mechanism, OFTEN_SOONER) for stage in stages)
+    sooner = seconds >= 1 and any(stage.mechanism.traits.stops_sooner for stage in stages)
     return f"{'at most ' * sooner}{duration(seconds)}"

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.errors import Incompatible
-from dpcvx.mechanisms import GaussianMechanism, LatticeGaussian, check_capacity
+from dpcvx.mechanisms import GaussianMechanism, LatticeGaussian, Traits, check_capacity
 
 if TYPE_CHECKING:
     from dpcvx.noise import Generator
@@ -135,6 +135,8 @@ class NoisyMarginals(GaussianMechanism):
     noise_multiplier: float
     order: int = 2
     neighbours: Neighbours = REPLACE_ONE
+
+    traits: ClassVar[Traits] = Traits("marginal")
 
     def __post_init__(self) -> None:
         if not 1 <= self.order <= min(3, len(self.sizes)):

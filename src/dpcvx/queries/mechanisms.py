@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.events import Event, Exponential
-from dpcvx.mechanisms import GaussianMechanism, LatticeGaussian, check_capacity
+from dpcvx.mechanisms import GaussianMechanism, LatticeGaussian, Traits, check_capacity
 from dpcvx.queries.compiled import TOLERANCE, CompiledMeans, CompiledQuery
 from dpcvx.queries.histogram import Counts
 from dpcvx.queries.universe import Universe
@@ -66,6 +66,8 @@ class NoisyMeans(_OnCounts):
     n: int
     noise_multiplier: float
 
+    traits: ClassVar[Traits] = Traits("mean")
+
     def __post_init__(self) -> None:
         check_capacity(self, self.n)
 
@@ -114,6 +116,8 @@ class NoisyHistogram(_OnCounts):
     universe: Universe
     n: int
     noise_multiplier: float
+
+    traits: ClassVar[Traits] = Traits("histogram")
 
     def __post_init__(self) -> None:
         check_capacity(self, self.n)

@@ -135,11 +135,12 @@ class _RecordingOracle(Oracle):
         super().__init__(plan, source.within(plan.problem.bounds), rng)
         self.heard: list[tuple[Vector, float | None, Vector, float]] = []
 
-    def gradient(self, theta: Vector, support: IntVector | None = None) -> Vector:
-        """Noisy gradient of the objective at a public theta."""
-        answer = super().gradient(theta, support)
+    def ask(self, *public: Any, question: str | None = None) -> Any:
+        """Return the noised answer to the question of the current stage."""
+        answer = super().ask(*public, question=question)
         mechanism: Any = self._plan.stages[self._stage].mechanism
-        if support is None:
+        if mechanism.traits.question == "gradient":
+            (theta,) = public
             ridge = self._plan.problem.l2 * theta
             self.heard.append((theta.copy(), mechanism.clip, answer - ridge, mechanism.noise))
         return answer

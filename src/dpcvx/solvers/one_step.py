@@ -18,7 +18,7 @@ from dpcvx.arrays import Vector
 from dpcvx.domains import L2Ball
 from dpcvx.errors import Incompatible
 from dpcvx.losses import Loss
-from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments, PerturbedMinimiser
+from dpcvx.mechanisms import NoisySecondMoments
 from dpcvx.plans import Asking, Plan, Solver, Stage
 from dpcvx.plans.uncertainty import (
     Curvature,
@@ -98,8 +98,10 @@ class OneStep(Solver):
         """Give the Hessian its share, and the fit what is left."""
         moments = self._moments(problem, n, budget)
         fit = self.solver.plan(self._roomy(problem), n, budget, Following(moments.event, accountant))
-        kinds = {type(stage.mechanism) for stage in fit.stages}
-        if kinds not in ({NoisyGradient}, {PerturbedMinimiser}):
+        kinds = [stage.mechanism.traits for stage in fit.stages]
+        if not (
+            all(kind.question == "gradient" for kind in kinds) or all(kind.noise_inside for kind in kinds)
+        ):
             raise Incompatible(
                 f"The error of {type(fit.solver).__name__} has no known law: uncertainty is stated for "
                 "solvers that ask for gradients of all records, such as NoisyGradientDescent, and for "
@@ -112,9 +114,9 @@ class OneStep(Solver):
     def run(self, plan: Plan, ask: Asking) -> Vector:
         """Fit, ask for the Hessian, and publish the estimate with its covariance beside the fit."""
         problem, moments = plan.problem, plan.stages[-1].mechanism
-        heard = _Heard(plan, ask)
-        theta = self.solver.run(self._fit(plan), heard)  # type: ignore[arg-type]  # it answers what is asked here
-        steepness = average(heard.notes[-math.ceil(LATE * len(heard.notes)) :])
+        recorded = _RecordingAsk(plan, ask)
+        theta = self.solver.run(self._fit(plan), recorded)
+        steepness = average(recorded.notes[-math.ceil(LATE * len(recorded.notes)) :])
         answer = ask.second_moments(steepness.point)
         trace, dispersion = float(answer.hessian.trace()), 1.0
         if answer.spread is not None and trace > 0:
@@ -167,27 +169,24 @@ def with_uncertainty(solver: Solver, share: float, loss: Loss) -> Solver:
     return OneStep(solver, share)
 
 
-class _Heard:
+class _RecordingAsk(Asking):
     """Passes questions on, and keeps what the public answers say about the objective's gradient."""
 
     def __init__(self, plan: Plan, ask: Asking) -> None:
         self._plan, self._ask = plan, ask
         self.notes: list[Steepness] = []
 
-    def gradient(self, theta: Vector) -> Vector:
-        """Ask for a gradient."""
-        answer = self._ask.gradient(theta)
+    def ask(self, *public: Any, question: str | None = None) -> Any:
+        """Ask for a gradient, or for a minimiser, where slope, ridge and random term balance."""
+        answer = self._ask.ask(*public, question=question)
         mechanism: Any = self._plan.stages[0].mechanism
-        self.notes.append(Steepness(theta.copy(), answer, mechanism.noise_at(theta)))
+        if mechanism.traits.noise_inside:
+            problem, pull = self._plan.problem, mechanism.ridge / self._plan.n
+            # Noise on the outcome moves the slope there by at most the smoothness times as much.
+            moved = (problem.smoothness + pull) * mechanism.output_noise
+            slope, noise = -(pull - problem.l2) * answer, math.hypot(mechanism.noise, moved)
+            self.notes.append(Steepness(answer, slope, noise))
+        else:
+            (theta,) = public
+            self.notes.append(Steepness(theta.copy(), answer, mechanism.noise_at(theta)))
         return answer
-
-    def minimiser(self) -> Vector:
-        """Ask for a minimiser, where slope, ridge and random term balance."""
-        theta = self._ask.minimiser()
-        mechanism: Any = self._plan.stages[0].mechanism
-        problem, pull = self._plan.problem, mechanism.ridge / self._plan.n
-        # Noise on the outcome moves the slope there by at most the smoothness times as much.
-        moved = (problem.smoothness + pull) * mechanism.output_noise
-        note = Steepness(theta, -(pull - problem.l2) * theta, math.hypot(mechanism.noise, moved))
-        self.notes.append(note)
-        return theta

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dpcvx.arrays import Vector
-from dpcvx.plans import Solver, check_count
+from dpcvx.errors import Incompatible
+from dpcvx.plans import Asking, Solver, check_count
 from dpcvx.problem import Problem
 
 __all__ = ["GradientOracle", "run_with_oracle"]
@@ -17,6 +18,18 @@ class GradientOracle(Protocol):
 
     def gradient(self, theta: Vector) -> Vector:
         """Return a gradient, or an unbiased guess of it, at theta."""
+
+
+class _OwnAnswers(Asking):
+    """Passes questions for gradients on to the user's object, and refuses others."""
+
+    def __init__(self, own: GradientOracle) -> None:
+        self._own = own
+
+    def ask(self, *public: Any, question: str | None = None) -> Any:
+        if question != "gradient":
+            raise Incompatible(f"An oracle of your own answers gradients; the solver asks for a {question}.")
+        return self._own.gradient(*public)
 
 
 @dataclass(frozen=True)
@@ -72,5 +85,4 @@ def run_with_oracle(
     if not 0 <= noise < float("inf"):
         raise ValueError(f"noise must be finite and not negative, got {noise!r}.")
     schedule: Any = _Schedule(problem, (_Stage(_Noise(noise), n_iter),))
-    oracle: Any = ask
-    return solver.run(schedule, oracle)
+    return solver.run(schedule, _OwnAnswers(ask))

@@ -9,7 +9,7 @@ import math
 import os
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from dpcvx.arrays import Vector
 from dpcvx.data import room
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Gaussian, PureDP
+from dpcvx.mechanisms import Traits
 from dpcvx.noise import (
     MAX_SCALE,
     Generator,
@@ -68,6 +69,8 @@ class NoisyScore:
     metric: Metric
     n: int
     law: PureDP | Gaussian
+
+    traits: ClassVar[Traits] = Traits("score")
 
     def __post_init__(self) -> None:
         largest = LARGEST_LAPLACE if isinstance(self.law, PureDP) else MAX_SCALE - 1
