@@ -20,7 +20,6 @@ from dpcvx.domains import (
     Transformed,
     VertexHull,
 )
-from dpcvx.domains.direct_sum import DirectSum
 from dpcvx.domains.interpolation import Interpolation
 from dpcvx.domains.mirror import Entropy, MirrorMap
 from dpcvx.domains.p_norm_map import PNorm
@@ -35,6 +34,7 @@ from dpcvx.domains.regularizers import (
 from dpcvx.domains.set_functions import (
     Cardinality,
     ConcaveOfCardinality,
+    DirectSum,
     FromCallable,
     GroupCover,
     Interval,

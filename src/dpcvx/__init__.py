@@ -45,7 +45,6 @@ if TYPE_CHECKING:
         VertexHull,
         gaussian_width,
     )
-    from dpcvx.domains.direct_sum import DirectSum
     from dpcvx.domains.regularizers import (
         L1,
         ElasticNet,
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     from dpcvx.domains.set_functions import (
         Cardinality,
         ConcaveOfCardinality,
+        DirectSum,
         FromCallable,
         GroupCover,
         Interval,
@@ -147,7 +147,6 @@ _MODULES = {
     "service.client": "Client ServiceError",
     "data.cluster": "from_dask",
     "data.memory": "source",
-    "domains.direct_sum": "DirectSum",
     "domains": "Box GroupBall InterpolationBall L1Ball L2Ball LinfBall NuclearBall Simplex SubmodularBall "
     "SubmodularPolyhedron Transformed VertexHull gaussian_width",
     "errors": "BudgetExceeded ClusterFailed DeadKey Incompatible KeyReused LedgerDamaged LedgerUnavailable "
@@ -170,7 +169,7 @@ _MODULES = {
     "NoisyFrankWolfe NoisyGeneralFrankWolfe NoisyGradientDescent NoisyMirrorDescent NoisySVRG "
     "NoisySVRGPlusPlus NoisyStronglyConvexMirrorDescent ObjectivePerturbation OneStep OutputPerturbation "
     "Standardised SufficientStatistics run_with_oracle",
-    "domains.set_functions": "Cardinality ConcaveOfCardinality FromCallable GroupCover Interval "
+    "domains.set_functions": "Cardinality ConcaveOfCardinality DirectSum FromCallable GroupCover Interval "
     "check_set_function tree_cover",
     "tuning": "PrivateSearchCV private_tune",
 }

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.domains import Domain
+from dpcvx.domains import Domain, HasEuclideanRadius
 from dpcvx.domains.mirror import MirrorMap
 from dpcvx.errors import Incompatible
 from dpcvx.losses import Loss
@@ -124,6 +124,11 @@ class Problem:
     def size(self) -> int:
         """Number of coordinates of theta."""
         return self.d * self.outputs
+
+    @property
+    def is_round(self) -> bool:
+        """Whether the set is a Euclidean ball, which favours no direction."""
+        return isinstance(self.domain, HasEuclideanRadius)
 
     @property
     def row_norm(self) -> float:

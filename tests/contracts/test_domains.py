@@ -13,9 +13,11 @@ from dpcvx.domains import (
     Domain,
     GroupBall,
     HasCoordinateVertices,
+    HasEuclideanRadius,
     HasLMO,
     HasMirrorMap,
     HasProjection,
+    HasSupport,
     HasVertices,
     InterpolationBall,
     L1Ball,
@@ -552,3 +554,15 @@ def test_nearest_points_of_hulls_with_ties_are_as_accurate_as_minimisers_assume(
         off = np.linalg.norm(VertexHull(points).project(v) - np.clip(v, -scale, scale))
         worst = max(worst, off / (np.linalg.norm(v) + scale * math.sqrt(d)))
     assert worst <= 1e-12
+
+
+@over([(C, d) for C, d in ALL_DOMAINS if isinstance(C, HasSupport)])
+def test_support_functions_are_the_largest_products(C, d):
+    X = np.random.default_rng(4).normal(size=(5, int(np.prod(d))))
+    largest = [-float((g * C.lmo(g)).sum()) for g in (-x.reshape(C.start(d).shape) for x in X)]
+    assert_allclose(C.support(X), np.array(largest), rtol=1e-12)
+
+
+def test_only_euclidean_balls_are_round():
+    assert {type(C) for C, _ in ALL_DOMAINS if isinstance(C, HasEuclideanRadius)} == {L2Ball}
+    assert L2Ball(2.0).with_euclidean_radius(3.0) == L2Ball(3.0)

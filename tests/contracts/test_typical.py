@@ -8,7 +8,7 @@ import pytest
 import dpcvx as dp
 from dpcvx.accounting import gaussian_mu
 from dpcvx.solvers import NoisyGradientDescent
-from dpcvx.solvers.typical_data import Typical, is_round, mean_curvature
+from dpcvx.solvers.typical_data import Typical, mean_curvature
 
 
 def problem(d=20, loss=None, radius=30.0, **settings):
@@ -112,5 +112,5 @@ def test_words_say_what_the_prediction_is_for():
     assert "the same answer" not in round_set.explain()
     assert "the same answer" in dp.plan(problem(), 50, dp.Budget(0.1, 1e-6)).explain()
     other = dp.Problem(dp.Quantile(0.5), dp.L1Ball(3.0), bounds=dp.Bounds(1.0), d=20)
-    assert not is_round(other)
+    assert not other.is_round
     assert "worst data" in dp.plan(other, 5000, dp.Budget(1.0, 1e-8)).explain()

@@ -16,11 +16,11 @@ from dpcvx.domains import (
     Transformed,
     VertexHull,
 )
-from dpcvx.domains.direct_sum import DirectSum
 from dpcvx.domains.regularizers import L1, SubmodularNorm
 from dpcvx.domains.set_functions import (
     Cardinality,
     ConcaveOfCardinality,
+    DirectSum,
     FromCallable,
     GroupCover,
     Interval,

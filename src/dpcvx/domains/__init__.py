@@ -17,9 +17,12 @@ from dpcvx.domains.balls import (
 from dpcvx.domains.domain import (
     Domain,
     HasCoordinateVertices,
+    HasEuclideanRadius,
     HasLMO,
     HasMirrorMap,
+    HasPenalty,
     HasProjection,
+    HasSupport,
     HasVertices,
 )
 from dpcvx.domains.group import GroupBall
@@ -54,9 +57,12 @@ __all__ = [
     "Domain",
     "GroupBall",
     "HasCoordinateVertices",
+    "HasEuclideanRadius",
     "HasLMO",
     "HasMirrorMap",
+    "HasPenalty",
     "HasProjection",
+    "HasSupport",
     "HasVertices",
     "InterpolationBall",
     "L1Ball",

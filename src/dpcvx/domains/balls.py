@@ -63,6 +63,15 @@ class L2Ball:
     def __post_init__(self) -> None:
         check_radius("L2Ball", self.radius)
 
+    def with_euclidean_radius(self, radius: float) -> "L2Ball":
+        """Return the ball of another radius."""
+        return L2Ball(radius)
+
+    def support(self, X: Vector) -> Vector:
+        """Return radius ||x||_2 of every row x."""
+        lengths: Vector = self.radius * np.linalg.norm(X, axis=1)
+        return lengths
+
     def contains(self, theta: Vector, tol: float = 1e-9) -> bool:
         """Return whether ||theta||_2 <= radius (1 + tol)."""
         return self.minkowski(theta) <= 1 + tol
@@ -118,6 +127,11 @@ class L1Ball:
 
     def __post_init__(self) -> None:
         check_radius("L1Ball", self.radius)
+
+    def support(self, X: Vector) -> Vector:
+        """Return radius ||x||_inf of every row x."""
+        lengths: Vector = self.radius * np.abs(X).max(axis=1)
+        return lengths
 
     def contains(self, theta: Vector, tol: float = 1e-9) -> bool:
         """Return whether ||theta||_1 <= radius (1 + tol)."""
@@ -208,6 +222,11 @@ class LinfBall:
 
     def __post_init__(self) -> None:
         check_radius("LinfBall", self.radius)
+
+    def support(self, X: Vector) -> Vector:
+        """Return radius ||x||_1 of every row x."""
+        lengths: Vector = self.radius * np.abs(X).sum(axis=1)
+        return lengths
 
     def contains(self, theta: Vector, tol: float = 1e-9) -> bool:
         """Return whether max_j |theta_j| <= radius (1 + tol)."""

@@ -1,11 +1,22 @@
 """The protocol of a set, and protocols for what a set may be able to do beyond it."""
 
-from typing import Protocol, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 from dpcvx.arrays import Shape, Vector
 from dpcvx.domains.mirror import MirrorMap
+from dpcvx.domains.regularizers import Regularizer
 
-__all__ = ["Domain", "HasCoordinateVertices", "HasLMO", "HasMirrorMap", "HasProjection", "HasVertices"]
+__all__ = [
+    "Domain",
+    "HasCoordinateVertices",
+    "HasEuclideanRadius",
+    "HasLMO",
+    "HasMirrorMap",
+    "HasPenalty",
+    "HasProjection",
+    "HasSupport",
+    "HasVertices",
+]
 
 
 @runtime_checkable
@@ -75,3 +86,31 @@ class HasMirrorMap(Protocol):
 
     def mirror_map(self, d: Shape) -> MirrorMap:
         """Return a mirror map on C."""
+
+
+@runtime_checkable
+class HasEuclideanRadius(Protocol):
+    """A Euclidean ball about 0, which favours no direction."""
+
+    @property
+    def radius(self) -> float:
+        """Radius of the ball."""
+
+    def with_euclidean_radius(self, radius: float) -> Self:
+        """Return the ball of another radius."""
+
+
+@runtime_checkable
+class HasSupport(Protocol):
+    """A set symmetric about 0 whose support function is a closed form for many directions at once."""
+
+    def support(self, X: Vector) -> Vector:
+        """Return max_{s in C} <x, s> for every row x of X."""
+
+
+@runtime_checkable
+class HasPenalty(Protocol):
+    """A ball of a norm that can also be a regularizer."""
+
+    def penalty(self, weight: float) -> Regularizer:
+        """Return the norm, with a weight."""

@@ -17,6 +17,9 @@ from dpcvx.vouched import ITERATIVE_ERROR, vouched
 __all__ = ["L1", "ElasticNet", "GroupL2", "Regularizer", "Ridge", "SubmodularNorm"]
 
 
+ABSOLUTE_NORMAL = math.sqrt(2 / math.pi)  # E |Z| of a standard normal
+
+
 @runtime_checkable
 class Regularizer(Protocol):
     """A convex function r of the parameter, added to the mean loss."""
@@ -26,6 +29,10 @@ class Regularizer(Protocol):
 
     def prox(self, v: Vector, step: float) -> Vector:
         """Return argmin_theta ||theta - v||_2^2 / 2 + step r(theta)."""
+
+    def growth(self, size: int) -> tuple[float, float]:
+        """Return (a, b): r(s + sigma Z) is on average at most r(s) + a sigma + b size sigma^2/2, Z normal."""
+        ...
 
 
 def check_weight(regularizer: str, name: str, weight: float) -> None:
@@ -65,6 +72,10 @@ class L1:
         """Return the soft threshold."""
         return soft_threshold(v, step * self.weight)
 
+    def growth(self, size: int) -> tuple[float, float]:
+        """Return weight times E||Z||_1."""
+        return self.weight * ABSOLUTE_NORMAL * size, 0.0
+
 
 @vouched("minimisers")
 @dataclass(frozen=True)
@@ -91,6 +102,10 @@ class Ridge:
     def prox(self, v: Vector, step: float) -> Vector:
         """Return v / (1 + step weight)."""
         return v / (1 + step * self.weight)
+
+    def growth(self, size: int) -> tuple[float, float]:
+        """Return the weight, as a ridge."""
+        return 0.0, self.weight
 
 
 @vouched("minimisers")
@@ -120,6 +135,10 @@ class ElasticNet:
     def prox(self, v: Vector, step: float) -> Vector:
         """Return the soft threshold, divided by 1 + step l2."""
         return soft_threshold(v, step * self.l1) / (1 + step * self.l2)
+
+    def growth(self, size: int) -> tuple[float, float]:
+        """Return what both parts add."""
+        return self.l1 * ABSOLUTE_NORMAL * size, self.l2
 
 
 @vouched("minimisers")
@@ -175,6 +194,10 @@ class GroupL2:
             )
         return np.ravel(theta)
 
+    def growth(self, size: int) -> tuple[float, float]:
+        """Return weight times a bound on the sum of the groups' lengths, the roots of their sizes."""
+        return self.weight * sum(math.sqrt(len(group)) for group in self.groups), 0.0
+
 
 @vouched("minimisers", prox_error=ITERATIVE_ERROR, parts=lambda norm: (norm.function,))
 @dataclass(frozen=True)
@@ -204,3 +227,9 @@ class SubmodularNorm:
     def prox(self, v: Vector, step: float) -> Vector:
         """Return v less the nearest point of step weight |P|(F)."""
         return prox(self.function, v, step * self.weight)
+
+    def growth(self, size: int) -> tuple[float, float]:
+        """Return a bound: f(|z|) is at most sum_j |z_j| F({j}), and at most F(V) max_j |z_j|."""
+        singles = ABSOLUTE_NORMAL * sum(self.function([j]) for j in range(size))
+        largest = math.sqrt(2 * math.log(2 * size)) * self.function(range(size))
+        return self.weight * min(singles, largest), 0.0

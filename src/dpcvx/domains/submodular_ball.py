@@ -10,6 +10,7 @@ from scipy.special import ndtri
 from dpcvx.arrays import Shape, Vector
 from dpcvx.domains.balls import check_radius, size_of
 from dpcvx.domains.mirror import Euclidean, MirrorMap
+from dpcvx.domains.regularizers import SubmodularNorm
 from dpcvx.domains.set_functions import (
     ConcaveOfCardinality,
     SetFunction,
@@ -70,6 +71,10 @@ class SubmodularBall:
 
     def __post_init__(self) -> None:
         check_radius("SubmodularBall", self.radius)
+
+    def penalty(self, weight: float) -> SubmodularNorm:
+        """Return the norm whose ball this is, as a regularizer."""
+        return SubmodularNorm(self.function, weight)
 
     def contains(self, theta: Vector, tol: float = 1e-9) -> bool:
         """Return whether Omega(theta) <= radius (1 + tol)."""

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -11,10 +11,24 @@ from dpcvx.arrays import Shape, Vector
 from dpcvx.domains.balls import normal_moment
 from dpcvx.domains.p_norm_map import conjugate_order, dual_gradient, power_norm
 
-if TYPE_CHECKING:
-    from dpcvx.domains.polytopes import VertexHull
-
 MOST_NEWTON_STEPS = 500
+
+
+class Hull(Protocol):
+    """The convex hull of given vertices."""
+
+    @property
+    def vertices(self) -> Vector:
+        """The vertices, one in each row."""
+        ...
+
+    def contains(self, theta: Vector, tol: float = 1e-9) -> bool:
+        """Return whether theta lies in the hull."""
+        ...
+
+    def project(self, v: Vector) -> Vector:
+        """Return the nearest point of the hull."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -49,7 +63,7 @@ class VertexNorm:
     projection of L^T y onto the hull of the rows of E L^-T, with E^T E = L L^T.
     """
 
-    domain: "VertexHull"
+    domain: Hull
 
     strong_convexity: ClassVar[float] = 1.0
 
@@ -71,10 +85,11 @@ class VertexNorm:
         return (self.domain.vertices - self._centre) @ self._basis.T
 
     @cached_property
-    def _whitened(self) -> tuple["VertexHull", Vector]:
+    def _whitened(self) -> tuple[Hull, Vector]:
         """The hull of the rows of E L^-T, and L; if q = 2, psi is half the squared length of L^-1 u."""
         L: Vector = np.asarray(np.linalg.cholesky(self._rows.T @ self._rows), dtype=np.float64)
-        return type(self.domain)(np.asarray(np.linalg.solve(L, self._rows.T).T, dtype=np.float64)), L
+        hull_of: Any = type(self.domain)
+        return hull_of(np.asarray(np.linalg.solve(L, self._rows.T).T, dtype=np.float64)), L
 
     @cached_property
     def _order(self) -> float:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from dpcvx import domains, solvers
 from dpcvx.data import Region
 from dpcvx.data.columns import Columns
-from dpcvx.domains import direct_sum
 from dpcvx.domains import set_functions as submodular
 from dpcvx.estimators.registry import ESTIMATORS, estimator_class
 from dpcvx.plans.statement import PrivacyStatement
@@ -31,7 +30,7 @@ FIELDS = {
 }  # fmt: skip
 OBJECTS: dict[str, type[Any]] = {
     kind.__name__: kind
-    for module in (direct_sum, domains, solvers, submodular)
+    for module in (domains, solvers, submodular)
     for kind in map(vars(module).get, module.__all__)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type) and kind is not submodular.FromCallable
 }

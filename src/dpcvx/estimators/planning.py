@@ -14,7 +14,7 @@ from dpcvx.accounting import Accountant, Budget, default_delta
 from dpcvx.data.columns import Columns
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.target import Target
-from dpcvx.domains import NAMED_BALLS, Domain, L2Ball
+from dpcvx.domains import NAMED_BALLS, Domain, HasEuclideanRadius
 from dpcvx.errors import Incompatible
 from dpcvx.estimators.private_bounds import with_quantile_stages
 from dpcvx.losses import Loss
@@ -143,9 +143,15 @@ class Planning(Parameters):
         """
         loss, C = problem.loss, problem.domain
         centred = loss.unit_free or loss.link != "identity"
-        if centred or self.radius is not None or not (self.fit_intercept and isinstance(C, L2Ball)):
+        if (
+            centred
+            or self.radius is not None
+            or not (self.fit_intercept and isinstance(C, HasEuclideanRadius))
+        ):
             return problem
-        return dataclasses.replace(problem, domain=L2Ball(math.hypot(C.radius, 1 / STANDARDISED_INTERCEPT)))
+        return dataclasses.replace(
+            problem, domain=C.with_euclidean_radius(math.hypot(C.radius, 1 / STANDARDISED_INTERCEPT))
+        )
 
     def _standardizes(self, problem: Problem, n: int, budget: Budget, dense: bool) -> bool:
         """Whether the fit standardises: as the user says, or where public facts say that it pays."""
@@ -198,7 +204,7 @@ class Planning(Parameters):
         """Value of the constant feature in scaled units, 0 for none."""
         if not self.fit_intercept:
             return 0.0
-        beside_unit_rows = data_norm is not None and isinstance(domain, L2Ball)
+        beside_unit_rows = data_norm is not None and isinstance(domain, HasEuclideanRadius)
         return INTERCEPT_BESIDE_UNIT_ROWS if beside_unit_rows else INTERCEPT
 
     def _plan(

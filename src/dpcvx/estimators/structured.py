@@ -8,9 +8,9 @@ from typing import Any
 
 from dpcvx.data.columns import Columns
 from dpcvx.domains import Domain, GroupBall, SubmodularBall
-from dpcvx.domains.direct_sum import DirectSum
 from dpcvx.domains.set_functions import (
     Cardinality,
+    DirectSum,
     GroupCover,
     SetFunction,
     check_set_function,

@@ -16,7 +16,6 @@ from dpcvx.planning.candidates import Facts, candidate
 from dpcvx.planning.rehearsal import is_modelled, to_learn
 from dpcvx.plans import Plan
 from dpcvx.solvers import configured
-from dpcvx.solvers.typical_data import is_round
 from dpcvx.words import counted
 
 __all__ = [
@@ -131,7 +130,7 @@ def warn_if_useless(
     stacklevel : int
         Whose line the warning names.
     """
-    advice = SHORT_ROWS if sparse and is_round(plan.problem) else ""
+    advice = SHORT_ROWS if sparse and plan.problem.is_round else ""
     if not promises(plan):
         try:
             text = _kept(_Question(plan, rule, again))

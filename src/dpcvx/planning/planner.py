@@ -34,7 +34,6 @@ from dpcvx.solvers import (
     Standardised,
     configured,
 )
-from dpcvx.solvers.typical_data import is_round
 
 __all__ = [
     "automatic",
@@ -138,7 +137,7 @@ def automatic(problem: Problem) -> tuple[type[Any], ...]:
     if not isinstance(C, HasProjection | HasMirrorMap):
         kinds.append(NoisyGeneralFrankWolfe)
     single = problem.outputs == 1 and residual_clip(problem) is None
-    if is_round(problem) and single and problem.size <= NEWTON_SIZE:
+    if problem.is_round and single and problem.size <= NEWTON_SIZE:
         kinds.append(ObjectivePerturbation)
     return tuple(kinds)
 
@@ -148,7 +147,7 @@ def standardisation_pays(problem: Problem, n: int, budget: Budget) -> bool:
 
     They are where the noise on a mean is at most a quarter of the largest value of a feature.
     """
-    if not is_round(problem) or budget.delta == 0 or (problem.outputs > 1 and not problem.loss.joint):
+    if not problem.is_round or budget.delta == 0 or (problem.outputs > 1 and not problem.loss.joint):
         return False
     try:
         means = Standardised(NoisyGradientDescent()).measures(problem, n, budget)[0]

@@ -26,7 +26,6 @@ from dpcvx.solvers.typical_data import (
     DECAYS,
     GROWTH,
     Typical,
-    is_round,
     mean_curvature,
     usual_norm,
 )
@@ -81,7 +80,7 @@ def scenes(problem: Problem, clip: float | None = None, shares: tuple[float, ...
     and a hundredth.
     """
     typical, rng = Typical.of(problem, clip), np.random.default_rng(0)
-    if is_round(problem):
+    if problem.is_round:
         longest = (typical.curvatures - problem.l2) * (problem.row_norm / usual_norm(problem)) ** 2
         split = (np.split(part, len(DECAYS)) for part in (longest, typical.counts))
         laws = [_spread(h, len(DECAYS) * counts, problem) for h, counts in zip(*split, strict=True)]
@@ -93,7 +92,7 @@ def scenes(problem: Problem, clip: float | None = None, shares: tuple[float, ...
         falling = rng.choice([-1.0, 1.0], problem.d) / np.arange(1, problem.d + 1)
         targets = [np.outer(falling, rng.choice([-1.0, 1.0], problem.outputs)).reshape(problem.shape)]
     by_columns = problem.row_norm == math.sqrt(problem.d) * problem.bounds.x_inf
-    shorter = shares or ((SHARES if is_round(problem) else SHARES[:1]) if by_columns else ())
+    shorter = shares or ((SHARES if problem.is_round else SHARES[:1]) if by_columns else ())
     pairs = [*zip(laws, targets, strict=True), *((share * laws[-1], targets[-1]) for share in shorter)]
     return tuple(_scene(law, target, _learnable(problem, clip), problem.l2) for law, target in pairs)
 

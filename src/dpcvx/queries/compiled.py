@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.domains import SETS, Domain, L1Ball, L2Ball, LinfBall
+from dpcvx.domains import SETS, Domain, HasSupport
 from dpcvx.errors import Incompatible
 from dpcvx.losses import LOSSES
 from dpcvx.problem import Problem
@@ -328,20 +328,13 @@ class CompiledRegression:
 
 def _margin_range(domain: Domain, X: Vector) -> tuple[Vector, Vector]:
     """Smallest and largest <x, theta> over the set, for every row of X."""
-    match domain:
-        case L2Ball():
-            high: Vector = domain.radius * np.linalg.norm(X, axis=1)
-        case L1Ball():
-            high = domain.radius * np.abs(X).max(axis=1)
-        case LinfBall():
-            high = domain.radius * np.abs(X).sum(axis=1)
-        case _:
-            return (
-                np.array([x @ domain.lmo(x) for x in X]),  # type: ignore[attr-defined]
-                np.array([x @ domain.lmo(-x) for x in X]),  # type: ignore[attr-defined]
-            )
-    high = high * (1 + ROUNDING)
-    return -high, high
+    if isinstance(domain, HasSupport):
+        high = domain.support(X) * (1 + ROUNDING)
+        return -high, high
+    return (
+        np.array([x @ domain.lmo(x) for x in X]),  # type: ignore[attr-defined]
+        np.array([x @ domain.lmo(-x) for x in X]),  # type: ignore[attr-defined]
+    )
 
 
 @dataclass(frozen=True, eq=False)

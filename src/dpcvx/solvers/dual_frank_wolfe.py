@@ -16,7 +16,7 @@ from dpcvx.accounting import (
     spendable,
 )
 from dpcvx.arrays import Vector
-from dpcvx.domains import SubmodularBall, SubmodularPolyhedron
+from dpcvx.domains import HasPenalty, SubmodularBall, SubmodularPolyhedron
 from dpcvx.domains.regularizers import SubmodularNorm
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Repeat
@@ -119,8 +119,8 @@ class NoisyDualFrankWolfe(Solver):
     def _norm(self, problem: Problem) -> SubmodularNorm:
         """The norm to be added to F: the problem's own, or that of its set."""
         norm = problem.regularizer
-        if norm is None and self.weight is not None and isinstance(problem.domain, SubmodularBall):
-            norm = SubmodularNorm(problem.domain.function, self.weight)
+        if norm is None and self.weight is not None and isinstance(problem.domain, HasPenalty):
+            norm = problem.domain.penalty(self.weight)
         elif self.weight is not None:
             raise Incompatible(
                 "NoisyDualFrankWolfe takes weight only beside a SubmodularBall and no regularizer: "

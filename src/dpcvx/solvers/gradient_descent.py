@@ -19,7 +19,7 @@ from dpcvx.plans import Asking, Plan, Solver, check_count, require
 from dpcvx.problem import Problem
 from dpcvx.solvers.descent import gradient_noise, plan_gradients
 from dpcvx.solvers.memo import memoised
-from dpcvx.solvers.typical_data import Typical, is_round
+from dpcvx.solvers.typical_data import Typical
 
 __all__ = ["NoisyGradientDescent"]
 
@@ -118,7 +118,7 @@ class NoisyGradientDescent(Solver):
         A bound; in an l2 ball what the public model of typical data says, where that is less.
         """
         stopped, noise = self.bound(problem, n, budget)
-        if is_round(problem) and problem.loss.convex:
+        if problem.is_round and problem.loss.convex:
             H = np.array(self._reached(problem, n, budget))
             typical = Typical.of(problem, self.clip).descent(H, gradient_noise(problem, n, budget, self.clip))
             stopped, noise = min(stopped, float(typical[0])), min(noise, float(typical[1]))
@@ -138,7 +138,7 @@ class NoisyGradientDescent(Solver):
         shift = gradient_noise(problem, n, budget, self.clip)
         longest: float = problem.C.norm(2, problem.size) / math.sqrt(problem.size) / shift
         rows = problem.bounds.x_2 is not None
-        if is_round(problem) and rows and problem.outputs == 1 and problem.loss.convex:
+        if problem.is_round and rows and problem.outputs == 1 and problem.loss.convex:
             total = sum(Typical.of(problem, self.clip).descent(grid, shift))
         else:
             price = _privacy(problem, n, budget, self.clip, 1.0)  # it grows like H^2

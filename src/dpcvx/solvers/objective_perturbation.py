@@ -23,7 +23,7 @@ from dpcvx.mechanisms import PerturbedMinimiser
 from dpcvx.mechanisms.minimise import Ridged
 from dpcvx.plans import Asking, Plan, Solver, Stage, require
 from dpcvx.problem import Problem
-from dpcvx.solvers.typical_data import Typical, is_round
+from dpcvx.solvers.typical_data import Typical
 
 __all__ = ["ObjectivePerturbation"]
 
@@ -148,7 +148,7 @@ def _jacobian(problem: Problem, n: int, ridge: float) -> float:
 
 
 def _model(problem: Problem) -> Typical | None:
-    return Typical.of(problem) if is_round(problem) else None
+    return Typical.of(problem) if problem.is_round else None
 
 
 def _parts(

@@ -15,7 +15,7 @@ from dpcvx.accounting import (
     spendable,
 )
 from dpcvx.arrays import Vector
-from dpcvx.domains import L2Ball
+from dpcvx.domains import HasEuclideanRadius
 from dpcvx.errors import Incompatible
 from dpcvx.losses import Loss
 from dpcvx.mechanisms import NoisySecondMoments
@@ -134,10 +134,10 @@ class OneStep(Solver):
     def _roomy(self, problem: Problem) -> Problem:
         """The problem in a larger ball, for a minimiser of which a larger set asks no more noise."""
         C, solver = problem.domain, self.solver
-        if not (isinstance(solver, ObjectivePerturbation) and isinstance(C, L2Ball)):
+        if not (isinstance(solver, ObjectivePerturbation) and isinstance(C, HasEuclideanRadius)):
             return problem
         bounded = solver.clip is not None or math.isfinite(problem.loss.lipschitz(math.inf))
-        return replace(problem, domain=L2Ball(ROOM * C.radius)) if bounded else problem
+        return replace(problem, domain=C.with_euclidean_radius(ROOM * C.radius)) if bounded else problem
 
     def _moments(self, problem: Problem, n: int, budget: Budget) -> NoisySecondMoments:
         if budget.delta == 0:

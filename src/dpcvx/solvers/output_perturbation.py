@@ -16,13 +16,6 @@ from dpcvx.accounting import (
     spendable,
 )
 from dpcvx.arrays import Vector
-from dpcvx.domains.regularizers import (
-    L1,
-    ElasticNet,
-    GroupL2,
-    Ridge,
-    SubmodularNorm,
-)
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian
 from dpcvx.mechanisms import NoisyMinimiser
@@ -113,19 +106,5 @@ def _parts(
 
 def _growth(problem: Problem) -> tuple[float, float]:
     """Return (a, b): noise sigma Z adds at most a sigma + b sigma^2 to the mean of r and of the ridge."""
-    size, absolute = problem.size, math.sqrt(2 / math.pi)  # E |Z_j|
-    linear, curved = 0.0, problem.l2
-    match problem.regularizer:
-        case L1(weight):
-            linear = weight * absolute * size
-        case Ridge(weight):
-            curved += weight
-        case ElasticNet(l1, l2):
-            linear, curved = l1 * absolute * size, curved + l2
-        case GroupL2(groups, weight):
-            linear = weight * sum(math.sqrt(len(group)) for group in groups)
-        case SubmodularNorm(function, weight):
-            # f(|z|) is at most sum_j |z_j| F({j}), and at most F(V) max_j |z_j|.
-            singles = absolute * sum(function([j]) for j in range(size))
-            linear = weight * min(singles, math.sqrt(2 * math.log(2 * size)) * function(range(size)))
-    return linear, curved * size / 2
+    linear, curved = (0.0, 0.0) if problem.regularizer is None else problem.regularizer.growth(problem.size)
+    return linear, (problem.l2 + curved) * problem.size / 2

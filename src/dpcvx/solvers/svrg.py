@@ -17,7 +17,7 @@ from dpcvx.accounting import (
     spendable,
 )
 from dpcvx.arrays import Vector
-from dpcvx.domains import HasProjection, L2Ball
+from dpcvx.domains import HasEuclideanRadius, HasProjection
 from dpcvx.errors import Incompatible
 from dpcvx.events import (
     Compose,
@@ -315,7 +315,7 @@ def _require_fit(solver: NoisySVRG | NoisySVRGPlusPlus, problem: Problem) -> Non
         raise Incompatible(
             f"{name} needs a domain with HasProjection, or none; {type(domain).__name__} has none."
         )
-    if problem.regularizer is not None and not isinstance(domain, L2Ball | None):
+    if problem.regularizer is not None and not isinstance(domain, HasEuclideanRadius | None):
         raise Incompatible(
             f"{name} takes a regularizer together with an L2Ball or no domain, got {type(domain).__name__}: "
             "the prox of their sum is known there only."

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.domains import L2Ball
 from dpcvx.problem import Problem
 from dpcvx.solvers.memo import memoised
 
-__all__ = ["DECAYS", "GROWTH", "Typical", "inflation", "is_round", "mean_curvature", "usual_norm"]
+__all__ = ["DECAYS", "GROWTH", "Typical", "inflation", "mean_curvature", "usual_norm"]
 
 # Variance of a useful model's scores: a classifier's log-odds; a regression's, which explains half of a
 # target whose deviation is 0.4 of the largest residual.
@@ -30,11 +29,6 @@ DECAYS = (1.0, 2.0)  # powers of the rank that eigenvalues fall with; equally li
 GROWTH = 0.125  # power of 1/eigenvalue that squared coefficients grow with: 0 equally large, 1 equally useful
 LEAST_WINDOW = 1e-4  # below it a difference of like numbers is its first term
 DIRECTIONS = 128  # eigenvalues that are told apart; more are taken together in groups
-
-
-def is_round(problem: Problem) -> bool:
-    """Whether the set is a Euclidean ball, which favours no direction: the model is for these."""
-    return isinstance(problem.domain, L2Ball)
 
 
 @dataclass(frozen=True)
