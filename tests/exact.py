@@ -1,28 +1,14 @@
 """An oracle without noise: with it, a private solver is the ordinary algorithm."""
 
-import math
-
 import numpy as np
 from scipy.optimize import minimize
 
-from dpcvx.accounting import gaussian_epsilon
-from dpcvx.events import Gaussian, count_leaves
 from dpcvx.mechanisms import NoisyVertex
 
+# Quick where the price is not under test; the exact price of Poisson samples takes seconds.
+from dpcvx.planning.candidates import Limit as LimitAccountant
 
-class LimitAccountant:
-    """A quick stand-in for `PLD` where the price is not under test: the Gaussian limit of Poisson samples."""
-
-    def epsilon(self, event, delta):
-        mu2 = 0.0
-        for leaf, count in count_leaves(event).items():
-            if isinstance(leaf, Gaussian):
-                mu2 += count / leaf.noise_multiplier**2
-            else:
-                x = min(1 / leaf.noise_multiplier**2, 500.0)
-                growth = 4 * math.sinh(x) if leaf.relation == "replace" else math.expm1(x)
-                mu2 += count * leaf.probability**2 * growth
-        return gaussian_epsilon(math.sqrt(mu2), delta)
+__all__ = ["ExactOracle", "LimitAccountant", "solve_exactly"]
 
 
 class ExactOracle:

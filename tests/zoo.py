@@ -5,7 +5,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import is_classifier
 
+from dpcvx.accounting import (
+    GDP,
+    PLD,
+    RDP,
+    Accountant,
+    AdaptiveSelection,
+    ObjectiveProfile,
+    PureComposition,
+    Tight,
+)
 from dpcvx.arrays import Shape
 from dpcvx.domains import (
     Box,
@@ -43,6 +54,7 @@ from dpcvx.domains.set_functions import (
 )
 from dpcvx.domains.submodular_ball import SubmodularBall, SubmodularPolyhedron
 from dpcvx.domains.vertex_norm_map import VertexNorm
+from dpcvx.estimators.registry import ESTIMATORS, estimator_class
 from dpcvx.losses import (
     ClippedLogistic,
     Huber,
@@ -180,6 +192,20 @@ ALL_MIRROR_MAPS: list[tuple[MirrorMap, Domain, Shape]] = [
     (Interpolation(InterpolationBall(0.3, 2.0), 9), InterpolationBall(0.3, 2.0), 9),
     (Interpolation(InterpolationBall(0.8, 0.5), 30), InterpolationBall(0.8, 0.5), (10, 3)),
 ]
+
+ALL_ACCOUNTANTS: list[Accountant] = [
+    GDP(),
+    RDP(),
+    RDP(orders=(1.25, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)),
+    PureComposition(),
+    AdaptiveSelection(grid=12),
+    PLD(interval=1e-3),
+    ObjectiveProfile(),
+    Tight(),
+]
+ALL_ESTIMATORS: list[type[Any]] = [estimator_class(name) for name in ESTIMATORS]
+CLASSIFIERS = [kind for kind in ALL_ESTIMATORS if is_classifier(kind(epsilon=1.0))]
+REGRESSORS = [kind for kind in ALL_ESTIMATORS if kind not in CLASSIFIERS]
 
 
 def one_of_each(cases: Iterable[tuple[Any, ...]]) -> list[Any]:

@@ -38,18 +38,9 @@ from dpcvx.events import (
     Worst,
     count_leaves,
 )
+from zoo import ALL_ACCOUNTANTS
 
 DELTA = 1e-6
-ACCOUNTANTS = [
-    GDP(),
-    RDP(),
-    RDP(orders=(1.25, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)),
-    PureComposition(),
-    AdaptiveSelection(grid=12),
-    PLD(interval=1e-3),
-    ObjectiveProfile(),
-    Tight(),
-]
 # Each kind of event as a function of its noise: more noise, more privacy.
 KINDS = {
     "gaussian": lambda noise: Gaussian(noise),
@@ -66,7 +57,7 @@ KINDS = {
 }
 COVERED = [
     pytest.param(accountant, make, id=f"{accountant}-{kind}")
-    for accountant in ACCOUNTANTS
+    for accountant in ALL_ACCOUNTANTS
     for kind, make in KINDS.items()
     if accountant.supports(make(2.0))
 ]
@@ -74,7 +65,7 @@ COVERED = [
 
 def test_the_table_of_rules_is_the_intended_one():
     covered = {
-        type(a).__name__: {k for k, make in KINDS.items() if a.supports(make(2.0))} for a in ACCOUNTANTS
+        type(a).__name__: {k for k, make in KINDS.items() if a.supports(make(2.0))} for a in ALL_ACCOUNTANTS
     }
     objectives = {"objective", "objective, add or remove"}
     made_of_others = {"worst", "best of a geometric number", "best of a Poisson number"}
@@ -150,7 +141,7 @@ def test_order_does_not_matter(accountant):
     assert costs[0] > accountant.epsilon(Compose(parts[:2]), DELTA)
 
 
-@pytest.mark.parametrize("accountant", ACCOUNTANTS, ids=str)
+@pytest.mark.parametrize("accountant", ALL_ACCOUNTANTS, ids=str)
 def test_what_has_no_rule_raises(accountant):
     class Mystery:
         pass

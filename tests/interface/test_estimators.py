@@ -33,18 +33,8 @@ from dpcvx import (
     PrivateStructuredLasso,
 )
 from dpcvx.solvers.typical_data import inflation
+from zoo import CLASSIFIERS, REGRESSORS
 
-REGRESSORS = [
-    PrivateLinearRegression,
-    PrivateLasso,
-    PrivateElasticNet,
-    PrivateGroupLasso,
-    PrivateStructuredLasso,
-    PrivateLowRankRegression,
-    PrivateHuberRegressor,
-    PrivateQuantileRegressor,
-]
-CLASSIFIERS = [PrivateLogisticRegression, PrivateLinearSVC]
 COMMON = {
     "epsilon": None,
     "delta": None,

@@ -11,22 +11,16 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dpcvx
+from zoo import CLASSIFIERS, REGRESSORS
 
 # A large epsilon, because the checks ask for accuracy on 200 rows; their features are standardised.
 PUBLIC = {"epsilon": 30.0, "delta": 1e-5, "bounds": (-3, 3), "n_iter": 100}
 TARGET = {"y_bounds": (-3, 3)}
 LABELS = {"classes": "from_y"}
+OTHER = {"PrivateHuberRegressor": "mirror_descent", "PrivateLinearSVC": "mirror_descent"}
 ESTIMATORS = [
-    dpcvx.PrivateLinearRegression(**PUBLIC, **TARGET),
-    dpcvx.PrivateLasso(**PUBLIC, **TARGET),
-    dpcvx.PrivateElasticNet(**PUBLIC, **TARGET),
-    dpcvx.PrivateGroupLasso(**PUBLIC, **TARGET),
-    dpcvx.PrivateStructuredLasso(**PUBLIC, **TARGET),
-    dpcvx.PrivateLowRankRegression(**PUBLIC, **TARGET),
-    dpcvx.PrivateHuberRegressor(**PUBLIC, **TARGET, solver="mirror_descent"),
-    dpcvx.PrivateQuantileRegressor(**PUBLIC, **TARGET),
-    dpcvx.PrivateLogisticRegression(**PUBLIC, **LABELS),
-    dpcvx.PrivateLinearSVC(**PUBLIC, **LABELS, solver="mirror_descent"),
+    kind(**PUBLIC, **(LABELS if kind in CLASSIFIERS else TARGET), solver=OTHER.get(kind.__name__, "auto"))
+    for kind in REGRESSORS + CLASSIFIERS
 ]
 EXPECTED_FAILURES = {
     "check_supervised_y_no_nan": "a missing or infinite target must not stop a fit: whether it stops "

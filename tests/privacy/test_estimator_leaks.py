@@ -14,29 +14,15 @@ import scipy.sparse as sp
 
 import dpcvx
 from dpcvx import (
-    PrivateElasticNet,
     PrivateGroupLasso,
-    PrivateHuberRegressor,
     PrivateLasso,
     PrivateLinearRegression,
     PrivateLinearSVC,
     PrivateLogisticRegression,
     PrivateLowRankRegression,
-    PrivateQuantileRegressor,
-    PrivateStructuredLasso,
 )
+from zoo import CLASSIFIERS, REGRESSORS
 
-REGRESSORS = [
-    PrivateLinearRegression,
-    PrivateLasso,
-    PrivateElasticNet,
-    PrivateGroupLasso,
-    PrivateStructuredLasso,
-    PrivateLowRankRegression,
-    PrivateHuberRegressor,
-    PrivateQuantileRegressor,
-]
-CLASSIFIERS = [PrivateLogisticRegression, PrivateLinearSVC]
 N, D = 40, 3
 RNG = np.random.default_rng(0)
 X = RNG.uniform(0, 10, (N, D))
