@@ -9,10 +9,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, NamedTuple
 
-__all__ = ["COMMANDS", "ESTIMATORS", "Entry", "estimator_class"]
+__all__ = ["COMMANDS", "ESTIMATORS", "EstimatorEntry", "estimator_class"]
 
 
-class Entry(NamedTuple):
+class EstimatorEntry(NamedTuple):
     """Module of an estimator within this package, and its name on the command line, if it has one."""
 
     module: str
@@ -20,16 +20,16 @@ class Entry(NamedTuple):
 
 
 ESTIMATORS = {
-    "PrivateLinearRegression": Entry("regressors", "linear"),
-    "PrivateLasso": Entry("regressors", "lasso"),
-    "PrivateElasticNet": Entry("regressors", "elastic-net"),
-    "PrivateGroupLasso": Entry("structured", "group-lasso"),
-    "PrivateStructuredLasso": Entry("structured"),
-    "PrivateLowRankRegression": Entry("regressors"),
-    "PrivateLogisticRegression": Entry("classifiers", "logistic"),
-    "PrivateLinearSVC": Entry("classifiers", "svc"),
-    "PrivateHuberRegressor": Entry("regressors", "huber"),
-    "PrivateQuantileRegressor": Entry("regressors", "quantile"),
+    "PrivateLinearRegression": EstimatorEntry("regressors", "linear"),
+    "PrivateLasso": EstimatorEntry("regressors", "lasso"),
+    "PrivateElasticNet": EstimatorEntry("regressors", "elastic-net"),
+    "PrivateGroupLasso": EstimatorEntry("structured", "group-lasso"),
+    "PrivateStructuredLasso": EstimatorEntry("structured"),
+    "PrivateLowRankRegression": EstimatorEntry("regressors"),
+    "PrivateLogisticRegression": EstimatorEntry("classifiers", "logistic"),
+    "PrivateLinearSVC": EstimatorEntry("classifiers", "svc"),
+    "PrivateHuberRegressor": EstimatorEntry("regressors", "huber"),
+    "PrivateQuantileRegressor": EstimatorEntry("regressors", "quantile"),
 }
 COMMANDS = {entry.command: name for name, entry in ESTIMATORS.items() if entry.command is not None}
 

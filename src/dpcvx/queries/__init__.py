@@ -1,10 +1,12 @@
 """The query engine: many queries on one budget, answered from a histogram over a public schema."""
 
-from dpcvx.queries.answer import Answer
+from dpcvx.queries.answer import BRANCHES, Answer
 from dpcvx.queries.engine import QueryEngine
 from dpcvx.queries.histogram import Counts, Histogram
 from dpcvx.queries.marginals import Measurement, NoisyMarginals
 from dpcvx.queries.query import (
+    LARGEST_RADIUS,
+    QUERY_LOSSES,
     Count,
     Marginal,
     Mean,
@@ -13,9 +15,13 @@ from dpcvx.queries.query import (
     query_from_json,
 )
 from dpcvx.queries.schema import Attribute, Binned, Schema
+from dpcvx.queries.synthetic import statement_path, write_synthetic
 from dpcvx.queries.universe import Universe
 
 __all__ = [
+    "BRANCHES",
+    "LARGEST_RADIUS",
+    "QUERY_LOSSES",
     "Answer",
     "Attribute",
     "Binned",
@@ -32,4 +38,6 @@ __all__ = [
     "Schema",
     "Universe",
     "query_from_json",
+    "statement_path",
+    "write_synthetic",
 ]

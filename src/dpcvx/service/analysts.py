@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpcvx.errors import BudgetExceeded, DeadKey, KeyReused
-from dpcvx.queries.answer import BRANCHES
-from dpcvx.queries.query import Query, query_from_json
-from dpcvx.queries.synthetic import write_synthetic
+from dpcvx.queries import BRANCHES, Query, query_from_json, write_synthetic
 from dpcvx.service.database import ServiceDatabase
 from dpcvx.service.description import attributes, query_schema
 from dpcvx.service.history import REUSED, QueryHistory
@@ -23,7 +21,7 @@ from dpcvx.service.keys import ApiKey, Keys
 from dpcvx.service.refusal import Refusal
 
 if TYPE_CHECKING:
-    from dpcvx.queries.engine import QueryEngine
+    from dpcvx.queries import QueryEngine
 
 __all__ = ["Analysts"]
 

@@ -15,9 +15,7 @@ from dpcvx.errors import DpcvxError
 if TYPE_CHECKING:
     import httpx
 
-    from dpcvx.queries.answer import Answer
-    from dpcvx.queries.query import Query
-    from dpcvx.queries.schema import Schema
+    from dpcvx.queries import Answer, Query, Schema
 
 __all__ = ["Client", "ServiceError"]
 
@@ -106,7 +104,7 @@ class Client:
         -------
         Answer
         """
-        from dpcvx.queries.answer import Answer
+        from dpcvx.queries import Answer
 
         if not isinstance(query, Mapping) and not hasattr(query, "to_json"):
             raise TypeError(
@@ -119,7 +117,7 @@ class Client:
 
     def schema(self) -> Schema:
         """Return the public declaration of the data."""
-        from dpcvx.queries.schema import Schema
+        from dpcvx.queries import Schema
 
         listed = self._request("GET", "/schema").json()["attributes"]
         declared = [{name: value for name, value in one.items() if name != "labels"} for one in listed]
@@ -155,7 +153,7 @@ class Client:
         kind = path.suffix.removeprefix(".")
         if kind not in ("csv", "parquet"):
             raise ValueError(f"{path} must end in .csv or .parquet, to say what it is.")
-        from dpcvx.queries.synthetic import statement_path
+        from dpcvx.queries import statement_path
 
         response = self._request("GET", "/synthetic", params={"rows": rows, "format": kind})
         promise = json.dumps(self.statement(), indent=2)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dpcvx.demo import load
-from dpcvx.queries.schema import Attribute, Binned, Schema
+from dpcvx.queries import Attribute, Binned, Schema
 
 __all__ = ["people"]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dpcvx.domains import NAMED_BALLS
-from dpcvx.queries.query import LARGEST_RADIUS, QUERY_LOSSES
-from dpcvx.queries.schema import Schema
+from dpcvx.queries import LARGEST_RADIUS, QUERY_LOSSES, Schema
 
 __all__ = ["attributes", "query_schema"]
 

@@ -18,9 +18,7 @@ from dpcvx.accounting import Budget, default_delta
 from dpcvx.data.files import HEADER_HINT, open_table
 from dpcvx.errors import BudgetExceeded, LedgerUnavailable, Unreadable
 from dpcvx.ledger import Account, Ledger
-from dpcvx.queries.engine import QueryEngine
-from dpcvx.queries.schema import Schema
-from dpcvx.queries.universe import Universe
+from dpcvx.queries import QueryEngine, Schema, Universe
 from dpcvx.service.analysts import Analysts
 from dpcvx.service.application import application
 from dpcvx.service.database import ServiceDatabase

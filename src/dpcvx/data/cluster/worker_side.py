@@ -29,7 +29,6 @@ __all__ = [
     "UNMAPPED",
     "Become",
     "Describe",
-    "Facts",
     "Failure",
     "ObjectiveOf",
     "Part",
@@ -38,6 +37,7 @@ __all__ = [
     "Request",
     "ScoresOf",
     "Shard",
+    "ShardFacts",
     "Step",
     "SumOf",
     "Update",
@@ -60,7 +60,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Facts:
+class ShardFacts:
     """What the driver keeps of a shard, to know it again after it was loaded anew. Private: never shown."""
 
     n: int
@@ -115,10 +115,10 @@ class Request(Protocol):
 class Describe:
     """Size and digest of the records."""
 
-    def of(self, state: State, key: str) -> Facts:
+    def of(self, state: State, key: str) -> ShardFacts:
         """Return them."""
         records = state.records[key]
-        return Facts(records.n, records.d, state.digest)
+        return ShardFacts(records.n, records.d, state.digest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +127,7 @@ class Become:
 
     steps: tuple[Step, ...]
 
-    def of(self, state: State, key: str) -> Facts:
+    def of(self, state: State, key: str) -> ShardFacts:
         """Return size and digest of the records after the last step."""
         keys = [step.key for step in self.steps]
         done = len(state.steps) if state.steps == keys[: len(state.steps)] else 0

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from dpcvx import __version__
-from dpcvx.data.cluster.worker_side import Describe, Facts, Failure, Shard
+from dpcvx.data.cluster.worker_side import Describe, Failure, Shard, ShardFacts
 from dpcvx.errors import ClusterFailed, Incompatible
 
 __all__ = ["Call", "RemoteShard", "Workers", "connected"]
@@ -172,10 +172,10 @@ class RemoteShard:
         self._loading: Any = None  # future of the actor
         self._parts: list[Any] = []  # futures of what it is made of
         self._actor: Any = None
-        self._facts: Facts | None = None
+        self._facts: ShardFacts | None = None
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> ShardFacts:
         """Size and digest; private."""
         if self._facts is None:
             raise ClusterFailed(f"A shard was asked before it was loaded. {REMAINS}")
