@@ -238,7 +238,7 @@ def test_what_is_wrong_with_a_table_is_said_from_names_and_types_alone():
         UNIVERSE.encode({"sex": ["f"], "children": [0]})
     with pytest.raises(TypeError, match="mapping from name to column; got list"):
         UNIVERSE.encode([PEOPLE])
-    with pytest.raises(ValueError, match="same number of cells"):
+    with pytest.raises(ValueError, match="same number of rows"):
         UNIVERSE.encode({**PEOPLE, "sex": ["f"]})
     with pytest.raises(ValueError, match="2 dimensions"):
         UNIVERSE.encode({**PEOPLE, "age": np.zeros((4, 2))})

@@ -208,14 +208,14 @@ def test_a_stopped_server_says_so_and_ends_well(people):
     assert "warm start: 5 attributes of 4,000 people" in said
     assert "nobody has a key yet" in said
     assert "comparisons: 4 of 4 runs left" in said
-    assert "a new start continues" in said
+    assert "the next start continues" in said
 
 
 @pytest.mark.parametrize(
     ("runs", "words"),
     [
         ((0, 0), "no comparisons at this size"),
-        ((0, 4), "0 of 4 runs left: answers are not"),
+        ((0, 4), "0 of 4 runs left: answers are no longer"),
         ((3, 4), "3 of 4 runs left; a stop loses"),
     ],
     ids=["none", "used up", "left"],
@@ -232,8 +232,8 @@ def test_a_demonstration_says_that_it_is_thrown_away(people, monkeypatch, capsys
     monkeypatch.setattr("signal.signal", lambda *arguments: None)
     start.demonstration(host="127.0.0.1", port=free_port(), slot=0.01)
     said = capsys.readouterr().err
-    assert "the demonstration is thrown away" in said
-    assert "a new start continues" not in said
+    assert "the demonstration and its ledger are deleted" in said
+    assert "the next start continues" not in said
 
 
 def run(folder, monkeypatch, capsys, *words):

@@ -36,7 +36,7 @@ def create(
     witness: Witness = None,
     as_json: AsJson = False,
 ) -> None:
-    """Open an account with a cap that never changes."""
+    """Open an account with a budget that never changes."""
     from dpcvx.ledger import Ledger
 
     account = Ledger(ledger, witness=witness).create(name, epsilon=epsilon, delta=delta, relation=relation)
@@ -49,7 +49,7 @@ def show(
     ledger: LedgerUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show caps, what is spent and what is left."""
+    """Show the budget of each account, and the parts that are spent and left."""
     from dpcvx.ledger import Ledger
 
     book = Ledger(ledger)
@@ -94,7 +94,7 @@ def history(
 
 @ledger_app.command()
 def verify(ledger: LedgerUrl = None, witness: Witness = None, as_json: AsJson = False) -> None:
-    """Check every entry, hash and total, and with a witness that this is no old copy."""
+    """Check every entry, hash and total, and with a witness that the ledger is no old copy."""
     from dataclasses import asdict
 
     from dpcvx.ledger import Ledger

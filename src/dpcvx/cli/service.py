@@ -21,7 +21,7 @@ KEY_VARIABLE = "DPCVX_KEY"
 
 
 class Scope(StrEnum):
-    """What a key may do."""
+    """Permissions of a key."""
 
     ASK = "ask"
     ADMIN = "admin"
@@ -42,19 +42,17 @@ def serve(
     delta: Annotated[float | None, typer.Option(help="Default: min(1/n^2, 1e-5).")] = None,
     ledger: LedgerUrl = None,
     witness: Annotated[
-        str | None, typer.Option(help="File that notes the ledger's state, so that an old copy is found out.")
+        str | None, typer.Option(help="File that records the state of the ledger, to detect an old copy.")
     ] = None,
     account: Account = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.", min=1, max=65535)] = 8000,
     slot: Annotated[
-        float, typer.Option(help="Answers leave a whole number of slots of so many seconds later.", min=0.01)
+        float, typer.Option(help="Seconds. The time to an answer is a whole number of slots.", min=0.01)
     ] = 0.25,
-    demo: Annotated[
-        bool, typer.Option("--demo", help="Serve census data in a ledger that is thrown away.")
-    ] = False,
+    demo: Annotated[bool, typer.Option("--demo", help="Serve census data with a temporary ledger.")] = False,
 ) -> None:
-    """Serve questions about a table, on one privacy budget: HTTP interface and web page."""
+    """Answer queries about a table on one privacy budget, by HTTP and on a web page."""
     _require("fastapi", "uvicorn", "argon2", "pydantic")
     from dpcvx.service.start import ServiceSettings, demonstration, run
 
@@ -99,7 +97,7 @@ def ask(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a query service one question and print the answer."""
+    """Ask a query service one query and print the answer."""
     from dpcvx.service.client import Client
 
     options = {"loss": loss, "set": domain, "radius": radius, "intercept": intercept}
@@ -111,7 +109,7 @@ def ask(
 
 @keys_app.command("create")
 def create_key(
-    name: Annotated[str, typer.Argument(help="Whose key it is.")],
+    name: Annotated[str, typer.Argument(help="Name of the holder.")],
     account: AccountName,
     ledger: LedgerUrl = None,
     scope: Annotated[list[Scope] | None, typer.Option(help="May be repeated. Default: ask.")] = None,
@@ -119,7 +117,7 @@ def create_key(
     per_day: Annotated[int, typer.Option(help="Questions a day.", min=1)] = 5000,
     as_json: AsJson = False,
 ) -> None:
-    """Make an API key and print it; it is kept nowhere else."""
+    """Create an API key and print it; its text is stored nowhere."""
     scopes = [one.value for one in scope or [Scope.ASK]]
     key, text = _keys(ledger, account).create(name, scopes=scopes, per_minute=per_minute, per_day=per_day)
     if as_json:
@@ -152,7 +150,7 @@ def revoke_key(
     account: AccountName,
     ledger: LedgerUrl = None,
 ) -> None:
-    """Refuse an API key from now on; a running server obeys at once."""
+    """Revoke an API key; a running server refuses it at once."""
     try:
         key = _keys(ledger, account).revoke(id)
     except KeyError:
@@ -194,7 +192,7 @@ def _key(path: Path | None) -> str:
 
 
 def _question(text: str, options: dict[str, Any], conditions: list[str]) -> dict[str, Any]:
-    """The JSON form of a question as it is typed."""
+    """Return the JSON form of a query as it is typed."""
     if text.lstrip().startswith("{"):
         try:
             content: dict[str, Any] = json.loads(text)

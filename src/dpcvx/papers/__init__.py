@@ -1,8 +1,8 @@
 """The constants of the papers as printed, with the guarantee that each really gives, and hard instances.
 
-Nothing in dpcvx rests on these. They are here to be compared: a `Reproduction` holds what a paper claims for
-an algorithm with the noise it prints, what is proved of that noise, and what one pair of neighbouring data
-sets shows. Those with a guarantee can be run, and the run states the guarantee that holds, not the claim.
+No other part of dpcvx uses them. A `Reproduction` holds the guarantee that a paper claims for an algorithm
+with the noise it prints, the guarantee that is proved for that noise, and the privacy loss that one pair of
+neighbouring data sets shows. An algorithm with a proved guarantee can be run; the run states that guarantee.
 
 Neighbours differ by one replaced record, as in all five papers. In formulas L is the largest l2 norm of a
 record's gradient, L1 the largest entry of one, and n the number of records.

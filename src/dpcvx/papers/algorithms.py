@@ -52,7 +52,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _claims(algorithm: Function) -> Function:
-    """Ask for a Budget where something else is given for the claim."""
+    """Refuse a claim that is no Budget."""
 
     @wraps(algorithm)
     def checked(claimed: Budget, *args: Any, **kwargs: Any) -> Any:
@@ -95,7 +95,7 @@ def ttz14_algorithm_1(claimed: Budget, n_iter: int) -> Reproduction:
 def ttz14_algorithm_2(claimed: Budget) -> Reproduction:
     """[TTZ14] Algorithm 2: objective perturbation with sigma = L sqrt(2 log(1/delta))/eps on the sum.
 
-    What is proved is for losses of one score per record, smooth and not strongly convex (ridge 2 beta/eps).
+    The proof is for losses of one score per record, smooth and not strongly convex (ridge 2 beta/eps).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a paper claims for an algorithm as printed, what holds, and a run that says the latter."""
+"""An algorithm as printed in a paper: claimed and true guarantee, and a run that states the true one."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class AsPrinted(Solver):
 
 @dataclass(frozen=True)
 class Reproduction:
-    """An algorithm with the constants of its paper: the claim, and what is known of it.
+    """An algorithm with the constants of its paper: the claim, and what is proved about it.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ class Reproduction:
 
 
 def table(reproductions: Iterable[Reproduction]) -> str:
-    """Return claims and truths as a Markdown table.
+    """Return claimed and true guarantees as a Markdown table.
 
     Parameters
     ----------

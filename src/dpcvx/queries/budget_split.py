@@ -1,4 +1,4 @@
-"""How one budget is divided, from public sizes, before a record is read."""
+"""Split of a budget among the parts of an engine, from public sizes, before a record is read."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from dpcvx.queries.universe import Universe
 __all__ = ["METHODS", "BudgetSplit", "choose_method", "split_budget"]
 
 METHODS = ("composition", "histogram", "multiplicative_weights", "warm", "offline")
-# Parts of the whole, each as zCDP adds: 1/(2 noise^2), epsilon^2/2, eta^2/8.
-CHECKS = (0.04, 0.01)  # of the error of regressions, and of shares of three attributes
-NET = 0.2  # runs of comparisons, and measurements where one is above: the safety net of a warm start
-RUN_PART = 0.7  # of the net; the rest measures
-CORRECTIONS = 4  # updates that the net of a warm start has
-LARGEST_LEVEL = 0.1  # a net that tells no share of records apart below this is not worth its budget
-FALSE_ALARM = 0.05  # chance that a run of the expected queries says "above" of a histogram without error
+# Shares of the budget in terms of zCDP: 1/(2 noise^2), epsilon^2/2, eta^2/8.
+CHECKS = (0.04, 0.01)  # self-checks: errors of regressions, and of shares of three attributes
+NET = 0.2  # safety net of a warm start: comparisons, and measurements after an error that is above the level
+RUN_PART = 0.7  # comparisons within the safety net; the rest pays for measurements
+CORRECTIONS = 4  # updates of a warm start
+LARGEST_LEVEL = 0.1  # no safety net if it detects errors above this share of records only
+FALSE_ALARM = 0.05  # probability that a run of the expected queries reports an error of an exact histogram
 ROUNDS = 8  # updates of the offline variant
 
 
 @dataclass(frozen=True)
 class BudgetSplit:
-    """What each part of the engine may cost; `event` is the whole, fixed before the first record is read.
+    """Costs of the parts of an engine; their composition `event` is fixed before a record is read.
 
     Parameters
     ----------
@@ -74,11 +74,11 @@ class BudgetSplit:
 
     @property
     def event(self) -> Event:
-        """Composition of everything that the engine may ever ask."""
+        """Composition of everything that the engine may ever release."""
         return self.left(self.updates, self.updates, started=False)
 
     def left(self, runs: int, oracles: int, *, started: bool = True) -> Event:
-        """Return what so many more runs and measurements may ask, and before the start that too."""
+        """Return the event of further runs and measurements, with the first releases unless ``started``."""
         parts: list[Event] = []
         if not started:
             parts += [Gaussian(noise) for noise in (self.start, *self.checks) if noise]
@@ -92,7 +92,7 @@ class BudgetSplit:
         return Compose(tuple(parts))
 
     def to_json(self) -> str:
-        """Return the fields as JSON text; numbers come back to the last bit."""
+        """Return the fields as JSON text, from which numbers are read back exactly."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
@@ -155,7 +155,7 @@ def split_budget(
     if budget.delta == 0:
         raise Incompatible("The engine's noise is Gaussian, which needs delta > 0: use for instance 1 / n^2.")
     whole = spendable(budget)
-    # Nearly the noise that the calibration below will find: enough to decide what takes part.
+    # Close to the noise that the calibration below finds; decides which parts there are.
     about = 1 / gaussian_mu(whole.epsilon, whole.delta)
     T = _balanced_updates(universe, n, n_queries, about)
     run = AboveThreshold(math.sqrt(NET / CORRECTIONS * RUN_PART) / about)
@@ -202,9 +202,9 @@ def split_budget(
 
 
 def _balanced_updates(universe: Universe, n: int, n_queries: int, noise: float) -> int:
-    """Number of updates of [U15] Figure 3 at the level that its own noise allows, for losses of scale 1.
+    """Return the number of updates of [U15] Figure 3 at the level that its own noise allows, for scale 1.
 
-    A run with T updates costs epsilon = sqrt(1/(2T))/noise and tells errors apart beyond about
+    A run with T updates costs epsilon = sqrt(1/(2T))/noise and detects errors above about
     (4/n) (1/epsilon) log(n_queries); T = 64 log|X| / level^2 updates are needed for that level.
     """
     T = 1
@@ -217,11 +217,11 @@ def _balanced_updates(universe: Universe, n: int, n_queries: int, noise: float) 
 
 
 def choose_method(universe: Universe, n_queries: int) -> str:
-    """Return the method whose noise on one statistic is least: a rule of public sizes.
+    """Return the method with the least noise on one statistic, from public sizes.
 
-    In units of 1/(n mu): composition has 2 sqrt(queries) on each, a noisy histogram sqrt(|X|) on the share of
-    half of the cells, noisy pairs of d attributes about d + 1. Multiplicative weights without a warm start
-    need errors far above these before they learn, and are never the automatic choice.
+    In units of 1/(n mu) the noise is 2 sqrt(queries) for composition, sqrt(|X|) for a noisy histogram (on the
+    share of half of the cells), and about d + 1 for noisy pairs of d attributes. Multiplicative weights
+    without a warm start are never chosen: they learn from far larger errors only.
     """
     d = len(universe.shape)
     noise = {

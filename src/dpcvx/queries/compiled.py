@@ -24,13 +24,13 @@ from dpcvx.vouched import is_vouched
 
 __all__ = ["CORNER", "TOLERANCE", "WORK", "CompiledMeans", "CompiledQuery", "CompiledRegression", "Query"]
 
-TOLERANCE = 2.0**-7  # of the sensitivity of an error: what inexact minimisation may change in it
-ROUNDING = 1e-9  # of the range of the loss: far above what float64 sums over 2^16 cells can be off by
-# Of the size of the loss, for each feature: what float64 loses in an error is then below a hundredth of 1/n.
+TOLERANCE = 2.0**-7  # error of the inexact minimisation relative to the sensitivity of an error
+ROUNDING = 1e-9  # relative to the range of the loss; far above the rounding of float64 sums over 2^16 cells
+# Float64 rounding for each feature, relative to the size of the loss; in an error it is below 1/(100 n).
 FLOAT = 2.0**-45
-WORK = 2**36  # products of a cell's feature in the last steps of a minimisation: minutes at the most
-STEP = 2**16  # products that take as long as a step takes at least
-RESTARTED_STEPS = 3000  # accelerated steps before the ones whose number the theory gives
+WORK = 2**36  # products of features in the last steps of a minimisation; some minutes at most
+STEP = 2**16  # fixed cost of a step, in products
+RESTARTED_STEPS = 3000  # accelerated steps with restarts, before those whose number theory gives
 CHECK_EVERY = 10  # accelerated steps between two certificates
 CORNER = 2.0**-6  # half-width over which the corner of the pinball loss is rounded, in units of the target
 
@@ -57,12 +57,12 @@ class CompiledQuery(Protocol):
 
     @property
     def attributes(self) -> tuple[int, ...]:
-        """Places in the schema of the attributes that the marginal is over."""
+        """Positions in the schema of the attributes of the marginal."""
         ...
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of cells of each of these attributes."""
+        """Number of levels or bins of each of these attributes."""
         ...
 
     @property
@@ -107,7 +107,7 @@ class CompiledRegression:
     Parameters
     ----------
     attributes, sizes : tuple of int
-        Places in the schema, and numbers of cells there.
+        Positions in the schema, and numbers of levels or bins there.
     names : tuple of str
         Names of the coefficients.
     problem : Problem
@@ -154,7 +154,7 @@ class CompiledRegression:
         self.problem.C.start(self.problem.d)  # refuses a set of another dimension
 
     def near(self, theta: Vector, reach: float) -> CompiledRegression:
-        """Return the query over theta + reach (C - theta) in place of C, theta being a point of both.
+        """Return the query over theta + reach (C - theta) instead of C, for a point theta of C.
 
         Its answers s in C stand for theta + reach (s - theta). By convexity its error at theta is between
         reach times the error over C and all of it, and all of it where the minimiser is that near; the range
@@ -178,7 +178,7 @@ class CompiledRegression:
 
     @cached_property
     def _extremes(self) -> tuple[Vector, Vector]:
-        """Smallest and largest loss of every cell over the set, ridge left out, both a little outward."""
+        """Bounds on the loss of every cell over the set, without the ridge term."""
         low, high = _margin_range(self.problem.C, self.X)
         if self.anchor is not None:
             fixed = (1 - self.reach) * (self.X @ self.anchor)
@@ -194,10 +194,10 @@ class CompiledRegression:
         return smallest - slack, largest + slack
 
     def _lost(self, low: Vector, high: Vector, largest: Vector) -> float:
-        """Bound n times what float64 loses in an error: a part of the loss itself, not of its range.
+        """Bound n times the rounding of an error in float64, which is relative to the loss, not to its range.
 
-        Over a tiny set losses hardly differ, and the difference of two of them is mostly rounding, which
-        depends on the records.
+        Over a tiny set the losses hardly differ, and their difference is mostly rounding, which depends on
+        the records.
         """
         problem = self.problem
         start = float(np.linalg.norm(problem.C.start(problem.d)))
@@ -234,7 +234,7 @@ class CompiledRegression:
 
     @cached_property
     def _attainable(self) -> float:
-        """What `WORK` is sure to bring the loss within; the sensitivity of an error is no finer than that."""
+        """Accuracy that `WORK` guarantees; the sensitivity of an error is a multiple of it at least."""
         steps = WORK / (self.X.size + STEP)
         return 2 * self._smoothness * float(self.problem.C.diameter(2, self.problem.d)) ** 2 / steps**2
 
@@ -283,7 +283,7 @@ class CompiledRegression:
         return math.fsum(weights * self._loss.value(self._margins(theta), self.y)) + ridge
 
     def _minimiser(self, weights: Vector, start: Vector, tolerance: float) -> Vector:
-        """A point whose loss is within ``tolerance`` of the least one: accelerated projected gradient.
+        """Return a point with a loss within ``tolerance`` of the minimum, by accelerated projected gradient.
 
         Restarted momentum stops at a certificate, the Frank-Wolfe gap max_s <g, theta - s>. Where that has
         not been reached, plain momentum follows for 2 D sqrt(L / (2 tolerance)) steps from a public bound L,
@@ -347,7 +347,7 @@ class CompiledMeans:
     Parameters
     ----------
     attributes, sizes : tuple of int
-        Places in the schema, and numbers of cells there.
+        Positions in the schema, and numbers of levels or bins there.
     names : tuple of str
         Names of the functions.
     values : ndarray, shape (m, k)
@@ -364,7 +364,7 @@ class CompiledMeans:
 
     @cached_property
     def scale(self) -> float:
-        """S: the widest range of a function; 1 if all are constant, and any unit of their error will do."""
+        """S: the widest range of a function; 1 if all are constant."""
         return float((self.values.max(axis=0) - self.values.min(axis=0)).max()) or 1.0
 
     def range(self, theta: Vector) -> float:
@@ -383,7 +383,7 @@ class CompiledMeans:
 
     @cached_property
     def _centred(self) -> tuple[Vector, Vector]:
-        """Least values, and all from there on: float64 then loses a part of the range, not of the values."""
+        """Smallest values, and values minus these: rounding is then relative to the range of the values."""
         low: Vector = self.values.min(axis=0)
         return low, (self.values - low if low.any() else self.values)
 
@@ -399,7 +399,7 @@ class CompiledMeans:
         return self.values
 
     def reported(self, theta: Vector) -> Vector:
-        """Return the means, none outside the range of its function: no share is below 0 or above 1."""
+        """Return the means, clipped to the range of their function: no share is below 0 or above 1."""
         means: Vector = np.clip(theta, self.values.min(axis=0), self.values.max(axis=0))
         return means
 

@@ -1,4 +1,4 @@
-"""Distributions over a universe: the public one that queries are answered from, and the records' own.
+"""Distributions over a universe: the public histogram that answers queries, and the counts of the records.
 
 `Histogram` is public. `Counts` holds records: it answers mechanisms only, and prints nothing.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Counts", "Histogram"]
 
-SHORT_RUN = 16  # cells in a row below which a copy in another order is faster to go through
+SHORT_RUN = 16  # contiguous cells below which a transposed copy is faster
 
 
 class Histogram:
@@ -62,7 +62,7 @@ class Histogram:
         shares = None
         if tuple(given.shape) == (universe.n_cells,):
             if log_weights is not None:
-                given = self._passes.exponentials(given + 0)[2]  # a copy: what was given is left alone
+                given = self._passes.exponentials(given + 0)[2]  # + 0 copies: the argument is not overwritten
             shares = self._passes.distribution(given)
         if shares is None:
             raise ValueError(
@@ -73,7 +73,7 @@ class Histogram:
 
     @cached_property
     def weights(self) -> NDArray[Any]:
-        """Shares of all cells, shape (n_cells,), on the host and not to be written."""
+        """Shares of all cells on the host, shape (n_cells,), read-only."""
         weights = self._passes.host(self._weights)
         weights.flags.writeable = False
         return weights
@@ -147,14 +147,14 @@ class Histogram:
         cumulative = np.cumsum(self.weights, dtype=np.float64)
         uniform = (rng.words(n) >> np.uint64(11)).astype(np.float64) * 2.0**-53
         cells: IntVector = np.searchsorted(cumulative, uniform * cumulative[-1], side="right")
-        cells[cells == self.universe.n_cells] -= 1  # the product may round up to the whole
+        cells[cells == self.universe.n_cells] -= 1  # the product may round up to the total
         return cells
 
 
 class Counts:
-    """The records as exact integer counts of cells, inside the gate.
+    """The records as exact integer counts of cells, for the private side.
 
-    A pass takes one look at each record, or at each cell if there are fewer of those: a public choice.
+    A pass reads each record, or each cell if there are fewer cells than records, which is a public choice.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ class Counts:
 
     @classmethod
     def of(cls, universe: Universe, table: Any, passes: Passes | None = None) -> Counts:
-        """Take the records of a table through the door."""
+        """Encode the records of a table."""
         return cls(universe, universe.encode(table), passes)
 
     def marginal(self, attributes: tuple[int, ...]) -> IntVector:

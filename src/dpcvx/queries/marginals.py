@@ -1,4 +1,4 @@
-"""Noisy low-order marginals, released once: the warm start of everything that is asked later."""
+"""Noisy low-order marginals, released once as the warm start of an engine."""
 
 from __future__ import annotations
 
@@ -235,12 +235,11 @@ class NoisyMarginals(GaussianMechanism):
 def marginal_order(
     sizes: tuple[int, ...], n: int, noise_multiplier: float, neighbours: Neighbours = REPLACE_ONE
 ) -> int:
-    """Return how many attributes the statistics of a warm start should join, from public numbers.
+    """Return the largest number of attributes in one statistic of a warm start, from public numbers.
 
-    Pairs are measured while their noise is below 1/sqrt(3), the deviation of a number of which nothing but
-    its range [-1, 1] is known; triples while theirs is below 1/sqrt(n), so that all orders are known better
-    than the records themselves tell them about the population. Either only while there are few enough of
-    them to be fitted quickly.
+    Pairs are measured if their noise is below 1/sqrt(3), the standard deviation of a uniform number in
+    [-1, 1]; triples if their noise is below 1/sqrt(n), so that noise is smaller than the sampling error of
+    all orders. Both only if they are few enough to be fitted quickly.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The distribution of largest entropy that agrees with noisy means, up to their noise: post-processing."""
+"""Maximum-entropy distribution that agrees with noisy means up to their noise; post-processing."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from dpcvx.queries.universe import Universe
 
 __all__ = ["fit"]
 
-AGREEMENT = 0.05  # what the minimiser leaves open, in units of what the noise does
-ROUNDS, ROUND_STEPS = 50, 10  # at most so many estimates of the curvature, and steps with each of them
-MEMORY = 20  # pairs of steps that it keeps
+AGREEMENT = 0.05  # tolerance of the minimiser relative to the effect of the noise
+ROUNDS, ROUND_STEPS = 50, 10  # most estimates of the curvature, and most steps with each of them
+MEMORY = 20  # memory of the quasi-Newton method
 SAMPLE = 16  # cells for each mean in an estimate of the curvature
 LARGEST_MATRIX = 2048  # means up to which the curvature is estimated as a matrix
 LISTED = 2**12  # entries up to which products of features are multiplied out

@@ -1,4 +1,4 @@
-"""The single-query oracle of the engine: any solver of the library, within a fixed part of the budget."""
+"""New measurements of single queries, by any solver of the library, within a fixed part of the budget."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["GaussianEquivalent", "MeasuredAnswer", "Measurer", "zcdp"]
 
 @dataclass(frozen=True, eq=False)
 class MeasuredAnswer:
-    """A new private answer, the noisy means it consists of, and its error: expected, and bounded."""
+    """A new private answer: parameter, noisy means that were measured, expected error and its bound."""
 
     theta: Vector
     group: tuple[Measurement, ...]
@@ -48,7 +48,7 @@ class Measurer:
     n : int
         Number of records.
     noise_multiplier : float
-        What one measurement as a whole is worth.
+        Noise of the Gaussian release that bounds the cost of one measurement.
     delta : float
         Delta of one measurement: its sampling may fail by a thousandth of this.
     solver : Solver, optional
@@ -63,7 +63,7 @@ class Measurer:
 
     @property
     def budget(self) -> Budget:
-        """The event's guarantee, a billionth on the private side."""
+        """Guarantee of the event Gaussian(noise_multiplier), with a margin of 1e-9."""
         mu = (1 - 1e-9) / self.noise_multiplier
         return Budget(gaussian_epsilon(mu, spendable(Budget(1.0, self.delta)).delta), self.delta)
 
@@ -86,24 +86,24 @@ class Measurer:
             raise Incompatible(f"{type(made.solver).__name__} costs more than the part of one measurement.")
         return made
 
-    def measure(self, query: CompiledQuery, gate: PrivateSide) -> MeasuredAnswer:
-        """Ask the records."""
+    def measure(self, query: CompiledQuery, private_side: PrivateSide) -> MeasuredAnswer:
+        """Return a new private answer to a query."""
         if isinstance(query, CompiledMeans):
-            return self._means(query, gate)
+            return self._means(query, private_side)
         if not isinstance(query, CompiledRegression):
-            raise Incompatible(f"{type(query).__name__} is no query that can be measured.")
+            raise Incompatible(f"{type(query).__name__} cannot be measured.")
         plan = self.plan(query)
-        theta, group = gate.minimiser(plan, query)
-        # Excess loss is at least 0, so that it exceeds 3 times its expected size in a third of cases at most;
-        # what is taken for that size is a bound on all records, which leaves that far behind.
+        theta, group = private_side.minimiser(plan, query)
+        # Markov: a loss that is not negative exceeds 3 times its mean with probability at most 1/3; `_bound`
+        # is for the worst records and far above the mean.
         expected = min(self._bound(plan), query.scale)
         return MeasuredAnswer(theta, group, expected, min(3 * expected, query.scale))
 
     def _bound(self, plan: Plan) -> float:
-        """Bound on the expected excess risk: descent's prediction is for typical records."""
+        """Bound the expected excess risk; the prediction of descent is for typical records and no bound."""
         return sum(plan.solver.bound(plan.problem, self.n, self.budget))
 
-    def _means(self, query: CompiledMeans, gate: PrivateSide) -> MeasuredAnswer:
+    def _means(self, query: CompiledMeans, private_side: PrivateSide) -> MeasuredAnswer:
         from scipy.special import ndtri
 
         mechanism = NoisyMeans(query, self.n, self.noise_multiplier)
@@ -112,7 +112,7 @@ class Measurer:
                 f"{mechanism.n_draws} noise values of finite precision cannot carry so small a delta: use a "
                 "larger one, or ask about fewer cells."
             )
-        theta = gate.ask(mechanism)
+        theta = private_side.ask(mechanism)
         bound = -float(ndtri((1 - CONFIDENCE) / (2 * len(theta)))) * mechanism.noise
         group = (Measurement(query.attributes, (query.values,), theta, mechanism.noise),)
         return MeasuredAnswer(theta, group, math.sqrt(2 / math.pi) * mechanism.noise, bound)
@@ -120,10 +120,10 @@ class Measurer:
 
 @dataclass(frozen=True)
 class GaussianEquivalent:
-    """Prices an event as the Gaussian release of the same zCDP, for calibration to a part of a whole.
+    """Accountant that prices an event as the Gaussian release of the same zCDP; calibrates one measurement.
 
-    The whole is accounted for by Rényi divergences, where a Gaussian release of the same zCDP is an upper
-    bound on the event at every order. What this returns is no claim about the event alone.
+    The engine as a whole is accounted for by Rényi divergences, where a Gaussian release of the same zCDP is
+    an upper bound on the event at every order. The result is no claim about the event by itself.
     """
 
     def epsilon(self, event: Event, delta: float) -> float:
@@ -140,7 +140,7 @@ class GaussianEquivalent:
 
 
 def zcdp(event: Event) -> float:
-    """Return rho of releases and selections, 1/(2 noise^2) and eta^2/8 each; anything else is refused."""
+    """Return rho of Gaussian releases (1/(2 noise^2)) and selections (eta^2/8); refuse other events."""
     total = 0.0
     for leaf, count in count_leaves(event).items():
         match leaf:

@@ -1,4 +1,4 @@
-"""How a public histogram learns from an answer that was measured: multiplicative weights.
+"""Multiplicative weights: updates of the public histogram by measured answers.
 
 Everything here is post-processing of released values.
 """
@@ -34,7 +34,7 @@ def step_size(n_cells: int, n_updates: int) -> float:
 
 
 def log_factor(query: CompiledQuery, theta: Vector, better: Vector, *, step: float) -> Vector:
-    """Return what the histogram is multiplied by, against the certificate that theta is not the best.
+    """Return the logarithm of the factor of a histogram update, from an answer that is better than theta.
 
     D(x) exp(-step u(x) / S) with u(x) = <better - theta, grad l_x(theta)>: [U15] Figure 3
 
@@ -61,8 +61,8 @@ def agree(histogram: Histogram, measured: Sequence[tuple[Measurement, ...]]) -> 
     """Return the histogram nearest to the given one that agrees with noisy means, one group after the other.
 
     For each group the distribution of least KL(p || histogram) + sum_j (E_p f_j - value_j)^2 / (2 sigma_j^2):
-    the histogram times exp(<c, f>), the whole certificate that the group holds. All groups are gone through
-    `SWEEPS` times, the newest last, so that a new measurement does not undo what older ones said.
+    the histogram times exp(<c, f>). There are `SWEEPS` passes over all groups, the newest last, so that the
+    histogram keeps agreeing with older measurements.
 
     Parameters
     ----------

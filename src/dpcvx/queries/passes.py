@@ -1,4 +1,4 @@
-"""Passes over the weights of all cells of a universe, where those weights are kept.
+"""Passes over the weights of all cells of a universe, on the host or on a GPU.
 
 A pass reads the cells in order. Sums are in float64, of integers exact.
 """
@@ -27,7 +27,7 @@ INNER_CELLS = 2**11  # cells that a pass folds at once: 16 KiB of sums stay in t
 
 
 class Passes(Protocol):
-    """What is done with the weights of all cells of a product, flat arrays of this object's own kind.
+    """Operations on the weights of all cells of a product, flat arrays of one library.
 
     Axes are increasing, and a table of some axes has one dimension for each of them.
     """
@@ -42,7 +42,7 @@ class Passes(Protocol):
         """Return an array of this kind as one of the host."""
 
     def distribution(self, weights: Any) -> Any:
-        """Return the weights over their sum; None where that is no distribution."""
+        """Return the weights over their sum; None if that is no distribution."""
 
     def table(self, weights: Any, axes: Axes) -> NDArray[Any]:
         """Sum the weights of all cells by some axes: integers exactly, others in float64."""
@@ -109,7 +109,7 @@ class HostPasses:
         return weights
 
     def distribution(self, weights: NDArray[Any]) -> NDArray[Any] | None:
-        """Return the weights over their sum; None where that is no distribution."""
+        """Return the weights over their sum; None if that is no distribution."""
         total = weights.sum(dtype=np.float64)
         if not (total > 0 and math.isfinite(total) and weights.min() >= 0):
             return None
@@ -173,7 +173,7 @@ class HostPasses:
 
 
 class Split:
-    """A universe as outer times inner cells, and the place of each in the table of some attributes.
+    """A universe as outer times inner cells, with the place of each cell in the table of some attributes.
 
     Parameters
     ----------

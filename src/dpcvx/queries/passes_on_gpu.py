@@ -21,7 +21,7 @@ __all__ = ["DevicePasses"]
 
 
 class DevicePasses:
-    """Passes over torch tensors; only tables of few axes travel.
+    """Passes over torch tensors; only tables of few axes are copied to the host.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class DevicePasses:
         return np.array(weights.cpu().numpy())
 
     def distribution(self, weights: torch.Tensor) -> torch.Tensor | None:
-        """Return the weights over their sum; None where that is no distribution."""
+        """Return the weights over their sum; None if that is no distribution."""
         total = weights.sum(dtype=torch.float64)
         if not (total > 0 and torch.isfinite(total) and weights.min() >= 0):
             return None

@@ -104,7 +104,7 @@ class Regression:
             raise ValueError("A regression without features needs an intercept.")
 
     def compile(self, schema: Schema, n: int) -> CompiledQuery:
-        """Return the convex question on the marginal of target and features."""
+        """Compile to a convex query on the marginal of target and features."""
         attributes = _indices(schema, (self.target, *self.features))
         loss = QUERY_LOSSES[self.loss] if isinstance(self.loss, str) else self.loss
         target = schema.attributes[attributes[0]]
@@ -132,7 +132,7 @@ class Regression:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the description as plain types."""
+        """Return the query as plain types."""
         return {
             "kind": "regression",
             "loss": _loss_to_json(self.loss),
@@ -161,13 +161,13 @@ class Count:
         object.__setattr__(self, "where", _condition(self.where, needed=True))
 
     def compile(self, schema: Schema, n: int) -> CompiledQuery:
-        """Return the linear question n 1[where]."""
+        """Compile to the mean of n 1[where]."""
         attributes = _indices(schema, tuple(self.where))
         inside = _satisfied(schema, attributes, self.where)
         return CompiledMeans(attributes, _sizes(schema, attributes), ("count",), n * inside[:, None], self)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the description as plain types."""
+        """Return the query as plain types."""
         return {"kind": "count", "where": {name: list(levels) for name, levels in self.where.items()}}
 
 
@@ -194,7 +194,7 @@ class Mean:
         object.__setattr__(self, "where", _condition(self.where, needed=False))
 
     def compile(self, schema: Schema, n: int) -> CompiledQuery:
-        """Return the linear question, or with a condition the one-dimensional regression."""
+        """Compile to a mean, or with a condition to a one-dimensional regression."""
         attribute = schema.attributes[_indices(schema, (self.of,))[0]]
         values, low, high = _numbers(attribute)
         if not self.where:
@@ -218,7 +218,7 @@ class Mean:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the description as plain types."""
+        """Return the query as plain types."""
         where = {name: list(levels) for name, levels in self.where.items()}
         return {"kind": "mean", "of": self.of, "where": where}
 
@@ -241,7 +241,7 @@ class Marginal:
             raise ValueError("A marginal needs at least one attribute.")
 
     def compile(self, schema: Schema, n: int) -> CompiledQuery:
-        """Return the linear question whose answers are the cells' shares."""
+        """Compile to the shares of all cells."""
         attributes = _indices(schema, self.attributes, largest=LARGEST_TABLE)
         parts = [schema.attributes[index] for index in attributes]
         places = np.unravel_index(np.arange(_cells(schema, attributes)), _sizes(schema, attributes))
@@ -252,7 +252,7 @@ class Marginal:
         return CompiledMeans(attributes, _sizes(schema, attributes), names, np.eye(len(names)), self)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the description as plain types."""
+        """Return the query as plain types."""
         return {"kind": "marginal", "attributes": list(self.attributes)}
 
 
@@ -260,7 +260,7 @@ LARGEST_TABLE = 1024  # cells of a marginal that is answered as a table
 
 
 def require_query(query: Query) -> Query:
-    """Return a description; refuse anything else, such as its JSON form."""
+    """Return a query unchanged; refuse anything else, such as its JSON form."""
     if not hasattr(query, "compile"):
         raise TypeError(
             f"query is a {type(query).__name__}; it must be a Regression, Count, Mean or Marginal. "
@@ -270,7 +270,7 @@ def require_query(query: Query) -> Query:
 
 
 def query_from_json(content: Any) -> Query:
-    """Read a description that `to_json` wrote, or that an analyst typed; anything else is a ValueError.
+    """Read a query from its JSON form; anything else is a ValueError.
 
     Parameters
     ----------
@@ -419,7 +419,7 @@ def _shown(value: Any) -> str:
 
 
 def _indices(schema: Schema, names: Sequence[str], largest: int = LARGEST_MARGINAL) -> tuple[int, ...]:
-    """Places of the attributes in the schema; refuses unknown names and marginals that are too large."""
+    """Return positions of attributes; refuse unknown names and marginals that are too large."""
     known = [attribute.name for attribute in schema.attributes]
     for name in names:
         if name not in known:
@@ -442,7 +442,7 @@ def _cells(schema: Schema, attributes: Sequence[int]) -> int:
 
 
 def _spread(schema: Schema, attributes: Sequence[int], place: int, code: Vector) -> Vector:
-    """Value of one attribute's code at every cell of the marginal, row-major."""
+    """Return the code of one attribute at every cell of the marginal, row-major."""
     sizes = _sizes(schema, attributes)
     shape = [1] * len(sizes)
     shape[place] = sizes[place]
@@ -452,7 +452,7 @@ def _spread(schema: Schema, attributes: Sequence[int], place: int, code: Vector)
 
 
 def _columns(attribute: Column) -> list[tuple[str, Vector]]:
-    """Columns of a feature: its numbers or signs, or one indicator for each of more than two levels."""
+    """Return the columns of a feature: numbers or signs, or indicators of more than two levels."""
     if isinstance(attribute, Binned):
         return [(attribute.name, attribute.values)]
     if attribute.size == 2:
@@ -463,7 +463,7 @@ def _columns(attribute: Column) -> list[tuple[str, Vector]]:
 
 
 def _numbers(attribute: Column) -> tuple[Vector, float, float]:
-    """Codes in [-1, 1], and the values in the table's units that -1 and 1 stand for."""
+    """Return codes in [-1, 1], and the values of -1 and 1 in the units of the table."""
     if isinstance(attribute, Binned):
         return attribute.values, attribute.edges[0], attribute.edges[-1]
     if attribute.size == 2:
@@ -472,7 +472,7 @@ def _numbers(attribute: Column) -> tuple[Vector, float, float]:
 
 
 def _satisfied(schema: Schema, attributes: Sequence[int], where: Mapping[str, Sequence[str]]) -> Vector:
-    """1 at the cells of the marginal where the condition holds, else 0."""
+    """Return 1 at the cells of the marginal where the condition holds, else 0."""
     inside = np.ones(_cells(schema, attributes))
     for place, index in enumerate(attributes):
         attribute = schema.attributes[index]

@@ -1,6 +1,6 @@
-"""The public declaration of a table: what its columns may hold, and the cell of whatever else they do.
+"""Schema of a table: declared levels or bins of each column, and the one that other values count as.
 
-Everything here comes from knowledge about the world, never from the table.
+A schema comes from public knowledge, never from the table.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Attribute:
     levels : tuple
         At least two different texts, numbers or booleans, in an order of your choice.
     other : str, bool, int or float, optional
-        The level that anything else counts as, a missing cell included; None is the last one.
+        Level that every other value counts as, a missing one included; None is the last level.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Attribute:
 
     @property
     def size(self) -> int:
-        """Number of cells."""
+        """Number of levels."""
         return len(self.levels)
 
     @property
@@ -71,12 +71,12 @@ class Attribute:
 
     @property
     def units(self) -> NDArray[Any]:
-        """What stands for each cell in a table: the level itself."""
+        """Value of each level in a table: the level itself."""
         kinds = {type(level) for level in self.levels}
         return np.array(self.levels, dtype=None if len(kinds) == 1 and kinds != {str} else object)
 
     def encode(self, cells: NDArray[Any]) -> IntVector:
-        """Return the cell number of each raw cell, whatever it holds."""
+        """Return the number of the level of each value, whatever it is."""
         codes = level_codes(cells, self.levels)
         codes[codes < 0] = self.levels.index(self.other)
         return codes
@@ -90,8 +90,8 @@ class Attribute:
 class Binned:
     """A column of numbers, cut into bins.
 
-    Cell i holds edges[i] <= v < edges[i + 1]; numbers below the first edge count in the first bin, those from
-    the last edge on in the last one.
+    Bin i holds edges[i] <= v < edges[i + 1]; numbers below the first edge count in the first bin, numbers at
+    or above the last edge in the last bin.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class Binned:
     edges : tuple of float
         Increasing, in the table's units; one more than there are bins.
     missing : float, optional
-        The number that a missing cell, or one that is no number, counts as; None is the middle bin.
+        Number that a missing value, or one that is no number, counts as; None is the middle bin.
     """
 
     name: str
@@ -125,12 +125,12 @@ class Binned:
         elif isinstance(self.missing, bool | str) or not edges[0] <= self.missing <= edges[-1]:
             raise ValueError(
                 f"missing of {self.name!r} is {self.missing!r}; it must be a number from {edges[0]:g} to "
-                f"{edges[-1]:g}, whose bin missing cells count in."
+                f"{edges[-1]:g}, whose bin missing values count in."
             )
 
     @property
     def size(self) -> int:
-        """Number of cells."""
+        """Number of bins."""
         return len(self.edges) - 1
 
     @property
@@ -157,11 +157,11 @@ class Binned:
 
     @property
     def units(self) -> NDArray[Any]:
-        """What stands for each cell in a table: the middle of the bin."""
+        """Value of each bin in a table: its midpoint."""
         return self.midpoints
 
     def encode(self, numbers: Vector) -> IntVector:
-        """Return the cell number of each number; one that is NaN is missing."""
+        """Return the number of the bin of each value; NaN is missing."""
         missing = self.edges[0] if self.missing is None else self.missing  # never None after __post_init__
         wanted = np.where(np.isnan(numbers), missing, numbers)
         codes: IntVector = np.searchsorted(self.edges[1:-1], wanted, side="right").astype(np.int64)
@@ -177,7 +177,7 @@ Column: TypeAlias = Attribute | Binned
 
 @dataclass(frozen=True)
 class Schema:
-    """Every attribute of a table that queries may be about.
+    """All attributes of a table that queries may use.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ class Schema:
         return self.attributes[self.position(name)]
 
     def position(self, name: str) -> int:
-        """Return the place of a column, or say which there are."""
+        """Return the position of a column; KeyError lists the columns if there is none of this name."""
         if name not in self._places:
             raise KeyError(f"The schema has no column {name!r}; it has {', '.join(self.names)}.")
         return self._places[name]

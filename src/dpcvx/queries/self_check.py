@@ -23,7 +23,7 @@ NORMAL_97_5 = 1.959963984540054  # standard normal quantile of 0.975
 
 @dataclass(frozen=True)
 class Check:
-    """A released order statistic of errors over their sensitivities, and the deviation of its noise."""
+    """A released order statistic of errors over their sensitivities, and the scale of its noise."""
 
     value: float
     noise: float
@@ -35,7 +35,7 @@ class Check:
 
 
 def check_queries(name: str, schema: Schema, n: int) -> list[CompiledQuery]:
-    """Return a public random family: the same for the same schema.
+    """Return a public random family of queries, the same for the same schema.
 
     "regressions": one attribute on up to six others, logistic where it is binary and squared elsewhere, over
     the l2 ball of radius 3. "shares": the cells of up to three attributes.

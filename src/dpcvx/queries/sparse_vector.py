@@ -1,4 +1,4 @@
-"""Sparse vector: says which of many scores are above a threshold, and pays for those alone."""
+"""Sparse vector: finds the scores above a threshold, and pays for those only."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class AboveThreshold:
         return upper / (2 * (a * a - b * b))
 
     def distance(self, probability: float) -> float:
-        """Return the distance that a comparison is off by with at most the given probability, below 1/2."""
+        """Return the error of a comparison that is exceeded with the given probability, below 1/2."""
         if not 0 < probability < 0.5:
             raise ValueError(f"probability is {probability!r}; it must be above 0 and below 1/2.")
         low, high = 0.0, 1.0
@@ -130,11 +130,11 @@ class ComparisonRun:
         self._threshold = int(lattice_laplace(mechanism.scales[0], 1, rng)[0])
 
     def above(self, score: float, rng: Generator) -> bool:
-        """Compare one score; the run is over with the first that is above."""
+        """Compare one score; the run ends with the first one that is above."""
         from dpcvx.noise.laplace import lattice_laplace
 
         if self._over:
-            raise Incompatible("This run is over: pay for another one and start it.")
+            raise Incompatible("This run is over: start another one, which must be paid for.")
         noise = int(lattice_laplace(self._mechanism.scales[1], 1, rng)[0])
         self._over = round(score * 2.0**LATTICE_BITS) + noise >= self._threshold
         return self._over

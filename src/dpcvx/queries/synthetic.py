@@ -1,4 +1,4 @@
-"""Tables of invented records, drawn from a public histogram: post-processing, as many rows as you like."""
+"""Tables of synthetic records drawn from a public histogram: post-processing, for any number of rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NUMBERS = ("midpoint", "uniform")
 
 
 class Statement(Protocol):
-    """What was promised about the histogram."""
+    """Privacy statement of the histogram."""
 
     def to_json(self) -> str:
         """Return it as JSON text."""
@@ -70,7 +70,7 @@ def _uniform(n: int, rng: Generator) -> Vector:
 
 
 def statement_path(path: Path) -> Path:
-    """Name of the statement beside a table."""
+    """Return the path of the privacy statement of a table."""
     return path.with_name(f"{path.name}.privacy.json")
 
 
@@ -109,7 +109,7 @@ def write_synthetic(path: str | Path, columns: dict[str, Any], statement: Statem
 
 
 def _cells(column: Any) -> Any:
-    """A column in one type: levels of several types become text."""
+    """Return a column of one type; levels of several types become text."""
     if column.dtype == object and len({type(cell) for cell in column}) > 1:
         return [str(cell) for cell in column]
     return column

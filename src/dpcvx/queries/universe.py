@@ -1,4 +1,4 @@
-"""All the records that a schema allows, numbered, and never listed."""
+"""The universe of a schema: all possible records, as numbered cells that are never listed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LARGEST_UNIVERSE = 2**24  # cells; a histogram of so many takes 128 MiB in float
 
 @dataclass(frozen=True)
 class Universe:
-    """The product of the attributes' cells; cell x has the number sum_a x_a prod_{b > a} size_b.
+    """All combinations of levels and bins; cell x has the number sum_a x_a prod_{b > a} size_b.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Universe:
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """Number of cells of each attribute."""
+        """Number of levels or bins of each attribute."""
         return tuple(attribute.size for attribute in self.schema.attributes)
 
     @property
@@ -57,7 +57,7 @@ class Universe:
         return math.prod(self.shape)
 
     def axes(self, attributes: tuple[int, ...]) -> tuple[int, ...]:
-        """Return attribute numbers as they are, if they are different and exist."""
+        """Return attribute numbers unchanged; refuse unknown or repeated ones."""
         if len(set(attributes)) < len(attributes) or not all(a in range(len(self.shape)) for a in attributes):
             raise ValueError(
                 f"attributes must be different numbers from 0 to {len(self.shape) - 1}, got {attributes!r}."
@@ -67,7 +67,7 @@ class Universe:
     def encode(self, table: Any) -> IntVector:
         """Return the cell number of every record, shape (n,).
 
-        Unknown levels, numbers out of range and missing cells have declared places; no cell raises.
+        Unknown levels, numbers out of range and missing values have declared levels or bins; no value raises.
 
         Parameters
         ----------
@@ -77,7 +77,7 @@ class Universe:
         columns = _columns(table, self.schema.names)
         codes = [_codes(a, columns[a.name]) for a in self.schema.attributes]
         if len({len(code) for code in codes}) > 1:
-            raise ValueError("The columns of a table must all have the same number of cells.")
+            raise ValueError("The columns of a table must all have the same number of rows.")
         cells = np.zeros(len(codes[0]), dtype=np.int64)
         for size, code in zip(self.shape, codes, strict=True):
             cells *= size
@@ -85,13 +85,13 @@ class Universe:
         return cells
 
     def decode(self, cells: IntVector) -> dict[str, Any]:
-        """Return the columns of the given cells in the table's units: levels, and the middles of bins."""
+        """Return the columns of cells in the units of the table: levels, and midpoints of bins."""
         digits = np.unravel_index(cells, self.shape)
         return {a.name: a.units[code] for a, code in zip(self.schema.attributes, digits, strict=True)}
 
 
 def _columns(table: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
-    """The columns of a table by name, unread."""
+    """Return the columns of a table by name, without reading them."""
     import narwhals as nw
 
     frame = opened(table)
@@ -113,7 +113,7 @@ def _columns(table: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
 
 
 def _opened(column: Any) -> Any:
-    """A column of a mapping; the cells of a list stay what they are, lists included."""
+    """Open a column of a mapping; cells of a list keep their types."""
     if isinstance(column, list | tuple):
         return np.fromiter(column, dtype=object, count=len(column))
     return opened(column)

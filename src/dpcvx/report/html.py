@@ -12,7 +12,7 @@ __all__ = ["Section", "html_report"]
 
 @dataclass(frozen=True)
 class Section:
-    """One part of an HTML report; what is empty is left out.
+    """One part of an HTML report; empty fields are left out.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Pictures of scores, spending and predictions. Everything here is made from released and public facts."""
+"""Plots of scores, spending and predictions, from released and public values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Comparison", "prediction_plot", "privacy_utility_plot", "spending_plot"]
 
 PRIVATE, PLAIN, TRIVIAL = "#0b6e75", "#b4552d", "#8a8f98"  # colours of the three models compared
-SPAN, POINTS = 30.0, 13  # predictions are drawn from a 30th to 30 times what is planned
+SPAN, POINTS = 30.0, 13  # predictions are drawn from 1/30 to 30 times the planned value
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def prediction_plot(plan: Plan, again: Planning) -> bytes:
 def _draw_prediction(
     axes: Any, found: Sequence[tuple[float, float]], here: tuple[float, float], trivial: float | None
 ) -> None:
-    """One panel: the prediction, what there is to learn, and the plan itself."""
+    """Draw one panel: the prediction, the risk of a constant, and the plan itself."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     values, risks = [value for value, _ in found], [risk for _, risk in found]

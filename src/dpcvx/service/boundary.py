@@ -1,7 +1,7 @@
-"""The outermost layer of the service: what may come in, and what may go out.
+"""The outermost layer of the service: limits on requests, headers of responses, unexpected errors.
 
-Every response carries the same headers; a body that is too long is refused before it is read to the end; an
-error that nobody foresaw becomes one opaque answer, and its text, which could hold data, is written nowhere.
+Every response has the same headers. A body that is too long is refused before it is read to the end. An
+unexpected error becomes one opaque answer; its text, which could hold data, is written nowhere.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BODY_LIMIT", "Boundary", "Metrics"]
 
-BODY_LIMIT = 64 * 1024  # bytes; the longest honest question takes a few thousand
+BODY_LIMIT = 64 * 1024  # bytes; the longest useful query takes a few thousand
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -31,9 +31,10 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 INTERNAL = Refusal(
-    "internal", "Something went wrong; tell the data owner when. A retry must use the same Idempotency-Key."
+    "internal",
+    "The server failed. Tell the data owner the time. A retry must use the same Idempotency-Key.",
 )
-OTHER = "other"  # one name for every path that is no route, so that nobody can make the metrics grow
+OTHER = "other"  # one name for all paths that are no route, so that requests cannot make the metrics grow
 
 log = logging.getLogger("dpcvx.service")
 
@@ -62,9 +63,9 @@ class Boundary:
     Parameters
     ----------
     app : ASGI application
-        What it protects.
+        The service.
     metrics : Metrics
-        Where responses are counted.
+        Counts responses.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
@@ -111,7 +112,7 @@ TOO_LARGE = Refusal("too_large", f"A request may be at most {BODY_LIMIT} bytes l
 
 
 def place(error: BaseException) -> str:
-    """Kind and place of an error, without its text."""
+    """Return type and place of an error, without its text."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"unexpected {type(error).__name__} in {Path(last.filename).name}, line {last.lineno}"
 

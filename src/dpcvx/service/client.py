@@ -1,4 +1,4 @@
-"""Client of the query service: asks, and asks again after a failure without being charged twice."""
+"""Client of the query service; it repeats a request after a failure without being charged twice."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["Client", "ServiceError"]
 
 API = "/api/v1"
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before each further try
-NOBODY = 5.0  # seconds of tries to connect, after which nobody is taken to listen there
+NOBODY = 5.0  # seconds after which a refused connection means that no service runs there
 LONGEST_WAIT = 60.0  # seconds; a limit that lasts longer is reported
-PASSING = {429, 502, 503, 504}  # statuses that a later try may not meet
+PASSING = {429, 502, 503, 504}  # temporary statuses
 
 
 class ServiceError(DpcvxError):
@@ -36,7 +36,7 @@ class ServiceError(DpcvxError):
     """
 
     def __init__(self, code: str, message: str) -> None:
-        super().__init__(code, message)  # both in args, so that the error survives pickling
+        super().__init__(code, message)  # both in args, so that the error can be pickled
         self.code = code
         self.message = message
 
@@ -45,7 +45,7 @@ class ServiceError(DpcvxError):
 
 
 class Client:
-    """A query service, as seen by an analyst.
+    """Connection of an analyst to a query service.
 
     Parameters
     ----------
@@ -91,14 +91,14 @@ class Client:
         self._http.close()
 
     def ask(self, query: Query | Mapping[str, Any], *, key: str | None = None) -> Answer:
-        """Ask a question; a lost response is fetched again, not paid again.
+        """Ask a query; a lost response is fetched again and not charged again.
 
         Parameters
         ----------
         query : Query or mapping
-            A question, or its JSON form.
+            A query, or its JSON form.
         key : str, optional
-            Idempotency key, to repeat a question after this process has ended; a new one by default.
+            Idempotency key, to repeat a query after this process has ended; a new one by default.
 
         Returns
         -------
@@ -116,7 +116,7 @@ class Client:
         return Answer.from_json(self._request("POST", "/queries", json=content, headers=headers).json())
 
     def schema(self) -> Schema:
-        """Return the public declaration of the data."""
+        """Return the public schema of the data."""
         from dpcvx.queries import Schema
 
         listed = self._request("GET", "/schema").json()["attributes"]
@@ -124,7 +124,7 @@ class Client:
         return Schema.from_dict({"attributes": declared})
 
     def budget(self) -> dict[str, Any]:
-        """Return the cap, what is left of it, and how much this key may ask."""
+        """Return the budget of the account, the part that is left, and the limits of this key."""
         content: dict[str, Any] = self._request("GET", "/budget").json()
         return content
 
@@ -135,17 +135,17 @@ class Client:
         return questions
 
     def statement(self) -> dict[str, Any]:
-        """Return what is promised about every answer."""
+        """Return the privacy statement of all answers."""
         content: dict[str, Any] = self._request("GET", "/statement").json()
         return content
 
     def synthetic(self, rows: int, path: str | Path) -> None:
-        """Write invented records to a file, and the privacy statement beside it as NAME.privacy.json.
+        """Write synthetic records to a file, and the privacy statement beside it as NAME.privacy.json.
 
         Parameters
         ----------
         rows : int
-            How many.
+            Number of records.
         path : str or Path
             Ends in .csv or .parquet.
         """
@@ -190,7 +190,7 @@ def _error(response: httpx.Response) -> ServiceError:
     try:
         content = response.json()
         code, message = str(content["code"]), str(content["message"])
-        if code == "unauthorised":  # the service speaks of headers, which are not the caller's business
+        if code == "unauthorised":  # the message of the service is about HTTP headers
             message = "The service does not know this API key, or it was revoked."
         return ServiceError(code, message)
     except (ValueError, KeyError, TypeError):

@@ -11,7 +11,7 @@ from dpcvx.queries import Attribute, Binned, Schema
 
 __all__ = ["people"]
 
-# From common knowledge about mothers, never from the data.
+# From public knowledge about mothers, never from the data.
 SCHEMA = Schema(
     (
         Attribute("worked", ("no", "yes")),

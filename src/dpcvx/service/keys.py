@@ -1,4 +1,4 @@
-"""API keys: shown once when they are made, kept as Argon2 hashes beside the ledger."""
+"""API keys: shown once when they are created, stored as Argon2 hashes in the ledger's database."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ __all__ = ["SCOPES", "ApiKey", "Keys", "open_keys"]
 
 SCOPES = ("ask", "admin")
 PREFIX = "dpcvx"
-# A secret has 256 random bits, so the hash need not slow down guessing: these are the least costs that OWASP
-# gives for passwords, and an unknown key costs the server no more than that.
+# A secret has 256 random bits, so the hash need not slow down guessing: these are the smallest costs that
+# OWASP recommends for passwords, and the most that an unknown key costs the server.
 HASHER = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
 
 
 @dataclass(frozen=True)
 class ApiKey:
-    """What is known about a key; never its secret.
+    """Public record of a key, without its secret.
 
     Parameters
     ----------
     id : str
         Public part of the key.
     name : str
-        Whose key it is.
+        Name of its holder.
     scopes : tuple of str
         "ask": questions, history and synthetic data; "admin": keys.
     per_minute, per_day : int
-        Questions that it may ask.
+        Limits on the number of questions.
     created : int
         Seconds since 1970.
     revoked : bool
-        Whether it is refused from now on.
+        Whether it is refused.
     """
 
     id: str
@@ -61,12 +61,12 @@ class Keys:
     Parameters
     ----------
     database : ServiceDatabase
-        Where they are kept.
+        Holds the hashes.
     """
 
     def __init__(self, database: ServiceDatabase) -> None:
         self._database = database
-        # Keys that Argon2 has accepted in this process, by a digest that is of no use outside it.
+        # Keys that Argon2 has accepted in this process, as digests that are useless outside of it.
         self._pepper = secrets.token_bytes(32)
         self._accepted: dict[str, bytes] = {}
         self._nobody = HASHER.hash(secrets.token_urlsafe(32))
@@ -74,16 +74,16 @@ class Keys:
     def create(
         self, name: str, *, scopes: Iterable[str] = ("ask",), per_minute: int = 60, per_day: int = 5000
     ) -> tuple[ApiKey, str]:
-        """Make a key; return what is known about it, and its text, which is kept nowhere.
+        """Create a key; return its record, and its text, which is stored nowhere.
 
         Parameters
         ----------
         name : str
-            Whose key it is.
+            Name of its holder.
         scopes : iterable of str
             Some of "ask" and "admin".
         per_minute, per_day : int
-            Questions that it may ask.
+            Limits on the number of questions.
         """
         chosen = tuple(scope for scope in SCOPES if scope in tuple(scopes))
         if not chosen or set(scopes) - set(SCOPES):
@@ -113,14 +113,14 @@ class Keys:
         return key, f"{PREFIX}-{key.id}-{secret}"
 
     def list(self) -> tuple[ApiKey, ...]:
-        """Every key of the account, revoked ones too, oldest first."""
+        """Return all keys of the account, oldest first, revoked ones included."""
         chosen = sa.select(key_table).where(key_table.c.account == self._database.account)
         with self._database.reading() as connection:
             rows = connection.execute(chosen.order_by(key_table.c.created, key_table.c.id)).all()
         return tuple(_read(row) for row in rows)
 
     def revoke(self, id: str) -> ApiKey:
-        """Refuse a key from now on; KeyError if there is none of this id."""
+        """Revoke a key; KeyError if there is none of this id."""
         with self._database.writing() as connection:
             connection.execute(key_table.update().where(*self._is(id)).values(revoked=True))
             row = connection.execute(sa.select(key_table).where(*self._is(id))).one_or_none()
@@ -129,7 +129,7 @@ class Keys:
         return _read(row)
 
     def verify(self, text: str) -> ApiKey | None:
-        """Return the key that a text is, or None.
+        """Return the key of a text, or None.
 
         An unknown id, a wrong secret and a revoked key cost the same: one Argon2 verification.
         """

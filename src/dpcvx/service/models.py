@@ -1,4 +1,4 @@
-"""Shapes of what the service sends and takes, for checks and for its OpenAPI description."""
+"""Requests and responses of the service, for validation and for the OpenAPI description."""
 
 from __future__ import annotations
 
@@ -28,16 +28,18 @@ class RefusalBody(BaseModel):
 
 
 class BudgetLeft(BaseModel):
-    """The guarantee of the whole account, and what this key may still ask."""
+    """Budget of the account, and the limits of this key."""
 
     epsilon: float
     delta: float
     relation: str
-    remaining: float = Field(
-        description="Epsilon, at the account's delta, that new measurements can still use."
+    remaining: float = Field(description="Epsilon, at the account's delta, left for new measurements.")
+    comparisons: int = Field(
+        description="Runs of comparisons with the records at the start; 0 for small data."
     )
-    comparisons: int = Field(description="Runs of comparisons with the records at first; 0 at small sizes.")
-    comparisons_left: int = Field(description="Runs that are left; without one nothing is measured anew.")
+    comparisons_left: int = Field(
+        description="Runs that are left; without one there are no new measurements."
+    )
     questions_per_minute: int
     questions_per_day: int
     questions_today: int
@@ -59,7 +61,7 @@ class History(BaseModel):
 
 
 class KeyRecord(BaseModel):
-    """What is known about an API key."""
+    """Public record of an API key."""
 
     id: str
     name: str
@@ -71,13 +73,13 @@ class KeyRecord(BaseModel):
 
 
 class KeyList(BaseModel):
-    """Every key of the account."""
+    """All keys of the account."""
 
     keys: list[KeyRecord]
 
 
 class NewKey(BaseModel):
-    """A key to be made."""
+    """Request for a new key."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -88,7 +90,7 @@ class NewKey(BaseModel):
 
 
 class CreatedKey(BaseModel):
-    """A new key; its text is shown this once."""
+    """A new key. Its text is shown only here."""
 
     key: KeyRecord
     text: str

@@ -1,4 +1,4 @@
-"""Refusals of the service: a stable code and one sentence, made from public facts alone."""
+"""Refusals of the service: a stable code and one sentence, from public facts alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 __all__ = ["CODES", "Refusal"]
 
-# Every code that can leave the service, and its HTTP status. Programs may rely on both.
+# All codes of the service with their HTTP status. Programs may rely on both.
 CODES = {
     "malformed": 422,
     "too_large": 413,
@@ -48,12 +48,12 @@ class Refusal(Exception):  # noqa: N818 - the name says what happened
 
     @property
     def body(self) -> dict[str, Any]:
-        """What is sent."""
+        """JSON body of the response."""
         return {"code": self.code, "message": self.message}
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers that go with it."""
+        """Headers of the response."""
         headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
         if self.code == "unauthorised":
             headers["WWW-Authenticate"] = "Bearer"

@@ -1,4 +1,4 @@
-"""Start of the query service: everything public is checked before the first measurement is paid for."""
+"""Start of the query service: public settings are checked before the first measurement is paid for."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from dpcvx.service.database import ServiceDatabase
 __all__ = ["ServiceSettings", "demonstration", "run"]
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
-GRACE = 60  # seconds that questions under way may take after the server was told to stop
+GRACE = 60  # seconds that open requests may take after the server was told to stop
 
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """What is served, to whom, and on which budget.
+    """Settings of a server: data, budget, ledger and address.
 
     Parameters
     ----------
@@ -44,13 +44,13 @@ class ServiceSettings:
     ledger : str, optional
         File or URL; None is the user's own file.
     witness : str, optional
-        Where the ledger's head is noted too.
+        File that records the state of the ledger too.
     account : str
         Name of the account.
     host, port : str, int
-        Where to listen.
+        Address to listen on.
     slot : float
-        Seconds between two times at which an answer to a question may leave.
+        Seconds. The time from a query to its answer is a whole number of slots.
     """
 
     data: Path
@@ -82,7 +82,7 @@ def run(settings: ServiceSettings) -> None:
 
 
 def demonstration(*, host: str, port: int, slot: float) -> None:
-    """Serve the census data of ``dpcvx demo`` until told to stop, and forget all of it."""
+    """Serve the census data of ``dpcvx demo`` until told to stop, with a temporary ledger."""
     from dpcvx.service.demonstration import people
 
     schema, columns = people()
@@ -99,7 +99,14 @@ def demonstration(*, host: str, port: int, slot: float) -> None:
             port=port,
             slot=slot,
         )
-        _serve(schema, columns, settings, listening, _show_key, "stopped; the demonstration is thrown away")
+        _serve(
+            schema,
+            columns,
+            settings,
+            listening,
+            _show_key,
+            "stopped; the demonstration and its ledger are deleted",
+        )
 
 
 def _serve(
@@ -108,7 +115,7 @@ def _serve(
     settings: ServiceSettings,
     listening: socket.socket,
     ready: Callable[[Analysts], None] | None = None,
-    closing: str = "stopped; the account keeps what was spent, and a new start continues from there",
+    closing: str = "stopped; the ledger records what was spent, and the next start continues from there",
 ) -> None:
     import uvicorn
 
@@ -117,7 +124,7 @@ def _serve(
     database = ServiceDatabase(settings.ledger, settings.account)
     with database.alone():
         console.print(f"warm start: {len(schema.names)} attributes of {columns.num_rows:,} people")
-        with console.status("measuring privately, or reading what was measured"):
+        with console.status("measuring privately, or reading earlier measurements"):
             engine = _engine(schema, columns, account)
         analysts = Analysts(engine, database)
         if ready is not None:
@@ -129,7 +136,7 @@ def _serve(
             server_header=False,
             timeout_graceful_shutdown=GRACE,
         )
-        # The server ends in its own time when told to stop, and only then passes the signal on.
+        # The server finishes open requests when told to stop, and passes the signal on afterwards.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         with suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listening])
@@ -155,7 +162,7 @@ def _read_schema(path: Path) -> Schema:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Take the port first: privacy spent on a server that cannot listen would be lost."""
+    """Open the port before any budget is spent, which would be lost if the server could not listen."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listening = socket.create_server((host, port), family=family, backlog=1024)
@@ -168,16 +175,16 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _account(settings: ServiceSettings, n: int) -> Account:
-    """The account, made if it is new; what it was made with cannot be changed by another start."""
+    """Open the account, or create it; its budget never changes."""
     ledger = Ledger(settings.ledger, witness=settings.witness)
     try:
         known = ledger.accounts()
     except LedgerUnavailable:
-        known = ()  # no ledger yet; if the place cannot be reached at all, making one says so
+        known = ()  # no ledger yet; if the address is wrong, creating one reports it
     if settings.account not in known:
         delta = default_delta(n) if settings.delta is None else settings.delta
         return ledger.create(settings.account, epsilon=settings.epsilon, delta=delta)
-    ledger.verify()  # an edited ledger, or an old copy that a witness knows of, is not continued
+    ledger.verify()  # refuses an edited ledger, and an old copy if there is a witness
     account = ledger.account(settings.account)
     cap = account.budget
     if cap.epsilon != settings.epsilon or settings.delta not in (None, cap.delta):
@@ -206,11 +213,11 @@ def _opening(settings: ServiceSettings, account: Account, analysts: Analysts) ->
 
 def _comparisons(left: int, total: int) -> str:
     if not total:
-        return "no comparisons at this size: every answer comes from what was measured at the start"
+        return "no comparisons at this size: every answer comes from the first measurements"
     words = f"comparisons: {left} of {total} runs left"
     if not left:
-        return f"{words}: answers are not checked any more, and nothing is measured anew"
-    return f"{words}; a stop loses the run that was begun"
+        return f"{words}: answers are no longer checked, and there are no new measurements"
+    return f"{words}; a stop loses the current run"
 
 
 def _show_key(analysts: Analysts) -> None:

@@ -1,6 +1,6 @@
 "use strict";
 
-// The page of the query service: one script, no library, nothing from elsewhere.
+// The page of the query service: one script, no library, no other origin.
 
 const API = "/api/v1";
 const $ = (id) => document.getElementById(id);
@@ -42,7 +42,7 @@ function number(value) {
   return size !== 0 && size < 0.001 ? value.toExponential(1) : value.toFixed(size >= 100 ? 1 : size >= 10 ? 2 : 3);
 }
 
-// A long name may break after its signs, not inside a word.
+// A long name may break after punctuation, not inside a word.
 function breakable(name) {
   return name.split(/(?<=[=_,])/).flatMap((part, place) => (place ? [make("wbr"), part] : [part]));
 }
@@ -65,13 +65,13 @@ async function request(path, options = {}) {
   const headers = { Authorization: `Bearer ${key}`, ...options.headers };
   const response = await fetch(API + path, { ...options, headers });
   if (response.ok) return response;
-  const problem = await response.json().catch(() => ({ code: "unexpected", message: "The server is not well." }));
+  const problem = await response.json().catch(() => ({ code: "unexpected", message: "The server sent no readable response. Try again later." }));
   throw new Refused(response.status, problem.code, problem.message);
 }
 
 const read = async (path) => (await request(path)).json();
 
-// A lost response is asked for again with the same key, so that no question is charged twice.
+// A lost response is requested again with the same key, so that no question is charged twice.
 async function ask(question) {
   const options = {
     method: "POST",
@@ -88,7 +88,7 @@ async function ask(question) {
   }
 }
 
-// ---- coming and going ------------------------------------------------------------------------------------------
+// ---- login and logout ------------------------------------------------------------------------------------------
 
 async function enter() {
   try {
@@ -227,7 +227,7 @@ function question() {
   const chosen = [...document.querySelectorAll("input[name=feature]:checked")].map((box) => box.value);
   if (kind === "count") {
     const condition = where();
-    if (!Object.keys(condition).length) throw new Error("Add a condition: who should be counted?");
+    if (!Object.keys(condition).length) throw new Error("Add a condition: which people should be counted?");
     return { kind, where: condition };
   }
   if (kind === "mean") return { kind, of: $("target").value, where: where() };
@@ -288,7 +288,7 @@ function report(part, answer) {
     ["found by", answer.branch === "oracle" ? "a new private measurement" : "the public histogram, at no new cost"],
     [`${error}, estimated`, number(answer.error)],
     [`${error}, at most`, `${number(answer.error_bound)} for ${sure} of such questions`],
-    ["whatever is asked", `at most ${number(answer.guarantee)}, with ${sure} confidence`],
+    ["for every question", `at most ${number(answer.guarantee)}, with ${sure} confidence`],
     ["checked", answer.checked ? "yes, privately against the records" : spent],
   ];
   if (answer.note) facts.push(["how to read it", answer.note]);
@@ -344,7 +344,7 @@ async function showBudget() {
   $("gauge-bar").style.width = `${100 * share}%`;
   $("gauge").setAttribute("aria-valuemax", left.epsilon);
   $("gauge").setAttribute("aria-valuenow", left.remaining);
-  const none = left.comparisons ? "the comparisons are used up, nothing is measured anew" : "no comparisons at this size";
+  const none = left.comparisons ? "the comparisons are used up, there are no new measurements" : "no comparisons at this size";
   const checks = left.comparisons_left ? `comparisons: ${left.comparisons_left} of ${left.comparisons} runs left` : none;
   $("budget-words").textContent =
     `${number(left.remaining)} of ε = ${number(left.epsilon)} (δ = ${number(left.delta)}) left for new measurements; ` +
@@ -379,7 +379,7 @@ async function showHistory() {
     );
     return make("li", {}, part);
   });
-  $("past").replaceChildren(...(items.length ? items : [make("li", { class: "empty" }, "You have asked nothing yet.")]));
+  $("past").replaceChildren(...(items.length ? items : [make("li", { class: "empty" }, "There are no questions yet.")]));
 }
 
 async function showPromise() {
@@ -402,7 +402,7 @@ async function showPromise() {
 async function download(event) {
   event.preventDefault();
   const format = $("format").value;
-  say("synthetic-status", "Making the file …");
+  say("synthetic-status", "Creating the file …");
   try {
     const response = await request(`/synthetic?rows=${encodeURIComponent($("rows").value)}&format=${format}`);
     const address = URL.createObjectURL(await response.blob());
