@@ -6,8 +6,7 @@ import numpy as np
 
 import dpcvx as dp
 from dpcvx.data.target import Target
-from dpcvx.estimators.planning import parameters
-from dpcvx.estimators.regressors import LinearRegressor
+from dpcvx.estimators import LinearRegressor, parameters
 
 
 @parameters
@@ -23,7 +22,7 @@ class PrivateWelschRegressor(LinearRegressor):
     """
 
     domain: Any = "l2"
-    scale: float = 5.0
+    scale: float = 10.0
 
     def _loss(self, target: Target) -> dp.Welsch:
         return dp.Welsch(self.scale / target.scale)  # losses are in scaled units, parameters in those of y

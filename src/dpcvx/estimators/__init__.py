@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Any
 from dpcvx.estimators.registry import ESTIMATORS
 
 if TYPE_CHECKING:
-    from dpcvx.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
+    from dpcvx.estimators.classifiers import (
+        LinearClassifier,
+        PrivateLinearSVC,
+        PrivateLogisticRegression,
+    )
     from dpcvx.estimators.linear_model import (
         LinearModel,
         check_records,
@@ -20,8 +24,9 @@ if TYPE_CHECKING:
         refuse_metadata,
     )
     from dpcvx.estimators.model_file import load
-    from dpcvx.estimators.planning import FitDeclaration
+    from dpcvx.estimators.planning import FitDeclaration, parameters
     from dpcvx.estimators.regressors import (
+        LinearRegressor,
         PrivateElasticNet,
         PrivateHuberRegressor,
         PrivateLasso,
@@ -33,15 +38,19 @@ if TYPE_CHECKING:
 
 _HOME = {name: entry.module for name, entry in ESTIMATORS.items()}
 for _module, _names in {
+    "classifiers": "LinearClassifier",
     "linear_model": "LinearModel check_records declare_fit fit_silently refuse_metadata",
     "model_file": "load",
-    "planning": "FitDeclaration",
+    "planning": "FitDeclaration parameters",
+    "regressors": "LinearRegressor",
 }.items():
     _HOME |= dict.fromkeys(_names.split(), _module)
 
 __all__ = [
     "FitDeclaration",
+    "LinearClassifier",
     "LinearModel",
+    "LinearRegressor",
     "PrivateElasticNet",
     "PrivateGroupLasso",
     "PrivateHuberRegressor",
@@ -56,6 +65,7 @@ __all__ = [
     "declare_fit",
     "fit_silently",
     "load",
+    "parameters",
     "refuse_metadata",
 ]
 

@@ -26,7 +26,7 @@ from dpcvx.plans import Release
 from dpcvx.solvers.typical_data import inflation
 from dpcvx.words import counted
 
-__all__ = ["PrivateLinearSVC", "PrivateLogisticRegression"]
+__all__ = ["LinearClassifier", "PrivateLinearSVC", "PrivateLogisticRegression"]
 
 
 @parameters

@@ -25,6 +25,7 @@ from dpcvx.losses import (
 from dpcvx.planning.planner import default_ridge
 
 __all__ = [
+    "LinearRegressor",
     "PrivateElasticNet",
     "PrivateHuberRegressor",
     "PrivateLasso",
