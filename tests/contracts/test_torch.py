@@ -52,7 +52,8 @@ if not torch.cuda.is_available():
 pytest.importorskip("triton", reason="triton is not installed; it comes with torch for a GPU")
 
 from dpcvx.data import on_gpu as torch_source
-from dpcvx.data.on_gpu import ForDevice, OnDevice
+from dpcvx.data.gpu_dataset import ForDevice, for_gpu
+from dpcvx.data.on_gpu import OnDevice
 from dpcvx.gpu import product_kernels, products
 from dpcvx.gpu.products import DenseOnDevice, SparseOnDevice
 from dpcvx.gpu.spectrum import leading_pair
@@ -380,7 +381,7 @@ def test_without_a_gpu_a_fit_says_so_and_has_the_same_coefficients(monkeypatch):
     assert_array_equal(model.coef_, dpcvx.PrivateLogisticRegression(**settings).fit(X, y).coef_)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # once in a process is enough
-        assert isinstance(backends.on_gpu(X, y), backends.InMemory)
+        assert isinstance(for_gpu(X, y), backends.InMemory)
         assert isinstance(passes_over((2, 2), "torch"), HostPasses)
         assert NuclearBall(1.0, backend="torch") == NuclearBall(1.0)
     device.find_device.cache_clear()

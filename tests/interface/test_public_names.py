@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import dpcvx
+from dpcvx import estimators
+from dpcvx.estimators.registry import COMMANDS, ESTIMATORS
 
 HEAVY = {
     "scipy",
@@ -48,6 +50,22 @@ def test_type_checkers_see_the_same_names():
         for alias in node.names
     }
     assert seen == dpcvx._HOME
+
+
+def test_every_estimator_is_registered_and_public():
+    found = set()
+    for path in (Path(dpcvx.__file__).parent / "estimators").glob("*.py"):
+        tree = ast.parse(path.read_text())
+        found |= {
+            (node.name, path.stem)
+            for node in tree.body
+            if isinstance(node, ast.ClassDef)
+            and any("documented" in ast.unparse(d) for d in node.decorator_list)
+        }
+    assert found == {(name, entry.module) for name, entry in ESTIMATORS.items()}
+    assert set(ESTIMATORS) <= {*estimators.__all__} & {*dpcvx.__all__}
+    assert all(hasattr(estimators, name) for name in estimators.__all__)
+    assert len(COMMANDS) == sum(entry.command is not None for entry in ESTIMATORS.values())
 
 
 def test_an_unknown_name_is_an_attribute_error_and_dir_lists_the_known():

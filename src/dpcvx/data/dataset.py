@@ -26,7 +26,7 @@ __all__ = ["BACKENDS", "Dataset", "InMemory", "closing", "open_dataset"]
 BACKENDS = {
     "auto": "dpcvx.data.dataset:InMemory",
     "dask": "dpcvx.data.cluster:from_dask",
-    "torch": "dpcvx.data.dataset:on_gpu",
+    "torch": "dpcvx.data.gpu_dataset:for_gpu",
 }
 
 
@@ -103,32 +103,6 @@ class InMemory:
 
         rows = columns.rows(self.table, door)
         return Arrays(rows, target.encode(self.target), bounds=door.bounds, layout=layout)
-
-
-def on_gpu(X: Any, y: Any) -> Dataset:
-    """Return a data set that a fit puts on the GPU, or with a warning one in memory where there is none.
-
-    Parameters
-    ----------
-    X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d); or shards
-    y : array-like, shape (n,) or (n, K); None with shards
-    """
-    from dpcvx.gpu import find_device
-
-    device = find_device()
-    if device is None:
-        return X if isinstance(X, Dataset) else InMemory(X, y)
-    from dpcvx.data.on_gpu import ForDevice, ShardsForDevice
-    from dpcvx.data.shards.dataset import Shards
-
-    if isinstance(X, Shards):
-        return ShardsForDevice(X, device)
-    if isinstance(X, Dataset):
-        raise Incompatible(
-            f'backend="torch" takes arrays, tables and shards, and {type(X).__name__} keeps its records '
-            'elsewhere: use backend="auto".'
-        )
-    return ForDevice(X, y, device)
 
 
 def open_dataset(X: Any, y: Any, backend: str) -> Dataset:

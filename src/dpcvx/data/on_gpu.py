@@ -10,14 +10,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector
-from dpcvx.data.dataset import InMemory
 from dpcvx.data.lattice import ResidualBound, exact_sum, fixed_point, records_at_once
 from dpcvx.data.memory import Arrays
 from dpcvx.data.rows import Dense, Records, Sparse
@@ -29,68 +28,17 @@ from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
 
 if TYPE_CHECKING:
-    from dpcvx.data.columns import Columns
     from dpcvx.data.objective import SumOfLosses
     from dpcvx.data.quantise import Quantiser
-    from dpcvx.data.shards.dataset import Shards
     from dpcvx.data.shards.source import ShardSource
     from dpcvx.data.source import DataSource
-    from dpcvx.data.table import Table
-    from dpcvx.data.target import Target
 
-__all__ = ["ForDevice", "OnDevice", "ShardsForDevice", "put"]
+__all__ = ["OnDevice", "put"]
 
 Answer = TypeVar("Answer")
 
 MARGINS_AT_ONCE = 2**24  # 128 MiB; short blocks would cost more in threads than they hide
 SPARE_BYTES = 2**30  # of the GPU's memory, beside the records
-
-
-class ForDevice(InMemory):
-    """Arrays and tables in this process, to be put on a device behind the door.
-
-    Parameters
-    ----------
-    X, y
-        As for `InMemory`.
-    device : torch.device
-    """
-
-    def __init__(self, X: Any, y: Any, device: torch.device) -> None:
-        super().__init__(X, y)
-        self._device = device
-
-    def source(self, columns: Columns, door: Quantiser, target: Target, layout: str) -> DataSource:
-        """Take every record through the door, and to the device if it has room."""
-        host = super().source(columns, door, target, layout if self.table.sparse else "rows")
-        return put(cast(Arrays, host), self._device, layout)
-
-
-class ShardsForDevice:
-    """Records on disk, to be put on a device.
-
-    Parameters
-    ----------
-    shards : Shards
-    device : torch.device
-    """
-
-    def __init__(self, shards: Shards, device: torch.device) -> None:
-        self._shards, self._device = shards, device
-        self.n, self.target, self.declarations = shards.n, shards.target, shards.declarations
-
-    @property
-    def table(self) -> Table:
-        """One made-up record with the right columns; the files are seen to be there still."""
-        return self._shards.table
-
-    def labels(self) -> Any:
-        """Return the labels that occur."""
-        return self._shards.labels()
-
-    def source(self, columns: Columns, door: Quantiser, target: Target, layout: str) -> DataSource:
-        """Return the records behind their door, on the device if it has room."""
-        return put(self._shards.source(columns, door, target, layout), self._device, layout)
 
 
 def put(host: Arrays | ShardSource, device: torch.device, layout: str) -> DataSource:
