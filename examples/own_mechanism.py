@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from dpcvx.accounting import REPLACE_ONE, Neighbours, spendable
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data import DataSource, Dense, Records, RowBounds
 from dpcvx.events import Gaussian
-from dpcvx.mechanisms import GaussianMechanism, LatticeGaussian, check_capacity
+from dpcvx.mechanisms import GaussianMechanism, LatticeGaussian, Traits, check_capacity
 from dpcvx.noise import Generator, SecureGenerator
 
 
@@ -56,6 +57,8 @@ class NoisyPositiveShare(GaussianMechanism):
     n: int
     noise_multiplier: float
     neighbours: Neighbours = REPLACE_ONE
+
+    traits: ClassVar[Traits] = Traits("share of positive cells")
 
     def __post_init__(self) -> None:
         check_capacity(self, self.n)
