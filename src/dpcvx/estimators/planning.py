@@ -29,16 +29,15 @@ from dpcvx.planning.planner import (
 from dpcvx.plans import Plan, Solver
 from dpcvx.problem import Problem
 from dpcvx.solvers import NAMED_SOLVERS, NoisyGradientDescent, Standardised, configured
+from dpcvx.solvers.defaults import default
 from dpcvx.solvers.one_step import with_uncertainty
 from dpcvx.solvers.standardised import INTERCEPT as STANDARDISED_INTERCEPT
 
 __all__ = ["FitDeclaration", "Parameters", "Planning", "parameters"]
 
 
-INTERCEPT = 1.0
-# Beside rows of norm 1 a constant feature of value 1 adds 41 % to the norm, and so to the noise; one of value
-# 0.5 adds 12 %. In an l2 ball its coefficient has room to be twice as large; the intercept is their product.
-INTERCEPT_BESIDE_UNIT_ROWS = 0.5
+INTERCEPT: float = default("estimators.planning.INTERCEPT")
+INTERCEPT_BESIDE_UNIT_ROWS: float = default("estimators.planning.INTERCEPT_BESIDE_UNIT_ROWS")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -36,6 +36,7 @@ from dpcvx.mechanisms import NoisyQuantile, quantile_grid
 from dpcvx.mechanisms.quantile import LEAST_EXPONENT
 from dpcvx.noise import Generator
 from dpcvx.plans import Plan, Stage
+from dpcvx.solvers.defaults import default
 
 __all__ = [
     "PRIVATE",
@@ -52,12 +53,12 @@ __all__ = [
 PRIVATE = "private"  # what the user writes in the place of bounds
 RELEASED = "drawn around two noisy quantiles of each column, which this fit released first"
 PLACEHOLDER = (-1.0, 1.0)
-SHARE = 0.15  # of mu^2; a selection of bounded range eta counts as mu = eta / 2
+SHARE: float = default("estimators.private_bounds.SHARE")
 # The rank asked for is log(parts of the grid times questions) + 7 scales of the noise from the end: an answer
 # beyond all records, whose score is that much lower, comes with a chance of e^-7 = 0.001 in the whole fit.
 SAFETY = 7.0
-LARGEST_SHARE = 0.25  # of the records beyond a quantile; nearer the middle it says little of the ends
-DEVIATIONS = 3.0  # what the bounds would cover of a normal column
+LARGEST_SHARE: float = default("estimators.private_bounds.LARGEST_SHARE")
+DEVIATIONS: float = default("estimators.private_bounds.DEVIATIONS")
 
 
 def is_private(bounds: Any) -> bool:

@@ -23,6 +23,7 @@ from dpcvx.losses import (
     Squared,
 )
 from dpcvx.planning.planner import default_ridge
+from dpcvx.solvers.defaults import default
 
 __all__ = [
     "LinearRegressor",
@@ -35,8 +36,7 @@ __all__ = [
     "SquaredRegressor",
 ]
 
-# Of the width of y_bounds: residuals of a tenth of the declared range count as outliers.
-HUBER_SHARE = 0.1
+HUBER_SHARE: float = default("estimators.regressors.HUBER_SHARE")
 
 
 @parameters

@@ -16,6 +16,7 @@ from dpcvx.planning.candidates import Facts, candidate
 from dpcvx.planning.rehearsal import is_modelled, to_learn
 from dpcvx.plans import Plan
 from dpcvx.solvers import configured
+from dpcvx.solvers.defaults import default
 from dpcvx.words import counted
 
 __all__ = [
@@ -29,12 +30,9 @@ __all__ = [
     "warn_if_useless",
 ]
 
-# A model that is predicted to learn less than a twentieth of what there is to learn is no better than the
-# trivial one, as far as a prediction can tell.
-MOST_LEFT = 0.95
+MOST_LEFT: float = default("planning.outlook.MOST_LEFT")
 MOST_RECORDS, MOST_EPSILON = 10**10, 100.0
-# Cells of a compressed row that are taken to be stored: a short text has about as many different words.
-USUAL_CELLS = 100
+USUAL_CELLS: int = default("planning.outlook.USUAL_CELLS")
 SHORT_ROWS = (
     " The records are sparse and data_norm is None, so the noise is made for rows as long as the bounds of "
     "all columns together allow: give data_norm, a public bound on the l2 norm of a row in your units, and "

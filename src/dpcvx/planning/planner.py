@@ -34,6 +34,7 @@ from dpcvx.solvers import (
     Standardised,
     configured,
 )
+from dpcvx.solvers.defaults import default
 
 __all__ = [
     "automatic",
@@ -45,15 +46,11 @@ __all__ = [
     "standardisation_pays",
 ]
 
-RIDGE_SHARE = 0.1
-# Measured on groups and low rank: above it accelerated mirror descent is ahead of gradient descent by up to a
-# factor of 5, and behind it by 1.1 at most; at 1.2 it is behind by up to 2.3.
-LEAST_GAIN = 1.5
-MEAN_NOISE = 0.25
-# Logistic losses: residuals are clipped at this many times their size at theta = 0, where that saves more
-# excess risk than the clipping may cost, about 0.0002 on the public model of typical data.
-CLIP_ROOM = 1.2
-CLIP_COST = 0.0005
+RIDGE_SHARE: float = default("planning.planner.RIDGE_SHARE")
+LEAST_GAIN: float = default("planning.planner.LEAST_GAIN")
+MEAN_NOISE: float = default("planning.planner.MEAN_NOISE")
+CLIP_ROOM: float = default("planning.planner.CLIP_ROOM")
+CLIP_COST: float = default("planning.planner.CLIP_COST")
 
 
 def default_radius(loss: Loss, ball: str = "", outputs: int = 1) -> float:

@@ -22,6 +22,7 @@ from dpcvx.mechanisms import (
 )
 from dpcvx.plans import Asking, Plan
 from dpcvx.problem import Problem
+from dpcvx.solvers.defaults import default
 from dpcvx.solvers.typical_data import (
     DECAYS,
     GROWTH,
@@ -37,8 +38,8 @@ STEPS, COORDINATES = 400, 10_000  # taken and moved by all draws together, where
 # Coordinates moved in a run, and its steps, beyond which a rehearsal is not worth its time.
 MOST_WORK, MOST_STEPS = 10**7, 5000
 ANSWERED = {"gradient", "gradient on a support", "difference", "minimiser", "Hessian", "vertex"}
-SHARES = (0.1, 0.01)  # of the square that bounds allow, by which columns may vary
-DEVIATION = 0.4  # of a regression's target, over the largest residual
+SHARES: tuple[float, ...] = default("planning.rehearsal.SHARES")
+DEVIATION: float = default("planning.rehearsal.DEVIATION")
 UNIFORM = 1 / 3  # second moment of a feature spread evenly over its bounds
 
 

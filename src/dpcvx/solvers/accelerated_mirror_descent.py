@@ -15,11 +15,12 @@ from dpcvx.domains import HasMirrorMap
 from dpcvx.errors import Incompatible
 from dpcvx.plans import Asking, Plan, Solver, check_count, require
 from dpcvx.problem import Problem
+from dpcvx.solvers.defaults import default
 from dpcvx.solvers.descent import gradient_noise, plan_gradients
 
 __all__ = ["NoisyAcceleratedMirrorDescent"]
 
-MOST_STEPS = 1000  # passes over the records that a default may cost; beyond it n_iter must be asked for
+MOST_STEPS: int = default("solvers.accelerated_mirror_descent.MOST_STEPS")
 
 
 @dataclass(frozen=True)

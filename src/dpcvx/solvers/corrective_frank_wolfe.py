@@ -27,12 +27,13 @@ from dpcvx.events import (
 from dpcvx.mechanisms import NoisyGradient, NoisyVertex, weight_bits
 from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
 from dpcvx.problem import Problem
+from dpcvx.solvers.defaults import default
 from dpcvx.solvers.descent import gradient_noise
 
 __all__ = ["NoisyCorrectiveFrankWolfe"]
 
-MOST_SELECTIONS = 1000  # of a default; beyond it selections must be asked for
-MOST_STEPS = 1000  # of the refit by default
+MOST_SELECTIONS: int = default("solvers.corrective_frank_wolfe.MOST_SELECTIONS")
+MOST_STEPS: int = default("solvers.corrective_frank_wolfe.MOST_STEPS")
 
 
 @dataclass(frozen=True)

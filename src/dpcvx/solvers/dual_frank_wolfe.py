@@ -24,10 +24,11 @@ from dpcvx.mechanisms import NoisyMinimiser
 from dpcvx.mechanisms.minimise import Ridged
 from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
 from dpcvx.problem import Problem
+from dpcvx.solvers.defaults import default
 
 __all__ = ["NoisyDualFrankWolfe"]
 
-MOST_STEPS = 1000  # minimisations that a default may cost; beyond it n_iter must be asked for
+MOST_STEPS: int = default("solvers.dual_frank_wolfe.MOST_STEPS")
 SLACK = 1 + 1e-9  # mixtures of corners of K may leave it by rounding
 
 

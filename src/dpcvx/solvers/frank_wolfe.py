@@ -19,11 +19,12 @@ from dpcvx.events import Exponential, Repeat
 from dpcvx.mechanisms import NoisyVertex, weight_bits
 from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
 from dpcvx.problem import Problem
+from dpcvx.solvers.defaults import default
 from dpcvx.solvers.descent import gradient_noise
 
 __all__ = ["NoisyFrankWolfe"]
 
-MOST_STEPS = 10_000  # passes over the records that a default may cost; beyond it n_iter must be asked for
+MOST_STEPS: int = default("solvers.frank_wolfe.MOST_STEPS")
 
 
 @dataclass(frozen=True)

@@ -17,20 +17,20 @@ from dpcvx.domains import HasProjection
 from dpcvx.errors import Incompatible
 from dpcvx.plans import Asking, Plan, Solver, check_count, require
 from dpcvx.problem import Problem
+from dpcvx.solvers.defaults import default
 from dpcvx.solvers.descent import gradient_noise, plan_gradients
 from dpcvx.solvers.memo import memoised
 from dpcvx.solvers.typical_data import Typical
 
 __all__ = ["NoisyGradientDescent"]
 
-MOST_MOMENTUM = 0.99  # by default: up to a hundred times fewer steps
-# Swings of momentum die away like e^(-(1 - momentum) T/2): nothing is left with this (1 - momentum) T.
-SETTLED = 20.0
-HASTE = 0.9  # momentum of a run whose few steps are given, if H is far
-LATE = 3  # one in so many iterates, the last ones, is averaged
+MOST_MOMENTUM: float = default("solvers.gradient_descent.MOST_MOMENTUM")
+SETTLED: float = default("solvers.gradient_descent.SETTLED")
+HASTE: float = default("solvers.gradient_descent.HASTE")
+LATE: int = default("solvers.gradient_descent.LATE")
 LATE_COST = 1.014  # mean of 1/t over the last third of a way over 1/t at its mean
-MOST_STEPS = 10_000  # by default: what more would bring is seldom worth the time
-NOISE_SHARE = 0.1  # of the loss at theta = 0: a model whose noise costs more is hardly worth having
+MOST_STEPS: int = default("solvers.gradient_descent.MOST_STEPS")
+NOISE_SHARE: float = default("solvers.gradient_descent.NOISE_SHARE")
 
 
 @dataclass(frozen=True)

@@ -23,17 +23,14 @@ from dpcvx.mechanisms import PerturbedMinimiser
 from dpcvx.mechanisms.minimise import Ridged
 from dpcvx.plans import Asking, Plan, Solver, Stage, require
 from dpcvx.problem import Problem
+from dpcvx.solvers.defaults import default
 from dpcvx.solvers.typical_data import Typical
 
 __all__ = ["ObjectivePerturbation"]
 
-# It takes many passes over the records, and its ridge costs more where signals are strong than the model of
-# typical data says: it must promise half of what descent does.
-PRICE = 2.0
-# Where Newton steps do not reach the accuracy that is paid for, as many accelerated steps follow as public
-# numbers say. Plans with more products than this, a minute or so, are chosen only if nothing else fits.
-MOST_PRODUCTS = 1e11
-UNAFFORDABLE = 1e9
+PRICE: float = default("solvers.objective_perturbation.PRICE")
+MOST_PRODUCTS: float = default("solvers.objective_perturbation.MOST_PRODUCTS")
+UNAFFORDABLE: float = default("solvers.objective_perturbation.UNAFFORDABLE")
 SHARES = np.geomspace(1e-3, 0.9, 60)  # of epsilon for the Jacobian, among which the bound chooses
 
 

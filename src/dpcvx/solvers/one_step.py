@@ -27,20 +27,20 @@ from dpcvx.plans.uncertainty import (
     one_step,
 )
 from dpcvx.problem import Problem
+from dpcvx.solvers.defaults import default
 from dpcvx.solvers.objective_perturbation import ObjectivePerturbation
 from dpcvx.solvers.standardised import Standardised
 
 __all__ = ["OneStep", "with_uncertainty"]
 
-SPREAD_SHARE = 0.2  # of the share, for one number beside d (d + 1)/2
+SPREAD_SHARE: float = default("solvers.one_step.SPREAD_SHARE")
 # Deviations of cells, and root mean square lengths of rows, that are left as they are. A line through clipped
 # cells is another line: of an exponential feature 1 cell in 1,100 is beyond six deviations. A logistic model
 # feels far cells less, and longer rows would leave its descent too far from where a Newton step ends.
-WIDE, NARROW = (6.0, 3.0), (3.0, 2.0)
-# Radii that a perturbed minimiser may be away from 0, so that none is held by the border of its set, whose
-# pull is not known; shorter rows have larger coefficients. A released fit is brought back into the set.
-ROOM = 10.0
-LATE = 0.5  # of the answers: the last ones, where descent is near its end
+WIDE: tuple[float, float] = default("solvers.one_step.WIDE")
+NARROW: tuple[float, float] = default("solvers.one_step.NARROW")
+ROOM: float = default("solvers.one_step.ROOM")
+LATE: float = default("solvers.one_step.LATE")
 
 
 @dataclass(frozen=True)

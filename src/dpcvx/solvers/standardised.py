@@ -22,22 +22,17 @@ from dpcvx.events import Compose
 from dpcvx.mechanisms import Mechanism, NoisyLength, NoisyMoments
 from dpcvx.plans import Asking, Plan, Solver, Stage
 from dpcvx.problem import Bounds, Problem
+from dpcvx.solvers.defaults import default
 
 __all__ = ["Standardised"]
 
-# Shares of mu^2. Means and mean squares have half of the features' each; for the target a second look at its
-# scale makes three. All noise of the fit is in units of the target's scale; a length is one number.
-FEATURE_SHARE = 0.12
-TARGET_SHARE = 0.05
-LENGTH_SHARE = 0.01
-# Cells further than this from their mean are clipped, in deviations: few of a bell curve are, but the rare
-# level of an indicator and the tail of a skewed feature are, which would make rows long for few of them.
-REACH = 3.0
-# Beside a row of norm 1, of which the intercept's feature is a quarter: after centring it has little to do.
-INTERCEPT = 0.25
-# Residuals of squared loss are clipped at this many deviations of the target: the loss becomes Huber's.
-RESIDUAL_DEVIATIONS = 2.5
-LARGEST_TARGET = 4.0  # targets, in units of the clipped residual
+FEATURE_SHARE: float = default("solvers.standardised.FEATURE_SHARE")
+TARGET_SHARE: float = default("solvers.standardised.TARGET_SHARE")
+LENGTH_SHARE: float = default("solvers.standardised.LENGTH_SHARE")
+REACH: float = default("solvers.standardised.REACH")
+INTERCEPT: float = default("solvers.standardised.INTERCEPT")
+RESIDUAL_DEVIATIONS: float = default("solvers.standardised.RESIDUAL_DEVIATIONS")
+LARGEST_TARGET: float = default("solvers.standardised.LARGEST_TARGET")
 LOST_TARGET = (
     "The deviation of y was released twice, and both times there was nothing to see but noise: y_bounds are "
     "wide for so few records and so small an epsilon; the model may be fair, or worse than a constant. Use "

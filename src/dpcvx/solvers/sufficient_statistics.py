@@ -22,12 +22,13 @@ from dpcvx.events import Compose, Gaussian
 from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments
 from dpcvx.plans import Asking, Plan, Solver, Stage, require
 from dpcvx.problem import Problem
+from dpcvx.solvers.defaults import default
 
 __all__ = ["SufficientStatistics"]
 
-MOMENT_SHARE = 0.5  # of mu^2
-FAILURE = 0.05  # [Wang18] Algorithm 2: chance that the noise of X^T X is larger than the ridge covers
-LEAST_CURVATURE = 1e-6  # of the largest that rows can have
+MOMENT_SHARE: float = default("solvers.sufficient_statistics.MOMENT_SHARE")
+FAILURE: float = default("solvers.sufficient_statistics.FAILURE")
+LEAST_CURVATURE: float = default("solvers.sufficient_statistics.LEAST_CURVATURE")
 PROJECTED_STEPS = 1000  # on a (d, d) quadratic, once, only where its minimiser is outside the set
 
 

@@ -30,15 +30,16 @@ from dpcvx.mechanisms import NoisyDifference, NoisyGradient
 from dpcvx.noise import LEVELS, probability_above
 from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
 from dpcvx.problem import Problem
+from dpcvx.solvers.defaults import default
 from dpcvx.solvers.descent import gradient_noise
 
 __all__ = ["NoisySVRG", "NoisySVRGPlusPlus"]
 
-SHARES = (0.5, 0.75, 0.9)  # of the budget for full gradients, weighed by a default
-TYPICAL_DIFFERENCE = 0.1  # of the largest gradient; PRIVACY_MATH §6: variance reduction pays from there on
-MOST_EPOCHS = 8
+SHARES: tuple[float, ...] = default("solvers.svrg.SHARES")
+TYPICAL_DIFFERENCE: float = default("solvers.svrg.TYPICAL_DIFFERENCE")
+MOST_EPOCHS: int = default("solvers.svrg.MOST_EPOCHS")
 LONGEST_EPOCH = LEVELS // 2  # with batch = n/(2 steps) a longer one would ask for samples below n/LEVELS
-EPOCH_GAIN = 3.0  # logarithm of what kappa steps take off the excess; benchmarks/svrg.py measures 2.4 to 3.3
+EPOCH_GAIN: float = default("solvers.svrg.EPOCH_GAIN")
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ from dpcvx.noise.gumbel import select
 from dpcvx.planning.outlook import promises
 from dpcvx.plans import Plan, Price, Stage, charge
 from dpcvx.plans.statement import PrivacyStatement
+from dpcvx.solvers.defaults import default
 from dpcvx.tuning.metrics import metric_of
 from dpcvx.tuning.repetitions import LAW_FAILURE, LAWS, repetitions
 from dpcvx.tuning.score import NoisyScore
@@ -57,11 +58,10 @@ __all__ = ["Tuned", "private_tune"]
 PAID = ("epsilon", "delta", "ledger", "account", "random_state")  # of the search, not of one setting
 FIXED = (*PAID, "classes", "y_bounds", "verbose")  # scores of different settings must be of one kind
 IN_MEMORY = ("auto", "torch")  # backends that open arrays and tables
-DRAWN_TRIALS = 20.0  # expected, where settings are drawn from distributions
-TRIALS_PER_SETTING = 2.0  # expected; the best of many settings is then tried in two searches of three
-DRAWN_PER_TRIAL = 2  # settings drawn from distributions beforehand
-# Of mu^2, where rows are scored that the model was fitted to. Noise on a score of n rows is of order 1/n.
-SCORE_SHARE = 0.1
+DRAWN_TRIALS: float = default("tuning.tune.DRAWN_TRIALS")
+TRIALS_PER_SETTING: float = default("tuning.tune.TRIALS_PER_SETTING")
+DRAWN_PER_TRIAL: int = default("tuning.tune.DRAWN_PER_TRIAL")
+SCORE_SHARE: float = default("tuning.tune.SCORE_SHARE")
 MARGIN = 1e-3  # of the noise, beyond what the last excess of the total asks for
 
 
