@@ -163,6 +163,7 @@ def test_predictions_and_scores_of_shards_are_refused_with_what_to_give(parquet,
     assert len(model.predict(people.select(LABELS["features"]))) == N
 
 
+@pytest.mark.long
 def test_sparse_batches_are_fitted_as_sparse_records(tmp_path):
     rng = np.random.default_rng(1)
     X = sp.random_array((N, 60), density=0.1, rng=rng).tocsr()
@@ -300,6 +301,7 @@ def test_an_interrupted_run_goes_on_where_it_was(people, tmp_path, monkeypatch, 
     assert sum(made) < N  # whole shards were not made again
 
 
+@pytest.mark.long
 def test_a_run_may_be_killed_at_any_time(parquet, tmp_path):
     code = f"""
 import os

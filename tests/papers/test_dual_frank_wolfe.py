@@ -74,6 +74,7 @@ def regularised(oracle, problem, theta):
     return oracle.objective(theta) + problem.regularizer.value(theta)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loss", [Huber(0.4), Logistic()], ids=lambda loss: loss.name)
 @over_norms
 def test_with_exact_answers_the_primal_excess_is_within_its_bound(loss, norm):

@@ -73,6 +73,7 @@ def test_excess_risk_of_private_lasso_falls_with_n():
     assert -0.85 < slope < -0.5
 
 
+@pytest.mark.long
 def test_excess_risk_of_private_lasso_grows_at_most_like_log_p():
     assert mean_excess(2_000, 500, 5) / mean_excess(2_000, 25, 5) < math.log(2 * 500) / math.log(2 * 25)
 
@@ -119,6 +120,7 @@ def excess_without_noise(steps, T, loss, seed=0):
     return oracle.objective(theta) - oracle.objective(reference), start, problem.curvature
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=repr)
 @pytest.mark.parametrize(
     "steps",

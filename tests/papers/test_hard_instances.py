@@ -179,6 +179,7 @@ def test_the_lower_bound_falls_like_n_to_minus_two_thirds():
     assert hardest(10**4, 1.0).lower_bound(1.0, 1e-8) > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "solver", [NoisyFrankWolfe(), NoisyCorrectiveFrankWolfe()], ids=lambda s: type(s).__name__
 )

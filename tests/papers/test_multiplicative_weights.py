@@ -144,6 +144,7 @@ def test_older_measurements_are_replayed_when_a_new_one_comes():
     assert worst(moved) < worst(once)
 
 
+@pytest.mark.long
 def test_gradients_of_the_oracle_tell_the_histogram_more_than_the_certificate():
     """One measured regression, learned from by its gradients or by one certificate step of Figure 3."""
     rng = np.random.default_rng(5)

@@ -96,6 +96,7 @@ def excess_risk(problem, n, budget, solver, seeds):
     return (np.mean(risks) - best) / n
 
 
+@pytest.mark.long
 def test_excess_risk_follows_the_gaussian_width_of_the_set():
     """[TTZ14] Theorem 4.1: of sets with the same radius, the one with the smaller width is better.
 

@@ -149,6 +149,7 @@ def first_above(scores, e1, e2, factor):
     return law
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("total", "halved"), [(0.5, 0.737), (1.0, 1.506), (2.0, 3.082)])
 def test_sparse_vector_with_half_of_its_query_noise_is_not_private(total, halved):
     """Lap(Delta/e2) serves monotone queries only: four queries at the threshold, every pattern of shifts."""

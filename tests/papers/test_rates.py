@@ -80,6 +80,7 @@ def one_sign(n, p):
     return stored(X), signs * rng.choice([-1.0, 1.0], n, p=[0.1, 0.9])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("domain", "euclidean"),
     [(L1Ball(1.0), EuclideanL1Ball(1.0)), (Simplex(1.0), EuclideanSimplex(1.0))],
@@ -118,6 +119,7 @@ def worst_excess(solver, domain, m, n=1000):
     return max(risks)
 
 
+@pytest.mark.long
 def test_excess_over_the_nuclear_ball_follows_the_square_root_of_the_side():
     """[TTZ14] section 3.2 and Theorem B.2: the width of m by m matrices is 2 sqrt(m), not m."""
     sides = 12, 96

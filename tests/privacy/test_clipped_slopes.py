@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse, stats
 
 import dpcvx as dp
-from dpcvx.accounting import Neighbours, Tight
+from dpcvx.accounting import REPLACE_ONE, Neighbours, Tight
 from dpcvx.audit.replay import (
     discrepancies,
     record,
@@ -92,7 +92,7 @@ def test_slopes_of_one_record_are_within_both_norms_of_the_clip_wherever_they_ar
     """A row of one stored unit shows the integers themselves: gradients, followed margins, differences."""
     asked = problem(loss, outputs, d=1)
     bound, cell = residual_bound(asked, None, clip), 1 << FEATURE_BITS
-    difference = NoisyDifference(asked, 10, 1.0, 1.0, "replace", clip)
+    difference = NoisyDifference(asked, 10, 1.0, 1.0, REPLACE_ONE, clip)
     longest = 0
     for label, theta in itertools.product(labels(loss, outputs), points(asked.shape)):
         for source in sources([1.0], label):
@@ -117,7 +117,7 @@ def test_slopes_of_one_record_are_within_both_norms_of_the_clip_wherever_they_ar
 @pytest.mark.parametrize(("loss", "outputs", "clip"), CASES, ids=str)
 def test_no_two_clipped_records_move_a_vertex_score_further_than_its_sensitivity(loss, outputs, clip):
     asked = problem(loss, outputs, domain=dp.L1Ball(20.0))
-    mechanism = NoisyVertex(asked, 10, 0.5, 20, "replace", clip)
+    mechanism = NoisyVertex(asked, 10, 0.5, 20, REPLACE_ONE, clip)
     bound = residual_bound(asked, None, clip)
     unit = 20.0 * 2.0 ** -(FEATURE_BITS + RESIDUAL_BITS) / 10
     reached = 0.0
@@ -248,7 +248,7 @@ def test_the_exact_law_of_a_clipped_minimiser_keeps_the_budget(relation):
 @pytest.mark.parametrize(("loss", "outputs", "clip"), CASES[:2], ids=str)
 def test_the_noise_of_a_clipped_gradient_is_what_it_says(loss, outputs, clip):
     asked = problem(loss, outputs)
-    mechanism = NoisyGradient(asked, 50, 2.0, "replace", clip)
+    mechanism = NoisyGradient(asked, 50, 2.0, REPLACE_ONE, clip)
     rng, theta = np.random.default_rng(0), points(asked.shape)[1]
     y = rng.choice([-1.0, 1.0], 50) if outputs == 1 else rng.integers(0, 3, 50)
     data, generator = dp.source(rng.uniform(-1, 1, (50, 2)), y, bounds=BOUNDS), SeededGenerator(3)

@@ -12,7 +12,7 @@ from scipy import stats
 import dpcvx.noise.gaussian
 import dpcvx.noise.poisson
 from adversary import neighbour, records, stored
-from dpcvx.accounting import PLD, Budget, Neighbours
+from dpcvx.accounting import PLD, REPLACE_ONE, Budget, Neighbours
 from dpcvx.audit import discrepancies, record, replay, share
 from dpcvx.data import DifferenceSum, GradientSum
 from dpcvx.data.lattice import RESIDUAL_BITS, ResidualBound, integer_bounds
@@ -227,7 +227,7 @@ def test_nothing_is_cut_off_and_the_answer_is_the_difference_of_gradients(loss, 
     X = np.trunc(X / np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True)) * 2**14) / 2**14
     y = rng.integers(0, 3, n).astype(float) if loss.joint else np.where(rng.random(n) < 0.5, 1.0, -1.0)
     problem = Problem(loss, L2Ball(2.0), bounds=Bounds(1.0, 1.0), d=D, outputs=outputs, l2=0.2)
-    mechanism = NoisyDifference(problem, n, 1.0, 1.0, "replace", clip)
+    mechanism = NoisyDifference(problem, n, 1.0, 1.0, REPLACE_ONE, clip)
 
     def gradient(theta):
         slopes = loss.grad(X @ theta, y)

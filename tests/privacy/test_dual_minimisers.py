@@ -141,6 +141,7 @@ def test_a_record_in_a_linear_term_is_found():
     assert len(discrepancies(plan, first, second)) == 3
 
 
+@pytest.mark.long
 def test_the_released_points_have_their_declared_variance():
     """With no features there is nothing to learn: the minimiser is -s/l2, and the rest is noise."""
     d, T = 400, 6

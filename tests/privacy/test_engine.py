@@ -559,6 +559,7 @@ def test_the_statement_lists_every_part(plain):
     assert listed["NoisyMarginals"]["noise_multiplier"] == made.budget_split.start
 
 
+@pytest.mark.long
 def test_offline_selects_measures_and_answers_all():
     made = engine(n=30_000, epsilon=4.0, interaction=0.9, method="offline")
     family = [WHOLE, *QUERIES]
