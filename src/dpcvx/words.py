@@ -8,7 +8,7 @@ import numbers
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["aligned", "byte_count", "counted", "duration", "fields_shown", "shown"]
+__all__ = ["aligned", "byte_count", "counted", "duration", "fields_shown", "is_number", "shown"]
 
 LARGEST_SHOWN = 8  # entries of a list that a message quotes
 BYTES = ("B", "kB", "MB", "GB", "TB")
@@ -19,6 +19,11 @@ DURATIONS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": DAY, "year": 
 def counted(count: int, noun: str, plural: str = "") -> str:
     """Return a number with what it counts: 1 record, 2,000 records."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def is_number(value: object, above: float = -math.inf, below: float = math.inf) -> bool:
+    """Say whether a parameter is a number strictly between two others; True and False are none."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and above < float(value) < below
 
 
 def shown(value: object) -> str:

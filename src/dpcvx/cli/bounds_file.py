@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcvx.data.files import HEADER_HINT, read_bytes
+from dpcvx.words import is_number
 
 __all__ = ["BoundsFile"]
 
@@ -73,7 +74,7 @@ class BoundsFile:
                 f"{path} declares {_listed(twice)} under [bounds] and under [categories]; keep one."
             )
         norm = content.get("data_norm")
-        if norm is not None and not (_is_number(norm) and norm > 0):
+        if norm is not None and not is_number(norm, 0, math.inf):
             raise ValueError(f"data_norm in {path} must be a positive number, got {norm!r}.")
         labels, default = (
             target.get("classes"),
@@ -152,7 +153,7 @@ def _section(content: dict[str, Any], name: str, path: Path) -> dict[str, Any]:
 
 def _pair(value: Any, where: str) -> Pair:
     if not (
-        isinstance(value, list) and len(value) == 2 and all(map(_is_number, value)) and value[0] < value[1]
+        isinstance(value, list) and len(value) == 2 and all(map(is_number, value)) and value[0] < value[1]
     ):
         raise ValueError(f"{where} must be a pair [lowest, highest] of numbers, got {value!r}.")
     return float(value[0]), float(value[1])
@@ -163,18 +164,12 @@ def _pair_or_private(value: Any, where: str) -> Pair | str | None:
 
 
 def _levels(value: Any, where: str) -> tuple[Level, ...]:
-    alike = isinstance(value, list) and (
-        all(isinstance(v, str) for v in value) or all(map(_is_number, value))
-    )
+    alike = isinstance(value, list) and (all(isinstance(v, str) for v in value) or all(map(is_number, value)))
     if not alike or not value or len(set(value)) < len(value):
         raise ValueError(
             f"{where} must be a list of different texts, or of different numbers; got {value!r}."
         )
     return tuple(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _require_columns(names: Sequence[Level], columns: Sequence[str], complaint: str) -> None:

@@ -40,7 +40,7 @@ from dpcvx.noise import Generator, generator_of
 from dpcvx.planning.outlook import warn_if_useless
 from dpcvx.plans import Plan, Release, execute
 from dpcvx.plans.statement import PrivacyStatement
-from dpcvx.words import shown
+from dpcvx.words import is_number, shown
 
 __all__ = ["LinearModel", "check_records", "declare_fit", "fit_silently", "refuse_metadata"]
 
@@ -258,7 +258,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
     def _check_number(self, parameter: str, value: Any, wanted: str = "a positive finite number") -> None:
         if value is None:
             return
-        if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < math.inf:
+        if not is_number(value, 0, math.inf):
             raise ValueError(f"{parameter} must be {wanted}, got {shown(value)}.")
 
     def _units(self, release: Release, target: Target) -> tuple[Any, Any, dict[str, Any]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +12,7 @@ from typing import Any
 from dpcvx.queries.compiled import Query
 from dpcvx.queries.query import Mean, Regression
 from dpcvx.queries.schema import Binned, Column, Schema
+from dpcvx.words import is_number
 
 __all__ = ["BRANCHES", "Answer", "Coefficient", "reading_note"]
 
@@ -113,7 +113,7 @@ class Answer:
             raise ValueError(f"An answer is an object with the fields {', '.join(kinds)}.")
         for name, kind in kinds.items():
             value = content[name]
-            if not (_is_number(value) if kind is float else isinstance(value, kind)):
+            if not (is_number(value) if kind is float else isinstance(value, kind)):
                 raise ValueError(f"Field {name!r} of an answer has the wrong type: {type(value).__name__}.")
         if content["branch"] not in BRANCHES:
             raise ValueError(f"branch must be one of {', '.join(BRANCHES)}.")
@@ -150,13 +150,9 @@ def _coefficient(content: Any) -> Coefficient:
     fields = [field.name for field in dataclasses.fields(Coefficient)]
     if not isinstance(content, Mapping) or set(content) != set(fields):
         raise ValueError(f"A number of an answer has the fields {', '.join(fields)}.")
-    if not isinstance(content["name"], str) or not all(_is_number(content[name]) for name in fields[1:]):
+    if not isinstance(content["name"], str) or not all(is_number(content[name]) for name in fields[1:]):
         raise ValueError("A number of an answer has a name and three numbers.")
     return Coefficient(**content)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def reading_note(query: Query, schema: Schema) -> str:

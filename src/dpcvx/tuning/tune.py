@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import numbers
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -51,7 +50,7 @@ from dpcvx.solvers.defaults import default
 from dpcvx.tuning.metrics import metric_of
 from dpcvx.tuning.repetitions import LAW_FAILURE, LAWS, repetitions
 from dpcvx.tuning.score import NoisyScore
-from dpcvx.words import counted, shown
+from dpcvx.words import counted, is_number, shown
 
 __all__ = ["Tuned", "private_tune"]
 
@@ -117,29 +116,10 @@ def private_tune(
 
     Parameters
     ----------
-    estimator : estimator
-        An estimator of dpcvx.
-    param_grid : dict or list of dict
-        Values of its parameters to try: lists, or distributions with a method ``rvs``, from which settings
-        are drawn beforehand.
+    estimator, param_grid
+        As for `PrivateSearchCV`, which describes the keywords too.
     X, y : as for ``estimator.fit``
         Private rows, one per person.
-    epsilon, delta : float, optional
-        The price of everything; by default the estimator's.
-    scoring : str, optional
-        scikit-learn's name of a metric; by default "accuracy" or "r2". See `dpcvx.tuning.score.METRICS`.
-    n_trials : float, optional
-        Expected number of runs; by default twice the number of settings, or 20 for distributions.
-    distribution : {"geometric", "logarithmic", "poisson"}
-        Law of the number of runs. The logarithmic one is cheaper and often tries one setting only; Poisson's
-        seldom tries few, and costs the most.
-    test_size : float or None
-        Share of the rows that are kept for scores; models are fitted to the others, and each row pays for one
-        of both. None scores on the rows of the fit, and they pay for both.
-    ledger, account : optional
-        Where the search is charged, once, before a row is read; by default the estimator's.
-    random_state : None or int, optional
-        None draws cryptographically; by default the estimator's.
 
     Returns
     -------
@@ -170,23 +150,13 @@ def private_tune(
         budget,
         (mean, LAWS[distribution]),
     )
-    if not any(map(promises, priced.plans)):
-        warnings.warn(
-            f"With {counted(n - n_test, 'record')} and epsilon {priced.models[0].epsilon:.2g} for one trial, "
-            "none of the settings is predicted to do better than a model that gives everybody the same "
-            "answer. Fewer trials, a larger epsilon or more records would help. No record was read.",
-            UselessModelWarning,
-            stacklevel=2,
-        )
+    _warn_if_useless(priced, n - n_test)
     purpose = f"search of {len(candidates)} settings of {type(base).__name__} on {n} records"
     receipt = charge(priced.price, base.ledger, base.account, private=rng.private, purpose=purpose)
 
-    places = np.random.Generator(np.random.Philox(key=rng.words(2))).permutation(n)  # a public split
-    fitted, scored = (places[n_test:], places[:n_test]) if n_test else (places, places)
-    train, test = ((_rows(X, part), _rows(y, part)) for part in (fitted, scored))
+    train, test = _split(X, y, (n, n_test), rng)
     place, model, value = _best(priced, repetitions(mean, LAWS[distribution], rng), train, test, rng)
-    low, high = metric.range
-    law = f"{distribution} law, {mean:g} on average"
+    chosen = candidates[place]
     parts = (*priced.plans[place].price.parts, *priced.price.parts)
     own = model.privacy_statement_
     statement = PrivacyStatement.of(
@@ -200,18 +170,40 @@ def private_tune(
             "fitted_to": n - n_test,
             "scored_on": n_test or n,
             "settings": len(candidates),
-            "chosen": {name: repr(setting) for name, setting in candidates[place].items()},
+            "chosen": {name: repr(setting) for name, setting in chosen.items()},
             "delta_rule": "given" if base.delta is not None else "min(1/n^2, 1e-5)",
         },
         receipt=receipt,
     )
+    law = f"{distribution} law, {mean:g} on average"
     words = (
         f"chosen among {counted(len(candidates), 'setting')}, tried a random number of times ({law}), by the "
         "noisy score above; each trial asked the questions, and epsilon and delta cover the whole search; "
         "how many trials there were is not published"
     )
     model.privacy_statement_ = dataclasses.replace(statement, tuning=words)
-    return Tuned(model, dict(candidates[place]), min(max(value, low), high), model.privacy_statement_)
+    low, high = metric.range
+    return Tuned(model, dict(chosen), min(max(value, low), high), model.privacy_statement_)
+
+
+def _warn_if_useless(priced: _Priced, n: int) -> None:
+    """Warn, from public facts, if no setting is predicted to learn from n records."""
+    if not any(map(promises, priced.plans)):
+        warnings.warn(
+            f"With {counted(n, 'record')} and epsilon {priced.models[0].epsilon:.2g} for one trial, "
+            "none of the settings is predicted to do better than a model that gives everybody the same "
+            "answer. Fewer trials, a larger epsilon or more records would help. No record was read.",
+            UselessModelWarning,
+            stacklevel=3,
+        )
+
+
+def _split(X: Any, y: Any, sizes: tuple[int, int], rng: Generator) -> tuple[tuple[Any, Any], ...]:
+    """Rows for fits and rows for scores, by a public permutation; all rows for both where none are kept."""
+    n, n_test = sizes
+    places = np.random.Generator(np.random.Philox(key=rng.words(2))).permutation(n)
+    fitted, scored = (places[n_test:], places[:n_test]) if n_test else (places, places)
+    return tuple((_rows(X, part), _rows(y, part)) for part in (fitted, scored))
 
 
 def _base(estimator: Any, given: Mapping[str, Any]) -> Any:
@@ -247,9 +239,7 @@ def _candidates(
         if name in FIXED or name not in base.get_params():
             reason = "is not tuned: it is the same in every trial" if name in FIXED else "is no parameter"
             raise ValueError(f"{name} {reason} of {type(base).__name__}.")
-    if n_trials is not None and (
-        isinstance(n_trials, bool) or not isinstance(n_trials, numbers.Real) or not 1 < n_trials < math.inf
-    ):
+    if n_trials is not None and not is_number(n_trials, 1, math.inf):
         raise ValueError(f"n_trials must be a number above 1, got {shown(n_trials)}.")
     if any(hasattr(values, "rvs") for grid in grids for values in grid.values()):
         mean = DRAWN_TRIALS if n_trials is None else float(n_trials)
@@ -263,7 +253,7 @@ def _candidates(
 def _test_rows(test_size: float | None, n: int) -> int:
     if test_size is None:
         return 0
-    if isinstance(test_size, bool) or not isinstance(test_size, numbers.Real) or not 0 < test_size < 1:
+    if not is_number(test_size, 0, 1):
         raise ValueError(
             f"test_size must be a share of the rows between 0 and 1, or None, got {shown(test_size)}."
         )

@@ -33,7 +33,7 @@ from dpcvx.data.target import (
     read_several,
 )
 from dpcvx.problem import Bounds
-from dpcvx.words import shown
+from dpcvx.words import is_number, shown
 
 __all__ = ["Recipe", "is_binary", "made_up", "normalised", "parameters"]
 
@@ -52,9 +52,7 @@ def normalised(table: Table, y: Any, stated: Declarations) -> dict[str, Any]:
             "to pair."
         )
     classes, y_bounds, data_norm = stated.classes, stated.y_bounds, stated.data_norm
-    if data_norm is not None and not (
-        isinstance(data_norm, int | float) and not isinstance(data_norm, bool) and 0 < data_norm < math.inf
-    ):
+    if data_norm is not None and not is_number(data_norm, 0, math.inf):
         raise ValueError(f"data_norm must be a positive finite number, got {shown(data_norm)}.")
     if (classes is None) == (y_bounds is None):
         raise ValueError(
