@@ -124,11 +124,16 @@ class Counting:
 @over_cases
 def test_asks_exactly_as_often_as_planned_and_stays_in_the_set(solver, problem):
     plan = planned(solver, problem)
-    seen = []
+    seen, observed = [], []
     counting = Counting(source(*records(problem), bounds=problem.bounds))
     release = execute(
-        plan, counting, rng=SeededGenerator(1), progress=lambda done, planned: seen.append((done, planned))
+        plan,
+        counting,
+        rng=SeededGenerator(1),
+        progress=lambda done, planned: seen.append((done, planned)),
+        observe=lambda mechanism, public, answer: observed.append(mechanism),
     )
+    assert observed == [stage.mechanism for stage in plan.stages for _ in range(stage.n_calls)]
     assert counting.passes == plan.n_calls == release.n_iter
     assert seen == [(i + 1, plan.n_calls) for i in range(plan.n_calls)]
     assert release.theta.shape == problem.shape

@@ -13,7 +13,7 @@ from dpcvx.accounting import spendable
 from dpcvx.arrays import Vector
 from dpcvx.data.dataset import closing
 from dpcvx.errors import Incompatible
-from dpcvx.plans.oracle import Oracle, Progress
+from dpcvx.plans.oracle import Observer, Oracle, Progress
 from dpcvx.plans.plan import Plan
 
 if TYPE_CHECKING:
@@ -116,8 +116,9 @@ def execute(
     account: str | None = None,
     purpose: str | None = None,
     progress: Progress | None = None,
+    observe: Observer | None = None,
 ) -> Release:
-    """Run a plan on records: the only path, used by estimators, service and command line alike.
+    """Run a plan on records: the only path, for estimators, tuning, the query engine and the command line.
 
     Parameters
     ----------
@@ -137,6 +138,8 @@ def execute(
         Entry of the ledger's history; by default the name of the solver.
     progress : callable, optional
         Called with (answers so far, answers planned); both are public.
+    observe : callable, optional
+        Called with the mechanism, the public arguments and the noised answer of each call.
     """
     plan.price.check_budget()
     if rng is None:
@@ -149,10 +152,10 @@ def execute(
         plan.price, ledger, account, private=rng.private, purpose=purpose or type(plan.solver).__name__
     )
     if not callable(source):
-        return _run(plan, source, rng, receipt, progress)
+        return _run(plan, source, rng, receipt, progress, observe)
     with closing(source(rng)) as records:
         _check_size(plan, records)
-        return _run(plan, records, rng, receipt, progress)
+        return _run(plan, records, rng, receipt, progress, observe)
 
 
 def _check_size(plan: Plan, source: DataSource) -> None:
@@ -168,9 +171,14 @@ def _check_size(plan: Plan, source: DataSource) -> None:
 
 
 def _run(
-    plan: Plan, source: DataSource, rng: Generator, receipt: Receipt | None, progress: Progress | None
+    plan: Plan,
+    source: DataSource,
+    rng: Generator,
+    receipt: Receipt | None,
+    progress: Progress | None,
+    observe: Observer | None,
 ) -> Release:
-    oracle = Oracle(plan, source.within(plan.problem.bounds), rng, progress)
+    oracle = Oracle(plan, source.within(plan.problem.bounds), rng, progress, observe)
     theta = plan.solver.run(plan, oracle)
     beside = oracle.uncertainty, oracle.trim, oracle.caution
     return Release(np.asarray(theta, dtype=np.float64), plan, rng.private, receipt, *beside)

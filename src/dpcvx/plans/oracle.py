@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from dpcvx.data import DataSource, Quantiser
     from dpcvx.noise import Generator
 
-__all__ = ["Oracle", "Progress"]
+__all__ = ["Observer", "Oracle", "Progress"]
 
 Progress = Callable[[int, int], None]
+Observer = Callable[[Mechanism, tuple[Any, ...], Any], None]
 
 
 class Oracle(Asking):
@@ -28,9 +29,15 @@ class Oracle(Asking):
     """
 
     def __init__(
-        self, plan: Plan, source: DataSource, rng: Generator, progress: Progress | None = None
+        self,
+        plan: Plan,
+        source: DataSource,
+        rng: Generator,
+        progress: Progress | None = None,
+        observe: Observer | None = None,
     ) -> None:
         self._plan, self._source, self._rng, self._progress = plan, source, rng, progress
+        self._observe = observe
         self._stage, self._calls, self._total = 0, 0, 0
         self._state: tuple[Any, ...] | None = (
             None  # of a mechanism that keeps one: a point, and margins there
@@ -45,6 +52,8 @@ class Oracle(Asking):
         answer = mechanism(*self._state, *public, data=self._source, rng=self._rng)
         if self._progress is not None:
             self._progress(self._total, self._plan.n_calls)
+        if self._observe is not None:
+            self._observe(mechanism, public, answer)
         return answer
 
     def _current(self, question: str | None) -> Mechanism:

@@ -11,7 +11,7 @@ import numpy as np
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data import Arrays, Dense, GradientSum, Quantiser, Sum, fixed_point, targets
 from dpcvx.errors import Incompatible
-from dpcvx.plans import Oracle, Plan
+from dpcvx.plans import Plan, execute
 from dpcvx.queries.compiled import CompiledRegression
 from dpcvx.queries.histogram import Counts
 from dpcvx.queries.marginals import Measurement
@@ -72,13 +72,22 @@ class PrivateSide:
         return run.above(checked.score(self._counts) - level, self._rng)
 
     def minimiser(self, plan: Plan, query: CompiledRegression) -> tuple[Vector, tuple[Measurement, ...]]:
-        """Return a private minimiser by any solver, and its noisy gradients as measurements."""
-        oracle = _RecordingOracle(plan, CellRows(query, self._counts), self._rng)
-        theta = plan.solver.run(plan, oracle)
-        return np.asarray(theta, dtype=np.float64), tuple(
-            Measurement(query.attributes, (query.gradients(point, clip),), answer, deviation)
-            for point, clip, answer, deviation in oracle.heard
-        )
+        """Return a private minimiser by any solver, and its noisy gradients as measurements.
+
+        The plan is executed like any other, but not charged: the engine paid for all of its measurements at
+        its start, so that a restart never pays twice.
+        """
+        gradients: list[Measurement] = []
+
+        def observe(mechanism: Any, public: tuple[Any, ...], answer: Any) -> None:
+            if mechanism.traits.question == "gradient":
+                (theta,) = public
+                functions = query.gradients(theta, mechanism.clip)
+                mean = answer - plan.problem.l2 * theta
+                gradients.append(Measurement(query.attributes, (functions,), mean, mechanism.noise))
+
+        release = execute(plan, CellRows(query, self._counts), rng=self._rng, observe=observe)
+        return release.theta, tuple(gradients)
 
 
 class CellRows(Arrays):
@@ -126,21 +135,3 @@ class CellRows(Arrays):
         kernels.block_residuals(function, margins, y, 0, 0, len(rows), *rest, rho)
         total: IntVector = (rho.astype(np.int64) * self._times) @ rows
         return total.T.copy().reshape(np.shape(theta))
-
-
-class _RecordingOracle(Oracle):
-    """An oracle that keeps the noisy gradients it gave: they are released, and worth more than one step."""
-
-    def __init__(self, plan: Plan, source: Any, rng: Generator) -> None:
-        super().__init__(plan, source.within(plan.problem.bounds), rng)
-        self.heard: list[tuple[Vector, float | None, Vector, float]] = []
-
-    def ask(self, *public: Any, question: str | None = None) -> Any:
-        """Return the noised answer to the question of the current stage."""
-        answer = super().ask(*public, question=question)
-        mechanism: Any = self._plan.stages[self._stage].mechanism
-        if mechanism.traits.question == "gradient":
-            (theta,) = public
-            ridge = self._plan.problem.l2 * theta
-            self.heard.append((theta.copy(), mechanism.clip, answer - ridge, mechanism.noise))
-        return answer
