@@ -2,8 +2,8 @@
 
 Bounds hold for the worst data within the declared bounds and are too loose to rank solvers. Here the solver's
 own loop runs against an oracle without records: a quadratic problem whose curvatures and coefficients follow
-from the shape of the problem, and noise of the planned size. Nothing here reads data, is fitted to data, or
-concerns privacy.
+from the shape of the problem, and noise of the planned size. Nothing here reads private data or
+concerns privacy; the numbers of the scenes are among `dpcvx.solvers.defaults`.
 """
 
 from __future__ import annotations
