@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dpcvx.noise import SecureGenerator, lattice_gaussian
-from dpcvx.noise.gumbel import select
+from dpcvx.noise.exponential import select
 
 COUNT = 10**6
 OPENDP_COUNT = 10**4

@@ -185,7 +185,8 @@ def test_refusals_come_from_public_numbers():
     with pytest.raises(Incompatible, match="delta"):
         quantile_stages(9, 1, Budget(1.0, 0.0))
     with pytest.raises(Incompatible, match="rounding"):
-        NoisyQuantile(10, 5, 1e-13)
+        NoisyQuantile(2**50, 5, 1.0)
+    assert NoisyQuantile(10, 5, 1e-13).failure == 0.0  # exact, however small eta is
     stages = quantile_stages(10**5, 2, Budget(1.0, 1e-6))
     with pytest.raises(Incompatible, match="2 column"):
         release_bounds(stages, iter([np.zeros(10**5)]), SeededGenerator(0))

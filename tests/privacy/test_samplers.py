@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcvx.noise import SeededGenerator, gumbel, lattice_gaussian
-from dpcvx.noise.gumbel import select
+from dpcvx.noise import SeededGenerator, lattice_gaussian
 
 SCALES = [1, 7, 2**20 + 3, 2**34 + 12345, 2**45]
 DRAWS = 10**6
@@ -139,59 +138,3 @@ def test_largest_scale_does_not_wrap():
     sample = lattice_gaussian(2**58 - 1, 10**5, SeededGenerator(3))
     assert np.max(np.abs(sample / 2.0**58)) < 6
     assert variance_pvalue(sample, 2.0**58) > ACCEPT
-
-
-SELECTIONS = 20_000
-
-
-def selection_pvalue(chosen, log_weights):
-    chances = np.exp(log_weights - np.max(log_weights))
-    chances /= chances.sum()
-    counts = np.bincount(chosen, minlength=chances.size)
-    order = np.argsort(-chances)
-    rare = (
-        np.cumsum(chances[order][::-1])[::-1] * len(chosen) < 30
-    )  # one cell for all that is rarely selected
-    observed = np.append(counts[order][~rare], counts[order][rare].sum())
-    expected = len(chosen) * np.append(chances[order][~rare], chances[order][rare].sum())
-    keep = expected > 0
-    return stats.chisquare(observed[keep], expected[keep]).pvalue if observed[~keep].sum() == 0 else 0.0
-
-
-WEIGHTS = {
-    "moderate": np.random.default_rng(1).normal(size=20),
-    "peaked": -2.0 * np.arange(8.0),
-    "huge": np.array([1e6, -1e6, 1e6 + math.log(2), 0.0, 1e6 - 1.0]),
-    "very negative": -1e6 + np.array([0.0, 1.0, -1.0, 0.5]),
-    "forbidden": np.array([-np.inf, 0.0, 1.0, -np.inf, -1.0]),
-}
-
-
-@pytest.mark.parametrize("chunk", [3, 2**17])
-@pytest.mark.parametrize("kind", WEIGHTS)
-def test_selection_has_exponential_weights(kind, chunk, monkeypatch):
-    monkeypatch.setattr(gumbel, "CHUNK_WORDS", chunk)
-    log_weights, rng = WEIGHTS[kind], SeededGenerator(chunk)
-    count = SELECTIONS if chunk > 3 else SELECTIONS // 4
-    chosen = [select(log_weights, rng) for _ in range(count)]
-    assert selection_pvalue(chosen, log_weights) > ACCEPT
-    assert selection_pvalue(chosen, 2 * log_weights) < REJECT
-    assert selection_pvalue(chosen, log_weights / 2) < REJECT
-
-
-def test_selection_tie_goes_to_the_lowest_index(monkeypatch):
-    class Constant:
-        private = False
-
-        def words(self, n):
-            return np.full(n, 2**62 + 1, dtype=np.uint64)
-
-    assert select(np.array([-1.0, 2.0, 2.0, 0.0, 2.0]), Constant()) == 1
-    monkeypatch.setattr(gumbel, "CHUNK_WORDS", 2)
-    assert select(np.array([-1.0, 2.0, 2.0, 0.0, 2.0]), Constant()) == 1
-
-
-@pytest.mark.parametrize("log_weights", [[], [[0.0, 1.0]], [0.0, np.nan], [0.0, np.inf], [-np.inf, -np.inf]])
-def test_selection_refuses_what_has_no_law(log_weights):
-    with pytest.raises(ValueError, match="Log-weights"):
-        select(np.array(log_weights), SeededGenerator(0))

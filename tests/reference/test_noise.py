@@ -10,10 +10,9 @@ import pytest
 import dpcvx
 from dpcvx.data.lattice import LARGEST_DRAW
 from dpcvx.errors import Incompatible
-from dpcvx.noise import SeededGenerator, gaussian_failure, gumbel, lattice_gaussian
+from dpcvx.noise import SeededGenerator, gaussian_failure, lattice_gaussian
 from dpcvx.noise import gaussian as noise
 from dpcvx.noise.gaussian_kernels import fill_gaussian, full_product
-from dpcvx.noise.gumbel import select, selection_error, selection_failure
 from dpcvx.solvers import NoisyGradientDescent
 
 WORD = 2**64
@@ -259,49 +258,3 @@ def test_a_plan_of_gaussian_questions_carries_an_epsilon_of_100_and_refuses_one_
     assert 0 < plan.price.sampler_delta < 1e-25
     with pytest.raises(Incompatible, match="Noise of finite precision cannot carry epsilon=150"):
         dpcvx.plan(problem, 5000, dpcvx.Budget(150.0, 1e-6), solver)
-
-
-EXTREME = [0, 1, 2**20, 2**32 - 1, 2**32, 2**40, 2**62, 2**63 - 1, 2**63]
-EXTREME = EXTREME + [WORD - 1 - word for word in EXTREME]
-
-
-def test_gumbel_values_are_within_the_stated_error():
-    cases = [(high, low, third) for high in EXTREME for low in EXTREME for third in (0, 1, 2**60, WORD - 1)]
-    stated = (selection_error(0.0) - 8 * 2.0**-53 * 134) / 8  # without the addition to a log-weight
-    checked = 0
-    for high, low, third in cases:
-        value = gumbel._gumbel(1, Replay([high, low, third]))[0]
-        refined = min(high, WORD - 1 - high) < 2**32
-        cell = Fraction(1, WORD**3) if refined else Fraction(1, WORD**2)
-        lowest = Fraction(high * WORD + low, WORD**2)
-        if refined:  # the third word counts from the nearer end
-            lowest += Fraction(third if high < 2**63 else WORD - 1 - third, WORD**3)
-        if min(lowest, 1 - lowest - cell) < Fraction(1, 2**132):
-            continue  # the event of selection_failure
-        for uniform in (lowest, lowest + cell):
-            with localcontext() as context:
-                context.prec = 120
-                exact = -(-(Decimal(uniform.numerator) / Decimal(uniform.denominator)).ln()).ln()
-                assert abs(Decimal(float(value)) - exact) < Decimal(stated), (high, low, third)
-        checked += 1
-    assert checked > 1000
-    assert selection_failure() == 2 * 2.0**-132
-
-
-def test_gumbel_values_are_finite_at_the_very_ends():
-    for word in (0, WORD - 1):
-        for third in (0, WORD - 1):
-            assert abs(gumbel._gumbel(1, Replay([word, word, third]))[0]) < 134
-
-
-def test_selection_error_grows_with_the_weights():
-    assert selection_error(0.0) < 1e-11
-    # four roundings of a log-weight and the last addition: 4 * 4 * 2^-53 and 8 * 2^-53 for each unit at least
-    assert selection_error(1e6) - selection_error(0.0) >= 24 * 2.0**-53 * 1e6
-
-
-def test_selection_is_the_largest_weight_plus_gumbel():
-    log_weights = np.random.default_rng(4).normal(size=1000)
-    for seed in range(20):
-        values = gumbel._gumbel(1000, SeededGenerator(seed))
-        assert select(log_weights, SeededGenerator(seed)) == int(np.argmax(log_weights + values))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -14,9 +14,7 @@ from dpcvx.data import LARGEST_SUM
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Exponential
 from dpcvx.mechanisms.mechanism import Traits
-
-if TYPE_CHECKING:
-    from dpcvx.noise import Generator
+from dpcvx.noise import Generator, exponential
 
 __all__ = ["NoisyQuantile", "quantile_grid"]
 
@@ -43,11 +41,12 @@ class NoisyQuantile:
 
     Question: with c(g) = #{i : x_i <= g} the scores u(D) = -distance of rank from [c(a), c(b)], for every
     part between neighbours of `quantile_grid`, and those beyond its ends; the answer is drawn with
-    probability proportional to exp(eta u / 2) (Gumbel-max). A cell that is no finite number counts as 0.
-    The part with the quantile has score 0, however coarse the grid and however many cells are equal.
+    probability proportional to exp(eta u / 2), exactly (`noise.exponential`). A cell that is no
+    finite number counts as 0. The part with the quantile has score 0, however coarse the grid and however
+    many cells are equal.
     Sensitivity (replace-one, each score): 1, as every count changes by one at most; scores are integers.
-    Event: Exponential(eta), eta-bounded-range (PRIVACY_MATH §15). Rounding of log-weights and Gumbel values
-    is paid out of eta (PRIVACY_MATH §11).
+    Event: Exponential(eta), eta-bounded-range (PRIVACY_MATH §15). Rounding of log-weights is paid out of
+    eta (PRIVACY_MATH §11).
 
     Parameters
     ----------
@@ -68,7 +67,7 @@ class NoisyQuantile:
     def __post_init__(self) -> None:
         if self._temperature <= 0:
             raise Incompatible(
-                f"eta={self.eta:g} is below the rounding error of selection; use a larger epsilon."
+                f"The rounding of scores of n={self.n} records takes all of eta={self.eta:g}; use fewer."
             )
 
     @property
@@ -83,7 +82,7 @@ class NoisyQuantile:
 
     @property
     def noise(self) -> float:
-        """Scale of the Gumbel noise on a score: ranks."""
+        """Scale of an equivalent Gumbel noise on a score: ranks."""
         return 2 / self.eta
 
     @property
@@ -103,10 +102,8 @@ class NoisyQuantile:
 
     @property
     def failure(self) -> float:
-        """Total variation of one call's noise."""
-        from dpcvx.noise.gumbel import selection_failure
-
-        return self.n_draws * selection_failure()
+        """Total variation of one call's noise: none, decisions are made in exact arithmetic."""
+        return 0.0
 
     @property
     def evaluations(self) -> float:
@@ -116,9 +113,7 @@ class NoisyQuantile:
     @property
     def _temperature(self) -> float:
         """Eta left for the selection once rounding is paid; a log-weight is at most eta n / 2."""
-        from dpcvx.noise.gumbel import selection_error
-
-        return self.eta - selection_error(self.eta * self.n / 2)
+        return self.eta - exponential.log_weight_error(self.eta * self.n / 2)
 
     def scores(self, cells: Vector) -> Vector:
         """Return minus the distance of the rank from the counts at both ends of each part; exact integers."""
@@ -132,8 +127,6 @@ class NoisyQuantile:
 
     def __call__(self, cells: Vector, rng: Generator) -> tuple[float, float]:
         """Return the ends of the part with a noisy quantile of a column; beyond the grid both are its end."""
-        from dpcvx.noise.gumbel import select
-
         grid = quantile_grid()
-        part = select(self.scores(cells) * (self._temperature / 2), rng)
+        part = exponential.select(self.scores(cells) * (self._temperature / 2), rng)
         return float(grid[max(part - 1, 0)]), float(grid[min(part, grid.size - 1)])

@@ -216,7 +216,7 @@ class NoisyVertex:
 
     @property
     def noise(self) -> float:
-        """Largest scale of the Gumbel noise on a score."""
+        """Largest scale of an equivalent Gumbel noise on a score."""
         return 2 * self.sensitivity / self.eta
 
     @property

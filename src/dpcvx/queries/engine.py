@@ -24,7 +24,6 @@ from dpcvx.accounting import (
 from dpcvx.arrays import Vector
 from dpcvx.errors import BudgetExceeded, Incompatible, KeyReused
 from dpcvx.events import ApproxDP
-from dpcvx.noise.gumbel import selection_failure
 from dpcvx.plans import Price, Solver, open_account
 from dpcvx.queries.answer import Answer, Coefficient, reading_note
 from dpcvx.queries.budget_split import (
@@ -271,8 +270,6 @@ class QueryEngine:
         queries : sequence of Query
         """
         family = [require_query(query).compile(self.schema, self.n) for query in queries]
-        if self.budget_split.updates * len(family) * selection_failure() > 0.25 * self._reserve:
-            raise Incompatible(f"{len(family)} queries are too many to select among at this delta.")
         with self._lock:
             while self.budget_split.selection and self._runs < self.budget_split.updates and family:
                 self._improve(family)
@@ -337,12 +334,12 @@ class QueryEngine:
     def _sampler_failure(self) -> float:
         """Total variation of all noise: the first releases', and as much as the rest may fail by.
 
-        Measurements may fail by half of the reserve (`Measurer`) and selections by a quarter; comparisons
-        draw from a law that is exact up to e^-128.
+        Measurements may fail by half of the reserve (`Measurer`). Selections are exact, and comparisons draw
+        from a law that is exact up to e^-128.
         """
         own = 0.0 if self._start is None else self._start.failure
         own += sum(NoisyErrors((), 1, noise).failure for noise in self.budget_split.checks)
-        return own + 0.75 * self._reserve
+        return own + 0.5 * self._reserve
 
     @property
     def _reserve(self) -> float:

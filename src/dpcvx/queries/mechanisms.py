@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,12 +12,10 @@ from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.events import Event, Exponential
 from dpcvx.mechanisms import GaussianMechanism, LatticeGaussian, Traits, check_capacity
+from dpcvx.noise import Generator, exponential
 from dpcvx.queries.compiled import TOLERANCE, CompiledMeans, CompiledQuery
 from dpcvx.queries.histogram import Counts
 from dpcvx.queries.universe import Universe
-
-if TYPE_CHECKING:
-    from dpcvx.noise import Generator
 
 __all__ = ["NoisyErrors", "NoisyHistogram", "NoisyMeans", "PublicAnswer", "WorstQuery"]
 
@@ -193,7 +191,7 @@ class WorstQuery:
 
     Question: scores err_q(D) / (range_q / n); P(q) is proportional to exp(eta score_q / (2 Delta)).
     Sensitivity (replace-one, each score): Delta = 1 + 2 TOLERANCE.
-    Event: Exponential(eta); rounding of log-weights and Gumbel values is paid out of eta (PRIVACY_MATH §11).
+    Event: Exponential(eta). The draw is exact; rounding of log-weights is paid out of eta (PRIVACY_MATH §11).
 
     Parameters
     ----------
@@ -225,7 +223,7 @@ class WorstQuery:
 
     @property
     def noise(self) -> float:
-        """Scale of the Gumbel noise on a score."""
+        """Scale of an equivalent Gumbel noise on a score."""
         return 2 * self.sensitivity / self.eta
 
     @property
@@ -245,16 +243,12 @@ class WorstQuery:
 
     @property
     def failure(self) -> float:
-        """Total variation of one call's noise."""
-        from dpcvx.noise.gumbel import selection_failure
-
-        return self.n_draws * selection_failure()
+        """Total variation of one call's noise: none, decisions are made in exact arithmetic."""
+        return 0.0
 
     def __call__(self, data: Counts, rng: Generator) -> int:
         """Return the place of the selected query."""
-        from dpcvx.noise.gumbel import select, selection_error
-
         # A score is at most n: an error is at most the range of the loss differences.
-        eta = max(0.0, self.eta - selection_error(self.eta * self.n / (2 * self.sensitivity)))
+        eta = max(0.0, self.eta - exponential.log_weight_error(self.eta * self.n / (2 * self.sensitivity)))
         scores = np.array([checked.score(data) for checked in self.family])
-        return select(scores * (eta / (2 * self.sensitivity)), rng)
+        return exponential.select(scores * (eta / (2 * self.sensitivity)), rng)

@@ -41,8 +41,7 @@ from dpcvx.events import (
     RepeatAndSelect,
     Worst,
 )
-from dpcvx.noise import Generator, generator_of
-from dpcvx.noise.gumbel import select
+from dpcvx.noise import Generator, exponential, generator_of
 from dpcvx.planning.outlook import promises
 from dpcvx.plans import Plan, Price, Stage, charge
 from dpcvx.plans.statement import PrivacyStatement
@@ -326,7 +325,7 @@ def _best(
     best: tuple[int, Any, float] | None = None
     score = priced.score
     for _ in range(count):
-        place = select(np.zeros(len(priced.models)), rng)
+        place = exponential.select(np.zeros(len(priced.models)), rng)
         seed = None if rng.private else int(rng.words(1)[0] >> np.uint64(33))
         model = clone(priced.models[place]).set_params(ledger=None, account=None, random_state=seed)
         with warnings.catch_warnings():
