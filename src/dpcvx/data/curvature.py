@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcvx.accounting import Neighbours
 from dpcvx.arrays import Vector
 from dpcvx.data.lattice import FEATURE_BITS, RESIDUAL_BITS, ResidualBound, fixed_point
 from dpcvx.data.rows import Dense, Records, Sparse, dense_block
 from dpcvx.data.sums import Distance, RowBounds
 from dpcvx.losses import Loss
+
+if TYPE_CHECKING:
+    from dpcvx.accounting import Neighbours
 
 __all__ = [
     "SHIFT",

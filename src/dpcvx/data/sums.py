@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcvx.accounting import Neighbours
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.lattice import (
     FEATURE_BITS,
@@ -26,6 +25,9 @@ from dpcvx.data.lattice import (
 from dpcvx.data.rows import Dense, Records, dense_block
 from dpcvx.data.threads import SLOPE_WORK, in_threads
 from dpcvx.losses import Loss
+
+if TYPE_CHECKING:
+    from dpcvx.accounting import Neighbours
 
 __all__ = ["DifferenceSum", "Distance", "GradientSum", "LengthSum", "MomentSum", "Points", "RowBounds", "Sum"]
 
