@@ -185,7 +185,7 @@ def test_order_of_the_norm_is_immaterial_for_one_score(loss):
 
 
 def test_names_are_distinct():
-    assert len({loss.name for loss in ALL_LOSSES}) == len({type(loss) for loss in ALL_LOSSES}) == 9
+    assert len({loss.name for loss in ALL_LOSSES}) == len({type(loss) for loss in ALL_LOSSES})
 
 
 def test_exponential_from_basic_operations():
