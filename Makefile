@@ -51,6 +51,7 @@ bench: $(VENV)/.installed-test  ## every benchmark that needs no data outside th
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/python docs/algorithms_table.py
+	$(BIN)/python docs/defaults_table.py
 	$(BIN)/python docs/layout_table.py
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 

@@ -10,7 +10,6 @@ import dpcvx as dp
 from dpcvx.accounting import Tight
 from dpcvx.planning.candidates import (
     Limit,
-    _rehearsed,
     compared,
     memory,
     rehearsed,
@@ -26,6 +25,7 @@ from dpcvx.planning.rehearsal import (
 )
 from dpcvx.plans import execute
 from dpcvx.solvers import NAMED_SOLVERS, SOLVERS, Standardised
+from dpcvx.solvers.memo import forget
 
 BUDGET = dp.Budget(1.0, 1e-8)
 ROUND = dp.Problem(dp.Squared(), dp.L2Ball(3.0), bounds=dp.Bounds(1.0, 1.0), d=6)
@@ -230,7 +230,7 @@ def test_a_prediction_does_not_depend_on_the_plans_that_were_made_before_it():
         return made.candidates[0].optimisation, made.candidates[0].privacy
 
     def in_order(shares):
-        _rehearsed.cache_clear()
+        forget()
         return {share: predicted(share) for share in shares}
 
     # With 0.8 of the budget on the Hessian the loop, which is that of share 0, has noise of its own.
