@@ -1,6 +1,6 @@
 """One of everything: contract tests run over these lists, so a new thing is tested by being listed."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from dpcvx.accounting import (
     RDP,
     Accountant,
     AdaptiveSelection,
+    Neighbours,
     ObjectiveProfile,
     PureComposition,
     Tight,
@@ -67,6 +68,19 @@ from dpcvx.losses import (
     Squared,
     Welsch,
 )
+from dpcvx.mechanisms import (
+    Mechanism,
+    NoisyDifference,
+    NoisyGradient,
+    NoisyLength,
+    NoisyMinimiser,
+    NoisyMoments,
+    NoisyQuantile,
+    NoisySecondMoments,
+    NoisyVertex,
+    PerturbedMinimiser,
+)
+from dpcvx.problem import Bounds, Problem
 
 BINARY_LOSSES: list[Loss] = [
     Logistic(),
@@ -206,6 +220,24 @@ ALL_ACCOUNTANTS: list[Accountant] = [
 ALL_ESTIMATORS: list[type[Any]] = [estimator_class(name) for name in ESTIMATORS]
 CLASSIFIERS = [kind for kind in ALL_ESTIMATORS if is_classifier(kind(epsilon=1.0))]
 REGRESSORS = [kind for kind in ALL_ESTIMATORS if kind not in CLASSIFIERS]
+
+_ball = Problem(Logistic(), L2Ball(2.0), bounds=Bounds(1.0, 1.0), d=3)
+_polytope = Problem(Logistic(), L1Ball(2.0), bounds=Bounds(1.0), d=3)
+
+# A mechanism of 100 records for the neighbours that it is to protect.
+ALL_MECHANISMS: dict[str, Callable[[Neighbours], Mechanism]] = {
+    "gradient": lambda who: NoisyGradient(_polytope, 100, 1.0, who),
+    "clipped gradient": lambda who: NoisyGradient(_ball, 100, 1.0, who, 0.6),
+    "difference": lambda who: NoisyDifference(_ball, 100, 0.5, 1.0, who),
+    "vertex": lambda who: NoisyVertex(_polytope, 100, 0.1, 20, who),
+    "means": lambda who: NoisyMoments(_polytope, 100, 1, 1.0, 1.0, who),
+    "mean squares": lambda who: NoisyMoments(_polytope, 100, 2, 1.0, 1.0, who),
+    "length": lambda who: NoisyLength(_polytope, 100, 1.0, 1.0, who),
+    "second moments": lambda who: NoisySecondMoments(_polytope, 100, 1.0, 1.0, who),
+    "minimiser": lambda who: NoisyMinimiser(_ball, 100, 1.0, 2.0, who),
+    "perturbed minimiser": lambda who: PerturbedMinimiser(_ball, 100, 1.0, 2.0, 100.0, who),
+    "quantile": lambda who: NoisyQuantile(100, 50, 0.1),  # the same for both relations
+}
 
 
 def one_of_each(cases: Iterable[tuple[Any, ...]]) -> list[Any]:

@@ -1,5 +1,6 @@
 """Every mechanism: its question changes by at most the sensitivity, its noise has the declared law."""
 
+import dataclasses
 import itertools
 import math
 
@@ -29,7 +30,7 @@ from dpcvx.mechanisms import (
 from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent
-from zoo import ALL_LOSSES
+from zoo import ALL_LOSSES, ALL_MECHANISMS
 
 D = 3
 CASES = list(itertools.product(ALL_LOSSES, ["dense", "csr"], [1, 3], ["replace", "add_remove"], [None, 0.2]))
@@ -246,3 +247,13 @@ def test_weights_of_long_schedules_keep_margins_inside_62_bits():
         assert 2 ** weight_bits(steps) / scale <= 2**46
     with pytest.raises(Incompatible, match="too many"):
         weight_bits([0.5] * 60)
+
+
+@pytest.mark.parametrize("name", ALL_MECHANISMS)
+def test_every_mechanism_has_a_price_and_protects_a_replaced_record_like_two_that_are_added(name):
+    replaced, added = (ALL_MECHANISMS[name](Neighbours(relation)) for relation in ("replace", "add_remove"))
+    assert 0 < added.sensitivity <= replaced.sensitivity <= 2 * added.sensitivity * (1 + 1e-6)
+    for mechanism in (replaced, added):
+        assert hash(mechanism) == hash(dataclasses.replace(mechanism))  # its fields are public values
+        assert Tight().supports(mechanism.event)
+        assert 0 < Tight().epsilon(mechanism.event, 1e-6) < math.inf

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 import dpcvx
-from dpcvx import accounting, domains, losses, solvers
+from dpcvx import accounting, domains, losses, mechanisms, solvers
+from dpcvx.accounting import Neighbours
 from dpcvx.cli import main
 from dpcvx.domains import SETS
 from dpcvx.estimators.registry import COMMANDS, ESTIMATORS
 from dpcvx.losses import LOSSES
 from dpcvx.solvers import NAMED_SOLVERS, SOLVERS
-from zoo import ALL_ACCOUNTANTS, ALL_DOMAINS, ALL_LOSSES
+from zoo import ALL_ACCOUNTANTS, ALL_DOMAINS, ALL_LOSSES, ALL_MECHANISMS
 
 ROOT = Path(__file__).parents[2]
 README, API, CLI = ((ROOT / name).read_text() for name in ("README.md", "docs/api.md", "docs/cli.md"))
@@ -39,6 +40,8 @@ def kinds_of(room, *abilities):
 def test_the_zoo_has_one_of_each():
     assert {type(loss).__name__ for loss in ALL_LOSSES} == REGISTERED["losses"]
     assert {type(C).__name__ for C, _ in ALL_DOMAINS} >= REGISTERED["sets"]
+    mechanisms_here = {type(make(Neighbours())).__name__ for make in ALL_MECHANISMS.values()}
+    assert mechanisms_here == kinds_of(mechanisms, "sensitivity", "event") - {"GaussianMechanism"}
     priced = kinds_of(accounting, "epsilon", "supports") - {"Following"}  # which wraps another accountant
     assert {type(one).__name__ for one in ALL_ACCOUNTANTS} == priced
 
