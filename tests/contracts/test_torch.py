@@ -7,6 +7,7 @@ The Triton kernels then run in Triton's interpreter. Where torch is not installe
 
 import os
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -306,9 +307,9 @@ def test_selection_over_compressed_records_stays_on_the_host():
     columns = Columns.declare(table, (0, 1), None, None)
     data = ForDevice(sp.csr_array(np.eye(4)), np.zeros(4), HERE)
     door = Quantiser(Bounds(1.0), columns.center, columns.scale)
-    encode = lambda y: np.asarray(y, dtype=float).reshape(-1, 1)  # noqa: E731
-    assert isinstance(data.source(columns, door, encode, "columns"), Arrays)
-    there = data.source(columns, door, encode, "rows")
+    target = SimpleNamespace(encode=lambda y: np.asarray(y, dtype=float).reshape(-1, 1))
+    assert isinstance(data.source(columns, door, target, "columns"), Arrays)
+    there = data.source(columns, door, target, "rows")
     assert isinstance(there, OnDevice)
     assert isinstance(there.stored[0], SparseOnDevice)
 
