@@ -5,7 +5,6 @@ import importlib
 from pathlib import Path
 
 import numpy as np
-import pytest
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
@@ -110,7 +109,6 @@ def test_imports_point_one_way():
     assert not upward, "\n".join(upward)
 
 
-@pytest.mark.xfail(reason="the knots of the old layout")
 def test_no_cycle_of_imports():
     names = list(MODULES)
     pairs = [(names.index(a), names.index(b)) for a, b, _ in edges() if a and b in MODULES and a != b]

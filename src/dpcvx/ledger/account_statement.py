@@ -6,13 +6,10 @@ import dataclasses
 import json
 import textwrap
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpcvx.accounting import Budget
-
-if TYPE_CHECKING:
-    from dpcvx.ledger.accounts import Account
-    from dpcvx.ledger.chain import Entry
+from dpcvx.ledger.chain import Entry
 
 __all__ = ["AccountStatement", "event_words"]
 
@@ -42,12 +39,6 @@ class AccountStatement:
     budget: Budget
     used: float
     history: tuple[Entry, ...]
-
-    @classmethod
-    def of(cls, account: Account) -> AccountStatement:
-        """State what an account promises now."""
-        history = account.history()
-        return cls(account.name, account.budget, history[-1].used if history else 0.0, history)
 
     @property
     def meaning(self) -> str:

@@ -7,7 +7,7 @@ import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -25,6 +25,7 @@ from dpcvx.events import (
     to_plain,
     walk,
 )
+from dpcvx.ledger.account_statement import AccountStatement
 from dpcvx.ledger.chain import (
     FORMAT,
     Entry,
@@ -53,11 +54,8 @@ from dpcvx.ledger.filters import (
     remaining,
     requested,
 )
+from dpcvx.ledger.verification import Verification, verify
 from dpcvx.ledger.witness import Head, witness_at
-
-if TYPE_CHECKING:
-    from dpcvx.ledger.account_statement import AccountStatement
-    from dpcvx.ledger.verification import Verification
 
 __all__ = ["Account", "Ledger"]
 
@@ -168,9 +166,8 @@ class Ledger:
         LedgerDamaged
             If anything was edited or is missing.
         """
-        from dpcvx.ledger.verification import verify
-
-        return verify(self if witness is None else Ledger(self.url, witness=witness))
+        ledger = self if witness is None else Ledger(self.url, witness=witness)
+        return verify(ledger.url, ledger.witness, repr(ledger))
 
     def _lock(self, connection: sa.Connection) -> Head:
         """Return the head; nobody else appends before the transaction ends."""
@@ -376,9 +373,8 @@ class Account:
 
     def statement(self) -> AccountStatement:
         """Return the guarantee and the whole history, in words and as JSON."""
-        from dpcvx.ledger.account_statement import AccountStatement
-
-        return AccountStatement.of(self)
+        history = self.history()
+        return AccountStatement(self.name, self.budget, history[-1].used if history else 0.0, history)
 
     def _state(self, connection: sa.Connection | None = None) -> tuple[Budget, Spending]:
         if connection is None:

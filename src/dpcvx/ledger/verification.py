@@ -12,7 +12,6 @@ import sqlalchemy as sa
 from dpcvx.accounting import Budget
 from dpcvx.errors import LedgerDamaged
 from dpcvx.events import from_plain
-from dpcvx.ledger.accounts import Ledger
 from dpcvx.ledger.chain import (
     FORMAT,
     canonical,
@@ -69,14 +68,24 @@ class _Replayed:
     charged: set[str] = field(default_factory=set)
 
 
-def verify(ledger: Ledger) -> Verification:
-    """Check a ledger; see `Ledger.verify`."""
-    seen = _witnessed(ledger)  # first: heads seen before the entries are read must be among them
+def verify(url: str, witness: str | None, name: str) -> Verification:
+    """Check a ledger; see `Ledger.verify`.
+
+    Parameters
+    ----------
+    url : str
+        Where it is stored.
+    witness : str, optional
+        Where its heads were seen.
+    name : str
+        How messages call it.
+    """
+    seen = _witnessed(witness, name)  # first: heads seen before the entries are read must be among them
     replayed: dict[str, _Replayed] = {}
-    with reading(ledger.url) as connection:
+    with reading(url) as connection:
         heads = connection.execute(sa.select(head_table)).all()
         if len(heads) != 1 or heads[0].format != FORMAT:
-            raise LedgerDamaged(f"{ledger!r} has no head of format {FORMAT}.")
+            raise LedgerDamaged(f"{name} has no head of format {FORMAT}.")
         hashes = [genesis(heads[0].identity)]
         entries = sa.select(entry_table).order_by(entry_table.c.sequence)
         with connection.execute(entries, execution_options={"yield_per": 1000}) as rows:
@@ -84,21 +93,21 @@ def verify(ledger: Ledger) -> Verification:
                 try:
                     _check_entry(row, hashes, replayed)
                 except (KeyError, TypeError, ValueError, RecursionError) as problem:
-                    raise LedgerDamaged(f"Entry {row.sequence} of {ledger!r} was edited.") from problem
+                    raise LedgerDamaged(f"Entry {row.sequence} of {name} was edited.") from problem
                 hashes.append(row.hash)
         accounts = connection.execute(sa.select(account_table)).all()
     if (heads[0].sequence, heads[0].hash) != (len(hashes) - 1, hashes[-1]):
-        raise LedgerDamaged(f"The last entries of {ledger!r} are missing, or its head was edited.")
+        raise LedgerDamaged(f"The last entries of {name} are missing, or its head was edited.")
     if {row.name for row in accounts} != set(replayed):
-        raise LedgerDamaged(f"The accounts of {ledger!r} are not those that its entries made.")
+        raise LedgerDamaged(f"The accounts of {name} are not those that its entries made.")
     for row in accounts:
         _check_account(row, replayed[row.name])
     for head in seen or ():
         if head.identity != heads[0].identity:
-            raise LedgerDamaged(f"The witness knows another ledger than {ledger!r}.")
+            raise LedgerDamaged(f"The witness knows another ledger than {name}.")
         if head.sequence >= len(hashes) or hashes[head.sequence] != head.hash:
             raise LedgerDamaged(
-                f"The witness saw entry {head.sequence} of {ledger!r}, which is not there: this is an old or "
+                f"The witness saw entry {head.sequence} of {name}, which is not there: this is an old or "
                 "edited copy."
             )
     return Verification(len(hashes) - 1, len(accounts), hashes[-1], None if seen is None else len(seen))
@@ -144,11 +153,11 @@ def _check_account(row: Any, told: _Replayed) -> None:
         raise LedgerDamaged(f"Account {row.name!r} was edited: its entries tell another total or cap.")
 
 
-def _witnessed(ledger: Ledger) -> tuple[Head, ...] | None:
+def _witnessed(witness: str | None, name: str) -> tuple[Head, ...] | None:
     """Heads that the witness has seen; None without a witness."""
-    if ledger.witness is None:
+    if witness is None:
         return None
-    seen = witness_at(ledger.witness).heads()
+    seen = witness_at(witness).heads()
     if not seen:
-        raise LedgerDamaged(f"The witness has never seen {ledger!r}: it was lost, or it is elsewhere.")
+        raise LedgerDamaged(f"The witness has never seen {name}: it was lost, or it is elsewhere.")
     return seen
