@@ -141,6 +141,28 @@ def test_only_mechanisms_ask_a_data_source():
     assert {"GradientSum", "DifferenceSum", "CurvatureSum", "MomentSum", "LengthSum"} <= SUMS
 
 
+def test_no_private_name_is_imported_by_another_room():
+    crossing = []
+    for module, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("dpcvx."):
+                names = [alias.name for alias in node.names if alias.name.startswith("_")]
+                if names and room(node.module.removeprefix("dpcvx.")) != room(module):
+                    crossing.append(f"{module}:{node.lineno} imports {', '.join(names)} of {node.module}")
+    assert not crossing, "\n".join(crossing)
+
+
+def test_no_two_rooms_have_a_public_class_of_one_name():
+    rooms = {}
+    for module, path in MODULES.items():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                rooms.setdefault(node.name, set()).add(room(module))
+    twins = [f"{name} in {' and '.join(sorted(found))}" for name, found in rooms.items() if len(found) > 1]
+    assert len(rooms) > 100
+    assert not twins, "\n".join(twins)
+
+
 def test_light_modules_import_nothing_heavy():
     for module in ["", *LIGHT.split()]:
         path = MODULES[module]
