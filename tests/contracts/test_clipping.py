@@ -119,6 +119,7 @@ def test_so_many_cells_that_their_squares_have_no_room_are_not_standardised_unas
     assert not standardisation_pays(asked, 10**9, BUDGET)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "domain", [dp.Simplex(), dp.Box([0.5, -1.0, -1.0], [2.0, 1.0, 1.0])], ids=lambda C: type(C).__name__
 )

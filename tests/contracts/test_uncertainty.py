@@ -155,7 +155,13 @@ def test_a_neighbour_reaches_nothing_but_the_sums(inner):
 
 
 @pytest.mark.parametrize(
-    "solver", [dp.NoisyFrankWolfe(), dp.NoisySVRG(), dp.SufficientStatistics()], ids=type
+    "solver",
+    [
+        dp.NoisyFrankWolfe(),
+        pytest.param(dp.NoisySVRG(), marks=pytest.mark.long),  # its price takes seconds
+        dp.SufficientStatistics(),
+    ],
+    ids=type,
 )
 def test_solvers_without_a_known_law_are_refused_before_a_record_is_read(solver):
     domain = dp.L1Ball(1.0) if isinstance(solver, dp.NoisyFrankWolfe) else dp.L2Ball(1.0)

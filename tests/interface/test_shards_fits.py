@@ -81,7 +81,11 @@ def same_fit(kind, shards, X, y, declared, **settings):
     [
         (dpcvx.PrivateLogisticRegression, {}),
         (dpcvx.PrivateLogisticRegression, {"domain": "l1", "solver": "frank_wolfe", "n_iter": 5}),
-        (dpcvx.PrivateLogisticRegression, {"solver": dpcvx.NoisySVRG(), "l2": 0.1}),
+        pytest.param(
+            dpcvx.PrivateLogisticRegression,
+            {"solver": dpcvx.NoisySVRG(), "l2": 0.1},
+            marks=pytest.mark.long,  # its price takes seconds
+        ),
         (dpcvx.PrivateLinearSVC, {"fit_intercept": False}),
     ],
     ids=["descent", "frank-wolfe", "svrg", "svc"],

@@ -146,7 +146,11 @@ SOLVERS = [
 
 @pytest.mark.parametrize(
     ("solver", "outputs"),
-    [*itertools.product(SOLVERS, (1, 3)), (NoisySVRG(n_epochs=1, n_steps=2, batch=10, clip=0.6), 3)],
+    [
+        *itertools.product(SOLVERS, (1, 3)),
+        # Its price takes seconds; tests/privacy/test_difference.py has its quick neighbours.
+        pytest.param(NoisySVRG(n_epochs=1, n_steps=2, batch=10, clip=0.6), 3, marks=pytest.mark.long),
+    ],
     ids=lambda value: repr(value).partition("(n_")[0],
 )
 def test_neighbours_of_a_clipped_fit_change_its_sums_within_their_sensitivity(solver, outputs):
