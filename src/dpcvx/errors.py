@@ -8,6 +8,18 @@ class DpcvxError(Exception):
     """Base class of the errors that only dpcvx raises."""
 
 
+class WrongValue(DpcvxError, ValueError):  # noqa: N818
+    """A parameter, file or declaration has a value that is not accepted; the message holds no record."""
+
+
+class WrongType(DpcvxError, TypeError):  # noqa: N818
+    """A parameter, table or target has a type that is not accepted; the message holds no record."""
+
+
+class NotInstalled(DpcvxError, ImportError):  # noqa: N818
+    """An optional package is not installed."""
+
+
 class BudgetExceeded(DpcvxError):  # noqa: N818 - the name says what happened
     """A request costs more privacy than what is left.
 

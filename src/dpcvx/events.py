@@ -13,14 +13,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpcvx.errors import NotAccountable
+from dpcvx.errors import NotAccountable, WrongType, WrongValue
 
 RELATIONS = ("replace", "add_remove")
 
 
 def _require_positive(name: str, value: float) -> None:
     if not (value > 0 and math.isfinite(value)):
-        raise ValueError(f"{name} is {value!r}; it must be a positive finite number.")
+        raise WrongValue(f"{name} is {value!r}; it must be a positive finite number.")
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class ApproxDP:
 
     def __post_init__(self) -> None:
         if not (self.epsilon >= 0 and math.isfinite(self.epsilon)):
-            raise ValueError(f"epsilon is {self.epsilon!r}; it must be a finite number, zero or more.")
+            raise WrongValue(f"epsilon is {self.epsilon!r}; it must be a finite number, zero or more.")
         if not 0 <= self.delta < 1:
-            raise ValueError(f"delta is {self.delta!r}; it must be at least 0 and less than 1.")
+            raise WrongValue(f"delta is {self.delta!r}; it must be at least 0 and less than 1.")
 
 
 @dataclass(frozen=True)
@@ -95,10 +95,10 @@ class Poisson:
 
     def __post_init__(self) -> None:
         if not 0 < self.probability <= 1:
-            raise ValueError(f"probability is {self.probability!r}; it must be more than 0 and at most 1.")
+            raise WrongValue(f"probability is {self.probability!r}; it must be more than 0 and at most 1.")
         _require_positive("noise_multiplier", self.noise_multiplier)
         if self.relation not in RELATIONS:
-            raise ValueError(f"relation is {self.relation!r}; use one of {', '.join(RELATIONS)}.")
+            raise WrongValue(f"relation is {self.relation!r}; use one of {', '.join(RELATIONS)}.")
 
 
 @dataclass(frozen=True)
@@ -125,9 +125,9 @@ class PerturbedObjective:
     def __post_init__(self) -> None:
         _require_positive("shift", self.shift)
         if not (self.jacobian >= 0 and math.isfinite(self.jacobian)):
-            raise ValueError(f"jacobian is {self.jacobian!r}; it must be a finite number, zero or more.")
+            raise WrongValue(f"jacobian is {self.jacobian!r}; it must be a finite number, zero or more.")
         if self.relation not in RELATIONS:
-            raise ValueError(f"relation is {self.relation!r}; use one of {', '.join(RELATIONS)}.")
+            raise WrongValue(f"relation is {self.relation!r}; use one of {', '.join(RELATIONS)}.")
 
 
 @dataclass(frozen=True)
@@ -139,9 +139,9 @@ class Repeat:
 
     def __post_init__(self) -> None:
         if isinstance(self.count, bool) or not isinstance(self.count, int):
-            raise TypeError(f"count is {self.count!r}; it must be an int.")
+            raise WrongType(f"count is {self.count!r}; it must be an int.")
         if self.count < 1:
-            raise ValueError(f"count is {self.count}; it must be at least 1. Leave out what is never asked.")
+            raise WrongValue(f"count is {self.count}; it must be at least 1. Leave out what is never asked.")
 
 
 @dataclass(frozen=True)
@@ -152,9 +152,9 @@ class Compose:
 
     def __post_init__(self) -> None:
         if not isinstance(self.events, tuple):
-            raise TypeError(f"events is a {type(self.events).__name__}; it must be a tuple of events.")
+            raise WrongType(f"events is a {type(self.events).__name__}; it must be a tuple of events.")
         if not self.events:
-            raise ValueError("events is empty; Compose needs at least one event.")
+            raise WrongValue("events is empty; Compose needs at least one event.")
 
 
 @dataclass(frozen=True)
@@ -169,9 +169,9 @@ class Worst:
 
     def __post_init__(self) -> None:
         if not isinstance(self.events, tuple):
-            raise TypeError(f"events is a {type(self.events).__name__}; it must be a tuple of events.")
+            raise WrongType(f"events is a {type(self.events).__name__}; it must be a tuple of events.")
         if not self.events:
-            raise ValueError("events is empty; Worst needs at least one event.")
+            raise WrongValue("events is empty; Worst needs at least one event.")
 
 
 @dataclass(frozen=True)
@@ -197,9 +197,9 @@ class RepeatAndSelect:
 
     def __post_init__(self) -> None:
         if not (self.mean > 1 and math.isfinite(self.mean)):
-            raise ValueError(f"mean is {self.mean!r}; it must be a finite number above 1.")
+            raise WrongValue(f"mean is {self.mean!r}; it must be a finite number above 1.")
         if self.shape is not None and not (self.shape > -1 and math.isfinite(self.shape)):
-            raise ValueError(f"shape is {self.shape!r}; it must be a finite number above -1, or None.")
+            raise WrongValue(f"shape is {self.shape!r}; it must be a finite number above -1, or None.")
 
 
 Leaf = Gaussian | Exponential | PureDP | ApproxDP | Poisson | PerturbedObjective | Worst | RepeatAndSelect
@@ -296,5 +296,5 @@ def from_plain(content: Mapping[str, Any]) -> Event:
             fields = {"events": tuple(from_plain(part) for part in fields.pop("events")), **fields}
         event: Event = kind(**fields)
     except (KeyError, TypeError) as problem:
-        raise ValueError(f"This describes no event: {sorted(map(str, content))}.") from problem
+        raise WrongValue(f"This describes no event: {sorted(map(str, content))}.") from problem
     return event

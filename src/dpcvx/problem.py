@@ -18,7 +18,7 @@ import numpy as np
 from dpcvx.arrays import Vector
 from dpcvx.domains import Domain, HasEuclideanRadius
 from dpcvx.domains.mirror import MirrorMap
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.losses import Loss
 
 if TYPE_CHECKING:
@@ -50,13 +50,13 @@ class Bounds:
 
     def __post_init__(self) -> None:
         if not 2**-14 <= self.x_inf < 2:
-            raise ValueError(
+            raise WrongValue(
                 f"x_inf must be in [2^-14, 2), got {self.x_inf!r}: rescale the features, e.g. to [-1, 1]."
             )
         for name in ("x_2", "y"):
             value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):
-                raise ValueError(f"{name} must be positive and finite, got {value!r}.")
+                raise WrongValue(f"{name} must be positive and finite, got {value!r}.")
 
     def row_norm(self, d: int) -> float:
         """Bound on ||x||_2 for rows of d features."""
@@ -99,9 +99,9 @@ class Problem:
 
     def __post_init__(self) -> None:
         if self.d < 1 or self.outputs < 1:
-            raise ValueError(f"d and outputs must be at least 1, got d={self.d}, outputs={self.outputs}.")
+            raise WrongValue(f"d and outputs must be at least 1, got d={self.d}, outputs={self.outputs}.")
         if not (self.l2 >= 0 and math.isfinite(self.l2)):
-            raise ValueError(f"l2 must be non-negative and finite, got {self.l2!r}.")
+            raise WrongValue(f"l2 must be non-negative and finite, got {self.l2!r}.")
         if self.domain is None and self.l2 == 0:
             raise Incompatible(
                 "A problem without a domain needs l2 > 0: give a set such as L2Ball(10.0), or a ridge."

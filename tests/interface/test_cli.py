@@ -1,9 +1,11 @@
 """The command line: what it prints, how it fails, and that no cell can cause or colour an error."""
 
 import json
+import re
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -589,6 +591,17 @@ def test_the_text_of_an_unexpected_error_is_withheld(folder, run, monkeypatch, e
     assert (code, out) == (1, "")
     assert error.__name__ in err
     assert "secret" not in err
+
+
+def test_what_dpcvx_raises_has_a_type_of_its_own():
+    """An error is printed because of its type: plain ones are raised by libraries, and may quote a cell."""
+    plain = [
+        f"{path.name}:{number}: {line.strip()}"
+        for path in Path(dpcvx.__file__).parent.rglob("*.py")
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if re.search(r"raise (ValueError|TypeError|ImportError)\(", line)
+    ]
+    assert not plain, "raise WrongValue, WrongType or NotInstalled of dpcvx.errors:\n" + "\n".join(plain)
 
 
 def test_an_interrupt_has_its_own_exit_code(folder, run, monkeypatch):

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Protocol
 
-from dpcvx.errors import NotAccountable
+from dpcvx.errors import NotAccountable, WrongValue
 from dpcvx.events import (
     Compose,
     Event,
@@ -90,10 +90,10 @@ def require_one_relation(leaves: Counter[Leaf]) -> None:
 def require_delta(delta: float) -> None:
     """Refuse a delta outside [0, 1)."""
     if not 0 <= delta < 1:
-        raise ValueError(f"delta is {delta!r}; it must be at least 0 and less than 1.")
+        raise WrongValue(f"delta is {delta!r}; it must be at least 0 and less than 1.")
 
 
 def require_epsilon(epsilon: float) -> None:
     """Refuse a negative epsilon."""
     if not epsilon >= 0:
-        raise ValueError(f"epsilon is {epsilon!r}; it must be zero or more.")
+        raise WrongValue(f"epsilon is {epsilon!r}; it must be zero or more.")

@@ -21,6 +21,7 @@ from dpcvx.accounting.accountant import (
     require_epsilon,
 )
 from dpcvx.arrays import Vector
+from dpcvx.errors import WrongValue
 from dpcvx.events import Event, Exponential
 
 
@@ -122,7 +123,7 @@ class AdaptiveSelection:
 
     def __post_init__(self) -> None:
         if self.grid < 1:
-            raise ValueError(f"grid is {self.grid}; it must be at least 1.")
+            raise WrongValue(f"grid is {self.grid}; it must be at least 1.")
 
     def _parts(self, event: Event) -> tuple[float, int]:
         leaves = accepted_leaves(event, (Exponential,), self)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from dpcvx.accounting.accountant import Accountant, require_delta
 from dpcvx.accounting.inversion import first_passing
 from dpcvx.accounting.neighbours import Neighbours
-from dpcvx.errors import NotAccountable
+from dpcvx.errors import NotAccountable, WrongValue
 from dpcvx.events import RELATIONS, Event
 
 
@@ -32,10 +32,10 @@ class Budget:
 
     def __post_init__(self) -> None:
         if not (self.epsilon > 0 and math.isfinite(self.epsilon)):
-            raise ValueError(f"epsilon is {self.epsilon!r}; it must be a positive finite number.")
+            raise WrongValue(f"epsilon is {self.epsilon!r}; it must be a positive finite number.")
         require_delta(self.delta)
         if self.relation not in RELATIONS:
-            raise ValueError(f"relation is {self.relation!r}; use one of {', '.join(RELATIONS)}.")
+            raise WrongValue(f"relation is {self.relation!r}; use one of {', '.join(RELATIONS)}.")
 
     @property
     def neighbours(self) -> Neighbours:

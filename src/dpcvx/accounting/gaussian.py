@@ -21,6 +21,7 @@ from dpcvx.accounting.accountant import (
     require_epsilon,
 )
 from dpcvx.accounting.inversion import first_passing
+from dpcvx.errors import WrongValue
 from dpcvx.events import Event, Gaussian
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
@@ -52,7 +53,7 @@ def _log_delta(epsilon: float, mu: float) -> float:
 def gaussian_delta(epsilon: float, mu: float) -> float:
     """Return delta_G(epsilon; mu), the smallest delta of a mu-GDP release."""
     if not (mu > 0 and math.isfinite(mu)):
-        raise ValueError(f"mu is {mu!r}; it must be a positive finite number.")
+        raise WrongValue(f"mu is {mu!r}; it must be a positive finite number.")
     require_epsilon(epsilon)
     return math.exp(_log_delta(epsilon, mu))
 
@@ -81,7 +82,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     require_epsilon(epsilon)
     require_delta(delta)
     if delta == 0:
-        raise ValueError("delta is 0; Gaussian noise needs delta > 0.")
+        raise WrongValue("delta is 0; Gaussian noise needs delta > 0.")
     log_delta = math.log(delta)
     # The textbook conversion of zCDP is private; from there the first failing mu is a few doublings away.
     # epsilon = 0 makes it vanish, where delta_G(0; mu) <= mu / sqrt(2 pi) takes over.

@@ -22,6 +22,7 @@ from dpcvx.accounting.accountant import (
 )
 from dpcvx.accounting.bounded_range import selection_delta
 from dpcvx.arrays import Vector
+from dpcvx.errors import WrongType, WrongValue
 from dpcvx.events import (
     Event,
     Exponential,
@@ -80,7 +81,7 @@ def _single(leaf: Leaf, interval: float) -> Any:
             return _from_profile(selection_delta, leaf.eta, interval)
         case PureDP():
             return _from_profile(_response_delta, leaf.epsilon, interval)
-    raise TypeError(f"{type(leaf).__name__} has no privacy-loss distribution.")
+    raise WrongType(f"{type(leaf).__name__} has no privacy-loss distribution.")
 
 
 def _hopeless(leaf: Leaf) -> bool:
@@ -109,7 +110,7 @@ class PLD:
 
     def __post_init__(self) -> None:
         if not 0 < self.interval <= 1:
-            raise ValueError(f"interval is {self.interval!r}; it must be more than 0 and at most 1.")
+            raise WrongValue(f"interval is {self.interval!r}; it must be more than 0 and at most 1.")
 
     def _composed(self, event: Event) -> tuple[Any | None, float]:
         """Return the distribution of the whole event, or None for no protection, and its error in delta."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import RELATIONS
 
 __all__ = ["REPLACE_ONE", "Neighbours"]
@@ -36,13 +36,13 @@ class Neighbours:
 
     def __post_init__(self) -> None:
         if self.relation not in RELATIONS:
-            raise ValueError(f"relation must be one of {', '.join(RELATIONS)}, got {self.relation!r}.")
+            raise WrongValue(f"relation must be one of {', '.join(RELATIONS)}, got {self.relation!r}.")
         if self.unit not in UNITS:
-            raise ValueError(f"unit must be one of {', '.join(UNITS)}, got {self.unit!r}.")
+            raise WrongValue(f"unit must be one of {', '.join(UNITS)}, got {self.unit!r}.")
         if isinstance(self.rows, bool) or not isinstance(self.rows, int) or self.rows < 1:
-            raise ValueError(f"rows must be a positive integer, got {self.rows!r}.")
+            raise WrongValue(f"rows must be a positive integer, got {self.rows!r}.")
         if self.unit == "row" and self.rows != 1:
-            raise ValueError(f"A row is one row, got rows={self.rows}: give unit='person'.")
+            raise WrongValue(f"A row is one row, got rows={self.rows}: give unit='person'.")
 
     @property
     def replaces(self) -> bool:

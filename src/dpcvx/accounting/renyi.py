@@ -25,6 +25,7 @@ from dpcvx.accounting.gaussian import GDP
 from dpcvx.accounting.objective import objective_renyi
 from dpcvx.accounting.repetition import poisson_rate, success_probability
 from dpcvx.arrays import Vector
+from dpcvx.errors import WrongType, WrongValue
 from dpcvx.events import (
     Event,
     Exponential,
@@ -70,7 +71,7 @@ def _single(leaf: Leaf, orders: Vector) -> Vector:
             return _largest([RDP().curve(part, orders) for part in leaf.events])
         case RepeatAndSelect():
             return _selected_renyi(leaf, orders)
-    raise TypeError(f"{type(leaf).__name__} has no Rényi curve.")
+    raise WrongType(f"{type(leaf).__name__} has no Rényi curve.")
 
 
 def _selected_renyi(leaf: RepeatAndSelect, orders: Vector) -> Vector:
@@ -145,7 +146,7 @@ class RDP:
 
     def __post_init__(self) -> None:
         if self.orders is not None and not (self.orders and all(1 < a < math.inf for a in self.orders)):
-            raise ValueError(f"orders is {self.orders!r}; give finite numbers above 1, or None.")
+            raise WrongValue(f"orders is {self.orders!r}; give finite numbers above 1, or None.")
 
     def curve(self, event: Event, orders: Vector) -> Vector:
         """Return R(a) of the event at each order a."""

@@ -101,18 +101,15 @@ def _say(message: Warning | str, *_: Any, **__: Any) -> None:
 
 def _explained(error: Exception) -> tuple[str, int]:
     """Message and exit code of an error; text that could hold data is withheld."""
-    from dpcvx.errors import DpcvxError, LedgerUnavailable, Unreadable
+    from dpcvx.errors import DpcvxError, LedgerUnavailable, NotInstalled, Unreadable
 
     if hasattr(error, "format_message"):  # of typer: the command line itself is wrong
         return str(error.format_message()), REFUSED
-    if isinstance(error, Unreadable | LedgerUnavailable):
+    if isinstance(error, Unreadable | LedgerUnavailable | NotInstalled):
         return str(error), FILE_PROBLEM
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    ours = Path(last.filename).is_relative_to(Path(__file__).parents[1])
-    if ours and isinstance(error, ImportError):
-        return str(error), FILE_PROBLEM
-    if ours and isinstance(error, DpcvxError | ValueError | TypeError):
+    if isinstance(error, DpcvxError):
         return str(error), REFUSED
+    last = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(last.filename).name}, line {last.lineno}"
     return (
         f"unexpected {type(error).__name__} in {where}; its text is withheld, as it could hold data.",

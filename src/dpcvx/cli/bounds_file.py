@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcvx.data.files import HEADER_HINT, read_bytes
+from dpcvx.errors import WrongValue
 from dpcvx.words import is_number
 
 __all__ = ["BoundsFile"]
@@ -59,29 +60,29 @@ class BoundsFile:
         try:
             content = tomllib.loads(read_bytes(path).decode())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path} is not valid TOML: {error}") from None
+            raise WrongValue(f"{path} is not valid TOML: {error}") from None
         if unknown := set(content) - KEYS:
-            raise ValueError(f"{path} has unknown entries {_listed(unknown)}; known are {_listed(KEYS)}.")
+            raise WrongValue(f"{path} has unknown entries {_listed(unknown)}; known are {_listed(KEYS)}.")
         bounds, categories, groups, target = (
             _section(content, name, path) for name in ("bounds", "categories", "groups", "target")
         )
         if unknown := set(target) - TARGET_KEYS:
-            raise ValueError(
+            raise WrongValue(
                 f"[target] in {path} has unknown entries {_listed(unknown)}; known are bounds, classes."
             )
         if twice := set(bounds) & set(categories):
-            raise ValueError(
+            raise WrongValue(
                 f"{path} declares {_listed(twice)} under [bounds] and under [categories]; keep one."
             )
         norm = content.get("data_norm")
         if norm is not None and not is_number(norm, 0, math.inf):
-            raise ValueError(f"data_norm in {path} must be a positive number, got {norm!r}.")
+            raise WrongValue(f"data_norm in {path} must be a positive number, got {norm!r}.")
         labels, default = (
             target.get("classes"),
             _pair_or_private(content.get("default"), f"default in {path}"),
         )
         if default == PRIVATE and bounds:
-            raise ValueError(
+            raise WrongValue(
                 f'{path} declares bounds of {_listed(bounds)} beside default = "private": bounds of columns '
                 "are all declared, or all released by the fit."
             )
@@ -116,17 +117,17 @@ class BoundsFile:
         _require_columns(grouped, columns, "The bounds file groups columns that the table's header lacks:")
         _require_columns(chosen, columns, "--features names columns that the table's header lacks:")
         if target in declared or target in chosen:
-            raise ValueError(
+            raise WrongValue(
                 f"{target!r} is the target and a feature at once; declare it under [target] only."
             )
         if chosen and self.default is None and (undeclared := [c for c in chosen if c not in declared]):
-            raise ValueError(
+            raise WrongValue(
                 f"Nothing is declared for {_listed(undeclared)}: add each to [bounds] or [categories], "
                 "or give a default."
             )
         wanted = set(chosen) or (set(declared) if self.default is None else set(columns) - {target})
         if not wanted:
-            raise ValueError("The bounds file declares no feature: add columns to [bounds] or [categories].")
+            raise WrongValue("The bounds file declares no feature: add columns to [bounds] or [categories].")
         return [name for name in columns if name in wanted]
 
     def column_bounds(self, features: Sequence[str]) -> dict[str, Any] | str:
@@ -145,7 +146,7 @@ class BoundsFile:
 def _section(content: dict[str, Any], name: str, path: Path) -> dict[str, Any]:
     section = content.get(name, {})
     if not isinstance(section, dict):
-        raise ValueError(
+        raise WrongValue(
             f"{name} in {path} must be a section: [{name}] followed by one line for each column."
         )
     return section
@@ -155,7 +156,7 @@ def _pair(value: Any, where: str) -> Pair:
     if not (
         isinstance(value, list) and len(value) == 2 and all(map(is_number, value)) and value[0] < value[1]
     ):
-        raise ValueError(f"{where} must be a pair [lowest, highest] of numbers, got {value!r}.")
+        raise WrongValue(f"{where} must be a pair [lowest, highest] of numbers, got {value!r}.")
     return float(value[0]), float(value[1])
 
 
@@ -166,7 +167,7 @@ def _pair_or_private(value: Any, where: str) -> Pair | str | None:
 def _levels(value: Any, where: str) -> tuple[Level, ...]:
     alike = isinstance(value, list) and (all(isinstance(v, str) for v in value) or all(map(is_number, value)))
     if not alike or not value or len(set(value)) < len(value):
-        raise ValueError(
+        raise WrongValue(
             f"{where} must be a list of different texts, or of different numbers; got {value!r}."
         )
     return tuple(value)
@@ -174,7 +175,7 @@ def _levels(value: Any, where: str) -> tuple[Level, ...]:
 
 def _require_columns(names: Sequence[Level], columns: Sequence[str], complaint: str) -> None:
     if absent := [name for name in names if name not in columns]:
-        raise ValueError(f"{complaint} {_listed(absent)}; {HEADER_HINT}")
+        raise WrongValue(f"{complaint} {_listed(absent)}; {HEADER_HINT}")
 
 
 def _listed(names: Any) -> str:

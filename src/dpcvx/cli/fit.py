@@ -11,6 +11,7 @@ import typer
 
 from dpcvx.cli.options import AsJson, DataFile, LedgerUrl, make_estimator, needs_classes
 from dpcvx.cli.output import check_writable, print_json, write
+from dpcvx.errors import WrongValue
 
 __all__ = ["BOUNDS_EXAMPLE", "fit"]
 
@@ -83,7 +84,7 @@ def _ledger(url: str | None, account: str | None) -> Any:
     """The ledger that pays: the user's own file where only an account is named."""
     if account is None:
         if url is not None:
-            raise ValueError("--ledger needs --account, the name of the account that pays.")
+            raise WrongValue("--ledger needs --account, the name of the account that pays.")
         return None
     from dpcvx.ledger import Ledger
 
@@ -93,12 +94,12 @@ def _ledger(url: str | None, account: str | None) -> Any:
 def _target(model: str, declared: Any, path: Path) -> dict[str, Any]:
     if needs_classes(model):
         if declared.classes is None:
-            raise ValueError(
+            raise WrongValue(
                 f'--model {model} needs the labels: add  [target] classes = ["no", "yes"]  to {path}.'
             )
         return {"classes": list(declared.classes)}
     if declared.target_bounds is None:
-        raise ValueError(
+        raise WrongValue(
             f"--model {model} needs the target's bounds: add  [target] bounds = [low, high]  to {path}."
         )
     return {"y_bounds": declared.target_bounds}

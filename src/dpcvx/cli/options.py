@@ -10,6 +10,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from dpcvx.errors import WrongValue
 from dpcvx.estimators.documentation import PARAMETERS
 from dpcvx.estimators.registry import COMMANDS, ESTIMATORS, estimator_class
 
@@ -116,7 +117,7 @@ def make_estimator(model: str, parameters: dict[str, Any]) -> Any:
     for name in parameters:
         if not hasattr(kind, name):
             owners = [other for other, each in COMMANDS.items() if hasattr(estimator_class(each), name)]
-            raise ValueError(
+            raise WrongValue(
                 f"--{name.replace('_', '-')} belongs to --model {', '.join(owners)}, not to --model {model}."
             )
     return kind(**parameters)

@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from dpcvx.errors import Unreadable
+from dpcvx.errors import Unreadable, WrongValue
 
 __all__ = ["check_writable", "print_json", "write"]
 
@@ -18,7 +18,7 @@ __all__ = ["check_writable", "print_json", "write"]
 def check_writable(path: Path, *inputs: Path) -> None:
     """Refuse an output that cannot be written or would replace an input, before privacy is spent on it."""
     if path.resolve() in [source.resolve() for source in inputs]:
-        raise ValueError(f"--out {path} would overwrite an input: choose another file.")
+        raise WrongValue(f"--out {path} would overwrite an input: choose another file.")
     folder = path.absolute().parent
     if path.is_dir() or not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
         raise Unreadable(f"{path} cannot be written: choose a file in a folder where you may write.")

@@ -9,6 +9,7 @@ import typer
 
 from dpcvx.cli.options import AsJson, make_estimator, needs_classes
 from dpcvx.cli.output import check_writable, print_json, write
+from dpcvx.errors import WrongValue
 
 if TYPE_CHECKING:
     from dpcvx.plans import Plan
@@ -35,11 +36,11 @@ def plan(
     from dpcvx.planning.candidates import with_all
 
     if n < 1 or features < 1 or classes < 2:
-        raise ValueError(
+        raise WrongValue(
             f"--n and --features must be at least 1, --classes at least 2; got {n}, {features}, {classes}."
         )
     if not 0 < density <= 1:
-        raise ValueError(f"--density must be above 0 and at most 1, got {density}.")
+        raise WrongValue(f"--density must be above 0 and at most 1, got {density}.")
     if plot is not None:
         check_writable(plot)
     # A declared norm bounds each cell too; what the columns' own bounds add is not known here.

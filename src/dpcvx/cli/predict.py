@@ -9,7 +9,7 @@ import typer
 
 from dpcvx.cli.options import AsJson
 from dpcvx.cli.output import check_writable, print_json, write
-from dpcvx.errors import Unreadable
+from dpcvx.errors import Unreadable, WrongValue
 
 __all__ = ["predict"]
 
@@ -33,14 +33,14 @@ def predict(
         check_writable(out, data, model)
     estimator = load(model)
     if not hasattr(estimator, "feature_names_in_"):
-        raise ValueError(
+        raise WrongValue(
             f"{model} was fitted to an array, whose columns have no names to find in {data}: fit it to a "
             "table, or use dpcvx.load(...).predict(...) in Python."
         )
     table = open_table(data)
     names = [str(name) for name in estimator.feature_names_in_]
     if missing := [name for name in names if name not in table.columns]:
-        raise ValueError(f"{data} lacks columns that the model needs: {', '.join(missing)}.")
+        raise WrongValue(f"{data} lacks columns that the model needs: {', '.join(missing)}.")
     X, _ = table.read(names, estimator.levels_)
     predictions = estimator.predict(X).tolist()
     if as_json:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpcvx.cli.options import AsJson, LedgerUrl
+from dpcvx.errors import NotInstalled, WrongValue
 
 if TYPE_CHECKING:
     from dpcvx.service.keys import ApiKey, Keys
@@ -60,7 +61,7 @@ def serve(
         demonstration(host=host, port=port, slot=slot)
         return
     if data is None or schema is None or epsilon is None:
-        raise ValueError("dpcvx serve needs a table, --schema and --epsilon; or --demo.")
+        raise WrongValue("dpcvx serve needs a table, --schema and --epsilon; or --demo.")
     run(
         ServiceSettings(
             data,
@@ -154,7 +155,7 @@ def revoke_key(
     try:
         key = _keys(ledger, account).revoke(id)
     except KeyError:
-        raise ValueError(f"Account {account!r} has no key {id!r}: see  dpcvx keys list.") from None
+        raise WrongValue(f"Account {account!r} has no key {id!r}: see  dpcvx keys list.") from None
     typer.echo(f"Key {key.id} of {key.name} is revoked.")
 
 
@@ -169,7 +170,7 @@ def _require(*packages: str) -> None:
     from importlib.util import find_spec
 
     if absent := [name for name in packages if find_spec(name) is None]:
-        raise ImportError(f'The service needs {", ".join(absent)}: run  pip install "dpcvx[serve]"')
+        raise NotInstalled(f'The service needs {", ".join(absent)}: run  pip install "dpcvx[serve]"')
 
 
 def _record(key: ApiKey) -> dict[str, Any]:
@@ -188,7 +189,7 @@ def _key(path: Path | None) -> str:
             raise Unreadable(f"{path} cannot be read as a key file.") from None
     if key := os.environ.get(KEY_VARIABLE, "").strip():
         return key
-    raise ValueError(f"Give the API key by --key-file, or in the variable {KEY_VARIABLE}.")
+    raise WrongValue(f"Give the API key by --key-file, or in the variable {KEY_VARIABLE}.")
 
 
 def _question(text: str, options: dict[str, Any], conditions: list[str]) -> dict[str, Any]:
@@ -197,18 +198,18 @@ def _question(text: str, options: dict[str, Any], conditions: list[str]) -> dict
         try:
             content: dict[str, Any] = json.loads(text)
         except ValueError as error:
-            raise ValueError(f"The question is not valid JSON: {error}.") from None
+            raise WrongValue(f"The question is not valid JSON: {error}.") from None
         return content
     where = {}
     for condition in conditions:
         name, equals, levels = condition.partition("=")
         if not equals:
-            raise ValueError(f"--where {condition} must look like  sex=f  or  region=north|south.")
+            raise WrongValue(f"--where {condition} must look like  sex=f  or  region=north|south.")
         where[name.strip()] = [level.strip() for level in levels.split("|")]
     target, tilde, features = text.partition("~")
     if tilde:
         if where:
-            raise ValueError("--where belongs to counts and means, not to a regression.")
+            raise WrongValue("--where belongs to counts and means, not to a regression.")
         names = [name.strip() for name in features.split("+")]
         return {
             "kind": "regression",
@@ -219,13 +220,13 @@ def _question(text: str, options: dict[str, Any], conditions: list[str]) -> dict
     kind, *names = text.split()
     if kind == "count" and not names:
         if not where:
-            raise ValueError("A count needs a condition, for instance  dpcvx ask count --where sex=f.")
+            raise WrongValue("A count needs a condition, for instance  dpcvx ask count --where sex=f.")
         return {"kind": "count", "where": where}
     if kind == "mean" and len(names) == 1:
         return {"kind": "mean", "of": names[0], "where": where}
     if kind == "marginal" and names and not where:
         return {"kind": "marginal", "attributes": names}
-    raise ValueError(
+    raise WrongValue(
         f"{text!r} is no question: write  'income ~ age + sex',  'count --where sex=f',  'mean age'  or  "
         "'marginal age sex'."
     )

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
+from dpcvx.errors import WrongType, WrongValue
 from dpcvx.words import shown
 
 __all__ = [
@@ -115,7 +116,7 @@ def _numpy_kind(dtype: Any) -> frozenset[str]:
 def column_cells(column: Any) -> NDArray[Any]:
     """Cells of a narwhals series: exact numbers and text; None, NaN or pandas' NA where one is missing."""
     if column.dtype.is_temporal() or column.dtype.is_nested():
-        raise TypeError(f"Column {column.name!r} has type {column.dtype}; numbers or text are needed.")
+        raise WrongType(f"Column {column.name!r} has type {column.dtype}; numbers or text are needed.")
     if isinstance(getattr(column.to_native(), "dtype", None), np.dtype):
         return np.asarray(column.to_numpy())
     stored = _arrow(column)
@@ -157,7 +158,7 @@ def plain_labels(labels: Any, what: str) -> tuple[Any, ...]:
         plain = (None,)
     accepted = all(isinstance(label, str | bool | int | float) and label == label for label in plain)
     if isinstance(labels, str) or not accepted or len(set(plain)) != len(plain):
-        raise ValueError(
+        raise WrongValue(
             f"{what} must be a list of different labels (text, numbers, booleans), got {shown(labels)}."
         )
     return plain
@@ -253,7 +254,7 @@ def compressed_rows(X: Any) -> Any:
                 raise ValueError
             rows.sum_duplicates()
     except (ValueError, IndexError):  # their text names an index of a record
-        raise ValueError(
+        raise WrongValue(
             "The sparse matrix is malformed: its indices must lie inside its shape, and its row pointers "
             "must start at 0 and not descend."
         ) from None
@@ -324,10 +325,10 @@ def _listed(values: Any, ndim: int) -> NDArray[Any]:
     if not len(cells) or not all(map(_is_row, cells)):
         return cells
     if ndim == 1:
-        raise ValueError("The list is nested deeper than cells or rows of cells; give a NumPy array.")
+        raise WrongValue("The list is nested deeper than cells or rows of cells; give a NumPy array.")
     lengths = {len(row) for row in cells}
     if len(lengths) > 1:
-        raise ValueError("The rows of a list must all have the same number of cells.")
+        raise WrongValue("The rows of a list must all have the same number of cells.")
     return _listed(list(chain.from_iterable(cells)), 1).reshape(len(cells), lengths.pop())
 
 

@@ -20,6 +20,7 @@ from dpcvx.data.quantise import CELLS_AT_ONCE, Quantiser
 from dpcvx.data.region import Region
 from dpcvx.data.rows import Dense, Sparse
 from dpcvx.data.table import Table
+from dpcvx.errors import WrongType, WrongValue
 from dpcvx.problem import Bounds
 from dpcvx.words import shown
 
@@ -75,7 +76,7 @@ class Columns:
             high += [raw_high[j] if declared is None else 1.0] * len(cells)
         lowest, highest = np.array(low), np.array(high)
         if table.sparse and not ((lowest <= 0) & (highest >= 0)).all():
-            raise ValueError(
+            raise WrongValue(
                 "Sparse records are scaled without centring, so bounds must contain 0 for every column. "
                 "Widen the bounds, or pass the records dense."
             )
@@ -169,7 +170,7 @@ class Columns:
         with np.errstate(all="ignore"):
             if table.sparse:
                 if clip or any(declared is not None for declared in self.levels):
-                    raise TypeError(
+                    raise WrongType(
                         "This model has categories or released bounds; it predicts from dense arrays or data "
                         "frames."
                     )
@@ -220,20 +221,20 @@ def _unit_map(levels: Levels, low: Vector, high: Vector) -> tuple[Vector, Vector
 
 def _declared_levels(table: Table, categories: Mapping[Any, Sequence[Any]] | None) -> Levels:
     if categories is not None and not isinstance(categories, Mapping):
-        raise TypeError(
+        raise WrongType(
             f"categories must be a mapping from column to levels, got {type(categories).__name__}."
         )
     if categories and table.sparse:
-        raise TypeError("categories need dense arrays or data frames; encode sparse records beforehand.")
+        raise WrongType("categories need dense arrays or data frames; encode sparse records beforehand.")
     declared: dict[int, tuple[Any, ...]] = {}
     for key, levels in (categories or {}).items():
         j = table.position(key, "categories")
         declared[j] = plain_labels(levels, f"categories[{key!r}]")
         if not declared[j]:
-            raise ValueError(f"categories[{key!r}] must name at least one level, got {shown(levels)}.")
+            raise WrongValue(f"categories[{key!r}] must name at least one level, got {shown(levels)}.")
     undeclared = [table.label(j) for j in sorted(table.untyped - declared.keys())]
     if undeclared:
-        raise TypeError(
+        raise WrongType(
             f"Column(s) {', '.join(undeclared)} do not hold numbers by their declared type. Give their "
             f"levels, categories={{{undeclared[0]!r}: [...]}}, convert them to numbers, or drop them."
         )
@@ -247,7 +248,7 @@ def _declared_bounds(table: Table, bounds: Any, levels: Levels) -> tuple[Vector,
         given = {table.position(key, "bounds"): pair for key, pair in bounds.items()}
         missing = [table.label(j) for j in wanted if j not in given]
         if missing:
-            raise ValueError(
+            raise WrongValue(
                 f"bounds are missing for column(s) {', '.join(missing)}: give a pair (low, high) for each."
             )
         for j, pair in given.items():
@@ -256,7 +257,7 @@ def _declared_bounds(table: Table, bounds: Any, levels: Levels) -> tuple[Vector,
         parts = bound_pair(bounds, "bounds")
         for part in parts:
             if part.shape not in ((), (table.d,)):
-                raise ValueError(
+                raise WrongValue(
                     f"bounds must be a pair (low, high) of numbers or of arrays with one entry for each "
                     f"of the {table.d} columns, got shapes {parts[0].shape} and {parts[1].shape}."
                 )
@@ -264,7 +265,7 @@ def _declared_bounds(table: Table, bounds: Any, levels: Levels) -> tuple[Vector,
     wrong = [j for j in wanted if not 0 < high[j] - low[j] < math.inf]
     if wrong:
         j = wrong[0]
-        raise ValueError(
+        raise WrongValue(
             f"bounds must be finite with low < high; column {table.label(j)} has ({low[j]:g}, {high[j]:g}). "
             "A pair of arrays holds all lows, then all highs; for one pair per column give a mapping from "
             "column to pair."
@@ -278,4 +279,4 @@ def bound_pair(given: Any, what: str) -> tuple[Vector, Vector]:
         low, high = given
         return np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{what} must be a pair (low, high), got {shown(given)}.") from None
+        raise WrongValue(f"{what} must be a pair (low, high), got {shown(given)}.") from None

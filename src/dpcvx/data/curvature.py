@@ -18,6 +18,7 @@ from dpcvx.arrays import Vector
 from dpcvx.data.lattice import FEATURE_BITS, RESIDUAL_BITS, ResidualBound, fixed_point
 from dpcvx.data.rows import Dense, Records, Sparse, dense_block
 from dpcvx.data.sums import Distance, RowBounds
+from dpcvx.errors import WrongValue
 from dpcvx.losses import Loss
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class CurvatureSum:
     def check(self, d: int) -> None:
         """Refuse a theta of another length."""
         if len(self.theta) != d:
-            raise ValueError(f"theta has {len(self.theta)} rows, but the records have {d} features.")
+            raise WrongValue(f"theta has {len(self.theta)} rows, but the records have {d} features.")
 
     def among(self, start: int, stop: int) -> CurvatureSum:
         """Return the same question."""

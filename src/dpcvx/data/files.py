@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dpcvx.data.cells import column_numbers, distinct_cells, opened
-from dpcvx.errors import Unreadable
+from dpcvx.errors import Unreadable, WrongValue
 
 __all__ = ["HEADER_HINT", "NOT_PARQUET", "TableFile", "csv_header", "csv_table", "open_table", "read_bytes"]
 
@@ -54,7 +54,7 @@ class TableFile:
     ) -> None:
         self.columns, self._read, self._kinds = columns, read, kinds
         if len(set(columns)) < len(columns):
-            raise ValueError(f"The table names a column more than once; {HEADER_HINT}")
+            raise WrongValue(f"The table names a column more than once; {HEADER_HINT}")
 
     def read(
         self,
@@ -95,15 +95,15 @@ class TableFile:
         """Refuse a column whose declared type does not fit its use."""
         kind = "number" if self._kinds is None else self._kinds[name]
         if kind not in ("number", "text"):
-            raise ValueError(f"{name!r} has type {kind} in the table; only numbers and text can be used.")
+            raise WrongValue(f"{name!r} has type {kind} in the table; only numbers and text can be used.")
         if kind == "text" and levels is None:
-            raise ValueError(
+            raise WrongValue(
                 f"{name!r} is text in the table, where numbers are needed: declare its levels in the bounds "
                 "file ([categories] for a feature, classes for a target), or leave the column out."
             )
         numeric = levels is None or any(not math.isnan(_number(str(level))) for level in levels)
         if self._kinds is not None and kind == "number" and not numeric:
-            raise ValueError(f"{name!r} is a number in the table, but the levels declared for it are text.")
+            raise WrongValue(f"{name!r} is a number in the table, but the levels declared for it are text.")
 
 
 def open_table(path: Path) -> TableFile:
@@ -123,7 +123,7 @@ def open_table(path: Path) -> TableFile:
         return _open_csv(path)
     if kind in (".parquet", ".pq"):
         return _open_parquet(path)
-    raise ValueError(f"{path} must end in .csv or .parquet, to say what it is.")
+    raise WrongValue(f"{path} must end in .csv or .parquet, to say what it is.")
 
 
 def _open_csv(path: Path) -> TableFile:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
+from dpcvx.errors import WrongValue
 from dpcvx.problem import Bounds
 
 __all__ = [
@@ -65,7 +66,7 @@ class ResidualBound:
         for name in ("l2", "linf"):
             value = getattr(self, name)
             if not 0 <= value <= LARGEST_RESIDUAL:
-                raise ValueError(
+                raise WrongValue(
                     f"ResidualBound needs 0 <= {name} <= 2^31 - 1, got {value}: slopes must stay below 2048, "
                     "so use a smaller radius or a residual clip."
                 )
@@ -100,7 +101,7 @@ def fixed_point(theta: Vector) -> tuple[NDArray[np.int32], float]:
     """
     theta = np.asarray(theta, dtype=np.float64)
     if theta.ndim not in (1, 2) or theta.size == 0 or not np.isfinite(theta).all():
-        raise ValueError(f"An iterate must be finite, of shape (d,) or (d, K); got shape {theta.shape}.")
+        raise WrongValue(f"An iterate must be finite, of shape (d,) or (d, K); got shape {theta.shape}.")
     outputs = theta.reshape(theta.shape[0], -1).T
     _, entry = math.frexp(abs(outputs).max())
     _, weight = math.frexp(abs(np.ldexp(outputs, -entry)).sum(axis=1).max())

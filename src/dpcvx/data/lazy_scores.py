@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from dpcvx.arrays import Vector
 from dpcvx.data.lattice import LARGEST_SUM, ResidualBound
 from dpcvx.data.rows import Sparse
+from dpcvx.errors import WrongValue
 from dpcvx.losses import Loss
 from dpcvx.noise.exponential import Levels, settle
 
@@ -275,7 +276,7 @@ class LazyScores:
     def _move(self, scale: float) -> None:
         """New lines for the rows that are touched or due at this scale, and levels for their features."""
         if not 0 < scale <= self._scale:
-            raise ValueError(f"A scale falls from 1 towards 0; {scale!r} does not follow {self._scale!r}.")
+            raise WrongValue(f"A scale falls from 1 towards 0; {scale!r} does not follow {self._scale!r}.")
         everything = scale < self._base * self._lowest
         if everything:
             self._rebase(scale)

@@ -24,6 +24,7 @@ from dpcvx.data.quantise import Quantiser, enforce, remap, targets
 from dpcvx.data.rows import Dense, Records, Sparse, targets_for, whole_rows
 from dpcvx.data.sums import Sum
 from dpcvx.data.threads import in_threads
+from dpcvx.errors import WrongValue
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
 from dpcvx.words import counted
@@ -99,15 +100,15 @@ class Arrays:
         constant: int = 0,
     ) -> None:
         if layout not in ("rows", "columns"):
-            raise ValueError(f"layout must be 'rows' or 'columns', got {layout!r}.")
+            raise WrongValue(f"layout must be 'rows' or 'columns', got {layout!r}.")
         if layout == "columns":
             rows, step, constant = whole_rows(rows, step, constant), 1, 0
         self.n, self.d = rows.shape[0], rows.shape[1] + (constant > 0)
         if y is not None and y.shape[0] != self.n:
-            raise ValueError(f"X has {counted(self.n, 'row')} but y has {y.shape[0]}; they must agree.")
+            raise WrongValue(f"X has {counted(self.n, 'row')} but y has {y.shape[0]}; they must agree.")
         for name, value in (("threads", threads), ("block_rows", block_rows)):
             if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}.")
+                raise WrongValue(f"{name} must be at least 1, got {value}.")
         self._y = np.ascontiguousarray(np.zeros((0, self.n)) if y is None else y.T, dtype=np.float64)
         self._rows = rows if layout == "rows" else None
         self._columns = rows.transpose() if layout == "columns" else None
@@ -161,7 +162,7 @@ class Arrays:
 
         rows, columns = self._whole_rows(), self._column_major()
         if not (isinstance(rows, Sparse) and isinstance(columns, Sparse)):
-            raise ValueError("Lazy scores need compressed records; these are dense.")
+            raise WrongValue("Lazy scores need compressed records; these are dense.")
         return LazyScores(rows, columns, self._targets(loss, 1), loss, terms)
 
     def follow_products(self, loss: Loss) -> Linear:
@@ -171,7 +172,7 @@ class Arrays:
 
         columns = self._column_major()
         if not isinstance(columns, Dense):
-            raise ValueError("Products of columns need dense records; these are compressed.")
+            raise WrongValue("Products of columns need dense records; these are compressed.")
 
         def product(vector: NDArray[np.int32]) -> NDArray[np.int64]:
             sums = np.empty((1, self.d), dtype=np.int64)

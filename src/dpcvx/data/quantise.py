@@ -25,6 +25,7 @@ from dpcvx.data.cells import (
 )
 from dpcvx.data.lattice import FEATURE_BITS, integer_bounds
 from dpcvx.data.rows import Dense, Records, Sparse
+from dpcvx.errors import WrongType, WrongValue
 from dpcvx.problem import Bounds
 
 __all__ = ["Quantiser", "enforce", "remap", "targets"]
@@ -60,14 +61,14 @@ class Quantiser:
     def __post_init__(self) -> None:
         scale, center = np.asarray(self.scale), np.asarray(self.center)
         if not (np.isfinite(scale).all() and (scale > 0).all() and np.isfinite(center).all()):
-            raise ValueError(
+            raise WrongValue(
                 "A door needs finite centers and positive finite scales; check the bounds of each column."
             )
         v, x_2 = self.intercept, self.bounds.x_2
         if v < 0 or (
             v > 0 and (self.constant == 0 or self.bounds.x_inf < v or (x_2 is not None and x_2 <= v))
         ):
-            raise ValueError(
+            raise WrongValue(
                 f"An intercept is a feature of value {v:g}: it needs x_inf >= {v:g} and x_2 > {v:g}, "
                 f"and a value of at least 2^-{FEATURE_BITS}; got {self.bounds}."
             )
@@ -104,12 +105,12 @@ class Quantiser:
 
     def _quantise_sparse(self, X: Any) -> Sparse:
         if np.any(self.center):
-            raise ValueError("Sparse records cannot be centred: give center 0, or pass them dense.")
+            raise WrongValue("Sparse records cannot be centred: give center 0, or pass them dense.")
         if X.ndim != 2:
-            raise ValueError(f"Records must form a 2-d matrix, got {X.ndim} dimension(s).")
+            raise WrongValue(f"Records must form a 2-d matrix, got {X.ndim} dimension(s).")
         _check_dtype(X.dtype)
         if X.dtype.kind not in NUMBER_KINDS:
-            raise TypeError(f"Sparse records must be numbers, got dtype {X.dtype}.")
+            raise WrongType(f"Sparse records must be numbers, got dtype {X.dtype}.")
         rows = compressed_rows(X)
         n, d = rows.shape
         _, scale, limits = self._limits(n, d)
@@ -127,9 +128,9 @@ class Quantiser:
     def _limits(self, n: int, d: int) -> tuple[Vector, Vector, tuple[float, float, int, int]]:
         """Center and scale per column, and the limits of the features alone: x_inf, x_2, K_inf, K2."""
         if n == 0 or d == 0:
-            raise ValueError(f"Records must have at least one row and one column, got shape ({n}, {d}).")
+            raise WrongValue(f"Records must have at least one row and one column, got shape ({n}, {d}).")
         if any(np.ndim(part) and np.shape(part) != (d,) for part in (self.center, self.scale)):
-            raise ValueError(
+            raise WrongValue(
                 f"center and scale must be numbers or have one entry for each of the {d} columns, "
                 f"got shapes {np.shape(self.center)} and {np.shape(self.scale)}."
             )
@@ -155,7 +156,7 @@ def remap(records: Records, quantiser: Quantiser, center: float, scale: float) -
     """Return stored records after a second, public map: the quantiser's on rows, (y - center)/scale on y."""
     rows, unit = records.whole_rows(), 2.0**FEATURE_BITS
     if not isinstance(rows, Dense):
-        raise ValueError("Sparse records cannot be standardised: a centre would fill them.")
+        raise WrongValue("Sparse records cannot be standardised: a centre would fill them.")
     # Stored integers are read as they are, in blocks.
     of_integers = replace(quantiser, center=unit * quantiser.center, scale=unit * quantiser.scale)
     return Records(of_integers.quantise(rows.values), np.ascontiguousarray((records.y - center) / scale))
@@ -174,10 +175,10 @@ def targets(y: Any, limit: float | None = None, missing: float = 0.0) -> Vector:
         What a cell that is no finite number becomes.
     """
     if not math.isfinite(missing):
-        raise ValueError(f"missing must be a finite number, got {missing!r}.")
+        raise WrongValue(f"missing must be a finite number, got {missing!r}.")
     y = native_array(y)
     if y.ndim not in (1, 2) or y.shape[0] == 0:
-        raise ValueError(f"y must have shape (n,) or (n, K) with n >= 1, got {y.shape}.")
+        raise WrongValue(f"y must have shape (n,) or (n, K) with n >= 1, got {y.shape}.")
     _check_dtype(y.dtype)
     numbers = read_numbers(y.reshape(y.shape[0], -1))
     numbers = np.where(np.isfinite(numbers), numbers, missing)
@@ -193,7 +194,7 @@ def _blocks(X: Any) -> tuple[int, int, Iterator[tuple[int, Vector]]]:
         n, d = frame.shape
         for name, dtype in frame.schema.items():
             if dtype.is_temporal() or dtype.is_nested():
-                raise TypeError(f"Column {name!r} has type {dtype}; numbers are needed.")
+                raise WrongType(f"Column {name!r} has type {dtype}; numbers are needed.")
 
         def read(start: int, stop: int) -> Vector:
             part = frame[start:stop]
@@ -205,7 +206,7 @@ def _blocks(X: Any) -> tuple[int, int, Iterator[tuple[int, Vector]]]:
     else:
         array = native_array(X, ndim=2)
         if array.ndim != 2:
-            raise ValueError(
+            raise WrongValue(
                 f"Records must form a 2-d array, got {array.ndim} dimension(s). "
                 "Reshape with X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one record."
             )
@@ -226,6 +227,6 @@ def _read_by_blocks(n: int, d: int, read: Callable[[int, int], Vector]) -> Itera
 
 def _check_dtype(dtype: np.dtype[Any]) -> None:
     if dtype.kind == "c":
-        raise ValueError("Complex data not supported: give real numbers.")
+        raise WrongValue("Complex data not supported: give real numbers.")
     if dtype.kind in "mMV":
-        raise TypeError(f"Data of type {dtype} are not numbers; convert them first.")
+        raise WrongType(f"Data of type {dtype} are not numbers; convert them first.")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
+from dpcvx.errors import WrongValue
 from dpcvx.losses import Loss
 
 __all__ = ["Dense", "Records", "Sparse", "dense_block", "targets_for", "whole_rows"]
@@ -134,10 +135,10 @@ def dense_block(rows: Dense | Sparse, start: int, stop: int) -> NDArray[np.int16
 def targets_for(loss: Loss, outputs: int, y: Vector) -> Vector:
     """Return targets (K, n), and refuse those of another kind than the loss takes."""
     if len(y) == 0:
-        raise ValueError("These records have no targets; give y when the source is made.")
+        raise WrongValue("These records have no targets; give y when the source is made.")
     width = 1 if loss.joint else outputs
     if y.shape[0] != width:
-        raise ValueError(f"{type(loss).__name__} with {outputs} output(s) needs y with {width} column(s).")
+        raise WrongValue(f"{type(loss).__name__} with {outputs} output(s) needs y with {width} column(s).")
     return y
 
 

@@ -24,6 +24,7 @@ from dpcvx.data.lattice import (
 )
 from dpcvx.data.rows import Dense, Records, dense_block
 from dpcvx.data.threads import SLOPE_WORK, in_threads
+from dpcvx.errors import WrongValue
 from dpcvx.losses import Loss
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class DifferenceSum:
             _check_point(theta, d)
         first, second = (np.shape(theta) for theta in self.points)
         if first != second:
-            raise ValueError(f"The points have shapes {first} and {second}.")
+            raise WrongValue(f"The points have shapes {first} and {second}.")
 
     def among(self, start: int, stop: int) -> DifferenceSum:
         """Return the question for the part of the batch that lies in start..stop."""
@@ -229,7 +230,7 @@ class MomentSum:
     def check(self, d: int) -> None:
         """Refuse fewer centres than there are features."""
         if len(self.centers) < d:
-            raise ValueError(f"{len(self.centers)} centres are given, but the records have {d} features.")
+            raise WrongValue(f"{len(self.centers)} centres are given, but the records have {d} features.")
 
     def among(self, start: int, stop: int) -> MomentSum:
         """Return the same question."""
@@ -242,7 +243,7 @@ class MomentSum:
         measured = len(centers) - d
         y = records.y[:measured]
         if len(y) < measured:
-            raise ValueError(f"{measured} target(s) are to be measured; these records have {len(y)}.")
+            raise WrongValue(f"{measured} target(s) are to be measured; these records have {len(y)}.")
         rows = records.whole_rows()
         total = np.zeros(len(centers), dtype=np.int64)
         for start in range(0, records.n, records.block):
@@ -308,7 +309,7 @@ def _sent(theta: Vector, d: int) -> tuple[NDArray[np.int32], float]:
 
 def _check_point(theta: Vector, d: int) -> None:
     if len(theta) != d:
-        raise ValueError(f"theta has {len(theta)} rows, but the records have {d} features.")
+        raise WrongValue(f"theta has {len(theta)} rows, but the records have {d} features.")
 
 
 def _work(records: Records, outputs: int) -> int:

@@ -22,6 +22,7 @@ from dpcvx.data.cells import (
     opened,
     read_numbers,
 )
+from dpcvx.errors import WrongType, WrongValue
 
 __all__ = ["Table"]
 
@@ -50,7 +51,7 @@ class Table:
         import narwhals as nw
 
         if hasattr(type(X), "labels") and hasattr(type(X), "source"):  # a `dpcvx.data.dataset.Dataset`
-            raise TypeError(
+            raise WrongType(
                 f"{type(X).__name__} is for fit alone: its records are kept rounded, for sums over them. "
                 "Predictions and scores need the rows in your own units, such as an array or a table; give "
                 "them a part at a time if they are many."
@@ -70,7 +71,7 @@ class Table:
             else:
                 self._rows = native_array(X, ndim=2)
         if len(self._rows.shape) != 2:
-            raise ValueError(
+            raise WrongValue(
                 f"Expected 2D array, got {len(self._rows.shape)}D array instead: X needs one row per person "
                 "and one column per feature. Reshape your data with X.reshape(-1, 1) for one feature or "
                 "X.reshape(1, -1) for one row."
@@ -78,16 +79,16 @@ class Table:
         self.n, self.d = (int(length) for length in self._rows.shape)
         for length, what in ((self.n, "sample"), (self.d, "feature")):
             if length == 0:
-                raise ValueError(
+                raise WrongValue(
                     f"Found array with 0 {what}(s) (shape=({self.n}, {self.d})) while a minimum of 1 is "
                     "required."
                 )
         if self.names is None:
             kind = self._rows.dtype.kind
             if kind == "c":
-                raise ValueError("Complex data not supported: give real numbers.")
+                raise WrongValue("Complex data not supported: give real numbers.")
             if kind in "mMV" or (self.sparse and kind == "O"):
-                raise TypeError(f"X has dtype {self._rows.dtype}; numbers are needed.")
+                raise WrongType(f"X has dtype {self._rows.dtype}; numbers are needed.")
 
     def header(self) -> Any:
         """A table without rows that has the same columns, in a form whose names every scikit-learn reads."""
@@ -110,7 +111,7 @@ class Table:
         if self.names is None and isinstance(key, numbers.Integral) and int(key) in range(self.d):
             return int(key)
         known = f"0..{self.d - 1}" if self.names is None else ", ".join(map(str, self.names))
-        raise ValueError(f"{parameter} names a column {key!r} that X does not have. Columns of X: {known}.")
+        raise WrongValue(f"{parameter} names a column {key!r} that X does not have. Columns of X: {known}.")
 
     def codes(self, j: int, start: int, stop: int, levels: Sequence[Any]) -> NDArray[np.int64]:
         """Positions of one column's cells in levels, -1 for a cell that is none of them."""

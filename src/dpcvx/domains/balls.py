@@ -9,6 +9,7 @@ import numpy as np
 from dpcvx.arrays import Shape, Vector
 from dpcvx.domains.mirror import Euclidean, MirrorMap, smallest_bound
 from dpcvx.domains.p_norm_map import PNorm, conjugate_order
+from dpcvx.errors import WrongValue
 from dpcvx.vouched import vouched
 
 
@@ -20,7 +21,7 @@ def size_of(d: Shape) -> int:
 def check_radius(domain: str, radius: float) -> None:
     """Raise ValueError unless the radius is a positive finite number."""
     if not 0 < radius < math.inf:
-        raise ValueError(f"{domain} needs a finite radius > 0; got radius={radius}.")
+        raise WrongValue(f"{domain} needs a finite radius > 0; got radius={radius}.")
 
 
 def unit_vector(i: int, value: float, d: Shape) -> Vector:
@@ -290,15 +291,15 @@ class Box:
         for field in ("low", "high"):
             bound = np.asarray(getattr(self, field), dtype=np.float64)
             if bound.ndim > 1 or not np.isfinite(bound).all():
-                raise ValueError(
+                raise WrongValue(
                     f"Box needs {field} finite, a number or flat sequence; got {bound.tolist()}."
                 )
             object.__setattr__(self, field, tuple(bound.tolist()) if bound.ndim else float(bound))
         low, high = np.asarray(self.low), np.asarray(self.high)
         if low.ndim and high.ndim and low.size != high.size:
-            raise ValueError(f"Box needs as many low as high bounds; got {low.size} and {high.size}.")
+            raise WrongValue(f"Box needs as many low as high bounds; got {low.size} and {high.size}.")
         if max(low.size, high.size) == 0 or not (low < high).all():
-            raise ValueError(f"Box needs low < high in every entry; got low={self.low}, high={self.high}.")
+            raise WrongValue(f"Box needs low < high in every entry; got low={self.low}, high={self.high}.")
 
     def contains(self, theta: Vector, tol: float = 1e-9) -> bool:
         """Return whether every entry is within tol (high_j - low_j) of its interval."""
@@ -354,7 +355,7 @@ class Box:
         sides = []
         for field, bound in (("low", np.asarray(self.low)), ("high", np.asarray(self.high))):
             if bound.ndim and bound.size != size_of(d):
-                raise ValueError(
+                raise WrongValue(
                     f"Box has {bound.size} bounds {field}; the parameter has {size_of(d)} entries."
                 )
             sides.append(bound.reshape(d) if bound.ndim else np.full(d, bound))

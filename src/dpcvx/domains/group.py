@@ -16,6 +16,7 @@ from dpcvx.domains.balls import (
 )
 from dpcvx.domains.mirror import Euclidean, MirrorMap, smallest_bound
 from dpcvx.domains.p_norm_map import PNorm, conjugate_order
+from dpcvx.errors import WrongValue
 from dpcvx.vouched import vouched
 
 
@@ -48,7 +49,7 @@ class GroupBall:
         check_radius("GroupBall", self.radius)
         if isinstance(self.groups, int | np.integer):
             if self.groups < 1:
-                raise ValueError(f"GroupBall needs groups of at least one entry; got groups={self.groups}.")
+                raise WrongValue(f"GroupBall needs groups of at least one entry; got groups={self.groups}.")
             object.__setattr__(self, "groups", int(self.groups))
             return
         given: list[list[int]] = []
@@ -59,9 +60,9 @@ class GroupBall:
             else:
                 given.append([int(i) for i in group])
         if not given or not all(given):
-            raise ValueError(f"GroupBall needs groups of at least one entry; got groups={self.groups}.")
+            raise WrongValue(f"GroupBall needs groups of at least one entry; got groups={self.groups}.")
         if sorted(i for group in given for i in group) != list(range(sum(map(len, given)))):
-            raise ValueError(
+            raise WrongValue(
                 "GroupBall needs every index from 0 on in exactly one group: no overlap, no gap. "
                 f"Got groups={self.groups}."
             )
@@ -151,7 +152,7 @@ class GroupBall:
         for j, group in enumerate(groups):
             labels[list(group)] = j
         if size % labels.size:
-            raise ValueError(
+            raise WrongValue(
                 f"GroupBall has groups of {labels.size} coefficients in all; the parameter has {size} "
                 "entries. "
                 "Give every coefficient a group, the intercept included."

@@ -19,6 +19,7 @@ from dpcvx.domains.balls import (
 )
 from dpcvx.domains.mirror import Euclidean, MirrorMap, smallest_bound
 from dpcvx.domains.p_norm_map import conjugate_order, power_norm
+from dpcvx.errors import WrongValue
 from dpcvx.vouched import ITERATIVE_ERROR, vouched
 
 
@@ -55,7 +56,7 @@ class InterpolationBall:
     def __post_init__(self) -> None:
         check_radius("InterpolationBall", self.radius)
         if not 0 <= self.alpha <= 1:
-            raise ValueError(f"InterpolationBall needs alpha in [0, 1]; got alpha={self.alpha}.")
+            raise WrongValue(f"InterpolationBall needs alpha in [0, 1]; got alpha={self.alpha}.")
 
     def contains(self, theta: Vector, tol: float = 1e-9) -> bool:
         """Return whether the norm is at most radius (1 + tol)."""

@@ -10,6 +10,7 @@ from dpcvx.arrays import Shape, Vector
 from dpcvx.domains.balls import check_radius, project_to_simplex, size_of
 from dpcvx.domains.mirror import Euclidean, MirrorMap, smallest_bound
 from dpcvx.domains.p_norm_map import PNorm, conjugate_order
+from dpcvx.errors import WrongValue
 from dpcvx.gpu import BACKENDS, find_device
 from dpcvx.vouched import ITERATIVE_ERROR, vouched
 
@@ -18,7 +19,7 @@ def sides(d: Shape) -> tuple[int, int]:
     """Return the numbers of rows and columns of a parameter of shape d; a vector is one column."""
     shape = (d,) if isinstance(d, int) else d
     if len(shape) > 2:
-        raise ValueError(f"NuclearBall needs a vector or a matrix; got shape {shape}.")
+        raise WrongValue(f"NuclearBall needs a vector or a matrix; got shape {shape}.")
     return (shape[0], 1) if len(shape) == 1 else (shape[0], shape[1])
 
 
@@ -59,7 +60,7 @@ class NuclearBall:
     def __post_init__(self) -> None:
         check_radius("NuclearBall", self.radius)
         if self.backend not in BACKENDS:
-            raise ValueError(
+            raise WrongValue(
                 f"backend must be one of {', '.join(map(repr, BACKENDS))}, got {self.backend!r}."
             )
         if self.backend == "torch":

@@ -21,6 +21,7 @@ from dpcvx.domains.mirror import (
     smallest_bound,
 )
 from dpcvx.domains.vertex_norm_map import VertexNorm
+from dpcvx.errors import WrongValue
 from dpcvx.vouched import vouched
 
 HULL_ERROR = 1e-7  # of projections: where no slope is above 1e-14 the nearest point is within its root
@@ -125,9 +126,9 @@ class VertexHull:
     def __post_init__(self) -> None:
         points = np.array(self.vertices, dtype=np.float64)
         if points.ndim != 2 or points.size == 0:
-            raise ValueError(f"VertexHull needs a non-empty array of shape (k, d); got shape {points.shape}.")
+            raise WrongValue(f"VertexHull needs a non-empty array of shape (k, d); got shape {points.shape}.")
         if not np.isfinite(points).all():
-            raise ValueError("VertexHull needs finite vertices; some entries are infinite or not a number.")
+            raise WrongValue("VertexHull needs finite vertices; some entries are infinite or not a number.")
         points += 0.0  # -0 becomes +0, so that equal points have equal bytes
         points.flags.writeable = False
         object.__setattr__(self, "vertices", points)
@@ -233,7 +234,7 @@ class VertexHull:
         """Return the vertices as rows, after checking that they fit a parameter of shape d."""
         points = self.vertices
         if points.shape[1] != size_of(d):
-            raise ValueError(
+            raise WrongValue(
                 f"VertexHull has vertices with {points.shape[1]} entries; the parameter has {size_of(d)}. "
                 "Give one column per coefficient, the intercept included."
             )

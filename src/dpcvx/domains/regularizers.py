@@ -12,6 +12,7 @@ import numpy as np
 
 from dpcvx.arrays import Vector
 from dpcvx.domains.set_functions import SetFunction, norm, prox
+from dpcvx.errors import WrongValue
 from dpcvx.vouched import ITERATIVE_ERROR, vouched
 
 __all__ = ["L1", "ElasticNet", "GroupL2", "Regularizer", "Ridge", "SubmodularNorm"]
@@ -38,7 +39,7 @@ class Regularizer(Protocol):
 def check_weight(regularizer: str, name: str, weight: float) -> None:
     """Raise ValueError unless the weight is a non-negative finite number."""
     if not 0 <= weight < math.inf:
-        raise ValueError(f"{regularizer} needs a finite {name} >= 0; got {name}={weight}.")
+        raise WrongValue(f"{regularizer} needs a finite {name} >= 0; got {name}={weight}.")
 
 
 def soft_threshold(v: Vector, amount: float) -> Vector:
@@ -166,7 +167,7 @@ class GroupL2:
         object.__setattr__(self, "groups", groups)
         flat = [j for group in groups for j in group]
         if not all(groups) or len(set(flat)) != len(flat) or min(flat, default=0) < 0:
-            raise ValueError(
+            raise WrongValue(
                 f"GroupL2 needs disjoint groups of indices >= 0, none empty; got {groups}. "
                 "For groups that overlap use SubmodularNorm(GroupCover(groups), weight)."
             )
@@ -189,7 +190,7 @@ class GroupL2:
         """Return the entries in row order, after checking that the groups speak of them alone."""
         largest = max((j for group in self.groups for j in group), default=-1)
         if largest >= theta.size:
-            raise ValueError(
+            raise WrongValue(
                 f"GroupL2 has index {largest} in a group; the parameter has {theta.size} entries."
             )
         return np.ravel(theta)

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.domains.minimum_norm import pooled, shrink_by_minimum_norm
+from dpcvx.errors import WrongType, WrongValue
 from dpcvx.vouched import ITERATIVE_ERROR, vouched
 
 __all__ = [
@@ -78,7 +79,7 @@ def members_of(subset: ArrayLike) -> IntVector:
     """Return a set's indices, from indices or a boolean mask."""
     given = np.asarray(subset)
     if given.dtype.kind in "UST":
-        raise TypeError(
+        raise WrongType(
             f"A set is given by the positions of its coordinates, counted from 0, or by a boolean mask; got "
             f"{given.tolist()!r}. Coordinates have no names here: give the position of each column."
         )
@@ -86,7 +87,7 @@ def members_of(subset: ArrayLike) -> IntVector:
         return np.flatnonzero(given).astype(np.int64)
     order = given.astype(np.int64).ravel()
     if np.unique(order).size != order.size or (order < 0).any():
-        raise ValueError(f"A set needs distinct indices >= 0, or a boolean mask; got {order.tolist()}.")
+        raise WrongValue(f"A set needs distinct indices >= 0, or a boolean mask; got {order.tolist()}.")
     return order
 
 
@@ -155,7 +156,7 @@ class ConcaveOfCardinality:
         slack = ROUNDING * np.abs(g).max(initial=0.0)
         valid = g.size == 0 or (g[0] > 0 and gains.min() >= -slack and np.diff(gains).max(initial=0) <= slack)
         if g.size != order.size or not (valid and np.isfinite(g).all()):
-            raise ValueError(
+            raise WrongValue(
                 "ConcaveOfCardinality needs g concave and non-decreasing, g(1) > 0, and a finite value "
                 f"for each of {order.size} sizes; got {g[:6].tolist()}{' ...' if g.size > 6 else ''}."
             )
@@ -198,15 +199,15 @@ class GroupCover:
         groups = tuple(tuple(int(j) for j in np.sort(members_of(group))) for group in self.groups)
         weights = (1.0,) * len(groups) if self.weights is None else tuple(float(w) for w in self.weights)
         if not groups or not all(groups):
-            raise ValueError(f"GroupCover needs at least one group, and none empty; got {groups}.")
+            raise WrongValue(f"GroupCover needs at least one group, and none empty; got {groups}.")
         if len(weights) != len(groups) or not all(0 < w < math.inf for w in weights):
-            raise ValueError(
+            raise WrongValue(
                 f"GroupCover needs a positive finite weight for each of {len(groups)} groups; got {weights}."
             )
         members = np.concatenate([np.asarray(group, dtype=np.int64) for group in groups])
         missing = np.setdiff1d(np.arange(members.max() + 1), members)
         if missing.size:
-            raise ValueError(
+            raise WrongValue(
                 f"GroupCover needs every index up to {members.max()} in some group; {missing[:6].tolist()} "
                 "are in none. Put each in a group of its own."
             )
@@ -290,7 +291,7 @@ def tree_cover(parents: Sequence[int], weights: Sequence[float] | None = None) -
         node, length = j, 0
         while node != -1:
             if not 0 <= node < d or length == d:
-                raise ValueError(
+                raise WrongValue(
                     f"tree_cover needs parents in 0..{d - 1}, or -1 for a root, no cycles; got {parents}."
                 )
             subtrees[node].append(j)
@@ -319,7 +320,7 @@ class Interval:
     def __post_init__(self) -> None:
         least = max(self.size - 2, 0)
         if self.size < 1 or not least <= self.offset < math.inf:
-            raise ValueError(
+            raise WrongValue(
                 f"Interval needs size >= 1 and a finite offset >= {least}, to be submodular; "
                 f"got size={self.size}, offset={self.offset}."
             )
@@ -396,7 +397,7 @@ class DirectSum:
         object.__setattr__(self, "parts", tuple(self.parts))
         object.__setattr__(self, "sizes", tuple(int(size) for size in self.sizes))
         if not self.parts or len(self.parts) != len(self.sizes) or min(self.sizes) < 1:
-            raise ValueError(
+            raise WrongValue(
                 f"DirectSum needs a block of at least one coordinate for each part; got {len(self.parts)} "
                 f"part(s) and sizes={self.sizes}."
             )
@@ -462,9 +463,9 @@ class FromCallable:
         try:
             empty = float(self.function(mask))
         except Exception as error:
-            raise TypeError(f"FromCallable's function fails on the empty set: {error}. {given}") from error
+            raise WrongType(f"FromCallable's function fails on the empty set: {error}. {given}") from error
         if empty != 0:
-            raise ValueError(
+            raise WrongValue(
                 f"FromCallable needs a function that is 0 on the empty set; got {empty}. {given}"
             )
 
@@ -494,7 +495,7 @@ def check_set_function(F: SetFunction, d: int, *, trials: int = 1000, seed: int 
     rng = np.random.default_rng(seed)
     least = min(F([j]) for j in range(d))
     if not least > 0:
-        raise ValueError(
+        raise WrongValue(
             f"A set function needs a positive value on every single coordinate; one has {least}."
         )
     slack = 1e-9 * F(range(d))
@@ -505,9 +506,9 @@ def check_set_function(F: SetFunction, d: int, *, trials: int = 1000, seed: int 
         A, B, j = order[:a], order[:b], order[b]
         early, late = F([*A, j]) - F(A), F([*B, j]) - F(B)
         if late < -slack:
-            raise ValueError(f"Not non-decreasing: adding {j} to {sorted(B.tolist())} adds {late}.")
+            raise WrongValue(f"Not non-decreasing: adding {j} to {sorted(B.tolist())} adds {late}.")
         if late > early + slack:
-            raise ValueError(
+            raise WrongValue(
                 f"Not submodular: {j} adds {early} to {sorted(A.tolist())}, and {late} to the larger "
                 f"{sorted(B.tolist())}."
             )
@@ -516,7 +517,7 @@ def check_set_function(F: SetFunction, d: int, *, trials: int = 1000, seed: int 
 def check_size(F: SetFunction, size: int) -> None:
     """Raise ValueError unless F is a function of `size` coordinates."""
     if F.size is not None and F.size != size:
-        raise ValueError(
+        raise WrongValue(
             f"{type(F).__name__} is a function of {F.size} coordinates; the parameter has {size} entries. "
             "Count the intercept, and every entry of a matrix."
         )

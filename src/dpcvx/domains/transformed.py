@@ -12,6 +12,7 @@ from dpcvx.arrays import Shape, Vector
 from dpcvx.domains.balls import size_of
 from dpcvx.domains.domain import Domain
 from dpcvx.domains.mirror import MirrorMap
+from dpcvx.errors import WrongType, WrongValue
 from dpcvx.vouched import ITERATIVE_ERROR, vouched
 
 ABILITIES = ("project", "lmo", "n_vertices", "vertex", "vertex_scores", "mirror_map")
@@ -46,10 +47,10 @@ class Transformed:
 
     def __post_init__(self) -> None:
         if not 0 < self.scale < math.inf:
-            raise ValueError(f"Transformed needs a finite scale > 0; got scale={self.scale}.")
+            raise WrongValue(f"Transformed needs a finite scale > 0; got scale={self.scale}.")
         shift = np.asarray(self.shift, dtype=np.float64)
         if shift.ndim > 1 or not np.isfinite(shift).all():
-            raise ValueError(
+            raise WrongValue(
                 f"Transformed needs a finite shift, a number or flat sequence; got {shift.tolist()}."
             )
         object.__setattr__(self, "shift", tuple(shift.tolist()) if shift.ndim else float(shift))
@@ -101,7 +102,7 @@ class Transformed:
         reach = self.norm(2, theta.shape)  # beyond it a unit is outside for certain
         around_zero = self.domain.contains(np.zeros_like(theta))
         if not around_zero and not hasattr(self.domain, "project"):
-            raise TypeError(
+            raise WrongType(
                 "The gauge of a moved set needs a domain that contains 0 or has HasProjection; "
                 f"{type(self.domain).__name__} does not."
             )
@@ -165,7 +166,7 @@ class Transformed:
     def _offset(self, d: Shape) -> Vector:
         shift = np.asarray(self.shift)
         if shift.ndim and shift.size != size_of(d):
-            raise ValueError(
+            raise WrongValue(
                 f"Transformed has a shift of {shift.size} entries; the parameter has {size_of(d)}."
             )
         return shift.reshape(d) if shift.ndim else np.full(d, shift)

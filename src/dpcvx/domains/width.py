@@ -7,6 +7,7 @@ import numpy as np
 
 from dpcvx.arrays import Shape
 from dpcvx.domains.domain import Domain
+from dpcvx.errors import WrongType, WrongValue
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,11 @@ def gaussian_width(
     of C from its start, so the mean is sub-Gaussian with parameter r / sqrt(samples) ([TTZ14] Fact 2.3).
     """
     if samples < 1:
-        raise ValueError(f"samples must be at least 1, got {samples!r}.")
+        raise WrongValue(f"samples must be at least 1, got {samples!r}.")
     if not 0 < confidence < 1:
-        raise ValueError(f"confidence must be in (0, 1), got {confidence!r}.")
+        raise WrongValue(f"confidence must be in (0, 1), got {confidence!r}.")
     if not hasattr(domain, "lmo"):
-        raise TypeError(f"gaussian_width needs a domain with HasLMO; {type(domain).__name__} has none.")
+        raise WrongType(f"gaussian_width needs a domain with HasLMO; {type(domain).__name__} has none.")
     start = domain.start(d)
     total = 0.0
     for _ in range(samples):

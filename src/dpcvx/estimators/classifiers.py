@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from dpcvx.arrays import Vector
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.target import Labels, Target, check_labels, label_array
+from dpcvx.errors import WrongType, WrongValue
 from dpcvx.estimators.documentation import documented
 from dpcvx.estimators.linear_model import LinearModel
 from dpcvx.estimators.planning import FitDeclaration, parameters
@@ -80,14 +81,14 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
     def _declare_target(self, stated: Declarations, y: NDArray[Any]) -> Labels:
         name, classes = type(self).__name__, stated.classes
         if classes is None or (isinstance(classes, str) and classes != "from_y"):
-            raise ValueError(
+            raise WrongValue(
                 f"{name} needs classes, the labels that may occur, for instance classes=(0, 1); "
                 'classes="from_y" takes them from y and states that the set of labels is public. '
                 f"Got {classes!r}."
             )
         target = _labels_of(y) if isinstance(classes, str) else Labels.declare(classes)
         if len(target.classes) < 2:
-            raise ValueError(
+            raise WrongValue(
                 f"{name} needs at least two classes, got {counted(len(target.classes), 'class', 'classes')}."
             )
         return replace(target, form="codes") if self._loss(target).joint else target
@@ -196,7 +197,7 @@ def _labels_of(y: NDArray[Any]) -> Labels:
     """The different labels of a target whose label set is public."""
     array = label_array([label for label in y.tolist() if not _is_missing(label)])
     if array.ndim != 1 or array.dtype.kind == "O":
-        raise TypeError(
+        raise WrongType(
             'classes="from_y" needs labels of one kind, text or numbers; declare classes=(...) instead.'
         )
     check_classification_targets(array)

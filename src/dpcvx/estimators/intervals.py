@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpcvx.arrays import Vector
 from dpcvx.data.table import Table
-from dpcvx.errors import NotReleased
+from dpcvx.errors import NotReleased, WrongValue
 from dpcvx.plans.uncertainty import Uncertainty
 
 __all__ = ["Intervals"]
@@ -121,6 +121,6 @@ class Intervals:
 
 def _interval(center: Vector, deviation: Vector, level: float) -> Vector:
     if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+        raise WrongValue(f"level must be between 0 and 1, got {level!r}.")
     half = NormalDist().inv_cdf((1 + level) / 2) * deviation
     return np.stack([center - half, center + half], axis=-1)

@@ -27,7 +27,7 @@ from dpcvx.data.dataset import Dataset, InMemory, open_dataset
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.table import Table
 from dpcvx.data.target import Target, open_target, read_one
-from dpcvx.errors import PrivacyLeakWarning, UselessModelWarning
+from dpcvx.errors import PrivacyLeakWarning, UselessModelWarning, WrongType, WrongValue
 from dpcvx.estimators.intervals import Intervals
 from dpcvx.estimators.planning import FitDeclaration, Planning
 from dpcvx.estimators.private_bounds import (
@@ -126,7 +126,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             The plan that ``fit`` would make for such records; ``print`` it.
         """
         if min(n, targets, features if isinstance(features, int) else len(features)) < 1:
-            raise ValueError("n, features and targets must be at least 1.")
+            raise WrongValue("n, features and targets must be at least 1.")
         X: Any
         if isinstance(features, int):
             X = np.zeros((1, features))
@@ -205,7 +205,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
     def _open_target(self, stated: Declarations, y: Any, n: int) -> NDArray[Any]:
         """Raw targets of n records, of a shape and a declared type that fit."""
         if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+            raise WrongValue(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         values = open_target(y, n, self._read_target, stacklevel=5)
         self._check_target(stated, y)
         return values
@@ -234,7 +234,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
     def _check_parameters(self, stated: Declarations) -> None:
         name = type(self).__name__
         if self.epsilon is None:
-            raise ValueError(f"{name} needs epsilon, the privacy loss you allow: for instance epsilon=1.0.")
+            raise WrongValue(f"{name} needs epsilon, the privacy loss you allow: for instance epsilon=1.0.")
         for parameter in ("epsilon", "delta", "radius"):
             self._check_number(parameter, getattr(self, parameter))
         self._check_number("data_norm", stated.data_norm)
@@ -243,23 +243,23 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         if self.l2 != 0:
             self._check_number("l2", self.l2, "0 or a positive finite number")
         if self.delta is not None and self.delta >= 1:
-            raise ValueError(f"delta must be below 1, got {shown(self.delta)}; less than 1/n is meaningful.")
+            raise WrongValue(f"delta must be below 1, got {shown(self.delta)}; less than 1/n is meaningful.")
         if stated.bounds is None:
-            raise ValueError(
+            raise WrongValue(
                 f"{name} needs bounds of the features, from public knowledge and not from these records: "
                 "a pair (low, high) in your units, a pair of arrays with one entry per column, or a mapping "
                 'from column to pair; "private" spends a share of the budget on noisy quantiles instead.'
             )
         if self.n_iter is not None and not (_is_integer(self.n_iter) and self.n_iter >= 1):
-            raise ValueError(f"n_iter must be a positive integer or None, got {shown(self.n_iter)}.")
+            raise WrongValue(f"n_iter must be a positive integer or None, got {shown(self.n_iter)}.")
         if not isinstance(self.fit_intercept, bool | np.bool_):
-            raise TypeError(f"fit_intercept must be True or False, got {shown(self.fit_intercept)}.")
+            raise WrongType(f"fit_intercept must be True or False, got {shown(self.fit_intercept)}.")
 
     def _check_number(self, parameter: str, value: Any, wanted: str = "a positive finite number") -> None:
         if value is None:
             return
         if not is_number(value, 0, math.inf):
-            raise ValueError(f"{parameter} must be {wanted}, got {shown(value)}.")
+            raise WrongValue(f"{parameter} must be {wanted}, got {shown(value)}.")
 
     def _units(self, release: Release, target: Target) -> tuple[Any, Any, dict[str, Any]]:
         """Centre and scale of scores in the user's units, and entries of the statement about the target."""
@@ -339,7 +339,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             declared = {j for j, levels in enumerate(self._columns.levels) if levels is not None}
             wrong = [table.label(j) for j in sorted(table.untyped - declared)]
             if wrong:
-                raise TypeError(
+                raise WrongType(
                     f"Column(s) {', '.join(wrong)} held numbers in the fit and hold other types now."
                 )
         return table
@@ -408,9 +408,9 @@ def refuse_metadata(model: object, metadata: dict[str, Any]) -> None:
     name = type(model).__name__
     for keyword, value in metadata.items():
         if keyword not in REFUSED:
-            raise TypeError(f"{name}.fit() got an unexpected keyword argument {keyword!r}.")
+            raise WrongType(f"{name}.fit() got an unexpected keyword argument {keyword!r}.")
         if value is not None:
-            raise TypeError(f"{name} does not take {keyword}: {REFUSED[keyword]}.")
+            raise WrongType(f"{name} does not take {keyword}: {REFUSED[keyword]}.")
 
 
 def _bounds_facts(made: FitDeclaration) -> dict[str, Any]:

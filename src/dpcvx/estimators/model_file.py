@@ -16,6 +16,7 @@ from dpcvx import domains, solvers
 from dpcvx.data import Region
 from dpcvx.data.columns import Columns
 from dpcvx.domains import set_functions as submodular
+from dpcvx.errors import WrongType, WrongValue
 from dpcvx.estimators.registry import ESTIMATORS, estimator_class
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.plans.uncertainty import Uncertainty
@@ -91,21 +92,21 @@ def load(path: str | Path) -> Any:
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_no_constant)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as problem:
-        raise ValueError(f"{path} is no dpcvx model: it is not valid JSON.") from problem
+        raise WrongValue(f"{path} is no dpcvx model: it is not valid JSON.") from problem
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise ValueError(f'{path} is no dpcvx model: it needs "format": "{FORMAT}".')
+        raise WrongValue(f'{path} is no dpcvx model: it needs "format": "{FORMAT}".')
     if content.get("schema") != SCHEMA:
-        raise ValueError(
+        raise WrongValue(
             f"{path} has model schema {content.get('schema')!r}; this version of dpcvx reads schema {SCHEMA}."
         )
     content.setdefault("uncertainty", None)  # files of a version without it
     content.setdefault("trim", None)
     if set(content) != FIELDS:
-        raise ValueError(f"{path} has unknown or missing fields: {sorted(set(content) ^ FIELDS)}.")
+        raise WrongValue(f"{path} has unknown or missing fields: {sorted(set(content) ^ FIELDS)}.")
     try:
         return _restore(content)
     except (OverflowError, RecursionError) as problem:
-        raise ValueError(
+        raise WrongValue(
             f"{path} is no dpcvx model: it holds numbers or lists beyond any model's."
         ) from problem
 
@@ -113,26 +114,26 @@ def load(path: str | Path) -> Any:
 def _restore(content: dict[str, Any]) -> Any:
     name = content["class"]
     if not isinstance(name, str) or name not in ESTIMATORS:
-        raise ValueError(f"Unknown model class {name!r}.")
+        raise WrongValue(f"Unknown model class {name!r}.")
     kind = estimator_class(name)
     parameters = _mapping(content["parameters"], "parameters")
     unknown = set(parameters) - set(kind().get_params(deep=False))
     if unknown:
-        raise ValueError(f"{name} has no parameters {sorted(unknown)}.")
+        raise WrongValue(f"{name} has no parameters {sorted(unknown)}.")
     model = kind(**{key: _object(value, key) for key, value in parameters.items()})
     columns = _columns(_mapping(content["columns"], "columns"))
     width, d = columns.width, _count(content["n_features_in"], "n_features_in")
     if d != len(columns.levels):
-        raise ValueError(f"n_features_in is {d}, but {len(columns.levels)} columns are described.")
+        raise WrongValue(f"n_features_in is {d}, but {len(columns.levels)} columns are described.")
     n_classes = 0
     if hasattr(kind, "decision_function"):
         classes = _labels(_mapping(content["classes"], "classes"))
         n_classes = len(classes)
         if n_classes < 2:
-            raise ValueError("classes must hold two labels or more.")
+            raise WrongValue("classes must hold two labels or more.")
         model.classes_ = classes
     elif content["classes"] is not None:
-        raise ValueError(f"{name} has no classes.")
+        raise WrongValue(f"{name} has no classes.")
     outputs = (n_classes,) if n_classes > 2 else ()
     if model.__sklearn_tags__().target_tags.multi_output and isinstance(content["intercept"], list):
         outputs = (_count(len(content["intercept"]), "number of targets"),)
@@ -155,15 +156,15 @@ def _restore(content: dict[str, Any]) -> Any:
 
 def _columns(content: Mapping[str, Any]) -> Columns:
     if set(content) != _field_names(Columns):
-        raise ValueError("columns must have exactly the fields levels, names, low, high, center, scale.")
+        raise WrongValue("columns must have exactly the fields levels, names, low, high, center, scale.")
     levels = content["levels"]
     if not isinstance(levels, list) or not all(item is None or isinstance(item, list) for item in levels):
-        raise ValueError("columns.levels must be a list of lists or nulls.")
+        raise WrongValue("columns.levels must be a list of lists or nulls.")
     declared = tuple(None if item is None else tuple(_scalar(level) for level in item) for item in levels)
     width = sum(1 if item is None else len(item) for item in declared)
     names = tuple(_texts(content["names"], "columns.names", width))
     if width == 0:
-        raise ValueError("A model needs at least one column.")
+        raise WrongValue("A model needs at least one column.")
     vectors = [_numbers(content[name], name, (width,)) for name in ("low", "high", "center", "scale")]
     return Columns(declared, names, *vectors)
 
@@ -173,11 +174,11 @@ def _trim(content: Any, width: int) -> Region | None:
         return None
     fields = _mapping(content, "trim")
     if set(fields) != {"center", "scale", "reach", "length"}:
-        raise ValueError("trim must have exactly the fields center, scale, reach, length.")
+        raise WrongValue("trim must have exactly the fields center, scale, reach, length.")
     center, scale = (_numbers(fields[name], f"trim.{name}", (width,)) for name in ("center", "scale"))
     reach, length = (_numbers(fields[name], f"trim.{name}", ()) for name in ("reach", "length"))
     if not (scale > 0).all() or min(reach, length) <= 0:
-        raise ValueError("trim needs positive scales, a positive reach and a positive length.")
+        raise WrongValue("trim needs positive scales, a positive reach and a positive length.")
     return Region(center, scale, float(reach), float(length))
 
 
@@ -196,7 +197,7 @@ def _plain(value: Any, name: str) -> Any:
         return [_plain(item, name) for item in value]
     if isinstance(value, np.random.RandomState | np.random.Generator):
         return None  # the state is gone; the statement keeps the stamp
-    raise TypeError(
+    raise WrongType(
         f"Parameter {name} is or has a {type(value).__name__}, which a model file cannot hold: functions and "
         "classes of your own are code. Use objects of dpcvx, with values in place of functions."
     )
@@ -219,8 +220,8 @@ def _object(value: Any, name: str) -> Any:
             try:
                 return kind(**{key: _object(item, name) for key, item in fields.items()})
             except (TypeError, ValueError) as problem:
-                raise ValueError(f"Parameter {name} is no valid {value['object']}.") from problem
-    raise ValueError(f"Parameter {name} has content that a model file cannot hold.")
+                raise WrongValue(f"Parameter {name} is no valid {value['object']}.") from problem
+    raise WrongValue(f"Parameter {name} has content that a model file cannot hold.")
 
 
 def _check_indices(groups: Any, name: str) -> None:
@@ -228,7 +229,7 @@ def _check_indices(groups: Any, name: str) -> None:
     if isinstance(groups, list):
         members = [item for group in groups for item in (group if isinstance(group, list) else [None])]
         if not all(type(item) is int and 0 <= item < len(members) for item in members):
-            raise ValueError(f"Parameter {name} must hold groups of indices that leave none out.")
+            raise WrongValue(f"Parameter {name} must hold groups of indices that leave none out.")
 
 
 def _field_names(kind: type[Any]) -> set[str]:
@@ -246,13 +247,13 @@ def _uncertainty(content: Any, size: int) -> Uncertainty | None:
         return None
     fields = _mapping(content, "uncertainty")
     if set(fields) != _field_names(Uncertainty):
-        raise ValueError(f"uncertainty must have the fields {sorted(_field_names(Uncertainty))}.")
+        raise WrongValue(f"uncertainty must have the fields {sorted(_field_names(Uncertainty))}.")
     weak = fields["weak"]
     if isinstance(weak, bool) or not isinstance(weak, int) or not 0 <= weak <= size:
-        raise ValueError("uncertainty must count its weak directions.")
+        raise WrongValue("uncertainty must count its weak directions.")
     covariance = _numbers(fields["covariance"], "covariance", (size, size))
     if (covariance != covariance.T).any() or (np.diag(covariance) < 0).any():
-        raise ValueError("covariance must be symmetric with no negative variance.")
+        raise WrongValue("covariance must be symmetric with no negative variance.")
     return Uncertainty(
         _numbers(fields["estimate"], "estimate", (size,)),
         covariance,
@@ -264,7 +265,7 @@ def _uncertainty(content: Any, size: int) -> Uncertainty | None:
 def _labels(content: Mapping[str, Any]) -> NDArray[Any]:
     kind, labels = content.get("kind"), content.get("labels")
     if set(content) != {"kind", "labels"} or not isinstance(labels, list):
-        raise ValueError("classes must have the fields kind and labels.")
+        raise WrongValue("classes must have the fields kind and labels.")
     labels = [_scalar(label) for label in labels]
     if kind == "O":
         array = np.empty(len(labels), dtype=object)
@@ -275,7 +276,7 @@ def _labels(content: Mapping[str, Any]) -> NDArray[Any]:
         or kind not in LABEL_KINDS
         or not all(type(label) is LABEL_KINDS[kind] for label in labels)
     ):
-        raise ValueError(f"classes of kind {kind!r} do not fit their labels.")
+        raise WrongValue(f"classes of kind {kind!r} do not fit their labels.")
     return np.array(labels)
 
 
@@ -285,7 +286,7 @@ def _numbers(value: Any, name: str, shape: tuple[int, ...]) -> NDArray[np.float6
     except ValueError:
         array = None
     if array is None or array.shape != shape or not np.isfinite(array).all():
-        raise ValueError(f"{name} must hold finite numbers of shape {shape}.")
+        raise WrongValue(f"{name} must hold finite numbers of shape {shape}.")
     return array
 
 
@@ -301,27 +302,27 @@ def _texts(value: Any, name: str, length: int) -> list[str]:
         or len(value) != length
         or not all(isinstance(item, str) for item in value)
     ):
-        raise ValueError(f"{name} must be a list of {length} texts.")
+        raise WrongValue(f"{name} must be a list of {length} texts.")
     return value
 
 
 def _count(value: Any, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} must be a positive integer.")
+        raise WrongValue(f"{name} must be a positive integer.")
     return value
 
 
 def _scalar(value: Any) -> Any:
     if isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    raise ValueError("Labels, levels and column names must be text, numbers or true/false.")
+    raise WrongValue("Labels, levels and column names must be text, numbers or true/false.")
 
 
 def _mapping(value: Any, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{name} must be a JSON object.")
+        raise WrongValue(f"{name} must be a JSON object.")
     return value
 
 
 def _no_constant(text: str) -> Any:
-    raise ValueError("NaN and infinities have no place in a model file.")
+    raise WrongValue("NaN and infinities have no place in a model file.")

@@ -15,7 +15,7 @@ from dpcvx.data.columns import Columns
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.target import Target
 from dpcvx.domains import NAMED_BALLS, Domain, HasEuclideanRadius
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.estimators.private_bounds import with_quantile_stages
 from dpcvx.losses import Loss
 from dpcvx.planning.planner import (
@@ -155,7 +155,7 @@ class Planning(Parameters):
     def _standardizes(self, problem: Problem, n: int, budget: Budget, dense: bool) -> bool:
         """Whether the fit standardises: as the user says, or where public facts say that it pays."""
         if self.standardize not in (True, False, "auto"):
-            raise ValueError(f'standardize must be True, False or "auto", got {self.standardize!r}.')
+            raise WrongValue(f'standardize must be True, False or "auto", got {self.standardize!r}.')
         if self.standardize is True and not dense:
             raise Incompatible(
                 "Only dense records can be standardised, these are compressed or sparse: give "
@@ -174,7 +174,7 @@ class Planning(Parameters):
     def _ridge(self, domain: Domain) -> float:
         """Weight of the ridge in scaled units."""
         if self.l2 is None:
-            raise ValueError(f"{type(self).__name__} needs l2, the ridge: 0 for none, or a positive number.")
+            raise WrongValue(f"{type(self).__name__} needs l2, the ridge: 0 for none, or a positive number.")
         return float(self.l2)
 
     def _radius(self, loss: Loss, ball: str = "", outputs: int = 1) -> float:
@@ -185,15 +185,15 @@ class Planning(Parameters):
         chosen = getattr(self, "domain", self._geometry)
         if isinstance(chosen, str):
             if chosen not in NAMED_BALLS:
-                raise ValueError(
+                raise WrongValue(
                     f'domain must be "l2", "l1" or a Domain such as dpcvx.L2Ball(10.0), got {chosen!r}.'
                 )
             domain: Domain = NAMED_BALLS[chosen](self._radius(loss, chosen, outputs))
             return domain
         if not isinstance(chosen, Domain):
-            raise TypeError(f'domain must be "l2", "l1" or a Domain object, got {type(chosen).__name__}.')
+            raise WrongType(f'domain must be "l2", "l1" or a Domain object, got {type(chosen).__name__}.')
         if self.radius is not None:
-            raise ValueError(
+            raise WrongValue(
                 f"radius={self.radius!r} and domain={chosen!r} both fix the size of the set; "
                 "leave radius None."
             )
@@ -232,12 +232,12 @@ class Planning(Parameters):
         if isinstance(self.solver, str):
             if self.solver not in NAMED_SOLVERS:
                 known = ", ".join(map(repr, ["auto", *NAMED_SOLVERS]))
-                raise ValueError(f"solver must be one of {known} or a Solver object, got {self.solver!r}.")
+                raise WrongValue(f"solver must be one of {known} or a Solver object, got {self.solver!r}.")
             kind = NAMED_SOLVERS[self.solver]
             if self.n_iter is not None and not hasattr(kind, "n_iter"):
-                raise ValueError(f"{kind.__name__} has no iterations: leave n_iter None.")
+                raise WrongValue(f"{kind.__name__} has no iterations: leave n_iter None.")
             return (configured(kind, clip=clip, n_iter=n_iter),)
         if not hasattr(self.solver, "plan") or isinstance(self.solver, type):
-            raise TypeError(f"solver must be a name or a Solver object, got {self.solver!r}.")
+            raise WrongType(f"solver must be a name or a Solver object, got {self.solver!r}.")
         solver: Any = self.solver
         return (solver if n_iter is None else dataclasses.replace(solver, n_iter=n_iter),)

@@ -13,6 +13,7 @@ from dpcvx.data.columns import Columns
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.target import Numbers, Target, check_numbers, read_several
 from dpcvx.domains import Domain, NuclearBall
+from dpcvx.errors import WrongValue
 from dpcvx.estimators.documentation import documented
 from dpcvx.estimators.linear_model import LinearModel
 from dpcvx.estimators.planning import parameters
@@ -79,7 +80,7 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
             Lower and upper ends, in y's units.
         """
         if of not in ("mean", "observation"):
-            raise ValueError(f'of must be "mean" or "observation", got {of!r}.')
+            raise WrongValue(f'of must be "mean" or "observation", got {of!r}.')
         return self._score_interval(X, level, self._known().dispersion if of == "observation" else 0.0)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -92,7 +93,7 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
 
     def _declare_target(self, stated: Declarations, y: NDArray[Any]) -> Numbers:
         if stated.y_bounds is None:
-            raise ValueError(
+            raise WrongValue(
                 f"{type(self).__name__} needs y_bounds=(low, high) of the target, from public knowledge "
                 "and not from y."
             )

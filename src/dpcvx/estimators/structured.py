@@ -15,6 +15,7 @@ from dpcvx.domains.set_functions import (
     SetFunction,
     check_set_function,
 )
+from dpcvx.errors import WrongType, WrongValue
 from dpcvx.estimators.documentation import documented
 from dpcvx.estimators.planning import parameters
 from dpcvx.estimators.regressors import SquaredRegressor
@@ -84,11 +85,11 @@ def _column_prices(columns: Columns) -> SetFunction:
 def _check_prices(F: Any, columns: Columns) -> None:
     """Refuse what is no set function of the features."""
     if isinstance(F, type) or not isinstance(F, SetFunction):
-        raise TypeError(
+        raise WrongType(
             f"set_function must be a set function such as dpcvx.GroupCover([[0, 1], [2]]), got {F!r}."
         )
     if F.size not in (None, columns.width):
-        raise ValueError(
+        raise WrongValue(
             f"set_function is of {F.size} coordinates; there are {columns.width} features, where each level "
             "of a category is one. The intercept is not among them: it has a share of its own."
         )
@@ -101,7 +102,7 @@ def _column_groups(groups: Any, columns: Sequence[str]) -> list[int]:
     if groups is None:
         return owners
     if isinstance(groups, str) or not isinstance(groups, Iterable):
-        raise TypeError(
+        raise WrongType(
             "groups must be a mapping from name to columns, a list of lists of columns, or one label for "
             f"each column; got {groups!r}."
         )
@@ -110,15 +111,15 @@ def _column_groups(groups: Any, columns: Sequence[str]) -> list[int]:
     if not any(lists) and not isinstance(groups, Mapping):
         return _numbered(entries, columns)
     if not all(lists):
-        raise ValueError(f"Each of the groups must be a list of columns, got {groups!r}.")
+        raise WrongValue(f"Each of the groups must be a list of columns, got {groups!r}.")
     taken: set[int] = set()
     for number, entry in enumerate(entries, start=len(columns)):
         members = [_position(key, columns) for key in entry]
         if not members:
-            raise ValueError(f"Each of the groups must name at least one column, got {groups!r}.")
+            raise WrongValue(f"Each of the groups must name at least one column, got {groups!r}.")
         for j in members:
             if j in taken:
-                raise ValueError(
+                raise WrongValue(
                     f"groups name column {columns[j]!r} twice. Groups that overlap are for "
                     "PrivateStructuredLasso, with set_function=dpcvx.GroupCover(...)."
                 )
@@ -130,7 +131,7 @@ def _column_groups(groups: Any, columns: Sequence[str]) -> list[int]:
 def _numbered(labels: list[Any], columns: Sequence[str]) -> list[int]:
     """Return the number of each column's label, in order of appearance."""
     if len(labels) != len(columns):
-        raise ValueError(
+        raise WrongValue(
             f"groups has {counted(len(labels), 'label')} for {counted(len(columns), 'column')}: give one "
             "for each column of X, or lists of columns."
         )
@@ -144,6 +145,6 @@ def _position(key: Any, columns: Sequence[str]) -> int:
         return columns.index(str(key))
     if isinstance(key, numbers.Integral) and 0 <= int(key) < len(columns):
         return int(key)
-    raise ValueError(
+    raise WrongValue(
         f"groups name a column {key!r} that X does not have. Columns of X: {', '.join(columns)}."
     )

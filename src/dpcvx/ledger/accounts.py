@@ -17,6 +17,8 @@ from dpcvx.errors import (
     DeadKey,
     Incompatible,
     LedgerDamaged,
+    WrongType,
+    WrongValue,
 )
 from dpcvx.events import (
     Event,
@@ -259,7 +261,7 @@ class Account:
         if key is not None:
             _check_text("key", key)
         if isinstance(failure, bool) or not isinstance(failure, int | float) or not 0 <= failure < 1:
-            raise ValueError(f"failure is {failure!r}; it must be a probability below 1.")
+            raise WrongValue(f"failure is {failure!r}; it must be a probability below 1.")
         details = {
             "purpose": purpose,
             "event": to_plain(event),
@@ -299,7 +301,7 @@ class Account:
             What will be sent, now and to every retry.
         """
         if not isinstance(answer, bytes):
-            raise TypeError(f"answer is a {type(answer).__name__}; it must be bytes.")
+            raise WrongType(f"answer is a {type(answer).__name__}; it must be bytes.")
         with writing(self.ledger.url) as connection:
             head = self.ledger._lock(connection)
             if self._paid(connection, key) is None:
@@ -441,9 +443,9 @@ def _entry(cap: Budget, content: Mapping[str, Any], hash: str) -> Entry:
 
 def _check_text(name: str, value: str) -> None:
     if not isinstance(value, str):
-        raise TypeError(f"{name} is a {type(value).__name__}; it must be text.")
+        raise WrongType(f"{name} is a {type(value).__name__}; it must be text.")
     if not value.strip() or len(value) > LONGEST or not value.isprintable():
-        raise ValueError(f"{name} must be printable text of 1 to {LONGEST} characters.")
+        raise WrongValue(f"{name} must be printable text of 1 to {LONGEST} characters.")
 
 
 def _shown(place: str) -> str:

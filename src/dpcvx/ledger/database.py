@@ -13,7 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from dpcvx.errors import LedgerDamaged, LedgerUnavailable
+from dpcvx.errors import LedgerDamaged, LedgerUnavailable, WrongValue
 from dpcvx.ledger.filters import WHOLE
 
 __all__ = [
@@ -85,7 +85,7 @@ def address(given: str | os.PathLike[str] | None) -> str:
     try:
         url = sa.make_url(text)
     except (sa.exc.ArgumentError, ValueError):
-        raise ValueError(
+        raise WrongValue(
             "The URL of the ledger cannot be read; use sqlite:///file.db or postgresql://user@host/name."
         ) from None
     kind = url.get_backend_name()
@@ -93,7 +93,7 @@ def address(given: str | os.PathLike[str] | None) -> str:
         return _render(url.set(drivername="sqlite", database=str(Path(url.database or "").resolve())))
     if kind == "postgresql":
         return _render(url.set(drivername="postgresql+psycopg"))
-    raise ValueError(
+    raise WrongValue(
         f"A ledger cannot be kept at {url.render_as_string(hide_password=True)}; it needs a file or a "
         "PostgreSQL server: sqlite:///file.db or postgresql://user@host/name."
     )

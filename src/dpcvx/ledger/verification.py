@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from dpcvx.accounting import Budget
-from dpcvx.errors import LedgerDamaged
+from dpcvx.errors import LedgerDamaged, WrongValue
 from dpcvx.events import from_plain
 from dpcvx.ledger.chain import (
     FORMAT,
@@ -118,28 +118,28 @@ def _check_entry(row: Any, hashes: list[str], replayed: dict[str, _Replayed]) ->
     content = json.loads(row.content)
     told = (content["sequence"], content["account"], content["kind"], content["key"])
     if told != (row.sequence, row.account, row.kind, row.key) or row.sequence != len(hashes):
-        raise ValueError("The entry is not where it says it is.")
+        raise WrongValue("The entry is not where it says it is.")
     if digest(row.content) != row.hash or content["previous"] != hashes[-1]:
-        raise ValueError("The chain is broken.")
+        raise WrongValue("The chain is broken.")
     if (digest(row.answer) if row.answer is not None else None) != content.get("answer"):
-        raise ValueError("The stored answer is another one.")
+        raise WrongValue("The stored answer is another one.")
     if row.kind == "create":
         if row.account in replayed:
-            raise ValueError("The account was made twice.")
+            raise WrongValue("The account was made twice.")
         replayed[row.account] = _Replayed(Budget(content["epsilon"], content["delta"], content["relation"]))
     elif row.kind == "charge":
         _check_charge(content, replayed[row.account])
     elif row.account not in replayed:
-        raise ValueError("The account was never made.")
+        raise WrongValue("The account was never made.")
     elif row.kind != "note" and (row.kind != "answer" or row.key not in replayed[row.account].charged):
-        raise ValueError("The entry is no charge, answer, note or account.")
+        raise WrongValue("The entry is no charge, answer, note or account.")
 
 
 def _check_charge(content: Mapping[str, Any], account: _Replayed) -> None:
     after = Spending.from_plain(content["spending"])
     priced = {"failure": content["failure"], "delta": content["planned_delta"]}
     if not covers(account.cap, account.spending, after, from_plain(content["event"]), **priced):
-        raise ValueError("The charge was priced too low.")
+        raise WrongValue("The charge was priced too low.")
     account.spending = after
     if content["key"] is not None:
         account.charged.add(content["key"])

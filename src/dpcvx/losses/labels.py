@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpcvx.arrays import Vector
+from dpcvx.errors import WrongValue
 from dpcvx.losses import slopes
 from dpcvx.losses.loss import Link, Loss, TargetKind, check_positive, checked_margin
 from dpcvx.vouched import vouched
@@ -77,7 +78,7 @@ class ClippedLogistic(Loss):
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.limit < 1:
-            raise ValueError(f"ClippedLogistic.limit must be in [0.5, 1), got {self.limit!r}.")
+            raise WrongValue(f"ClippedLogistic.limit must be in [0.5, 1), got {self.limit!r}.")
 
     @property
     def parameter(self) -> float:
@@ -190,7 +191,7 @@ class Softmax(Loss):
     def lipschitz(self, z_max: float, ord: float = 2) -> float:
         """Return 2^(1/ord): p - e_y is at most a probability vector on the other classes, minus e_y."""
         if not ord >= 1:
-            raise ValueError(f"Softmax.lipschitz needs a norm of order >= 1; got ord={ord}.")
+            raise WrongValue(f"Softmax.lipschitz needs a norm of order >= 1; got ord={ord}.")
         return math.pow(2.0, 1.0 / ord)
 
     def smoothness(self, z_max: float) -> float:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
 from dpcvx.arrays import Vector
+from dpcvx.errors import WrongValue
 
 __all__ = [
     "Link",
@@ -108,7 +109,7 @@ class Loss(Protocol):
 def checked_margin(z_max: float) -> float:
     """Return z_max after checking that it bounds an absolute value."""
     if not z_max >= 0:
-        raise ValueError(f"z_max bounds |<x, theta>| and must be >= 0; got {z_max}.")
+        raise WrongValue(f"z_max bounds |<x, theta>| and must be >= 0; got {z_max}.")
     return z_max
 
 
@@ -120,11 +121,11 @@ def largest_residual(z_max: float, y_range: tuple[float, float]) -> float:
 def check_positive(owner: str, field: str, value: float) -> None:
     """Refuse a parameter that is not a positive finite number."""
     if not 0 < value < math.inf:
-        raise ValueError(f"{owner} needs a finite {field} > 0; got {field}={value}.")
+        raise WrongValue(f"{owner} needs a finite {field} > 0; got {field}={value}.")
 
 
 def check_range(y_range: tuple[float, float]) -> None:
     """Refuse a range of targets that is not a finite interval."""
     low, high = y_range
     if not -math.inf < low <= high < math.inf:
-        raise ValueError(f"y_range must be a finite pair (low, high) with low <= high; got {y_range}.")
+        raise WrongValue(f"y_range must be a finite pair (low, high) with low <= high; got {y_range}.")

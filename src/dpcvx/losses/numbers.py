@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpcvx.arrays import Vector
+from dpcvx.errors import WrongValue
 from dpcvx.losses import slopes
 from dpcvx.losses.loss import (
     Link,
@@ -149,7 +150,7 @@ class Quantile(Loss):
 
     def __post_init__(self) -> None:
         if not 0 < self.quantile < 1:
-            raise ValueError(f"Quantile needs 0 < quantile < 1; got {self.quantile}. Use 0.5 for the median.")
+            raise WrongValue(f"Quantile needs 0 < quantile < 1; got {self.quantile}. Use 0.5 for the median.")
         check_range(self.y_range)
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import Vector
 from dpcvx.data import LARGEST_RESIDUAL, RESIDUAL_BITS, SUM_UNIT, DifferenceSum, ResidualBound, integer_bounds
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import Event, Poisson
 from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
 from dpcvx.mechanisms.mechanism import (
@@ -71,7 +71,7 @@ class NoisyDifference(GaussianMechanism):
     def __post_init__(self) -> None:
         self.neighbours.require_rows("A sample of records")
         if probability_above(self.probability) != self.probability:
-            raise ValueError(
+            raise WrongValue(
                 f"probability is {self.probability!r}; it must be a multiple of 2^-16 in (0, 1]: "
                 "use dpcvx.noise.probability_above."
             )

@@ -11,7 +11,7 @@ import numpy as np
 from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data import SUM_UNIT, GradientSum, ResidualBound, integer_bounds
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
 from dpcvx.mechanisms.mechanism import (
     Traits,
@@ -71,7 +71,7 @@ class NoisyGradient(GaussianMechanism):
 
     def __post_init__(self) -> None:
         if self.support is not None and not 1 <= self.support <= self.problem.d:
-            raise ValueError(f"support must be between 1 and d={self.problem.d}, got {self.support}.")
+            raise WrongValue(f"support must be between 1 and d={self.problem.d}, got {self.support}.")
         if not math.isfinite(self.problem.slope(2, clip=self.clip)):
             raise Incompatible(
                 f"{type(self.problem.loss).__name__} has unbounded slopes here: "

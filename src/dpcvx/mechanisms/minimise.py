@@ -18,7 +18,7 @@ from dpcvx.arrays import Vector
 from dpcvx.data import BLOCK_ROWS, FEATURE_BITS, SumOfLosses, integer_bounds
 from dpcvx.domains import HasProjection
 from dpcvx.domains.set_functions import LARGEST_WEIGHT_RATIO
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.losses import LOSSES
 from dpcvx.problem import Problem
 from dpcvx.vouched import is_vouched, prox_error
@@ -61,7 +61,7 @@ class Ridged:
     def __post_init__(self) -> None:
         problem, name = self.problem, type(self.problem.loss).__name__
         if not (self.ridge > 0 and math.isfinite(self.ridge)):
-            raise ValueError(f"ridge is {self.ridge!r}; it must be a positive finite number.")
+            raise WrongValue(f"ridge is {self.ridge!r}; it must be a positive finite number.")
         if not (problem.loss.convex and math.isfinite(self.bend)):
             raise Incompatible(f"A minimiser needs a smooth convex loss; {name} is not. Use gradients.")
         if not is_vouched(type(problem.loss), "minimisers"):
@@ -188,7 +188,7 @@ def minimise(facts: Ridged, objective: SumOfLosses, linear: Vector, tolerance: f
         At least twice ``facts.rounding``, so that rounding cannot keep the certificate from being reached.
     """
     if not tolerance >= 2 * facts.rounding:
-        raise ValueError(f"tolerance is {tolerance!r}; it must be at least {2 * facts.rounding!r}.")
+        raise WrongValue(f"tolerance is {tolerance!r}; it must be at least {2 * facts.rounding!r}.")
     search = _Search(facts, objective, linear, tolerance)
     theta = search.start
     if facts.problem.outputs == 1 and facts.problem.size <= NEWTON_SIZE:

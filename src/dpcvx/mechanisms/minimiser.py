@@ -12,7 +12,7 @@ import numpy as np
 from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import Vector
 from dpcvx.data import LARGEST_DRAW, LARGEST_SUM
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import (
     Compose,
     Event,
@@ -117,7 +117,7 @@ class PerturbedMinimiser(GaussianMechanism):
                 "Use OutputPerturbation."
             )
         if self.ridge < self.n * self.problem.l2 * (1 - 1e-12):
-            raise ValueError(f"ridge is {self.ridge!r}; it must hold the problem's own, n * l2.")
+            raise WrongValue(f"ridge is {self.ridge!r}; it must hold the problem's own, n * l2.")
         _check_lattice(self._output, self._facts.reach)
 
     @property
@@ -250,9 +250,9 @@ class NoisyMinimiser(GaussianMechanism):
 
     def __post_init__(self) -> None:
         if self.ridge < self.n * self.problem.l2 * (1 - 1e-12):
-            raise ValueError(f"ridge is {self.ridge!r}; it must hold the problem's own, n * l2.")
+            raise WrongValue(f"ridge is {self.ridge!r}; it must hold the problem's own, n * l2.")
         if not (self.linear >= 0 and math.isfinite(self.linear)):
-            raise ValueError(f"linear is {self.linear!r}; it must be a finite number, zero or more.")
+            raise WrongValue(f"linear is {self.linear!r}; it must be a finite number, zero or more.")
         _check_lattice(self._output, self._facts.reach)
 
     @property
@@ -296,9 +296,9 @@ class NoisyMinimiser(GaussianMechanism):
         problem = self.problem
         term = np.zeros(problem.shape) if linear is None else self.n * linear
         if np.shape(term) != problem.shape:  # broadcast, it would be longer than it looks
-            raise ValueError(f"The linear term has shape {np.shape(term)}; theta has shape {problem.shape}.")
+            raise WrongValue(f"The linear term has shape {np.shape(term)}; theta has shape {problem.shape}.")
         if linear is not None and not np.linalg.norm(linear) <= self.linear:
-            raise ValueError(f"The linear term has norm {np.linalg.norm(linear):g}, above {self.linear:g}.")
+            raise WrongValue(f"The linear term has norm {np.linalg.norm(linear):g}, above {self.linear:g}.")
         objective = data.objective(problem.loss, problem.outputs, problem.z_max)
         theta = minimise(self._facts, objective, term, self._tolerance)
         return _released(theta, self._output, rng)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data import FEATURE_BITS, LengthSum, MomentSum, integer_bounds, room
+from dpcvx.errors import WrongValue
 from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
 from dpcvx.mechanisms.mechanism import SPARE_RECORDS, Traits, check_capacity
 from dpcvx.problem import Problem
@@ -61,7 +62,7 @@ class NoisyMoments(GaussianMechanism):
 
     def __post_init__(self) -> None:
         if self.order not in (1, 2):
-            raise ValueError(f"order must be 1 or 2, got {self.order!r}.")
+            raise WrongValue(f"order must be 1 or 2, got {self.order!r}.")
         check_capacity(self, self.n * (1 if self.neighbours.replaces else SPARE_RECORDS))
 
     @property
@@ -122,7 +123,7 @@ class NoisyMoments(GaussianMechanism):
     def __call__(self, centers: Vector | None, data: DataSource, rng: Generator) -> Vector:
         """Return the noisy moments: features first, then targets."""
         if centers is not None and self.order == 1:
-            raise ValueError("Means are taken about 0: a record's distance from a centre has no bound here.")
+            raise WrongValue("Means are taken about 0: a record's distance from a centre has no bound here.")
         limits = self.limits
         whole: NDArray[np.int64] = np.zeros_like(limits)
         if centers is not None:

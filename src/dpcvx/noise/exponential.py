@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
+from dpcvx.errors import WrongValue
 
 if TYPE_CHECKING:
     from dpcvx.noise.generators import Generator, Words
@@ -72,9 +73,9 @@ def log_weight_error(largest: float) -> float:
 
 def _from_scratch(log_weights: Vector, *, signed: bool, rng: Generator) -> tuple[int, int]:
     if log_weights.ndim != 1 or log_weights.size == 0:
-        raise ValueError(f"Log-weights have shape {log_weights.shape}; they must be a list of at least one.")
+        raise WrongValue(f"Log-weights have shape {log_weights.shape}; they must be a list of at least one.")
     if not np.isfinite(log_weights).all():
-        raise ValueError("Log-weights must be finite.")
+        raise WrongValue("Log-weights must be finite.")
     from dpcvx.noise import exponential_kernels as kernels
 
     powers = log_weights * math.log2(math.e)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpcvx.arrays import IntVector
+from dpcvx.errors import WrongValue
 from dpcvx.noise.generators import CHUNK_WORDS, Generator, Words
 
 __all__ = ["MAX_SCALE", "gaussian_failure", "lattice_gaussian"]
@@ -53,12 +54,12 @@ def lattice_gaussian(scale: int, size: int, rng: Generator) -> IntVector:
     arithmetic, with as many digits as it takes.
     """
     if not 1 <= scale < MAX_SCALE:
-        raise ValueError(
+        raise WrongValue(
             f"The scale of lattice noise is {scale}; it must be an integer from 1 to 2^58 - 1, the standard "
             "deviation in lattice steps. Choose a finer lattice below 1, a coarser one above."
         )
     if size < 0:
-        raise ValueError(f"The number of draws is {size}; it must not be negative.")
+        raise WrongValue(f"The number of draws is {size}; it must not be negative.")
     from dpcvx.noise.gaussian_kernels import WORDS_PER_DRAW, fill_gaussian
 
     cells = _cells()

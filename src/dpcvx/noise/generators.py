@@ -10,6 +10,7 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcvx.errors import WrongType, WrongValue
 from dpcvx.words import shown
 
 __all__ = ["CHUNK_WORDS", "Generator", "SecureGenerator", "SeededGenerator", "Words", "generator_of"]
@@ -55,7 +56,7 @@ class SecureGenerator:
         return stream.take(n)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(
+        raise WrongType(
             "A SecureGenerator cannot be copied or pickled: both copies would give the same noise. "
             "Create a new SecureGenerator() where it is needed."
         )
@@ -152,5 +153,5 @@ def generator_of(random_state: Any) -> Generator:
     elif isinstance(state, np.random.Generator):
         state = state.integers(2**31)
     if isinstance(state, bool) or not isinstance(state, numbers.Integral) or state < 0:
-        raise ValueError(f"random_state must be None or a non-negative integer, got {shown(random_state)}.")
+        raise WrongValue(f"random_state must be None or a non-negative integer, got {shown(random_state)}.")
     return SeededGenerator(int(state))

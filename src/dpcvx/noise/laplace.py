@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from dpcvx.arrays import IntVector
+from dpcvx.errors import WrongValue
 from dpcvx.noise.generators import Generator
 
 __all__ = ["MAX_LAPLACE_SCALE", "laplace_failure", "lattice_laplace"]
@@ -44,12 +45,12 @@ def lattice_laplace(scale: int, size: int, rng: Generator) -> IntVector:
     2020). Every chance is a comparison of exact integers; `laplace_failure` says what the cut at 2^62 costs.
     """
     if not 1 <= scale <= MAX_LAPLACE_SCALE:
-        raise ValueError(
+        raise WrongValue(
             f"The scale of lattice Laplace noise is {scale}; it must be an integer from 1 to 2^55. "
             "Choose a finer lattice below 1, a coarser one above."
         )
     if size < 0:
-        raise ValueError(f"The number of draws is {size}; it must not be negative.")
+        raise WrongValue(f"The number of draws is {size}; it must not be negative.")
     out = np.empty(size, dtype=np.int64)
     filled = 0
     while filled < size:

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from dpcvx.arrays import IntVector
+from dpcvx.errors import WrongValue
 from dpcvx.noise.generators import Generator
 
 __all__ = ["poisson_sample", "probability_above"]
@@ -29,7 +30,7 @@ def probability_above(probability: float) -> float:
         More than 0; 1 and above give 1.
     """
     if not probability > 0:
-        raise ValueError(f"probability is {probability!r}; it must be more than 0.")
+        raise WrongValue(f"probability is {probability!r}; it must be more than 0.")
     return math.ceil(min(probability, 1.0) * LEVELS) / LEVELS
 
 
@@ -52,7 +53,7 @@ def poisson_sample(probability: float, n: int, rng: Generator) -> IntVector:
     """
     cut = probability * LEVELS
     if not (1 <= cut <= LEVELS and cut == int(cut)):
-        raise ValueError(f"probability is {probability!r}; it must be a multiple of 2^-16 in (0, 1].")
+        raise WrongValue(f"probability is {probability!r}; it must be a multiple of 2^-16 in (0, 1].")
     found = []
     for start in range(0, n, _LANES * _WORDS_AT_ONCE):
         count = min(n - start, _LANES * _WORDS_AT_ONCE)

@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from dpcvx.accounting import Budget, gaussian_mu
+from dpcvx.errors import WrongType
 from dpcvx.events import (
     ApproxDP,
     Compose,
@@ -57,7 +58,7 @@ def _claims(algorithm: Function) -> Function:
     @wraps(algorithm)
     def checked(claimed: Budget, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(claimed, Budget):
-            raise TypeError(
+            raise WrongType(
                 f"claimed must be a Budget, for instance dpcvx.Budget(1.0, 1e-6); got {claimed!r}."
             )
         return algorithm(claimed, *args, **kwargs)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcvx.arrays import Vector
+from dpcvx.errors import WrongValue
 
 __all__ = ["HardRecords", "PaddedTardos"]
 
@@ -80,21 +81,21 @@ class PaddedTardos:
 
     def __post_init__(self) -> None:
         if self.p < 1 or self.users < 1:
-            raise ValueError(f"p and users must be at least 1, got p={self.p}, users={self.users}.")
+            raise WrongValue(f"p and users must be at least 1, got p={self.p}, users={self.users}.")
         if self.anchors == 0:
-            raise ValueError(
+            raise WrongValue(
                 f"{self.p} orthogonal columns of signs need {_order(self.p)} rows beside the {self.users} of "
                 f"users, got n={self.n}: use n at least {_order(self.p) + self.users}, or a smaller p."
             )
         if not 0 < self.share <= min(self._kappa, 1):
-            raise ValueError(f"share must be positive and at most {min(self._kappa, 1)}, got {self.share!r}.")
+            raise WrongValue(f"share must be positive and at most {min(self._kappa, 1)}, got {self.share!r}.")
 
     @classmethod
     def hardest(cls, n: int, p: int, *, epsilon: float, delta: float) -> PaddedTardos:
         """Return the instance of this size with the largest lower bound, over users and share."""
         most = n - _order(p)
         if p < 1 or most < 1:
-            raise ValueError(
+            raise WrongValue(
                 f"{p} features need n at least {_order(max(p, 1)) + 1}, got n={n}: use more records, or a "
                 "smaller p."
             )
@@ -105,7 +106,7 @@ class PaddedTardos:
             if share <= _anchors(n, p, int(users)) / (users * p)
         ]
         if not candidates:
-            raise ValueError(f"no share of code columns fits n={n}, p={p}: use more records.")
+            raise WrongValue(f"no share of code columns fits n={n}, p={p}: use more records.")
         return max(candidates, key=lambda instance: instance.lower_bound(epsilon, delta))
 
     @property

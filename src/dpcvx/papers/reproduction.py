@@ -16,7 +16,7 @@ from dpcvx.accounting import (
 )
 from dpcvx.accounting.objective import OUTPUT_SHARE
 from dpcvx.arrays import Vector
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import (
     Compose,
     Event,
@@ -106,7 +106,7 @@ class Reproduction:
 
     def __post_init__(self) -> None:
         if not self.claimed.neighbours.replaces or not self.claimed.delta > 0:
-            raise ValueError(
+            raise WrongValue(
                 f"claimed is {self.claimed!r}; the papers' neighbours differ by a replaced record, and their "
                 'noise needs delta > 0: use Budget(epsilon, delta) with relation "replace".'
             )

@@ -16,7 +16,7 @@ from dpcvx.domains import (
     HasVertices,
 )
 from dpcvx.domains.mirror import Euclidean
-from dpcvx.errors import Incompatible, NotAccountable
+from dpcvx.errors import Incompatible, NotAccountable, WrongValue
 from dpcvx.losses import Loss
 from dpcvx.mechanisms.minimise import NEWTON_SIZE
 from dpcvx.planning.candidates import briefly, compared
@@ -200,14 +200,14 @@ def plan(
         that fit, the chosen first.
     """
     if n < 1:
-        raise ValueError(f"n must be at least 1, got {n}.")
+        raise WrongValue(f"n must be at least 1, got {n}.")
     if not 0 < density <= 1:
-        raise ValueError(f"density must be in (0, 1], got {density!r}.")
+        raise WrongValue(f"density must be in (0, 1], got {density!r}.")
     everything, clip = candidates == "all", default_clip(problem, n, budget)
     if everything:
         candidates = tuple(configured(kind, clip=clip) for kind in automatic(problem))
     if isinstance(candidates, str):
-        raise ValueError(f'candidates must be "all" or a tuple of solvers, got {candidates!r}.')
+        raise WrongValue(f'candidates must be "all" or a tuple of solvers, got {candidates!r}.')
     weighed, refusals = [], []
     for solver in candidates:
         try:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.mechanisms import Mechanism, Vertex
 from dpcvx.plans.asking import Asking
 from dpcvx.plans.plan import Plan
@@ -84,7 +84,7 @@ class Oracle(Asking):
         from dpcvx.data import CanStandardise
 
         if not (math.isfinite(center) and 0 < scale < math.inf):  # else what happens depends on a target
-            raise ValueError(f"Targets need a finite centre and a positive scale, got {center!r}, {scale!r}.")
+            raise WrongValue(f"Targets need a finite centre and a positive scale, got {center!r}, {scale!r}.")
         if not isinstance(self._source, CanStandardise):
             raise Incompatible("These records cannot be mapped again: give standardize=False.")
         self._source, self._bounds = self._source.mapped(door, center, scale), None

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 
 from dpcvx.accounting import Accountant, Budget, Tight
 from dpcvx.arrays import Vector
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import Compose, Event, Repeat
 from dpcvx.plans.asking import Asking
 from dpcvx.plans.price import Price
@@ -62,9 +62,9 @@ MOST_ITERATIONS = 10**9
 def check_count(name: str, value: int | None) -> None:
     """Refuse a number of iterations that is no positive integer, or more than anybody waits for."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise ValueError(f"{name} must be a positive integer or None, got {value!r}.")
+        raise WrongValue(f"{name} must be a positive integer or None, got {value!r}.")
     if value is not None and value > MOST_ITERATIONS:
-        raise ValueError(f"{name} must be at most {MOST_ITERATIONS:,}; leave it None for the default.")
+        raise WrongValue(f"{name} must be at most {MOST_ITERATIONS:,}; leave it None for the default.")
 
 
 class Solver(Protocol):

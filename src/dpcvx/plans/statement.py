@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpcvx.accounting import Neighbours
+from dpcvx.errors import WrongValue
 from dpcvx.events import RELATIONS
 
 if TYPE_CHECKING:
@@ -169,23 +170,23 @@ class PrivacyStatement:
     def from_dict(cls, content: Mapping[str, Any]) -> PrivacyStatement:
         """Read back what `to_dict` wrote; anything else is a ValueError."""
         if not isinstance(content, Mapping):
-            raise ValueError(f"A privacy statement must be a JSON object, got {type(content).__name__}.")
+            raise WrongValue(f"A privacy statement must be a JSON object, got {type(content).__name__}.")
         fields = {field.name: field.type for field in dataclasses.fields(cls)}
         if set(content) != {*fields, "meaning"}:
             odd = sorted(set(content) ^ {*fields, "meaning"})
-            raise ValueError(
+            raise WrongValue(
                 f"This is no privacy statement of this version: unknown or missing fields {odd}."
             )
         for name, kind in fields.items():
             value, expected = content[name], _JSON_TYPES[str(kind)]
             if isinstance(value, bool) != (expected is bool) or not isinstance(value, expected):
-                raise ValueError(
+                raise WrongValue(
                     f"Field {name!r} of a privacy statement must be a {kind}, got {type(value).__name__}."
                 )
         if content["relation"] not in RELATIONS:
-            raise ValueError(f"A privacy statement's relation must be one of {sorted(RELATIONS)}.")
+            raise WrongValue(f"A privacy statement's relation must be one of {sorted(RELATIONS)}.")
         if not all(isinstance(part, dict) and part.keys() >= _PARTS for part in content["mechanisms"]):
-            raise ValueError(f"Every mechanism of a privacy statement needs {sorted(_PARTS)}.")
+            raise WrongValue(f"Every mechanism of a privacy statement needs {sorted(_PARTS)}.")
         values = {name: content[name] for name in fields}
         values["mechanisms"] = tuple(values["mechanisms"])
         values["not_covered"] = tuple(str(item) for item in values["not_covered"])

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from dpcvx.errors import WrongValue
 from dpcvx.queries.compiled import Query
 from dpcvx.queries.query import Mean, Regression
 from dpcvx.queries.schema import Binned, Column, Schema
@@ -110,13 +111,13 @@ class Answer:
             **dict.fromkeys(("error", "error_bound", "confidence", "guarantee", "remaining"), float),
         }
         if not isinstance(content, Mapping) or set(content) != set(kinds):
-            raise ValueError(f"An answer is an object with the fields {', '.join(kinds)}.")
+            raise WrongValue(f"An answer is an object with the fields {', '.join(kinds)}.")
         for name, kind in kinds.items():
             value = content[name]
             if not (is_number(value) if kind is float else isinstance(value, kind)):
-                raise ValueError(f"Field {name!r} of an answer has the wrong type: {type(value).__name__}.")
+                raise WrongValue(f"Field {name!r} of an answer has the wrong type: {type(value).__name__}.")
         if content["branch"] not in BRANCHES:
-            raise ValueError(f"branch must be one of {', '.join(BRANCHES)}.")
+            raise WrongValue(f"branch must be one of {', '.join(BRANCHES)}.")
         numbers = tuple(_coefficient(each) for each in content["coefficients"])
         return cls(**{**content, "query": dict(content["query"]), "coefficients": numbers})
 
@@ -149,9 +150,9 @@ class Answer:
 def _coefficient(content: Any) -> Coefficient:
     fields = [field.name for field in dataclasses.fields(Coefficient)]
     if not isinstance(content, Mapping) or set(content) != set(fields):
-        raise ValueError(f"A number of an answer has the fields {', '.join(fields)}.")
+        raise WrongValue(f"A number of an answer has the fields {', '.join(fields)}.")
     if not isinstance(content["name"], str) or not all(is_number(content[name]) for name in fields[1:]):
-        raise ValueError("A number of an answer has a name and three numbers.")
+        raise WrongValue("A number of an answer has a name and three numbers.")
     return Coefficient(**content)
 
 

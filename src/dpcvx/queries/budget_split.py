@@ -16,7 +16,7 @@ from dpcvx.accounting import (
     spendable,
 )
 from dpcvx.accounting.gaussian import gaussian_mu
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import (
     Compose,
     Event,
@@ -151,7 +151,7 @@ def split_budget(
         The tightest by default; `RDP` where measurements are not all Gaussian releases.
     """
     if method not in METHODS:
-        raise ValueError(f"method must be one of auto, {', '.join(METHODS)}, got {method!r}.")
+        raise WrongValue(f"method must be one of auto, {', '.join(METHODS)}, got {method!r}.")
     if budget.delta == 0:
         raise Incompatible("The engine's noise is Gaussian, which needs delta > 0: use for instance 1 / n^2.")
     whole = spendable(budget)

@@ -22,7 +22,7 @@ from dpcvx.accounting import (
     spendable,
 )
 from dpcvx.arrays import Vector
-from dpcvx.errors import BudgetExceeded, Incompatible, KeyReused
+from dpcvx.errors import BudgetExceeded, Incompatible, KeyReused, WrongValue
 from dpcvx.events import ApproxDP
 from dpcvx.plans import Price, Solver, open_account
 from dpcvx.queries.answer import Answer, Coefficient, reading_note
@@ -139,13 +139,13 @@ class QueryEngine:
                 "The engine divides by the number of records, which is public under 'replace' only."
             )
         if isinstance(n_queries, bool) or not isinstance(n_queries, int) or n_queries < 1:
-            raise ValueError(f"n_queries must be a positive integer, got {n_queries!r}.")
+            raise WrongValue(f"n_queries must be a positive integer, got {n_queries!r}.")
         self.schema, self.budget = schema, budget
         self.universe = Universe(schema)
         self._passes = passes_over(self.universe.shape, backend)
         self.n = number_of_rows(table)
         if self.n < 1:
-            raise ValueError("The table has no rows.")
+            raise WrongValue("The table has no rows.")
         self.n_queries = n_queries
         if rng is None:
             from dpcvx.noise import SecureGenerator

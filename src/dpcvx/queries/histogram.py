@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
+from dpcvx.errors import WrongValue
 from dpcvx.queries.cell_sums import Tables, all_marginals, outer_sum
 from dpcvx.queries.passes import HostPasses, Passes
 from dpcvx.queries.universe import Universe
@@ -51,7 +52,7 @@ class Histogram:
         passes: Passes | None = None,
     ) -> None:
         if weights is not None and log_weights is not None:
-            raise ValueError("Give weights or log_weights, not both.")
+            raise WrongValue("Give weights or log_weights, not both.")
         self.universe = universe
         self._passes: Passes = HostPasses(universe.shape) if passes is None else passes
         given = weights if log_weights is None else log_weights
@@ -65,7 +66,7 @@ class Histogram:
                 given = self._passes.exponentials(given + 0)[2]  # + 0 copies: the argument is not overwritten
             shares = self._passes.distribution(given)
         if shares is None:
-            raise ValueError(
+            raise WrongValue(
                 f"A histogram needs {universe.n_cells} weights, one for each cell, none negative and not all "
                 f"zero; got shape {tuple(given.shape)}."
             )
@@ -98,7 +99,7 @@ class Histogram:
         axes = tuple(sorted(self.universe.axes(attributes)))
         sizes = tuple(self.universe.shape[a] for a in attributes)
         if np.shape(log_factor) != sizes:
-            raise ValueError(f"log_factor has shape {np.shape(log_factor)}; it must be {sizes}.")
+            raise WrongValue(f"log_factor has shape {np.shape(log_factor)}; it must be {sizes}.")
         factors = np.exp(log_factor - np.max(log_factor)).transpose(np.argsort(attributes))
         scaled = self._passes.scaled(self._weights, axes, factors)
         return Histogram(self.universe, scaled, passes=self._passes)
@@ -124,7 +125,7 @@ class Histogram:
         shape = self.universe.shape
         others = [a for a in range(len(shape)) if a != self.universe.axes((target,))[0]]
         if target in scores or loss.joint or any(np.shape(scores[a]) != (shape[a],) for a in scores):
-            raise ValueError(
+            raise WrongValue(
                 "scores need one table of the attribute's size for each attribute, none for the target, and "
                 f"a loss of one score; got {type(loss).__name__} and attributes {sorted(scores)}."
             )

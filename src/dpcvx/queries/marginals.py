@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.mechanisms import GaussianMechanism, LatticeGaussian, Traits, check_capacity
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class NoisyMarginals(GaussianMechanism):
 
     def __post_init__(self) -> None:
         if not 1 <= self.order <= min(3, len(self.sizes)):
-            raise ValueError(
+            raise WrongValue(
                 f"order is {self.order}; it must be from 1 to {min(3, len(self.sizes))} for "
                 f"{len(self.sizes)} attributes."
             )

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dpcvx.arrays import IntVector, Vector
+from dpcvx.errors import WrongValue
 from dpcvx.gpu import BACKENDS, find_device
 from dpcvx.queries.cell_sums import (
     Axes,
@@ -74,7 +75,7 @@ def passes_over(shape: Axes, backend: str = "auto") -> Passes:
         "torch" keeps weights on a GPU; where there is none, it says so and they stay on the host.
     """
     if backend not in BACKENDS:
-        raise ValueError(f"backend must be one of {', '.join(map(repr, BACKENDS))}, got {backend!r}.")
+        raise WrongValue(f"backend must be one of {', '.join(map(repr, BACKENDS))}, got {backend!r}.")
     device = find_device() if backend == "torch" else None
     if device is None:
         return HostPasses(shape)

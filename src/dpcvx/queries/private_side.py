@@ -10,7 +10,7 @@ import numpy as np
 
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data import Arrays, Dense, GradientSum, Quantiser, Sum, fixed_point, targets
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongType
 from dpcvx.plans import Plan, execute
 from dpcvx.queries.compiled import CompiledRegression
 from dpcvx.queries.histogram import Counts
@@ -106,7 +106,7 @@ class CellRows(Arrays):
         bounds = query.problem.bounds
         cells = Quantiser(bounds).quantise(query.X)
         if not isinstance(cells, Dense):
-            raise TypeError("The rows of cells must be dense.")
+            raise WrongType("The rows of cells must be dense.")
         self._times = counts.marginal(query.attributes).ravel()
         self._cell_rows, self._cell_targets = cells.values, targets(query.y, bounds.y)
         super().__init__(

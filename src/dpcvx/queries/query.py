@@ -17,6 +17,7 @@ import numpy as np
 
 from dpcvx.arrays import Vector
 from dpcvx.domains import NAMED_BALLS, SETS, Box, Domain, GroupBall
+from dpcvx.errors import WrongType, WrongValue
 from dpcvx.losses import LOSSES, Huber, Logistic, Loss, Quantile, Squared
 from dpcvx.problem import Bounds, Problem
 from dpcvx.queries.compiled import (
@@ -83,25 +84,25 @@ class Regression:
         _check_name("target", self.target)
         object.__setattr__(self, "features", _names("features", self.features))
         if isinstance(self.loss, str) and self.loss not in QUERY_LOSSES:
-            raise ValueError(f"loss is {self.loss!r}; use one of {', '.join(QUERY_LOSSES)}, or a Loss.")
+            raise WrongValue(f"loss is {self.loss!r}; use one of {', '.join(QUERY_LOSSES)}, or a Loss.")
         if not isinstance(self.loss, str) and (not self.loss.convex or self.loss.joint):
-            raise ValueError(f"A query needs a convex loss of one score; {self.loss.name} is not.")
+            raise WrongValue(f"A query needs a convex loss of one score; {self.loss.name} is not.")
         bend = 0.0 if isinstance(self.loss, str) else self.loss.smoothness(0.0)
         if 1 / CORNER < bend < math.inf:  # one that is not smooth is rounded
-            raise ValueError(
+            raise WrongValue(
                 f"{self.loss!r} bends over a width of {1 / bend:g}; a corner sharper than {CORNER:g} takes "
                 "for ever to minimise."
             )
         if isinstance(self.domain, str) and self.domain not in NAMED_BALLS:
-            raise ValueError(f"domain is {self.domain!r}; use one of {', '.join(NAMED_BALLS)}, or a Domain.")
+            raise WrongValue(f"domain is {self.domain!r}; use one of {', '.join(NAMED_BALLS)}, or a Domain.")
         _check_number("radius", self.radius, low=0.0, high=LARGEST_RADIUS, open_low=True)
         _check_number("l2", self.l2, low=0.0, high=LARGEST_RADIUS)
         if not isinstance(self.intercept, bool):
-            raise ValueError(f"intercept is {self.intercept!r}; it must be true or false.")
+            raise WrongValue(f"intercept is {self.intercept!r}; it must be true or false.")
         if self.target in self.features:
-            raise ValueError(f"{self.target!r} is the target and a feature; leave it out of the features.")
+            raise WrongValue(f"{self.target!r} is the target and a feature; leave it out of the features.")
         if not self.features and not self.intercept:
-            raise ValueError("A regression without features needs an intercept.")
+            raise WrongValue("A regression without features needs an intercept.")
 
     def compile(self, schema: Schema, n: int) -> CompiledQuery:
         """Compile to a convex query on the marginal of target and features."""
@@ -109,7 +110,7 @@ class Regression:
         loss = QUERY_LOSSES[self.loss] if isinstance(self.loss, str) else self.loss
         target = schema.attributes[attributes[0]]
         if loss.target == "labels" and target.size != 2:
-            raise ValueError(
+            raise WrongValue(
                 f"{loss.name} needs a target with two levels; {target.name!r} has {target.size} cells. "
                 "Use squared, huber or quantile, or declare a binary attribute."
             )
@@ -238,7 +239,7 @@ class Marginal:
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", _names("attributes", self.attributes))
         if not self.attributes:
-            raise ValueError("A marginal needs at least one attribute.")
+            raise WrongValue("A marginal needs at least one attribute.")
 
     def compile(self, schema: Schema, n: int) -> CompiledQuery:
         """Compile to the shares of all cells."""
@@ -262,7 +263,7 @@ LARGEST_TABLE = 1024  # cells of a marginal that is answered as a table
 def require_query(query: Query) -> Query:
     """Return a query unchanged; refuse anything else, such as its JSON form."""
     if not hasattr(query, "compile"):
-        raise TypeError(
+        raise WrongType(
             f"query is a {type(query).__name__}; it must be a Regression, Count, Mean or Marginal. "
             "query_from_json makes one of a dict."
         )
@@ -278,15 +279,15 @@ def query_from_json(content: Any) -> Query:
         {"kind": "regression" | "count" | "mean" | "marginal", ...}
     """
     if not isinstance(content, Mapping) or not all(isinstance(name, str) for name in content):
-        raise ValueError('A query is a JSON object such as {"kind": "count", "where": {"sex": ["f"]}}.')
+        raise WrongValue('A query is a JSON object such as {"kind": "count", "where": {"sex": ["f"]}}.')
     fields = dict(content)
     kind = fields.pop("kind", None)
     if not isinstance(kind, str) or kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(KINDS)}.")
+        raise WrongValue(f"kind must be one of {', '.join(KINDS)}.")
     known, needed = KINDS[kind]
     unknown, absent = sorted(set(fields) - set(known)), sorted(set(needed) - set(fields))
     if unknown or absent:
-        raise ValueError(f"A {kind} has the fields {', '.join(known)}; unknown {unknown}, missing {absent}.")
+        raise WrongValue(f"A {kind} has the fields {', '.join(known)}; unknown {unknown}, missing {absent}.")
     if kind == "count":
         return Count(fields["where"])
     if kind == "mean":
@@ -315,7 +316,7 @@ def _loss_to_json(loss: str | Loss) -> Any:
     if isinstance(loss, str):
         return loss
     if loss.name not in QUERY_LOSSES or type(loss) is not type(QUERY_LOSSES[loss.name]):
-        raise ValueError(f"{type(loss).__name__} has no JSON form; use one of {', '.join(QUERY_LOSSES)}.")
+        raise WrongValue(f"{type(loss).__name__} has no JSON form; use one of {', '.join(QUERY_LOSSES)}.")
     return {"name": loss.name, **{name: getattr(loss, name) for name in _parameters(loss)}}
 
 
@@ -324,13 +325,13 @@ def _loss_from_json(content: Any) -> str | Loss:
         return content
     name = content.get("name") if isinstance(content, Mapping) else None
     if not isinstance(name, str) or name not in QUERY_LOSSES:
-        raise ValueError(
+        raise WrongValue(
             f'loss must be one of {", ".join(QUERY_LOSSES)}, or {{"name": ..., parameter: number}}.'
         )
     usual = QUERY_LOSSES[name]
     rest = {name: value for name, value in content.items() if name != "name"}
     if not set(rest) <= set(_parameters(usual)):
-        raise ValueError(f"{usual.name} has the parameters {list(_parameters(usual))}, got {sorted(rest)}.")
+        raise WrongValue(f"{usual.name} has the parameters {list(_parameters(usual))}, got {sorted(rest)}.")
     for name, value in rest.items():
         _check_number(name, value, low=1 / LARGEST_RADIUS**2, high=LARGEST_RADIUS)
     made: Loss = dataclasses.replace(usual, **rest)  # type: ignore[type-var]
@@ -347,7 +348,7 @@ def _set_to_json(domain: str | Domain) -> Any:
         return domain
     name = type(domain).__name__
     if JSON_SETS.get(name) is not type(domain):
-        raise ValueError(f"{name} has no JSON form; use one of {', '.join((*NAMED_BALLS, *JSON_SETS))}.")
+        raise WrongValue(f"{name} has no JSON form; use one of {', '.join((*NAMED_BALLS, *JSON_SETS))}.")
     fields: dict[str, Any] = dataclasses.asdict(domain)  # type: ignore[call-overload]
     return {"name": name, **{k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}}
 
@@ -357,16 +358,16 @@ def _set_from_json(content: Any) -> str | Domain:
         return content
     name = content.get("name") if isinstance(content, Mapping) else None
     if not isinstance(name, str) or name not in JSON_SETS:
-        raise ValueError(
+        raise WrongValue(
             f'set must be one of {", ".join(NAMED_BALLS)}, or {{"name": {" | ".join(JSON_SETS)}, ...}}.'
         )
     rest = {field: value for field, value in content.items() if field != "name"}
     fields = [field.name for field in dataclasses.fields(JSON_SETS[name])]
     if set(rest) != set(fields):
-        raise ValueError(f"{name} has the fields {fields}, got {sorted(map(str, rest))}.")
+        raise WrongValue(f"{name} has the fields {fields}, got {sorted(map(str, rest))}.")
     for field, value in rest.items():
         if isinstance(value, list) and name != "Box":
-            raise ValueError(f"{field} of {name} must be a number, got a list.")
+            raise WrongValue(f"{field} of {name} must be a number, got a list.")
         for number in value if isinstance(value, list) else [value]:
             _check_number(field, number, low=-LARGEST_RADIUS, high=LARGEST_RADIUS)
     made: Domain = JSON_SETS[name](
@@ -377,29 +378,29 @@ def _set_from_json(content: Any) -> str | Domain:
 
 def _check_name(field: str, value: Any) -> None:
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{field} must be the name of an attribute, got {_shown(value)}.")
+        raise WrongValue(f"{field} must be the name of an attribute, got {_shown(value)}.")
 
 
 def _names(field: str, value: Any) -> tuple[str, ...]:
     if isinstance(value, str | bytes) or not isinstance(value, Sequence):
-        raise ValueError(f"{field} must be a list of names, got {_shown(value)}.")
+        raise WrongValue(f"{field} must be a list of names, got {_shown(value)}.")
     for name in value:
         _check_name(field, name)
     if len(set(value)) != len(value):
-        raise ValueError(f"{field} names an attribute twice.")
+        raise WrongValue(f"{field} names an attribute twice.")
     return tuple(value)
 
 
 def _condition(value: Any, *, needed: bool) -> dict[str, tuple[str, ...]]:
     if not isinstance(value, Mapping) or (needed and not value):
-        raise ValueError(f'where must be an object such as {{"sex": ["f"]}}, got {_shown(value)}.')
+        raise WrongValue(f'where must be an object such as {{"sex": ["f"]}}, got {_shown(value)}.')
     condition = {}
     for name, levels in value.items():
         _check_name("where", name)
         if isinstance(levels, str) or not isinstance(levels, Sequence) or not levels:
-            raise ValueError(f"where[{_shown(name)}] must be a list of levels with at least one.")
+            raise WrongValue(f"where[{_shown(name)}] must be a list of levels with at least one.")
         if not all(isinstance(level, str) for level in levels):
-            raise ValueError(f"where[{_shown(name)}] must hold labels of the schema, as text.")
+            raise WrongValue(f"where[{_shown(name)}] must hold labels of the schema, as text.")
         condition[name] = tuple(levels)
     return condition
 
@@ -407,7 +408,7 @@ def _condition(value: Any, *, needed: bool) -> dict[str, tuple[str, ...]]:
 def _check_number(field: str, value: Any, *, low: float, high: float, open_low: bool = False) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)  # NaN is within no limits
     if not number or not low <= value <= high or (open_low and value == low):
-        raise ValueError(
+        raise WrongValue(
             f"{field} must be a number {'above' if open_low else 'of at least'} {low:g} and at most "
             f"{high:g}, got {_shown(value)}."
         )
@@ -423,10 +424,10 @@ def _indices(schema: Schema, names: Sequence[str], largest: int = LARGEST_MARGIN
     known = [attribute.name for attribute in schema.attributes]
     for name in names:
         if name not in known:
-            raise ValueError(f"The schema has no attribute {_shown(name)}; it has {', '.join(known)}.")
+            raise WrongValue(f"The schema has no attribute {_shown(name)}; it has {', '.join(known)}.")
     indices = tuple(known.index(name) for name in names)
     if _cells(schema, indices) > largest:
-        raise ValueError(
+        raise WrongValue(
             f"These attributes have {_cells(schema, indices)} cells together, more than {largest}: ask about "
             "fewer of them, or declare coarser ones."
         )
@@ -468,7 +469,7 @@ def _numbers(attribute: Column) -> tuple[Vector, float, float]:
         return attribute.values, attribute.edges[0], attribute.edges[-1]
     if attribute.size == 2:
         return attribute.values, 0.0, 1.0
-    raise ValueError(f"A mean needs numbers or two levels; {attribute.name!r} has {attribute.size} levels.")
+    raise WrongValue(f"A mean needs numbers or two levels; {attribute.name!r} has {attribute.size} levels.")
 
 
 def _satisfied(schema: Schema, attributes: Sequence[int], where: Mapping[str, Sequence[str]]) -> Vector:
@@ -480,7 +481,7 @@ def _satisfied(schema: Schema, attributes: Sequence[int], where: Mapping[str, Se
             labels = [str(label) for label in attribute.labels]
             unknown = [level for level in where[attribute.name] if level not in labels]
             if unknown:
-                raise ValueError(
+                raise WrongValue(
                     f"{attribute.name!r} has no level {_shown(unknown[0])}; it has {_shown(labels)}."
                 )
             code = np.array([float(label in where[attribute.name]) for label in labels])

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.cells import level_codes, plain_labels
+from dpcvx.errors import WrongValue
 
 __all__ = ["Attribute", "Binned", "Column", "Schema"]
 
@@ -47,12 +48,12 @@ class Attribute:
         _require_name(self.name)
         levels = plain_labels(self.levels, f"levels of {self.name!r}")
         if len(levels) < 2 or not all(math.isfinite(v) for v in levels if isinstance(v, float)):
-            raise ValueError(f"levels of {self.name!r} must be two or more, and finite; got {self.levels!r}.")
+            raise WrongValue(f"levels of {self.name!r} must be two or more, and finite; got {self.levels!r}.")
         object.__setattr__(self, "levels", levels)
         if self.other is None:
             object.__setattr__(self, "other", levels[-1])
         elif self.other not in levels:
-            raise ValueError(f"other of {self.name!r} is {self.other!r}; it must be one of {levels!r}.")
+            raise WrongValue(f"other of {self.name!r} is {self.other!r}; it must be one of {levels!r}.")
 
     @property
     def size(self) -> int:
@@ -115,7 +116,7 @@ class Binned:
             edges = ()
         steps = np.diff(edges)
         if len(edges) < 3 or not (np.isfinite(steps).all() and (steps > 0).all()):
-            raise ValueError(
+            raise WrongValue(
                 f"edges of {self.name!r} must be three or more finite numbers that increase, which makes two "
                 f"bins or more; got {self.edges!r}."
             )
@@ -123,7 +124,7 @@ class Binned:
         if self.missing is None:
             object.__setattr__(self, "missing", float(self.midpoints[(self.size - 1) // 2]))
         elif isinstance(self.missing, bool | str) or not edges[0] <= self.missing <= edges[-1]:
-            raise ValueError(
+            raise WrongValue(
                 f"missing of {self.name!r} is {self.missing!r}; it must be a number from {edges[0]:g} to "
                 f"{edges[-1]:g}, whose bin missing values count in."
             )
@@ -191,9 +192,9 @@ class Schema:
         attributes = tuple(self.attributes)
         object.__setattr__(self, "attributes", attributes)
         if not attributes or not all(isinstance(a, Attribute | Binned) for a in attributes):
-            raise ValueError(f"A schema needs one or more of Attribute and Binned, got {self.attributes!r}.")
+            raise WrongValue(f"A schema needs one or more of Attribute and Binned, got {self.attributes!r}.")
         if len(set(self.names)) < len(attributes):
-            raise ValueError(f"A schema names a column more than once: {', '.join(self.names)}.")
+            raise WrongValue(f"A schema names a column more than once: {', '.join(self.names)}.")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -231,7 +232,7 @@ class Schema:
         """Read what `to_dict` wrote; anything else is a ValueError."""
         listed = content.get("attributes") if isinstance(content, Mapping) else None
         if not isinstance(listed, list) or set(content) != {"attributes"}:
-            raise ValueError('A schema must be an object {"attributes": [...]} and nothing else.')
+            raise WrongValue('A schema must be an object {"attributes": [...]} and nothing else.')
         return cls(tuple(_attribute(each) for each in listed))
 
     @classmethod
@@ -240,7 +241,7 @@ class Schema:
         try:
             content = json.loads(text)
         except ValueError as error:
-            raise ValueError(f"The schema is not valid JSON: {error}") from None
+            raise WrongValue(f"The schema is not valid JSON: {error}") from None
         return cls.from_dict(content)
 
     @classmethod
@@ -255,15 +256,15 @@ class Schema:
         try:
             content = tomllib.loads(Path(path).read_bytes().decode())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path} is not valid TOML: {error}") from None
+            raise WrongValue(f"{path} is not valid TOML: {error}") from None
         sections = content.get("attributes")
         if not isinstance(sections, dict) or set(content) != {"attributes"}:
-            raise ValueError(
+            raise WrongValue(
                 f"{path} must hold sections [attributes.NAME], one for each column, and no more."
             )
         wrong = [name for name, section in sections.items() if not isinstance(section, dict)]
         if wrong:
-            raise ValueError(f"{path}: {wrong[0]!r} must be a section [attributes.{wrong[0]}].")
+            raise WrongValue(f"{path}: {wrong[0]!r} must be a section [attributes.{wrong[0]}].")
         return cls.from_dict({"attributes": [{"name": name, **sections[name]} for name in sections]})
 
 
@@ -272,9 +273,9 @@ def _attribute(content: Any) -> Column:
     for kind, needed, optional in ((Attribute, "levels", "other"), (Binned, "edges", "missing")):
         if {"name", needed} <= keys <= {"name", needed, optional}:
             if not isinstance(content[needed], list):
-                raise ValueError(f"{needed} of {content['name']!r} must be a list, got {content[needed]!r}.")
+                raise WrongValue(f"{needed} of {content['name']!r} must be a list, got {content[needed]!r}.")
             return kind(content["name"], tuple(content[needed]), content.get(optional))
-    raise ValueError(
+    raise WrongValue(
         "A column needs a name and either levels (and perhaps other) or edges (and perhaps missing); "
         f"got {', '.join(sorted(map(str, keys))) or content!r}."
     )
@@ -282,4 +283,4 @@ def _attribute(content: Any) -> Column:
 
 def _require_name(name: Any) -> None:
     if not isinstance(name, str) or not name:
-        raise ValueError(f"The name of a column must be a text, got {name!r}.")
+        raise WrongValue(f"The name of a column must be a text, got {name!r}.")

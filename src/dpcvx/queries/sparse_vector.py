@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dpcvx.accounting import REPLACE_ONE, Neighbours
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import Event, PureDP
 from dpcvx.queries.compiled import TOLERANCE
 
@@ -44,7 +44,7 @@ class AboveThreshold:
 
     def __post_init__(self) -> None:
         if not (self.epsilon > 0 and math.isfinite(self.epsilon)):
-            raise ValueError(f"epsilon is {self.epsilon!r}; it must be a positive finite number.")
+            raise WrongValue(f"epsilon is {self.epsilon!r}; it must be a positive finite number.")
         from dpcvx.noise.laplace import MAX_LAPLACE_SCALE
 
         if max(self.scales) > MAX_LAPLACE_SCALE:
@@ -106,7 +106,7 @@ class AboveThreshold:
     def distance(self, probability: float) -> float:
         """Return the error of a comparison that is exceeded with the given probability, below 1/2."""
         if not 0 < probability < 0.5:
-            raise ValueError(f"probability is {probability!r}; it must be above 0 and below 1/2.")
+            raise WrongValue(f"probability is {probability!r}; it must be above 0 and below 1/2.")
         low, high = 0.0, 1.0
         while self.tail(high) > probability:
             high *= 2

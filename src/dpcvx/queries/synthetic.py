@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from dpcvx.arrays import Vector
+from dpcvx.errors import WrongValue
 from dpcvx.queries.schema import Binned
 
 if TYPE_CHECKING:
@@ -50,9 +51,9 @@ def synthetic_table(
         Columns by name, each of n cells.
     """
     if n < 0:
-        raise ValueError(f"The number of rows is {n}; it must not be negative.")
+        raise WrongValue(f"The number of rows is {n}; it must not be negative.")
     if numbers not in NUMBERS:
-        raise ValueError(f"numbers must be one of {', '.join(NUMBERS)}, got {numbers!r}.")
+        raise WrongValue(f"numbers must be one of {', '.join(NUMBERS)}, got {numbers!r}.")
     schema = histogram.universe.schema
     cells = histogram.sample(n, rng)
     columns = histogram.universe.decode(cells)
@@ -93,7 +94,7 @@ def write_synthetic(path: str | Path, columns: dict[str, Any], statement: Statem
     path = Path(path)
     kind = path.suffix.lower()
     if kind not in (".csv", ".parquet"):
-        raise ValueError(f"{path} must end in .csv or .parquet, to say what it is.")
+        raise WrongValue(f"{path} must end in .csv or .parquet, to say what it is.")
     words = statement.to_json()
     table = pa.table({name: pa.array(_cells(column)) for name, column in columns.items()})
     statement_path(path).write_text(words, encoding="utf-8")  # first: never a table without its statement

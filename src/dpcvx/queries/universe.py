@@ -18,7 +18,7 @@ from dpcvx.data.cells import (
     opened,
     read_numbers,
 )
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.queries.schema import Attribute, Column, Schema
 
 __all__ = ["LARGEST_UNIVERSE", "Universe"]
@@ -59,7 +59,7 @@ class Universe:
     def axes(self, attributes: tuple[int, ...]) -> tuple[int, ...]:
         """Return attribute numbers unchanged; refuse unknown or repeated ones."""
         if len(set(attributes)) < len(attributes) or not all(a in range(len(self.shape)) for a in attributes):
-            raise ValueError(
+            raise WrongValue(
                 f"attributes must be different numbers from 0 to {len(self.shape) - 1}, got {attributes!r}."
             )
         return tuple(attributes)
@@ -77,7 +77,7 @@ class Universe:
         columns = _columns(table, self.schema.names)
         codes = [_codes(a, columns[a.name]) for a in self.schema.attributes]
         if len({len(code) for code in codes}) > 1:
-            raise ValueError("The columns of a table must all have the same number of rows.")
+            raise WrongValue("The columns of a table must all have the same number of rows.")
         cells = np.zeros(len(codes[0]), dtype=np.int64)
         for size, code in zip(self.shape, codes, strict=True):
             cells *= size
@@ -103,12 +103,12 @@ def _columns(table: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
     elif isinstance(table, Mapping):
         found = {name: _opened(table[name]) for name in names if name in table}
     else:
-        raise TypeError(
+        raise WrongType(
             "A table of records must be a pandas, polars or Arrow table, a NumPy structured array, or a "
             f"mapping from name to column; got {type(table).__name__}."
         )
     if absent := [name for name in names if name not in found]:
-        raise ValueError(f"The schema declares columns that the table lacks: {', '.join(absent)}.")
+        raise WrongValue(f"The schema declares columns that the table lacks: {', '.join(absent)}.")
     return found
 
 
@@ -132,6 +132,6 @@ def _codes(attribute: Column, column: Any) -> IntVector:
 
 def _require_column(attribute: Column, cells: Any) -> None:
     if cells.ndim != 1:
-        raise ValueError(f"Column {attribute.name!r} has {cells.ndim} dimensions; it must have one.")
+        raise WrongValue(f"Column {attribute.name!r} has {cells.ndim} dimensions; it must have one.")
     if cells.dtype.kind in "cmMV":
-        raise TypeError(f"Column {attribute.name!r} has dtype {cells.dtype}; numbers or text are needed.")
+        raise WrongType(f"Column {attribute.name!r} has dtype {cells.dtype}; numbers or text are needed.")

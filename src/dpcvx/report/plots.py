@@ -9,7 +9,7 @@ from io import BytesIO
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from dpcvx.errors import Incompatible, NotAccountable
+from dpcvx.errors import Incompatible, NotAccountable, NotInstalled
 
 if TYPE_CHECKING:
     from dpcvx.accounting import Budget
@@ -171,7 +171,7 @@ def _figure(width: float) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as missing:
-        raise ImportError('Plots need matplotlib: run  pip install "dpcvx[plot]"') from missing
+        raise NotInstalled('Plots need matplotlib: run  pip install "dpcvx[plot]"') from missing
 
     figure: Any = Figure(figsize=(width, 4.2), dpi=160, layout="constrained", facecolor="white")
     figure.get_layout_engine().set(w_pad=0.12, h_pad=0.12)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from dpcvx.errors import DpcvxError
+from dpcvx.errors import DpcvxError, NotInstalled, WrongType, WrongValue
 
 if TYPE_CHECKING:
     import httpx
@@ -66,9 +66,9 @@ class Client:
         try:
             import httpx
         except ImportError as missing:
-            raise ImportError('The client needs httpx: run  pip install "dpcvx[serve]"') from missing
+            raise NotInstalled('The client needs httpx: run  pip install "dpcvx[serve]"') from missing
         if not url.startswith(("http://", "https://")):
-            raise ValueError(f"url must start with http:// or https://, got {url!r}.")
+            raise WrongValue(f"url must start with http:// or https://, got {url!r}.")
         headers = {"Authorization": f"Bearer {key.strip()}"}
         patience = httpx.Timeout(timeout, connect=min(timeout, NOBODY))
         self._http = httpx.Client(base_url=url.rstrip("/") + API, headers=headers, timeout=patience)
@@ -107,7 +107,7 @@ class Client:
         from dpcvx.queries import Answer
 
         if not isinstance(query, Mapping) and not hasattr(query, "to_json"):
-            raise TypeError(
+            raise WrongType(
                 f"query is a {type(query).__name__}; it must be a Regression, Count, Mean or Marginal, or a "
                 "dict that query_from_json reads."
             )
@@ -152,7 +152,7 @@ class Client:
         path = Path(path)
         kind = path.suffix.removeprefix(".")
         if kind not in ("csv", "parquet"):
-            raise ValueError(f"{path} must end in .csv or .parquet, to say what it is.")
+            raise WrongValue(f"{path} must end in .csv or .parquet, to say what it is.")
         from dpcvx.queries import statement_path
 
         response = self._request("GET", "/synthetic", params={"rows": rows, "format": kind})

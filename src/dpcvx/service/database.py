@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import sqlalchemy as sa
 
+from dpcvx.errors import WrongValue
 from dpcvx.ledger.database import address, reading, writing
 
 __all__ = ["ServiceDatabase", "key_table", "question_table"]
@@ -89,7 +90,7 @@ class ServiceDatabase:
             except sa.exc.OperationalError:
                 free = False
             if not free:
-                raise ValueError(
+                raise WrongValue(
                     f"Account {self.account!r} is being served by another process: stop that one first."
                 )
             yield

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from argon2 import PasswordHasher
 from argon2.exceptions import VerifyMismatchError
 
+from dpcvx.errors import WrongValue
 from dpcvx.ledger import Ledger
 from dpcvx.service.database import ServiceDatabase, key_table
 
@@ -87,13 +88,13 @@ class Keys:
         """
         chosen = tuple(scope for scope in SCOPES if scope in tuple(scopes))
         if not chosen or set(scopes) - set(SCOPES):
-            raise ValueError(
+            raise WrongValue(
                 f"scopes must be some of {', '.join(SCOPES)}; got {', '.join(scopes) or 'none'}."
             )
         if not 1 <= len(name) <= 100 or not name.isprintable():
-            raise ValueError("A key's name must be 1 to 100 printable characters.")
+            raise WrongValue("A key's name must be 1 to 100 printable characters.")
         if min(per_minute, per_day) < 1:
-            raise ValueError(f"per_minute and per_day must be at least 1; got {per_minute} and {per_day}.")
+            raise WrongValue(f"per_minute and per_day must be at least 1; got {per_minute} and {per_day}.")
         key = ApiKey(secrets.token_hex(6), name, chosen, per_minute, per_day, int(time.time()))
         secret = secrets.token_urlsafe(32)
         with self._database.writing() as connection:

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from dpcvx.accounting import Budget, default_delta
 from dpcvx.data.files import HEADER_HINT, open_table
-from dpcvx.errors import BudgetExceeded, LedgerUnavailable, Unreadable
+from dpcvx.errors import BudgetExceeded, LedgerUnavailable, Unreadable, WrongValue
 from dpcvx.ledger import Account, Ledger
 from dpcvx.queries import QueryEngine, Schema, Universe
 from dpcvx.service.analysts import Analysts
@@ -72,7 +72,7 @@ def run(settings: ServiceSettings) -> None:
     Budget(settings.epsilon, settings.delta or 0.0)
     table = open_table(settings.data)
     if absent := [name for name in schema.names if name not in table.columns]:
-        raise ValueError(
+        raise WrongValue(
             f"{settings.schema} declares columns that {settings.data} lacks: {', '.join(absent)}; "
             f"{HEADER_HINT}"
         )
@@ -148,7 +148,7 @@ def _engine(schema: Schema, columns: Any, account: Account) -> QueryEngine:
         return QueryEngine(schema, columns, account.budget, ledger=account.ledger, account=account.name)
     except BudgetExceeded as refused:
         reason = refused.reason or "Other releases were charged to it."
-        raise ValueError(
+        raise WrongValue(
             f"Account {account.name!r} has paid for something else. {reason} Start with the schema and the "
             "table that it was opened for, or with another --account for other people."
         ) from None
@@ -188,7 +188,7 @@ def _account(settings: ServiceSettings, n: int) -> Account:
     account = ledger.account(settings.account)
     cap = account.budget
     if cap.epsilon != settings.epsilon or settings.delta not in (None, cap.delta):
-        raise ValueError(
+        raise WrongValue(
             f"Account {settings.account!r} has the cap epsilon {cap.epsilon:g}, delta {cap.delta:g}, which "
             "cannot be changed: start with these, or with another --account for other people."
         )

@@ -18,7 +18,7 @@ from dpcvx.accounting import (
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasPenalty, SubmodularBall, SubmodularPolyhedron
 from dpcvx.domains.regularizers import SubmodularNorm
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import Gaussian, Repeat
 from dpcvx.mechanisms import NoisyMinimiser
 from dpcvx.mechanisms.minimise import Ridged
@@ -80,9 +80,9 @@ class NoisyDualFrankWolfe(Solver):
     def __post_init__(self) -> None:
         check_count("n_iter", self.n_iter)
         if self.weight is not None and not 0 < self.weight < math.inf:
-            raise ValueError(f"weight must be positive and finite, got {self.weight!r}.")
+            raise WrongValue(f"weight must be positive and finite, got {self.weight!r}.")
         if self.shrink is not None and not 0 <= self.shrink < math.inf:
-            raise ValueError(f"shrink must be finite, zero or more, got {self.shrink!r}.")
+            raise WrongValue(f"shrink must be finite, zero or more, got {self.shrink!r}.")
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Fix the number of minimisers, their noise and the last prox from public facts."""

@@ -14,7 +14,7 @@ from dpcvx.accounting import (
 )
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasVertices
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import Exponential, Repeat
 from dpcvx.mechanisms import NoisyVertex, weight_bits
 from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
@@ -70,7 +70,7 @@ class NoisyFrankWolfe(Solver):
     def __post_init__(self) -> None:
         check_count("n_iter", self.n_iter)
         if self.steps not in ("decaying", "constant"):
-            raise ValueError(f'steps must be "decaying" or "constant", got {self.steps!r}.')
+            raise WrongValue(f'steps must be "decaying" or "constant", got {self.steps!r}.')
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Fix the number of selections and their range from public facts."""

@@ -12,7 +12,7 @@ from dpcvx.accounting import (
 )
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasLMO
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.plans import Asking, Plan, Solver, check_count, require
 from dpcvx.problem import Problem
 from dpcvx.solvers.defaults import default
@@ -63,7 +63,7 @@ class NoisyGeneralFrankWolfe(Solver):
     def __post_init__(self) -> None:
         check_count("n_iter", self.n_iter)
         if self.steps not in ("decaying", "constant"):
-            raise ValueError(f'steps must be "decaying" or "constant", got {self.steps!r}.')
+            raise WrongValue(f'steps must be "decaying" or "constant", got {self.steps!r}.')
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Fix the number of steps and the noise from public facts."""

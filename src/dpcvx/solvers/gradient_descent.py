@@ -14,7 +14,7 @@ from dpcvx.accounting import (
 )
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasProjection
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.plans import Asking, Plan, Solver, check_count, require
 from dpcvx.problem import Problem
 from dpcvx.solvers.defaults import default
@@ -86,9 +86,9 @@ class NoisyGradientDescent(Solver):
     def __post_init__(self) -> None:
         check_count("n_iter", self.n_iter)
         if self.step is not None and not (self.step > 0 and math.isfinite(self.step)):
-            raise ValueError(f"step must be positive and finite, got {self.step!r}.")
+            raise WrongValue(f"step must be positive and finite, got {self.step!r}.")
         if self.momentum is not None and not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum must be in [0, 1), got {self.momentum!r}.")
+            raise WrongValue(f"momentum must be in [0, 1), got {self.momentum!r}.")
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Fix the number of steps, their length, the momentum and the noise from public facts."""

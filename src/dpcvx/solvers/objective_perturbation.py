@@ -17,7 +17,7 @@ from dpcvx.accounting import (
 )
 from dpcvx.accounting.objective import OUTPUT_SHARE
 from dpcvx.arrays import Vector
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import Compose, Gaussian, PerturbedObjective
 from dpcvx.mechanisms import PerturbedMinimiser
 from dpcvx.mechanisms.minimise import Ridged
@@ -72,7 +72,7 @@ class ObjectivePerturbation(Solver):
 
     def __post_init__(self) -> None:
         if self.jacobian_share is not None and not 0 < self.jacobian_share < 1:
-            raise ValueError(f"jacobian_share must be in (0, 1), got {self.jacobian_share!r}.")
+            raise WrongValue(f"jacobian_share must be in (0, 1), got {self.jacobian_share!r}.")
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Fix the ridge and the noise from public facts."""

@@ -16,7 +16,7 @@ from dpcvx.accounting import (
 )
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasEuclideanRadius
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.losses import Loss
 from dpcvx.mechanisms import NoisySecondMoments
 from dpcvx.plans import Asking, Plan, Solver, Stage
@@ -78,7 +78,7 @@ class OneStep(Solver):
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
-            raise ValueError(
+            raise WrongValue(
                 f"uncertainty must be a share of the budget between 0 and 1, got {self.share!r}."
             )
 

@@ -16,7 +16,7 @@ from dpcvx.accounting import (
     spendable,
 )
 from dpcvx.arrays import Vector
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import Gaussian
 from dpcvx.mechanisms import NoisyMinimiser
 from dpcvx.mechanisms.minimise import Ridged
@@ -60,7 +60,7 @@ class OutputPerturbation(Solver):
 
     def __post_init__(self) -> None:
         if self.ridge is not None and not (self.ridge > 0 and math.isfinite(self.ridge)):
-            raise ValueError(f"ridge must be positive and finite, got {self.ridge!r}.")
+            raise WrongValue(f"ridge must be positive and finite, got {self.ridge!r}.")
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Fix the ridge and the noise from public facts."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dpcvx.arrays import Vector
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.plans import Asking, Solver, check_count
 from dpcvx.problem import Problem
 
@@ -83,6 +83,6 @@ def run_with_oracle(
     """
     check_count("n_iter", n_iter)
     if not 0 <= noise < float("inf"):
-        raise ValueError(f"noise must be finite and not negative, got {noise!r}.")
+        raise WrongValue(f"noise must be finite and not negative, got {noise!r}.")
     schedule: Any = _Schedule(problem, (_Stage(_Noise(noise), n_iter),))
     return solver.run(schedule, _OwnAnswers(ask))

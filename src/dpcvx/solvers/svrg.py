@@ -18,7 +18,7 @@ from dpcvx.accounting import (
 )
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasEuclideanRadius, HasProjection
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import (
     Compose,
     Event,
@@ -100,7 +100,7 @@ class NoisySVRG(Solver):
     def __post_init__(self) -> None:
         _check(self)
         if self.n_steps == 1:
-            raise ValueError("n_steps must be at least 2: the first step of an epoch asks for no difference.")
+            raise WrongValue("n_steps must be at least 2: the first step of an epoch asks for no difference.")
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Fix epochs, steps, samples and both noises from public facts."""
@@ -295,9 +295,9 @@ def _check(solver: NoisySVRG | NoisySVRGPlusPlus) -> None:
     for name in ("n_epochs", "n_steps", "batch"):
         check_count(name, getattr(solver, name))
     if solver.step is not None and not (solver.step > 0 and math.isfinite(solver.step)):
-        raise ValueError(f"step must be positive and finite, got {solver.step!r}.")
+        raise WrongValue(f"step must be positive and finite, got {solver.step!r}.")
     if solver.share is not None and not 0 < solver.share < 1:
-        raise ValueError(f"share must be between 0 and 1, got {solver.share!r}.")
+        raise WrongValue(f"share must be between 0 and 1, got {solver.share!r}.")
 
 
 def _require_fit(solver: NoisySVRG | NoisySVRGPlusPlus, problem: Problem) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.cells import level_codes, native_array, read_numbers
+from dpcvx.errors import WrongType, WrongValue
 from dpcvx.words import shown
 
 __all__ = ["CLASSIFICATION", "METRICS", "REGRESSION", "UNIT", "Metric", "metric_of"]
@@ -234,9 +235,9 @@ def metric_of(
     known = REGRESSION if regressor else CLASSIFICATION
     name = known[0] if scoring is None else scoring
     if not isinstance(name, str) or name not in known:
-        raise ValueError(f"scoring must be one of {', '.join(known)} for this model, got {scoring!r}.")
+        raise WrongValue(f"scoring must be one of {', '.join(known)} for this model, got {scoring!r}.")
     if name in ("neg_log_loss", "neg_brier_score") and not hasattr(model, "predict_log_proba"):
-        raise TypeError(f"{name} needs probabilities, which {type(model).__name__} does not have.")
+        raise WrongType(f"{name} needs probabilities, which {type(model).__name__} does not have.")
     if regressor:
         low, high = _pair(_target_bounds(model) if bounds is None else bounds)
         largest = (high - low) / 2
@@ -249,7 +250,7 @@ def metric_of(
                 return MeanLoss("root", largest**2, (low, high))
         return MeanLoss("squared", largest**2, (low, high))
     if bounds is not None and name != "neg_log_loss":
-        raise ValueError(f"{name} is bounded as it is; leave bounds None.")
+        raise WrongValue(f"{name} is bounded as it is; leave bounds None.")
     match name:
         case "accuracy":
             return Accuracy()
@@ -259,7 +260,7 @@ def metric_of(
             return MeanLoss("brier", 1.0 if n_classes == 2 else 2.0)  # as scikit-learn has it
     low, high = (0.0, LARGEST_LOG_LOSS) if bounds is None else _pair(bounds)
     if low != 0:
-        raise ValueError(f"bounds of log loss must be (0, largest), got {shown(bounds)}.")
+        raise WrongValue(f"bounds of log loss must be (0, largest), got {shown(bounds)}.")
     return MeanLoss("log", high)
 
 
@@ -273,12 +274,12 @@ def _pair(bounds: Any) -> tuple[float, float]:
     try:
         low, high = (float(bound) for bound in bounds)
     except (TypeError, ValueError):
-        raise ValueError(
+        raise WrongValue(
             f"Scores need bounds of one target, a pair (low, high) of numbers, got {shown(bounds)}: "
             "declare them, since a search has none before its fits."
         ) from None
     if not 0 < high - low < math.inf:
-        raise ValueError(f"bounds must be finite with low < high, got {shown(bounds)}.")
+        raise WrongValue(f"bounds must be finite with low < high, got {shown(bounds)}.")
     return low, high
 
 

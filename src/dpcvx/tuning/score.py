@@ -16,7 +16,7 @@ import numpy as np
 from dpcvx.accounting import REPLACE_ONE, Budget, Neighbours, PureComposition
 from dpcvx.arrays import Vector
 from dpcvx.data import room
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongType
 from dpcvx.events import Event, Gaussian, PureDP
 from dpcvx.mechanisms import Traits
 from dpcvx.noise import (
@@ -220,7 +220,7 @@ def private_score(
 
     model = getattr(model, "best_estimator_", model)
     if not isinstance(model, LinearModel):
-        raise TypeError(
+        raise WrongType(
             f"private_score needs an estimator of dpcvx, got {type(model).__name__}: what another predicts "
             "for one row could depend on other rows, or fail because of one."
         )

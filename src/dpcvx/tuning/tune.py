@@ -32,7 +32,7 @@ from dpcvx.accounting import (
 from dpcvx.data.cells import opened
 from dpcvx.data.dataset import Dataset, open_dataset
 from dpcvx.data.target import Labels
-from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning
+from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning, WrongType, WrongValue
 from dpcvx.estimators import LinearModel, declare_fit, fit_silently
 from dpcvx.events import (
     Compose,
@@ -131,7 +131,7 @@ def private_tune(
     rng = generator_of(base.random_state)
     mean, candidates = _candidates(base, param_grid, n_trials, rng)
     if distribution not in LAWS:
-        raise ValueError(f"distribution must be one of {', '.join(LAWS)}, got {distribution!r}.")
+        raise WrongValue(f"distribution must be one of {', '.join(LAWS)}, got {distribution!r}.")
     dataset = open_dataset(X, y, base.backend)
     n = dataset.n
     n_test = _test_rows(test_size, n)
@@ -208,7 +208,7 @@ def _split(X: Any, y: Any, sizes: tuple[int, int], rng: Generator) -> tuple[tupl
 def _base(estimator: Any, given: Mapping[str, Any]) -> Any:
     """A copy of the estimator with the price of the search."""
     if not isinstance(estimator, LinearModel):
-        raise TypeError(
+        raise WrongType(
             f"Private tuning needs an estimator of dpcvx, got {type(estimator).__name__}: the cost of a fit "
             "must be known before it."
         )
@@ -216,7 +216,7 @@ def _base(estimator: Any, given: Mapping[str, Any]) -> Any:
     for name, value in given.items():
         own = getattr(base, name)
         if value is not None and own is not None and value != own:
-            raise ValueError(
+            raise WrongValue(
                 f"{name} of the search is {value!r}, that of its estimator {own!r}: the search pays for "
                 "everything, so give one of them."
             )
@@ -230,16 +230,16 @@ def _candidates(
     """Expected number of trials, and the settings to try, all of them public."""
     grids = [param_grid] if isinstance(param_grid, Mapping) else param_grid
     if not isinstance(grids, Sequence) or not grids or not all(isinstance(g, Mapping) and g for g in grids):
-        raise ValueError(
+        raise WrongValue(
             "param_grid must be a dict of lists or distributions, or a list of such, got "
             f"{shown(param_grid)}."
         )
     for name in sorted({name for grid in grids for name in grid}):
         if name in FIXED or name not in base.get_params():
             reason = "is not tuned: it is the same in every trial" if name in FIXED else "is no parameter"
-            raise ValueError(f"{name} {reason} of {type(base).__name__}.")
+            raise WrongValue(f"{name} {reason} of {type(base).__name__}.")
     if n_trials is not None and not is_number(n_trials, 1, math.inf):
-        raise ValueError(f"n_trials must be a number above 1, got {shown(n_trials)}.")
+        raise WrongValue(f"n_trials must be a number above 1, got {shown(n_trials)}.")
     if any(hasattr(values, "rvs") for grid in grids for values in grid.values()):
         mean = DRAWN_TRIALS if n_trials is None else float(n_trials)
         seed = int(rng.words(1)[0] >> np.uint64(33))
@@ -253,11 +253,11 @@ def _test_rows(test_size: float | None, n: int) -> int:
     if test_size is None:
         return 0
     if not is_number(test_size, 0, 1):
-        raise ValueError(
+        raise WrongValue(
             f"test_size must be a share of the rows between 0 and 1, or None, got {shown(test_size)}."
         )
     if not 0 < (count := round(test_size * n)) < n:
-        raise ValueError(f"test_size={test_size:g} of {counted(n, 'row')} leaves none for one of both parts.")
+        raise WrongValue(f"test_size={test_size:g} of {counted(n, 'row')} leaves none for one of both parts.")
     return count
 
 

@@ -14,7 +14,7 @@ from dpcvx.data.cluster.worker_side import Failure, Part, guarded
 from dpcvx.data.cluster.workers import Workers, connected
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.quantise import Quantiser
-from dpcvx.errors import ClusterFailed, Incompatible
+from dpcvx.errors import ClusterFailed, Incompatible, WrongValue
 
 if TYPE_CHECKING:
     from dpcvx.data.columns import Columns
@@ -62,7 +62,7 @@ def from_dask(
         To be given to ``fit``.
     """
     if classes is not None and y_bounds is not None:
-        raise ValueError(
+        raise WrongValue(
             "classes and y_bounds are both given: declare classes for classifiers or y_bounds for regressors."
         )
     connection = connected(client)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcvx.errors import ClusterFailed, Incompatible
+from dpcvx.errors import ClusterFailed, Incompatible, WrongValue
 from dpcvx.words import counted
 
 __all__ = ["Partitions", "opened"]
@@ -93,7 +93,7 @@ def _matched(y: Any, lengths: tuple[int, ...], client: Any) -> Any:
     """Targets in partitions of as many rows as those of X."""
     others = _lengths(y, client)
     if sum(lengths) != sum(others):
-        raise ValueError(f"X has {counted(sum(lengths), 'row')} but y has {sum(others)}; they must agree.")
+        raise WrongValue(f"X has {counted(sum(lengths), 'row')} but y has {sum(others)}; they must agree.")
     if lengths == others:
         return y
     if hasattr(y, "rechunk") and not any(map(math.isnan, y.chunks[0])):
@@ -111,7 +111,7 @@ def _split(header: Any, target: Any) -> tuple[Any, Any]:
     for name in target if isinstance(target, list) else [target]:
         if name not in header.columns:
             known = ", ".join(map(str, header.columns))
-            raise ValueError(f"target names {name!r}, which X does not have. Columns of X: {known}.")
+            raise WrongValue(f"target names {name!r}, which X does not have. Columns of X: {known}.")
     return header.drop(columns=target), header[target]
 
 
@@ -127,7 +127,7 @@ def _rows(collection: Any, name: str) -> Any:
     if not hasattr(collection, "rechunk"):
         return collection
     if collection.ndim not in (1, 2):
-        raise ValueError(f"{name} must have one or two dimensions, got {collection.ndim}.")
+        raise WrongValue(f"{name} must have one or two dimensions, got {collection.ndim}.")
     if collection.ndim == 2 and collection.numblocks[1] > 1:
         return collection.rechunk({1: -1})
     return collection

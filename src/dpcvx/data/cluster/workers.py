@@ -9,7 +9,7 @@ from typing import Any
 
 from dpcvx import __version__
 from dpcvx.data.cluster.worker_side import Describe, Failure, Shard, ShardFacts
-from dpcvx.errors import ClusterFailed, Incompatible
+from dpcvx.errors import ClusterFailed, Incompatible, WrongType
 
 __all__ = ["Call", "RemoteShard", "Workers", "connected"]
 
@@ -51,7 +51,7 @@ def connected(client: Any) -> Any:
         except (OSError, ValueError) as error:
             raise Incompatible(f"No Dask scheduler answers at {client!r} ({type(error).__name__}).") from None
     if not isinstance(client, Client):
-        raise TypeError(f"client must be a Dask client, an address or None, got {type(client).__name__}.")
+        raise WrongType(f"client must be a Dask client, an address or None, got {type(client).__name__}.")
     if client.asynchronous:
         raise Incompatible("An asynchronous Dask client cannot be waited for here: give a plain one.")
     return client

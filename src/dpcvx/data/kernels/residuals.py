@@ -22,6 +22,7 @@ from numba import cfunc, njit, types
 from dpcvx.data.kernels.jit import compiled
 from dpcvx.data.kernels.quantise import SHRINK_SLACK
 from dpcvx.data.lattice import RESIDUAL_BITS
+from dpcvx.errors import WrongType
 from dpcvx.losses import slopes
 
 __all__ = ["bind", "block_residuals", "compile_slope", "residuals_of", "shrink"]
@@ -119,11 +120,11 @@ def compile_slope(slope: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a plain Python function together with the plain functions that it calls."""
     plain_slope = getattr(slope, "py_func", slope)
     if not isinstance(plain_slope, FunctionType):
-        raise TypeError(
+        raise WrongType(
             f"A loss's slope must be a plain function (a static method), got {type(slope).__name__}."
         )
     if any(step.opname == "RAISE_VARARGS" for step in dis.get_instructions(plain_slope)):
-        raise TypeError("A loss's slope must not raise or assert: one record would end the others' run.")
+        raise WrongType("A loss's slope must not raise or assert: one record would end the others' run.")
     if plain_slope is not slope:
         return slope  # compiled already
     called = {name: slope.__globals__.get(name) for name in slope.__code__.co_names}

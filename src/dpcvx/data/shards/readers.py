@@ -18,7 +18,7 @@ from dpcvx.data.files import (
     csv_header,
     csv_table,
 )
-from dpcvx.errors import Unreadable
+from dpcvx.errors import Unreadable, WrongType, WrongValue
 from dpcvx.words import counted
 
 __all__ = ["ArrowReader", "BatchReader", "CsvReader", "ParquetReader", "Reader"]
@@ -89,7 +89,7 @@ class ArrowReader:
         """Yield records and targets after the first ``skip``, at most ``rows`` of them at a time."""
         for batch in self._stream:
             if batch.schema != self._schema:
-                raise ValueError("The record batches of a stream must all have the schema of the first one.")
+                raise WrongValue("The record batches of a stream must all have the schema of the first one.")
             for start in range(0, batch.num_rows, rows):
                 part = batch.slice(start, min(rows, batch.num_rows - start))
                 fresh = part.slice(min(part.num_rows, max(0, skip - self._done)))
@@ -121,7 +121,7 @@ class ParquetReader:
         types = _types(schemas[0], self._features, target)
         for path, schema in zip(self._paths, schemas, strict=True):
             if schema.names != schemas[0].names or _types(schema, self._features, target) != types:
-                raise ValueError(f"{path} has other columns or types than {self._paths[0]}.")
+                raise WrongValue(f"{path} has other columns or types than {self._paths[0]}.")
         self.header: Batch = _split(_made_up(schemas[0]), self._features, target)
         self.source: Mapping[str, Any] = {
             "kind": "parquet",
@@ -189,12 +189,12 @@ class CsvReader:
         headers = [csv_header(next(_lines(path), b""), path) for path in self._paths]
         for path, header in zip(self._paths, headers, strict=True):
             if header != headers[0]:  # it may be a record: its text is nobody's business
-                raise ValueError(f"{path} has another header than {self._paths[0]}; {HEADER_HINT}")
+                raise WrongValue(f"{path} has another header than {self._paths[0]}; {HEADER_HINT}")
         self._header, self._target = headers[0], target
         self._features = _chosen(self._header, features, target, shown=False)
         unknown = [name for name in categories or {} if name not in self._features]
         if unknown:
-            raise ValueError(f"categories name {unknown[0]!r}, which is no feature; {HEADER_HINT}")
+            raise WrongValue(f"categories name {unknown[0]!r}, which is no feature; {HEADER_HINT}")
         self._categories, self._classes = categories or {}, classes
         facts = [_file_facts(path) for path in self._paths]
         self.source: Mapping[str, Any] = {"kind": "csv", "files": facts, "schema": self._features}
@@ -265,7 +265,7 @@ class BatchReader:
             X, y = _pair(pair)
             n = Table(X).n
             if len(y) != n:
-                raise ValueError(f"X of a batch has {counted(n, 'row')} but y has {len(y)}; they must agree.")
+                raise WrongValue(f"X of a batch has {counted(n, 'row')} but y has {len(y)}; they must agree.")
             for start in range(0, n, rows):
                 stop = min(n, start + rows)
                 fresh = start + min(stop - start, max(0, skip - self._done))
@@ -276,9 +276,9 @@ class BatchReader:
 
 def _pair(given: Any) -> Batch:
     if given is None:
-        raise ValueError("There is no batch: give an iterable of pairs (X, y).")
+        raise WrongValue("There is no batch: give an iterable of pairs (X, y).")
     if not isinstance(given, tuple) or len(given) != 2 or not hasattr(given[1], "__len__"):
-        raise TypeError(f"Every batch must be a pair (X, y), got {type(given).__name__}.")
+        raise WrongType(f"Every batch must be a pair (X, y), got {type(given).__name__}.")
     return given[0], given[1]
 
 
@@ -306,21 +306,21 @@ def _chosen(
     """Names of the features, once they and the targets are known to be there, and once only."""
     targets = _names(target) if isinstance(target, str | Sequence) else []
     if not targets or not all(isinstance(name, str) for name in targets):
-        raise TypeError(f"target must be the name of a column, or a list of names; got {target!r}.")
+        raise WrongType(f"target must be the name of a column, or a list of names; got {target!r}.")
     if isinstance(features, str):
-        raise TypeError(f"features must be a list of columns, got {features!r}.")
+        raise WrongType(f"features must be a list of columns, got {features!r}.")
     if len(set(columns)) < len(columns):
-        raise ValueError(f"The table names a column more than once; {HEADER_HINT}")
+        raise WrongValue(f"The table names a column more than once; {HEADER_HINT}")
     # The first line of a CSV file without a header is somebody's record, so its columns are not listed.
     known = f"Columns: {', '.join(columns)}." if shown else f"C{HEADER_HINT[1:]}"
     chosen = [name for name in columns if name not in targets] if features is None else list(features)
     for name in [*targets, *chosen]:
         if name not in columns:
-            raise ValueError(f"There is no column {name!r}. {known}")
+            raise WrongValue(f"There is no column {name!r}. {known}")
     if both := set(chosen) & set(targets):
-        raise ValueError(f"{sorted(both)[0]!r} is a target and a feature at once; leave it out of features.")
+        raise WrongValue(f"{sorted(both)[0]!r} is a target and a feature at once; leave it out of features.")
     if not chosen or len(set(chosen)) < len(chosen):
-        raise ValueError("features must name at least one column, each once.")
+        raise WrongValue("features must name at least one column, each once.")
     return chosen
 
 
@@ -360,7 +360,7 @@ def _arrow_stream(data: Any) -> Any:
     batches = iter(data)
     first = next(batches, None)
     if not isinstance(first, pa.RecordBatch):
-        raise TypeError(
+        raise WrongType(
             "from_arrow takes an Arrow table, a record batch reader, an iterable of record batches or an "
             f"object that exports an Arrow stream; got {type(data).__name__}."
         )
@@ -390,7 +390,7 @@ def _listed(paths: Any, endings: tuple[str, ...]) -> list[Path]:
         return found
     several = [Path(path).absolute() for path in paths]
     if not several:
-        raise ValueError("Give at least one path.")
+        raise WrongValue("Give at least one path.")
     return several
 
 

@@ -32,6 +32,7 @@ from dpcvx.data.target import (
     read_one,
     read_several,
 )
+from dpcvx.errors import WrongValue
 from dpcvx.problem import Bounds
 from dpcvx.words import is_number, shown
 
@@ -46,16 +47,16 @@ ENTRIES = 100  # of a sparse row, as far as the size of a shard goes: how many t
 def normalised(table: Table, y: Any, stated: Declarations) -> dict[str, Any]:
     """Return declarations as plain numbers, texts and lists, the same for all ways to write them."""
     if stated.bounds is None:
-        raise ValueError(
+        raise WrongValue(
             "bounds of the features are needed, from public knowledge and not from these records: a pair "
             "(low, high) in your units, a pair of arrays with one entry per column, or a mapping from column "
             "to pair."
         )
     classes, y_bounds, data_norm = stated.classes, stated.y_bounds, stated.data_norm
     if data_norm is not None and not is_number(data_norm, 0, math.inf):
-        raise ValueError(f"data_norm must be a positive finite number, got {shown(data_norm)}.")
+        raise WrongValue(f"data_norm must be a positive finite number, got {shown(data_norm)}.")
     if (classes is None) == (y_bounds is None):
-        raise ValueError(
+        raise WrongValue(
             "Declare the target: classes=(...), its labels, for a classifier, or y_bounds=(low, high) for a "
             "regressor; one of them, from public knowledge."
         )

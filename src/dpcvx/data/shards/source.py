@@ -28,7 +28,7 @@ from dpcvx.data.rows import Dense, Records, Sparse
 from dpcvx.data.shards.folder import AGAIN, Store
 from dpcvx.data.sums import Sum
 from dpcvx.data.threads import cores, in_threads
-from dpcvx.errors import ShardsDamaged
+from dpcvx.errors import ShardsDamaged, WrongValue
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
 
@@ -77,7 +77,7 @@ def open_source(
     store.require_complete()
     last = len(store.manifest.shards) if last is None else last
     if not 0 <= first < last <= len(store.manifest.shards):
-        raise ValueError(
+        raise WrongValue(
             f"{folder} has shards 0..{len(store.manifest.shards) - 1}; {first}..{last - 1} were asked for."
         )
     store.verify(first, last)

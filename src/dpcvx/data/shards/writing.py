@@ -26,7 +26,7 @@ from dpcvx.data.shards.readers import (
 from dpcvx.data.shards.recipe import Recipe, is_binary, normalised
 from dpcvx.data.shards.source import part_of
 from dpcvx.data.table import Table
-from dpcvx.errors import ShardsDamaged, StoreUnavailable
+from dpcvx.errors import ShardsDamaged, StoreUnavailable, WrongType, WrongValue
 
 __all__ = ["from_arrow", "from_batches", "from_csv", "from_parquet"]
 
@@ -201,7 +201,7 @@ def _made(reader: Reader, stated: Declarations, folder: Path, verbose: int) -> S
     X, y = reader.header
     table = Table(X)
     if table.names is not None and not all(isinstance(name, str) for name in table.names):
-        raise TypeError("The names of columns must be text; rename those that are not.")
+        raise WrongType("The names of columns must be text; rename those that are not.")
     declared = normalised(table, y, stated)
     recipe = Recipe.of(table, y, declared, is_binary(X, declared, reader.typed))
     fresh = Manifest(
@@ -284,7 +284,7 @@ def _fill(store: Store, reader: Reader, recipe: Recipe, verbose: int) -> None:
         for X, y in reader.batches(store.manifest.n, at_once):
             table = Table(X)
             if (table.d, table.names, table.sparse) != (d, names, sparse):
-                raise ValueError("A batch has other columns than the first one; all must have the same.")
+                raise WrongValue("A batch has other columns than the first one; all must have the same.")
             waiting.append(Records(*recipe.quantised(X, y)))
             while sum(piece.rows.shape[0] for piece in waiting) >= recipe.rows:
                 _append(store, _cut(waiting, recipe.rows), expected)
@@ -293,7 +293,7 @@ def _fill(store: Store, reader: Reader, recipe: Recipe, verbose: int) -> None:
         if waiting:
             _append(store, _cut(waiting, recipe.rows), expected)
     if store.manifest.n == 0:
-        raise ValueError("There are no records: at least one is needed.")
+        raise WrongValue("There are no records: at least one is needed.")
     store.finish()
 
 
