@@ -10,12 +10,12 @@ import dpcvx as dp
 from dpcvx.accounting import Tight
 from dpcvx.planning.candidates import (
     Limit,
-    compared,
     memory,
     rehearsed,
+    unweighed,
     with_all,
 )
-from dpcvx.planning.outlook import doubt, promises
+from dpcvx.planning.outlook import doubt, predicted_risk, promises
 from dpcvx.planning.planner import default_clip, plan, residual_clip
 from dpcvx.planning.rehearsal import (
     Scene,
@@ -51,7 +51,26 @@ def test_every_solver_that_fits_is_listed_once_in_order(problem):
     names = [type(each.solver).__name__ for each in candidates]
     assert set(names) == feasible(problem, 3000)
     assert len(set(names)) == len(names) >= 7
-    assert list(candidates) == sorted(candidates, key=lambda each: each.predicted)
+    weighed = [each for each in candidates if each.weighed]
+    assert list(candidates[: len(weighed)]) == weighed  # the others are listed after them, without prediction
+    assert weighed == sorted(weighed, key=lambda each: each.handicap * each.predicted)
+    assert weighed[0].solver == plan(problem, 3000, BUDGET).solver
+    assert all(math.isnan(each.predicted) for each in candidates[len(weighed) :])
+
+
+def test_the_number_in_the_table_is_the_number_that_decides():
+    """One basis for all candidates; the smallest product of prediction and handicap runs."""
+    for problem in (ROUND, RIDGED, dp.Problem(dp.Logistic(), dp.L2Ball(9.0), bounds=dp.Bounds(1.0), d=5)):
+        for n in (300, 3000, 30_000):
+            made = plan(problem, n, BUDGET)
+            weighed = [each for each in made.candidates if each.weighed]
+            assert len({each.basis for each in weighed}) == 1
+            best = min(weighed, key=lambda each: each.handicap * each.predicted)
+            assert made.chosen is best
+            assert f"{best.predicted:.3g}" in next(
+                line for line in str(made).splitlines() if "(chosen)" in line
+            )
+            assert (best.optimisation, best.privacy) == predicted_risk(made)
 
 
 def test_every_solver_of_the_package_may_be_listed():
@@ -133,7 +152,7 @@ def test_standardised_fits_are_compared_with_standardised_ones_and_rehearsed_in_
     assert inside.n_calls == made.n_calls - 3
     floor = 2 * float(made.stages[1].mechanism.deviations[:5].max())
     assert rehearsed(made) == rehearse(inside, (min(1.0, 0.1 / floor), min(1.0, 0.01 / floor)))
-    assert {type(each.solver) for each in compared((made,), clip=1.0)} == {Standardised}
+    assert {type(each.solver) for each in unweighed(made, (made,), clip=1.0)} == {Standardised}
 
 
 def test_a_rehearsal_of_descent_is_descent_on_a_quadratic():
@@ -184,8 +203,8 @@ def test_scenes_leave_the_same_to_learn_and_get_harder_where_only_columns_are_bo
 def test_losses_without_a_model_keep_their_bounds():
     problem = dp.Problem(dp.Quantile(0.5), dp.L2Ball(3.0), bounds=dp.Bounds(1.0), d=4)
     made = plan(problem, 3000, BUDGET)
-    assert {each.basis for each in made.candidates} == {"bound"}
-    assert {each.basis for each in plan(ROUND, 3000, BUDGET).candidates} == {"typical"}
+    assert {each.basis for each in made.candidates} == {"bound", "none"}
+    assert {each.basis for each in plan(ROUND, 3000, BUDGET).candidates} == {"typical", "none"}
 
 
 @pytest.mark.long
@@ -206,7 +225,7 @@ def test_predictions_rank_solvers_as_measured_risks_do():
         made = each.solver.plan(problem, n, BUDGET, Tight())
         thetas = [execute(made, source, rng=dp.SeededGenerator(seed)).theta for seed in range(2)]
         measured.append(np.mean([np.mean((rows @ (theta - best)) ** 2) / 2 for theta in thetas]))
-        predicted.append(each.predicted)
+        predicted.append(sum(predicted_risk(made)))
     from scipy.stats import spearmanr
 
     assert spearmanr(predicted, measured).statistic > 0.7

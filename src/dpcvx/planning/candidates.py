@@ -14,18 +14,35 @@ from dpcvx.plans import Candidate, Plan, running_time
 from dpcvx.solvers import SOLVERS, configured
 from dpcvx.solvers.memo import memoised
 
-__all__ = ["Facts", "briefly", "candidate", "compared", "memory", "rehearsed", "with_all"]
+__all__ = ["Facts", "memory", "rehearsed", "unweighed", "weigh", "with_all"]
 
 
-def compared(
-    weighed: tuple[Plan, ...], *, clip: float | None = None, density: float = 1.0
+def weigh(plans: tuple[Plan, ...], density: float = 1.0) -> tuple[Candidate, ...]:
+    """Return plans of one problem as candidates, with predictions that can be compared, the best first.
+
+    They are rehearsed where every one of them can be, and bounded by their solvers' formulas otherwise. The
+    best has the smallest product of prediction and handicap.
+    """
+    typical = [rehearsed(plan) for plan in plans]
+    basis = "bound" if None in typical else "typical"
+    candidates = (
+        candidate(plan, basis, risk if basis == "typical" else None, density)
+        for plan, risk in zip(plans, typical, strict=True)
+    )
+    return tuple(sorted(candidates, key=lambda each: each.handicap * each.predicted))
+
+
+def unweighed(
+    first: Plan, plans: tuple[Plan, ...], *, clip: float | None = None, density: float = 1.0
 ) -> tuple[Candidate, ...]:
-    """Return every solver that fits the problem of some plans, best prediction first.
+    """Return every other solver that fits the problem of some plans, with its costs and no prediction.
 
     Parameters
     ----------
-    weighed : tuple of Plan
-        Plans of one problem, n and budget, among which the choice is made; other solvers are listed beside.
+    first : Plan
+        Problem, n, budget, accountant and coordinates.
+    plans : tuple of Plan
+        Plans of solvers that are listed already.
     clip : float, optional
         Residual clip of the solvers that take one.
     density : float
@@ -35,9 +52,7 @@ def compared(
     -------
     tuple of Candidate
     """
-    first = weighed[0]
-    candidates = [candidate(plan, density=density) for plan in weighed]
-    known = {type(plan.solver.innermost(plan).solver) for plan in weighed}
+    known, others = {type(plan.solver.innermost(plan).solver) for plan in plans}, []
     for kind in SOLVERS:
         if kind in known:
             continue
@@ -45,40 +60,36 @@ def compared(
         accountant = Limit() if kind.samples else first.accountant
         try:
             plan = solver.plan(first.problem, first.n, first.budget, accountant)
-            candidates.append(candidate(plan, weighed=False, density=density))
+            others.append(candidate(plan, "none", (math.nan, math.nan), density))
         except (Incompatible, NotAccountable):
             continue
-    return tuple(sorted(candidates, key=lambda each: each.predicted))
+    return tuple(others)
 
 
 def with_all(plan: Plan, density: float = 1.0) -> Plan:
     """Return a plan that was chosen from a few with every solver that fits in its table."""
-    weighed = tuple(
+    plans = tuple(
         plan
         if each.solver == plan.solver
         else each.solver.plan(plan.problem, plan.n, plan.budget, plan.accountant)
         for each in plan.candidates
     )
-    return replace(plan, candidates=compared(weighed, clip=plan.solver.clip, density=density))
+    others = unweighed(plan, plans, clip=plan.solver.clip, density=density)
+    return replace(plan, candidates=(*weigh(plans, density), *others))
 
 
-def briefly(plans: tuple[Plan, ...]) -> tuple[Candidate, ...]:
-    """Return the plans as candidates, the chosen first; the others, which will not run, by their bounds."""
-    first, *others = plans
-    return candidate(first), *(candidate(plan, rehearsal=False) for plan in others)
-
-
-def candidate(plan: Plan, *, weighed: bool = True, rehearsal: bool = True, density: float = 1.0) -> Candidate:
-    """Return what a plan would cost, and its predicted risk: by rehearsal, or else the solver's bound."""
-    typical = rehearsed(plan) if rehearsal else None
+def candidate(
+    plan: Plan, basis: str, risk: tuple[float, float] | None = None, density: float = 1.0
+) -> Candidate:
+    """Return what a plan would cost, with its predicted risk: as given, or by the solver's own formula."""
     fit = plan.solver.innermost(plan)
-    optimisation, privacy = typical or plan.solver.predict(plan.problem, plan.n, plan.budget)
+    optimisation, privacy = risk or plan.solver.predict(plan.problem, plan.n, plan.budget)
     return Candidate(
         plan.solver,
         optimisation,
         privacy,
-        basis="bound" if typical is None else "typical",
-        weighed=weighed,
+        basis=basis,
+        handicap=fit.solver.handicap(plan),
         answers=plan.n_calls,
         noise=tuple(dict.fromkeys(float(stage.mechanism.noise) for stage in fit.stages)),
         gradient_evaluations=plan.gradient_evaluations,

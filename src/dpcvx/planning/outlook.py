@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning
-from dpcvx.planning.candidates import Facts, candidate
+from dpcvx.planning.candidates import Facts, rehearsed
 from dpcvx.planning.rehearsal import is_modelled, to_learn
 from dpcvx.plans import Plan
 from dpcvx.solvers import configured
@@ -187,8 +187,7 @@ def _enough(plan: Plan, again: Planning) -> tuple[int | None, float | None]:
 
 def predicted_risk(plan: Plan) -> tuple[float, float]:
     """Predicted excess risk of what a plan runs: (optimisation part, privacy part)."""
-    known = [each for each in plan.candidates if each.solver == plan.solver] or [candidate(plan)]
-    return known[0].optimisation, known[0].privacy
+    return rehearsed(plan) or plan.solver.predict(plan.problem, plan.n, plan.budget)
 
 
 def trivial_risk(plan: Plan) -> float | None:

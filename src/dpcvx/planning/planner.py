@@ -19,7 +19,7 @@ from dpcvx.domains.mirror import Euclidean
 from dpcvx.errors import Incompatible, NotAccountable, WrongValue
 from dpcvx.losses import Loss
 from dpcvx.mechanisms.minimise import NEWTON_SIZE
-from dpcvx.planning.candidates import briefly, compared
+from dpcvx.planning.candidates import unweighed, weigh
 from dpcvx.planning.outlook import advice
 from dpcvx.plans import Plan, Solver
 from dpcvx.problem import Problem
@@ -115,16 +115,18 @@ def default_clip(problem: Problem, n: int, budget: Budget) -> float | None:
 def automatic(problem: Problem) -> tuple[type[Any], ...]:
     """Return the solvers that are weighed where the user names none, by what the set can do.
 
-    Predictions are worst cases and compare like with like only, so a solver is left out where measured risks
-    contradict them. Frank-Wolfe's bound is often below that of its corrective variant, and its risk up to a
-    hundred times above. Accelerated mirror descent is behind gradient descent on hulls of many vertices, in
-    the Euclidean geometry and in those that are little better, as singular values of small matrices are; it
-    is ahead by a factor where the set's own geometry pays, as that of many groups does. In an l2 ball descent
-    and objective perturbation are weighed on the same public model of typical data; perturbation is for
-    bounded slopes of one score, and for as many features as Newton steps can bear.
+    A solver is left out where another one is always better, or where measured risks contradict predictions.
+    Mirror descent with the Euclidean map is behind gradient descent. Frank-Wolfe's prediction is often below
+    that of its corrective variant, and its risk up to a hundred times above. Accelerated mirror descent is
+    behind gradient descent on hulls of many vertices, in the Euclidean geometry and in those that are little
+    better, as singular values of small matrices are; it is ahead by a factor where the set's own geometry
+    pays, as that of many groups does. Objective perturbation is for bounded slopes of one score, and for as
+    many features as Newton steps can bear.
     """
     C = problem.domain
-    kinds: list[type[Any]] = [NoisyGradientDescent, NoisyMirrorDescent]
+    kinds: list[type[Any]] = [NoisyGradientDescent]
+    if not (is_round(problem) and math.isfinite(problem.smoothness)):
+        kinds.append(NoisyMirrorDescent)
     if isinstance(C, HasCoordinateVertices) and isinstance(C, HasProjection):
         kinds.append(NoisyCorrectiveFrankWolfe)
     elif isinstance(C, HasVertices):
@@ -151,10 +153,6 @@ def standardisation_pays(problem: Problem, n: int, budget: Budget) -> bool:
     except Incompatible:  # exact sums have no room for so many cells
         return False
     return means.noise <= MEAN_NOISE * problem.bounds.x_inf
-
-
-def _handicap(chosen: Plan) -> float:
-    return chosen.solver.innermost(chosen).solver.handicap(chosen)
 
 
 def _geometry_gain(problem: Problem) -> float:
@@ -196,8 +194,8 @@ def plan(
     Returns
     -------
     Plan
-        With ``plan.candidates``: of "all" the whole table, sorted by predicted excess risk; of a tuple those
-        that fit, the chosen first.
+        The one with the least predicted excess risk, each multiplied by its solver's handicap.
+        ``plan.candidates`` are those that were weighed; "all" lists every other solver that fits as well.
     """
     if n < 1:
         raise WrongValue(f"n must be at least 1, got {n}.")
@@ -208,16 +206,15 @@ def plan(
         candidates = tuple(configured(kind, clip=clip) for kind in automatic(problem))
     if isinstance(candidates, str):
         raise WrongValue(f'candidates must be "all" or a tuple of solvers, got {candidates!r}.')
-    weighed, refusals = [], []
+    plans, refusals = [], []
     for solver in candidates:
         try:
-            chosen = solver.plan(problem, n, budget, accountant or Tight())
-            predicted = sum(solver.predict(problem, n, budget))
-            weighed.append((_handicap(chosen) * predicted, chosen))
+            plans.append(solver.plan(problem, n, budget, accountant or Tight()))
         except (Incompatible, NotAccountable) as refusal:
             refusals.append(str(refusal))
-    if not weighed:
+    if not plans:
         raise Incompatible("No solver fits this problem:\n  " + "\n  ".join(refusals))
-    plans = tuple(chosen for _, chosen in sorted(weighed, key=lambda pair: pair[0]))
-    listed = compared(plans, clip=clip, density=density) if everything else briefly(plans)
-    return replace(plans[0], candidates=listed, advise=advice)
+    weighed = weigh(tuple(plans), density)
+    chosen = next(plan for plan in plans if plan.solver == weighed[0].solver)
+    listed = unweighed(chosen, tuple(plans), clip=clip, density=density) if everything else ()
+    return replace(chosen, candidates=(*weighed, *listed), advise=advice)

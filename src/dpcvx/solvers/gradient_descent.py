@@ -124,6 +124,10 @@ class NoisyGradientDescent(Solver):
             stopped, noise = min(stopped, float(typical[0])), min(noise, float(typical[1]))
         return stopped, noise
 
+    def handicap(self, plan: Plan) -> float:
+        """Return 1: other solvers are compared with descent."""
+        return 1.0
+
     @memoised
     def bound(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
         """Bound the excess risk on all records: (optimisation part, privacy part)."""
