@@ -69,7 +69,9 @@ def measured(problem, X, y, budget, seeds):
             continue
         (candidate,) = plan.candidates
         typical, handicap = rehearsed(plan), candidate.handicap
-        formula = sum(plan.solver.predict(problem, n, budget)) * (handicap if handicap >= 2 else 1)
+        formula = sum(plan.solver.predict(problem, n, budget)) * (
+            2 if kind.__name__ == "ObjectivePerturbation" else 1
+        )
         thetas = (dp.execute(plan, records, rng=dp.SeededGenerator(seed)).theta for seed in range(seeds))
         risk = float(np.mean([problem.loss.value(X @ theta, y).mean() for theta in thetas]))
         simulated = math.inf if typical is None else sum(typical)
@@ -80,10 +82,16 @@ def measured(problem, X, y, budget, seeds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
-    seeds = parser.parse_args().seeds
+    parser.add_argument(
+        "--data", default="", help="only data sets whose name contains this; nothing is saved"
+    )
+    options = parser.parse_args()
+    seeds = options.seeds
     warnings.simplefilter("ignore")
     regrets, rows = {rule: [] for rule in RULES}, []
     for name, X, y, loss in tables():
+        if options.data not in name:
+            continue
         order = np.random.default_rng(0).permutation(len(y))
         for n in SIZES:
             if n > len(y):
@@ -112,7 +120,8 @@ def main():
         summary[f"{rule}: worst regret"] = float(np.max(values))
         summary[f"{rule}: share of cells within 0.05"] = float(np.mean(np.array(values) <= 0.05))
     print(*(f"{name}: {value:.4g}" for name, value in summary.items()), sep="\n")
-    save("choice", summary)
+    if not options.data:
+        save("choice", summary)
 
 
 if __name__ == "__main__":

@@ -103,12 +103,8 @@ class Solver(Protocol):
         return ()
 
     def handicap(self, plan: Plan) -> float:
-        """Return the factor by which a predicted risk is multiplied before solvers are compared.
-
-        Gradient descent has 1. Another solver takes its place where it is predicted at most 0.8 of its risk:
-        on real data smaller differences between predictions were often wrong (`benchmarks/choice.py`).
-        """
-        return 1.25
+        """Return the factor by which a predicted risk is multiplied before solvers are compared."""
+        return 1.0
 
     def bound(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
         """Bound the excess risk on any records, where `predict` may be for typical ones."""
@@ -184,9 +180,9 @@ class Candidate:
             ", ".join(f"{noise:.2g}" for noise in self.noise),
             f"{self.gradient_evaluations:.2g}",
             byte_count(self.memory),
-            self.basis if self.weighed else "",
+            self.basis if self.weighed else "-",
             *(
-                f"{risk:.3g}" if self.weighed else ""
+                f"{risk:.3g}" if self.weighed else "-"
                 for risk in (self.optimisation, self.privacy, self.predicted)
             ),
         )

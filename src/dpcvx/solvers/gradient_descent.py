@@ -24,6 +24,7 @@ from dpcvx.solvers.typical_data import Typical
 
 __all__ = ["NoisyGradientDescent"]
 
+HANDICAP: float = default("solvers.gradient_descent.HANDICAP")
 MOST_MOMENTUM: float = default("solvers.gradient_descent.MOST_MOMENTUM")
 SETTLED: float = default("solvers.gradient_descent.SETTLED")
 HASTE: float = default("solvers.gradient_descent.HASTE")
@@ -125,8 +126,8 @@ class NoisyGradientDescent(Solver):
         return stopped, noise
 
     def handicap(self, plan: Plan) -> float:
-        """Return 1: other solvers are compared with descent."""
-        return 1.0
+        """Return 0.8: descent runs unless another solver is predicted at most 0.8 of its risk."""
+        return HANDICAP
 
     @memoised
     def bound(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
