@@ -126,7 +126,7 @@ def automatic(problem: Problem) -> tuple[type[Any], ...]:
     """
     C = problem.domain
     kinds: list[type[Any]] = [NoisyGradientDescent]
-    if not (is_round(problem) and math.isfinite(problem.smoothness)):
+    if not (problem.is_round and math.isfinite(problem.smoothness)):
         kinds.append(NoisyMirrorDescent)
     if isinstance(C, HasCoordinateVertices) and isinstance(C, HasProjection):
         if problem.d >= FEWEST_SELECTED_FROM:

@@ -183,8 +183,8 @@ _LISTED = (
             "california_housing it took too few, and left 0.4 to 0.7 more of what can be learnt than descent",
             "benchmarks/choice.py", predicts=False),
     Default("solvers.gradient_descent.HANDICAP", 0.8,
-            "factor of descent's prediction before solvers are compared: another one must be predicted at most "
-            "0.8 of its risk, since smaller differences between predictions were often wrong",
+            "factor of descent's prediction before solvers are compared: another one must be predicted at "
+            "most 0.8 of its risk, since smaller differences between predictions were often wrong",
             "benchmarks/choice.py", predicts=False),
     Default("planning.planner.MEAN_NOISE", 0.25,
             "of the largest value of a feature: with more noise on a mean, standardisation does not pay",

@@ -106,7 +106,7 @@ class ObjectivePerturbation(Solver):
         return _parts(inner, n, budget, self._share(problem, n, budget), _model(inner))
 
     def handicap(self, plan: Plan) -> float:
-        """Return 1.6, twice that of descent, and more than any risk where minimisation might take very long."""
+        """Return 1.6, twice that of descent; more than any risk where minimisation might take very long."""
         work = plan.gradient_evaluations * plan.problem.size
         return UNAFFORDABLE if work > MOST_PRODUCTS else PRICE
 
