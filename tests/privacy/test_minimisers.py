@@ -36,7 +36,7 @@ from dpcvx.losses import (
 )
 from dpcvx.mechanisms import NoisyMinimiser, PerturbedMinimiser
 from dpcvx.noise import SeededGenerator
-from dpcvx.plans import Plan, execute
+from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import (
     NoisyFrankWolfe,
@@ -235,7 +235,7 @@ def test_nothing_lets_a_user_hurry_the_minimiser(mechanism):
         "noise_multiplier",
         "ridge",
         "output_multiplier",
-        "relation",
+        "neighbours",
         "linear",
     }
     for solver in (ObjectivePerturbation, OutputPerturbation):
@@ -352,7 +352,7 @@ def test_an_accountant_without_the_profile_is_private_too():
         for accountant in (Tight(), RDP())
     )
     assert renyi.stages[0].mechanism.noise > 1.02 * tight.stages[0].mechanism.noise
-    assert Plan.epsilon.fget(renyi) <= 1.0
+    assert renyi.price.epsilon <= 1.0
 
 
 @pytest.mark.parametrize(
