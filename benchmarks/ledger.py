@@ -14,14 +14,7 @@ import time
 from pathlib import Path
 
 from dpcvx.accounting import RDP, Budget, gaussian_mu
-from dpcvx.events import (
-    Compose,
-    Event,
-    Exponential,
-    Gaussian,
-    PureDP,
-    Repeat,
-)
+from dpcvx.events import Compose, Event, Exponential, Gaussian, PureDP, Repeat
 from dpcvx.ledger import Account, Ledger
 from dpcvx.ledger.filters import FRESH, admit
 

@@ -20,15 +20,7 @@ import numpy as np
 from datasets import OUTPUT, sparse
 from dpcvx.accounting import Budget
 from dpcvx.noise import SeededGenerator
-from dpcvx.queries import (
-    Attribute,
-    Binned,
-    Counts,
-    QueryEngine,
-    Regression,
-    Schema,
-    Universe,
-)
+from dpcvx.queries import Attribute, Binned, Counts, QueryEngine, Regression, Schema, Universe
 from figures import save
 
 METHODS = ("composition", "histogram", "multiplicative_weights", "warm", "auto")

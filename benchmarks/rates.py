@@ -12,21 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcvx.accounting import (
-    Budget,
-    PureComposition,
-    Tight,
-    calibrate,
-)
+from dpcvx.accounting import Budget, PureComposition, Tight, calibrate
 from dpcvx.data.memory import source
-from dpcvx.domains import (
-    GroupBall,
-    L1Ball,
-    L2Ball,
-    NuclearBall,
-    Simplex,
-    gaussian_width,
-)
+from dpcvx.domains import GroupBall, L1Ball, L2Ball, NuclearBall, Simplex, gaussian_width
 from dpcvx.domains.mirror import Euclidean
 from dpcvx.domains.regularizers import SubmodularNorm
 from dpcvx.domains.set_functions import (

@@ -25,14 +25,7 @@ from datasets import sparse
 from dpcvx.accounting import gaussian_mu
 from dpcvx.losses import Logistic
 from dpcvx.noise import SeededGenerator
-from dpcvx.queries import (
-    Attribute,
-    Counts,
-    Histogram,
-    NoisyMarginals,
-    Schema,
-    Universe,
-)
+from dpcvx.queries import Attribute, Counts, Histogram, NoisyMarginals, Schema, Universe
 from dpcvx.queries.marginals import marginal_order
 from dpcvx.queries.maximum_entropy import fit
 

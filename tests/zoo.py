@@ -35,14 +35,7 @@ from dpcvx.domains import (
 from dpcvx.domains.interpolation import Interpolation
 from dpcvx.domains.mirror import Entropy, MirrorMap
 from dpcvx.domains.p_norm_map import PNorm
-from dpcvx.domains.regularizers import (
-    L1,
-    ElasticNet,
-    GroupL2,
-    Regularizer,
-    Ridge,
-    SubmodularNorm,
-)
+from dpcvx.domains.regularizers import L1, ElasticNet, GroupL2, Regularizer, Ridge, SubmodularNorm
 from dpcvx.domains.set_functions import (
     Cardinality,
     ConcaveOfCardinality,

@@ -14,17 +14,7 @@ import dask.array as da
 import numpy as np
 from dask.distributed import Client, LocalCluster
 
-from dpcvx import (
-    Bounds,
-    Budget,
-    L2Ball,
-    Ledger,
-    Logistic,
-    NoisyGradientDescent,
-    Problem,
-    execute,
-    plan,
-)
+from dpcvx import Bounds, Budget, L2Ball, Ledger, Logistic, NoisyGradientDescent, Problem, execute, plan
 from dpcvx.data import GradientSum
 from dpcvx.data.cluster import dask_source
 from dpcvx.data.cluster.workers import Call

@@ -42,12 +42,7 @@ from dpcvx.losses import Huber, Logistic, Squared
 from dpcvx.planning.planner import plan
 from dpcvx.plans import Plan, execute
 from dpcvx.problem import Bounds, Problem
-from dpcvx.queries import (
-    Attribute,
-    Histogram,
-    Schema,
-    Universe,
-)
+from dpcvx.queries import Attribute, Histogram, Schema, Universe
 from dpcvx.queries.marginals import Measurement
 from dpcvx.queries.maximum_entropy import fit
 from dpcvx.queries.passes import passes_over

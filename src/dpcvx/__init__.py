@@ -22,14 +22,7 @@ if TYPE_CHECKING:
     )
     from dpcvx.data.cluster import from_dask
     from dpcvx.data.memory import source
-    from dpcvx.data.shards import (
-        Shards,
-        from_arrow,
-        from_batches,
-        from_csv,
-        from_parquet,
-        open_shards,
-    )
+    from dpcvx.data.shards import Shards, from_arrow, from_batches, from_csv, from_parquet, open_shards
     from dpcvx.domains import (
         Box,
         GroupBall,
@@ -45,13 +38,7 @@ if TYPE_CHECKING:
         VertexHull,
         gaussian_width,
     )
-    from dpcvx.domains.regularizers import (
-        L1,
-        ElasticNet,
-        GroupL2,
-        Ridge,
-        SubmodularNorm,
-    )
+    from dpcvx.domains.regularizers import L1, ElasticNet, GroupL2, Ridge, SubmodularNorm
     from dpcvx.domains.set_functions import (
         Cardinality,
         ConcaveOfCardinality,

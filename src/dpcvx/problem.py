@@ -148,8 +148,7 @@ class Problem:
         if self.domain is None:
             return math.inf
         return min(
-            self.bounds.x_inf * self.domain.norm(1, self.size),
-            self.row_norm * self.domain.norm(2, self.size),
+            self.bounds.x_inf * self.domain.norm(1, self.size), self.row_norm * self.domain.norm(2, self.size)
         )
 
     def margin_bound(self, theta: Vector) -> float:

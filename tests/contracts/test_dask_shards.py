@@ -79,10 +79,7 @@ def test_a_shard_goes_through_steps_once_and_says_when_it_did_not():
     question = gradient(theta)
     assert held.ask("b", question) == UNMAPPED
     assert held.ask("", Become((first,))).d == 5
-    assert_array_equal(
-        held.ask("a", gradient(THETA)),
-        within.sum(GradientSum(Logistic(), THETA, WIDE)),
-    )
+    assert_array_equal(held.ask("a", gradient(THETA)), within.sum(GradientSum(Logistic(), THETA, WIDE)))
     held._state.records[""].within = None  # would be called if the first step were made again
     assert held.ask("", Become((first, second))).d == 6
     expected = mapped.sum(GradientSum(Logistic(), theta, WIDE))

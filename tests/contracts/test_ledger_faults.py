@@ -15,20 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from dpcvx import Account, Budget, Ledger
-from dpcvx.errors import (
-    BudgetExceeded,
-    DeadKey,
-    Incompatible,
-    LedgerDamaged,
-    LedgerUnavailable,
-)
+from dpcvx.errors import BudgetExceeded, DeadKey, Incompatible, LedgerDamaged, LedgerUnavailable
 from dpcvx.events import ApproxDP, Gaussian, PureDP
-from dpcvx.ledger.database import (
-    account_table,
-    engine,
-    entry_table,
-    head_table,
-)
+from dpcvx.ledger.database import account_table, engine, entry_table, head_table
 
 WORKERS = Path(__file__).parents[1] / "ledger_workers.py"
 STEP = ApproxDP(0.001, 0.0)

@@ -9,16 +9,7 @@ import pytest
 from numba.extending import register_jitable
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dpcvx.losses import (
-    Huber,
-    Quantile,
-    Sigmoid,
-    SmoothHinge,
-    Softmax,
-    Squared,
-    Welsch,
-    exp_basic,
-)
+from dpcvx.losses import Huber, Quantile, Sigmoid, SmoothHinge, Softmax, Squared, Welsch, exp_basic
 from zoo import ALL_LOSSES, BINARY_LOSSES, REGRESSION_LOSSES, SCALAR_LOSSES
 
 MARGINS = (0.3, 4.0)

@@ -12,21 +12,11 @@ import dpcvx.noise.exponential
 import dpcvx.noise.gaussian
 from adversary import records, stored
 from dpcvx.accounting import Budget, Neighbours, Tight
-from dpcvx.domains import (
-    L1Ball,
-    L2Ball,
-    Simplex,
-    VertexHull,
-)
+from dpcvx.domains import L1Ball, L2Ball, Simplex, VertexHull
 from dpcvx.errors import Incompatible
 from dpcvx.events import Exponential, Gaussian
 from dpcvx.losses import Huber, Quantile, Squared
-from dpcvx.mechanisms import (
-    NoisyGradient,
-    NoisyVertex,
-    Vertex,
-    weight_bits,
-)
+from dpcvx.mechanisms import NoisyGradient, NoisyVertex, Vertex, weight_bits
 from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent

@@ -7,32 +7,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dpcvx.domains import (
-    Box,
-    L1Ball,
-    L2Ball,
-    LinfBall,
-    Simplex,
-    VertexHull,
-)
-from dpcvx.losses import (
-    Huber,
-    Logistic,
-    Quantile,
-    Sigmoid,
-    SmoothHinge,
-    Squared,
-)
-from dpcvx.queries import (
-    Attribute,
-    Binned,
-    Count,
-    Marginal,
-    Mean,
-    Regression,
-    Schema,
-    query_from_json,
-)
+from dpcvx.domains import Box, L1Ball, L2Ball, LinfBall, Simplex, VertexHull
+from dpcvx.losses import Huber, Logistic, Quantile, Sigmoid, SmoothHinge, Squared
+from dpcvx.queries import Attribute, Binned, Count, Marginal, Mean, Regression, Schema, query_from_json
 from dpcvx.queries.compiled import TOLERANCE
 
 SCHEMA = Schema(

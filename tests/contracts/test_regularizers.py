@@ -7,14 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dpcvx.domains.regularizers import (
-    L1,
-    ElasticNet,
-    GroupL2,
-    Regularizer,
-    Ridge,
-    SubmodularNorm,
-)
+from dpcvx.domains.regularizers import L1, ElasticNet, GroupL2, Regularizer, Ridge, SubmodularNorm
 from dpcvx.domains.set_functions import Cardinality, GroupCover
 from zoo import ALL_REGULARIZERS, ALL_SET_FUNCTIONS
 

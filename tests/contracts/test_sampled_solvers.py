@@ -18,12 +18,7 @@ from dpcvx.data.rows import Sparse
 from dpcvx.domains import Box, L1Ball, L2Ball
 from dpcvx.domains.regularizers import L1
 from dpcvx.errors import Incompatible
-from dpcvx.losses import (
-    Huber,
-    Logistic,
-    Softmax,
-    Squared,
-)
+from dpcvx.losses import Huber, Logistic, Softmax, Squared
 from dpcvx.mechanisms import NoisyDifference, NoisyGradient
 from dpcvx.noise import SecureGenerator, SeededGenerator
 from dpcvx.plans import Oracle, Plan, Stage, execute

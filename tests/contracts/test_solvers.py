@@ -13,21 +13,9 @@ from dpcvx.accounting import Budget, Tight
 from dpcvx.data.memory import Arrays, source
 from dpcvx.data.quantise import Quantiser, targets
 from dpcvx.data.rows import Sparse
-from dpcvx.domains import (
-    Box,
-    L1Ball,
-    L2Ball,
-    Simplex,
-    VertexHull,
-)
+from dpcvx.domains import Box, L1Ball, L2Ball, Simplex, VertexHull
 from dpcvx.errors import Incompatible
-from dpcvx.losses import (
-    Huber,
-    Logistic,
-    Quantile,
-    Softmax,
-    Squared,
-)
+from dpcvx.losses import Huber, Logistic, Quantile, Softmax, Squared
 from dpcvx.mechanisms import NoisyGradient, NoisyVertex
 from dpcvx.noise import SecureGenerator, SeededGenerator
 from dpcvx.plans import Oracle, Plan, Release, Stage, execute

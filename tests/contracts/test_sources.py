@@ -11,12 +11,7 @@ from dpcvx.data.lattice import FEATURE_BITS, RESIDUAL_BITS, ResidualBound, fixed
 from dpcvx.data.memory import Arrays, source
 from dpcvx.data.quantise import Quantiser, targets
 from dpcvx.data.rows import Dense, Sparse
-from dpcvx.losses import (
-    Huber,
-    Logistic,
-    Softmax,
-    Squared,
-)
+from dpcvx.losses import Huber, Logistic, Softmax, Squared
 from dpcvx.problem import Bounds
 from zoo import ALL_LOSSES, BINARY_LOSSES
 

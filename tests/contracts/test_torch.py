@@ -33,16 +33,7 @@ from dpcvx.errors import Incompatible
 from dpcvx.losses import Logistic, Squared
 from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds
-from dpcvx.queries import (
-    Attribute,
-    Counts,
-    Histogram,
-    Marginal,
-    QueryEngine,
-    Regression,
-    Schema,
-    Universe,
-)
+from dpcvx.queries import Attribute, Counts, Histogram, Marginal, QueryEngine, Regression, Schema, Universe
 from dpcvx.queries.maximum_entropy import fit
 from dpcvx.queries.passes import HostPasses, passes_over
 from zoo import ALL_LOSSES, BINARY_LOSSES

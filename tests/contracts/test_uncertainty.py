@@ -13,13 +13,7 @@ from dpcvx.errors import Incompatible, NotReleased
 from dpcvx.events import count_leaves, from_plain
 from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments, PerturbedMinimiser
 from dpcvx.noise import SeededGenerator
-from dpcvx.plans.uncertainty import (
-    Curvature,
-    Steepness,
-    Uncertainty,
-    average,
-    one_step,
-)
+from dpcvx.plans.uncertainty import Curvature, Steepness, Uncertainty, average, one_step
 from dpcvx.solvers import Standardised
 from dpcvx.solvers.one_step import with_uncertainty
 
@@ -198,10 +192,7 @@ def test_errors_are_as_large_as_stated_and_larger_than_either_part_alone(kind, i
 
 @pytest.mark.parametrize(
     "inner",
-    [
-        dp.NoisyGradientDescent(n_iter=4, step=0.2, clip=1.0),
-        dp.ObjectivePerturbation(jacobian_share=0.001),
-    ],
+    [dp.NoisyGradientDescent(n_iter=4, step=0.2, clip=1.0), dp.ObjectivePerturbation(jacobian_share=0.001)],
     ids=type,
 )
 def test_the_step_removes_the_bias_of_few_iterations_and_of_a_ridge(inner):

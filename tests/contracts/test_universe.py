@@ -17,20 +17,8 @@ from dpcvx.data.files import open_table
 from dpcvx.errors import Incompatible
 from dpcvx.losses import Logistic, Softmax
 from dpcvx.noise import SecureGenerator, SeededGenerator
-from dpcvx.queries import (
-    Attribute,
-    Binned,
-    Counts,
-    Histogram,
-    Schema,
-    Universe,
-)
-from dpcvx.queries.synthetic import (
-    STATEMENT_KEY,
-    statement_path,
-    synthetic_table,
-    write_synthetic,
-)
+from dpcvx.queries import Attribute, Binned, Counts, Histogram, Schema, Universe
+from dpcvx.queries.synthetic import STATEMENT_KEY, statement_path, synthetic_table, write_synthetic
 from zoo import ALL_LOSSES
 
 ROOT = Path(__file__).parents[2]

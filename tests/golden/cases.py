@@ -101,11 +101,7 @@ B = A @ [0.5, -0.4, 0.0, 0.1, 0.3]
 SPARSE = csr_array(np.where(rng.random((n, 40)) < 0.1, 1.0, 0.0))
 TWO, THREE = (B > 0).astype(int), np.digitize(B, [-0.2, 0.2])
 TABLE = pa.table({"age": rng.uniform(18, 90, n), "sex": rng.choice(["f", "m", "x"], n).tolist()})
-PEOPLE = {
-    "ill": np.where(TWO, "yes", "no"),
-    "sex": rng.choice(["f", "m"], n),
-    "age": rng.uniform(0, 90, n),
-}
+PEOPLE = {"ill": np.where(TWO, "yes", "no"), "sex": rng.choice(["f", "m"], n), "age": rng.uniform(0, 90, n)}
 COMMON = {"epsilon": 2.0, "delta": 1e-5, "bounds": (-1, 1), "random_state": 7}
 REGRESSION = {**COMMON, "y_bounds": (-1, 1)}
 REGRESSORS = "LinearRegression Lasso ElasticNet GroupLasso StructuredLasso HuberRegressor QuantileRegressor"

@@ -9,16 +9,7 @@ import pytest
 
 from dpcvx.accounting import Budget
 from dpcvx.noise import SeededGenerator
-from dpcvx.queries import (
-    Attribute,
-    Binned,
-    Count,
-    Marginal,
-    Mean,
-    QueryEngine,
-    Regression,
-    Schema,
-)
+from dpcvx.queries import Attribute, Binned, Count, Marginal, Mean, QueryEngine, Regression, Schema
 from dpcvx.queries.answer import Answer, Coefficient, reading_note
 from dpcvx.queries.error_bars import in_units, inverse_hessian
 

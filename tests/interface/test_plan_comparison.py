@@ -8,21 +8,10 @@ import pytest
 
 import dpcvx as dp
 from dpcvx.accounting import Tight
-from dpcvx.planning.candidates import (
-    Limit,
-    memory,
-    rehearsed,
-    unweighed,
-    with_all,
-)
+from dpcvx.planning.candidates import Limit, memory, rehearsed, unweighed, with_all
 from dpcvx.planning.outlook import doubt, predicted_risk, promises
 from dpcvx.planning.planner import default_clip, plan, residual_clip
-from dpcvx.planning.rehearsal import (
-    Scene,
-    rehearse,
-    scenes,
-    to_learn,
-)
+from dpcvx.planning.rehearsal import Scene, rehearse, scenes, to_learn
 from dpcvx.plans import execute
 from dpcvx.solvers import NAMED_SOLVERS, SOLVERS, Standardised
 from dpcvx.solvers.memo import forget

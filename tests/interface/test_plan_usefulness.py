@@ -11,12 +11,7 @@ from scipy.sparse import random_array
 
 import dpcvx as dp
 from dpcvx.accounting import gaussian_mu
-from dpcvx.planning.outlook import (
-    MOST_LEFT,
-    doubt,
-    predicted_risk,
-    trivial_risk,
-)
+from dpcvx.planning.outlook import MOST_LEFT, doubt, predicted_risk, trivial_risk
 from dpcvx.planning.planner import plan
 from dpcvx.report.plots import prediction_plot
 

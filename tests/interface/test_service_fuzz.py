@@ -20,12 +20,7 @@ from dpcvx.queries.engine import QueryEngine  # noqa: E402
 from dpcvx.service.application import application  # noqa: E402
 from serving import SCHEMA, Teller, make_analysts, serving  # noqa: E402
 
-CHECKS = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_schema_conformance,
-]
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 OPERATIONS = 9
 
 
@@ -33,10 +28,7 @@ def send(operation, mode, cases, headers, found):
     """Send so many requests of one operation, right or wrong ones, and count the responses by status."""
 
     @settings(
-        max_examples=cases,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate],
+        max_examples=cases, database=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
     )
     @given(operation.as_strategy(generation_mode=mode))
     def conforms(case):

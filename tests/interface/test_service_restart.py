@@ -20,12 +20,7 @@ from dpcvx import cli
 from dpcvx.data.files import open_table
 from dpcvx.events import Gaussian
 from dpcvx.ledger import Ledger
-from dpcvx.queries.query import (
-    Count,
-    Marginal,
-    Mean,
-    Regression,
-)
+from dpcvx.queries.query import Count, Marginal, Mean, Regression
 from dpcvx.queries.schema import Schema
 from dpcvx.service import start
 from dpcvx.service.client import Client

@@ -24,7 +24,7 @@ ESTIMATORS = [
 ]
 EXPECTED_FAILURES = {
     "check_supervised_y_no_nan": "a missing or infinite target must not stop a fit: whether it stops "
-    "would reveal that one person's target is missing",
+    "would reveal that one person's target is missing"
 }
 
 ignore_leak_warning = pytest.mark.filterwarnings("ignore::dpcvx.PrivacyLeakWarning")

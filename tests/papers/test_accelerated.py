@@ -5,19 +5,9 @@ import pytest
 
 from dpcvx.accounting import Budget, Tight
 from dpcvx.data.memory import source
-from dpcvx.domains import (
-    Box,
-    L1Ball,
-    L2Ball,
-    Simplex,
-)
+from dpcvx.domains import Box, L1Ball, L2Ball, Simplex
 from dpcvx.errors import Incompatible
-from dpcvx.losses import (
-    Huber,
-    Logistic,
-    Quantile,
-    Squared,
-)
+from dpcvx.losses import Huber, Logistic, Quantile, Squared
 from dpcvx.mechanisms import NoisyGradient
 from dpcvx.noise import SeededGenerator
 from dpcvx.plans import execute

@@ -16,13 +16,7 @@ from dpcvx.data.rows import Dense
 from dpcvx.domains import L1Ball, L2Ball, Simplex
 from dpcvx.errors import Incompatible
 from dpcvx.events import Exponential, Gaussian
-from dpcvx.losses import (
-    Huber,
-    Logistic,
-    Quantile,
-    Softmax,
-    Squared,
-)
+from dpcvx.losses import Huber, Logistic, Quantile, Softmax, Squared
 from dpcvx.mechanisms import NoisyGradient, NoisyVertex
 from dpcvx.noise import SeededGenerator
 from dpcvx.planning.planner import plan as choose

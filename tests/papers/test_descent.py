@@ -9,14 +9,7 @@ from dpcvx.accounting import Budget, Tight, gaussian_mu
 from dpcvx.audit import discrepancies, record, replay
 from dpcvx.data.memory import source
 from dpcvx.domains import L1Ball, L2Ball, Simplex
-from dpcvx.losses import (
-    Huber,
-    Logistic,
-    Quantile,
-    Sigmoid,
-    Squared,
-    Welsch,
-)
+from dpcvx.losses import Huber, Logistic, Quantile, Sigmoid, Squared, Welsch
 from dpcvx.noise import SeededGenerator
 from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem

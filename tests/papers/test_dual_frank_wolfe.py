@@ -13,12 +13,7 @@ from dpcvx.domains.regularizers import L1, SubmodularNorm
 from dpcvx.domains.set_functions import Cardinality, ConcaveOfCardinality, GroupCover
 from dpcvx.errors import Incompatible
 from dpcvx.estimators import PrivateHuberRegressor
-from dpcvx.losses import (
-    Huber,
-    Logistic,
-    Quantile,
-    Squared,
-)
+from dpcvx.losses import Huber, Logistic, Quantile, Squared
 from dpcvx.noise import SeededGenerator
 from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem

@@ -122,13 +122,7 @@ def excess_without_noise(steps, T, loss, seed=0):
 
 @pytest.mark.long
 @pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=repr)
-@pytest.mark.parametrize(
-    "steps",
-    [
-        "decaying",
-        "constant",
-    ],
-)
+@pytest.mark.parametrize("steps", ["decaying", "constant"])
 def test_both_step_rules_converge(steps, loss):
     """Without noise the excess falls below a hundredth of what it was at the start."""
     excess, start, curvature = excess_without_noise(steps, 1000, loss)

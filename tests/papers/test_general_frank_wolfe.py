@@ -7,20 +7,9 @@ import pytest
 
 from dpcvx.accounting import Budget, Tight, gaussian_mu
 from dpcvx.data.memory import source
-from dpcvx.domains import (
-    Box,
-    L1Ball,
-    L2Ball,
-    LinfBall,
-    Simplex,
-)
+from dpcvx.domains import Box, L1Ball, L2Ball, LinfBall, Simplex
 from dpcvx.errors import Incompatible
-from dpcvx.losses import (
-    Huber,
-    Logistic,
-    Quantile,
-    Squared,
-)
+from dpcvx.losses import Huber, Logistic, Quantile, Squared
 from dpcvx.noise import SeededGenerator
 from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem

@@ -7,23 +7,9 @@ import pytest
 
 from dpcvx.accounting import Budget
 from dpcvx.noise import SeededGenerator
-from dpcvx.queries import (
-    Attribute,
-    Count,
-    Histogram,
-    Marginal,
-    QueryEngine,
-    Regression,
-    Schema,
-    Universe,
-)
+from dpcvx.queries import Attribute, Count, Histogram, Marginal, QueryEngine, Regression, Schema, Universe
 from dpcvx.queries.marginals import Measurement
-from dpcvx.queries.multiplicative_weights import (
-    agree,
-    log_factor,
-    step_size,
-    updates_needed,
-)
+from dpcvx.queries.multiplicative_weights import agree, log_factor, step_size, updates_needed
 
 SCHEMA = Schema(tuple(Attribute(name, (0, 1)) for name in "abcd"))
 UNIVERSE = Universe(SCHEMA)

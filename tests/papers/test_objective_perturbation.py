@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 
 from adversary import stored
-from dpcvx.accounting import (
-    Budget,
-    Tight,
-    gaussian_delta,
-    gaussian_epsilon,
-)
+from dpcvx.accounting import Budget, Tight, gaussian_delta, gaussian_epsilon
 from dpcvx.domains import GroupBall, L1Ball, L2Ball
 from dpcvx.losses import Huber, Logistic
 from dpcvx.mechanisms.minimise import Ridged, minimise

@@ -9,12 +9,7 @@ from sklearn.linear_model import ElasticNet
 from adversary import stored
 from dpcvx.accounting import Budget, Tight, gaussian_mu
 from dpcvx.domains import L2Ball
-from dpcvx.domains.regularizers import (
-    L1,
-    GroupL2,
-    Ridge,
-    SubmodularNorm,
-)
+from dpcvx.domains.regularizers import L1, GroupL2, Ridge, SubmodularNorm
 from dpcvx.domains.regularizers import ElasticNet as L1AndRidge
 from dpcvx.domains.set_functions import Cardinality, GroupCover
 from dpcvx.losses import Huber, Logistic

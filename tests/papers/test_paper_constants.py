@@ -13,13 +13,7 @@ from scipy import stats
 
 from adversary import stored
 from dpcvx import papers
-from dpcvx.accounting import (
-    Budget,
-    Tight,
-    gaussian_delta,
-    gaussian_epsilon,
-    gaussian_mu,
-)
+from dpcvx.accounting import Budget, Tight, gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpcvx.domains import L1Ball, L2Ball
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Repeat

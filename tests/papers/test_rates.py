@@ -8,12 +8,7 @@ import pytest
 
 from dpcvx.accounting import Budget, Tight
 from dpcvx.data.memory import source
-from dpcvx.domains import (
-    L1Ball,
-    L2Ball,
-    NuclearBall,
-    Simplex,
-)
+from dpcvx.domains import L1Ball, L2Ball, NuclearBall, Simplex
 from dpcvx.domains.mirror import Euclidean
 from dpcvx.losses import Logistic, Squared
 from dpcvx.noise import SeededGenerator

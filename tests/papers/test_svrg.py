@@ -11,27 +11,11 @@ from scipy.optimize import minimize
 import dpcvx.noise.gaussian
 from dpcvx.accounting import Budget
 from dpcvx.data.memory import source
-from dpcvx.domains import (
-    Box,
-    L1Ball,
-    L2Ball,
-    Simplex,
-)
-from dpcvx.domains.regularizers import (
-    L1,
-    ElasticNet,
-    GroupL2,
-    SubmodularNorm,
-)
+from dpcvx.domains import Box, L1Ball, L2Ball, Simplex
+from dpcvx.domains.regularizers import L1, ElasticNet, GroupL2, SubmodularNorm
 from dpcvx.domains.set_functions import GroupCover
 from dpcvx.errors import Incompatible
-from dpcvx.losses import (
-    Huber,
-    Logistic,
-    Quantile,
-    Softmax,
-    Squared,
-)
+from dpcvx.losses import Huber, Logistic, Quantile, Softmax, Squared
 from dpcvx.noise import SeededGenerator
 from dpcvx.plans import Oracle
 from dpcvx.problem import Bounds, Problem

@@ -5,13 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpcvx.accounting import (
-    RDP,
-    AdaptiveSelection,
-    PureComposition,
-    selection_delta,
-    selection_renyi,
-)
+from dpcvx.accounting import RDP, AdaptiveSelection, PureComposition, selection_delta, selection_renyi
 from dpcvx.events import Exponential, PureDP, Repeat
 
 ORDERS = np.array([1.1, 2.0, 8.0, 40.0])

@@ -9,12 +9,7 @@ from scipy import sparse, stats
 
 import dpcvx as dp
 from dpcvx.accounting import REPLACE_ONE, Neighbours, Tight
-from dpcvx.audit.replay import (
-    discrepancies,
-    record,
-    replay,
-    share,
-)
+from dpcvx.audit.replay import discrepancies, record, replay, share
 from dpcvx.data import DifferenceSum, GradientSum
 from dpcvx.data.lattice import FEATURE_BITS, RESIDUAL_BITS
 from dpcvx.losses import ClippedLogistic, Logistic, Softmax

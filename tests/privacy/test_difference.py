@@ -19,12 +19,7 @@ from dpcvx.data.lattice import RESIDUAL_BITS, ResidualBound, integer_bounds
 from dpcvx.domains import L2Ball
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Poisson, count_leaves
-from dpcvx.losses import (
-    Huber,
-    Logistic,
-    Softmax,
-    Squared,
-)
+from dpcvx.losses import Huber, Logistic, Softmax, Squared
 from dpcvx.mechanisms import NoisyDifference
 from dpcvx.noise import SecureGenerator, SeededGenerator
 from dpcvx.noise.poisson import poisson_sample, probability_above

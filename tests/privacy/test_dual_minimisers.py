@@ -16,13 +16,7 @@ from dpcvx.domains import L2Ball, SubmodularBall, SubmodularPolyhedron
 from dpcvx.domains.regularizers import SubmodularNorm
 from dpcvx.domains.set_functions import Cardinality, ConcaveOfCardinality, GroupCover
 from dpcvx.events import Gaussian, Repeat
-from dpcvx.losses import (
-    Huber,
-    Logistic,
-    SmoothHinge,
-    Softmax,
-    Squared,
-)
+from dpcvx.losses import Huber, Logistic, SmoothHinge, Softmax, Squared
 from dpcvx.mechanisms import NoisyMinimiser
 from dpcvx.noise import SeededGenerator
 from dpcvx.plans import Oracle, execute

@@ -16,12 +16,7 @@ from dpcvx.data.memory import Arrays
 from dpcvx.data.quantise import Quantiser, targets
 from dpcvx.data.rows import Dense
 from dpcvx.errors import BudgetExceeded, Incompatible
-from dpcvx.events import (
-    Exponential,
-    Gaussian,
-    PureDP,
-    count_leaves,
-)
+from dpcvx.events import Exponential, Gaussian, PureDP, count_leaves
 from dpcvx.ledger import Ledger
 from dpcvx.noise import SeededGenerator
 from dpcvx.plans import Solver
@@ -38,12 +33,7 @@ from dpcvx.queries import (
     Schema,
     Universe,
 )
-from dpcvx.queries.budget_split import (
-    METHODS,
-    BudgetSplit,
-    choose_method,
-    split_budget,
-)
+from dpcvx.queries.budget_split import METHODS, BudgetSplit, choose_method, split_budget
 from dpcvx.queries.compiled import TOLERANCE
 from dpcvx.queries.measuring import Measurer
 from dpcvx.queries.mechanisms import NoisyErrors, NoisyHistogram, NoisyMeans, PublicAnswer, WorstQuery

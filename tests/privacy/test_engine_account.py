@@ -13,12 +13,7 @@ import sqlalchemy as sa
 from dpcvx.accounting import Budget, Tight
 from dpcvx.errors import BudgetExceeded, LedgerDamaged
 from dpcvx.ledger import Ledger
-from dpcvx.queries import (
-    Attribute,
-    Mean,
-    Regression,
-    Schema,
-)
+from dpcvx.queries import Attribute, Mean, Regression, Schema
 from dpcvx.queries.engine import QueryEngine
 from dpcvx.service.analysts import Analysts
 from dpcvx.service.database import ServiceDatabase

@@ -26,32 +26,11 @@ from dpcvx import (
     accounting,
     plan,
 )
-from dpcvx.accounting import (
-    SAMPLER_SHARE,
-    Budget,
-    gaussian_mu,
-    spendable,
-)
+from dpcvx.accounting import SAMPLER_SHARE, Budget, gaussian_mu, spendable
 from dpcvx.errors import NotAccountable
-from dpcvx.events import (
-    ApproxDP,
-    Compose,
-    Exponential,
-    Gaussian,
-    PerturbedObjective,
-    Poisson,
-    PureDP,
-    Repeat,
-)
+from dpcvx.events import ApproxDP, Compose, Exponential, Gaussian, PerturbedObjective, Poisson, PureDP, Repeat
 from dpcvx.ledger import chain, filters
-from dpcvx.ledger.filters import (
-    FRESH,
-    SHARES,
-    WHOLE,
-    Spending,
-    admit,
-    covers,
-)
+from dpcvx.ledger.filters import FRESH, SHARES, WHOLE, Spending, admit, covers
 
 CAP = Budget(1.0, 1e-6)
 

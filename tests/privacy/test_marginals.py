@@ -12,14 +12,7 @@ from dpcvx.accounting import Neighbours, gaussian_mu
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian
 from dpcvx.noise import SeededGenerator
-from dpcvx.queries import (
-    Attribute,
-    Counts,
-    NoisyMarginals,
-    Schema,
-    Universe,
-    marginals,
-)
+from dpcvx.queries import Attribute, Counts, NoisyMarginals, Schema, Universe, marginals
 from dpcvx.queries.marginals import marginal_order
 
 # Small enough to compare every pair of records.

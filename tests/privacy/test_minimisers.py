@@ -12,38 +12,19 @@ from scipy import stats
 import dpcvx.mechanisms.minimiser
 import dpcvx.noise.gaussian
 from adversary import neighbour, records, stored
-from dpcvx.accounting import (
-    RDP,
-    Budget,
-    Neighbours,
-    Tight,
-    objective_delta,
-    objective_renyi,
-)
+from dpcvx.accounting import RDP, Budget, Neighbours, Tight, objective_delta, objective_renyi
 from dpcvx.audit.replay import discrepancies, record, replay
 from dpcvx.domains import Box, L1Ball, L2Ball
 from dpcvx.domains.regularizers import L1
 from dpcvx.errors import Incompatible
 from dpcvx.estimators import PrivateLogisticRegression
 from dpcvx.events import Compose, Gaussian, PerturbedObjective
-from dpcvx.losses import (
-    Huber,
-    Logistic,
-    Quantile,
-    SmoothHinge,
-    Softmax,
-    Squared,
-)
+from dpcvx.losses import Huber, Logistic, Quantile, SmoothHinge, Softmax, Squared
 from dpcvx.mechanisms import NoisyMinimiser, PerturbedMinimiser
 from dpcvx.noise import SeededGenerator
 from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
-from dpcvx.solvers import (
-    NoisyFrankWolfe,
-    NoisyGradientDescent,
-    ObjectivePerturbation,
-    OutputPerturbation,
-)
+from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, ObjectivePerturbation, OutputPerturbation
 
 D = 3
 SMOOTH = [Logistic(), Huber(0.5), SmoothHinge(0.5), Squared()]
@@ -229,15 +210,7 @@ def test_the_deviation_is_a_public_bound_that_a_hurried_minimiser_would_break(ma
 def test_nothing_lets_a_user_hurry_the_minimiser(mechanism):
     """Tolerance and steps follow from public facts; neither is a field."""
     names = {field.name for field in dataclasses.fields(mechanism)}
-    assert names <= {
-        "problem",
-        "n",
-        "noise_multiplier",
-        "ridge",
-        "output_multiplier",
-        "neighbours",
-        "linear",
-    }
+    assert names <= {"problem", "n", "noise_multiplier", "ridge", "output_multiplier", "neighbours", "linear"}
     for solver in (ObjectivePerturbation, OutputPerturbation):
         assert {field.name for field in dataclasses.fields(solver)} <= {"jacobian_share", "ridge", "clip"}
 

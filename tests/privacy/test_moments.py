@@ -24,12 +24,7 @@ from dpcvx.mechanisms import NoisyLength, NoisyMoments
 from dpcvx.noise import SeededGenerator
 from dpcvx.plans import Oracle, execute
 from dpcvx.problem import Bounds, Problem
-from dpcvx.solvers import (
-    NoisyGradientDescent,
-    NoisyMirrorDescent,
-    ObjectivePerturbation,
-    Standardised,
-)
+from dpcvx.solvers import NoisyGradientDescent, NoisyMirrorDescent, ObjectivePerturbation, Standardised
 
 UNIT = 2**FEATURE_BITS
 

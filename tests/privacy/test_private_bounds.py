@@ -12,12 +12,7 @@ from scipy.special import log_softmax
 
 import dpcvx
 import dpcvx.data.table
-from dpcvx.accounting import (
-    Budget,
-    gaussian_mu,
-    selection_renyi,
-    spendable,
-)
+from dpcvx.accounting import Budget, gaussian_mu, selection_renyi, spendable
 from dpcvx.errors import Incompatible
 from dpcvx.estimators.private_bounds import quantile_stages, release_bounds
 from dpcvx.events import Exponential

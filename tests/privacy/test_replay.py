@@ -12,12 +12,7 @@ import dpcvx.noise.gaussian
 from adversary import neighbour, records, stored
 from dpcvx.accounting import Budget, Tight
 from dpcvx.audit import discrepancies, record, replay, share
-from dpcvx.domains import (
-    L1Ball,
-    L2Ball,
-    Simplex,
-    VertexHull,
-)
+from dpcvx.domains import L1Ball, L2Ball, Simplex, VertexHull
 from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, NoisyMirrorDescent

@@ -13,12 +13,7 @@ import dpcvx.tuning.score
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, PureDP
 from dpcvx.noise import SeededGenerator
-from dpcvx.tuning.metrics import (
-    CLASSIFICATION,
-    REGRESSION,
-    UNIT,
-    metric_of,
-)
+from dpcvx.tuning.metrics import CLASSIFICATION, REGRESSION, UNIT, metric_of
 from dpcvx.tuning.score import NoisyScore, private_score
 
 N = 6

@@ -10,18 +10,9 @@ from scipy import stats
 import dpcvx as dp
 from adversary import neighbour, records, stored
 from dpcvx.accounting import Neighbours
-from dpcvx.audit.replay import (
-    discrepancies,
-    record,
-    replay,
-    share,
-)
+from dpcvx.audit.replay import discrepancies, record, replay, share
 from dpcvx.data import CurvatureSum, Records
-from dpcvx.data.curvature import (
-    SPREAD_UNIT,
-    CurvatureBound,
-    largest_spread,
-)
+from dpcvx.data.curvature import SPREAD_UNIT, CurvatureBound, largest_spread
 from dpcvx.data.lattice import FEATURE_BITS, RESIDUAL_BITS, ResidualBound, integer_bounds
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.rows import Dense

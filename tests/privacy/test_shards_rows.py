@@ -16,10 +16,7 @@ HOSTILE = [math.nan, math.inf, -math.inf, 1.7e308, -1.7e308, 5e-324, -0.0, None,
 DECLARED = {
     "numbers": {"bounds": (np.array([-1.0, 0.0, 2.0]), np.array([1.0, 1e-300, 1e300]))},
     "norm": {"bounds": (-1e6, 1e6), "data_norm": 2.5},
-    "levels": {
-        "bounds": {"a": (0, 1), "b": (-7, 7)},
-        "categories": {"c": [f"level {i}" for i in range(3)]},
-    },
+    "levels": {"bounds": {"a": (0, 1), "b": (-7, 7)}, "categories": {"c": [f"level {i}" for i in range(3)]}},
 }
 
 

@@ -15,12 +15,7 @@ from adversary import neighbour, records, stored
 from dpcvx.accounting import Neighbours
 from dpcvx.audit import discrepancies, record, replay, share
 from dpcvx.data.lattice import ResidualBound
-from dpcvx.data.lazy_kernels import (
-    DUE,
-    LEVEL,
-    NEVER,
-    PLACE,
-)
+from dpcvx.data.lazy_kernels import DUE, LEVEL, NEVER, PLACE
 from dpcvx.data.lazy_scores import RARE_LEVEL, LazyScores, Terms
 from dpcvx.data.memory import source
 from dpcvx.mechanisms import NoisyVertex, Vertex

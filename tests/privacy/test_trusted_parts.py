@@ -8,14 +8,7 @@ import pytest
 
 import dpcvx.noise.gaussian
 from adversary import records, stored
-from dpcvx.domains import (
-    Box,
-    L2Ball,
-    NuclearBall,
-    SubmodularBall,
-    Transformed,
-    VertexHull,
-)
+from dpcvx.domains import Box, L2Ball, NuclearBall, SubmodularBall, Transformed, VertexHull
 from dpcvx.domains.regularizers import L1, SubmodularNorm
 from dpcvx.domains.set_functions import (
     Cardinality,

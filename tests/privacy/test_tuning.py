@@ -10,22 +10,10 @@ from scipy import stats
 from sklearn.base import BaseEstimator
 
 import dpcvx
-from dpcvx.accounting import (
-    GDP,
-    Budget,
-    Tight,
-    calibrate,
-    spendable,
-)
+from dpcvx.accounting import GDP, Budget, Tight, calibrate, spendable
 from dpcvx.accounting.repetition import poisson_rate, success_probability
 from dpcvx.data.dataset import open_dataset
-from dpcvx.events import (
-    Compose,
-    Gaussian,
-    RepeatAndSelect,
-    Worst,
-    from_plain,
-)
+from dpcvx.events import Compose, Gaussian, RepeatAndSelect, Worst, from_plain
 from dpcvx.noise import SeededGenerator
 from dpcvx.tuning import PrivateSearchCV, private_tune
 from dpcvx.tuning import tune as selection

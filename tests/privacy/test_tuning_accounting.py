@@ -9,12 +9,7 @@ from dp_accounting.rdp import RdpAccountant
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from dpcvx.accounting import (
-    RDP,
-    Budget,
-    Tight,
-    calibrate,
-)
+from dpcvx.accounting import RDP, Budget, Tight, calibrate
 from dpcvx.accounting.repetition import poisson_rate, success_probability
 from dpcvx.errors import NotAccountable
 from dpcvx.events import (

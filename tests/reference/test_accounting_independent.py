@@ -25,14 +25,7 @@ from dpcvx.accounting import (
     selection_delta,
     selection_renyi,
 )
-from dpcvx.events import (
-    Compose,
-    Exponential,
-    Gaussian,
-    Poisson,
-    PureDP,
-    Repeat,
-)
+from dpcvx.events import Compose, Exponential, Gaussian, Poisson, PureDP, Repeat
 
 
 def _hockey_stick(epsilon, first, second, edges):

@@ -26,14 +26,7 @@ from dpcvx.accounting import (
     selection_delta,
     selection_renyi,
 )
-from dpcvx.events import (
-    Exponential,
-    Gaussian,
-    PerturbedObjective,
-    Poisson,
-    PureDP,
-    Repeat,
-)
+from dpcvx.events import Exponential, Gaussian, PerturbedObjective, Poisson, PureDP, Repeat
 
 
 def six_digits(value):

@@ -8,14 +8,7 @@ import pytest
 from scipy.optimize import minimize
 
 from dpcvx.noise import SeededGenerator
-from dpcvx.queries import (
-    Attribute,
-    Counts,
-    Measurement,
-    NoisyMarginals,
-    Schema,
-    Universe,
-)
+from dpcvx.queries import Attribute, Counts, Measurement, NoisyMarginals, Schema, Universe
 from dpcvx.queries import maximum_entropy as me
 from dpcvx.queries.cell_sums import all_marginals, outer_sum
 

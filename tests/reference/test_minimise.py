@@ -11,23 +11,10 @@ from sklearn.linear_model import LogisticRegression
 import dpcvx.mechanisms.minimise
 from adversary import records, stored
 from dpcvx.data.objective import Objective
-from dpcvx.domains import (
-    Box,
-    L1Ball,
-    L2Ball,
-    Simplex,
-)
+from dpcvx.domains import Box, L1Ball, L2Ball, Simplex
 from dpcvx.domains.regularizers import L1, ElasticNet, GroupL2
 from dpcvx.errors import Incompatible
-from dpcvx.losses import (
-    Huber,
-    Logistic,
-    Quantile,
-    Sigmoid,
-    SmoothHinge,
-    Softmax,
-    Squared,
-)
+from dpcvx.losses import Huber, Logistic, Quantile, Sigmoid, SmoothHinge, Softmax, Squared
 from dpcvx.mechanisms.minimise import Ridged, minimise
 from dpcvx.problem import Bounds, Problem
 

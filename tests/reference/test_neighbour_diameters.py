@@ -8,10 +8,7 @@ import pytest
 
 import dpcvx as dp
 from dpcvx.accounting import Neighbours
-from dpcvx.mechanisms import (
-    NoisyDifference,
-    PerturbedMinimiser,
-)
+from dpcvx.mechanisms import NoisyDifference, PerturbedMinimiser
 from zoo import ALL_MECHANISMS
 
 RELATIONS = ("replace", "add_remove")

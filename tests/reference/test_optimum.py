@@ -28,13 +28,7 @@ from dpcvx.domains import (
     Transformed,
     VertexHull,
 )
-from dpcvx.domains.regularizers import (
-    L1,
-    ElasticNet,
-    GroupL2,
-    Ridge,
-    SubmodularNorm,
-)
+from dpcvx.domains.regularizers import L1, ElasticNet, GroupL2, Ridge, SubmodularNorm
 from dpcvx.domains.set_functions import FromCallable
 from dpcvx.losses import Huber, Logistic, Squared
 from dpcvx.noise import SeededGenerator

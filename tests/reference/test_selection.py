@@ -9,13 +9,7 @@ from scipy import stats
 
 from dpcvx.noise import SecureGenerator, SeededGenerator
 from dpcvx.noise import exponential as selection
-from dpcvx.noise.exponential import (
-    Levels,
-    log_weight_error,
-    select,
-    select_signed,
-    settle,
-)
+from dpcvx.noise.exponential import Levels, log_weight_error, select, select_signed, settle
 from dpcvx.noise.exponential_kernels import (
     KEPT,
     NO_WORDS,

@@ -8,21 +8,8 @@ from scipy.optimize import minimize
 from sklearn.linear_model import Lasso, LogisticRegression
 
 from dpcvx.accounting import Budget, Tight
-from dpcvx.domains import (
-    Box,
-    L1Ball,
-    L2Ball,
-    Simplex,
-    VertexHull,
-)
-from dpcvx.losses import (
-    Huber,
-    Logistic,
-    Quantile,
-    SmoothHinge,
-    Softmax,
-    Squared,
-)
+from dpcvx.domains import Box, L1Ball, L2Ball, Simplex, VertexHull
+from dpcvx.losses import Huber, Logistic, Quantile, SmoothHinge, Softmax, Squared
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,

@@ -5,28 +5,11 @@ Every constant here is a function of events alone. `Tight` is the default accoun
 
 from dpcvx.accounting.accountant import Accountant, Following
 from dpcvx.accounting.bounded_range import AdaptiveSelection, selection_delta, selection_renyi
-from dpcvx.accounting.budget import (
-    SAMPLER_SHARE,
-    Budget,
-    calibrate,
-    default_delta,
-    sampler_delta,
-    spendable,
-)
-from dpcvx.accounting.gaussian import (
-    GDP,
-    gaussian_delta,
-    gaussian_epsilon,
-    gaussian_mu,
-)
+from dpcvx.accounting.budget import SAMPLER_SHARE, Budget, calibrate, default_delta, sampler_delta, spendable
+from dpcvx.accounting.gaussian import GDP, gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpcvx.accounting.loss_distribution import PLD
 from dpcvx.accounting.neighbours import REPLACE_ONE, Neighbours
-from dpcvx.accounting.objective import (
-    ObjectiveProfile,
-    objective_delta,
-    objective_epsilon,
-    objective_renyi,
-)
+from dpcvx.accounting.objective import ObjectiveProfile, objective_delta, objective_epsilon, objective_renyi
 from dpcvx.accounting.pure import PureComposition
 from dpcvx.accounting.renyi import RDP
 from dpcvx.accounting.tight import Tight

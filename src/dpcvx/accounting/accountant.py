@@ -7,15 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dpcvx.errors import NotAccountable, WrongValue
-from dpcvx.events import (
-    Compose,
-    Event,
-    Leaf,
-    PerturbedObjective,
-    Poisson,
-    count_leaves,
-    walk,
-)
+from dpcvx.events import Compose, Event, Leaf, PerturbedObjective, Poisson, count_leaves, walk
 
 
 class Accountant(Protocol):

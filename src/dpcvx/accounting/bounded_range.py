@@ -14,12 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcvx.accounting.accountant import (
-    accepted_leaves,
-    accepts,
-    require_delta,
-    require_epsilon,
-)
+from dpcvx.accounting.accountant import accepted_leaves, accepts, require_delta, require_epsilon
 from dpcvx.arrays import Vector
 from dpcvx.errors import WrongValue
 from dpcvx.events import Event, Exponential

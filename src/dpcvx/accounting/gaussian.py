@@ -14,12 +14,7 @@ from functools import lru_cache
 
 from scipy.special import erfcx, log_ndtr
 
-from dpcvx.accounting.accountant import (
-    accepted_leaves,
-    accepts,
-    require_delta,
-    require_epsilon,
-)
+from dpcvx.accounting.accountant import accepted_leaves, accepts, require_delta, require_epsilon
 from dpcvx.accounting.inversion import first_passing
 from dpcvx.errors import WrongValue
 from dpcvx.events import Event, Gaussian

@@ -14,23 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from dpcvx.accounting.accountant import (
-    accepted_leaves,
-    accepts,
-    require_delta,
-    require_epsilon,
-)
+from dpcvx.accounting.accountant import accepted_leaves, accepts, require_delta, require_epsilon
 from dpcvx.accounting.bounded_range import selection_delta
 from dpcvx.arrays import Vector
 from dpcvx.errors import WrongType, WrongValue
-from dpcvx.events import (
-    Event,
-    Exponential,
-    Gaussian,
-    Leaf,
-    Poisson,
-    PureDP,
-)
+from dpcvx.events import Event, Exponential, Gaussian, Leaf, Poisson, PureDP
 
 _KINDS = (Gaussian, Poisson, Exponential, PureDP)
 # Composition raises a Fourier transform to a power, which multiplies its rounding errors. Losses that gather

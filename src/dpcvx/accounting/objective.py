@@ -17,12 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr, ndtr
 
-from dpcvx.accounting.accountant import (
-    accepted_leaves,
-    accepts,
-    require_delta,
-    require_epsilon,
-)
+from dpcvx.accounting.accountant import accepted_leaves, accepts, require_delta, require_epsilon
 from dpcvx.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from dpcvx.accounting.inversion import first_passing
 from dpcvx.accounting.neighbours import Neighbours

@@ -14,12 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaln
 
-from dpcvx.accounting.accountant import (
-    accepted_leaves,
-    accepts,
-    require_delta,
-    require_epsilon,
-)
+from dpcvx.accounting.accountant import accepted_leaves, accepts, require_delta, require_epsilon
 from dpcvx.accounting.inversion import first_passing
 from dpcvx.arrays import Vector
 from dpcvx.events import Event, Exponential, PureDP

@@ -14,12 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcvx.accounting.accountant import (
-    accepted_leaves,
-    accepts,
-    require_delta,
-    require_epsilon,
-)
+from dpcvx.accounting.accountant import accepted_leaves, accepts, require_delta, require_epsilon
 from dpcvx.accounting.bounded_range import selection_renyi
 from dpcvx.accounting.gaussian import GDP
 from dpcvx.accounting.objective import objective_renyi

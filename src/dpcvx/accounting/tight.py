@@ -6,12 +6,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from dpcvx.accounting.accountant import (
-    Accountant,
-    require_delta,
-    require_epsilon,
-    require_one_relation,
-)
+from dpcvx.accounting.accountant import Accountant, require_delta, require_epsilon, require_one_relation
 from dpcvx.accounting.bounded_range import AdaptiveSelection
 from dpcvx.accounting.gaussian import GDP
 from dpcvx.accounting.loss_distribution import PLD

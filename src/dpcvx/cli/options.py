@@ -14,14 +14,7 @@ from dpcvx.errors import WrongValue
 from dpcvx.estimators.documentation import PARAMETERS
 from dpcvx.estimators.registry import COMMANDS, ESTIMATORS, estimator_class
 
-__all__ = [
-    "AsJson",
-    "DataFile",
-    "LedgerUrl",
-    "make_estimator",
-    "needs_classes",
-    "with_parameters",
-]
+__all__ = ["AsJson", "DataFile", "LedgerUrl", "make_estimator", "needs_classes", "with_parameters"]
 
 DataFile = Annotated[Path, typer.Argument(help="Table, .csv or .parquet; one row is one person.")]
 LedgerUrl = Annotated[

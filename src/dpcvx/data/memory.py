@@ -12,12 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.data.lattice import (
-    ResidualBound,
-    exact_sum,
-    integer_bounds,
-    records_at_once,
-)
+from dpcvx.data.lattice import ResidualBound, exact_sum, integer_bounds, records_at_once
 from dpcvx.data.margins import MarginsInMemory
 from dpcvx.data.objective import Objective
 from dpcvx.data.quantise import Quantiser, enforce, remap, targets

@@ -15,14 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.data.cells import (
-    NUMBER_KINDS,
-    column_numbers,
-    compressed_rows,
-    native_array,
-    opened,
-    read_numbers,
-)
+from dpcvx.data.cells import NUMBER_KINDS, column_numbers, compressed_rows, native_array, opened, read_numbers
 from dpcvx.data.lattice import FEATURE_BITS, integer_bounds
 from dpcvx.data.rows import Dense, Records, Sparse
 from dpcvx.errors import WrongType, WrongValue

@@ -8,12 +8,7 @@ Further abilities of a set are separate protocols; a solver lists those that it 
 
 from typing import Any
 
-from dpcvx.domains.balls import (
-    Box,
-    L1Ball,
-    L2Ball,
-    LinfBall,
-)
+from dpcvx.domains.balls import Box, L1Ball, L2Ball, LinfBall
 from dpcvx.domains.domain import (
     Domain,
     HasCoordinateVertices,

@@ -8,12 +8,7 @@ from typing import Self, cast
 import numpy as np
 
 from dpcvx.arrays import IntVector, Shape, Vector
-from dpcvx.domains.balls import (
-    check_radius,
-    normal_moment,
-    project_to_simplex,
-    size_of,
-)
+from dpcvx.domains.balls import check_radius, normal_moment, project_to_simplex, size_of
 from dpcvx.domains.mirror import Euclidean, MirrorMap, smallest_bound
 from dpcvx.domains.p_norm_map import PNorm, conjugate_order
 from dpcvx.errors import WrongValue

@@ -10,13 +10,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import ndtr
 
 from dpcvx.arrays import Shape, Vector
-from dpcvx.domains.balls import (
-    L1Ball,
-    check_radius,
-    normal_moment,
-    size_of,
-    unit_vector,
-)
+from dpcvx.domains.balls import L1Ball, check_radius, normal_moment, size_of, unit_vector
 from dpcvx.domains.mirror import Euclidean, MirrorMap, smallest_bound
 from dpcvx.domains.p_norm_map import conjugate_order, power_norm
 from dpcvx.errors import WrongValue

@@ -8,18 +8,8 @@ from scipy.optimize import linprog, minimize_scalar, nnls
 from scipy.special import logsumexp
 
 from dpcvx.arrays import Shape, Vector
-from dpcvx.domains.balls import (
-    check_radius,
-    project_to_simplex,
-    size_of,
-    unit_vector,
-)
-from dpcvx.domains.mirror import (
-    Entropy,
-    Euclidean,
-    MirrorMap,
-    smallest_bound,
-)
+from dpcvx.domains.balls import check_radius, project_to_simplex, size_of, unit_vector
+from dpcvx.domains.mirror import Entropy, Euclidean, MirrorMap, smallest_bound
 from dpcvx.domains.vertex_norm_map import VertexNorm
 from dpcvx.errors import WrongValue
 from dpcvx.vouched import vouched

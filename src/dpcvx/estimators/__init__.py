@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dpcvx.estimators.registry import ESTIMATORS
 
 if TYPE_CHECKING:
-    from dpcvx.estimators.classifiers import (
-        LinearClassifier,
-        PrivateLinearSVC,
-        PrivateLogisticRegression,
-    )
+    from dpcvx.estimators.classifiers import LinearClassifier, PrivateLinearSVC, PrivateLogisticRegression
     from dpcvx.estimators.linear_model import (
         LinearModel,
         check_records,

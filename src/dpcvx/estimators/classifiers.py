@@ -17,12 +17,7 @@ from dpcvx.errors import WrongType, WrongValue
 from dpcvx.estimators.documentation import documented
 from dpcvx.estimators.linear_model import LinearModel
 from dpcvx.estimators.planning import FitDeclaration, parameters
-from dpcvx.losses import (
-    Logistic,
-    Loss,
-    SmoothHinge,
-    Softmax,
-)
+from dpcvx.losses import Logistic, Loss, SmoothHinge, Softmax
 from dpcvx.plans import Release
 from dpcvx.solvers.typical_data import inflation
 from dpcvx.words import counted

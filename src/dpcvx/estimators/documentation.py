@@ -79,11 +79,7 @@ PARAMETERS = {
         "model passes through 0 in scaled units, which centring moves in yours.",
         bool,
     ),
-    "domain": Parameter(
-        '"l2", "l1" or Domain',
-        "Set of the parameter in scaled units.",
-        ("l2", "l1"),
-    ),
+    "domain": Parameter('"l2", "l1" or Domain', "Set of the parameter in scaled units.", ("l2", "l1")),
     "radius": Parameter(
         "float, optional",
         "Size of the set in scaled units, intercept included; by default the planner's public rule.",

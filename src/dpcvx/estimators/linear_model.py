@@ -30,12 +30,7 @@ from dpcvx.data.target import Target, open_target, read_one
 from dpcvx.errors import PrivacyLeakWarning, UselessModelWarning, WrongType, WrongValue
 from dpcvx.estimators.intervals import Intervals
 from dpcvx.estimators.planning import FitDeclaration, Planning
-from dpcvx.estimators.private_bounds import (
-    RELEASED,
-    is_private,
-    release_declarations,
-    with_placeholders,
-)
+from dpcvx.estimators.private_bounds import RELEASED, is_private, release_declarations, with_placeholders
 from dpcvx.noise import Generator, generator_of
 from dpcvx.planning.outlook import warn_if_useless
 from dpcvx.plans import Plan, Release, execute

@@ -15,14 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcvx.accounting import (
-    Accountant,
-    Budget,
-    Following,
-    Tight,
-    gaussian_mu,
-    spendable,
-)
+from dpcvx.accounting import Accountant, Budget, Following, Tight, gaussian_mu, spendable
 from dpcvx.arrays import Vector
 from dpcvx.data.cells import read_numbers
 from dpcvx.data.columns import Columns
@@ -90,10 +83,7 @@ def with_placeholders(stated: Declarations, dataset: Dataset, threshold: float |
 
 
 def with_quantile_stages(
-    fit: tuple[Declarations, Columns, Target],
-    n: int,
-    budget: Budget,
-    make: Callable[[Accountant], Plan],
+    fit: tuple[Declarations, Columns, Target], n: int, budget: Budget, make: Callable[[Accountant], Plan]
 ) -> Plan:
     """Return the plan of a fit, with the quantiles before it where bounds are to be released.
 

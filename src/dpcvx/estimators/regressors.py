@@ -17,12 +17,7 @@ from dpcvx.errors import WrongValue
 from dpcvx.estimators.documentation import documented
 from dpcvx.estimators.linear_model import LinearModel
 from dpcvx.estimators.planning import parameters
-from dpcvx.losses import (
-    Huber,
-    Loss,
-    Quantile,
-    Squared,
-)
+from dpcvx.losses import Huber, Loss, Quantile, Squared
 from dpcvx.planning.planner import default_ridge
 from dpcvx.solvers.defaults import default
 

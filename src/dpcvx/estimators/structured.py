@@ -8,13 +8,7 @@ from typing import Any
 
 from dpcvx.data.columns import Columns
 from dpcvx.domains import Domain, GroupBall, SubmodularBall
-from dpcvx.domains.set_functions import (
-    Cardinality,
-    DirectSum,
-    GroupCover,
-    SetFunction,
-    check_set_function,
-)
+from dpcvx.domains.set_functions import Cardinality, DirectSum, GroupCover, SetFunction, check_set_function
 from dpcvx.errors import WrongType, WrongValue
 from dpcvx.estimators.documentation import documented
 from dpcvx.estimators.planning import parameters

@@ -12,32 +12,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from dpcvx.accounting import Budget
-from dpcvx.errors import (
-    BudgetExceeded,
-    DeadKey,
-    Incompatible,
-    LedgerDamaged,
-    WrongType,
-    WrongValue,
-)
-from dpcvx.events import (
-    Event,
-    Poisson,
-    count_leaves,
-    to_plain,
-    walk,
-)
+from dpcvx.errors import BudgetExceeded, DeadKey, Incompatible, LedgerDamaged, WrongType, WrongValue
+from dpcvx.events import Event, Poisson, count_leaves, to_plain, walk
 from dpcvx.ledger.account_statement import AccountStatement
-from dpcvx.ledger.chain import (
-    FORMAT,
-    Entry,
-    Receipt,
-    append,
-    canonical,
-    digest,
-    genesis,
-    has,
-)
+from dpcvx.ledger.chain import FORMAT, Entry, Receipt, append, canonical, digest, genesis, has
 from dpcvx.ledger.database import (
     account_table,
     address,
@@ -48,14 +26,7 @@ from dpcvx.ledger.database import (
     reading,
     writing,
 )
-from dpcvx.ledger.filters import (
-    FRESH,
-    WHOLE,
-    Spending,
-    admit,
-    remaining,
-    requested,
-)
+from dpcvx.ledger.filters import FRESH, WHOLE, Spending, admit, remaining, requested
 from dpcvx.ledger.verification import Verification, verify
 from dpcvx.ledger.witness import Head, witness_at
 

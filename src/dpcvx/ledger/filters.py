@@ -29,17 +29,7 @@ from dpcvx.accounting import (
     sampler_delta,
     spendable,
 )
-from dpcvx.events import (
-    ApproxDP,
-    Compose,
-    Event,
-    Exponential,
-    Gaussian,
-    Leaf,
-    PureDP,
-    Repeat,
-    count_leaves,
-)
+from dpcvx.events import ApproxDP, Compose, Event, Exponential, Gaussian, Leaf, PureDP, Repeat, count_leaves
 
 __all__ = ["FRESH", "WHOLE", "Spending", "admit", "covers", "remaining", "requested"]
 

@@ -12,18 +12,8 @@ import sqlalchemy as sa
 from dpcvx.accounting import Budget
 from dpcvx.errors import LedgerDamaged, WrongValue
 from dpcvx.events import from_plain
-from dpcvx.ledger.chain import (
-    FORMAT,
-    canonical,
-    digest,
-    genesis,
-)
-from dpcvx.ledger.database import (
-    account_table,
-    entry_table,
-    head_table,
-    reading,
-)
+from dpcvx.ledger.chain import FORMAT, canonical, digest, genesis
+from dpcvx.ledger.database import account_table, entry_table, head_table, reading
 from dpcvx.ledger.filters import FRESH, Spending, covers
 from dpcvx.ledger.witness import Head, witness_at
 

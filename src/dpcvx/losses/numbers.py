@@ -9,14 +9,7 @@ import numpy as np
 from dpcvx.arrays import Vector
 from dpcvx.errors import WrongValue
 from dpcvx.losses import slopes
-from dpcvx.losses.loss import (
-    Link,
-    Loss,
-    TargetKind,
-    check_positive,
-    check_range,
-    largest_residual,
-)
+from dpcvx.losses.loss import Link, Loss, TargetKind, check_positive, check_range, largest_residual
 from dpcvx.vouched import vouched
 
 

@@ -12,12 +12,7 @@ from dpcvx.mechanisms.minimiser import NoisyMinimiser, PerturbedMinimiser
 from dpcvx.mechanisms.moments import NoisyLength, NoisyMoments
 from dpcvx.mechanisms.quantile import NoisyQuantile, quantile_grid
 from dpcvx.mechanisms.second_moments import NoisySecondMoments, SecondMoments
-from dpcvx.mechanisms.vertex import (
-    Combination,
-    NoisyVertex,
-    Vertex,
-    weight_bits,
-)
+from dpcvx.mechanisms.vertex import Combination, NoisyVertex, Vertex, weight_bits
 
 __all__ = [
     "Combination",

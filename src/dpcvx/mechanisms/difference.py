@@ -14,12 +14,7 @@ from dpcvx.data import LARGEST_RESIDUAL, RESIDUAL_BITS, SUM_UNIT, DifferenceSum,
 from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import Event, Poisson
 from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
-from dpcvx.mechanisms.mechanism import (
-    Traits,
-    check_capacity,
-    residual_bound,
-    room,
-)
+from dpcvx.mechanisms.mechanism import Traits, check_capacity, residual_bound, room
 from dpcvx.noise import Generator, poisson_sample, probability_above
 from dpcvx.problem import Problem
 

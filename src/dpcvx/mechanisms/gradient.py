@@ -13,12 +13,7 @@ from dpcvx.arrays import IntVector, Vector
 from dpcvx.data import SUM_UNIT, GradientSum, ResidualBound, integer_bounds
 from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
-from dpcvx.mechanisms.mechanism import (
-    Traits,
-    check_capacity,
-    residual_bound,
-    room,
-)
+from dpcvx.mechanisms.mechanism import Traits, check_capacity, residual_bound, room
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:

@@ -13,12 +13,7 @@ from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import Vector
 from dpcvx.data import LARGEST_DRAW, LARGEST_SUM
 from dpcvx.errors import Incompatible, WrongValue
-from dpcvx.events import (
-    Compose,
-    Event,
-    Gaussian,
-    PerturbedObjective,
-)
+from dpcvx.events import Compose, Event, Gaussian, PerturbedObjective
 from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
 from dpcvx.mechanisms.mechanism import Traits
 from dpcvx.mechanisms.minimise import Ridged, minimise

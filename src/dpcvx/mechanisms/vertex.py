@@ -28,13 +28,7 @@ from dpcvx.data import (
 from dpcvx.domains import HasCoordinateVertices, HasVertices
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Exponential
-from dpcvx.mechanisms.mechanism import (
-    SPARE_RECORDS,
-    Traits,
-    check_capacity,
-    residual_bound,
-    room,
-)
+from dpcvx.mechanisms.mechanism import SPARE_RECORDS, Traits, check_capacity, residual_bound, room
 from dpcvx.problem import Problem
 from dpcvx.vouched import is_vouched
 

@@ -9,20 +9,8 @@ from typing import Any, TypeVar, cast
 
 from dpcvx.accounting import Budget, gaussian_mu
 from dpcvx.errors import WrongType
-from dpcvx.events import (
-    ApproxDP,
-    Compose,
-    Gaussian,
-    PerturbedObjective,
-    PureDP,
-    Repeat,
-)
-from dpcvx.papers.instances import (
-    NOTHING,
-    gaussian,
-    odd_record,
-    repeated_selection,
-)
+from dpcvx.events import ApproxDP, Compose, Gaussian, PerturbedObjective, PureDP, Repeat
+from dpcvx.papers.instances import NOTHING, gaussian, odd_record, repeated_selection
 from dpcvx.papers.reproduction import Reproduction
 from dpcvx.solvers import (
     NoisyGeneralFrankWolfe,

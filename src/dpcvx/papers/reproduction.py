@@ -7,23 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpcvx.accounting import (
-    Accountant,
-    Budget,
-    Tight,
-    gaussian_mu,
-    spendable,
-)
+from dpcvx.accounting import Accountant, Budget, Tight, gaussian_mu, spendable
 from dpcvx.accounting.objective import OUTPUT_SHARE
 from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible, WrongValue
-from dpcvx.events import (
-    Compose,
-    Event,
-    PerturbedObjective,
-    Repeat,
-    count_leaves,
-)
+from dpcvx.events import Compose, Event, PerturbedObjective, Repeat, count_leaves
 from dpcvx.mechanisms import PerturbedMinimiser
 from dpcvx.mechanisms.minimise import Ridged
 from dpcvx.plans import Asking, Plan, Solver, Stage

@@ -9,12 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpcvx.accounting import Accountant, Budget, Tight
-from dpcvx.domains import (
-    HasCoordinateVertices,
-    HasMirrorMap,
-    HasProjection,
-    HasVertices,
-)
+from dpcvx.domains import HasCoordinateVertices, HasMirrorMap, HasProjection, HasVertices
 from dpcvx.domains.mirror import Euclidean
 from dpcvx.errors import Incompatible, NotAccountable, WrongValue
 from dpcvx.losses import Loss

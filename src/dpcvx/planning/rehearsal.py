@@ -16,20 +16,11 @@ import numpy as np
 
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasCoordinateVertices
-from dpcvx.mechanisms import (
-    SecondMoments,
-    Vertex,
-)
+from dpcvx.mechanisms import SecondMoments, Vertex
 from dpcvx.plans import Asking, Plan
 from dpcvx.problem import Problem
 from dpcvx.solvers.defaults import default
-from dpcvx.solvers.typical_data import (
-    DECAYS,
-    GROWTH,
-    Typical,
-    mean_curvature,
-    usual_norm,
-)
+from dpcvx.solvers.typical_data import DECAYS, GROWTH, Typical, mean_curvature, usual_norm
 
 __all__ = ["SHARES", "Scene", "is_modelled", "rehearse", "scenes", "to_learn"]
 

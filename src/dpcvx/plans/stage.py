@@ -7,9 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dpcvx.events import Compose, to_plain
-from dpcvx.mechanisms import (
-    Mechanism,
-)
+from dpcvx.mechanisms import Mechanism
 from dpcvx.problem import Problem
 from dpcvx.words import duration, fields_shown
 

@@ -8,23 +8,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from dpcvx.accounting import (
-    Accountant,
-    Budget,
-    Tight,
-    calibrate,
-    spendable,
-)
+from dpcvx.accounting import Accountant, Budget, Tight, calibrate, spendable
 from dpcvx.accounting.gaussian import gaussian_mu
 from dpcvx.errors import Incompatible, WrongValue
-from dpcvx.events import (
-    Compose,
-    Event,
-    Exponential,
-    Gaussian,
-    PureDP,
-    Repeat,
-)
+from dpcvx.events import Compose, Event, Exponential, Gaussian, PureDP, Repeat
 from dpcvx.queries.multiplicative_weights import updates_needed
 from dpcvx.queries.sparse_vector import AboveThreshold
 from dpcvx.queries.universe import Universe

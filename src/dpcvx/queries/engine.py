@@ -13,25 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpcvx.accounting import (
-    RDP,
-    Accountant,
-    Budget,
-    Tight,
-    sampler_delta,
-    spendable,
-)
+from dpcvx.accounting import RDP, Accountant, Budget, Tight, sampler_delta, spendable
 from dpcvx.arrays import Vector
 from dpcvx.errors import BudgetExceeded, Incompatible, KeyReused, WrongValue
 from dpcvx.events import ApproxDP
 from dpcvx.plans import Price, Solver, open_account
 from dpcvx.queries.answer import Answer, Coefficient, reading_note
-from dpcvx.queries.budget_split import (
-    FALSE_ALARM,
-    BudgetSplit,
-    choose_method,
-    split_budget,
-)
+from dpcvx.queries.budget_split import FALSE_ALARM, BudgetSplit, choose_method, split_budget
 from dpcvx.queries.compiled import CompiledQuery, CompiledRegression, Query
 from dpcvx.queries.engine_statement import engine_statement
 from dpcvx.queries.error_bars import (
@@ -53,12 +41,7 @@ from dpcvx.queries.payment import Payment
 from dpcvx.queries.private_side import PrivateSide, number_of_rows
 from dpcvx.queries.query import require_query
 from dpcvx.queries.schema import Schema
-from dpcvx.queries.self_check import (
-    FAMILIES,
-    RANK,
-    Check,
-    check_queries,
-)
+from dpcvx.queries.self_check import FAMILIES, RANK, Check, check_queries
 from dpcvx.queries.sparse_vector import AboveThreshold, ComparisonRun
 from dpcvx.queries.synthetic import synthetic_table
 from dpcvx.queries.transcript import (

@@ -12,13 +12,7 @@ __all__ = ["engine_statement"]
 
 
 def engine_statement(
-    price: Price,
-    method: str,
-    universe: Universe,
-    n: int,
-    *,
-    account: str | None,
-    private: bool,
+    price: Price, method: str, universe: Universe, n: int, *, account: str | None, private: bool
 ) -> PrivacyStatement:
     """Return the statement of an engine, from public facts alone.
 

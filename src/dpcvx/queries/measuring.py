@@ -9,12 +9,7 @@ from dpcvx.accounting import SAMPLER_SHARE, Budget, spendable
 from dpcvx.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
-from dpcvx.events import (
-    Event,
-    Exponential,
-    Gaussian,
-    count_leaves,
-)
+from dpcvx.events import Event, Exponential, Gaussian, count_leaves
 from dpcvx.plans import Plan, Solver
 from dpcvx.problem import Problem
 from dpcvx.queries.compiled import CompiledMeans, CompiledQuery, CompiledRegression

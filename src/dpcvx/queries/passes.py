@@ -15,12 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.errors import WrongValue
 from dpcvx.gpu import BACKENDS, find_device
-from dpcvx.queries.cell_sums import (
-    Axes,
-    Tables,
-    all_marginals,
-    outer_sum,
-)
+from dpcvx.queries.cell_sums import Axes, Tables, all_marginals, outer_sum
 
 __all__ = ["HostPasses", "Passes", "passes_over"]
 

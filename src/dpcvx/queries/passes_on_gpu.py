@@ -10,12 +10,7 @@ import torch
 from numpy.typing import DTypeLike, NDArray
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.queries.cell_sums import (
-    Axes,
-    Tables,
-    grow,
-    sweep,
-)
+from dpcvx.queries.cell_sums import Axes, Tables, grow, sweep
 
 __all__ = ["DevicePasses"]
 

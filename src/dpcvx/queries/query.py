@@ -20,13 +20,7 @@ from dpcvx.domains import NAMED_BALLS, SETS, Box, Domain, GroupBall
 from dpcvx.errors import WrongType, WrongValue
 from dpcvx.losses import LOSSES, Huber, Logistic, Loss, Quantile, Squared
 from dpcvx.problem import Bounds, Problem
-from dpcvx.queries.compiled import (
-    CORNER,
-    CompiledMeans,
-    CompiledQuery,
-    CompiledRegression,
-    Query,
-)
+from dpcvx.queries.compiled import CORNER, CompiledMeans, CompiledQuery, CompiledRegression, Query
 from dpcvx.queries.schema import Binned, Column, Schema
 from dpcvx.vouched import is_vouched
 

@@ -11,13 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpcvx.arrays import IntVector
-from dpcvx.data.cells import (
-    column_cells,
-    column_numbers,
-    native_array,
-    opened,
-    read_numbers,
-)
+from dpcvx.data.cells import column_cells, column_numbers, native_array, opened, read_numbers
 from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.queries.schema import Attribute, Column, Schema
 

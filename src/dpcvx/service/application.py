@@ -29,15 +29,7 @@ from dpcvx import __version__
 from dpcvx.service.analysts import Analysts
 from dpcvx.service.boundary import Boundary, Metrics
 from dpcvx.service.keys import ApiKey
-from dpcvx.service.models import (
-    BudgetLeft,
-    CreatedKey,
-    History,
-    KeyList,
-    KeyRecord,
-    NewKey,
-    RefusalBody,
-)
+from dpcvx.service.models import BudgetLeft, CreatedKey, History, KeyList, KeyRecord, NewKey, RefusalBody
 from dpcvx.service.refusal import CODES, Refusal
 
 __all__ = ["application"]

@@ -31,8 +31,7 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 INTERNAL = Refusal(
-    "internal",
-    "The server failed. Tell the data owner the time. A retry must use the same Idempotency-Key.",
+    "internal", "The server failed. Tell the data owner the time. A retry must use the same Idempotency-Key."
 )
 OTHER = "other"  # one name for all paths that are no route, so that requests cannot make the metrics grow
 

@@ -164,11 +164,5 @@ def open_keys(url: str | os.PathLike[str] | None, account: str) -> Keys:
 
 def _read(row: sa.Row[Any]) -> ApiKey:
     return ApiKey(
-        row.id,
-        row.name,
-        tuple(row.scopes.split()),
-        row.per_minute,
-        row.per_day,
-        row.created,
-        row.revoked,
+        row.id, row.name, tuple(row.scopes.split()), row.per_minute, row.per_day, row.created, row.revoked
     )

@@ -8,22 +8,11 @@ from typing import ClassVar, cast
 
 import numpy as np
 
-from dpcvx.accounting import (
-    Accountant,
-    Budget,
-    calibrate,
-    spendable,
-)
+from dpcvx.accounting import Accountant, Budget, calibrate, spendable
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasCoordinateVertices, HasProjection
 from dpcvx.errors import Incompatible
-from dpcvx.events import (
-    Compose,
-    Event,
-    Exponential,
-    Gaussian,
-    Repeat,
-)
+from dpcvx.events import Compose, Event, Exponential, Gaussian, Repeat
 from dpcvx.mechanisms import NoisyGradient, NoisyVertex, weight_bits
 from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
 from dpcvx.problem import Problem

@@ -8,13 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpcvx.accounting import (
-    Accountant,
-    Budget,
-    calibrate,
-    gaussian_mu,
-    spendable,
-)
+from dpcvx.accounting import Accountant, Budget, calibrate, gaussian_mu, spendable
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasPenalty, SubmodularBall, SubmodularPolyhedron
 from dpcvx.domains.regularizers import SubmodularNorm

@@ -6,12 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
-from dpcvx.accounting import (
-    Accountant,
-    Budget,
-    calibrate,
-    spendable,
-)
+from dpcvx.accounting import Accountant, Budget, calibrate, spendable
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasVertices
 from dpcvx.errors import Incompatible, WrongValue

@@ -6,10 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dpcvx.accounting import (
-    Accountant,
-    Budget,
-)
+from dpcvx.accounting import Accountant, Budget
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasMirrorMap
 from dpcvx.plans import Asking, Plan, Solver, check_count, require

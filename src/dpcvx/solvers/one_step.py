@@ -6,26 +6,14 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpcvx.accounting import (
-    Accountant,
-    Budget,
-    Following,
-    gaussian_epsilon,
-    gaussian_mu,
-    spendable,
-)
+from dpcvx.accounting import Accountant, Budget, Following, gaussian_epsilon, gaussian_mu, spendable
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasEuclideanRadius
 from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.losses import Loss
 from dpcvx.mechanisms import NoisySecondMoments
 from dpcvx.plans import Asking, Plan, Solver, Stage
-from dpcvx.plans.uncertainty import (
-    Curvature,
-    Steepness,
-    average,
-    one_step,
-)
+from dpcvx.plans.uncertainty import Curvature, Steepness, average, one_step
 from dpcvx.problem import Problem
 from dpcvx.solvers.defaults import default
 from dpcvx.solvers.objective_perturbation import ObjectivePerturbation

@@ -8,13 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpcvx.accounting import (
-    Accountant,
-    Budget,
-    Following,
-    gaussian_mu,
-    spendable,
-)
+from dpcvx.accounting import Accountant, Budget, Following, gaussian_mu, spendable
 from dpcvx.arrays import Vector
 from dpcvx.data import FEATURE_BITS, Quantiser, Region
 from dpcvx.errors import Incompatible

@@ -5,11 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dpcvx.accounting import (
-    Accountant,
-    Budget,
-    gaussian_mu,
-)
+from dpcvx.accounting import Accountant, Budget, gaussian_mu
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasProjection
 from dpcvx.errors import Incompatible

@@ -9,23 +9,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpcvx.accounting import (
-    Accountant,
-    Budget,
-    calibrate,
-    gaussian_mu,
-    spendable,
-)
+from dpcvx.accounting import Accountant, Budget, calibrate, gaussian_mu, spendable
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasEuclideanRadius, HasProjection
 from dpcvx.errors import Incompatible, WrongValue
-from dpcvx.events import (
-    Compose,
-    Event,
-    Gaussian,
-    Poisson,
-    Repeat,
-)
+from dpcvx.events import Compose, Event, Gaussian, Poisson, Repeat
 from dpcvx.mechanisms import NoisyDifference, NoisyGradient
 from dpcvx.noise import LEVELS, probability_above
 from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require

@@ -211,11 +211,7 @@ METRICS = (*CLASSIFICATION, *REGRESSION)
 
 
 def metric_of(
-    model: Any,
-    scoring: str | None = None,
-    bounds: tuple[float, float] | None = None,
-    *,
-    n_classes: int = 0,
+    model: Any, scoring: str | None = None, bounds: tuple[float, float] | None = None, *, n_classes: int = 0
 ) -> Metric:
     """Return the metric with the name, for a model.
 

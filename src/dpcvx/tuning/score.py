@@ -30,14 +30,7 @@ from dpcvx.noise import (
 )
 from dpcvx.plans import Price, Stage, charge
 from dpcvx.plans.statement import PrivacyStatement
-from dpcvx.tuning.metrics import (
-    CLASSIFICATION,
-    METRICS,
-    REGRESSION,
-    UNIT,
-    Metric,
-    metric_of,
-)
+from dpcvx.tuning.metrics import CLASSIFICATION, METRICS, REGRESSION, UNIT, Metric, metric_of
 
 if TYPE_CHECKING:
     from dpcvx.ledger import Ledger

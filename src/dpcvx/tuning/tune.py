@@ -19,28 +19,13 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
-from dpcvx.accounting import (
-    GDP,
-    RDP,
-    Budget,
-    Tight,
-    calibrate,
-    default_delta,
-    gaussian_epsilon,
-    spendable,
-)
+from dpcvx.accounting import GDP, RDP, Budget, Tight, calibrate, default_delta, gaussian_epsilon, spendable
 from dpcvx.data.cells import opened
 from dpcvx.data.dataset import Dataset, open_dataset
 from dpcvx.data.target import Labels
 from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning, WrongType, WrongValue
 from dpcvx.estimators import LinearModel, declare_fit, fit_silently
-from dpcvx.events import (
-    Compose,
-    Event,
-    Gaussian,
-    RepeatAndSelect,
-    Worst,
-)
+from dpcvx.events import Compose, Event, Gaussian, RepeatAndSelect, Worst
 from dpcvx.noise import Generator, exponential, generator_of
 from dpcvx.planning.outlook import promises
 from dpcvx.plans import Plan, Price, Stage, charge

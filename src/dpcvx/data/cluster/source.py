@@ -32,12 +32,7 @@ from dpcvx.data.cluster.worker_side import (
     Update,
     load_part,
 )
-from dpcvx.data.cluster.workers import (
-    Call,
-    RemoteShard,
-    Workers,
-    connected,
-)
+from dpcvx.data.cluster.workers import Call, RemoteShard, Workers, connected
 from dpcvx.data.lattice import ResidualBound, exact_sum
 from dpcvx.data.memory import Arrays
 from dpcvx.data.objective import Objective

@@ -162,11 +162,7 @@ class RemoteShard:
     """
 
     def __init__(
-        self,
-        workers: Workers,
-        number: int,
-        load: Callable[[str], list[Any]],
-        settings: tuple[Any, ...],
+        self, workers: Workers, number: int, load: Callable[[str], list[Any]], settings: tuple[Any, ...]
     ) -> None:
         self._workers, self._number, self._load, self._settings = workers, number, load, settings
         self._loading: Any = None  # future of the actor

@@ -22,12 +22,7 @@ from dpcvx.data.kernels.products import (
     multiply_sparse,
 )
 from dpcvx.data.kernels.quantise import quantise_dense, quantise_sparse
-from dpcvx.data.kernels.residuals import (
-    bind,
-    block_residuals,
-    compile_slope,
-    residuals_of,
-)
+from dpcvx.data.kernels.residuals import bind, block_residuals, compile_slope, residuals_of
 
 __all__ = [
     "accumulate_constant",

@@ -8,12 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpcvx.data.kernels.jit import compiled
-from dpcvx.data.kernels.products import (
-    accumulate_dense,
-    accumulate_sparse,
-    multiply_dense,
-    multiply_sparse,
-)
+from dpcvx.data.kernels.products import accumulate_dense, accumulate_sparse, multiply_dense, multiply_sparse
 from dpcvx.data.kernels.residuals import shrink
 
 __all__ = [

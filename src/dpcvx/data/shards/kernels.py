@@ -6,13 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpcvx.data.kernels import (
-    accumulate_constant,
-    accumulate_dense,
-    accumulate_sparse,
-    add_dense,
-    compiled,
-)
+from dpcvx.data.kernels import accumulate_constant, accumulate_dense, accumulate_sparse, add_dense, compiled
 from dpcvx.data.kernels.products import dot, four_dots
 
 

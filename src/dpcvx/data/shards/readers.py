@@ -12,12 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
-from dpcvx.data.files import (
-    HEADER_HINT,
-    NOT_PARQUET,
-    csv_header,
-    csv_table,
-)
+from dpcvx.data.files import HEADER_HINT, NOT_PARQUET, csv_header, csv_table
 from dpcvx.errors import Unreadable, WrongType, WrongValue
 from dpcvx.words import counted
 

@@ -82,10 +82,7 @@ def open_source(
         )
     store.verify(first, last)
     return sharded(
-        [mapped(store, index) for index in range(first, last)],
-        store,
-        constant=constant,
-        levels=levels,
+        [mapped(store, index) for index in range(first, last)], store, constant=constant, levels=levels
     )
 
 

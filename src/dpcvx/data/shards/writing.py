@@ -16,13 +16,7 @@ from dpcvx.data.declarations import Declarations
 from dpcvx.data.rows import Dense, Records, Sparse
 from dpcvx.data.shards.dataset import Shards
 from dpcvx.data.shards.folder import Manifest, Store
-from dpcvx.data.shards.readers import (
-    ArrowReader,
-    BatchReader,
-    CsvReader,
-    ParquetReader,
-    Reader,
-)
+from dpcvx.data.shards.readers import ArrowReader, BatchReader, CsvReader, ParquetReader, Reader
 from dpcvx.data.shards.recipe import Recipe, is_binary, normalised
 from dpcvx.data.shards.source import part_of
 from dpcvx.data.table import Table
