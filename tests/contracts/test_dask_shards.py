@@ -30,7 +30,7 @@ from dpcvx.data.lattice import ResidualBound
 from dpcvx.data.memory import source
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.rows import Dense
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.losses import Logistic
 from dpcvx.problem import Bounds
 
@@ -120,6 +120,8 @@ def test_nothing_raises_and_only_words_of_dpcvx_are_passed_on():
 
     assert guarded(fail, ValueError) == Failure("ValueError")
     assert guarded(fail, Incompatible) == Failure("Incompatible: cell 'Jane Doe'")
+    assert guarded(fail, WrongValue) == Failure("WrongValue")
+    assert guarded(fail, WrongType) == Failure("WrongType")
     assert guarded(len, "abc") == 3
     assert load_part(lambda X, y: fail(KeyError), None, X, Y) == Failure("KeyError")
     part = (Quantiser(BOUNDS).quantise(X), Y[1:, None])
@@ -129,7 +131,7 @@ def test_nothing_raises_and_only_words_of_dpcvx_are_passed_on():
     assert Shard([part, Failure("MemoryError")], BOUNDS, "rows", 1).ask("", Describe()) == Failure(
         "MemoryError"
     )
-    assert shard().ask("", gradient(np.zeros(7))) == Failure("ValueError")
+    assert shard().ask("", gradient(np.zeros(7))) == Failure("WrongValue")
     broken = Pickled(b"no pickle")
     assert shard().ask("", gradient(THETA, broken)) == Failure("UnpicklingError")
     assert shard().ask("", "anything") == Failure("AttributeError")

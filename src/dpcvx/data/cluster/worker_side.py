@@ -20,7 +20,7 @@ from dpcvx.data.memory import Arrays
 from dpcvx.data.objective import Objective
 from dpcvx.data.rows import Dense, Sparse
 from dpcvx.data.source import Margins
-from dpcvx.errors import DpcvxError, Incompatible
+from dpcvx.errors import DpcvxError, Incompatible, WrongType, WrongValue
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
 
@@ -218,6 +218,8 @@ def guarded(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function; return a `Failure` where it raises."""
     try:
         return function(*arguments)
+    except (WrongValue, WrongType) as error:  # its words may tell the shape or type of a partition
+        return Failure(type(error).__name__)
     except DpcvxError as error:  # its words speak of public configuration alone
         return Failure(f"{type(error).__name__}: {error}")
     except Exception as error:
