@@ -281,7 +281,7 @@ class Shard:
         state = self._state
         if isinstance(state, Failure):
             return state
-        return guarded(request.of, state, key) if key in state.records else UNMAPPED
+        return guarded(lambda: request.of(state, key)) if key in state.records else UNMAPPED
 
 
 class State:
