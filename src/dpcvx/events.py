@@ -76,22 +76,13 @@ class ApproxDP:
 
 @dataclass(frozen=True)
 class Poisson:
-    """A Gaussian release of a sum over a Poisson sample of the records.
+    """A Gaussian release of a sum over a Poisson sample of the records."""
 
-    Parameters
-    ----------
-    probability : float
-        Chance of each record to be in the sample, independently of the others.
-    noise_multiplier : float
-        Standard deviation of the noise over the clip norm of one record. The relation is accounted for by the
-        accountant: this number is not halved under "replace".
-    relation : {"replace", "add_remove"}
-        Neighbouring relation of the plan.
-    """
-
-    probability: float
+    probability: float  # chance of each record to be in the sample, independently of the others
+    # standard deviation of the noise over the clip norm of one record. The relation is accounted for by the
+    # accountant: this number is not halved under "replace".
     noise_multiplier: float
-    relation: str = "replace"
+    relation: str = "replace"  # {"replace", "add_remove"}: neighbouring relation of the plan
 
     def __post_init__(self) -> None:
         if not 0 < self.probability <= 1:
@@ -106,21 +97,14 @@ class PerturbedObjective:
     """The exact minimiser of a convex GLM objective with a Gaussian linear term (objective perturbation).
 
     argmin sum_i phi(<x_i, theta>, y_i) + (Lam/2) ||theta||^2 + r(theta) + <b, theta>, b ~ N(0, sigma^2 I)
-
-    Parameters
-    ----------
-    shift : float
-        L B_2 / sigma: the largest gradient of one record over the standard deviation of b. The relation is
-        accounted for by the accountant: this number is not doubled under "replace".
-    jacobian : float
-        log(1 + beta B_2^2 / Lam), what one record changes in the density of the map from b to theta.
-    relation : {"replace", "add_remove"}
-        Neighbouring relation of the plan.
     """
 
+    # L B_2 / sigma: the largest gradient of one record over the standard deviation of b. The relation is
+    # accounted for by the accountant: this number is not doubled under "replace".
     shift: float
+    # log(1 + beta B_2^2 / Lam), what one record changes in the density of the map from b to theta
     jacobian: float
-    relation: str = "replace"
+    relation: str = "replace"  # {"replace", "add_remove"}: neighbouring relation of the plan
 
     def __post_init__(self) -> None:
         _require_positive("shift", self.shift)
@@ -179,20 +163,12 @@ class RepeatAndSelect:
     """The best of a random number K of runs of an event, by what the runs themselves released.
 
     Nothing else of the runs is released, nor is K, which is drawn beforehand and is at least 1.
-
-    Parameters
-    ----------
-    event : Event
-        One run.
-    mean : float
-        Expected number of runs, more than 1.
-    shape : float or None
-        None for Poisson's law, else that of the truncated negative binomial law, more than -1: 0 is the
-        logarithmic and 1 the geometric law. All are conditioned on K >= 1.
     """
 
-    event: Event
-    mean: float
+    event: Event  # one run
+    mean: float  # expected number of runs, more than 1
+    # None for Poisson's law, else that of the truncated negative binomial law, more than -1: 0 is the
+    # logarithmic and 1 the geometric law. All are conditioned on K >= 1.
     shape: float | None = None
 
     def __post_init__(self) -> None:

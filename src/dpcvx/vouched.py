@@ -22,20 +22,13 @@ ITERATIVE_ERROR = 1e-9  # of a prox that is not a closed form, relative to the s
 
 @dataclass(frozen=True)
 class Trust:
-    """Uses that a class was vouched for, and the accuracy of its prox.
-
-    Parameters
-    ----------
-    uses : frozenset of str
-    prox_error : float or callable
-        Relative error of the projection or prox, or a function of the instance; 0 for a closed form, inf for
-        none that is known.
-    parts : callable
-        Sets and functions that an instance consists of, which need trust of their own.
-    """
+    """Uses that a class was vouched for, and the accuracy of its prox."""
 
     uses: frozenset[str]
+    # relative error of the projection or prox, or a function of the instance; 0 for a
+    # closed form, inf for none that is known
     prox_error: float | Callable[[Any], float]
+    # sets and functions that an instance consists of, which need trust of their own
     parts: Callable[[Any], Sequence[object]]
 
 

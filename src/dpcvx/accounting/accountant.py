@@ -28,18 +28,10 @@ class Accountant(Protocol):
 
 @dataclass(frozen=True)
 class Following:
-    """Account for an event that follows another one on the same records: the two are composed.
+    """Account for an event that follows another one on the same records: the two are composed."""
 
-    Parameters
-    ----------
-    before : Event
-        What was asked first; its cost is part of every answer.
-    accountant : Accountant
-        Accounts for both together.
-    """
-
-    before: Event
-    accountant: Accountant
+    before: Event  # what was asked first; its cost is part of every answer
+    accountant: Accountant  # accounts for both together
 
     def epsilon(self, event: Event, delta: float) -> float:
         """Return an epsilon of both events together."""

@@ -18,20 +18,14 @@ class Neighbours:
 
     A sensitivity is the diameter of the set of all values that one unit can add to a sum. Records of one unit
     lie in a set Q; the diameters here are exact integers, or squares of them, in units of the size of Q.
-
-    Parameters
-    ----------
-    relation : {"replace", "add_remove"}
-        One unit is replaced by another, so that the number of units is public; or one is added or removed.
-    unit : {"row", "person"}
-        A person may have several rows, all of which change together.
-    rows : int
-        Rows of a unit that count, k. A row counts once. A person counts as k rows if at most k of its rows
-        are used, and as one if its rows have weights that add up to that of one row.
     """
 
+    # {"replace", "add_remove"}: one unit is replaced by another, so that the number of units is public; or
+    # one is added or removed
     relation: str = "replace"
-    unit: str = "row"
+    unit: str = "row"  # {"row", "person"}: a person may have several rows, all of which change together
+    # rows of a unit that count, k. A row counts once. A person counts as k rows if at most k of its rows are
+    # used, and as one if its rows have weights that add up to that of one row.
     rows: int = 1
 
     def __post_init__(self) -> None:

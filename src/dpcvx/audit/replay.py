@@ -40,30 +40,15 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, eq=False)
 class RecordedQuestion:
-    """One call that reached the records, and the exact sum that came back.
+    """One call that reached the records, and the exact sum that came back."""
 
-    Parameters
-    ----------
-    kind : str
-        Name of the sum or of the call.
-    asked : tuple
-        Its public arguments.
-    total : optional
-        Exact answer of the records, before noise. Private: never publish a transcript.
-    sum : Sum, optional
-        The question itself; None for a call on followed margins.
-    bound : ResidualBound, optional
-        Bound on one record's residual that the sensitivity of scores follows from.
-    row : RowBounds, optional
-        Integer bounds of the rows that were asked.
-    """
-
-    kind: str
-    asked: tuple[Any, ...]
-    total: Any = None
-    sum: Sum[Any] | None = None
+    kind: str  # name of the sum or of the call
+    asked: tuple[Any, ...]  # its public arguments
+    total: Any = None  # exact answer of the records, before noise. Private: never publish a transcript.
+    sum: Sum[Any] | None = None  # the question itself; None for a call on followed margins
+    # bound on one record's residual that the sensitivity of scores follows from
     bound: ResidualBound | None = None
-    row: RowBounds | None = None
+    row: RowBounds | None = None  # integer bounds of the rows that were asked
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,34 +25,19 @@ TARGET_KEYS = {"bounds", "classes"}
 
 @dataclass(frozen=True)
 class BoundsFile:
-    """Declarations about a table, in the user's units.
+    """Declarations about a table, in the user's units."""
 
-    Parameters
-    ----------
-    bounds : dict
-        Lowest and highest value of numeric columns.
-    default : pair of float, or "private", optional
-        Bounds of every column that is not declared otherwise; without it such columns are not used. "private"
-        has the fit release noisy bounds of all columns that have no levels.
-    categories : dict
-        Levels of text columns.
-    groups : dict
-        Columns that belong together, by the name of their group.
-    target_bounds : pair of float, or "private", optional
-        Lowest and highest target, for regression.
-    classes : tuple, optional
-        Labels, for classification.
-    data_norm : float, optional
-        Largest l2 norm of a row.
-    """
-
-    bounds: dict[str, Pair] = field(default_factory=dict)
+    bounds: dict[str, Pair] = field(default_factory=dict)  # lowest and highest value of numeric columns
+    # pair of float, or "private": bounds of every column that is not declared otherwise; without it such
+    # columns are not used. "private" has the fit release noisy bounds of all columns that have no levels.
     default: Pair | str | None = None
-    categories: dict[str, tuple[Level, ...]] = field(default_factory=dict)
+    categories: dict[str, tuple[Level, ...]] = field(default_factory=dict)  # levels of text columns
+    # columns that belong together, by the name of their group
     groups: dict[str, tuple[Level, ...]] = field(default_factory=dict)
+    # pair of float, or "private": lowest and highest target, for regression
     target_bounds: Pair | str | None = None
-    classes: tuple[Level, ...] | None = None
-    data_norm: float | None = None
+    classes: tuple[Level, ...] | None = None  # labels, for classification
+    data_norm: float | None = None  # largest l2 norm of a row
 
     @classmethod
     def read(cls, path: Path) -> BoundsFile:

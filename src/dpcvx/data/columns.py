@@ -35,24 +35,13 @@ class Columns:
     """The public map from raw columns to features: a declared level becomes a 0/1 feature, a number stays.
 
     A feature of the stored row is (v - center) / scale, v clipped to [low, high] first.
-
-    Parameters
-    ----------
-    levels : tuple
-        For each raw column its declared levels, or None for a number.
-    names : tuple of str
-        One name per feature: the column's, or "column=level".
-    low, high : Vector
-        Declared bounds of each feature in the user's units.
-    center, scale : Vector
-        The map to scaled units.
     """
 
-    levels: Levels
-    names: tuple[str, ...]
-    low: Vector
+    levels: Levels  # for each raw column its declared levels, or None for a number
+    names: tuple[str, ...]  # one name per feature: the column's, or "column=level"
+    low: Vector  # low, high: declared bounds of each feature in the user's units
     high: Vector
-    center: Vector
+    center: Vector  # center, scale: the map to scaled units
     scale: Vector
 
     @classmethod

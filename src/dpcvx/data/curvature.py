@@ -43,16 +43,9 @@ CELLS_AT_ONCE = 2**19
 
 @dataclass(frozen=True)
 class CurvatureBound:
-    """Bound of one record's curvature phi'', an integer in units of 2^-bits.
+    """Bound of one record's curvature phi'', an integer in units of 2^-bits."""
 
-    Parameters
-    ----------
-    largest : int
-        Every curvature lies in 0..largest.
-    bits : int
-    """
-
-    largest: int
+    largest: int  # every curvature lies in 0..largest
     bits: int
 
 
@@ -75,22 +68,12 @@ class CurvatureSum:
 
     omega_i is the curvature of record i at the score <x_i, theta>, s_i its slope on the grid 2^-8, and
     q_i = floor(||k_i||^2/2^14); see `CurvatureTotals`.
-
-    Parameters
-    ----------
-    loss : Loss
-        Of one score.
-    theta : Vector
-        Public point, shape (d,).
-    slope : ResidualBound
-    bend : CurvatureBound
-        Both are enforced after rounding.
     """
 
-    loss: Loss
-    theta: Vector
+    loss: Loss  # of one score
+    theta: Vector  # public point, shape (d,)
     slope: ResidualBound
-    bend: CurvatureBound
+    bend: CurvatureBound  # slope, bend: enforced after rounding
 
     def check(self, d: int) -> None:
         """Refuse a theta of another length."""

@@ -13,27 +13,14 @@ __all__ = ["Declarations"]
 
 @dataclass(frozen=True, eq=False)
 class Declarations:
-    """Bounds, levels and labels of records, as the user writes them; None where nothing is declared.
+    """Bounds, levels and labels of records, as the user writes them; None where nothing is declared."""
 
-    Parameters
-    ----------
-    bounds : pair, pair of arrays, mapping from column to pair, or "private"
-        Bounds of the columns.
-    categories : mapping, optional
-        Levels of columns that hold no numbers.
-    data_norm : float, optional
-        Bound on the l2 norm of a row.
-    classes : sequence or "from_y", optional
-        Labels of the target.
-    y_bounds : pair or "private", optional
-        Bounds of the target.
-    """
-
+    # pair, pair of arrays, mapping from column to pair, or "private": bounds of the columns
     bounds: Any = None
-    categories: Mapping[Any, Sequence[Any]] | None = None
-    data_norm: float | None = None
-    classes: Any = None
-    y_bounds: Any = None
+    categories: Mapping[Any, Sequence[Any]] | None = None  # levels of columns that hold no numbers
+    data_norm: float | None = None  # bound on the l2 norm of a row
+    classes: Any = None  # sequence or "from_y": labels of the target
+    y_bounds: Any = None  # pair or "private": bounds of the target
 
     @classmethod
     def of(cls, model: Any) -> Declarations:

@@ -50,17 +50,10 @@ class ResidualBound:
     """Bounds of one record's residual rho in Z^K, in units of 2^-20, enforced after rounding.
 
     ||rho||_2 <= l2 and max_k |rho_k| <= linf
-
-    Parameters
-    ----------
-    l2 : int
-        Largest Euclidean norm.
-    linf : int
-        Largest absolute entry.
     """
 
-    l2: int
-    linf: int
+    l2: int  # largest Euclidean norm
+    linf: int  # largest absolute entry
 
     def __post_init__(self) -> None:
         for name in ("l2", "linf"):

@@ -43,37 +43,19 @@ RARE_LEVEL = 3  # a rare feature is kept once in 2^3 proposals; a proposal costs
 
 @dataclass(frozen=True)
 class Terms:
-    """Public numbers that lazy scores are kept by, fixed for a whole run.
+    """Public numbers that lazy scores are kept by, fixed for a whole run."""
 
-    Parameters
-    ----------
-    bound : ResidualBound
-        Of every residual, whatever the iterate.
-    largest : int
-        Largest absolute stored feature, K_inf.
-    records : int
-        Most records that there may be.
-    unit : float
-        Score <x, theta> of a followed margin of 1 at scale 1.
-    power : float
-        log2-weight of the vertex +e_j for a sum of 1; that of -e_j is its negative.
-    drift : float
-        Change of a margin, by the falling scale alone, after which a row gets a new line; infinite where the
-        residual is affine in the margin.
-    steepness : int
-        Bound on |b| * share of a line, in residual units: how much of a residual may fall with the scale.
-    ridge : float
-        What a weight of 1 adds to the sum of its feature at scale 1.
-    """
-
-    bound: ResidualBound
-    largest: int
-    records: int
-    unit: float
-    power: float
+    bound: ResidualBound  # of every residual, whatever the iterate
+    largest: int  # largest absolute stored feature, K_inf
+    records: int  # most records that there may be
+    unit: float  # score <x, theta> of a followed margin of 1 at scale 1
+    power: float  # log2-weight of the vertex +e_j for a sum of 1; that of -e_j is its negative
+    # change of a margin, by the falling scale alone, after which a row gets a new line; infinite where the
+    # residual is affine in the margin
     drift: float
+    # bound on |b| * share of a line, in residual units: how much of a residual may fall with the scale
     steepness: int
-    ridge: float = 0.0
+    ridge: float = 0.0  # what a weight of 1 adds to the sum of its feature at scale 1
 
     @property
     def most(self) -> int:

@@ -18,21 +18,12 @@ class Region:
 
     A fit that clips the rows of people it does not know has no opinion on what lies beyond: there a linear
     model would extrapolate from nothing. Inside the region nothing changes.
-
-    Parameters
-    ----------
-    center, scale : Vector
-        Centre and deviation of every feature.
-    reach : float
-        Largest distance of a cell from its centre, in deviations.
-    length : float
-        Largest l2 norm of a row of deviations.
     """
 
-    center: Vector
+    center: Vector  # center, scale: centre and deviation of every feature
     scale: Vector
-    reach: float
-    length: float
+    reach: float  # largest distance of a cell from its centre, in deviations
+    length: float  # largest l2 norm of a row of deviations
 
     def __call__(self, X: Vector) -> Vector:
         """Rows brought into the region, in the units they came in."""

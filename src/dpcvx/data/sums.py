@@ -79,20 +79,11 @@ class Sum(Protocol[Answer]):
 
 @dataclass(frozen=True, eq=False)
 class GradientSum:
-    """sum_i rho_i k_i in units of 2^-34, in the shape of theta.
-
-    Parameters
-    ----------
-    loss : Loss
-    theta : Vector
-        Public point, shape (d,) or (d, K).
-    bound : ResidualBound
-        Of every residual rho_i, enforced after rounding.
-    """
+    """sum_i rho_i k_i in units of 2^-34, in the shape of theta."""
 
     loss: Loss
-    theta: Vector
-    bound: ResidualBound
+    theta: Vector  # public point, shape (d,) or (d, K)
+    bound: ResidualBound  # of every residual rho_i, enforced after rounding
 
     def check(self, d: int) -> None:
         """Refuse a theta of another length."""
@@ -137,26 +128,13 @@ class GradientSum:
 
 @dataclass(frozen=True, eq=False)
 class DifferenceSum:
-    """sum_i (rho_i - rho'_i) k_i over the rows of a batch, in units of 2^-34 and the shape of an iterate.
-
-    Parameters
-    ----------
-    loss : Loss
-    points : pair of Vector
-        Public points at which rho_i and rho'_i are taken.
-    batch : IntVector
-        Numbers of the records that take part, ascending.
-    residual : ResidualBound
-        Of each of the two residuals.
-    bound : ResidualBound
-        Of their difference, which is clipped to it.
-    """
+    """sum_i (rho_i - rho'_i) k_i over the rows of a batch, in units of 2^-34 and the shape of an iterate."""
 
     loss: Loss
-    points: Points
-    batch: IntVector
-    residual: ResidualBound
-    bound: ResidualBound
+    points: Points  # public points at which rho_i and rho'_i are taken
+    batch: IntVector  # numbers of the records that take part, ascending
+    residual: ResidualBound  # of each of the two residuals
+    bound: ResidualBound  # of their difference, which is clipped to it
 
     def check(self, d: int) -> None:
         """Refuse points of another length, or of two shapes."""
@@ -215,16 +193,10 @@ class MomentSum:
 
     Columns are the stored features and then as many targets, rounded to the same grid, as there are centres
     left.
-
-    Parameters
-    ----------
-    order : int
-    centers, limits : IntVector
-        Public integers, one for each column.
     """
 
     order: int
-    centers: IntVector
+    centers: IntVector  # centers, limits: public integers, one for each column
     limits: IntVector
 
     def check(self, d: int) -> None:

@@ -37,22 +37,13 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Labels among declared classes.
+    """Labels among declared classes."""
 
-    Parameters
-    ----------
-    classes : ndarray
-        Labels in the order of their codes.
-    form : {"signs", "codes"}
-        Targets of the loss. "signs" are +1 and -1: one column for two classes, +1 for the second, and one
-        column for each of more classes, +1 for its own. "codes" are positions in ``classes``.
-    origin : str
-        How the classes became known, for the privacy statement.
-    """
-
-    classes: NDArray[Any]
+    classes: NDArray[Any]  # labels in the order of their codes
+    # {"signs", "codes"}: targets of the loss. "signs" are +1 and -1: one column for two classes, +1 for the
+    # second, and one column for each of more classes, +1 for its own. "codes" are positions in ``classes``.
     form: str = "signs"
-    origin: str = "declared"
+    origin: str = "declared"  # how the classes became known, for the privacy statement
     center: ClassVar[float] = 0.0
     scale: ClassVar[float] = 1.0
 
@@ -100,17 +91,11 @@ class Numbers:
     """Numbers within declared bounds.
 
     A score z stands for center + scale * z in the user's units.
-
-    Parameters
-    ----------
-    low, high : Vector
-        Bounds, of shape () for one target and (K,) for several.
-    origin : str, optional
-        How the bounds became known, for the privacy statement; None where they are declared.
     """
 
-    low: Vector
+    low: Vector  # low, high: bounds, of shape () for one target and (K,) for several
     high: Vector
+    # how the bounds became known, for the privacy statement; None where they are declared
     origin: str | None = None
 
     @classmethod

@@ -168,17 +168,10 @@ class Interpolation:
     d.
 
     Deviations: the maximum is of order log d, not O(1) as the paper says.
-
-    Parameters
-    ----------
-    domain : InterpolationBall
-        The ball C that steps stay in, 0 < alpha < 1.
-    size : int
-        Number of entries d of a parameter.
     """
 
-    domain: InterpolationBall
-    size: int
+    domain: InterpolationBall  # the ball C that steps stay in, 0 < alpha < 1
+    size: int  # number of entries d of a parameter
 
     strong_convexity: ClassVar[float] = 1.0
 

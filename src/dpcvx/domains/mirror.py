@@ -76,14 +76,9 @@ class Euclidean:
     """The map whose step is projected gradient descent.
 
     psi(theta) = ||theta||_2^2 / 2, of all entries of a matrix
-
-    Parameters
-    ----------
-    domain : Projectable
-        The set C that steps stay in.
     """
 
-    domain: Projectable
+    domain: Projectable  # the set C that steps stay in
 
     strong_convexity: ClassVar[float] = 1.0
 
@@ -119,11 +114,6 @@ class Entropy:
 
     psi(theta) = total sum_j theta_j log theta_j
 
-    Parameters
-    ----------
-    total : float
-        Sum of the entries.
-
     Notes
     -----
     With this scale psi is 1-strongly convex in the l1 norm (Pinsker's inequality). Differences of points of
@@ -132,7 +122,7 @@ class Entropy:
     would otherwise be lost for good.
     """
 
-    total: float
+    total: float  # sum of the entries
 
     strong_convexity: ClassVar[float] = 1.0
 

@@ -94,17 +94,10 @@ class PNorm:
     and 4 sqrt(e) log(2 k), against (log k - 1) / 2 here in the weaker q-norm: the bound D N / m is smaller
     here. The group one loses its modulus where p / k is not the number of groups. The proof of Theorem 3.2
     needs modulus and maximum alone.
-
-    Parameters
-    ----------
-    domain : HasMagnitudes
-        The ball C that steps stay in.
-    order : float
-        p = q / (q - 1), at least 2.
     """
 
-    domain: HasMagnitudes
-    order: float
+    domain: HasMagnitudes  # the ball C that steps stay in
+    order: float  # p = q / (q - 1), at least 2
 
     strong_convexity: ClassVar[float] = 1.0
 

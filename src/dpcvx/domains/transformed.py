@@ -184,21 +184,14 @@ class TransformedMap:
 
     psi(theta) = scale^2 psi_0((theta - shift) / scale), strongly convex with the modulus and norm of psi_0
 
-    Parameters
-    ----------
-    base : MirrorMap
-        The other set's map psi_0.
-    domain : Transformed
-        The set C that steps stay in.
-
     Notes
     -----
     A moved point holds small entries of the one it comes from to few digits. Where psi_0 is steep there, as
     the entropy is, only steps from the start are exact (see `dpcvx.domains.mirror`).
     """
 
-    base: MirrorMap
-    domain: Transformed
+    base: MirrorMap  # the other set's map psi_0
+    domain: Transformed  # the set C that steps stay in
 
     @property
     def strong_convexity(self) -> float:

@@ -49,11 +49,6 @@ class VertexNorm:
     on coefficients as the state: coefficients are not a function of theta, and a step from other coefficients
     would break the telescoping sum of divergences in the proof.
 
-    Parameters
-    ----------
-    domain : VertexHull
-        The set C that steps stay in.
-
     Notes
     -----
     All sums are done in the r dimensions of the hull. With E = V in an orthonormal basis of them, grad psi is
@@ -63,7 +58,7 @@ class VertexNorm:
     projection of L^T y onto the hull of the rows of E L^-T, with E^T E = L L^T.
     """
 
-    domain: Hull
+    domain: Hull  # the set C that steps stay in
 
     strong_convexity: ClassVar[float] = 1.0
 

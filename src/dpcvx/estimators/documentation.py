@@ -12,24 +12,13 @@ __all__ = ["PARAMETERS", "Parameter", "documented"]
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of estimators, said once for Python, for the command line and for the docs.
+    """A parameter of estimators, said once for Python, for the command line and for the docs."""
 
-    Parameters
-    ----------
-    kind : str
-        Its type, for docstrings.
-    text : str
-        What it means.
-    option : type, or tuple of str
-        Type, or choices, of the command line's option; None where there is no option.
-    instead : str
-        Where the command line gets it from, where there is no option.
-    """
-
-    kind: str
-    text: str
+    kind: str  # its type, for docstrings
+    text: str  # what it means
+    # type, or choices, of the command line's option; None where there is no option
     option: type | tuple[str, ...] | None = None
-    instead: str = ""
+    instead: str = ""  # where the command line gets it from, where there is no option
 
 
 BOUNDS_FILE = "the bounds file"

@@ -42,26 +42,13 @@ INTERCEPT_BESIDE_UNIT_ROWS: float = default("estimators.planning.INTERCEPT_BESID
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FitDeclaration:
-    """A fit as it is fixed before a record is read.
+    """A fit as it is fixed before a record is read."""
 
-    Parameters
-    ----------
-    stated : Declarations
-        Declared with the estimator or with the data.
-    columns : Columns
-        From raw columns to features.
-    target : Labels or Numbers
-        From raw targets to those of the loss.
-    plan : Plan
-    intercept : float
-        Value of the intercept's feature in scaled units, 0 for none.
-    """
-
-    stated: Declarations
-    columns: Columns
-    target: Target
+    stated: Declarations  # declared with the estimator or with the data
+    columns: Columns  # from raw columns to features
+    target: Target  # from raw targets to those of the loss
     plan: Plan
-    intercept: float
+    intercept: float  # value of the intercept's feature in scaled units, 0 for none
 
 
 Model = TypeVar("Model")

@@ -222,21 +222,14 @@ def _failure_limit(cap: Budget) -> int:
 
 @dataclass(frozen=True)
 class Spending:
-    """What an account has spent.
+    """What an account has spent."""
 
-    Parameters
-    ----------
-    mode : {"fresh", "gaussian", "renyi", "basic", "whole"}
-        Set by the first charge; "whole" is an account that one release has taken.
-    totals : tuple of (str, tuple of int)
-        Totals of the filters that still accept everything charged so far.
-    failure : int
-        Sum of the sampling failures.
-    """
-
+    # {"fresh", "gaussian", "renyi", "basic", "whole"}: set by the first charge; "whole" is an account that
+    # one release has taken
     mode: str = "fresh"
+    # totals of the filters that still accept everything charged so far
     totals: tuple[tuple[str, Cost], ...] = ()
-    failure: int = 0
+    failure: int = 0  # sum of the sampling failures
 
     def to_plain(self) -> dict[str, Any]:
         """Return the fields in plain types; integers as text, because most readers of JSON round them."""

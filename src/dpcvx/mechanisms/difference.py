@@ -38,27 +38,14 @@ class NoisyDifference(GaussianMechanism):
     Sensitivity for the same sample (l2, replace-one): 2 C; C under add/remove.
     Event: Poisson(q, noise_multiplier, relation) with scale = noise_multiplier * C (PRIVACY_MATH §6, §8). R
     follows the public points while the ratio, and the event, stay fixed.
-
-    Parameters
-    ----------
-    problem : Problem
-    n : int
-        Public normaliser: the number of records.
-    probability : float
-        Chance q of each record to be in a sample; a multiple of 2^-16.
-    noise_multiplier : float
-        Standard deviation of the noise over C, the weight of one record.
-    neighbours : Neighbours
-        The data sets that must look alike.
-    clip : float, optional
-        Residuals phi' are clipped to this size before they are subtracted; None keeps the loss's own bound.
     """
 
     problem: Problem
-    n: int
-    probability: float
-    noise_multiplier: float
-    neighbours: Neighbours = REPLACE_ONE
+    n: int  # public normaliser: the number of records
+    probability: float  # chance q of each record to be in a sample; a multiple of 2^-16
+    noise_multiplier: float  # standard deviation of the noise over C, the weight of one record
+    neighbours: Neighbours = REPLACE_ONE  # the data sets that must look alike
+    # residuals phi' are clipped to this size before they are subtracted; None keeps the loss's own bound
     clip: float | None = None
 
     traits: ClassVar[Traits] = Traits("difference")

@@ -40,28 +40,14 @@ class NoisyGradient(GaussianMechanism):
     released. The sensitivity is then 2 R sqrt(min(K2, k K_inf^2)) on the integers and
     2 (phi' bound) min(B_2, B_x sqrt(k))/n on the mean (PRIVACY_MATH §15). The support follows from released
     answers, so its size may set the noise.
-
-    Parameters
-    ----------
-    problem : Problem
-        All features, also where answers are on a support.
-    n : int
-        Public normaliser: the number of records.
-    noise_multiplier : float
-        Standard deviation of the noise over the sensitivity.
-    neighbours : Neighbours
-        The data sets that must look alike.
-    clip : float, optional
-        Residuals phi' are clipped to this size; None keeps the loss's own bound.
-    support : int, optional
-        Most features of the support that each call names; None for the gradient on all features.
     """
 
-    problem: Problem
-    n: int
-    noise_multiplier: float
-    neighbours: Neighbours = REPLACE_ONE
-    clip: float | None = None
+    problem: Problem  # all features, also where answers are on a support
+    n: int  # public normaliser: the number of records
+    noise_multiplier: float  # standard deviation of the noise over the sensitivity
+    neighbours: Neighbours = REPLACE_ONE  # the data sets that must look alike
+    clip: float | None = None  # residuals phi' are clipped to this size; None keeps the loss's own bound
+    # most features of the support that each call names; None for the gradient on all features
     support: int | None = None
 
     def __post_init__(self) -> None:

@@ -20,36 +20,17 @@ SPARE_RECORDS = 2  # beyond 62 bits there is room for this many times the planne
 
 @dataclass(frozen=True)
 class Traits:
-    """Public facts about a kind of question, besides its price: what plans, predictions and oracles ask.
+    """Public facts about a kind of question, besides its price: what plans, predictions and oracles ask."""
 
-    Parameters
-    ----------
-    question : str
-        What a solver asks for, as in "not a gradient".
-    layout : {"rows", "columns"}
-        Storage order that serves it best.
-    stops_sooner : bool
-        Whether it may read fewer cells than its number of evaluations says.
-    pairs : bool
-        Whether it works on every pair of features, not on every feature once.
-    measures : bool
-        Whether it measures features for a later map and is no part of the fit itself.
-    noise_inside : bool
-        Whether the noise is a random term of the objective, not an error of the answer.
-    copies : bool
-        Whether it works on a copy of the records in float64.
-    score_bytes : int
-        Bytes that it keeps for each score of each record.
-    """
-
-    question: str
-    layout: str = "rows"
-    stops_sooner: bool = False
-    pairs: bool = False
-    measures: bool = False
+    question: str  # what a solver asks for, as in "not a gradient"
+    layout: str = "rows"  # {"rows", "columns"}: storage order that serves it best
+    stops_sooner: bool = False  # whether it may read fewer cells than its number of evaluations says
+    pairs: bool = False  # whether it works on every pair of features, not on every feature once
+    measures: bool = False  # whether it measures features for a later map and is no part of the fit itself
+    # whether the noise is a random term of the objective, not an error of the answer
     noise_inside: bool = False
-    copies: bool = False
-    score_bytes: int = 0
+    copies: bool = False  # whether it works on a copy of the records in float64
+    score_bytes: int = 0  # bytes that it keeps for each score of each record
 
     def cells(self, d: int) -> float:
         """Return the stored cells of a record that one evaluation reads."""

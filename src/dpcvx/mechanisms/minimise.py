@@ -36,27 +36,14 @@ Prox = Callable[[Vector, float], Vector]
 
 @dataclass(frozen=True)
 class Ridged:
-    """Public facts of J: its constants, the reach of its minimiser, and what float64 may do to it.
+    """Public facts of J: its constants, the reach of its minimiser, and what float64 may do to it."""
 
-    Parameters
-    ----------
-    problem : Problem
-        Loss, set or regulariser, and bounds of a record. Its own ridge is not added: ``ridge`` is all of it.
-    n : int
-        Public normaliser: the regulariser is multiplied by it.
-    records : int
-        Most records that the sum may have.
-    ridge : float
-        Modulus of the quadratic term, on the scale of the sum.
-    linear : float
-        Bound on the l2 norm of the linear term.
-    """
-
+    # loss, set or regulariser, and bounds of a record. Its own ridge is not added: ``ridge`` is all of it.
     problem: Problem
-    n: int
-    records: int
-    ridge: float
-    linear: float = 0.0
+    n: int  # public normaliser: the regulariser is multiplied by it
+    records: int  # most records that the sum may have
+    ridge: float  # modulus of the quadratic term, on the scale of the sum
+    linear: float = 0.0  # bound on the l2 norm of the linear term
 
     def __post_init__(self) -> None:
         problem, name = self.problem, type(self.problem.loss).__name__

@@ -75,29 +75,16 @@ class PerturbedMinimiser(GaussianMechanism):
     continuous b, composed with Gaussian(output_multiplier) (PRIVACY_MATH §4). The second covers what the
     minimiser, float64 and the lattice of b leave open: together they move the outcome by at most tau/ridge,
     so two outcomes differ from their ideals by 2 tau/ridge. tau is public and holds for all records.
-
-    Parameters
-    ----------
-    problem : Problem
-        A scalar convex smooth loss, with a domain or a regulariser. Its ridge is part of ``ridge``.
-    n : int
-        Public normaliser: the number of records.
-    noise_multiplier : float
-        sigma over the largest gradient L B_2 of one record.
-    ridge : float
-        Modulus of the quadratic term on the scale of the sum, at least n l2; it acts on every coordinate.
-    output_multiplier : float
-        Standard deviation of the noise on the outcome over 2 tau/ridge.
-    neighbours : Neighbours
-        The data sets that must look alike.
     """
 
+    # a scalar convex smooth loss, with a domain or a regulariser. Its ridge is part of ``ridge``.
     problem: Problem
-    n: int
-    noise_multiplier: float
+    n: int  # public normaliser: the number of records
+    noise_multiplier: float  # sigma over the largest gradient L B_2 of one record
+    # modulus of the quadratic term on the scale of the sum, at least n l2; it acts on every coordinate
     ridge: float
-    output_multiplier: float
-    neighbours: Neighbours = REPLACE_ONE
+    output_multiplier: float  # standard deviation of the noise on the outcome over 2 tau/ridge
+    neighbours: Neighbours = REPLACE_ONE  # the data sets that must look alike
 
     traits: ClassVar[Traits] = Traits(
         "minimiser", stops_sooner=True, noise_inside=True, copies=True, score_bytes=24
@@ -217,28 +204,14 @@ class NoisyMinimiser(GaussianMechanism):
     Sensitivity (l2, replace-one): (2 L B_2 + 2 tau)/ridge, half of the first term under add/remove; tau, the
     subgradient left at the outcome, is public and holds for all records (PRIVACY_MATH §5).
     Event: Gaussian(noise_multiplier).
-
-    Parameters
-    ----------
-    problem : Problem
-        A convex smooth loss, with a domain or a regulariser. Its ridge is part of ``ridge``.
-    n : int
-        Public normaliser: the number of records.
-    noise_multiplier : float
-        Standard deviation of the noise over the sensitivity.
-    ridge : float
-        Modulus of the quadratic term on the scale of the sum, at least n l2.
-    neighbours : Neighbours
-        The data sets that must look alike.
-    linear : float
-        Bound on the l2 norm of the public linear term that a call may bring, on the scale of the mean.
     """
 
-    problem: Problem
-    n: int
-    noise_multiplier: float
-    ridge: float
-    neighbours: Neighbours = REPLACE_ONE
+    problem: Problem  # a convex smooth loss, with a domain or a regulariser. Its ridge is part of ``ridge``.
+    n: int  # public normaliser: the number of records
+    noise_multiplier: float  # standard deviation of the noise over the sensitivity
+    ridge: float  # modulus of the quadratic term on the scale of the sum, at least n l2
+    neighbours: Neighbours = REPLACE_ONE  # the data sets that must look alike
+    # bound on the l2 norm of the public linear term that a call may bring, on the scale of the mean
     linear: float = 0.0
 
     traits: ClassVar[Traits] = Traits("minimiser", stops_sooner=True, copies=True, score_bytes=24)

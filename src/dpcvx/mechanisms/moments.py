@@ -35,28 +35,14 @@ class NoisyMoments(GaussianMechanism):
     targets of at most T, half of it under add/remove; order 2, K_inf^2 sqrt(d) and T^2 sqrt(m) under either
     relation, since every square lies in an interval of that length (PRIVACY_MATH §12b).
     Event: Gaussian(noise_multiplier) for the features, Gaussian(target_multiplier) for the targets.
-
-    Parameters
-    ----------
-    problem : Problem
-    n : int
-        Public normaliser: the number of records.
-    order : int
-        1 or 2.
-    noise_multiplier : float
-        Standard deviation of the noise on the features' moments over their sensitivity.
-    target_multiplier : float
-        The same for the targets'.
-    neighbours : Neighbours
-        The data sets that must look alike.
     """
 
     problem: Problem
-    n: int
-    order: int
-    noise_multiplier: float
-    target_multiplier: float
-    neighbours: Neighbours = REPLACE_ONE
+    n: int  # public normaliser: the number of records
+    order: int  # 1 or 2
+    noise_multiplier: float  # standard deviation of the noise on the features' moments over their sensitivity
+    target_multiplier: float  # the same for the targets'
+    neighbours: Neighbours = REPLACE_ONE  # the data sets that must look alike
 
     traits: ClassVar[Traits] = Traits("moment", measures=True)
 
@@ -142,25 +128,13 @@ class NoisyLength(GaussianMechanism):
     Sensitivity, on the integers: K2, and 2^28 sqrt(m) for m targets, under either relation, since every term
     lies in an interval of that length.
     Event: Gaussian(noise_multiplier) for the rows, Gaussian(target_multiplier) for the targets.
-
-    Parameters
-    ----------
-    problem : Problem
-    n : int
-        Public normaliser: the number of records.
-    noise_multiplier : float
-        Standard deviation of the noise on the rows' answer over its sensitivity.
-    target_multiplier : float
-        The same for the targets'.
-    neighbours : Neighbours
-        The data sets that must look alike.
     """
 
     problem: Problem
-    n: int
-    noise_multiplier: float
-    target_multiplier: float
-    neighbours: Neighbours = REPLACE_ONE
+    n: int  # public normaliser: the number of records
+    noise_multiplier: float  # standard deviation of the noise on the rows' answer over its sensitivity
+    target_multiplier: float  # the same for the targets'
+    neighbours: Neighbours = REPLACE_ONE  # the data sets that must look alike
 
     traits: ClassVar[Traits] = Traits("length", measures=True)
 

@@ -47,20 +47,11 @@ class NoisyQuantile:
     Sensitivity (replace-one, each score): 1, as every count changes by one at most; scores are integers.
     Event: Exponential(eta), eta-bounded-range (PRIVACY_MATH §15). Rounding of log-weights is paid out of
     eta (PRIVACY_MATH §11).
-
-    Parameters
-    ----------
-    n : int
-        Number of records, public.
-    rank : int
-        Number of cells at or below the quantile.
-    eta : float
-        Bounded range of one selection.
     """
 
-    n: int
-    rank: int
-    eta: float
+    n: int  # number of records, public
+    rank: int  # number of cells at or below the quantile
+    eta: float  # bounded range of one selection
 
     traits: ClassVar[Traits] = Traits("quantile", measures=True)
 

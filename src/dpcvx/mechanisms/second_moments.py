@@ -38,18 +38,11 @@ LARGEST_WIDTH = 4096  # features whose (d, d) sums are worth holding
 
 @dataclass(frozen=True, eq=False)
 class SecondMoments:
-    """Released second moments at a public point.
+    """Released second moments at a public point."""
 
-    Parameters
-    ----------
-    hessian : ndarray, shape (d, d)
-        Hessian of the mean loss, without the ridge; symmetric, not always positive.
-    spread : float, optional
-        Mean of ||phi' x||^2 over the records, where it was asked for.
-    """
-
+    # shape (d, d): Hessian of the mean loss, without the ridge; symmetric, not always positive
     hessian: Vector
-    spread: float | None = None
+    spread: float | None = None  # mean of ||phi' x||^2 over the records, where it was asked for
 
 
 @dataclass(frozen=True)
@@ -65,29 +58,14 @@ class NoisySecondMoments(GaussianMechanism):
     Noise: the Frobenius norm counts an entry off the diagonal twice, so its noise has 1/sqrt(2) of the
     deviation of one on the diagonal, and mirrored entries share theirs.
     Event: Gaussian(noise_multiplier), and Gaussian(spread_multiplier) beside it.
-
-    Parameters
-    ----------
-    problem : Problem
-        A smooth convex loss of one score.
-    n : int
-        Public normaliser: the number of records.
-    noise_multiplier : float
-        Deviation of the noise on the diagonal of W over its sensitivity.
-    spread_multiplier : float, optional
-        The same for V; None leaves it out.
-    neighbours : Neighbours
-        The data sets that must look alike.
-    clip : float, optional
-        Residuals phi' are clipped to this size; beyond it a record has no curvature.
     """
 
-    problem: Problem
-    n: int
-    noise_multiplier: float
-    spread_multiplier: float | None = None
-    neighbours: Neighbours = REPLACE_ONE
-    clip: float | None = None
+    problem: Problem  # a smooth convex loss of one score
+    n: int  # public normaliser: the number of records
+    noise_multiplier: float  # deviation of the noise on the diagonal of W over its sensitivity
+    spread_multiplier: float | None = None  # the same for V; None leaves it out
+    neighbours: Neighbours = REPLACE_ONE  # the data sets that must look alike
+    clip: float | None = None  # residuals phi' are clipped to this size; beyond it a record has no curvature
 
     traits: ClassVar[Traits] = Traits("Hessian", pairs=True)
 

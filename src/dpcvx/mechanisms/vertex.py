@@ -154,29 +154,14 @@ class NoisyVertex:
     earlier theta, carried on as a line in the public scale. Each is a function of its own record and the
     public transcript and is within R_inf taken over all of C, so the sensitivity is the same with that R_inf
     (PRIVACY_MATH §2.4). Whether scores are lazy depends on the kind of storage and public numbers alone.
-
-    Parameters
-    ----------
-    problem : Problem
-        Its domain has vertices.
-    n : int
-        Public normaliser: the number of records.
-    eta : float
-        Bounded range of one selection.
-    bits : int
-        Resolution of the point's weights.
-    neighbours : Neighbours
-        The data sets that must look alike.
-    clip : float, optional
-        Residuals phi' are clipped to this size; None keeps the loss's own bound.
     """
 
-    problem: Problem
-    n: int
-    eta: float
-    bits: int
-    neighbours: Neighbours = REPLACE_ONE
-    clip: float | None = None
+    problem: Problem  # its domain has vertices
+    n: int  # public normaliser: the number of records
+    eta: float  # bounded range of one selection
+    bits: int  # resolution of the point's weights
+    neighbours: Neighbours = REPLACE_ONE  # the data sets that must look alike
+    clip: float | None = None  # residuals phi' are clipped to this size; None keeps the loss's own bound
 
     traits: ClassVar[Traits] = Traits("vertex", layout="columns", stops_sooner=True, score_bytes=12)
 

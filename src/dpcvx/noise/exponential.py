@@ -98,26 +98,13 @@ def _from_scratch(log_weights: Vector, *, signed: bool, rng: Generator) -> tuple
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """Items by level, as the compiled draws read them; made of records, so it is never shown.
+    """Items by level, as the compiled draws read them; made of records, so it is never shown."""
 
-    Parameters
-    ----------
-    order : ndarray of int32
-        Items, sorted by level.
-    start : IntVector
-        Where each level starts in the order; one entry more than there are levels.
-    signed : bool
-        Whether an item has two signs.
-    lowest : int
-        The level at start[0].
-    loose : tuple of int
-        (level, number) of items that are not listed; they are called len(order), len(order) + 1, ...
-    """
-
-    order: NDArray[np.int32]
-    start: IntVector
-    signed: bool
-    lowest: int = 0
+    order: NDArray[np.int32]  # items, sorted by level
+    start: IntVector  # where each level starts in the order; one entry more than there are levels
+    signed: bool  # whether an item has two signs
+    lowest: int = 0  # the level at start[0]
+    # (level, number) of items that are not listed; they are called len(order), len(order) + 1, ...
     loose: tuple[int, int] = (-1, 0)
 
     def __repr__(self) -> str:

@@ -44,24 +44,13 @@ Planning = Callable[[int, float], Plan]
 
 @dataclass(frozen=True)
 class Doubt:
-    """A plan whose predicted excess risk is no better than that of the model which scores everybody 0.
-
-    Parameters
-    ----------
-    plan : Plan
-    predicted, trivial : float
-        Predicted excess risks of the plan and of the trivial model.
-    records : int or None
-        How many records would be enough at this epsilon; None if no reasonable number is.
-    epsilon : float or None
-        Which epsilon would be enough with these records; None if no reasonable one is.
-    """
+    """A plan whose predicted excess risk is no better than that of the model which scores everybody 0."""
 
     plan: Plan
-    predicted: float
+    predicted: float  # predicted, trivial: predicted excess risks of the plan and of the trivial model
     trivial: float
-    records: int | None
-    epsilon: float | None
+    records: int | None  # how many records would be enough at this epsilon; None if no reasonable number is
+    epsilon: float | None  # which epsilon would be enough with these records; None if no reasonable one is
 
     def __str__(self) -> str:
         ways = []

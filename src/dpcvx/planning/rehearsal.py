@@ -36,15 +36,9 @@ UNIFORM = 1 / 3  # second moment of a feature spread evenly over its bounds
 
 @dataclass(frozen=True)
 class Scene:
-    """F(theta) = (1/2) sum_j h_j (theta_j - target_j)^2.
+    """F(theta) = (1/2) sum_j h_j (theta_j - target_j)^2."""
 
-    Parameters
-    ----------
-    curvatures, target : Vector
-        h and the minimiser, in the shape of theta.
-    """
-
-    curvatures: Vector
+    curvatures: Vector  # curvatures, target: h and the minimiser, in the shape of theta
     target: Vector
 
     def excess(self, theta: Vector) -> float:

@@ -15,22 +15,12 @@ __all__ = ["Price"]
 
 @dataclass(frozen=True)
 class Price:
-    """What is paid, and stated, for a release: the run of a plan, a score, a search, or a query engine.
+    """What is paid, and stated, for a release: the run of a plan, a score, a search, or a query engine."""
 
-    Parameters
-    ----------
-    event : Event
-        What is released.
-    parts : tuple of dict
-        Public descriptions of the questions that the statement names (`Stage.description`).
-    failure : float
-        Sum of the total variations between the noise that is drawn and the noise that is accounted for.
-    budget : Budget
-    accountant : Accountant
-    """
-
-    event: Event
+    event: Event  # what is released
+    # tuple of dict: public descriptions of the questions that the statement names (`Stage.description`)
     parts: tuple[dict[str, Any], ...]
+    # sum of the total variations between the noise that is drawn and the noise that is accounted for
     failure: float
     budget: Budget
     accountant: Accountant = field(default_factory=Tight)

@@ -27,64 +27,35 @@ ROUNDS = 2
 
 @dataclass(frozen=True, eq=False)
 class Steepness:
-    """A released gradient of the objective.
+    """A released gradient of the objective."""
 
-    Parameters
-    ----------
-    point : Vector
-        Where.
-    gradient : Vector
-        The answer.
-    deviation : float
-        Standard deviation of the noise on each of its entries.
-    """
-
-    point: Vector
-    gradient: Vector
-    deviation: float
+    point: Vector  # where
+    gradient: Vector  # the answer
+    deviation: float  # standard deviation of the noise on each of its entries
 
 
 @dataclass(frozen=True, eq=False)
 class Curvature:
-    """A released Hessian of the objective.
+    """A released Hessian of the objective."""
 
-    Parameters
-    ----------
-    hessian : ndarray, shape (d, d)
-    deviation : float
-        Standard deviation of the noise on an entry off the diagonal; on it sqrt(2) times as much.
-    dispersion : float
-        Covariance of a record's gradient over the Hessian of its loss: the variance of errors for squared
-        loss, 1 for a logistic model that is right.
-    ridge : float
-        Part of the diagonal that has no noise and no dispersion.
-    """
-
-    hessian: Vector
+    hessian: Vector  # shape (d, d)
+    # standard deviation of the noise on an entry off the diagonal; on it sqrt(2) times as much
     deviation: float
+    # covariance of a record's gradient over the Hessian of its loss: the variance of errors for squared loss,
+    # 1 for a logistic model that is right
     dispersion: float
-    ridge: float = 0.0
+    ridge: float = 0.0  # part of the diagonal that has no noise and no dispersion
 
 
 @dataclass(frozen=True, eq=False)
 class Uncertainty:
-    """An estimate without the bias of the fit, and the covariance of its error.
-
-    Parameters
-    ----------
-    estimate : Vector
-    covariance : ndarray, shape (d, d)
-        Of privacy noise and sampling error together.
-    dispersion : float
-        Variance of a new target about its mean, in the units of the loss, for squared loss.
-    weak : int
-        Number of directions in which the records' curvature is hidden by noise: there the estimate is the
-        fit, and its error is taken to be as large as the set.
-    """
+    """An estimate without the bias of the fit, and the covariance of its error."""
 
     estimate: Vector
-    covariance: Vector
-    dispersion: float
+    covariance: Vector  # shape (d, d): of privacy noise and sampling error together
+    dispersion: float  # variance of a new target about its mean, in the units of the loss, for squared loss
+    # number of directions in which the records' curvature is hidden by noise: there the estimate is the fit,
+    # and its error is taken to be as large as the set
     weak: int = 0
 
     def mapped(self, transform: Callable[[Vector], Vector], variance: float = 1.0) -> Uncertainty:

@@ -31,33 +31,16 @@ ROUNDS = 8  # updates of the offline variant
 
 @dataclass(frozen=True)
 class BudgetSplit:
-    """Costs of the parts of an engine; their composition `event` is fixed before a record is read.
+    """Costs of the parts of an engine; their composition `event` is fixed before a record is read."""
 
-    Parameters
-    ----------
-    method : str
-        One of `METHODS`.
-    start : float
-        Noise multiplier of the first release (noisy marginals, or the noisy histogram); 0 for none.
-    checks : tuple of float
-        Noise multipliers of the checks of the engine's own errors.
-    run : float
-        Epsilon of one run of comparisons; 0 for none.
-    selection : float
-        Eta of one selection of the worst query of a known family; 0 for none.
-    oracle : float
-        Noise multiplier that one measurement as a whole is worth; 0 for none.
-    updates : int
-        Number of runs, or selections, and of measurements.
-    """
-
-    method: str
+    method: str  # one of `METHODS`
+    # noise multiplier of the first release (noisy marginals, or the noisy histogram); 0 for none
     start: float = 0.0
-    checks: tuple[float, ...] = ()
-    run: float = 0.0
-    selection: float = 0.0
-    oracle: float = 0.0
-    updates: int = 0
+    checks: tuple[float, ...] = ()  # noise multipliers of the checks of the engine's own errors
+    run: float = 0.0  # epsilon of one run of comparisons; 0 for none
+    selection: float = 0.0  # eta of one selection of the worst query of a known family; 0 for none
+    oracle: float = 0.0  # noise multiplier that one measurement as a whole is worth; 0 for none
+    updates: int = 0  # number of runs, or selections, and of measurements
 
     @property
     def event(self) -> Event:

@@ -102,42 +102,24 @@ class CompiledQuery(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class CompiledRegression:
-    """argmin over C of sum_x p(x) phi(<x, theta>, y(x)) + (l2/2) ||theta||^2 over the cells of a marginal.
+    """argmin over C of sum_x p(x) phi(<x, theta>, y(x)) + (l2/2) ||theta||^2 over the cells of a marginal."""
 
-    Parameters
-    ----------
-    attributes, sizes : tuple of int
-        Positions in the schema, and numbers of levels or bins there.
-    names : tuple of str
-        Names of the coefficients.
-    problem : Problem
-        Loss, set, bounds and ridge.
-    X, y : ndarray, shapes (m, d) and (m,)
-        Features and target of every cell, row-major.
-    records : int
-        Public number of records n. Minimisation is exact to a fraction of the sensitivity, which is a range
-        divided by n.
-    description : Query
-        Query that this was compiled from.
-    units : tuple of float, optional
-        Of a mean: what the values -1 and 1 are reported as. None for coefficients, reported as they are.
-    anchor : Vector, optional
-        A public point of the set: theta stands for anchor + reach (theta - anchor).
-    reach : float
-        See ``anchor``; 1 without one.
-    """
-
+    # attributes, sizes: positions in the schema, and numbers of levels or bins there
     attributes: tuple[int, ...]
     sizes: tuple[int, ...]
-    names: tuple[str, ...]
-    problem: Problem
-    X: Vector
+    names: tuple[str, ...]  # names of the coefficients
+    problem: Problem  # loss, set, bounds and ridge
+    X: Vector  # X, y: shapes (m, d) and (m,): features and target of every cell, row-major
     y: Vector
+    # public number of records n. Minimisation is exact to a fraction of the sensitivity, which is a range
+    # divided by n.
     records: int
-    description: Query = field(kw_only=True)
+    description: Query = field(kw_only=True)  # query that this was compiled from
+    # of a mean: what the values -1 and 1 are reported as. None for coefficients, reported as they are.
     units: tuple[float, float] | None = field(default=None, kw_only=True)
+    # a public point of the set: theta stands for anchor + reach (theta - anchor)
     anchor: Vector | None = field(default=None, kw_only=True)
-    reach: float = field(default=1.0, kw_only=True)
+    reach: float = field(default=1.0, kw_only=True)  # see ``anchor``; 1 without one
 
     def __post_init__(self) -> None:
         if not is_vouched(type(self.problem.domain), "queries"):
@@ -343,24 +325,14 @@ class CompiledMeans:
 
     The loss is -<theta, q(x) - answer> over the l1 ball, so the excess loss of an answer is its largest
     error, max_j |sum_x p(x) q_j(x) - answer_j|.
-
-    Parameters
-    ----------
-    attributes, sizes : tuple of int
-        Positions in the schema, and numbers of levels or bins there.
-    names : tuple of str
-        Names of the functions.
-    values : ndarray, shape (m, k)
-        q_j(x) at every cell, row-major.
-    description : Query
-        Query that this was compiled from.
     """
 
+    # attributes, sizes: positions in the schema, and numbers of levels or bins there
     attributes: tuple[int, ...]
     sizes: tuple[int, ...]
-    names: tuple[str, ...]
-    values: Vector
-    description: Query
+    names: tuple[str, ...]  # names of the functions
+    values: Vector  # shape (m, k): q_j(x) at every cell, row-major
+    description: Query  # query that this was compiled from
 
     @cached_property
     def scale(self) -> float:

@@ -30,21 +30,11 @@ FLOOR = 1e-3  # smallest eigenvalue of a Hessian relative to its largest one
 
 @dataclass(frozen=True, eq=False)
 class PropagatedNoise:
-    """Effect of the noise of measurements on an answer.
+    """Effect of the noise of measurements on an answer."""
 
-    Parameters
-    ----------
-    error : float
-        Expected error of the answer.
-    deviations : Vector
-        Standard deviation of each of its numbers.
-    inverse : Vector, optional
-        Inverse Hessian of a regression at the answer; see `inverse_hessian`.
-    """
-
-    error: float
-    deviations: Vector
-    inverse: Vector | None = None
+    error: float  # expected error of the answer
+    deviations: Vector  # standard deviation of each of its numbers
+    inverse: Vector | None = None  # inverse Hessian of a regression at the answer; see `inverse_hessian`
 
     @property
     def distance(self) -> float:

@@ -37,23 +37,12 @@ class Measurer:
 
     Linear queries are means with Gaussian noise. Convex ones are planned and solved like any other problem,
     for the budget (epsilon, delta) of that event; the solver's own event must not exceed it as zCDP.
-
-    Parameters
-    ----------
-    n : int
-        Number of records.
-    noise_multiplier : float
-        Noise of the Gaussian release that bounds the cost of one measurement.
-    delta : float
-        Delta of one measurement: its sampling may fail by a thousandth of this.
-    solver : Solver, optional
-        By default the better one of gradient and mirror descent for the query.
     """
 
-    n: int
-    noise_multiplier: float
-    delta: float
-    solver: Solver | None = None
+    n: int  # number of records
+    noise_multiplier: float  # noise of the Gaussian release that bounds the cost of one measurement
+    delta: float  # delta of one measurement: its sampling may fail by a thousandth of this
+    solver: Solver | None = None  # by default the better one of gradient and mirror descent for the query
     _plans: dict[Problem, Plan] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property

@@ -50,19 +50,11 @@ class NoisyMeans(_OnCounts):
     Sensitivity (l2, replace-one): max ||k(x) - k(x')||, bounded by the ranges, and for functions that are not
     negative also by sqrt(2) max ||k(x)||: sqrt(2)/n for the cells of a marginal.
     Event: Gaussian(noise_multiplier).
-
-    Parameters
-    ----------
-    query : CompiledMeans
-    n : int
-        Public normaliser: the number of records.
-    noise_multiplier : float
-        Standard deviation of the noise over the sensitivity.
     """
 
     query: CompiledMeans
-    n: int
-    noise_multiplier: float
+    n: int  # public normaliser: the number of records
+    noise_multiplier: float  # standard deviation of the noise over the sensitivity
 
     traits: ClassVar[Traits] = Traits("mean")
 
@@ -101,19 +93,11 @@ class NoisyHistogram(_OnCounts):
     Question: the counts, times 2^30, plus round(scale Z).
     Sensitivity (l2, replace-one): sqrt(2), two counts move by one.
     Event: Gaussian(noise_multiplier).
-
-    Parameters
-    ----------
-    universe : Universe
-    n : int
-        Number of records.
-    noise_multiplier : float
-        Standard deviation of the noise over the sensitivity.
     """
 
     universe: Universe
-    n: int
-    noise_multiplier: float
+    n: int  # number of records
+    noise_multiplier: float  # standard deviation of the noise over the sensitivity
 
     traits: ClassVar[Traits] = Traits("histogram")
 
@@ -156,20 +140,11 @@ class NoisyErrors(_OnCounts):
     Sensitivity (replace-one): every error moves by at most 1, plus twice the tolerance of the inner
     minimiser, so every order statistic does; one lattice step for rounding (PRIVACY_MATH §9.1, §15).
     Event: Gaussian(noise_multiplier).
-
-    Parameters
-    ----------
-    family : tuple of PublicAnswer
-        Public queries with their public answers.
-    rank : int
-        From 1 to the size of the family.
-    noise_multiplier : float
-        Standard deviation of the noise over the sensitivity.
     """
 
-    family: tuple[PublicAnswer, ...]
-    rank: int
-    noise_multiplier: float
+    family: tuple[PublicAnswer, ...]  # public queries with their public answers
+    rank: int  # from 1 to the size of the family
+    noise_multiplier: float  # standard deviation of the noise over the sensitivity
 
     @property
     def gaussians(self) -> tuple[LatticeGaussian, ...]:
@@ -192,19 +167,11 @@ class WorstQuery:
     Question: scores err_q(D) / (range_q / n); P(q) is proportional to exp(eta score_q / (2 Delta)).
     Sensitivity (replace-one, each score): Delta = 1 + 2 TOLERANCE.
     Event: Exponential(eta). The draw is exact; rounding of log-weights is paid out of eta (PRIVACY_MATH §11).
-
-    Parameters
-    ----------
-    family : tuple of PublicAnswer
-    n : int
-        Number of records, which bounds the scores.
-    eta : float
-        Bounded range of the selection.
     """
 
     family: tuple[PublicAnswer, ...]
-    n: int
-    eta: float
+    n: int  # number of records, which bounds the scores
+    eta: float  # bounded range of the selection
 
     @property
     def event(self) -> Event:

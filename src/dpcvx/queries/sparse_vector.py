@@ -33,14 +33,9 @@ class AboveThreshold:
     Event: PureDP(epsilon) for the whole run, however many scores are below (PRIVACY_MATH §9.2, §15): discrete
     Laplace noise of scale D/e1 on the threshold and 2 D/e2 on each score, e1 + e2 = epsilon. A further run
     draws a further threshold and is a further event.
-
-    Parameters
-    ----------
-    epsilon : float
-        Cost of the run.
     """
 
-    epsilon: float
+    epsilon: float  # cost of the run
 
     def __post_init__(self) -> None:
         if not (self.epsilon > 0 and math.isfinite(self.epsilon)):

@@ -12,29 +12,14 @@ __all__ = ["Section", "html_report"]
 
 @dataclass(frozen=True)
 class Section:
-    """One part of an HTML report; empty fields are left out.
-
-    Parameters
-    ----------
-    title : str
-    text : str
-        Paragraphs, separated by blank lines.
-    rows : sequence of rows
-        A table; the first row is its header.
-    png : bytes
-        A picture.
-    caption : str
-        Says what the picture shows, to those who see it and those who do not.
-    verbatim : str
-        Text in its own layout, such as a plan's table.
-    """
+    """One part of an HTML report; empty fields are left out."""
 
     title: str
-    text: str = ""
-    rows: Sequence[Sequence[str]] = ()
-    png: bytes = b""
-    caption: str = ""
-    verbatim: str = ""
+    text: str = ""  # paragraphs, separated by blank lines
+    rows: Sequence[Sequence[str]] = ()  # a table; the first row is its header
+    png: bytes = b""  # a picture
+    caption: str = ""  # says what the picture shows, to those who see it and those who do not
+    verbatim: str = ""  # text in its own layout, such as a plan's table
 
 
 STYLE = """

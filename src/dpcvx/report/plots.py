@@ -25,30 +25,14 @@ SPAN, POINTS = 30.0, 13  # predictions are drawn from 1/30 to 30 times the plann
 
 @dataclass(frozen=True)
 class Comparison:
-    """Scores of private models at several epsilons beside the model without privacy and the trivial one.
+    """Scores of private models at several epsilons beside the model without privacy and the trivial one."""
 
-    Parameters
-    ----------
-    title : str
-        What is predicted, and for whom.
-    metric : str
-        Name of the score; larger is better.
-    epsilons : sequence of float
-        Budgets, ascending.
-    scores : sequence of sequences of float
-        Test scores of the runs at each epsilon.
-    not_private : float
-        Score of the model fitted without privacy.
-    trivial : float
-        Score of the best constant prediction.
-    """
-
-    title: str
-    metric: str
-    epsilons: Sequence[float]
-    scores: Sequence[Sequence[float]]
-    not_private: float
-    trivial: float
+    title: str  # what is predicted, and for whom
+    metric: str  # name of the score; larger is better
+    epsilons: Sequence[float]  # budgets, ascending
+    scores: Sequence[Sequence[float]]  # test scores of the runs at each epsilon
+    not_private: float  # score of the model fitted without privacy
+    trivial: float  # score of the best constant prediction
 
 
 def privacy_utility_plot(comparisons: Sequence[Comparison]) -> bytes:

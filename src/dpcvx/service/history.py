@@ -21,24 +21,12 @@ REUSED = "This Idempotency-Key belongs to another question: use a new one for ea
 
 @dataclass(frozen=True)
 class PastQuery:
-    """A query that was answered.
+    """A query that was answered."""
 
-    Parameters
-    ----------
-    idempotency : str
-        Key of the query, chosen by the analyst.
-    asked : float
-        Seconds since 1970.
-    question : str
-        Canonical JSON of the query.
-    answer : bytes
-        JSON of the answer, as it was sent.
-    """
-
-    idempotency: str
-    asked: float
-    question: str
-    answer: bytes
+    idempotency: str  # key of the query, chosen by the analyst
+    asked: float  # seconds since 1970
+    question: str  # canonical JSON of the query
+    answer: bytes  # JSON of the answer, as it was sent
 
 
 class QueryHistory:

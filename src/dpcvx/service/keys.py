@@ -29,31 +29,15 @@ HASHER = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
 
 @dataclass(frozen=True)
 class ApiKey:
-    """Public record of a key, without its secret.
+    """Public record of a key, without its secret."""
 
-    Parameters
-    ----------
-    id : str
-        Public part of the key.
-    name : str
-        Name of its holder.
-    scopes : tuple of str
-        "ask": questions, history and synthetic data; "admin": keys.
-    per_minute, per_day : int
-        Limits on the number of questions.
-    created : int
-        Seconds since 1970.
-    revoked : bool
-        Whether it is refused.
-    """
-
-    id: str
-    name: str
-    scopes: tuple[str, ...]
-    per_minute: int
+    id: str  # public part of the key
+    name: str  # name of its holder
+    scopes: tuple[str, ...]  # "ask": questions, history and synthetic data; "admin": keys
+    per_minute: int  # per_minute, per_day: limits on the number of questions
     per_day: int
-    created: int
-    revoked: bool = False
+    created: int  # seconds since 1970
+    revoked: bool = False  # whether it is refused
 
 
 class Keys:

@@ -25,21 +25,11 @@ CODES = {
 
 @dataclass(eq=False)
 class Refusal(Exception):  # noqa: N818 - the name says what happened
-    """A request is refused.
+    """A request is refused."""
 
-    Parameters
-    ----------
-    code : str
-        One of `CODES`.
-    message : str
-        What was wrong and what to do; never anything that depends on a record.
-    retry_after : int, optional
-        Seconds after which the same request may succeed.
-    """
-
-    code: str
-    message: str
-    retry_after: int | None = None
+    code: str  # one of `CODES`
+    message: str  # what was wrong and what to do; never anything that depends on a record
+    retry_after: int | None = None  # seconds after which the same request may succeed
 
     @property
     def status(self) -> int:

@@ -31,38 +31,18 @@ GRACE = 60  # seconds that open requests may take after the server was told to s
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """Settings of a server: data, budget, ledger and address.
+    """Settings of a server: data, budget, ledger and address."""
 
-    Parameters
-    ----------
-    data, schema : Path
-        The table, and the public declaration of its columns.
-    epsilon : float
-        Cap of the account.
-    delta : float, optional
-        None: min(1/n^2, 1e-5).
-    ledger : str, optional
-        File or URL; None is the user's own file.
-    witness : str, optional
-        File that records the state of the ledger too.
-    account : str
-        Name of the account.
-    host, port : str, int
-        Address to listen on.
-    slot : float
-        Seconds. The time from a query to its answer is a whole number of slots.
-    """
-
-    data: Path
+    data: Path  # data, schema: the table, and the public declaration of its columns
     schema: Path
-    epsilon: float
-    delta: float | None
-    ledger: str | None
-    witness: str | None
-    account: str
-    host: str
+    epsilon: float  # cap of the account
+    delta: float | None  # None: min(1/n^2, 1e-5)
+    ledger: str | None  # file or URL; None is the user's own file
+    witness: str | None  # file that records the state of the ledger too
+    account: str  # name of the account
+    host: str  # host, port: address to listen on
     port: int
-    slot: float
+    slot: float  # seconds. The time from a query to its answer is a whole number of slots.
 
 
 def run(settings: ServiceSettings) -> None:

@@ -15,25 +15,15 @@ __all__ = ["DEFAULTS", "Default", "default", "defaults_table"]
 
 @dataclass(frozen=True)
 class Default:
-    """A number that was chosen.
+    """A number that was chosen."""
 
-    Parameters
-    ----------
-    name : str
-        Module and constant that hold it, below `dpcvx`.
-    value : float or tuple of float
-    why : str
-    measured_by : str
-        Benchmark that runs with it, so that its figures show the effect of another value; or "not measured",
-        with the reason for this one.
-    predicts : bool
-        Whether predicted risks of usual plans depend on it; a test halves and doubles those that do.
-    """
-
-    name: str
-    value: Any
+    name: str  # module and constant that hold it, below `dpcvx`
+    value: Any  # float or tuple of float
     why: str
+    # benchmark that runs with it, so that its figures show the effect of another value; or "not measured",
+    # with the reason for this one
     measured_by: str
+    # whether predicted risks of usual plans depend on it; a test halves and doubles those that do
     predicts: bool = True
 
 

@@ -32,19 +32,11 @@ DIRECTIONS: int = default("solvers.typical_data.DIRECTIONS")
 
 @dataclass(frozen=True)
 class Typical:
-    """Quadratic model of a problem.
+    """Quadratic model of a problem."""
 
-    Parameters
-    ----------
-    curvatures, counts : Vector
-        Eigenvalues of the Hessian, and how many directions have each.
-    signal : Vector
-        Squared coefficient of every direction.
-    """
-
-    curvatures: Vector
+    curvatures: Vector  # curvatures, counts: eigenvalues of the Hessian, and how many directions have each
     counts: Vector
-    signal: Vector
+    signal: Vector  # squared coefficient of every direction
 
     @classmethod
     @memoised

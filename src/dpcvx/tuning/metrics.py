@@ -88,14 +88,9 @@ class BalancedAccuracy:
     """Mean over the classes of the share of their rows that is predicted.
 
     A row is in one of 2 K cells, its class and whether it is right: replacing it changes two counts by one.
-
-    Parameters
-    ----------
-    classes : int
-        K.
     """
 
-    classes: int
+    classes: int  # K
 
     l1: ClassVar[int] = 2 * UNIT
     l2: ClassVar[float] = math.sqrt(2) * UNIT
@@ -120,21 +115,13 @@ class BalancedAccuracy:
 
 @dataclass(frozen=True)
 class MeanLoss:
-    """Minus the mean loss of the rows, each clipped to a public bound.
+    """Minus the mean loss of the rows, each clipped to a public bound."""
 
-    Parameters
-    ----------
-    loss : {"log", "brier", "squared", "root", "absolute"}
-        Of the probabilities of a classifier (log, Brier), or of the error of a regressor; "root" is the root
-        of the mean square.
-    largest : float
-        Bound on one row's loss.
-    target : tuple of float, optional
-        Bounds of a regressor's target and predictions, to which both are clipped.
-    """
-
+    # {"log", "brier", "squared", "root", "absolute"}: of the probabilities of a classifier (log, Brier), or
+    # of the error of a regressor; "root" is the root of the mean square
     loss: str
-    largest: float
+    largest: float  # bound on one row's loss
+    # bounds of a regressor's target and predictions, to which both are clipped
     target: tuple[float, float] | None = None
 
     l1: ClassVar[int] = UNIT
@@ -178,14 +165,9 @@ class R2:
 
     Three totals: squares of residuals and of the target about the middle of its bounds, both over half the
     width of the bounds, and the place of the target between them; each contribution is in [0, 1].
-
-    Parameters
-    ----------
-    target : tuple of float
-        Bounds of target and predictions, to which both are clipped.
     """
 
-    target: tuple[float, float]
+    target: tuple[float, float]  # bounds of target and predictions, to which both are clipped
 
     l1: ClassVar[int] = 3 * UNIT
     l2: ClassVar[float] = math.sqrt(3) * UNIT

@@ -49,19 +49,11 @@ class NoisyScore:
     Sensitivity (replace-one): the metric's l1 or l2 bound, as only one row's contributions change.
     Event: PureDP(epsilon) by discrete Laplace noise of scale l1 / epsilon, or Gaussian(noise_multiplier) by
     lattice Gaussian noise of deviation noise_multiplier times l2 (PRIVACY_MATH §11b).
-
-    Parameters
-    ----------
-    metric : Metric
-    n : int
-        Number of rows, public.
-    law : PureDP or Gaussian
-        Its noise.
     """
 
     metric: Metric
-    n: int
-    law: PureDP | Gaussian
+    n: int  # number of rows, public
+    law: PureDP | Gaussian  # its noise
 
     traits: ClassVar[Traits] = Traits("score")
 

@@ -17,26 +17,17 @@ __all__ = ["Partitions", "opened"]
 
 @dataclass(frozen=True, eq=False)
 class Partitions:
-    """Partitions of rows, none of them empty.
+    """Partitions of rows, none of them empty."""
 
-    Parameters
-    ----------
-    records, targets : list of Delayed
-        Raw rows and targets of each partition; targets are empty where a column of the rows holds them.
-    lengths : tuple of int
-        Rows of each. Their sum is public, as n is under replace-one; the graph decides where they are cut.
-    header, target_header : object
-        Made-up rows of the same columns and types, and their targets.
-    target : str, list of str, or None
-        Column(s) that hold the targets.
-    """
-
+    # records, targets: raw rows and targets of each partition; targets are empty where a
+    # column of the rows holds them
     records: list[Any]
     targets: list[Any]
+    # rows of each. Their sum is public, as n is under replace-one; the graph decides where they are cut.
     lengths: tuple[int, ...]
-    header: Any
+    header: Any  # header, target_header: made-up rows of the same columns and types, and their targets
     target_header: Any
-    target: Any = None
+    target: Any = None  # str, list of str, or None: column(s) that hold the targets
 
     @property
     def n(self) -> int:

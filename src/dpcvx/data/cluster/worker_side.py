@@ -141,18 +141,10 @@ class Become:
 
 @dataclass(frozen=True, eq=False)
 class SumOf:
-    """An exact sum over the records of a worker.
+    """An exact sum over the records of a worker."""
 
-    Parameters
-    ----------
-    question : Sum
-        Without its loss, if it has one.
-    loss : Pickled, optional
-        The loss, pickled once for all questions about it.
-    """
-
-    question: Any
-    loss: Pickled | None
+    question: Any  # without its loss, if it has one
+    loss: Pickled | None  # the loss, pickled once for all questions about it
 
     def of(self, state: State, key: str) -> Any:
         """Return the sum. Arrays out of a message are read-only and at odd addresses, so they are copied."""
@@ -164,19 +156,10 @@ class SumOf:
 
 @dataclass(frozen=True, eq=False)
 class ObjectiveOf:
-    """Value, gradient or Hessian of the sum of the losses in float64.
+    """Value, gradient or Hessian of the sum of the losses in float64."""
 
-    Parameters
-    ----------
-    setting : tuple
-        Loss, number of outputs and largest score.
-    part : callable
-        `Objective.value`, `Objective.gradient` or `Objective.hessian`.
-    theta : Vector
-    """
-
-    setting: tuple[Pickled, int, float]
-    part: Callable[[Objective, Vector], Any]
+    setting: tuple[Pickled, int, float]  # loss, number of outputs and largest score
+    part: Callable[[Objective, Vector], Any]  # `Objective.value`, `Objective.gradient` or `Objective.hessian`
     theta: Vector
 
     def of(self, state: State, key: str) -> Any:

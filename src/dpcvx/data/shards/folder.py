@@ -44,47 +44,21 @@ class Shard:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a folder holds; all of it is public but the digests of the shards.
+    """What a folder holds; all of it is public but the digests of the shards."""
 
-    Parameters
-    ----------
-    source : mapping
-        Where the records came from: kind, files with size and time, columns with types.
-    names : tuple of str, optional
-        Raw columns, where they have names.
-    columns : int
-        Number of raw columns.
-    compressed : bool
-        Whether the records themselves came as sparse matrices.
-    declarations : mapping
-        Parameters of an estimator that the records were quantised with.
-    parts : mapping
-        Type of each array of a shard, by its name.
-    width : int
-        Number of features of a stored row.
-    limits : tuple of int
-        Largest stored integer and largest sum of squares of a row, in units of 2^-14.
-    step : int
-        Unit of the stored integers, in units of 2^-14.
-    rows : int
-        Records of every shard but the last.
-    shards : tuple of Shard
-    complete : bool
-        Whether all records are there.
-    """
-
+    # where the records came from: kind, files with size and time, columns with types
     source: Mapping[str, Any]
-    names: tuple[str, ...] | None
-    columns: int
-    compressed: bool
-    declarations: Mapping[str, Any]
-    parts: Mapping[str, str]
-    width: int
-    limits: tuple[int, int]
-    step: int
-    rows: int
+    names: tuple[str, ...] | None  # raw columns, where they have names
+    columns: int  # number of raw columns
+    compressed: bool  # whether the records themselves came as sparse matrices
+    declarations: Mapping[str, Any]  # parameters of an estimator that the records were quantised with
+    parts: Mapping[str, str]  # type of each array of a shard, by its name
+    width: int  # number of features of a stored row
+    limits: tuple[int, int]  # largest stored integer and largest sum of squares of a row, in units of 2^-14
+    step: int  # unit of the stored integers, in units of 2^-14
+    rows: int  # records of every shard but the last
     shards: tuple[Shard, ...] = ()
-    complete: bool = False
+    complete: bool = False  # whether all records are there
 
     @property
     def n(self) -> int:

@@ -122,27 +122,13 @@ def made_up(
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """The public map from records and targets to the arrays of a shard.
+    """The public map from records and targets to the arrays of a shard."""
 
-    Parameters
-    ----------
-    columns : Columns
-        From raw columns to features.
-    door : Quantiser
-        Without an intercept.
-    target : Labels or Numbers
-        From raw targets to stored ones.
-    compressed : bool
-        Whether rows are stored in compressed form.
-    step : int
-        Unit of the stored integers: 2^14 where declared types and bounds leave -1, 0 and 1 alone.
-    """
-
-    columns: Columns
-    door: Quantiser
-    target: Target
-    compressed: bool
-    step: int
+    columns: Columns  # from raw columns to features
+    door: Quantiser  # without an intercept
+    target: Target  # from raw targets to stored ones
+    compressed: bool  # whether rows are stored in compressed form
+    step: int  # unit of the stored integers: 2^14 where declared types and bounds leave -1, 0 and 1 alone
 
     @classmethod
     def of(cls, table: Table, y: Any, declared: Mapping[str, Any], binary: bool) -> Recipe:
