@@ -109,7 +109,7 @@ class Exact:
 
 
 def stored(X):
-    """Rows as the door stores them, and just inside their norm."""
+    """Rows as they are stored, and just inside their norm."""
     return np.trunc(0.999 * X * 2**14) / 2**14
 
 

@@ -5,7 +5,7 @@ regimes   rcv1 and news20 at epsilon 1 and 100, T = 4000, logistic loss, against
 dense     squared loss over a dense matrix: float64 products, one pass a step, cached products of columns
 
 One thread; all times are CPU seconds of this process, so that other processes on the machine disturb them
-less. Noise comes from the cryptographic generator. A fit includes its start (levels, sums), not the door.
+less. Noise comes from the cryptographic generator. A fit includes its start (levels, sums), not quantising.
 How the cost grows with p, n, entries and T: growth.py.
 """
 
@@ -53,7 +53,7 @@ def plan_of(loss, n, d, epsilon, T, bounds):
 
 
 def single(X, y, bounds):
-    """Records behind their door, read by one thread; both storage orders made."""
+    """Quantised records, read by one thread; both storage orders made."""
     records = Arrays(Quantiser(bounds).quantise(X), np.asarray(y, float)[:, None], bounds=bounds, threads=1)
     warm = plan_of(dp.Logistic(), *X.shape, 1.0, 3, bounds)
     dp.execute(warm, records, rng=SecureGenerator())  # compiles, and transposes the records

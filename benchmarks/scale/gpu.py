@@ -96,7 +96,7 @@ def slice_of_records() -> tuple[Any, Any]:
 
 @cache
 def all_records(copies: int) -> OnDevice:
-    """The slice many times over, through the door's class and on to the device."""
+    """The slice many times over, through the class of the rows and on to the device."""
     rows, y = slice_of_records()
     return OnDevice(Arrays(Dense(np.tile(rows, (copies, 1))), np.tile(y, (copies, 1))), GPU)
 

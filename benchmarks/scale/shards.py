@@ -52,7 +52,7 @@ def batches(kind, n, d, rng):
     for start in range(0, n, BATCH):
         rows = min(BATCH, n - start)
         if kind == "sparse":
-            places = rng.integers(0, d, size=(rows, 30))  # equal ones are summed at the door
+            places = rng.integers(0, d, size=(rows, 30))  # equal ones are summed when they are quantised
             X = sp.csr_array(
                 (rng.random(30 * rows), places.ravel(), np.arange(0, 30 * rows + 1, 30)), (rows, d)
             )
@@ -81,11 +81,11 @@ def compare(kind, n, d, rounds, folder):
         )
     table = Table(whole)
     columns = Columns.declare(table, bounds, None, None)
-    door = Quantiser(Bounds(1.0), columns.center, columns.scale, 1.0)
+    quantiser = Quantiser(Bounds(1.0), columns.center, columns.scale, 1.0)
     y = np.concatenate([y for _, y in pairs]).astype(float)
     del pairs
-    memory = Arrays(columns.rows(table, door), y[:, None], bounds=door.bounds)
-    mapped = shards.source(columns, door, lambda raw: _signs(raw), "rows")
+    memory = Arrays(columns.rows(table, quantiser), y[:, None], bounds=quantiser.bounds)
+    mapped = shards.source(columns, quantiser, lambda raw: _signs(raw), "rows")
     theta = rng.normal(size=mapped.d) / np.sqrt(mapped.d)
     loss, bound = Logistic(), ResidualBound(ONE, ONE)
     batch = np.flatnonzero(rng.random(n) < 0.05)

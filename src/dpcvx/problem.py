@@ -29,7 +29,7 @@ __all__ = ["Bounds", "Problem"]
 
 @dataclass(frozen=True)
 class Bounds:
-    """Public bounds of one record in scaled units, enforced at the door.
+    """Public bounds of one record in scaled units, enforced when records are quantised.
 
     ||x||_inf <= x_inf, ||x||_2 <= x_2, |y| <= y, the intercept's constant feature included.
 

@@ -52,9 +52,9 @@ Y = RNG.choice([-1.0, 1.0], size=60)
 THETA = RNG.normal(size=5)
 
 
-def shard(kind=np.asarray, cuts=(0, 13, 14, 60), door=BOUNDS):
-    parts = [(Quantiser(door).quantise(kind(X[a:b])), Y[a:b, None]) for a, b in pairwise(cuts)]
-    return Shard(parts, door, "rows", 1)
+def shard(kind=np.asarray, cuts=(0, 13, 14, 60), bounds=BOUNDS):
+    parts = [(Quantiser(bounds).quantise(kind(X[a:b])), Y[a:b, None]) for a, b in pairwise(cuts)]
+    return Shard(parts, bounds, "rows", 1)
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
@@ -67,14 +67,14 @@ def test_a_shard_of_many_parts_answers_as_one_array(kind):
 
 def test_a_shard_goes_through_steps_once_and_says_when_it_did_not():
     records = source(X, Y, bounds=BOUNDS)
-    tight, door = Bounds(0.5, 0.6), Quantiser(Bounds(1.0), 0.1, 2.0, 0.5)
+    tight, quantiser = Bounds(0.5, 0.6), Quantiser(Bounds(1.0), 0.1, 2.0, 0.5)
     first, second = (
         Step("a", lambda held: held.within(tight)),
-        Step("b", lambda held: held.mapped(door, 0.0, 1.0)),
+        Step("b", lambda held: held.mapped(quantiser, 0.0, 1.0)),
     )
     within = records.within(tight)
-    mapped = within.mapped(door, 0.0, 1.0)
-    theta = np.append(THETA, 0.3)  # the second door adds a constant feature
+    mapped = within.mapped(quantiser, 0.0, 1.0)
+    theta = np.append(THETA, 0.3)  # the second quantiser adds a constant feature
     held = shard()
     question = gradient(theta)
     assert held.ask("b", question) == UNMAPPED
@@ -85,7 +85,7 @@ def test_a_shard_goes_through_steps_once_and_says_when_it_did_not():
     expected = mapped.sum(GradientSum(Logistic(), theta, WIDE))
     assert expected.any()
     assert_array_equal(held.ask("b", question), expected)
-    assert held.ask("a", question) == UNMAPPED  # one copy beside the door's is enough
+    assert held.ask("a", question) == UNMAPPED  # one copy beside the quantised one is enough
     afresh = shard()
     assert afresh.ask("", Become((first, second))).n == 60
     assert_array_equal(afresh.ask("b", question), expected)

@@ -83,7 +83,7 @@ KINDS = {
 
 @pytest.fixture
 def make(tmp_path, monkeypatch):
-    """Shards of one kind of records, and the same records in memory behind the door of a fit."""
+    """Shards of one kind of records, and the same records in memory as a fit quantises them."""
     monkeypatch.setattr(source_module, "LONG_COLUMN", 1)  # Frank-Wolfe reads columns of any length
 
     def build(kind, intercept=1.0, classes=("no", "yes"), form="signs"):
@@ -103,9 +103,9 @@ def make(tmp_path, monkeypatch):
         columns = Columns.declare(table, declared["bounds"], declared.get("categories"), norm)
         target = replace(Labels.declare(classes), form=form)
         bounds = columns.row_bounds(norm, intercept)
-        door = Quantiser(bounds, columns.center, columns.scale, intercept)
-        memory = Arrays(columns.rows(table, door), target.encode(y), bounds=bounds)
-        return shards.source(columns, door, target, "rows"), memory, folder
+        quantiser = Quantiser(bounds, columns.center, columns.scale, intercept)
+        memory = Arrays(columns.rows(table, quantiser), target.encode(y), bounds=bounds)
+        return shards.source(columns, quantiser, target, "rows"), memory, folder
 
     return build
 
@@ -218,13 +218,13 @@ def test_moments_and_a_second_door_are_those_in_memory(make, kind, room, monkeyp
         asked = (order, rng.integers(-5000, 5000, d + 1), np.full(d + 1, 2**14))
         assert_array_equal(source.sum(MomentSum(*asked)), memory.sum(MomentSum(*asked)))
     assert_array_equal(source.sum(LengthSum()), memory.sum(LengthSum()))
-    door = Quantiser(Bounds(1.0, 1.0), rng.uniform(-0.2, 0.2, d), rng.uniform(0.3, 2.0, d), 0.25)
-    mine, theirs = (each.mapped(door, 0.1, 1.5) for each in (source, memory))
+    quantiser = Quantiser(Bounds(1.0, 1.0), rng.uniform(-0.2, 0.2, d), rng.uniform(0.3, 2.0, d), 0.25)
+    mine, theirs = (each.mapped(quantiser, 0.1, 1.5) for each in (source, memory))
     assert (mine.n, mine.d) == (theirs.n, theirs.d) == (N, d + 1)
-    assert mine.within(door.bounds) is mine
+    assert mine.within(quantiser.bounds) is mine
     assert (mine._changes == ()) == room
     theta = rng.normal(size=d + 1)
-    for bounds in (door.bounds, Bounds(0.5, 0.6)):
+    for bounds in (quantiser.bounds, Bounds(0.5, 0.6)):
         held, other = mine.within(bounds), theirs.within(bounds)
         total = held.sum(GradientSum(Huber(0.5), theta, TIGHT))
         assert_array_equal(total, other.sum(GradientSum(Huber(0.5), theta, TIGHT)))

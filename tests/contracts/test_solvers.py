@@ -187,7 +187,7 @@ def test_with_the_noise_taken_out_the_private_path_is_the_plain_algorithm(solver
     )
     monkeypatch.setattr(dpcvx.noise.exponential, "select_signed", best_signed)
     X, y = records(problem)
-    X = np.trunc(X * 2**14) / 2**14  # what the door stores, so that both see the same records
+    X = np.trunc(X * 2**14) / 2**14  # what is stored, so that both see the same records
     plan = planned(dataclasses.replace(solver, n_iter=6, clip=None), problem)
     private = execute(plan, source(X, y, bounds=problem.bounds), rng=SeededGenerator(0)).theta
     np.testing.assert_allclose(private, plan.solver.run(plan, ExactOracle(plan, X, y)), atol=1e-5)

@@ -58,8 +58,8 @@ def plain_sum(loss, stored, y, weights, unit, bound):
 
 def storages(X):
     """The same integers, dense and compressed."""
-    door = Quantiser(Bounds(1.0))
-    return {"dense": door.quantise(X), "sparse": door.quantise(sp.csr_array(X))}
+    quantiser = Quantiser(Bounds(1.0))
+    return {"dense": quantiser.quantise(X), "sparse": quantiser.quantise(sp.csr_array(X))}
 
 
 @pytest.mark.parametrize("storage", ["dense", "sparse"])

@@ -90,15 +90,15 @@ def linear_model(**settings):
 
 def test_new_rows_are_brought_into_the_region_of_the_fit():
     model, X, y = linear_model()
-    trim = model.release_.trim
+    region = model.release_.region
     wild = np.array([[0.9, -0.9, 0.9], [0.05, np.nan, 0.0]])
-    inside = trim(np.nan_to_num(wild))
+    inside = region(np.nan_to_num(wild))
     assert not np.allclose(inside[0], wild[0])
     np.testing.assert_allclose(inside[1], [0.05, 0.0, 0.0], atol=1e-12)
     np.testing.assert_allclose(model.predict(wild), inside @ model.coef_ + model.intercept_)
-    rows = (inside - trim.center) / trim.scale
-    assert np.abs(rows).max() <= trim.reach * (1 + 1e-12)
-    assert np.linalg.norm(rows, axis=1).max() <= trim.length * (1 + 1e-12)
+    rows = (inside - region.center) / region.scale
+    assert np.abs(rows).max() <= region.reach * (1 + 1e-12)
+    assert np.linalg.norm(rows, axis=1).max() <= region.length * (1 + 1e-12)
     assert 1 - np.mean((model.predict(X) - y) ** 2) / y.var() > 0.95
 
 
@@ -108,8 +108,8 @@ def test_the_region_is_in_the_users_units_and_survives_a_file(tmp_path):
     y = np.where(X[:, 0] > 50, 1, 0)
     model = dp.PrivateLogisticRegression(epsilon=2.0, bounds=(0, 200), classes=(0, 1), random_state=0)
     model.fit(X, y)
-    np.testing.assert_allclose(model._trim.center, 50.0, atol=1.5)
-    np.testing.assert_allclose(model._trim.scale, 5.0, atol=1.5)
+    np.testing.assert_allclose(model._region.center, 50.0, atol=1.5)
+    np.testing.assert_allclose(model._region.scale, 5.0, atol=1.5)
     model.save(tmp_path / "model.json")
     wild = np.array([[190.0, 3.0], [51.0, 49.0]])
     again = dp.load(tmp_path / "model.json")

@@ -228,8 +228,8 @@ def test_records_are_standardised_on_the_host_and_summed_on_the_device():
     centers, limits = np.arange(10), np.full(10, 2**14)
     assert_array_equal(there.sum(MomentSum(2, centers, limits)), host.sum(MomentSum(2, centers, limits)))
     assert_array_equal(there.sum(LengthSum()), host.sum(LengthSum()))
-    door = Quantiser(Bounds(1.0), np.full(9, 0.1), np.full(9, 0.5))
-    again = [each.mapped(door, 0.1, 2.0) for each in (there, host)]
+    quantiser = Quantiser(Bounds(1.0), np.full(9, 0.1), np.full(9, 0.5))
+    again = [each.mapped(quantiser, 0.1, 2.0) for each in (there, host)]
     assert isinstance(again[0], OnDevice)
     assert_array_equal(*(each.sum(GradientSum(Squared(), theta, BOUND)) for each in again))
     assert not np.array_equal(
@@ -297,10 +297,10 @@ def test_selection_over_compressed_records_stays_on_the_host():
     table = Table(sp.csr_array(np.eye(4)))
     columns = Columns.declare(table, (0, 1), None, None)
     data = ForDevice(sp.csr_array(np.eye(4)), np.zeros(4), HERE)
-    door = Quantiser(Bounds(1.0), columns.center, columns.scale)
+    quantiser = Quantiser(Bounds(1.0), columns.center, columns.scale)
     target = SimpleNamespace(encode=lambda y: np.asarray(y, dtype=float).reshape(-1, 1))
-    assert isinstance(data.source(columns, door, target, "columns"), Arrays)
-    there = data.source(columns, door, target, "rows")
+    assert isinstance(data.source(columns, quantiser, target, "columns"), Arrays)
+    there = data.source(columns, quantiser, target, "rows")
     assert isinstance(there, OnDevice)
     assert isinstance(there.stored[0], SparseOnDevice)
 

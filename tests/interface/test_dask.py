@@ -295,11 +295,11 @@ def test_a_worker_killed_in_mid_fit_changes_no_bit_and_is_charged_once(client, t
 
 
 def test_a_worker_killed_while_it_is_asked(client):
-    reference, door = dpcvx.source(X, SIGNS, bounds=Bounds(1.0)), Quantiser(Bounds(0.8), 0.1, 2.0)
+    reference, quantiser = dpcvx.source(X, SIGNS, bounds=Bounds(1.0)), Quantiser(Bounds(0.8), 0.1, 2.0)
     expected = reference.sum(GradientSum(Logistic(), THETA, WIDE))
     client.wait_for_workers(2, timeout=60)
     with distributed_source() as source:
-        mapped = source.mapped(door, 0.0, 1.0)
+        mapped = source.mapped(quantiser, 0.0, 1.0)
         question = ("", SumOf(GradientSum(None, THETA, WIDE), source._pickled(Logistic())))
         calls = [workers.Call(shard, question) for shard in source._shards]
         kill(client, source._shards[1]._workers.homes[1])
@@ -307,7 +307,7 @@ def test_a_worker_killed_while_it_is_asked(client):
         # The shard that was loaded again goes through the second map again too.
         assert_array_equal(
             mapped.sum(GradientSum(Logistic(), THETA, WIDE)),
-            reference.mapped(door, 0.0, 1.0).sum(GradientSum(Logistic(), THETA, WIDE)),
+            reference.mapped(quantiser, 0.0, 1.0).sum(GradientSum(Logistic(), THETA, WIDE)),
         )
 
 

@@ -32,7 +32,7 @@ def records(loss, n=N, seed=0):
     rng = np.random.default_rng(seed)
     scales = 1 / np.sqrt(np.arange(1, D + 1))
     X = rng.choice([-1.0, 1.0], (n, D)) * scales / np.linalg.norm(scales)
-    X = np.trunc(X * 2**14) / 2**14  # what the door stores
+    X = np.trunc(X * 2**14) / 2**14  # what is stored
     z = X @ (3 * rng.normal(size=D)) + 0.3 * rng.normal(size=n)
     if loss.joint:
         return X, np.digitize(z, [-0.5, 0.5]).astype(float)

@@ -188,7 +188,7 @@ def test_a_neighbour_changes_the_answers_only_within_their_sensitivity(loss):
 
 
 def test_mapped_rows_are_held_to_the_bounds_of_the_fit():
-    """A second door that lets rows of norm 2 through does not reach a question made for norm 1."""
+    """A second quantiser that lets rows of norm 2 through does not reach a question made for norm 1."""
     rng = np.random.default_rng(3)
     X, y = rng.uniform(-1, 1, (40, 3)), rng.choice([-1.0, 1.0], 40)
     solver = Standardised(NoisyGradientDescent(n_iter=2), intercept=False)

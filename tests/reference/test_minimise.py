@@ -23,7 +23,7 @@ SMOOTH = [Logistic(), Huber(0.5), SmoothHinge(0.5), Squared()]
 
 
 def data(seed=0, n=N, d=D):
-    """Rows that the door stores exactly, and labels that follow them."""
+    """Rows that are stored exactly, and labels that follow them."""
     rng = np.random.default_rng(seed)
     X = np.trunc(rng.uniform(-1, 1, (n, d)) / math.sqrt(d) * 2**14) / 2**14
     score = X @ np.array([3.0, -2.0, 1.0, 0.0, 0.5][:d]) + 0.3 * rng.normal(size=n)

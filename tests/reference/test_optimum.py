@@ -91,7 +91,7 @@ def sizes(shape):
 
 @cache
 def records(problem):
-    """Rows as the door stores them, and targets that a linear map explains in part."""
+    """Rows as they are stored, and targets that a linear map explains in part."""
     d, outputs = problem.d, problem.outputs
     rng = np.random.default_rng(d + 10 * outputs)
     X = np.trunc(rng.uniform(-1, 1, (N, d)) * 2**14) / 2**14

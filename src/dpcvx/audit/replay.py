@@ -101,10 +101,10 @@ class _Recorder:
         earlier = None if self._earlier is None or place >= len(self._earlier) else self._earlier[place].sum
         return earlier.batch[earlier.batch < self.n] if isinstance(earlier, DifferenceSum) else batch
 
-    def mapped(self, door: Quantiser, center: float, scale: float) -> _Recorder:
-        parts = (np.asarray(part).tobytes() for part in (door.center, door.scale, center, scale))
-        self.questions.append(RecordedQuestion("mapped", (door.bounds, door.intercept, *parts)))
-        self._source = self._source.mapped(door, center, scale)  # type: ignore[attr-defined]
+    def mapped(self, quantiser: Quantiser, center: float, scale: float) -> _Recorder:
+        parts = (np.asarray(part).tobytes() for part in (quantiser.center, quantiser.scale, center, scale))
+        self.questions.append(RecordedQuestion("mapped", (quantiser.bounds, quantiser.intercept, *parts)))
+        self._source = self._source.mapped(quantiser, center, scale)  # type: ignore[attr-defined]
         self.d = self._source.d
         return self
 

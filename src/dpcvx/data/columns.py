@@ -120,26 +120,26 @@ class Columns:
         # One level of a column at a time: rows are much shorter than the number of features suggests.
         return Bounds(1.0, math.nextafter(math.hypot(self.row_norm(), intercept), math.inf))
 
-    def rows(self, table: Table, door: Quantiser) -> Dense | Sparse:
-        """Take every record through the door, a block at a time."""
+    def rows(self, table: Table, quantiser: Quantiser) -> Dense | Sparse:
+        """Clip and quantise every record, a block at a time."""
         if table.sparse:
             rows = table.compressed()
             rows.data[~np.isfinite(rows.data)] = np.nan
             np.clip(rows.data, self.low[rows.indices], self.high[rows.indices], out=rows.data)
-            return door.quantise(rows)
-        # The door itself clips to the bounds where they became [-1, 1], and levels are 0 or 1 already.
+            return quantiser.quantise(rows)
+        # The quantiser clips to the bounds where they became [-1, 1], and levels are 0 or 1 already.
         center, scale = _unit_map(self.levels, self.low, self.high)
         clip = not (np.array_equal(center, self.center) and np.array_equal(scale, self.scale))
-        parts = np.empty((table.n, self.width + (door.intercept != 0)), dtype=np.int16)
+        parts = np.empty((table.n, self.width + (quantiser.intercept != 0)), dtype=np.int16)
         for start, block in self._blocks(table):
             if clip:
                 block = np.where(np.isfinite(block), block, np.nan).clip(self.low, self.high)
-            stored = door.quantise(block)
+            stored = quantiser.quantise(block)
             parts[start : start + len(block)] = stored.values
         return Dense(parts)
 
     def scores(
-        self, table: Table, coef: Vector, intercept: Any, *, clip: bool = False, trim: Region | None = None
+        self, table: Table, coef: Vector, intercept: Any, *, clip: bool = False, region: Region | None = None
     ) -> Vector:
         """Return x @ coef + intercept for every row, in the user's units.
 
@@ -152,7 +152,7 @@ class Columns:
             Shape (width,) or (width, K).
         intercept : float or Vector
             One number, or one for each of K outputs.
-        trim : Region, optional
+        region : Region, optional
             Region that rows are brought into first.
         """
         scores: Vector
@@ -165,8 +165,8 @@ class Columns:
                     )
                 rows = table.compressed()
                 rows.data[~np.isfinite(rows.data)] = 0.0
-                if trim is not None:
-                    return self.scores(Table(rows.toarray()), coef, intercept, clip=clip, trim=trim)
+                if region is not None:
+                    return self.scores(Table(rows.toarray()), coef, intercept, clip=clip, region=region)
                 scores = rows @ coef + intercept
                 return scores
             scores = np.empty((table.n, *coef.shape[1:]))
@@ -174,7 +174,7 @@ class Columns:
                 block = np.where(np.isfinite(block), block, self.center)
                 if clip:
                     block = block.clip(self.low, self.high)
-                block = block if trim is None else trim(block)
+                block = block if region is None else region(block)
                 scores[start : start + len(block)] = block @ coef + intercept
             return scores
 

@@ -61,14 +61,14 @@ class Dataset(Protocol):
         """
         ...
 
-    def source(self, columns: Columns, door: Quantiser, target: Target, layout: str) -> DataSource:
-        """Take every record through the door.
+    def source(self, columns: Columns, quantiser: Quantiser, target: Target, layout: str) -> DataSource:
+        """Return the data source of all records, clipped and quantised.
 
         Parameters
         ----------
         columns : Columns
             From raw columns to features.
-        door : Quantiser
+        quantiser : Quantiser
         target : Labels or Numbers
             Encodes raw targets; it can be pickled.
         layout : {"rows", "columns"}
@@ -97,12 +97,12 @@ class InMemory:
         """Return every label."""
         return self.target
 
-    def source(self, columns: Columns, door: Quantiser, target: Target, layout: str) -> DataSource:
-        """Take every record through the door."""
+    def source(self, columns: Columns, quantiser: Quantiser, target: Target, layout: str) -> DataSource:
+        """Return the data source of all records, clipped and quantised."""
         from dpcvx.data.memory import Arrays
 
-        rows = columns.rows(self.table, door)
-        return Arrays(rows, target.encode(self.target), bounds=door.bounds, layout=layout)
+        rows = columns.rows(self.table, quantiser)
+        return Arrays(rows, target.encode(self.target), bounds=quantiser.bounds, layout=layout)
 
 
 def open_dataset(X: Any, y: Any, backend: str) -> Dataset:

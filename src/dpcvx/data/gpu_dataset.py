@@ -47,7 +47,7 @@ def for_gpu(X: Any, y: Any) -> Dataset:
 
 
 class ForDevice(InMemory):
-    """Arrays and tables in this process, to be put on a device behind the door.
+    """Arrays and tables in this process, whose quantised records are put on a device.
 
     Parameters
     ----------
@@ -60,9 +60,9 @@ class ForDevice(InMemory):
         super().__init__(X, y)
         self._device = device
 
-    def source(self, columns: Columns, door: Quantiser, target: Target, layout: str) -> DataSource:
-        """Take every record through the door, and to the device if it has room."""
-        host = super().source(columns, door, target, layout if self.table.sparse else "rows")
+    def source(self, columns: Columns, quantiser: Quantiser, target: Target, layout: str) -> DataSource:
+        """Clip and quantise every record, and put it on the device if that has room."""
+        host = super().source(columns, quantiser, target, layout if self.table.sparse else "rows")
         from dpcvx.data.on_gpu import put
 
         return put(cast("Arrays", host), self._device, layout)
@@ -90,8 +90,8 @@ class ShardsForDevice:
         """Return the labels that occur."""
         return self._shards.labels()
 
-    def source(self, columns: Columns, door: Quantiser, target: Target, layout: str) -> DataSource:
-        """Return the records behind their door, on the device if it has room."""
+    def source(self, columns: Columns, quantiser: Quantiser, target: Target, layout: str) -> DataSource:
+        """Return the quantised records, on the device if it has room."""
         from dpcvx.data.on_gpu import put
 
-        return put(self._shards.source(columns, door, target, layout), self._device, layout)
+        return put(self._shards.source(columns, quantiser, target, layout), self._device, layout)

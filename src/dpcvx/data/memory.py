@@ -34,7 +34,7 @@ Answer = TypeVar("Answer")
 
 
 def source(X: Any, y: Any = None, *, bounds: Bounds, layout: str = "rows", missing: float = 0.0) -> Arrays:
-    """Take records in scaled units through the door.
+    """Clip and quantise records in scaled units.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class Arrays:
     y : ndarray of float64, shape (n, K), optional
         Targets, as `targets` returns them.
     bounds : Bounds, optional
-        Bounds that the door enforced on the rows; without them `within` goes over all rows.
+        Known bounds of the quantised rows; without them `within` goes over all rows.
     layout : {"rows", "columns"}
         Storage order to keep; the other is made when first needed.
     threads : int, optional
@@ -136,10 +136,12 @@ class Arrays:
         """Return the sum of the losses, phi continued along its tangent beyond |z| = z_max."""
         return Objective(self._whole_rows(), self._targets(loss, outputs), loss, z_max)
 
-    def mapped(self, door: Quantiser, center: float, scale: float) -> Arrays:
-        """Return these records after a second, public map: the door's on rows, (y - center)/scale on y."""
-        again = remap(self.records(), door, center, scale)
-        return Arrays(again.rows, again.y.T, bounds=door.bounds, layout=self._layout, threads=self._threads)
+    def mapped(self, quantiser: Quantiser, center: float, scale: float) -> Arrays:
+        """Return these records with rows quantised again and targets (y - center)/scale, a public map."""
+        again = remap(self.records(), quantiser, center, scale)
+        return Arrays(
+            again.rows, again.y.T, bounds=quantiser.bounds, layout=self._layout, threads=self._threads
+        )
 
     def follow(self, loss: Loss, outputs: int) -> MarginsInMemory:
         """Return margins that start at w = 0."""

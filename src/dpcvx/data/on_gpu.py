@@ -194,9 +194,9 @@ class OnDevice:
         """Return the sum of the losses, phi continued along its tangent beyond |z| = z_max."""
         return self._host.objective(loss, outputs, z_max)
 
-    def mapped(self, door: Quantiser, center: float, scale: float) -> OnDevice:
-        """Return these records after a second, public map: the door's on rows, (y - center)/scale on y."""
-        return OnDevice(self._host.mapped(door, center, scale), self.device)
+    def mapped(self, quantiser: Quantiser, center: float, scale: float) -> OnDevice:
+        """Return these records with rows quantised again and targets (y - center)/scale, a public map."""
+        return OnDevice(self._host.mapped(quantiser, center, scale), self.device)
 
     def follow(self, loss: Loss, outputs: int) -> Margins:
         """Return margins that start at w = 0: of dense records on the device, of compressed ones here."""

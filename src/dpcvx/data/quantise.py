@@ -55,7 +55,7 @@ class Quantiser:
         scale, center = np.asarray(self.scale), np.asarray(self.center)
         if not (np.isfinite(scale).all() and (scale > 0).all() and np.isfinite(center).all()):
             raise WrongValue(
-                "A door needs finite centers and positive finite scales; check the bounds of each column."
+                "A quantiser needs finite centers and finite scales > 0; check the bounds of each column."
             )
         v, x_2 = self.intercept, self.bounds.x_2
         if v < 0 or (
@@ -136,7 +136,7 @@ class Quantiser:
 
 
 def enforce(rows: Dense | Sparse, bounds: Bounds) -> Dense | Sparse:
-    """Return stored rows inside the bounds: one that is, unchanged; one that is not, shrunk by the door."""
+    """Return stored rows with those outside the bounds shrunk into them."""
     if isinstance(rows, Dense):
         return Quantiser(bounds).quantise(rows.values * 2.0**-FEATURE_BITS)
     from scipy.sparse import csr_array

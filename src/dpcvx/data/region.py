@@ -14,31 +14,31 @@ __all__ = ["Region"]
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """Cells within a number of deviations of their centre, rows within a length; all of it released.
+    """Region that standardised rows are clipped to, in the fit and in predictions; it was released privately.
 
-    A fit that clips the rows of people it does not know has no opinion on what lies beyond: there a linear
-    model would extrapolate from nothing. Inside the region nothing changes.
+    A standardised fit clips rows, so that outside the region a linear model would extrapolate without data.
+    Rows inside the region do not change.
     """
 
-    center: Vector  # center, scale: centre and deviation of every feature
+    center: Vector  # center, scale: centre and standard deviation of every feature
     scale: Vector
-    reach: float  # largest distance of a cell from its centre, in deviations
-    length: float  # largest l2 norm of a row of deviations
+    reach: float  # largest distance of a cell from its centre, in standard deviations
+    length: float  # largest l2 norm of a standardised row
 
     def __call__(self, X: Vector) -> Vector:
-        """Rows brought into the region, in the units they came in."""
+        """Return rows clipped to the region, in their own units."""
         rows = np.clip((X - self.center) / self.scale, -self.reach, self.reach)
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
         rows *= self.length / np.maximum(norms, self.length)
-        trimmed: Vector = self.center + self.scale * rows
-        return trimmed
+        clipped: Vector = self.center + self.scale * rows
+        return clipped
 
     def in_units(self, center: Vector, scale: Vector) -> Region:
-        """The same region for features center + scale * x."""
+        """Return the same region for features center + scale * x."""
         return Region(center + scale * self.center, scale * self.scale, self.reach, self.length)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain numbers, for files and statements."""
+        """Return plain numbers, for files and statements."""
         return {
             "center": self.center.tolist(),
             "scale": self.scale.tolist(),

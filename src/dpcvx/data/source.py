@@ -23,7 +23,7 @@ Answer = TypeVar("Answer")
 
 
 class DataSource(Protocol):
-    """The only door to records: exact sums come out, rows never do.
+    """The only access to records: exact sums come out, rows never do.
 
     Sums are 64-bit integers, or Python's own where public numbers say that 62 bits might not hold them: see
     `exact_sum`.
@@ -54,8 +54,8 @@ class DataSource(Protocol):
 class CanStandardise(Protocol):
     """A source that may send its records through a second, public map."""
 
-    def mapped(self, door: Quantiser, center: float, scale: float) -> DataSource:
-        """Return these records after a second, public map: the door's on rows, (y - center)/scale on y."""
+    def mapped(self, quantiser: Quantiser, center: float, scale: float) -> DataSource:
+        """Return these records with rows quantised again and targets (y - center)/scale, a public map."""
 
 
 class Margins(Protocol):

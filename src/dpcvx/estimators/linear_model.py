@@ -1,7 +1,7 @@
-"""The one fitting path of the linear estimators: declarations, plan, door, execute, back to the user's units.
+"""The fitting path of all linear estimators: declare, plan, quantise, execute, return to the user's units.
 
-Estimators hold no mathematics. Everything up to the door uses parameters, schema, shapes and types alone, so
-no record can cause an error, or change what is published other than through the noised answers.
+Estimators hold no mathematics. Everything before quantisation uses parameters, schema, shapes and types
+alone, so no record can cause an error, or change what is published other than through the noised answers.
 """
 
 from __future__ import annotations
@@ -146,8 +146,8 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
                 made = self._with_released_bounds(dataset, made, rng)
             # Standardisation makes the intercept's feature itself, after the rows have been centred.
             stored = 0.0 if plan.solver.standardises else made.intercept
-            door = Quantiser(plan.problem.bounds, made.columns.center, made.columns.scale, stored)
-            return dataset.source(made.columns, door, made.target, plan.layout)
+            quantiser = Quantiser(plan.problem.bounds, made.columns.center, made.columns.scale, stored)
+            return dataset.source(made.columns, quantiser, made.target, plan.layout)
 
         with _progress(self.verbose, type(self).__name__) as progress:
             release = execute(
@@ -275,9 +275,9 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         weights, offset = in_units(theta)
         self.coef_ = weights.T.copy()
         self.intercept_ = float(offset) if theta.ndim == 1 else np.asarray(offset)
-        self._trim = None
-        if release.trim is not None:
-            self._trim = release.trim.in_units(columns.center, columns.scale)
+        self._region = None
+        if release.region is not None:
+            self._region = release.region.in_units(columns.center, columns.scale)
         self._uncertainty = None
         if release.uncertainty is not None:
             self._uncertainty = release.uncertainty.mapped(
@@ -324,7 +324,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
 
     def _linear(self, table: Table, coef: Vector, intercept: Any) -> Vector:
         clip = is_private(self.bounds)
-        return self._columns.scores(table, coef, intercept, clip=clip, trim=self._trim)
+        return self._columns.scores(table, coef, intercept, clip=clip, region=self._region)
 
     def _new_rows(self, X: Any) -> Table:
         """Open new rows, which must have the columns of the fit."""

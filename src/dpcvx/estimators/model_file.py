@@ -23,6 +23,7 @@ from dpcvx.plans.uncertainty import Uncertainty
 
 __all__ = ["load", "save"]
 
+# "trim" is the region that rows are clipped to, under the name it has had in files since version 0.1.
 FORMAT = "dpcvx.model"
 SCHEMA = 1
 FIELDS = {
@@ -63,7 +64,7 @@ def save(model: Any, path: str | Path) -> None:
             "names": list(columns.names),
             **{name: getattr(columns, name).tolist() for name in ("low", "high", "center", "scale")},
         },
-        "trim": None if model._trim is None else model._trim.as_dict(),
+        "trim": None if model._region is None else model._region.as_dict(),
         "classes": None if classes is None else {"kind": classes.dtype.kind, "labels": classes.tolist()},
         "uncertainty": _uncertainty_fields(model._uncertainty),
         "privacy_statement": model.privacy_statement_.to_dict(),
@@ -143,7 +144,7 @@ def _restore(content: dict[str, Any]) -> Any:
     model.n_iter_ = _count(content["n_iter"], "n_iter")
     model.coef_names_ = np.array(columns.names, dtype=object)
     model._columns = columns
-    model._trim = _trim(content["trim"], width)
+    model._region = _region(content["trim"], width)
     model._uncertainty = _uncertainty(content["uncertainty"], width + 1)
     model.n_features_in_ = d
     if content["feature_names_in"] is not None:
@@ -169,7 +170,7 @@ def _columns(content: Mapping[str, Any]) -> Columns:
     return Columns(declared, names, *vectors)
 
 
-def _trim(content: Any, width: int) -> Region | None:
+def _region(content: Any, width: int) -> Region | None:
     if content is None:
         return None
     fields = _mapping(content, "trim")

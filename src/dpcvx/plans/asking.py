@@ -22,7 +22,7 @@ class Asking:
     """
 
     uncertainty: Uncertainty | None = None
-    trim: Region | None = None
+    region: Region | None = None
     caution: str | None = None
 
     def ask(self, *public: Any, question: str | None = None) -> Any:
@@ -79,13 +79,13 @@ class Asking:
         """Announce theta <- (1 - step) theta + step * vertex."""
         raise NotImplementedError(f"{type(self).__name__} follows no point.")
 
-    def remap(self, door: Quantiser, center: float = 0.0, scale: float = 1.0) -> None:
+    def remap(self, quantiser: Quantiser, center: float = 0.0, scale: float = 1.0) -> None:
         """Send every record through a second quantiser: a public map of its row, and of its target."""
         raise NotImplementedError(f"{type(self).__name__} holds no records.")
 
-    def announce(self, trim: Region, caution: str | None = None) -> None:
+    def announce(self, region: Region, caution: str | None = None) -> None:
         """Release, with the parameter, the region of the rows, and a caution: functions of answers."""
-        self.trim, self.caution = trim, caution
+        self.region, self.caution = region, caution
 
     def publish(self, uncertainty: Uncertainty) -> None:
         """Release, with the parameter, how uncertain it is: a function of answers and public numbers."""

@@ -28,10 +28,10 @@ __all__ = ["Release", "charge", "execute", "open_account"]
 
 @dataclass(frozen=True)
 class Release:
-    """What is published: the parameter, the plan that produced it, and the receipt if it was charged.
+    """Published result of a run: the parameter, its plan, and the receipt if it was charged to an account.
 
-    With it may come an estimate of the parameter with the covariance of its error, where that was planned,
-    the region that rows were brought into before the fit, and what its reader should beware of.
+    ``uncertainty`` holds the covariance of the error, if that was planned; ``region`` the region that rows
+    were clipped to before the fit; ``caution`` a warning to the reader.
     """
 
     theta: Vector
@@ -39,7 +39,7 @@ class Release:
     private: bool
     receipt: Receipt | None = None
     uncertainty: Uncertainty | None = None
-    trim: Region | None = None
+    region: Region | None = None
     caution: str | None = None
 
     @property
@@ -125,7 +125,7 @@ def execute(
     plan : Plan
         What to ask, fixed in advance.
     source : DataSource, or callable
-        The records behind their door; or a function that opens them, called with the generator once the plan
+        The quantised records; or a function that opens them, called with the generator once the plan
         is paid for: it may ask what the plan asks before its fit, and its source is closed after the run.
     rng : Generator, optional
         Source of randomness; None draws from a cryptographic generator, a ``SeededGenerator`` marks the
@@ -180,5 +180,5 @@ def _run(
 ) -> Release:
     oracle = Oracle(plan, source.within(plan.problem.bounds), rng, progress, observe)
     theta = plan.solver.run(plan, oracle)
-    beside = oracle.uncertainty, oracle.trim, oracle.caution
+    beside = oracle.uncertainty, oracle.region, oracle.caution
     return Release(np.asarray(theta, dtype=np.float64), plan, rng.private, receipt, *beside)

@@ -79,7 +79,7 @@ class Oracle(Asking):
         self._total += 1
         return mechanism
 
-    def remap(self, door: Quantiser, center: float = 0.0, scale: float = 1.0) -> None:
+    def remap(self, quantiser: Quantiser, center: float = 0.0, scale: float = 1.0) -> None:
         """Send every record through a second quantiser: a public map of its row, and of its target."""
         from dpcvx.data import CanStandardise
 
@@ -87,7 +87,7 @@ class Oracle(Asking):
             raise WrongValue(f"Targets need a finite centre and a positive scale, got {center!r}, {scale!r}.")
         if not isinstance(self._source, CanStandardise):
             raise Incompatible("These records cannot be mapped again: give standardize=False.")
-        self._source, self._bounds = self._source.mapped(door, center, scale), None
+        self._source, self._bounds = self._source.mapped(quantiser, center, scale), None
 
     def move(self, step: float, vertex: Vertex) -> None:
         """Announce theta <- (1 - step) theta + step * vertex."""

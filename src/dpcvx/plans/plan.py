@@ -220,7 +220,7 @@ class Plan:
     candidates : tuple of Candidate
         What was weighed, best first, when the planner chose.
     before : tuple of Stage
-        Questions about raw columns that are asked before the records pass the door, such as their bounds.
+        Queries about raw columns, such as their bounds, that are asked before the records are quantised.
     advise : callable, optional
         Returns a sentence on whether the plan is expected to be useful, or nothing; planners set it.
     """
@@ -267,7 +267,7 @@ class Plan:
 
     @property
     def questions(self) -> tuple[Stage, ...]:
-        """Every question, those before the door included."""
+        """All stages, those before quantisation included."""
         return (*self.before, *self.stages)
 
     @property

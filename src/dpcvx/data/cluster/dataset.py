@@ -38,7 +38,7 @@ def from_dask(
 ) -> DaskDataset:
     """Open Dask collections for a fit on their cluster.
 
-    Every worker takes its partitions through the door and keeps the integers; from then on only exact sums
+    Every worker clips and quantises its partitions and keeps the integers; from then on only exact sums
     travel. Plan, charge and noise stay in this process. Where Dask does not know how many rows a partition
     has, the workers count them: their number is public.
 
@@ -103,10 +103,12 @@ class DaskDataset:
                 raise ClusterFailed(f"The labels of a partition could not be read ({labels.words}).")
         return list(dict.fromkeys(label for labels in found for label in labels))
 
-    def source(self, columns: Columns, door: Quantiser, target: Target, layout: str) -> Distributed:
-        """Take every record through the door, on the workers."""
-        prepare = _Prepare(columns, door, target, self.table.names, self.table.d, self.table.sparse)
-        return distribute(self._partitions, prepare, bounds=door.bounds, layout=layout, client=self._client)
+    def source(self, columns: Columns, quantiser: Quantiser, target: Target, layout: str) -> Distributed:
+        """Clip and quantise every record, on the workers."""
+        prepare = _Prepare(columns, quantiser, target, self.table.names, self.table.d, self.table.sparse)
+        return distribute(
+            self._partitions, prepare, bounds=quantiser.bounds, layout=layout, client=self._client
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +116,7 @@ class _Prepare:
     """Stored rows and targets of a raw partition."""
 
     columns: Columns
-    door: Quantiser
+    quantiser: Quantiser
     target: Target
     names: tuple[Any, ...] | None
     d: int
@@ -129,7 +131,7 @@ class _Prepare:
                 "a partition has other columns, or another kind of rows, than its collection declares: "
                 "give Dask the right meta"
             )
-        return self.columns.rows(table, self.door), self.target.encode(y)
+        return self.columns.rows(table, self.quantiser), self.target.encode(y)
 
 
 def _labels(target: Any, part: Any) -> list[Any] | Failure:

@@ -50,7 +50,7 @@ Evaluation = Callable[[Objective, Vector], Any]
 def dask_source(
     X: Any, y: Any, *, bounds: Bounds, layout: str = "rows", missing: float = 0.0, client: Any = None
 ) -> Distributed:
-    """Take records in scaled units through the door, on the workers: `dpcvx.source` for Dask collections.
+    """Clip and quantise records in scaled units on the workers: `dpcvx.source` for Dask collections.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class Distributed:
     shards : sequence of RemoteShard
         In the order of the records.
     steps : tuple of Step
-        Public maps that the records went through after the door.
+        Public maps applied to the quantised records.
     d : int, optional
         Number of features after them.
     """
@@ -166,9 +166,9 @@ class Distributed:
         """Return these records with every stored row inside the bounds: a longer one is shrunk."""
         return self._through(partial(_within, bounds))
 
-    def mapped(self, door: Quantiser, center: float, scale: float) -> Distributed:
-        """Return these records after a second, public map: the door's on rows, (y - center)/scale on y."""
-        return self._through(partial(_mapped, door, center, scale))
+    def mapped(self, quantiser: Quantiser, center: float, scale: float) -> Distributed:
+        """Return these records with rows quantised again and targets (y - center)/scale, a public map."""
+        return self._through(partial(_mapped, quantiser, center, scale))
 
     def sum(self, question: Sum[Answer]) -> Answer:
         """Return an exact sum over all records, each worker's part where its records are."""
@@ -229,8 +229,8 @@ def _within(bounds: Bounds, records: Arrays) -> Arrays:
     return records.within(bounds)
 
 
-def _mapped(door: Quantiser, center: float, scale: float, records: Arrays) -> Arrays:
-    return records.mapped(door, center, scale)
+def _mapped(quantiser: Quantiser, center: float, scale: float, records: Arrays) -> Arrays:
+    return records.mapped(quantiser, center, scale)
 
 
 def _without_loss(question: Any) -> Any:

@@ -210,7 +210,7 @@ def guarded(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def load_part(prepare: Prepare, target: Any, X: Any, y: Any = None) -> Part | Failure:
-    """Take one partition through the door.
+    """Clip and quantise one partition.
 
     Parameters
     ----------
@@ -238,9 +238,9 @@ class Shard:
     Parameters
     ----------
     parts : list of Part or Failure
-        Partitions that passed the door, on this worker.
+        Quantised partitions on this worker.
     bounds : Bounds
-        Bounds that the door enforced.
+        Bounds of a quantised row.
     layout : {"rows", "columns"}
     threads : int
         Threads of a pass: the worker's own.

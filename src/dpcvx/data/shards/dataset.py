@@ -72,13 +72,13 @@ class Shards:
         """Return the declared labels."""
         return self.declarations["classes"]
 
-    def source(self, columns: Columns, door: Quantiser, target: Target, layout: str) -> ShardSource:
-        """Return the records behind the door that they went through already.
+    def source(self, columns: Columns, quantiser: Quantiser, target: Target, layout: str) -> ShardSource:
+        """Return the stored records, which were clipped and quantised when they were written.
 
         Parameters
         ----------
         columns : Columns
-        door : Quantiser
+        quantiser : Quantiser
             Its map must be the one that the records were quantised with; its intercept may be any.
         target : Labels or Numbers
             Of the same classes or bounds; several classes may be encoded in another form than the stored one.
@@ -88,7 +88,10 @@ class Shards:
         mine = self._recipe
         same = columns.levels == mine.columns.levels and all(
             np.array_equal(ours, theirs)
-            for ours, theirs in ((mine.door.center, door.center), (mine.door.scale, door.scale))
+            for ours, theirs in (
+                (mine.quantiser.center, quantiser.center),
+                (mine.quantiser.scale, quantiser.scale),
+            )
         )
         if not same:
             raise Incompatible(
@@ -96,7 +99,7 @@ class Shards:
                 "shards with its declarations."
             )
         levels = self._levels(target)
-        return sharded(self._shards, self._store, constant=door.constant, levels=levels)
+        return sharded(self._shards, self._store, constant=quantiser.constant, levels=levels)
 
     def _levels(self, target: Target) -> Vector | None:
         """Targets of the classes, where the loss takes them in another form than the stored one."""

@@ -1,6 +1,6 @@
 """How records become the integers of a shard: a function of the schema and of declarations, of no cell.
 
-The map of columns, the door and the encoding of targets are those of a fit in memory, so the stored integers
+The map of columns, the quantiser and the encoding of targets are those of a fit in memory, so the integers
 are the same. The intercept's feature is not stored: its value belongs to the estimator.
 """
 
@@ -125,7 +125,7 @@ class Recipe:
     """The public map from records and targets to the arrays of a shard."""
 
     columns: Columns  # from raw columns to features
-    door: Quantiser  # without an intercept
+    quantiser: Quantiser  # without an intercept
     target: Target  # from raw targets to stored ones
     compressed: bool  # whether rows are stored in compressed form
     step: int  # unit of the stored integers: 2^14 where declared types and bounds leave -1, 0 and 1 alone
@@ -162,7 +162,7 @@ class Recipe:
     @property
     def limits(self) -> tuple[int, int]:
         """Largest stored integer and largest sum of squares of a stored row, in units of 2^-14."""
-        return integer_bounds(self.door.bounds, self.columns.width)
+        return integer_bounds(self.quantiser.bounds, self.columns.width)
 
     @property
     def parts(self) -> dict[str, str]:
@@ -187,7 +187,7 @@ class Recipe:
 
     def quantised(self, X: Any, y: Any) -> tuple[Dense | Sparse, Vector]:
         """Return stored rows, and stored targets (K, n), of some records."""
-        rows = self.columns.rows(Table(X), self.door)
+        rows = self.columns.rows(Table(X), self.quantiser)
         if self.compressed and isinstance(rows, Dense):
             from scipy.sparse import csr_array
 

@@ -156,19 +156,19 @@ class ShardSource:
         parts = (question.among(*ends).of(self.stored(index)) for index, ends in ranges)
         return question.add(parts, self.n)
 
-    def mapped(self, door: Quantiser, center: float, scale: float) -> ShardSource:
-        """Return these records after a second, public map: the door's on rows, (y - center)/scale on y.
+    def mapped(self, quantiser: Quantiser, center: float, scale: float) -> ShardSource:
+        """Return these records with rows quantised again and targets (y - center)/scale, a public map.
 
-        They are written once to scratch files. Where the disk has no room for them, they go through the door
+        They are written once to scratch files. Where the disk has no room for them, they are quantised
         in each pass again, with the same sums.
         """
         pieces = [
             Records(*part_of(self._shards[index], start, stop), *self._shards[index].left_out)
             for index, start, stop in self._ranges(DENSE_CELLS)
         ]
-        bounds = integer_bounds(door.bounds, self.d + (door.constant > 0))
+        bounds = integer_bounds(quantiser.bounds, self.d + (quantiser.constant > 0))
         source = ShardSource(pieces, bounds=self._bounds, changes=self._changes, scratch=self._scratch)
-        again = source._changed(partial(_sent_through, door, center, scale), bounds)
+        again = source._changed(partial(_sent_through, quantiser, center, scale), bounds)
         kept = again._in_scratch(lambda stored: stored)
         return again if kept is None else ShardSource(kept, bounds=bounds, scratch=self._scratch)
 
@@ -238,8 +238,8 @@ def _shrunk(bounds: Bounds, stored: Records) -> Records:
     return Records(enforce(stored.whole_rows(), bounds), stored.y)
 
 
-def _sent_through(door: Quantiser, center: float, scale: float, stored: Records) -> Records:
-    return remap(_dense(stored), door, center, scale)
+def _sent_through(quantiser: Quantiser, center: float, scale: float, stored: Records) -> Records:
+    return remap(_dense(stored), quantiser, center, scale)
 
 
 def _transposed(stored: Records) -> Records:

@@ -101,7 +101,7 @@ async function enter() {
     return;
   }
   sessionStorage.setItem("key", key);
-  $("door").hidden = true;
+  $("sign-in").hidden = true;
   $("room").hidden = false;
   fillForm();
   showAttributes();

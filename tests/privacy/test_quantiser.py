@@ -97,11 +97,11 @@ def test_a_bad_row_changes_no_other_row(row, place):
     good = np.random.default_rng(0).uniform(-1.2, 1.2, size=(5, 3))
     bad = good.copy()
     bad[place] = row
-    door = Quantiser(Bounds(1.0, x_2=1.1))
+    quantiser = Quantiser(Bounds(1.0, x_2=1.1))
     others = np.arange(5) != place
     for wrap in (np.array, sp.csr_array, lambda X: X.astype(object)):
         assert_array_equal(
-            matrix(door.quantise(wrap(bad)))[others], matrix(door.quantise(wrap(good)))[others]
+            matrix(quantiser.quantise(wrap(bad)))[others], matrix(quantiser.quantise(wrap(good)))[others]
         )
 
 
@@ -170,8 +170,8 @@ def test_huge_finite_cells_are_clipped_and_not_zeroed():
 
 def test_center_and_scale_are_per_column():
     X = np.array([[10.0, 3.0], [30.0, 5.0], [20.0, 4.5]])
-    door = Quantiser(Bounds(1.0), center=np.array([20.0, 4.0]), scale=np.array([10.0, 1.0]))
-    assert_array_equal(matrix(door.quantise(X)), [[-ONE, -ONE], [ONE, ONE], [0, ONE // 2]])
+    quantiser = Quantiser(Bounds(1.0), center=np.array([20.0, 4.0]), scale=np.array([10.0, 1.0]))
+    assert_array_equal(matrix(quantiser.quantise(X)), [[-ONE, -ONE], [ONE, ONE], [0, ONE // 2]])
     scaled = Quantiser(Bounds(1.0), scale=np.array([8.0, 4.0])).quantise(
         sp.csc_array([[2.0, 0.0], [0.0, 2.0]])
     )
@@ -239,16 +239,16 @@ TABLE = np.array(
     ids=lambda table: f"{type(table).__module__}.{type(table).__name__}",
 )
 def test_every_kind_of_input_gives_the_same_integers(table):
-    for door in (
+    for quantiser in (
         Quantiser(Bounds(1.0)),
         Quantiser(Bounds(1.5, x_2=1.25), scale=np.array([1.0, 2.0, 1.0, 0.5]), intercept=True),
     ):
-        expected = matrix(door.quantise(TABLE))
+        expected = matrix(quantiser.quantise(TABLE))
         if isinstance(table, np.ndarray) and table.dtype.kind == "U":
             expected[:, 2] = 0  # "True" is no number; the row has another norm, so compare without one
-            if door.bounds.x_2 is not None:
+            if quantiser.bounds.x_2 is not None:
                 continue
-        assert_array_equal(matrix(door.quantise(table)), expected)
+        assert_array_equal(matrix(quantiser.quantise(table)), expected)
 
 
 def test_blocks_of_a_large_input_are_joined(monkeypatch):
@@ -286,12 +286,12 @@ def test_duplicates_are_summed_then_clipped_and_the_users_matrix_is_left_alone()
 def test_sparse_and_dense_rows_give_the_same_integers():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(50, 30)) * (rng.random((50, 30)) < 0.3)
-    for door in (
+    for quantiser in (
         Quantiser(Bounds(1.0)),
         Quantiser(Bounds(1.0, x_2=0.9), scale=3.0),
         Quantiser(Bounds(1.0, x_2=2.0), intercept=True),
     ):
-        assert_array_equal(matrix(door.quantise(sp.csr_array(X))), matrix(door.quantise(X)))
+        assert_array_equal(matrix(quantiser.quantise(sp.csr_array(X))), matrix(quantiser.quantise(X)))
 
 
 @pytest.mark.parametrize(
@@ -337,9 +337,9 @@ def test_sparse_records_of_objects_are_refused_by_their_type():
         Quantiser(Bounds(1.0)).quantise(X)
 
 
-def test_doors_are_checked():
+def test_quantisers_are_checked():
     for center, scale in ((math.nan, 1.0), (0.0, 0.0), (0.0, np.array([1.0, -1.0])), (0.0, math.inf)):
-        with pytest.raises(ValueError, match="finite centers and positive finite scales"):
+        with pytest.raises(ValueError, match="finite centers and finite scales > 0"):
             Quantiser(Bounds(1.0), center=center, scale=scale)
     with pytest.raises(ValueError, match="one entry for each of the 2 columns"):
         Quantiser(Bounds(1.0), scale=np.ones(3)).quantise(np.zeros((2, 2)))
@@ -435,18 +435,18 @@ class Refusing:
 def test_one_odd_cell_of_a_list_changes_no_other(cell):
     """NumPy takes the type of a list from all of its cells: beside "x" even True is text, and no number."""
     rows = [[0.5, True, "0.25"], [1e-3, 0.75, 0], [1, 2, 3]]
-    door = Quantiser(Bounds(1.0))
+    quantiser = Quantiser(Bounds(1.0))
     expected = [[8192, ONE, 4096], [16, 12288, 0]]
     for place in range(3):
         odd = [cell if j == place else value for j, value in enumerate(rows[2])]
         for table in ([*rows[:2], odd], (*rows[:2], tuple(odd))):
-            assert_array_equal(matrix(door.quantise(table))[:2], expected)
+            assert_array_equal(matrix(quantiser.quantise(table))[:2], expected)
     assert_array_equal(targets([0.5, True, "0.25", cell], 2.0)[:3, 0], [0.5, 1.0, 0.25])
     assert_array_equal(targets([cell, 0.5, True, "0.25"], 2.0)[1:, 0], [0.5, 1.0, 0.25])
 
 
 def test_lists_of_another_shape_are_refused_without_a_cell():
-    door = Quantiser(Bounds(1.0))
+    quantiser = Quantiser(Bounds(1.0))
     for rows, words in (
         ([[1.0, 987.5], [2.0]], "same number of cells"),
         ([[[987.5], [1.0]]], "nested deeper"),
@@ -456,7 +456,7 @@ def test_lists_of_another_shape_are_refused_without_a_cell():
         ("987.5", "2-d array, got 0"),
     ):
         with pytest.raises(ValueError, match=words) as caught:
-            door.quantise(rows)
+            quantiser.quantise(rows)
         assert "987" not in str(caught.value)
     with pytest.raises(ValueError, match="nested deeper"):
         targets([[987.5], [1.0]])
