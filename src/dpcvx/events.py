@@ -187,10 +187,7 @@ def count_leaves(event: Event) -> Counter[Leaf]:
 
     This is the only place where repetition and composition are read; accounting rules see the counts alone.
 
-    Raises
-    ------
-    NotAccountable
-        If something that is not an event is found.
+    Raises NotAccountable: if something that is not an event is found.
     """
     match event:
         case Repeat():
@@ -242,10 +239,7 @@ _KINDS: dict[str, type[Any]] = {
 def to_plain(event: Event) -> dict[str, Any]:
     """Return the event in plain types that JSON can hold; one that is made of others holds them.
 
-    Raises
-    ------
-    NotAccountable
-        If something that is not an event is found.
+    Raises NotAccountable: if something that is not an event is found.
     """
     count_leaves(event)  # refuses what is no event
     match event:

@@ -57,12 +57,8 @@ SAMPLER_SHARE = 1e-3  # PRIVACY_MATH §11b, rule for every sampler: at most delt
 def sampler_delta(epsilon: float, failure: float) -> float:
     """Return the delta paid for noise that is not exactly the ideal one: (1 + e^epsilon) * failure.
 
-    Parameters
-    ----------
-    epsilon : float
-        Of the release; beyond 700 the answer is a bound in name only, and far above 1.
-    failure : float
-        Sum of the total variations between the noise that is drawn and the noise that is accounted for.
+    `epsilon`: of the release; beyond 700 the answer is a bound in name only, and far above 1; `failure`: sum
+    of the total variations between the noise that is drawn and the noise that is accounted for.
     """
     return (1 + math.exp(min(epsilon, 700.0))) * failure
 

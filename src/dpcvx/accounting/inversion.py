@@ -15,14 +15,9 @@ def first_passing(
 ) -> float:
     """Return the point next to where a monotone excess stops being positive, on the passing side.
 
-    Parameters
-    ----------
-    excess : callable
-        Positive where the guarantee fails. It is positive at ``fails`` and not at ``passes``.
-    fails, passes : float
-        The bracket, in either order.
-    tolerance : float
-        Absolute distance to the sign change that is good enough.
+    `excess`: positive where the guarantee fails. It is positive at ``fails`` and not at ``passes``. `fails`,
+    `passes`: the bracket, in either order. `tolerance`: absolute distance to the sign change that is good
+    enough.
     """
 
     def bounded(point: float) -> float:

@@ -46,12 +46,8 @@ class Neighbours:
     def squared_diameter(self, apart: int, longest: int) -> int:
         """Return the squared l2 sensitivity of a sum of records from any set Q.
 
-        Parameters
-        ----------
-        apart : int
-            Largest squared distance between two points of Q.
-        longest : int
-            Largest squared norm of a point of Q: the distance from a record that has no part.
+        `apart`: largest squared distance between two points of Q; `longest`: largest squared norm of a point
+        of Q: the distance from a record that has no part.
         """
         if not self.replaces:
             return self.rows**2 * longest

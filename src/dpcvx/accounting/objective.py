@@ -31,12 +31,7 @@ _SMALLEST_DELTA = 1e-300
 def objective_delta(epsilon: float, event: PerturbedObjective, *, sharp: bool = True) -> float:
     """Return the privacy profile of one perturbed objective.
 
-    Parameters
-    ----------
-    epsilon : float
-    event : PerturbedObjective
-    sharp : bool
-        Whether the two directions of add/remove are bounded apart; False gives the plain theorem.
+    `sharp`: whether the two directions of add/remove are bounded apart; False gives the plain theorem.
     """
     require_epsilon(epsilon)
     a, left = event.shift, epsilon - event.jacobian

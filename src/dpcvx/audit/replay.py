@@ -244,17 +244,9 @@ def record(plan: Plan, source: DataSource, rng: Generator) -> RunTranscript:
 def replay(plan: Plan, source: DataSource, rng: Generator, transcript: RunTranscript) -> RunTranscript:
     """Run a plan on other records while the solver hears the answers of an earlier run.
 
-    Parameters
-    ----------
-    plan : Plan
-        The plan of the earlier run.
-    source : DataSource
-        The other records.
-    rng : Generator
-        Noise is drawn as usual, and not heard. Samples of records are those of the earlier run, as far as
-        their indices exist: under add/remove let the last record be the one that is missing.
-    transcript : RunTranscript
-        The earlier run.
+    `plan`: the plan of the earlier run. `source`: the other records. `rng`: noise is drawn as usual, and not
+    heard. Samples of records are those of the earlier run, as far as their indices exist: under add/remove
+    let the last record be the one that is missing. `transcript`: the earlier run.
     """
     return _run(plan, source, rng, transcript)
 

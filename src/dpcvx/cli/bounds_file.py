@@ -86,14 +86,8 @@ class BoundsFile:
     def features(self, columns: Sequence[str], target: str, chosen: Sequence[str] = ()) -> list[str]:
         """Return the names of the features, in the table's order.
 
-        Parameters
-        ----------
-        columns : sequence of str
-            Columns of the table.
-        target : str
-            The column to predict.
-        chosen : sequence of str
-            Columns to use; all declared ones by default.
+        `columns`: columns of the table; `target`: the column to predict; `chosen`: columns to use; all
+        declared ones by default.
         """
         _require_columns([target], columns, "The table's header lacks the target")
         declared = [*self.bounds, *self.categories]

@@ -32,13 +32,9 @@ RUN = ("account", "backend", "random_state")  # of a run, not of its plan
 def with_parameters(command: Callable[..., None], *, without: tuple[str, ...] = ()) -> Callable[..., None]:
     """Return a command with an option for each parameter of estimators that can be one.
 
-    Parameters
-    ----------
-    command : callable
-        Its parameter ``model`` receives a name of `COMMANDS`. Its parameter ``given`` receives the options
-        that the user gave, as parameters of an estimator; they are listed in its place.
-    without : tuple of str
-        Parameters that the command has no use for.
+    `command`: its parameter ``model`` receives a name of `COMMANDS`. Its parameter ``given`` receives the
+    options that the user gave, as parameters of an estimator; they are listed in its place. `without`:
+    parameters that the command has no use for.
     """
     chosen = [
         name
@@ -96,12 +92,7 @@ def _value(given: Any) -> Any:
 def make_estimator(model: str, parameters: dict[str, Any]) -> Any:
     """Return the estimator of a ``--model``, after the checks that need no data.
 
-    Parameters
-    ----------
-    model : str
-        Name on the command line.
-    parameters : dict
-        Those of the estimator that were given.
+    `model`: name on the command line; `parameters`: those of the estimator that were given.
     """
     from dpcvx.accounting import Budget
 

@@ -55,12 +55,8 @@ def opened(values: Any) -> Any:
 def native_array(values: Any, ndim: int = 1) -> NDArray[Any]:
     """Return an array of values of any kind, their cells as they are.
 
-    Parameters
-    ----------
-    values : array-like, or pandas / polars / Arrow column or table
-        A masked cell of a NumPy array is a missing one.
-    ndim : {1, 2}
-        Dimensions of a Python list, which has no type to tell: 1 for a list of cells, 2 for one of rows.
+    `values`: a masked cell of a NumPy array is a missing one; `ndim`: {1, 2}, dimensions of a Python list,
+    which has no type to tell: 1 for a list of cells, 2 for one of rows.
     """
     import narwhals as nw
 
@@ -178,12 +174,7 @@ def level_codes(cells: NDArray[Any], levels: Sequence[Any]) -> NDArray[np.int64]
 def cell_codes(values: Any, levels: Sequence[Any], read: Callable[[Any], NDArray[Any]]) -> NDArray[np.int64]:
     """Return the position of each value in `levels`, -1 for one that is none of them.
 
-    Parameters
-    ----------
-    values : array-like or pandas / polars / Arrow column
-    levels : sequence
-    read : callable
-        Reads whatever is no typed column.
+    `read`: reads whatever is no typed column.
     """
     import narwhals as nw
 

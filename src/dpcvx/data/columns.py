@@ -104,12 +104,7 @@ class Columns:
     def row_bounds(self, data_norm: float | None, intercept: float) -> Bounds:
         """Return bounds of a centred and scaled row with the intercept's feature (0 for none).
 
-        Parameters
-        ----------
-        data_norm : float, optional
-            As declared.
-        intercept : float
-            Value of the intercept's feature.
+        `data_norm`: as declared; `intercept`: value of the intercept's feature.
         """
         if data_norm is not None:
             largest = float(np.max(np.maximum(abs(self.low), abs(self.high)) / self.scale))
@@ -145,15 +140,8 @@ class Columns:
 
         A cell that is no finite number counts as the centre; with ``clip``, one beyond its bounds as these.
 
-        Parameters
-        ----------
-        table : Table
-        coef : Vector
-            Shape (width,) or (width, K).
-        intercept : float or Vector
-            One number, or one for each of K outputs.
-        region : Region, optional
-            Region that rows are brought into first.
+        `coef`: shape (width,) or (width, K); `intercept`: one number, or one for each of K outputs; `region`:
+        region that rows are brought into first.
         """
         scores: Vector
         with np.errstate(all="ignore"):

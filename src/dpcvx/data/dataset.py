@@ -80,10 +80,8 @@ class Dataset(Protocol):
 class InMemory:
     """Arrays and tables in this process.
 
-    Parameters
-    ----------
-    X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
-    y : array-like, shape (n,) or (n, K)
+    `X`: array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d); `y`: array-like,
+    shape (n,) or (n, K).
     """
 
     def __init__(self, X: Any, y: Any) -> None:
@@ -108,12 +106,7 @@ class InMemory:
 def open_dataset(X: Any, y: Any, backend: str) -> Dataset:
     """Return the data set that a fit was given, or what the backend makes of arrays and tables.
 
-    Parameters
-    ----------
-    X : Dataset, or what the backend opens
-    y : targets; None with a Dataset, which has its own
-    backend : str
-        A name of `BACKENDS`.
+    `backend`: a name of `BACKENDS`.
     """
     if not isinstance(backend, str) or backend not in BACKENDS:
         known = ", ".join(map(repr, BACKENDS))

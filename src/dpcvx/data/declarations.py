@@ -34,12 +34,8 @@ class Declarations:
     def with_data(self, declared: Mapping[str, Any], model: Any) -> Declarations:
         """Return an estimator's declarations together with those of its data; nothing may be declared twice.
 
-        Parameters
-        ----------
-        declared : mapping
-            Declarations of a data set, by name.
-        model : estimator
-            Whose declarations these are; it is not changed.
+        `declared`: declarations of a data set, by name; `model`: whose declarations these are; it is not
+        changed.
         """
         for name in declared:
             if not hasattr(model, name):

@@ -35,15 +35,9 @@ NOT_PARQUET = (
 class TableFile:
     """A CSV or Parquet file whose cells are read only on demand.
 
-    Parameters
-    ----------
-    columns : list of str
-        Names, in the file's order.
-    read : callable
-        Returns the columns of the given names: numbers of the first, as NumPy or Arrow arrays; of the second
-        a list of cells, and the place of every record's cell in it.
-    kinds : dict, optional
-        Declared type of each column, "number", "text" or another; CSV declares none.
+    `columns`: names, in the file's order; `read`: returns the columns of the given names: numbers of the
+    first, as NumPy or Arrow arrays; of the second a list of cells, and the place of every record's cell in
+    it; `kinds`: declared type of each column, "number", "text" or another; CSV declares none.
     """
 
     def __init__(
@@ -65,16 +59,8 @@ class TableFile:
     ) -> tuple[Any, Any]:
         """Return the features as an Arrow table, and the target as an array.
 
-        Parameters
-        ----------
-        features : sequence of str
-            Columns to return.
-        categories : mapping
-            Levels of those that are not numbers.
-        target : str, optional
-            Column of the target; None returns no target.
-        classes : sequence, optional
-            Its labels; None for a numeric target.
+        `features`: columns to return; `categories`: levels of those that are not numbers; `target`: column of
+        the target; None returns no target; `classes`: its labels; None for a numeric target.
         """
         import pyarrow as pa
 
@@ -109,14 +95,7 @@ class TableFile:
 def open_table(path: Path) -> TableFile:
     """Open a CSV or Parquet file and read its header.
 
-    Parameters
-    ----------
-    path : Path
-        Ends in .csv or .parquet.
-
-    Returns
-    -------
-    TableFile
+    `path`: ends in .csv or .parquet.
     """
     kind = path.suffix.lower()
     if kind == ".csv":
@@ -138,12 +117,7 @@ def _open_csv(path: Path) -> TableFile:
 def csv_header(line: bytes, path: Path) -> list[str]:
     """Return the names of the columns from the first line of a file.
 
-    Parameters
-    ----------
-    line : bytes
-        Without its line feed.
-    path : Path
-        The file, for messages.
+    `line`: without its line feed; `path`: the file, for messages.
     """
     if b"\r" in line.removesuffix(b"\r"):
         raise Unreadable(f"{path} has a lone carriage return in its header; end lines with a line feed.")
@@ -156,12 +130,7 @@ def csv_header(line: bytes, path: Path) -> list[str]:
 def csv_table(header: list[str], lines: Sequence[bytes]) -> TableFile:
     """Return a table of some lines of a file, each of which is one record.
 
-    Parameters
-    ----------
-    header : list of str
-        Names of the columns.
-    lines : sequence of bytes
-        Without their line feeds.
+    `header`: names of the columns; `lines`: without their line feeds.
     """
 
     def read(numeric: Sequence[str], words: Sequence[str]) -> dict[str, Any]:

@@ -24,10 +24,8 @@ __all__ = ["ForDevice", "ShardsForDevice", "for_gpu"]
 def for_gpu(X: Any, y: Any) -> Dataset:
     """Return a data set that a fit puts on the GPU, or with a warning one in memory where there is none.
 
-    Parameters
-    ----------
-    X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d); or shards
-    y : array-like, shape (n,) or (n, K); None with shards
+    `X`: array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d); or shards; `y`:
+    array-like, shape (n,) or (n, K); None with shards.
     """
     from dpcvx.gpu import find_device
 
@@ -49,11 +47,7 @@ def for_gpu(X: Any, y: Any) -> Dataset:
 class ForDevice(InMemory):
     """Arrays and tables in this process, whose quantised records are put on a device.
 
-    Parameters
-    ----------
-    X, y
-        As for `InMemory`.
-    device : torch.device
+    `X`, `y`: as for `InMemory`.
     """
 
     def __init__(self, X: Any, y: Any, device: torch.device) -> None:
@@ -69,13 +63,7 @@ class ForDevice(InMemory):
 
 
 class ShardsForDevice:
-    """Records on disk, to be put on a device.
-
-    Parameters
-    ----------
-    shards : Shards
-    device : torch.device
-    """
+    """Records on disk, to be put on a device."""
 
     def __init__(self, shards: Shards, device: torch.device) -> None:
         self._shards, self._device = shards, device

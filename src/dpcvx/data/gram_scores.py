@@ -62,14 +62,9 @@ class Linear(Protocol):
 class GramScores:
     """Sums of unclipped residuals times features, for weights w that move one at a time.
 
-    Parameters
-    ----------
-    columns : Dense
-        Stored integers, feature-major.
-    y : ndarray of float64, shape (1, n)
-        Targets, within the range that the loss declares.
-    product : callable
-        sum_i v_i k_ij for every feature j, exactly, of 32-bit integers v of shape (1, n).
+    `columns`: stored integers, feature-major; `y`: ndarray of float64, shape (1, n), targets, within the
+    range that the loss declares; `product`: sum_i v_i k_ij for every feature j, exactly, of 32-bit integers v
+    of shape (1, n).
     """
 
     def __init__(self, columns: Dense, y: Vector, product: Pass) -> None:

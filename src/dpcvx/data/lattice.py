@@ -80,17 +80,8 @@ def integer_bounds(bounds: Bounds, d: int) -> tuple[int, int]:
 def fixed_point(theta: Vector) -> tuple[NDArray[np.int32], float]:
     """Send a public iterate in fixed point, as finely as exact 62-bit margins allow.
 
-    Parameters
-    ----------
-    theta : Vector
-        Shape (d,) or (d, K).
-
-    Returns
-    -------
-    integers : ndarray of int32, shape (K, d)
-        rint(2^q theta), one row per output, with q <= 30 a function of theta alone.
-    unit : float
-        2^-(14 + q): the score <x, theta> of a record for an integer margin of 1.
+    `theta`: shape (d,) or (d, K). Returns `integers`: rint(2^q theta), one row per output, with q <= 30 a
+    function of theta alone; `unit`: 2^-(14 + q): the score <x, theta> of a record for an integer margin of 1.
     """
     theta = np.asarray(theta, dtype=np.float64)
     if theta.ndim not in (1, 2) or theta.size == 0 or not np.isfinite(theta).all():
@@ -113,14 +104,8 @@ def exact_sum(parts: Iterable[IntVector], count: int, bound: ResidualBound) -> I
     Where public numbers say that 62 bits hold the whole, it is an array of 64-bit integers. Otherwise its
     entries are Python integers, which have no limit (PRIVACY_MATH §11b (ii)); the lattice is the same.
 
-    Parameters
-    ----------
-    parts : iterable of IntVector
-        At least one, all of one shape.
-    count : int
-        Records in all of them.
-    bound : ResidualBound
-        Of each of their residuals.
+    `parts`: at least one, all of one shape; `count`: records in all of them; `bound`: of each of their
+    residuals.
     """
     others = iter(parts)  # one at a time: there may be as many as shards, each as long as a row
     total: IntVector = next(others).astype(np.int64 if count <= records_at_once(bound) else object)
@@ -132,11 +117,7 @@ def exact_sum(parts: Iterable[IntVector], count: int, bound: ResidualBound) -> I
 def room(term: int, noise: int = 0) -> int:
     """Return the largest number of records whose exact sum, with its noise, stays inside 62 bits.
 
-    Parameters
-    ----------
-    term : int
-        Largest absolute value that one record adds.
-    noise : int
-        Standard deviation of the noise, in units of the sum.
+    `term`: largest absolute value that one record adds; `noise`: standard deviation of the noise, in units of
+    the sum.
     """
     return max(0, LARGEST_SUM - 1 - math.ceil(Fraction(LARGEST_DRAW) * noise)) // term

@@ -105,14 +105,8 @@ class Lazy(Protocol):
 class LazyScores:
     """Margins and lines of compressed records, sums and levels of their frequent features.
 
-    Parameters
-    ----------
-    rows, columns : Sparse
-        The same stored integers, by rows and by columns.
-    y : ndarray of float64, shape (1, n)
-        Targets.
-    loss : Loss
-    terms : Terms
+    `rows`, `columns`: the same stored integers, by rows and by columns; `y`: ndarray of float64, shape (1,
+    n), targets.
     """
 
     def __init__(self, rows: Sparse, columns: Sparse, y: Vector, loss: Loss, terms: Terms) -> None:

@@ -21,17 +21,8 @@ Accumulate = Callable[[NDArray[np.int32], ResidualBound], IntVector]
 class MarginsInMemory:
     """Margins of records in memory, moved one feature-major column at a time.
 
-    Parameters
-    ----------
-    columns : Dense or Sparse
-        Stored integers, feature-major.
-    y : ndarray of float64, shape (K, n)
-    loss : Loss
-    outputs : int
-    accumulate : callable
-        Returns sum_i rho_i k_i, (K, d), where the sums of all records do not fit 62 bits.
-    threads : int, optional
-        Threads of a pass.
+    `columns`: stored integers, feature-major; `y`: ndarray of float64, shape (K, n); `accumulate`: returns
+    sum_i rho_i k_i, (K, d), where the sums of all records do not fit 62 bits; `threads`: threads of a pass.
     """
 
     def __init__(

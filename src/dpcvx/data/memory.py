@@ -62,24 +62,14 @@ def source(X: Any, y: Any = None, *, bounds: Bounds, layout: str = "rows", missi
 class Arrays:
     """Records in memory, dense or compressed.
 
-    Parameters
-    ----------
-    rows : Dense or Sparse
-        Stored integers, as `Quantiser.quantise` returns them.
-    y : ndarray of float64, shape (n, K), optional
-        Targets, as `targets` returns them.
-    bounds : Bounds, optional
-        Known bounds of the quantised rows; without them `within` goes over all rows.
-    layout : {"rows", "columns"}
-        Storage order to keep; the other is made when first needed.
-    threads : int, optional
-        Threads of a pass; by default one per core where the work is worth it. No answer depends on it.
-    block_rows : int, optional
-        Rows of a block. No answer depends on it.
-    step : int
-        Unit of the values of the rows, in units of 2^-14: 2^14 where they are -1, 0 and 1.
-    constant : int
-        Value of a last feature that is the same in every row and is not among them; 0 for none.
+    `rows`: stored integers, as `Quantiser.quantise` returns them.
+    `y`: ndarray of float64, shape (n, K), targets, as `targets` returns them.
+    `bounds`: known bounds of the quantised rows; without them `within` goes over all rows.
+    `layout`: {"rows", "columns"}, storage order to keep; the other is made when first needed.
+    `threads`: threads of a pass; by default one per core where the work is worth it. No answer depends on it.
+    `block_rows`: rows of a block. No answer depends on it.
+    `step`: unit of the values of the rows, in units of 2^-14: 2^14 where they are -1, 0 and 1.
+    `constant`: value of a last feature that is the same in every row and is not among them; 0 for none.
     """
 
     def __init__(

@@ -130,11 +130,7 @@ class OnDevice:
     Questions that read few rows, or work in float64, are answered by the source that the records came from,
     in memory or on disk.
 
-    Parameters
-    ----------
-    host : Arrays or ShardSource
-        The records.
-    device : torch.device
+    `host`: the records.
     """
 
     def __init__(self, host: Arrays | ShardSource, device: torch.device) -> None:

@@ -20,10 +20,7 @@ BLOCK_BYTES = 2**18  # rows read twice by a gradient pass; stays in a core's sec
 class Dense:
     """Stored rows as one matrix of 16-bit integers, row-major.
 
-    Parameters
-    ----------
-    values : ndarray of int16, shape (n, d)
-        C-contiguous.
+    `values`: ndarray of int16, shape (n, d), c-contiguous.
     """
 
     def __init__(self, values: NDArray[np.int16]) -> None:
@@ -53,16 +50,8 @@ class Dense:
 class Sparse:
     """Stored rows in compressed form; an entry that is not stored is 0.
 
-    Parameters
-    ----------
-    indptr : ndarray of int64, shape (n + 1,)
-        Row i is at positions indptr[i] to indptr[i + 1].
-    indices : ndarray of int32 or int64
-        Columns, ascending and unique within a row.
-    values : ndarray of int16
-        The integers.
-    columns : int
-        Number of columns.
+    `indptr`: ndarray of int64, shape (n + 1,), row i is at positions indptr[i] to indptr[i + 1]; `indices`:
+    columns, ascending and unique within a row; `values`: the integers; `columns`: number of columns.
     """
 
     def __init__(
@@ -92,14 +81,8 @@ class Sparse:
 def whole_rows(rows: Dense | Sparse, step: int = 1, constant: int = 0) -> Dense | Sparse:
     """Return 16-bit rows of values stored in units of ``step``, with a last feature that is a constant.
 
-    Parameters
-    ----------
-    rows : Dense or Sparse
-        What is stored, 8-bit or 16-bit integers.
-    step : int
-        Their unit, in units of 2^-14.
-    constant : int
-        Value of the last feature in every row; 0 for none.
+    `rows`: what is stored, 8-bit or 16-bit integers; `step`: their unit, in units of 2^-14; `constant`: value
+    of the last feature in every row; 0 for none.
     """
     if step == 1 and constant == 0:
         return rows

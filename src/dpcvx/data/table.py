@@ -30,21 +30,9 @@ __all__ = ["Table"]
 class Table:
     """Rows of any accepted kind behind one reader.
 
-    Parameters
-    ----------
-    X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
-        Raw records.
-
-    Attributes
-    ----------
-    n, d : int
-        Rows and columns.
-    names : tuple or None
-        Column names of a data frame.
-    untyped : frozenset of int
-        Columns of a data frame whose declared type is not a number.
-    sparse : bool
-        Whether the rows are compressed.
+    `X`: array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d), raw records. `n`,
+    `d`: rows and columns; `names`: column names of a data frame; `untyped`: columns of a data frame whose
+    declared type is not a number; `sparse`: whether the rows are compressed.
     """
 
     def __init__(self, X: Any) -> None:

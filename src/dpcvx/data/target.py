@@ -186,15 +186,8 @@ def open_target(
 ) -> NDArray[Any]:
     """Return raw targets whose shape and type are right for n records; no cell is looked at.
 
-    Parameters
-    ----------
-    y : array-like or table
-    n : int
-        Number of records.
-    read : callable
-        `read_one` or `read_several`.
-    stacklevel : int
-        Of the warning about a column vector.
+    `n`: number of records; `read`: `read_one` or `read_several`; `stacklevel`: of the warning about a column
+    vector.
     """
     values = read(y)
     if values.ndim == 1 and len(getattr(y, "shape", ())) == 2:

@@ -29,18 +29,11 @@ def in_threads(
 ) -> list[Any]:
     """Apply a function to ranges that cover 0..count, and return its answers in order.
 
-    Parameters
-    ----------
-    part : callable
-        Takes the two ends of a range.
-    count : int
-        End of the last range.
-    work : int
-        Products in all; few are not worth a thread.
-    threads : int, optional
-        Number of threads; by default one per core where the work is worth it.
-    largest : int, optional
-        Length that no range exceeds.
+    `part`: takes the two ends of a range.
+    `count`: end of the last range.
+    `work`: products in all; few are not worth a thread.
+    `threads`: number of threads; by default one per core where the work is worth it.
+    `largest`: length that no range exceeds.
     """
     threads = threads or max(1, min(cores(), work // WORK_PER_THREAD))
     threads = max(threads, 1 if largest is None else -(-count // largest))

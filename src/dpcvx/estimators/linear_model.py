@@ -357,11 +357,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
 def fit_silently(model: LinearModel, X: Any, y: Any) -> None:
     """Fit a model without a warning, which would tell of a run that is not released.
 
-    Parameters
-    ----------
-    model : LinearModel
-    X, y
-        As for its ``fit``.
+    `X`, `y`: as for its ``fit``.
     """
     dataset = open_dataset(X, y, model.backend)
     model._run(dataset, model._declare(dataset, dataset.n), generator_of(model.random_state))
@@ -370,14 +366,8 @@ def fit_silently(model: LinearModel, X: Any, y: Any) -> None:
 def declare_fit(model: LinearModel, dataset: Dataset, n: int) -> FitDeclaration:
     """Return a model's fit to n such records as it would be fixed before a record is read.
 
-    Parameters
-    ----------
-    model : LinearModel
-        It is not changed.
-    dataset : Dataset
-        Its columns and declared types are read, and no record.
-    n : int
-        Number of records.
+    `model`: it is not changed; `dataset`: its columns and declared types are read, and no record; `n`: number
+    of records.
     """
     return model._declare(dataset, n)
 
@@ -385,12 +375,7 @@ def declare_fit(model: LinearModel, dataset: Dataset, n: int) -> FitDeclaration:
 def check_records(model: LinearModel, X: Any, y: Any) -> int:
     """Check that rows and targets have the columns and types of a model's fit; return their number.
 
-    Parameters
-    ----------
-    model : LinearModel
-        Fitted.
-    X, y
-        Private rows and targets: declared types and shapes are looked at, and no cell.
+    `model`: fitted; `X`, `y`: private rows and targets: declared types and shapes are looked at, and no cell.
     """
     table = Table(X)
     validate_data(model, table.header(), reset=False, skip_check_array=True)

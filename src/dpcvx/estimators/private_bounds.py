@@ -62,12 +62,7 @@ def is_private(bounds: Any) -> bool:
 def with_placeholders(stated: Declarations, dataset: Dataset, threshold: float | None) -> Declarations:
     """Return declarations with (-1, 1) in the place of bounds that the fit will release.
 
-    Parameters
-    ----------
-    stated : Declarations
-    dataset : Dataset
-    threshold : float, optional
-        Parameter of a robust regressor, in the units of y.
+    `threshold`: parameter of a robust regressor, in the units of y.
     """
     names = _private_names(stated)
     if not names:
@@ -87,15 +82,8 @@ def with_quantile_stages(
 ) -> Plan:
     """Return the plan of a fit, with the quantiles before it where bounds are to be released.
 
-    Parameters
-    ----------
-    fit : tuple of Declarations, Columns and Target
-    n : int
-        Number of records.
-    budget : Budget
-        Of quantiles and fit together.
-    make : callable
-        Makes the plan of the fit itself with an accountant.
+    `n`: number of records; `budget`: of quantiles and fit together; `make`: makes the plan of the fit itself
+    with an accountant.
     """
     stated, columns, target = fit
     wanted = 0
@@ -112,14 +100,7 @@ def with_quantile_stages(
 def quantile_stages(n: int, columns: int, budget: Budget) -> tuple[Stage, ...]:
     """Return the questions about the low and the high quantile of each of some columns.
 
-    Parameters
-    ----------
-    n : int
-        Number of records, public.
-    columns : int
-        Number of columns without bounds.
-    budget : Budget
-        Of the whole fit.
+    `n`: number of records, public; `columns`: number of columns without bounds; `budget`: of the whole fit.
     """
     if not columns:
         return ()
@@ -152,18 +133,8 @@ def release_bounds(
     law to three deviations. Where the quantiles g are equal, to the grid, half of their distance counts as
     the larger of |g| and 1.
 
-    Parameters
-    ----------
-    stages : tuple of Stage
-        Of `quantile_stages`.
-    columns : iterator of Vector
-        Cells of each column; private.
-    rng : Generator
-
-    Returns
-    -------
-    tuple of Vector
-        Lows and highs, one for each column.
+    `stages`: of `quantile_stages`; `columns`: cells of each column; private. Returns lows and highs, one for
+    each column.
     """
     from scipy.special import ndtri
 
@@ -185,18 +156,8 @@ def release_declarations(
 ) -> Declarations:
     """Ask for the quantiles of a plan; return the declarations with the bounds that were released.
 
-    Parameters
-    ----------
-    stated : Declarations
-        Some of them "private".
-    table : Table
-        Records; private.
-    y : ndarray
-        Raw targets; private.
-    columns : Columns
-        Declared with placeholders.
-    plan : Plan
-    rng : Generator
+    `stated`: some of them "private"; `table`: records; private; `y`: raw targets; private; `columns`:
+    declared with placeholders.
     """
     names = _private_names(stated)
     places = [j for j, levels in enumerate(columns.levels) if levels is None] if "bounds" in names else []

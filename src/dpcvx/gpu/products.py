@@ -27,10 +27,7 @@ SPARE = 2**10  # entries after the last row that a tile of the kernels may reach
 class DenseOnDevice:
     """Rows of 8-bit or 16-bit integers.
 
-    Parameters
-    ----------
-    values : ndarray of int8 or int16, shape (n, d)
-    device : torch.device
+    `values`: ndarray of int8 or int16, shape (n, d).
     """
 
     def __init__(self, values: NDArray[Any], device: torch.device) -> None:
@@ -77,11 +74,7 @@ class DenseOnDevice:
 class SparseOnDevice:
     """Compressed rows of 8-bit or 16-bit integers.
 
-    Parameters
-    ----------
-    indptr, indices, values : ndarray
-        As in `dpcvx.data.Sparse`.
-    device : torch.device
+    `indptr`, `indices`, `values`: as in `dpcvx.data.Sparse`.
     """
 
     def __init__(

@@ -19,11 +19,7 @@ def leading_pair(matrix: Vector, device: torch.device) -> tuple[Vector, Vector]:
     GPU is best at. Its largest column v has, for a size m and after k squarings, v^T G v >= sigma_1^2 (1 -
     log(m) 2^-k) / |v|^2, whatever the gaps between singular values.
 
-    Parameters
-    ----------
-    matrix : Vector
-        Shape (m, n).
-    device : torch.device
+    `matrix`: shape (m, n).
     """
     g = torch.from_numpy(np.ascontiguousarray(matrix)).to(device)
     short = g if g.shape[0] <= g.shape[1] else g.T

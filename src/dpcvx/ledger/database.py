@@ -71,11 +71,8 @@ entry_table = sa.Table(
 def address(given: str | os.PathLike[str] | None) -> str:
     """Return the full URL of a store: of a path, of a URL, or of the default file.
 
-    Parameters
-    ----------
-    given : str, path or None
-        ``sqlite:///file.db``, ``postgresql://user@host/name``, a path, or None for ``dpcvx.db`` in the user's
-        data folder.
+    `given`: ``sqlite:///file.db``, ``postgresql://user@host/name``, a path, or None for ``dpcvx.db`` in the
+    user's data folder.
     """
     if given is None:
         return address(_data_folder() / "dpcvx.db")

@@ -271,16 +271,8 @@ def admit(
 ) -> Spending | None:
     """Return what is spent once the event is charged, or None if it does not fit.
 
-    Parameters
-    ----------
-    cap : Budget
-    spending : Spending
-        So far.
-    event : Event
-    failure : float
-        Total-variation distance of the samplers from the event's noise, summed.
-    delta : float, optional
-        Delta for which the event's noise was planned.
+    `spending`: so far; `failure`: total-variation distance of the samplers from the event's noise, summed;
+    `delta`: delta for which the event's noise was planned.
     """
     if spending.mode == "whole":
         return None

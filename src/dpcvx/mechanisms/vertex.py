@@ -57,12 +57,7 @@ class Combination:
     round(2^bits step / scale) to one weight; the records' margins follow by adding that multiple of one
     column, exactly.
 
-    Parameters
-    ----------
-    problem : Problem
-        Its domain is a polytope.
-    bits : int
-        Resolution of the weights; see `weight_bits`.
+    `problem`: its domain is a polytope; `bits`: resolution of the weights; see `weight_bits`.
     """
 
     def __init__(self, problem: Problem, bits: int) -> None:

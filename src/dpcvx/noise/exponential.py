@@ -43,12 +43,7 @@ def select(log_weights: Vector, rng: Generator) -> int:
     Exact for the weights 2^lambda with lambda the float64 product of a log-weight and log2(e);
     `log_weight_error` says what that rounding costs.
 
-    Parameters
-    ----------
-    log_weights : Vector
-        Shape (p,), finite.
-    rng : Generator
-        Where the words come from.
+    `log_weights`: shape (p,), finite; `rng`: where the words come from.
     """
     return _from_scratch(log_weights, signed=False, rng=rng)[0]
 
@@ -128,21 +123,9 @@ class Levels:
 def settle(draw: Draw, log_weight: LogWeight, levels: Levels, rng: Generator) -> tuple[int, int]:
     """Run a compiled draw, fetch words for it, and make the decisions that it leaves open.
 
-    Parameters
-    ----------
-    draw : callable
-        (words, position) -> (state, position, item, sign), as `selection_kernels.draw`.
-    log_weight : callable
-        The log2-weight of an item with sign 1, the same float64 that the compiled draw uses.
-    levels : Levels
-        Those that the compiled draw uses.
-    rng : Generator
-        Where the words come from.
-
-    Returns
-    -------
-    tuple of int
-        The item and its sign.
+    `draw`: (words, position) -> (state, position, item, sign), as `selection_kernels.draw`; `log_weight`: the
+    log2-weight of an item with sign 1, the same float64 that the compiled draw uses; `levels`: those that the
+    compiled draw uses; `rng`: where the words come from. Returns the item and its sign.
     """
     from dpcvx.noise.exponential_kernels import KEPT, NO_WORDS
 

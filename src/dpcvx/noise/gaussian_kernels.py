@@ -54,11 +54,8 @@ def _fill_gaussian(
     exp(-x (2k + x) / 2048), and the sign is fair. Doubt is a tie in the table, a decision too close for
     float64, or a rounding that digits of x beyond the 64th can change.
 
-    Returns
-    -------
-    tuple
-        The number of draws written, and the number of words used. If draws and words are left, the next draw
-        is the doubtful one.
+    Returns the number of draws written, and the number of words used. If draws and words are left, the next
+    draw is the doubtful one.
     """
     whole, rest = scale >> CELL_SHIFT, scale & CELL
     filled = 0

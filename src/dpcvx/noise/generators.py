@@ -140,10 +140,7 @@ class SeededGenerator:
 def generator_of(random_state: Any) -> Generator:
     """Return the generator that an estimator's ``random_state`` stands for.
 
-    Parameters
-    ----------
-    random_state : None, int, RandomState or Generator
-        None is cryptographic; anything else is a seed, and what it draws is not private.
+    `random_state`: None is cryptographic; anything else is a seed, and what it draws is not private.
     """
     state = random_state
     if state is None:

@@ -24,10 +24,7 @@ _WORDS_AT_ONCE = 2**17
 def probability_above(probability: float) -> float:
     """Return the smallest multiple of 2^-16 that is not below a probability.
 
-    Parameters
-    ----------
-    probability : float
-        More than 0; 1 and above give 1.
+    `probability`: more than 0; 1 and above give 1.
     """
     if not probability > 0:
         raise WrongValue(f"probability is {probability!r}; it must be more than 0.")
@@ -37,19 +34,8 @@ def probability_above(probability: float) -> float:
 def poisson_sample(probability: float, n: int, rng: Generator) -> IntVector:
     """Draw each of n records with a probability, independently of the others.
 
-    Parameters
-    ----------
-    probability : float
-        A multiple of 2^-16 in (0, 1].
-    n : int
-        Number of records.
-    rng : Generator
-        Where the words come from.
-
-    Returns
-    -------
-    IntVector
-        Ascending indices of the records drawn.
+    `probability`: a multiple of 2^-16 in (0, 1]; `n`: number of records; `rng`: where the words come from.
+    Returns ascending indices of the records drawn.
     """
     cut = probability * LEVELS
     if not (1 <= cut <= LEVELS and cut == int(cut)):

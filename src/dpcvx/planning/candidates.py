@@ -37,20 +37,9 @@ def unweighed(
 ) -> tuple[Candidate, ...]:
     """Return every other solver that fits the problem of some plans, with its costs and no prediction.
 
-    Parameters
-    ----------
-    first : Plan
-        Problem, n, budget, accountant and coordinates.
-    plans : tuple of Plan
-        Plans of solvers that are listed already.
-    clip : float, optional
-        Residual clip of the solvers that take one.
-    density : float
-        Share of cells that are not 0, declared public, where records are compressed.
-
-    Returns
-    -------
-    tuple of Candidate
+    `first`: problem, n, budget, accountant and coordinates; `plans`: plans of solvers that are listed
+    already; `clip`: residual clip of the solvers that take one; `density`: share of cells that are not 0,
+    declared public, where records are compressed.
     """
     known, others = {type(plan.solver.innermost(plan).solver) for plan in plans}, []
     for kind in SOLVERS:
@@ -112,11 +101,7 @@ class Facts:
     The key holds the stages, with their noise: plans of one solver, problem and budget differ in what they
     leave for the fit where something is asked before or after it.
 
-    Parameters
-    ----------
-    plan : Plan
-    rule : hashable
-        What else an answer about the plan depends on.
+    `rule`: what else an answer about the plan depends on.
     """
 
     def __init__(self, plan: Plan, rule: Any = ()) -> None:

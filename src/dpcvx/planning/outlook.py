@@ -105,17 +105,10 @@ def warn_if_useless(
 ) -> None:
     """Warn where a plan promises nothing, with the records or the epsilon that would be enough.
 
-    Parameters
-    ----------
-    plan : Plan
-    again : callable
-        Plans the same fit for another number of records and epsilon.
-    rule : hashable
-        What these plans depend on beside the plan's own facts; the warning is kept for the next such fit.
-    sparse : bool
-        Whether rows are compressed and their norm was not declared: short ones may drown in the noise.
-    stacklevel : int
-        Whose line the warning names.
+    `again`: plans the same fit for another number of records and epsilon; `rule`: what these plans depend on
+    beside the plan's own facts; the warning is kept for the next such fit; `sparse`: whether rows are
+    compressed and their norm was not declared: short ones may drown in the noise; `stacklevel`: whose line
+    the warning names.
     """
     advice = SHORT_ROWS if sparse and plan.problem.is_round else ""
     if not promises(plan):

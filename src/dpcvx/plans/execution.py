@@ -58,13 +58,8 @@ def open_account(
 ) -> Account | None:
     """Return the account that pays, or None if neither a ledger nor an account is given.
 
-    Parameters
-    ----------
-    ledger : Ledger, path or URL, optional
-    account : str, optional
-        Name of the account; it is given if and only if a ledger is.
-    private : bool
-        Whether the noise will be cryptographic. A seeded run is refused: it gives no guarantee to record.
+    `account`: name of the account; it is given if and only if a ledger is. `private`: whether the noise will
+    be cryptographic. A seeded run is refused: it gives no guarantee to record.
     """
     if ledger is None and account is None:
         return None

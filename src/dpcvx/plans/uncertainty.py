@@ -81,17 +81,8 @@ def average(heard: Sequence[Steepness]) -> Steepness:
 def one_step(fit: Vector, steepness: Steepness, curvature: Curvature, *, n: int, reach: float) -> Uncertainty:
     """Return the Newton step's end and the covariance of its error.
 
-    Parameters
-    ----------
-    fit : Vector
-        What the solver returned; the estimate in directions whose curvature is hidden by noise.
-    steepness : Steepness
-    curvature : Curvature
-        At the same point.
-    n : int
-        Number of records.
-    reach : float
-        Largest error that the set allows.
+    `fit`: what the solver returned; the estimate in directions whose curvature is hidden by noise;
+    `curvature`: at the same point; `n`: number of records; `reach`: largest error that the set allows.
     """
     d = len(fit)
     values, axes = np.linalg.eigh(curvature.hessian + curvature.ridge * np.eye(d))

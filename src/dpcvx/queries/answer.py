@@ -157,13 +157,7 @@ def _coefficient(content: Any) -> Coefficient:
 
 
 def reading_note(query: Query, schema: Schema) -> str:
-    """Return one sentence on how attributes enter an answer, or "" if there is nothing to say.
-
-    Parameters
-    ----------
-    query : Query
-    schema : Schema
-    """
+    """Return one sentence on how attributes enter an answer, or "" if there is nothing to say."""
     if isinstance(query, Regression):
         return "coded as " + "; ".join(_coding(schema[name]) for name in (query.target, *query.features))
     if isinstance(query, Mean):

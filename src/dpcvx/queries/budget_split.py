@@ -107,18 +107,9 @@ def split_budget(
 ) -> BudgetSplit:
     """Divide a budget among the parts of a method.
 
-    Parameters
-    ----------
-    method : str
-        One of `METHODS`.
-    universe : Universe
-    n : int
-        Number of records.
-    n_queries : int
-        Number of queries that are expected; composition answers no more than these.
-    budget : Budget
-    accountant : Accountant, optional
-        The tightest by default; `RDP` where measurements are not all Gaussian releases.
+    `method`: one of `METHODS`; `n`: number of records; `n_queries`: number of queries that are expected;
+    composition answers no more than these; `accountant`: the tightest by default; `RDP` where measurements
+    are not all Gaussian releases.
     """
     if method not in METHODS:
         raise WrongValue(f"method must be one of auto, {', '.join(METHODS)}, got {method!r}.")

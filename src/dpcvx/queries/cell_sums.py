@@ -22,15 +22,8 @@ Tables: TypeAlias = dict[Axes, NDArray[Any]]
 def outer_sum(tables: Tables, shape: Axes, order: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return sum_A tables[A](x_A) for every cell x, flat.
 
-    Parameters
-    ----------
-    tables : dict
-        By increasing axes, at most ``order`` of them; a table that is absent counts as zero.
-    shape : tuple of int
-        Sizes of all axes.
-    order : int
-    dtype : dtype
-        Of the result.
+    `tables`: by increasing axes, at most ``order`` of them; a table that is absent counts as zero; `shape`:
+    sizes of all axes; `dtype`: of the result.
     """
     copies = {axes: table.astype(dtype) for axes, table in tables.items()}
     grown: NDArray[Any] = grow(copies, (), shape, order, lambda count: np.zeros(count, dtype)).ravel()
@@ -40,13 +33,7 @@ def outer_sum(tables: Tables, shape: Axes, order: int, dtype: np.dtype[Any]) -> 
 def all_marginals(weights: NDArray[Any], shape: Axes, order: int) -> Tables:
     """Return the sums of the cells' weights over all but A, for every set A of up to ``order`` axes.
 
-    Parameters
-    ----------
-    weights : array
-        One for each cell, flat.
-    shape : tuple of int
-        Sizes of all axes.
-    order : int
+    `weights`: one for each cell, flat; `shape`: sizes of all axes.
     """
     tables: Tables = {}
     sweep(weights.reshape(1, -1), (), shape, order, np.float64, tables)

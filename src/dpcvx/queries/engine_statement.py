@@ -18,19 +18,11 @@ def engine_statement(
 
     It differs from that of a plan in its account: a restarted engine has no receipt.
 
-    Parameters
-    ----------
-    price : Price
-        Everything that the engine may ever release.
-    method : str
-        How it answers.
-    universe : Universe
-    n : int
-        Number of records.
-    account : str, optional
-        Name of the account that was charged.
-    private : bool
-        Whether the randomness was cryptographic.
+    `price`: everything that the engine may ever release.
+    `method`: how it answers.
+    `n`: number of records.
+    `account`: name of the account that was charged.
+    `private`: whether the randomness was cryptographic.
     """
     statement = PrivacyStatement.of(
         price,

@@ -57,17 +57,9 @@ def propagate(
     costs tr(H^-1 V)/2. The error of the model itself is no part of this. On marginals of many cells the
     regression uses the heaviest cells and the smallest measurements only.
 
-    Parameters
-    ----------
-    query : CompiledQuery
-    weights : Vector
-        The histogram's distribution over the query's cells.
-    theta : Vector
-        Its answer.
-    measurements : sequence of Measurement
-        Used if all their attributes are attributes of the query.
-    cell_noise : float
-        Standard deviation of the noise on the share of each of the query's cells.
+    `weights`: the histogram's distribution over the query's cells; `theta`: its answer; `measurements`: used
+    if all their attributes are attributes of the query; `cell_noise`: standard deviation of the noise on the
+    share of each of the query's cells.
     """
     values = query.gradients(theta)
     V = cell_noise**2 * (values.T @ values)

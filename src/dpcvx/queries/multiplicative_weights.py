@@ -38,21 +38,10 @@ def log_factor(query: CompiledQuery, theta: Vector, better: Vector, *, step: flo
 
     D(x) exp(-step u(x) / S) with u(x) = <better - theta, grad l_x(theta)>: [U15] Figure 3
 
-    Parameters
-    ----------
-    query : CompiledQuery
-    theta : Vector
-        The minimiser on the histogram.
-    better : Vector
-        A private estimate of the minimiser on the records.
-    step : float
-        The step eta. The paper's update has the other sign and no 1/S; its Lemma 3.4 needs both (PRIVACY_MATH
-        §9.3).
-
-    Returns
-    -------
-    Vector
-        The logarithm of the factor at every cell of the query's attributes, one axis for each.
+    `theta`: the minimiser on the histogram. `better`: a private estimate of the minimiser on the records.
+    `step`: the step eta. The paper's update has the other sign and no 1/S; its Lemma 3.4 needs both
+    (PRIVACY_MATH §9.3). Returns the logarithm of the factor at every cell of the query's attributes, one axis
+    for each.
     """
     return (-step * query.certificate(theta, better) / query.scale).reshape(query.sizes)
 

@@ -62,12 +62,8 @@ class Passes(Protocol):
 def passes_over(shape: Axes, backend: str = "auto") -> Passes:
     """Return the passes of a backend.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Sizes of the axes.
-    backend : {"auto", "torch"}
-        "torch" keeps weights on a GPU; where there is none, it says so and they stay on the host.
+    `shape`: sizes of the axes; `backend`: {"auto", "torch"}, "torch" keeps weights on a GPU; where there is
+    none, it says so and they stay on the host.
     """
     if backend not in BACKENDS:
         raise WrongValue(f"backend must be one of {', '.join(map(repr, BACKENDS))}, got {backend!r}.")
@@ -82,10 +78,7 @@ def passes_over(shape: Axes, backend: str = "auto") -> Passes:
 class HostPasses:
     """Compiled passes over NumPy arrays.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Sizes of the axes.
+    `shape`: sizes of the axes.
     """
 
     def __init__(self, shape: Axes) -> None:
@@ -171,12 +164,7 @@ class HostPasses:
 class Split:
     """A universe as outer times inner cells, with the place of each cell in the table of some attributes.
 
-    Parameters
-    ----------
-    sizes : tuple of int
-        Shape of the universe.
-    axes : sequence of int
-        The attributes, increasing.
+    `sizes`: shape of the universe; `axes`: the attributes, increasing.
     """
 
     def __init__(self, sizes: tuple[int, ...], axes: Sequence[int]) -> None:

@@ -18,11 +18,7 @@ __all__ = ["DevicePasses"]
 class DevicePasses:
     """Passes over torch tensors; only tables of few axes are copied to the host.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Sizes of the axes.
-    device : torch.device
+    `shape`: sizes of the axes.
     """
 
     def __init__(self, shape: Axes, device: torch.device) -> None:

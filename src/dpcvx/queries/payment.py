@@ -36,11 +36,7 @@ class Payment:
     key, because a restarted engine continues from its transcript and must not pay again, and the budget split
     is stored with the charge. The transcript records how much of the charge was used, before each use.
 
-    Parameters
-    ----------
-    account : Account
-    facts : mapping
-        Public facts that identify the engine after a restart.
+    `facts`: public facts that identify the engine after a restart.
     """
 
     def __init__(self, account: Account, facts: Mapping[str, Any]) -> None:

@@ -37,12 +37,7 @@ def number_of_rows(table: Any) -> int:
 class PrivateSide:
     """Holds the records and the generator; every method releases a noised answer or one bit of a paid run.
 
-    Parameters
-    ----------
-    counts : Counts
-        The records.
-    rng : Generator
-        Where noise comes from.
+    `counts`: the records; `rng`: where noise comes from.
     """
 
     def __init__(self, counts: Counts, rng: Generator) -> None:
@@ -95,11 +90,6 @@ class CellRows(Arrays):
 
     Sums of gradients are taken cell by cell, count times what one record gives: the same integers as row by
     row, and one record still moves one count. Samples are drawn row by row.
-
-    Parameters
-    ----------
-    query : CompiledRegression
-    counts : Counts
     """
 
     def __init__(self, query: CompiledRegression, counts: Counts) -> None:

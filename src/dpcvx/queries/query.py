@@ -267,10 +267,7 @@ def require_query(query: Query) -> Query:
 def query_from_json(content: Any) -> Query:
     """Read a query from its JSON form; anything else is a ValueError.
 
-    Parameters
-    ----------
-    content : dict
-        {"kind": "regression" | "count" | "mean" | "marginal", ...}
+    `content`: {"kind": "regression" | "count" | "mean" | "marginal", ...}.
     """
     if not isinstance(content, Mapping) or not all(isinstance(name, str) for name in content):
         raise WrongValue('A query is a JSON object such as {"kind": "count", "where": {"sex": ["f"]}}.')

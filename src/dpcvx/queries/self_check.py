@@ -40,13 +40,7 @@ def check_queries(name: str, schema: Schema, n: int) -> list[CompiledQuery]:
     "regressions": one attribute on up to six others, logistic where it is binary and squared elsewhere, over
     the l2 ball of radius 3. "shares": the cells of up to three attributes.
 
-    Parameters
-    ----------
-    name : str
-        One of `FAMILIES`.
-    schema : Schema
-    n : int
-        Number of records.
+    `name`: one of `FAMILIES`; `n`: number of records.
     """
     return [query.compile(schema, n) for query in _queries(name, schema)]
 

@@ -85,11 +85,7 @@ class MemoryTranscript:
 class LedgerTranscript:
     """A transcript in the hash chain of an account's ledger, which shows if an old copy was restored.
 
-    Parameters
-    ----------
-    account : Account
-    engine : str
-        Digest of the engine's public plan: another plan has another transcript.
+    `engine`: digest of the engine's public plan: another plan has another transcript.
     """
 
     def __init__(self, account: Account, engine: str) -> None:

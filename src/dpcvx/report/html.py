@@ -59,17 +59,7 @@ section{break-inside:avoid;box-shadow:none}}
 def html_report(title: str, summary: str, sections: Sequence[Section]) -> str:
     """Return one self-contained HTML page: style and pictures are inside, nothing is fetched.
 
-    Parameters
-    ----------
-    title : str
-    summary : str
-        What the reader should take away, in a sentence or two.
-    sections : sequence of Section
-
-    Returns
-    -------
-    str
-        The page.
+    `summary`: what the reader should take away, in a sentence or two. Returns the page.
     """
     from dpcvx import __version__
 

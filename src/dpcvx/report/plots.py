@@ -38,14 +38,7 @@ class Comparison:
 def privacy_utility_plot(comparisons: Sequence[Comparison]) -> bytes:
     """Draw test score against epsilon, one panel for each comparison.
 
-    Parameters
-    ----------
-    comparisons : sequence of Comparison
-
-    Returns
-    -------
-    bytes
-        A PNG picture.
+    Returns a PNG picture.
     """
     figure = _figure(5.6 * len(comparisons))
     panels = figure.subplots(1, len(comparisons), squeeze=False)[0]
@@ -57,16 +50,7 @@ def privacy_utility_plot(comparisons: Sequence[Comparison]) -> bytes:
 def spending_plot(account: str, budget: Budget, history: Sequence[Entry]) -> bytes:
     """Draw how much of an account's cap was spent over time.
 
-    Parameters
-    ----------
-    account : str
-    budget : Budget
-    history : sequence of Entry
-
-    Returns
-    -------
-    bytes
-        A PNG picture.
+    Returns a PNG picture.
     """
     figure = _figure(7.0)
     from matplotlib.dates import ConciseDateFormatter
@@ -91,17 +75,8 @@ def spending_plot(account: str, budget: Budget, history: Sequence[Entry]) -> byt
 def prediction_plot(plan: Plan, again: Planning) -> bytes:
     """Draw the predicted excess risk against epsilon and against the number of records.
 
-    Parameters
-    ----------
-    plan : Plan
-        The plan in the middle of both panels.
-    again : callable
-        Plans the same fit for another number of records and epsilon.
-
-    Returns
-    -------
-    bytes
-        A PNG picture.
+    `plan`: the plan in the middle of both panels; `again`: plans the same fit for another number of records
+    and epsilon. Returns a PNG picture.
     """
     from dpcvx.planning.outlook import predicted_risk, trivial_risk
 

@@ -32,12 +32,7 @@ BLOCK = 1024  # bytes; lengths of answers are multiples of it
 class Analysts:
     """Queries of many analysts, answered by one engine.
 
-    Parameters
-    ----------
-    engine : QueryEngine
-        Called by one thread at a time.
-    database : ServiceDatabase
-        Holds keys and past queries.
+    `engine`: called by one thread at a time; `database`: holds keys and past queries.
     """
 
     def __init__(self, engine: QueryEngine, database: ServiceDatabase) -> None:
@@ -64,13 +59,7 @@ class Analysts:
     def ask(self, key: ApiKey, idempotency: str, query: Query) -> bytes:
         """Answer a query. The answer is durable when this returns, and the same for the same key.
 
-        Parameters
-        ----------
-        key : ApiKey
-            Key of the analyst.
-        idempotency : str
-            Key of the query, chosen by the analyst.
-        query : Query
+        `key`: key of the analyst; `idempotency`: key of the query, chosen by the analyst.
         """
         try:
             compiled = query.compile(self.engine.schema, self.engine.n)

@@ -62,16 +62,8 @@ IdempotencyKey = Annotated[
 def application(analysts: Analysts, *, slot: float = 0.25) -> FastAPI:
     """Return the service as an ASGI application.
 
-    Parameters
-    ----------
-    analysts : Analysts
-        Keys, history and engine.
-    slot : float
-        Seconds. The time from a query to its answer is a whole number of slots.
-
-    Returns
-    -------
-    FastAPI
+    `analysts`: keys, history and engine. `slot`: seconds. The time from a query to its answer is a whole
+    number of slots.
     """
     state = ServiceState(analysts, slot)
 
@@ -102,11 +94,7 @@ def application(analysts: Analysts, *, slot: float = 0.25) -> FastAPI:
 class ServiceState:
     """State of a running server: one thread for the engine, a few for keys, and requests that wait.
 
-    Parameters
-    ----------
-    analysts : Analysts
-    slot : float
-        Seconds.
+    `slot`: seconds.
     """
 
     def __init__(self, analysts: Analysts, slot: float) -> None:

@@ -59,12 +59,7 @@ class Metrics:
 class Boundary:
     """ASGI middleware around the whole service.
 
-    Parameters
-    ----------
-    app : ASGI application
-        The service.
-    metrics : Metrics
-        Counts responses.
+    `app`: the service; `metrics`: counts responses.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:

@@ -46,12 +46,7 @@ class ServiceDatabase:
 
     The two are equally durable, and are backed up together.
 
-    Parameters
-    ----------
-    url : str, path or None
-        Of the ledger.
-    account : str
-        Name of the account.
+    `url`: of the ledger; `account`: name of the account.
     """
 
     def __init__(self, url: str | os.PathLike[str] | None, account: str) -> None:

@@ -34,10 +34,6 @@ class QueryHistory:
 
     An answer is stored once, as a note of the ledger; a row of this table holds the name of that note. Rows
     hold the answer itself if they were written by version 0.1, or by an engine without a ledger.
-
-    Parameters
-    ----------
-    database : ServiceDatabase
     """
 
     def __init__(self, database: ServiceDatabase) -> None:
@@ -46,10 +42,7 @@ class QueryHistory:
     def find(self, key: ApiKey, idempotency: str, question: str) -> bytes | None:
         """Return the answer of a query that was answered before, or None if it may be asked now.
 
-        Raises
-        ------
-        Refusal
-            If the idempotency key was used for another query, or the API key has reached a limit.
+        Raises Refusal: if the idempotency key was used for another query, or the API key has reached a limit.
         """
         with self._database.reading() as connection:
             row = connection.execute(
@@ -76,12 +69,7 @@ class QueryHistory:
     def add(self, key: ApiKey, idempotency: str, question: str, stored: bytes) -> None:
         """Add an answered query; durable when it returns, so that the answer may be sent.
 
-        Parameters
-        ----------
-        key : ApiKey
-        idempotency, question : str
-        stored : bytes
-            Name of the ledger's note that holds the answer, or the answer itself.
+        `stored`: name of the ledger's note that holds the answer, or the answer itself.
         """
         row = {"account": self._database.account, "key": key.id, "idempotency": idempotency}
         with self._database.writing() as connection:

@@ -43,10 +43,7 @@ class ApiKey:
 class Keys:
     """The API keys of one account.
 
-    Parameters
-    ----------
-    database : ServiceDatabase
-        Holds the hashes.
+    `database`: holds the hashes.
     """
 
     def __init__(self, database: ServiceDatabase) -> None:
@@ -61,14 +58,8 @@ class Keys:
     ) -> tuple[ApiKey, str]:
         """Create a key; return its record, and its text, which is stored nowhere.
 
-        Parameters
-        ----------
-        name : str
-            Name of its holder.
-        scopes : iterable of str
-            Some of "ask" and "admin".
-        per_minute, per_day : int
-            Limits on the number of questions.
+        `name`: name of its holder; `scopes`: some of "ask" and "admin"; `per_minute`, `per_day`: limits on
+        the number of questions.
         """
         chosen = tuple(scope for scope in SCOPES if scope in tuple(scopes))
         if not chosen or set(scopes) - set(SCOPES):

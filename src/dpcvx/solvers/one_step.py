@@ -142,14 +142,8 @@ class OneStep(Solver):
 def with_uncertainty(solver: Solver, share: float, loss: Loss) -> Solver:
     """Return the solver that fits like another one and states its uncertainty.
 
-    Parameters
-    ----------
-    solver : Solver
-        If it standardises, the step is made in its coordinates, with rows of which few are shortened.
-    share : float
-        Of mu^2 for the Hessian.
-    loss : Loss
-        Of the problem.
+    `solver`: if it standardises, the step is made in its coordinates, with rows of which few are shortened;
+    `share`: of mu^2 for the Hessian; `loss`: of the problem.
     """
     if isinstance(solver, Standardised):
         reach, stretch = WIDE if loss.affine else NARROW

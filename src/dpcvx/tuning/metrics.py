@@ -197,17 +197,9 @@ def metric_of(
 ) -> Metric:
     """Return the metric with the name, for a model.
 
-    Parameters
-    ----------
-    model : estimator
-        A classifier or regressor of dpcvx.
-    scoring : str, optional
-        One of `METRICS`, which are scikit-learn's names; by default accuracy or R^2.
-    bounds : pair of float, optional
-        Of a regressor: bounds of the target, by default its ``y_bounds``. Of log loss: 0 and the largest loss
-        of a row, by default log(100).
-    n_classes : int
-        Of a classifier.
+    `model`: a classifier or regressor of dpcvx. `scoring`: one of `METRICS`, which are scikit-learn's names;
+    by default accuracy or R^2. `bounds`: of a regressor: bounds of the target, by default its ``y_bounds``.
+    Of log loss: 0 and the largest loss of a row, by default log(100). `n_classes`: of a classifier.
     """
     regressor = hasattr(model, "y_bounds")
     known = REGRESSION if regressor else CLASSIFICATION

@@ -21,13 +21,8 @@ _WORDS = 3
 def repetitions(mean: float, shape: float | None, rng: Generator) -> int:
     """Draw K >= 1 by inversion: the first k at which the sum of P(1), ..., P(k) exceeds a uniform number.
 
-    Parameters
-    ----------
-    mean : float
-        Expected number, more than 1.
-    shape : float or None
-        Of the truncated negative binomial law; None for Poisson's law, conditioned on K >= 1.
-    rng : Generator
+    `mean`: expected number, more than 1; `shape`: of the truncated negative binomial law; None for Poisson's
+    law, conditioned on K >= 1.
     """
     with localcontext() as context:
         context.prec = _DIGITS

@@ -49,14 +49,8 @@ class Partitions:
 def opened(X: Any, y: Any, target: Any, client: Any) -> Partitions:
     """Open dask collections.
 
-    Parameters
-    ----------
-    X : dask.array.Array, shape (n, d), or dask.dataframe.DataFrame
-    y : dask.array.Array or dask.dataframe.Series, or None
-    target : str or list of str, or None
-        Column(s) of X that hold the targets.
-    client : distributed.Client
-        Counts rows where their number is not known.
+    `X`: dask.array.Array, shape (n, d), or dask.dataframe.DataFrame; `target`: column(s) of X that hold the
+    targets; `client`: counts rows where their number is not known.
     """
     if (y is None) == (target is None):
         raise Incompatible("Give y, or target, the column of X that holds it: one of the two.")

@@ -87,15 +87,8 @@ def distribute(
 ) -> Distributed:
     """Load partitions into shards, one for each worker, and return the source that asks them.
 
-    Parameters
-    ----------
-    partitions : Partitions
-    prepare : callable
-        From raw rows and targets of a partition to stored rows and targets in scaled units; it is pickled.
-    bounds : Bounds
-        What it enforces on stored rows.
-    layout : {"rows", "columns"}
-    client : distributed.Client
+    `prepare`: from raw rows and targets of a partition to stored rows and targets in scaled units; it is
+    pickled; `bounds`: what it enforces on stored rows; `layout`: {"rows", "columns"}.
     """
     workers = Workers(client)
     threads = workers.awaited()
@@ -131,14 +124,8 @@ def _load(partitions: Partitions, group: slice, prepare: Prepare, client: Any, a
 class Distributed:
     """Records in shards on the workers of a cluster.
 
-    Parameters
-    ----------
-    shards : sequence of RemoteShard
-        In the order of the records.
-    steps : tuple of Step
-        Public maps applied to the quantised records.
-    d : int, optional
-        Number of features after them.
+    `shards`: in the order of the records; `steps`: public maps applied to the quantised records; `d`: number
+    of features after them.
     """
 
     def __init__(

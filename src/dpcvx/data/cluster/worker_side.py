@@ -212,14 +212,8 @@ def guarded(function: Callable[..., Any], *arguments: Any) -> Any:
 def load_part(prepare: Prepare, target: Any, X: Any, y: Any = None) -> Part | Failure:
     """Clip and quantise one partition.
 
-    Parameters
-    ----------
-    prepare : callable
-        From raw rows and targets to stored rows and targets in scaled units.
-    target : str, list of str, or None
-        Column(s) of X that hold the targets; None where y does.
-    X, y
-        Raw partition.
+    `prepare`: from raw rows and targets to stored rows and targets in scaled units; `target`: column(s) of X
+    that hold the targets; None where y does; `X`, `y`: raw partition.
     """
 
     def load() -> Part:
@@ -235,15 +229,8 @@ def load_part(prepare: Prepare, target: Any, X: Any, y: Any = None) -> Part | Fa
 class Shard:
     """Records that one worker keeps: an actor, asked through `ask` alone.
 
-    Parameters
-    ----------
-    parts : list of Part or Failure
-        Quantised partitions on this worker.
-    bounds : Bounds
-        Bounds of a quantised row.
-    layout : {"rows", "columns"}
-    threads : int
-        Threads of a pass: the worker's own.
+    `parts`: quantised partitions on this worker; `bounds`: bounds of a quantised row; `layout`: {"rows",
+    "columns"}; `threads`: threads of a pass: the worker's own.
     """
 
     def __init__(self, parts: list[Any], bounds: Bounds, layout: str, threads: int) -> None:
@@ -255,11 +242,7 @@ class Shard:
     def ask(self, key: str, request: Request) -> Any:
         """Return the answer to a request, or a `Failure`.
 
-        Parameters
-        ----------
-        key : str
-            Which records are asked: those that came out of the step of this key, or "" for the first.
-        request : Request
+        `key`: which records are asked: those that came out of the step of this key, or "" for the first.
         """
         state = self._state
         if isinstance(state, Failure):

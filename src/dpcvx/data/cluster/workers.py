@@ -28,10 +28,7 @@ class _Lost(Exception):  # noqa: N818
 def connected(client: Any) -> Any:
     """Return a client of a Dask cluster.
 
-    Parameters
-    ----------
-    client : distributed.Client, str or None
-        A client, a scheduler's address, or None for the client that this process uses.
+    `client`: a client, a scheduler's address, or None for the client that this process uses.
     """
     try:
         from distributed import Client, default_client
@@ -58,12 +55,7 @@ def connected(client: Any) -> Any:
 
 
 class Workers:
-    """Workers of a Dask cluster that have this version of the package, and the shards that each has.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    """
+    """Workers of a Dask cluster that have this version of the package, and the shards that each has."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
@@ -150,15 +142,8 @@ class Call:
 class RemoteShard:
     """A shard, wherever it is; loaded again from the graph of its partitions when its worker is lost.
 
-    Parameters
-    ----------
-    workers : Workers
-    number : int
-        Its own number among the shards.
-    load : callable
-        From a worker's address to futures of the parts there.
-    settings : tuple
-        Further arguments of `Shard`, its threads excepted.
+    `number`: its own number among the shards; `load`: from a worker's address to futures of the parts there;
+    `settings`: further arguments of `Shard`, its threads excepted.
     """
 
     def __init__(

@@ -67,13 +67,7 @@ class Manifest:
 
 
 class Store:
-    """A folder of shards.
-
-    Parameters
-    ----------
-    folder : Path
-    manifest : Manifest
-    """
+    """A folder of shards."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder, self.manifest = folder, manifest

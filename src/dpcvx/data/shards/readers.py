@@ -54,12 +54,7 @@ class Reader(Protocol):
 class ArrowReader:
     """Record batches of one schema.
 
-    Parameters
-    ----------
-    data : Arrow table, record batch reader, iterable of record batches, or whatever exports an Arrow stream
-    features : sequence of str, optional
-        Columns to use; by default all but the targets.
-    target : str or sequence of str
+    `features`: columns to use; by default all but the targets.
     """
 
     def __init__(self, data: Any, features: Sequence[str] | None, target: Target) -> None:
@@ -96,12 +91,7 @@ class ArrowReader:
 class ParquetReader:
     """Parquet files of one schema, one after the other.
 
-    Parameters
-    ----------
-    paths : path, folder or sequence of paths
-    features : sequence of str, optional
-        Columns to use; by default all but the targets.
-    target : str or sequence of str
+    `features`: columns to use; by default all but the targets.
     """
 
     def __init__(self, paths: Any, features: Sequence[str] | None, target: Target) -> None:
@@ -159,16 +149,8 @@ class ParquetReader:
 class CsvReader:
     """CSV files with one header, one after the other; every line below a header is one record.
 
-    Parameters
-    ----------
-    paths : path, folder or sequence of paths
-    features : sequence of str, optional
-        Columns to use; by default all but the targets.
-    target : str or sequence of str
-    categories : mapping, optional
-        Levels of the columns that are not numbers.
-    classes : sequence, optional
-        Labels of the target; None for numbers.
+    `features`: columns to use; by default all but the targets; `categories`: levels of the columns that are
+    not numbers; `classes`: labels of the target; None for numbers.
     """
 
     def __init__(
@@ -231,12 +213,7 @@ class CsvReader:
 
 
 class BatchReader:
-    """Pairs (X, y) of whatever an estimator takes, all with the same columns.
-
-    Parameters
-    ----------
-    batches : iterable of pairs
-    """
+    """Pairs (X, y) of whatever an estimator takes, all with the same columns."""
 
     def __init__(self, batches: Iterable[Batch]) -> None:
         pairs = iter(batches)

@@ -94,16 +94,8 @@ def made_up(
 ) -> tuple[Any, Any]:
     """Return one record, and its target, of the types that declarations stand for, with nothing in them.
 
-    Parameters
-    ----------
-    names : sequence, optional
-        Raw columns, where they have names.
-    d : int
-        Number of raw columns.
-    compressed : bool
-        Whether the records came as sparse matrices.
-    declared : mapping
-        Normalised declarations.
+    `names`: raw columns, where they have names; `d`: number of raw columns; `compressed`: whether the records
+    came as sparse matrices; `declared`: normalised declarations.
     """
     y: NDArray[Any] = np.zeros(1 if declared["targets"] is None else (1, declared["targets"]))
     if "classes" in declared:
@@ -134,15 +126,8 @@ class Recipe:
     def of(cls, table: Table, y: Any, declared: Mapping[str, Any], binary: bool) -> Recipe:
         """Derive the map from a table's schema and normalised declarations.
 
-        Parameters
-        ----------
-        table : Table
-            Its rows are not read.
-        y : array-like or table
-            Targets of the declared type, as many as the table has rows.
-        declared : mapping
-        binary : bool
-            Whether every cell can only be -1, 0 or 1 once it is scaled; see `is_binary`.
+        `table`: its rows are not read; `y`: targets of the declared type, as many as the table has rows;
+        `binary`: whether every cell can only be -1, 0 or 1 once it is scaled; see `is_binary`.
         """
         given = parameters(declared)
         norm = given.get("data_norm")
@@ -225,14 +210,8 @@ def is_binary(X: Any, declared: Mapping[str, Any], typed: bool) -> bool:
     A level is 0 or 1. A column of whole numbers or booleans between bounds that hold two or three of them
     becomes -1 and 1, or -1, 0 and 1; a missing cell is 0.
 
-    Parameters
-    ----------
-    X : table
-        Of the declared types.
-    declared : mapping
-        Normalised declarations.
-    typed : bool
-        Whether these types are those of all records.
+    `X`: of the declared types; `declared`: normalised declarations; `typed`: whether these types are those of
+    all records.
     """
     import narwhals as nw
 

@@ -117,16 +117,9 @@ def mapped(store: Store, index: int) -> Records:
 class ShardSource:
     """Records in mapped shards.
 
-    Parameters
-    ----------
-    shards : sequence of Records
-    bounds : pair of int
-        Largest integer, and largest sum of squares of a row, once the changes are made.
-    changes : sequence of callable
-        What records go through, in this order, each time they are read; a shard, or some of its rows, at a
-        time.
-    scratch : Path, optional
-        Folder for files that have no name in it and vanish with the source.
+    `bounds`: largest integer, and largest sum of squares of a row, once the changes are made; `changes`: what
+    records go through, in this order, each time they are read; a shard, or some of its rows, at a time;
+    `scratch`: folder for files that have no name in it and vanish with the source.
     """
 
     def __init__(
@@ -283,14 +276,7 @@ def part_of(shard: Records, start: int, stop: int | None) -> tuple[Dense | Spars
 
 
 class MarginsOnDisk:
-    """Margins of the records of a `ShardSource`, in memory; moves wait until the records are read anyway.
-
-    Parameters
-    ----------
-    records : ShardSource
-    loss : Loss
-    outputs : int
-    """
+    """Margins of the records of a `ShardSource`, in memory; moves wait until the records are read anyway."""
 
     def __init__(self, records: ShardSource, loss: Loss, outputs: int) -> None:
         records.stored(0, 0, 1).targets(loss, outputs)  # refuses targets of another kind
@@ -354,14 +340,8 @@ class MarginsOnDisk:
 class StreamedObjective:
     """The sum of the losses in float64: an `Objective` of a few rows at a time, and pairwise sums of theirs.
 
-    Parameters
-    ----------
-    part : callable
-        Returns the objective of one range of records.
-    ranges : sequence
-        All of them.
-    n, d : int
-        Records and features.
+    `part`: returns the objective of one range of records; `ranges`: all of them; `n`, `d`: records and
+    features.
     """
 
     def __init__(self, part: Callable[[Any], Objective], ranges: Sequence[Any], n: int, d: int) -> None:
