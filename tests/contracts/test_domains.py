@@ -29,7 +29,7 @@ from dpcvx.domains import (
     VertexHull,
     gaussian_width,
 )
-from zoo import ALL_DOMAINS, AROUND_ZERO, OFF_ZERO
+from zoo import ALL_DOMAINS, AROUND_ZERO, OFF_ZERO, one_of_each
 
 WITH_LMO = [(C, d) for C, d in ALL_DOMAINS if isinstance(C, HasLMO)]
 WITH_PROJECTION = [(C, d) for C, d in ALL_DOMAINS if isinstance(C, HasProjection)]
@@ -186,7 +186,7 @@ def test_width_of_many_points_near_one_another_is_that_of_the_spread():
     assert math.sqrt(2 / math.pi) <= crowd.gaussian_width(3) <= 2.5 * math.sqrt(2 / math.pi)
 
 
-@over(WITH_LMO)
+@pytest.mark.parametrize(("C", "d"), one_of_each(WITH_LMO), ids=lambda part: type(part).__name__)
 @pytest.mark.parametrize("ord", ORDERS)
 def test_norm_and_diameter_hold_and_are_attained(C, d, ord):
     longest = widest = 0.0

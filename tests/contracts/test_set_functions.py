@@ -216,6 +216,7 @@ def test_projection_onto_the_ball_takes_few_proxes(F, monkeypatch):
     assert len(calls) <= 10
 
 
+@pytest.mark.long
 @over_sets
 def test_sets_know_bounds_on_their_norms_and_width(C, d):
     corners = [C.lmo(w) for w in np.random.default_rng(5).normal(size=(300, d))]

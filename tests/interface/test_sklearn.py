@@ -32,7 +32,19 @@ ignore_leak_warning = pytest.mark.filterwarnings("ignore::dpcvx.PrivacyLeakWarni
 
 # scikit-learn 1.7 hands pytest a generator, which pytest 9 wants as a list.
 checks = parametrize_with_checks(ESTIMATORS, expected_failed_checks=lambda estimator: EXPECTED_FAILURES)
-every_check = pytest.mark.parametrize(checks.args[0], list(checks.args[1]), **checks.kwargs)
+QUICK = (dpcvx.PrivateLinearRegression, dpcvx.PrivateLowRankRegression, dpcvx.PrivateLogisticRegression)
+
+
+def for_its_suite(case):
+    """An estimator and its check; for the long suite unless the estimator is a quick one."""
+    (estimator, check), marks = (case.values, case.marks) if hasattr(case, "marks") else (case, ())
+    long = () if type(estimator) in QUICK else (pytest.mark.long,)
+    return pytest.param(estimator, check, marks=(*marks, *long))
+
+
+every_check = pytest.mark.parametrize(
+    checks.args[0], [for_its_suite(case) for case in checks.args[1]], **checks.kwargs
+)
 
 
 @ignore_leak_warning
