@@ -20,21 +20,6 @@ from dpcvx.arrays import Vector
 from dpcvx.errors import WrongType, WrongValue
 from dpcvx.words import shown
 
-__all__ = [
-    "cell_codes",
-    "column_cells",
-    "column_codes",
-    "column_numbers",
-    "compressed_rows",
-    "declared_kinds",
-    "distinct_cells",
-    "level_codes",
-    "native_array",
-    "opened",
-    "plain_labels",
-    "read_numbers",
-]
-
 NUMBER_KINDS = "biuf"
 
 

@@ -24,16 +24,6 @@ from dpcvx.losses import Loss
 if TYPE_CHECKING:
     from dpcvx.accounting import Neighbours
 
-__all__ = [
-    "SHIFT",
-    "SLOPE_BITS",
-    "SPREAD_UNIT",
-    "CurvatureBound",
-    "CurvatureSum",
-    "CurvatureTotals",
-    "largest_spread",
-]
-
 SHIFT = 2.0**-6  # half the distance of the two scores; phi'' changes little over it
 SLOPE_BITS = 8  # slopes are squared on the grid 2^-8, and multiplied by ||x||^2 on the grid 2^-14
 SPREAD_UNIT = 2.0 ** -(2 * SLOPE_BITS + FEATURE_BITS)

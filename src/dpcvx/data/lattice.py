@@ -18,22 +18,6 @@ from dpcvx.arrays import IntVector, Vector
 from dpcvx.errors import WrongValue
 from dpcvx.problem import Bounds
 
-__all__ = [
-    "FEATURE_BITS",
-    "LARGEST_DRAW",
-    "LARGEST_INTEGER",
-    "LARGEST_RESIDUAL",
-    "LARGEST_SUM",
-    "RESIDUAL_BITS",
-    "SUM_UNIT",
-    "ResidualBound",
-    "exact_sum",
-    "fixed_point",
-    "integer_bounds",
-    "records_at_once",
-    "room",
-]
-
 FEATURE_BITS = 14
 RESIDUAL_BITS = 20
 SUM_UNIT = 2.0 ** -(FEATURE_BITS + RESIDUAL_BITS)

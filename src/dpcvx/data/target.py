@@ -22,18 +22,6 @@ from dpcvx.data.quantise import targets
 from dpcvx.errors import WrongType, WrongValue
 from dpcvx.words import counted, shown
 
-__all__ = [
-    "Labels",
-    "Numbers",
-    "Target",
-    "check_labels",
-    "check_numbers",
-    "label_array",
-    "open_target",
-    "read_one",
-    "read_several",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Labels:

@@ -6,18 +6,6 @@ from dpcvx.arrays import Shape, Vector
 from dpcvx.domains.mirror import MirrorMap
 from dpcvx.domains.regularizers import Regularizer
 
-__all__ = [
-    "Domain",
-    "HasCoordinateVertices",
-    "HasEuclideanRadius",
-    "HasLMO",
-    "HasMirrorMap",
-    "HasPenalty",
-    "HasProjection",
-    "HasSupport",
-    "HasVertices",
-]
-
 
 @runtime_checkable
 class Domain(Protocol):

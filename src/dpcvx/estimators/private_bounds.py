@@ -31,18 +31,6 @@ from dpcvx.noise import Generator
 from dpcvx.plans import Plan, Stage
 from dpcvx.solvers.defaults import default
 
-__all__ = [
-    "PRIVATE",
-    "RELEASED",
-    "SHARE",
-    "is_private",
-    "quantile_stages",
-    "release_bounds",
-    "release_declarations",
-    "with_placeholders",
-    "with_quantile_stages",
-]
-
 PRIVATE = "private"  # what the user writes in the place of bounds
 RELEASED = "drawn around two noisy quantiles of each column, which this fit released first"
 PLACEHOLDER = (-1.0, 1.0)

@@ -16,18 +16,6 @@ import sqlalchemy as sa
 from dpcvx.errors import LedgerDamaged, LedgerUnavailable, WrongValue
 from dpcvx.ledger.filters import WHOLE
 
-__all__ = [
-    "account_table",
-    "address",
-    "engine",
-    "entry_table",
-    "head_table",
-    "metadata",
-    "preparing",
-    "reading",
-    "writing",
-]
-
 LOCK_SECONDS = 120  # how long a charge waits for others
 
 _sequence = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # an integer key is SQLite's own row number

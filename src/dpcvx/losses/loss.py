@@ -7,16 +7,6 @@ from typing import Any, Literal, Protocol
 from dpcvx.arrays import Vector
 from dpcvx.errors import WrongValue
 
-__all__ = [
-    "Link",
-    "Loss",
-    "TargetKind",
-    "check_positive",
-    "check_range",
-    "checked_margin",
-    "largest_residual",
-]
-
 # labels: -1 or +1, 0 where there is none. codes: 0..K-1. numbers: scaled to an interval about 0, y_range is
 # a field. amounts: numbers >= 0 that are scaled but never centred, y_range = (0, high) is a field.
 TargetKind = Literal["labels", "codes", "numbers", "amounts"]

@@ -19,24 +19,6 @@ from dpcvx.solvers import (
     ObjectivePerturbation,
 )
 
-__all__ = [
-    "every",
-    "kd19_algorithm_2",
-    "kd19_objective_perturbation",
-    "kd19_output_perturbation",
-    "sufficient_constant",
-    "ttz14_algorithm_1",
-    "ttz14_algorithm_2",
-    "ttz14_algorithm_4",
-    "ttz14_algorithm_5",
-    "ttz15_algorithm_2",
-    "u15_figure_3",
-    "wyx17_algorithm_1",
-    "wyx17_algorithm_2",
-    "wyx17_algorithm_3",
-    "wyx17_algorithm_4",
-]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 

@@ -19,17 +19,6 @@ from dpcvx.solvers import configured
 from dpcvx.solvers.defaults import default
 from dpcvx.words import counted
 
-__all__ = [
-    "Doubt",
-    "Planning",
-    "advice",
-    "doubt",
-    "predicted_risk",
-    "promises",
-    "trivial_risk",
-    "warn_if_useless",
-]
-
 MOST_LEFT: float = default("planning.outlook.MOST_LEFT")
 MOST_RECORDS, MOST_EPSILON = 10**10, 100.0
 USUAL_CELLS: int = default("planning.outlook.USUAL_CELLS")

@@ -31,16 +31,6 @@ from dpcvx.solvers import (
 )
 from dpcvx.solvers.defaults import default
 
-__all__ = [
-    "automatic",
-    "default_clip",
-    "default_radius",
-    "default_ridge",
-    "plan",
-    "residual_clip",
-    "standardisation_pays",
-]
-
 RIDGE_SHARE: float = default("planning.planner.RIDGE_SHARE")
 LEAST_GAIN: float = default("planning.planner.LEAST_GAIN")
 MEAN_NOISE: float = default("planning.planner.MEAN_NOISE")

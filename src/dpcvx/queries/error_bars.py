@@ -11,16 +11,6 @@ from dpcvx.arrays import IntVector, Vector
 from dpcvx.queries.compiled import CompiledQuery, CompiledRegression
 from dpcvx.queries.marginals import Measurement
 
-__all__ = [
-    "CONFIDENCE",
-    "PropagatedNoise",
-    "half_widths",
-    "in_units",
-    "inverse_hessian",
-    "propagate",
-    "reach",
-]
-
 CONFIDENCE = 0.95
 NORMAL_97_5 = 1.959963984540054  # standard normal quantile of 0.975
 SHORTEST_REACH = 0.1

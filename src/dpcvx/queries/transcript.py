@@ -15,16 +15,6 @@ from dpcvx.queries.marginals import Measurement
 if TYPE_CHECKING:
     from dpcvx.ledger import Account
 
-__all__ = [
-    "EngineTranscript",
-    "LedgerTranscript",
-    "MemoryTranscript",
-    "arrays",
-    "measurements",
-    "packed",
-    "packed_measurements",
-]
-
 
 @dataclass(frozen=True)
 class TranscriptEntry:

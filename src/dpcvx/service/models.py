@@ -8,17 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dpcvx.service.refusal import CODES
 
-__all__ = [
-    "BudgetLeft",
-    "CreatedKey",
-    "History",
-    "KeyList",
-    "KeyRecord",
-    "NewKey",
-    "PastQuestion",
-    "RefusalBody",
-]
-
 
 class RefusalBody(BaseModel):
     """A refusal: a stable code and one sentence."""

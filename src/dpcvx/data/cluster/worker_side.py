@@ -24,27 +24,6 @@ from dpcvx.errors import DpcvxError, Incompatible, WrongType, WrongValue
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
 
-__all__ = [
-    "BEHIND",
-    "UNMAPPED",
-    "Become",
-    "Describe",
-    "Failure",
-    "ObjectiveOf",
-    "Part",
-    "Pickled",
-    "Prepare",
-    "Request",
-    "ScoresOf",
-    "Shard",
-    "ShardFacts",
-    "Step",
-    "SumOf",
-    "Update",
-    "guarded",
-    "load_part",
-]
-
 BEHIND = "behind"  # answer of a shard whose margins are older than an update
 UNMAPPED = "unmapped"  # answer of a shard whose records did not yet go through a map
 

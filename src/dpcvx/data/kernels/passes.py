@@ -11,15 +11,6 @@ from dpcvx.data.kernels.jit import compiled
 from dpcvx.data.kernels.products import accumulate_dense, accumulate_sparse, multiply_dense, multiply_sparse
 from dpcvx.data.kernels.residuals import shrink
 
-__all__ = [
-    "accumulate_constant",
-    "difference_dense",
-    "difference_sparse",
-    "gradient_dense",
-    "gradient_sparse",
-    "whole_margins",
-]
-
 
 @compiled
 def whole_margins(margins, theta, count, extra):

@@ -9,15 +9,6 @@ import numpy as np
 
 from dpcvx.data.kernels.jit import compiled
 
-__all__ = [
-    "accumulate_dense",
-    "accumulate_sparse",
-    "add_dense",
-    "add_sparse",
-    "multiply_dense",
-    "multiply_sparse",
-]
-
 TILE = 2**16  # entries of the vector that a product keeps in cache
 SHORT_ROW = 2**12  # up to here one stream of rows is read faster than four side by side; measured
 
