@@ -114,7 +114,7 @@ class Peeking:
     honest: NoisyDualFrankWolfe
 
     def run(self, plan, ask):
-        peek = float(ask._oracle._source._source._y[0, 0])
+        peek = float(ask._source._source._y[0, 0])
 
         class Nudged:
             def minimiser(self, linear):

@@ -200,8 +200,9 @@ def test_a_table_of_features_cannot_ask_for_many_noisy_copies_of_one_entry():
     data = stored(np.ones((20, 5)), np.ones(20), problem.bounds, "dense")
     copies = np.repeat([[0], [1]], 1000, axis=1)
     with pytest.raises(dp.Incompatible, match="distinct features"):
-        question(np.zeros(5), data, dp.SeededGenerator(0), copies)
-    assert question(np.zeros(5), data, dp.SeededGenerator(0), copies[:, 0]).shape == (2,)
+        question(np.zeros(5), copies, data=data, rng=dp.SeededGenerator(0))
+    answer = question(np.zeros(5), copies[:, 0], data=data, rng=dp.SeededGenerator(0))
+    assert answer.shape == (2,)
 
 
 @pytest.mark.parametrize("solver", [dp.NoisyGradientDescent(n_iter=1), dp.OutputPerturbation(0.5)], ids=repr)

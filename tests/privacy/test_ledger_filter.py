@@ -287,13 +287,13 @@ def test_a_single_fit_at_the_cap_always_fits(name):
     solver, loss, domain = PLANS[name]
     problem = Problem(loss, domain, bounds=BOUNDED, d=5, l2=0.1)
     made = plan(problem, 2000, CAP, (solver,))
-    spending = admit(CAP, FRESH, made.event, failure=made.failure, delta=spendable(CAP).delta)
+    spending = admit(CAP, FRESH, made.event, failure=made.price.failure, delta=spendable(CAP).delta)
     assert spending is not None
     assert spending.used(CAP) > 0.9 * WHOLE
     assert spending.used(CAP) <= WHOLE
     halves = Budget(0.5, 5e-7)
     made = plan(problem, 2000, halves, (solver,))
-    again = {"failure": made.failure, "delta": spendable(halves).delta}
+    again = {"failure": made.price.failure, "delta": spendable(halves).delta}
     assert (
         charged(CAP, made.event, made.event, **again) is not None
     )  # two of half the epsilon and half the delta
