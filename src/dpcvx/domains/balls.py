@@ -3,10 +3,12 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from dpcvx.arrays import Shape, Vector
+from dpcvx.domains.domain import Domain
 from dpcvx.domains.mirror import Euclidean, MirrorMap, smallest_bound
 from dpcvx.domains.p_norm_map import PNorm, conjugate_order
 from dpcvx.errors import WrongValue
@@ -46,9 +48,25 @@ def project_to_simplex(v: Vector, radius: float) -> Vector:
     return projected
 
 
+class Ball(Domain, Protocol):
+    """A ball about 0 of a norm, which its gauge `minkowski` and its largest norms describe."""
+
+    def contains(self, theta: Vector, tol: float = 1e-9) -> bool:
+        """Return whether the norm of theta is at most radius (1 + tol)."""
+        return self.minkowski(theta) <= 1 + tol
+
+    def start(self, d: Shape) -> Vector:
+        """Return 0."""
+        return np.zeros(d)
+
+    def diameter(self, ord: float, d: Shape) -> float:
+        """Return twice the norm, between opposite points."""
+        return 2 * self.norm(ord, d)
+
+
 @vouched("minimisers", "queries")
 @dataclass(frozen=True)
-class L2Ball:
+class L2Ball(Ball):
     """Euclidean ball.
 
     C = {theta : ||theta||_2 <= radius}
@@ -73,21 +91,9 @@ class L2Ball:
         lengths: Vector = self.radius * np.linalg.norm(X, axis=1)
         return lengths
 
-    def contains(self, theta: Vector, tol: float = 1e-9) -> bool:
-        """Return whether ||theta||_2 <= radius (1 + tol)."""
-        return self.minkowski(theta) <= 1 + tol
-
-    def start(self, d: Shape) -> Vector:
-        """Return 0."""
-        return np.zeros(d)
-
     def norm(self, ord: float, d: Shape) -> float:
         """Return radius for ord >= 2, and radius d^(1/ord - 1/2) below, attained on the diagonal."""
         return self.radius * math.pow(size_of(d), max(1 / ord - 0.5, 0.0))
-
-    def diameter(self, ord: float, d: Shape) -> float:
-        """Return twice the norm."""
-        return 2 * self.norm(ord, d)
 
     def gaussian_width(self, d: Shape) -> float:
         """Return radius sqrt(d) >= radius E||g||_2."""
@@ -113,7 +119,7 @@ class L2Ball:
 
 @vouched("minimisers", "queries")
 @dataclass(frozen=True)
-class L1Ball:
+class L1Ball(Ball):
     """Cross-polytope, the set of the LASSO.
 
     C = {theta : ||theta||_1 <= radius}; vertex i is radius e_i for i < d, and -radius e_(i-d) beyond
@@ -134,21 +140,9 @@ class L1Ball:
         lengths: Vector = self.radius * np.abs(X).max(axis=1)
         return lengths
 
-    def contains(self, theta: Vector, tol: float = 1e-9) -> bool:
-        """Return whether ||theta||_1 <= radius (1 + tol)."""
-        return self.minkowski(theta) <= 1 + tol
-
-    def start(self, d: Shape) -> Vector:
-        """Return 0."""
-        return np.zeros(d)
-
     def norm(self, ord: float, d: Shape) -> float:
         """Return radius, attained at a vertex."""
         return float(self.radius)
-
-    def diameter(self, ord: float, d: Shape) -> float:
-        """Return 2 radius, between opposite vertices."""
-        return 2.0 * self.radius
 
     def gaussian_width(self, d: Shape) -> float:
         """Return radius sqrt(2 log(2 d)) >= radius E max |g_j|."""
@@ -208,7 +202,7 @@ class L1Ball:
 
 @vouched("minimisers", "queries")
 @dataclass(frozen=True)
-class LinfBall:
+class LinfBall(Ball):
     """Cube centred at 0.
 
     C = {theta : max_j |theta_j| <= radius}
@@ -229,21 +223,9 @@ class LinfBall:
         lengths: Vector = self.radius * np.abs(X).sum(axis=1)
         return lengths
 
-    def contains(self, theta: Vector, tol: float = 1e-9) -> bool:
-        """Return whether max_j |theta_j| <= radius (1 + tol)."""
-        return self.minkowski(theta) <= 1 + tol
-
-    def start(self, d: Shape) -> Vector:
-        """Return 0."""
-        return np.zeros(d)
-
     def norm(self, ord: float, d: Shape) -> float:
         """Return radius d^(1/ord), attained at a corner."""
         return self.radius * math.pow(size_of(d), 1 / ord)
-
-    def diameter(self, ord: float, d: Shape) -> float:
-        """Return twice the norm."""
-        return 2 * self.norm(ord, d)
 
     def gaussian_width(self, d: Shape) -> float:
         """Return radius d sqrt(2/pi) = radius E||g||_1."""

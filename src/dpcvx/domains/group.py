@@ -8,7 +8,7 @@ from typing import Self, cast
 import numpy as np
 
 from dpcvx.arrays import IntVector, Shape, Vector
-from dpcvx.domains.balls import check_radius, normal_moment, project_to_simplex, size_of
+from dpcvx.domains.balls import Ball, check_radius, normal_moment, project_to_simplex, size_of
 from dpcvx.domains.mirror import Euclidean, MirrorMap, smallest_bound
 from dpcvx.domains.p_norm_map import PNorm, conjugate_order
 from dpcvx.errors import WrongValue
@@ -17,7 +17,7 @@ from dpcvx.vouched import vouched
 
 @vouched("minimisers", "queries")
 @dataclass(frozen=True)
-class GroupBall:
+class GroupBall(Ball):
     """Ball of the group LASSO: few groups of coefficients are non-zero.
 
     C = {theta : sum_j ||theta^(j)||_2 <= radius}, theta^(j) the entries of group j
@@ -72,21 +72,9 @@ class GroupBall:
             indices.setdefault(label, []).append(i)
         return cls(list(indices.values()), radius)
 
-    def contains(self, theta: Vector, tol: float = 1e-9) -> bool:
-        """Return whether the sum of the groups' norms is at most radius (1 + tol)."""
-        return self.minkowski(theta) <= 1 + tol
-
-    def start(self, d: Shape) -> Vector:
-        """Return 0."""
-        return np.zeros(d)
-
     def norm(self, ord: float, d: Shape) -> float:
         """Return radius for ord >= 2, and radius k^(1/ord - 1/2) below, k the size of the largest group."""
         return self.radius * math.pow(int(self._sizes(d).max()), max(1 / ord - 0.5, 0.0))
-
-    def diameter(self, ord: float, d: Shape) -> float:
-        """Return twice the norm."""
-        return 2 * self.norm(ord, d)
 
     def gaussian_width(self, d: Shape) -> float:
         """Return radius (sqrt(k) + sqrt(2 log m)) for m groups of at most k entries.

@@ -10,7 +10,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import ndtr
 
 from dpcvx.arrays import Shape, Vector
-from dpcvx.domains.balls import L1Ball, check_radius, normal_moment, size_of, unit_vector
+from dpcvx.domains.balls import Ball, L1Ball, check_radius, normal_moment, size_of, unit_vector
 from dpcvx.domains.mirror import Euclidean, MirrorMap, smallest_bound
 from dpcvx.domains.p_norm_map import conjugate_order, power_norm
 from dpcvx.errors import WrongValue
@@ -31,7 +31,7 @@ def excess_square(tau: float) -> float:
 
 @vouched("minimisers", prox_error=ITERATIVE_ERROR)
 @dataclass(frozen=True)
-class InterpolationBall:
+class InterpolationBall(Ball):
     """Ball of a weighted sum of the l1 and the l2 norm.
 
     C = {theta : (1 - alpha) ||theta||_1 + alpha ||theta||_2 <= radius}
@@ -52,22 +52,10 @@ class InterpolationBall:
         if not 0 <= self.alpha <= 1:
             raise WrongValue(f"InterpolationBall needs alpha in [0, 1]; got alpha={self.alpha}.")
 
-    def contains(self, theta: Vector, tol: float = 1e-9) -> bool:
-        """Return whether the norm is at most radius (1 + tol)."""
-        return self.minkowski(theta) <= 1 + tol
-
-    def start(self, d: Shape) -> Vector:
-        """Return 0."""
-        return np.zeros(d)
-
     def norm(self, ord: float, d: Shape) -> float:
         """Return radius max_j j^(1/ord) / ((1 - alpha) j + alpha sqrt(j)): j equal entries, the others 0."""
         j = np.arange(1.0, size_of(d) + 1)
         return self.radius * float((j ** (1 / ord) / ((1 - self.alpha) * j + self.alpha * np.sqrt(j))).max())
-
-    def diameter(self, ord: float, d: Shape) -> float:
-        """Return twice the norm."""
-        return 2 * self.norm(ord, d)
 
     def gaussian_width(self, d: Shape) -> float:
         """Return radius min_tau sqrt(tau^2 / (1 - alpha)^2 + d E(|g| - tau)_+^2 / alpha^2).

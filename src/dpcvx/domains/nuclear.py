@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dpcvx.arrays import Shape, Vector
-from dpcvx.domains.balls import check_radius, project_to_simplex, size_of
+from dpcvx.domains.balls import Ball, check_radius, project_to_simplex, size_of
 from dpcvx.domains.mirror import Euclidean, MirrorMap, smallest_bound
 from dpcvx.domains.p_norm_map import PNorm, conjugate_order
 from dpcvx.errors import WrongValue
@@ -36,7 +36,7 @@ def _singular_moments(m: int, n: int) -> tuple[float, float, float, float]:
 
 @vouched("minimisers", prox_error=ITERATIVE_ERROR)
 @dataclass(frozen=True)
-class NuclearBall:
+class NuclearBall(Ball):
     """Ball of low-rank matrices, of any shape (d, K).
 
     C = {theta : sum_j sigma_j(theta) <= radius}, sigma_j the singular values
@@ -66,21 +66,9 @@ class NuclearBall:
         if self.backend == "torch":
             find_device()  # say now if there is none
 
-    def contains(self, theta: Vector, tol: float = 1e-9) -> bool:
-        """Return whether the nuclear norm is at most radius (1 + tol)."""
-        return self.minkowski(theta) <= 1 + tol
-
-    def start(self, d: Shape) -> Vector:
-        """Return 0."""
-        return np.zeros(d)
-
     def norm(self, ord: float, d: Shape) -> float:
         """Return the maximum over rank-one matrices: radius (d K)^(1/ord - 1/2), and radius for ord >= 2."""
         return self.radius * math.pow(size_of(d), max(1 / ord - 0.5, 0.0))
-
-    def diameter(self, ord: float, d: Shape) -> float:
-        """Return twice the norm."""
-        return 2 * self.norm(ord, d)
 
     def gaussian_width(self, d: Shape) -> float:
         """Return radius (sqrt(d) + sqrt(K)) >= radius E sigma_1(g) (Gordon), and radius sqrt(d) if K = 1."""

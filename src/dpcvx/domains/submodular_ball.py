@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from dpcvx.arrays import Shape, Vector
-from dpcvx.domains.balls import check_radius, size_of
+from dpcvx.domains.balls import Ball, check_radius, size_of
 from dpcvx.domains.mirror import Euclidean, MirrorMap
 from dpcvx.domains.regularizers import SubmodularNorm
 from dpcvx.domains.set_functions import (
@@ -49,7 +49,7 @@ def width_between(peak: float, total: float) -> float:
 
 @vouched("minimisers", prox_error=ITERATIVE_ERROR, parts=lambda ball: (ball.function,))
 @dataclass(frozen=True)
-class SubmodularBall:
+class SubmodularBall(Ball):
     """Ball of the norm that a set function gives, the set of the structured LASSO.
 
     C = {theta : Omega(theta) <= radius}, Omega(theta) = f(|theta|), f the Lovász extension of F; [KD19] §2
@@ -76,14 +76,6 @@ class SubmodularBall:
         """Return the norm whose ball this is, as a regularizer."""
         return SubmodularNorm(self.function, weight)
 
-    def contains(self, theta: Vector, tol: float = 1e-9) -> bool:
-        """Return whether Omega(theta) <= radius (1 + tol)."""
-        return self.minkowski(theta) <= 1 + tol
-
-    def start(self, d: Shape) -> Vector:
-        """Return 0."""
-        return np.zeros(d)
-
     def norm(self, ord: float, d: Shape) -> float:
         """Return a bound on radius max_A |A|^(1/ord) / F(A), the maximum itself for ord = 1 and infinity.
 
@@ -99,10 +91,6 @@ class SubmodularBall:
             single = min(single_values(self.function, size))
             least = np.maximum(single, k / largest_density(self.function, size))
         return self.radius * float((k ** (1 / ord) / least).max())
-
-    def diameter(self, ord: float, d: Shape) -> float:
-        """Return twice the norm."""
-        return 2 * self.norm(ord, d)
 
     def gaussian_width(self, d: Shape) -> float:
         """Return the width of {||theta||_1 <= norm(1), ||theta||_inf <= norm(inf)}, which holds C."""
@@ -161,7 +149,7 @@ class SubmodularBall:
 
 @vouched("minimisers", prox_error=ITERATIVE_ERROR, parts=lambda ball: (ball.function,))
 @dataclass(frozen=True)
-class SubmodularPolyhedron:
+class SubmodularPolyhedron(Ball):
     """Symmetric submodular polyhedron, the ball of the dual norm.
 
     C = radius |P|(F) = {s : |s|(A) <= radius F(A) for every set A}; [KD19] §2
@@ -180,14 +168,6 @@ class SubmodularPolyhedron:
     def __post_init__(self) -> None:
         check_radius("SubmodularPolyhedron", self.radius)
 
-    def contains(self, theta: Vector, tol: float = 1e-9) -> bool:
-        """Return whether max_A |theta|(A) / F(A) <= radius (1 + tol)."""
-        return self.minkowski(theta) <= 1 + tol
-
-    def start(self, d: Shape) -> Vector:
-        """Return 0."""
-        return np.zeros(d)
-
     def norm(self, ord: float, d: Shape) -> float:
         """Return a bound on the norm of the longest corner, exact for ord = 1 and infinity.
 
@@ -203,10 +183,6 @@ class SubmodularPolyhedron:
             full = int(left / highest)
             corner = np.append(np.full(full, highest), max(left - full * highest, 0.0))
         return self.radius * float(np.linalg.norm(corner, ord))
-
-    def diameter(self, ord: float, d: Shape) -> float:
-        """Return twice the norm."""
-        return 2 * self.norm(ord, d)
 
     def gaussian_width(self, d: Shape) -> float:
         """Return the width of {|s_j| <= radius F({j}), ||s||_1 <= radius F(V)}, which holds C."""
