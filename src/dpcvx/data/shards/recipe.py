@@ -192,6 +192,8 @@ def _target(y: Any, n: int, given: Mapping[str, Any]) -> Target:
         open_target(y, n)
         check_labels(y, given["classes"])
         labels = Labels.declare(given["classes"])
+        if len(labels.classes) < 2:
+            raise WrongValue(f"A classifier needs at least two classes, got {shown(given['classes'])}.")
         return labels if labels.outputs == 1 else replace(labels, form="codes")
     values = open_target(y, n, read_several if several_targets(y) else read_one)
     check_numbers(y, "a regressor")
