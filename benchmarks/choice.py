@@ -17,6 +17,7 @@ import numpy as np
 
 import dpcvx as dp
 from datasets import dense, sparse
+from dpcvx.noise import SeededGenerator
 from dpcvx.planning.candidates import rehearsed
 from dpcvx.planning.planner import automatic, default_clip
 from dpcvx.solvers import configured
@@ -72,7 +73,7 @@ def measured(problem, X, y, budget, seeds):
         formula = sum(plan.solver.predict(problem, n, budget)) * (
             2 if kind.__name__ == "ObjectivePerturbation" else 1
         )
-        thetas = (dp.execute(plan, records, rng=dp.SeededGenerator(seed)).theta for seed in range(seeds))
+        thetas = (dp.execute(plan, records, rng=SeededGenerator(seed)).theta for seed in range(seeds))
         risk = float(np.mean([problem.loss.value(X @ theta, y).mean() for theta in thetas]))
         simulated = math.inf if typical is None else sum(typical)
         found[kind.__name__] = (handicap * candidate.predicted, simulated, formula, risk)

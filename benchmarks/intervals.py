@@ -17,6 +17,7 @@ import warnings
 import numpy as np
 
 import dpcvx as dp
+from dpcvx.accounting import Tight
 from dpcvx.noise import SeededGenerator
 from dpcvx.planning.planner import default_radius, residual_clip
 from dpcvx.solvers import NoisyGradientDescent, ObjectivePerturbation, Standardised
@@ -82,7 +83,7 @@ def planned(kind, cell, options):
     elif not options.perturbation:
         solver = NoisyGradientDescent(clip=residual_clip(problem))
     return with_uncertainty(solver, options.share, problem.loss).plan(
-        problem, n, dp.Budget(epsilon, 1 / n**2), dp.Tight()
+        problem, n, dp.Budget(epsilon, 1 / n**2), Tight()
     )
 
 

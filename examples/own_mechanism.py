@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 import dpcvx as dp
-from dpcvx.accounting import REPLACE_ONE, Neighbours, spendable
+from dpcvx.accounting import REPLACE_ONE, Neighbours, Tight, calibrate, spendable
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data import DataSource, Dense, Records, RowBounds
 from dpcvx.events import Gaussian
@@ -88,7 +88,7 @@ class NoisyPositiveShare(GaussianMechanism):
 rng = np.random.default_rng(0)
 records = dp.source(rng.normal([-1, 0, 1], 1, (20_000, 3)), bounds=dp.Bounds(x_inf=1.0))
 budget = spendable(dp.Budget(epsilon=1.0, delta=1e-8))  # sets a part of delta aside for the sampler
-multiplier = dp.calibrate(Gaussian, budget, dp.Tight())
+multiplier = calibrate(Gaussian, budget, Tight())
 mechanism = NoisyPositiveShare(d=3, n=records.n, noise_multiplier=multiplier)
 # With a ledger, charge before you ask: account.charge(mechanism.event, purpose="shares")
 print("shares", mechanism(records, SecureGenerator()).round(3), f"noise {mechanism.noise:.4f}")

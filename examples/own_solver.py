@@ -6,12 +6,13 @@ from typing import ClassVar
 import numpy as np
 
 import dpcvx as dp
-from dpcvx.accounting import Accountant, spendable
+from dpcvx.accounting import Accountant, Tight, calibrate, spendable
 from dpcvx.arrays import Vector
 from dpcvx.domains import HasProjection
 from dpcvx.events import Gaussian
 from dpcvx.mechanisms import NoisyGradient
 from dpcvx.plans import Asking, Plan, Solver, Stage, require
+from dpcvx.solvers import NoisyGradientDescent
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class SingleStep(Solver):
 
     def plan(self, problem: dp.Problem, n: int, budget: dp.Budget, accountant: Accountant) -> Plan:
         require(self, problem)
-        noise_multiplier = dp.calibrate(Gaussian, spendable(budget), accountant)
+        noise_multiplier = calibrate(Gaussian, spendable(budget), accountant)
         mechanism = NoisyGradient(problem, n, noise_multiplier, budget.neighbours)
         return Plan((Stage(mechanism, 1),), problem, n, self, budget, accountant)
 
@@ -46,7 +47,7 @@ X = rng.uniform(-1, 1, size=(20_000, 4))
 y = np.clip(X @ [0.5, -0.4, 0.0, 0.1], -1, 1)
 
 problem = dp.Problem(dp.Squared(), dp.L2Ball(1.0), bounds=dp.Bounds(x_inf=1.0), d=4)
-plan = dp.plan(problem, len(X), dp.Budget(1.0, 1e-8), candidates=(SingleStep(), dp.NoisyGradientDescent()))
+plan = dp.plan(problem, len(X), dp.Budget(1.0, 1e-8), candidates=(SingleStep(), NoisyGradientDescent()))
 print(plan)  # the baseline is compared, and not chosen
-alone = SingleStep().plan(problem, len(X), dp.Budget(1.0, 1e-8), dp.Tight())
+alone = SingleStep().plan(problem, len(X), dp.Budget(1.0, 1e-8), Tight())
 print(dp.execute(alone, dp.source(X, y, bounds=problem.bounds)).theta.round(3))

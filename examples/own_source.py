@@ -8,6 +8,7 @@ import pyarrow as pa
 
 import dpcvx as dp
 from dpcvx.data import Quantiser, Records, Sum, targets
+from dpcvx.solvers import NoisyGradientDescent
 
 
 class ArrowStream:
@@ -54,5 +55,5 @@ def people() -> Iterator[pa.RecordBatch]:
 
 problem = dp.Problem(dp.Logistic(), dp.L2Ball(10.0), bounds=dp.Bounds(x_inf=1.0), d=3)
 source = ArrowStream(people, problem.bounds)
-plan = dp.plan(problem, source.n, dp.Budget(epsilon=1.0, delta=1e-8), (dp.NoisyGradientDescent(),))
+plan = dp.plan(problem, source.n, dp.Budget(epsilon=1.0, delta=1e-8), (NoisyGradientDescent(),))
 print(f"{source.n} records, coefficients {dp.execute(plan, source).theta.round(1)}")

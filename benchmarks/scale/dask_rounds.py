@@ -14,7 +14,7 @@ import dask.array as da
 import numpy as np
 from dask.distributed import Client, LocalCluster
 
-from dpcvx import Bounds, Budget, L2Ball, Ledger, Logistic, NoisyGradientDescent, Problem, execute, plan
+from dpcvx import Bounds, Budget, L2Ball, Ledger, Logistic, Problem, execute, plan
 from dpcvx.data import GradientSum
 from dpcvx.data.cluster import dask_source
 from dpcvx.data.cluster.workers import Call
@@ -23,6 +23,7 @@ from dpcvx.data.memory import Arrays
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.rows import Dense
 from dpcvx.noise import SeededGenerator
+from dpcvx.solvers import NoisyGradientDescent
 
 FEATURES = 250
 BOUNDS = Bounds(1.0)

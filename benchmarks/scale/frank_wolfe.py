@@ -22,10 +22,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import datasets
 import dpcvx as dp
 import figures
+from dpcvx.accounting import Tight
 from dpcvx.data.lattice import ResidualBound
 from dpcvx.data.memory import Arrays
 from dpcvx.data.quantise import Quantiser
 from dpcvx.noise import SecureGenerator
+from dpcvx.solvers import NoisyFrankWolfe
 
 RADIUS, DELTA = 20.0, 1e-6
 BARS = {("rcv1", 1): 150, ("rcv1", 100): 8, ("news20", 1): 400, ("news20", 100): 6}
@@ -49,7 +51,7 @@ def cpu(call, *arguments):
 
 def plan_of(loss, n, d, epsilon, T, bounds):
     problem = dp.Problem(loss, dp.L1Ball(RADIUS), bounds=bounds, d=d)
-    return dp.NoisyFrankWolfe(T).plan(problem, n, dp.Budget(epsilon, DELTA), dp.Tight())
+    return NoisyFrankWolfe(T).plan(problem, n, dp.Budget(epsilon, DELTA), Tight())
 
 
 def single(X, y, bounds):
@@ -115,7 +117,7 @@ def dense(options):
     problem = dp.Problem(dp.Squared(), dp.L1Ball(5.0), bounds=bounds, d=d)
     sides = {}
     for name, clip in (("one pass a step", 100.0), ("cached products", None)):  # a clip: not linear, no cache
-        plan = dp.NoisyFrankWolfe(T, clip=clip).plan(problem, n, dp.Budget(20.0, DELTA), dp.Tight())
+        plan = NoisyFrankWolfe(T, clip=clip).plan(problem, n, dp.Budget(20.0, DELTA), Tight())
         fits = [cpu(dp.execute, plan, records) for _ in range(options.rounds + 1)][1:]
         sides[name] = statistics.median(seconds for seconds, _ in fits)
         distinct = np.count_nonzero(fits[-1][1].theta)

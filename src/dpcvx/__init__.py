@@ -1,6 +1,7 @@
 """Differentially private convex optimisation.
 
-Names are imported when first used, so that ``import dpcvx`` stays quick.
+These are the names that users need; what an extender needs comes from the packages below. Names are imported
+when first used, so that ``import dpcvx`` stays quick.
 """
 
 from __future__ import annotations
@@ -8,18 +9,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dpcvx.estimators.registry import ESTIMATORS
+
 if TYPE_CHECKING:
-    from dpcvx.accounting import (
-        GDP,
-        PLD,
-        RDP,
-        AdaptiveSelection,
-        Budget,
-        ObjectiveProfile,
-        PureComposition,
-        Tight,
-        calibrate,
-    )
+    from dpcvx.accounting import Budget
     from dpcvx.data.cluster import from_dask
     from dpcvx.data.memory import source
     from dpcvx.data.shards import Shards, from_arrow, from_batches, from_csv, from_parquet, open_shards
@@ -33,21 +26,7 @@ if TYPE_CHECKING:
         NuclearBall,
         Simplex,
         SubmodularBall,
-        SubmodularPolyhedron,
-        Transformed,
         VertexHull,
-        gaussian_width,
-    )
-    from dpcvx.domains.regularizers import L1, ElasticNet, GroupL2, Ridge, SubmodularNorm
-    from dpcvx.domains.set_functions import (
-        Cardinality,
-        ConcaveOfCardinality,
-        DirectSum,
-        FromCallable,
-        GroupCover,
-        Interval,
-        check_set_function,
-        tree_cover,
     )
     from dpcvx.errors import (
         BudgetExceeded,
@@ -63,34 +42,11 @@ if TYPE_CHECKING:
         StoreUnavailable,
         UselessModelWarning,
     )
-    from dpcvx.estimators import (
-        PrivateElasticNet,
-        PrivateGroupLasso,
-        PrivateHuberRegressor,
-        PrivateLasso,
-        PrivateLinearRegression,
-        PrivateLinearSVC,
-        PrivateLogisticRegression,
-        PrivateLowRankRegression,
-        PrivateQuantileRegressor,
-        PrivateStructuredLasso,
-        load,
-    )
-    from dpcvx.ledger import Account, Ledger, Receipt
-    from dpcvx.losses import (
-        ClippedLogistic,
-        Huber,
-        Logistic,
-        Quantile,
-        Sigmoid,
-        SmoothHinge,
-        Softmax,
-        Squared,
-        Welsch,
-    )
-    from dpcvx.noise import SecureGenerator, SeededGenerator
-    from dpcvx.papers.hard_instances import PaddedTardos
-    from dpcvx.planning.planner import plan
+    from dpcvx.estimators import *  # noqa: F403
+    from dpcvx.estimators import load
+    from dpcvx.ledger import Ledger
+    from dpcvx.losses import Huber, Logistic, Quantile, Sigmoid, SmoothHinge, Softmax, Squared, Welsch
+    from dpcvx.planning import plan
     from dpcvx.plans import Plan, Release, Stage, execute
     from dpcvx.problem import Bounds, Problem
     from dpcvx.queries import (
@@ -105,62 +61,31 @@ if TYPE_CHECKING:
         Schema,
     )
     from dpcvx.service.client import Client, ServiceError
-    from dpcvx.solvers import (
-        GradientOracle,
-        NoisyAcceleratedMirrorDescent,
-        NoisyCorrectiveFrankWolfe,
-        NoisyDualFrankWolfe,
-        NoisyFrankWolfe,
-        NoisyGeneralFrankWolfe,
-        NoisyGradientDescent,
-        NoisyMirrorDescent,
-        NoisyStronglyConvexMirrorDescent,
-        NoisySVRG,
-        NoisySVRGPlusPlus,
-        ObjectivePerturbation,
-        OneStep,
-        OutputPerturbation,
-        Standardised,
-        SufficientStatistics,
-        run_with_oracle,
-    )
-    from dpcvx.tuning import PrivateSearchCV, private_tune
-    from dpcvx.tuning.score import private_score
+    from dpcvx.tuning import PrivateSearchCV, private_score, private_tune
 
 __version__ = "0.1.0"
 
-_MODULES = {
-    "accounting": "GDP PLD RDP AdaptiveSelection Budget ObjectiveProfile PureComposition Tight calibrate",
-    "service.client": "Client ServiceError",
-    "data.cluster": "from_dask",
+_NAMES = {
+    "accounting": "Budget",
     "data.memory": "source",
+    "data.cluster": "from_dask",
+    "data.shards": "Shards from_arrow from_batches from_csv from_parquet open_shards",
     "domains": "Box GroupBall InterpolationBall L1Ball L2Ball LinfBall NuclearBall Simplex SubmodularBall "
-    "SubmodularPolyhedron Transformed VertexHull gaussian_width",
+    "VertexHull",
     "errors": "BudgetExceeded ClusterFailed DeadKey Incompatible KeyReused LedgerDamaged LedgerUnavailable "
     "NotAccountable PrivacyLeakWarning ShardsDamaged StoreUnavailable UselessModelWarning",
-    "estimators": "PrivateElasticNet PrivateGroupLasso PrivateHuberRegressor PrivateLasso "
-    "PrivateLinearRegression PrivateLinearSVC PrivateLogisticRegression PrivateLowRankRegression "
-    "PrivateQuantileRegressor PrivateStructuredLasso load",
+    "estimators": "load",
+    "ledger": "Ledger",
+    "losses": "Huber Logistic Quantile Sigmoid SmoothHinge Softmax Squared Welsch",
+    "planning": "plan",
     "plans": "Plan Release Stage execute",
-    "papers.hard_instances": "PaddedTardos",
-    "ledger": "Account Ledger Receipt",
-    "losses": "ClippedLogistic Huber Logistic Quantile Sigmoid SmoothHinge Softmax Squared Welsch",
-    "noise": "SecureGenerator SeededGenerator",
-    "planning.planner": "plan",
     "problem": "Bounds Problem",
     "queries": "Answer Attribute Binned Count Marginal Mean QueryEngine Regression Schema",
-    "domains.regularizers": "ElasticNet GroupL2 L1 Ridge SubmodularNorm",
-    "data.shards": "Shards from_arrow from_batches from_csv from_parquet open_shards",
-    "tuning.score": "private_score",
-    "solvers": "GradientOracle NoisyAcceleratedMirrorDescent NoisyCorrectiveFrankWolfe NoisyDualFrankWolfe "
-    "NoisyFrankWolfe NoisyGeneralFrankWolfe NoisyGradientDescent NoisyMirrorDescent NoisySVRG "
-    "NoisySVRGPlusPlus NoisyStronglyConvexMirrorDescent ObjectivePerturbation OneStep OutputPerturbation "
-    "Standardised SufficientStatistics run_with_oracle",
-    "domains.set_functions": "Cardinality ConcaveOfCardinality DirectSum FromCallable GroupCover Interval "
-    "check_set_function tree_cover",
-    "tuning": "PrivateSearchCV private_tune",
+    "service.client": "Client ServiceError",
+    "tuning": "PrivateSearchCV private_score private_tune",
 }
-_HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
+_HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
+_HOME |= dict.fromkeys(ESTIMATORS, "estimators")
 
 __all__ = sorted([*_HOME, "__version__"])
 

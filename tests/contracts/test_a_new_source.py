@@ -18,6 +18,8 @@ from dpcvx.data import (
     MomentSum,
     ResidualBound,
 )
+from dpcvx.noise import SeededGenerator
+from dpcvx.solvers import NoisyGradientDescent
 
 pa = pytest.importorskip("pyarrow")
 
@@ -81,9 +83,9 @@ def test_a_new_statistic_touches_no_source():
 
 def test_a_fit_on_the_stream_is_that_on_an_array():
     problem = dpcvx.Problem(dpcvx.Logistic(), dpcvx.L2Ball(2.0), bounds=BOUNDS, d=4)
-    plan = dpcvx.plan(problem, 90, dpcvx.Budget(2.0, 1e-5), (dpcvx.NoisyGradientDescent(n_iter=4),))
+    plan = dpcvx.plan(problem, 90, dpcvx.Budget(2.0, 1e-5), (NoisyGradientDescent(n_iter=4),))
     fits = [
-        dpcvx.execute(plan, source, rng=dpcvx.SeededGenerator(1)).theta
+        dpcvx.execute(plan, source, rng=SeededGenerator(1)).theta
         for source in (ArrowStream(batches, BOUNDS), dpcvx.source(X, Y, bounds=BOUNDS))
     ]
     assert_array_equal(*fits)

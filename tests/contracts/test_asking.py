@@ -10,7 +10,9 @@ import dpcvx
 from dpcvx.data import LengthSum
 from dpcvx.errors import Incompatible
 from dpcvx.mechanisms import NoisyGradient, NoisyLength, Traits
+from dpcvx.noise import SeededGenerator
 from dpcvx.plans import Asking, Oracle, Plan, Stage
+from dpcvx.solvers import NoisyGradientDescent, OutputPerturbation
 from dpcvx.solvers.own_oracle import run_with_oracle
 
 PROBLEM = dpcvx.Problem(dpcvx.Logistic(), dpcvx.L2Ball(1.0), bounds=dpcvx.Bounds(1.0), d=3)
@@ -30,10 +32,8 @@ class ExactLength(NoisyLength):
 
 
 def oracle(mechanism, n_calls=2):
-    solver = dpcvx.NoisyGradientDescent(n_iter=1)
-    return Oracle(
-        Plan((Stage(mechanism, n_calls),), PROBLEM, 3, solver, BUDGET), SOURCE, dpcvx.SeededGenerator(0)
-    )
+    solver = NoisyGradientDescent(n_iter=1)
+    return Oracle(Plan((Stage(mechanism, n_calls),), PROBLEM, 3, solver, BUDGET), SOURCE, SeededGenerator(0))
 
 
 def test_a_question_of_ones_own_needs_no_method_of_the_oracle():
@@ -71,4 +71,4 @@ def test_an_oracle_of_the_user_answers_gradients_alone():
             return theta
 
     with pytest.raises(Incompatible, match="answers gradients; the solver asks for a minimiser"):
-        run_with_oracle(dpcvx.OutputPerturbation(), PROBLEM, Own(), n_iter=1)
+        run_with_oracle(OutputPerturbation(), PROBLEM, Own(), n_iter=1)

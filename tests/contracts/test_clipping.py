@@ -45,7 +45,7 @@ def test_clipped_slopes_have_less_noise_in_descent_and_in_the_perturbed_objectiv
         settings = {"n_iter": 10} if kind is NoisyGradientDescent else {"jacobian_share": 0.1}
         noise = [
             kind(clip=clip, **settings)
-            .plan(problem(Logistic()), 5000, BUDGET, dp.Tight())
+            .plan(problem(Logistic()), 5000, BUDGET, Tight())
             .stages[0]
             .mechanism.noise
             for clip in (None, 0.6)
@@ -54,12 +54,12 @@ def test_clipped_slopes_have_less_noise_in_descent_and_in_the_perturbed_objectiv
 
 
 def test_objective_perturbation_clips_what_has_a_convex_variant():
-    planned = ObjectivePerturbation(clip=0.6).plan(problem(Logistic()), 5000, BUDGET, dp.Tight())
+    planned = ObjectivePerturbation(clip=0.6).plan(problem(Logistic()), 5000, BUDGET, Tight())
     assert planned.stages[0].mechanism.problem.loss == ClippedLogistic(0.6)
-    planned = ObjectivePerturbation(clip=0.5).plan(problem(dp.Squared()), 5000, BUDGET, dp.Tight())
+    planned = ObjectivePerturbation(clip=0.5).plan(problem(dp.Squared()), 5000, BUDGET, Tight())
     assert planned.stages[0].mechanism.problem.loss == dp.Huber(0.5)
     with pytest.raises(dp.Incompatible, match="no convex variant"):
-        ObjectivePerturbation(clip=0.6).plan(problem(dp.SmoothHinge()), 5000, BUDGET, dp.Tight())
+        ObjectivePerturbation(clip=0.6).plan(problem(dp.SmoothHinge()), 5000, BUDGET, Tight())
 
 
 @pytest.mark.parametrize("limit", [0.5, 0.6, 0.8])

@@ -9,27 +9,24 @@ import pytest
 
 import dpcvx as dp
 from dpcvx.accounting import Tight
+from dpcvx.domains import Cardinality, SubmodularNorm
 from dpcvx.planning.candidates import Limit
 from dpcvx.planning.planner import default_clip, residual_clip
 from dpcvx.planning.rehearsal import rehearse, to_learn
-from dpcvx.solvers import SOLVERS, Standardised, configured
+from dpcvx.solvers import SOLVERS, NoisyGradientDescent, Standardised, configured
 from dpcvx.solvers.defaults import DEFAULTS
 from dpcvx.solvers.memo import forget
 
 ROOT = Path(__file__).parents[2]
 N, BUDGET = 20_000, dp.Budget(1.0, 1e-6)
-SPARSE = dp.SubmodularNorm(dp.Cardinality(), 0.1)
+SPARSE = SubmodularNorm(Cardinality(), 0.1)
 SHAPES = [
     dp.Problem(dp.Logistic(), dp.L2Ball(30.0), bounds=dp.Bounds(1.0, 1.0), d=10),
     dp.Problem(dp.Squared(), dp.L2Ball(3.0), bounds=dp.Bounds(1.0), d=40),
     dp.Problem(dp.Logistic(), dp.L1Ball(10.0), bounds=dp.Bounds(1.0), d=200, l2=0.01),
     dp.Problem(dp.Squared(), dp.L1Ball(3.0), bounds=dp.Bounds(1.0), d=50),
     dp.Problem(
-        dp.Logistic(),
-        bounds=dp.Bounds(1.0),
-        d=20,
-        l2=0.1,
-        regularizer=dp.SubmodularNorm(dp.Cardinality(), 0.1),
+        dp.Logistic(), bounds=dp.Bounds(1.0), d=20, l2=0.1, regularizer=SubmodularNorm(Cardinality(), 0.1)
     ),
 ]
 FEW = dp.Problem(dp.Squared(), dp.L2Ball(3.0), bounds=dp.Bounds(1.0), d=6)
@@ -59,9 +56,9 @@ def predictions():
         clip = default_clip(problem, N, BUDGET) if problem.domain is not None else None
         solvers = [configured(kind, clip=clip) for kind in kinds]
         if problem.is_round:
-            solvers.append(Standardised(dp.NoisyGradientDescent()))
+            solvers.append(Standardised(NoisyGradientDescent()))
         risks += [sum(solver.predict(problem, N, BUDGET)) for solver in solvers]
-    made = dp.NoisyGradientDescent(n_iter=20, clip=1.0).plan(FEW, N, BUDGET, Tight())
+    made = NoisyGradientDescent(n_iter=20, clip=1.0).plan(FEW, N, BUDGET, Tight())
     return np.array([*risks, sum(rehearse(made)), to_learn(FEW, 1.0)])
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from dpcvx import Account, Budget, Ledger, accounting
+from dpcvx import Budget, Ledger, accounting
 from dpcvx.errors import (
     BudgetExceeded,
     DeadKey,
@@ -34,6 +34,7 @@ from dpcvx.events import (
     from_plain,
     to_plain,
 )
+from dpcvx.ledger import Account
 from dpcvx.ledger.database import account_table, address, engine
 
 STEP = ApproxDP(0.001, 0.0)  # a cap of epsilon 0.1 has room for exactly a hundred

@@ -14,9 +14,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from dpcvx import Account, Budget, Ledger
+from dpcvx import Budget, Ledger
 from dpcvx.errors import BudgetExceeded, DeadKey, Incompatible, LedgerDamaged, LedgerUnavailable
 from dpcvx.events import ApproxDP, Gaussian, PureDP
+from dpcvx.ledger import Account
 from dpcvx.ledger.database import account_table, engine, entry_table, head_table
 
 WORKERS = Path(__file__).parents[1] / "ledger_workers.py"

@@ -7,23 +7,18 @@ import numpy as np
 import pytest
 
 import dpcvx
-from dpcvx import (
-    Budget,
-    GroupBall,
-    L1Ball,
-    L2Ball,
+from dpcvx import Budget, GroupBall, L1Ball, L2Ball, NuclearBall, Problem, Squared
+from dpcvx.accounting import Tight
+from dpcvx.noise import SeededGenerator
+from dpcvx.planning.planner import automatic, plan, residual_clip
+from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,
     NoisyCorrectiveFrankWolfe,
     NoisyFrankWolfe,
     NoisyGeneralFrankWolfe,
     NoisyGradientDescent,
     NoisyMirrorDescent,
-    NuclearBall,
-    Problem,
-    Squared,
 )
-from dpcvx.accounting import Tight
-from dpcvx.planning.planner import automatic, plan, residual_clip
 from zoo import ALL_DOMAINS, one_of_each
 
 BUDGET = Budget(1.0, 1e-6)
@@ -106,7 +101,7 @@ def excess(problem, rows, y, chosen, seed):
     for _ in range(500):
         best = problem.domain.project(best - step * (gram @ best - cross))
     source = dpcvx.source(rows, y, bounds=problem.bounds)
-    return risk(dpcvx.execute(chosen, source, rng=dpcvx.SeededGenerator(seed)).theta) - risk(best)
+    return risk(dpcvx.execute(chosen, source, rng=SeededGenerator(seed)).theta) - risk(best)
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from dpcvx.data.table import Table
 from dpcvx.data.target import Labels
 from dpcvx.losses import Huber, Logistic, SmoothHinge, Softmax
 from dpcvx.mechanisms import NoisyGradient, NoisyVertex
+from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds
 
 ONE = 2**RESIDUAL_BITS
@@ -396,7 +397,7 @@ def test_an_answer_is_the_same_whether_its_sum_is_wide_or_not(make, monkeypatch,
     answers = []
     for limit in (2**62, 2**36):
         monkeypatch.setattr(lattice, "LARGEST_SUM", limit)
-        rng = dpcvx.SeededGenerator(3)
+        rng = SeededGenerator(3)
         if kind == "gradient":
             answers.append(gradient(np.full(source.d, 0.1), data=source, rng=rng))
         else:

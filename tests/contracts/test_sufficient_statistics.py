@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import dpcvx as dp
-from dpcvx.accounting import gaussian_mu
+from dpcvx.accounting import Tight, gaussian_mu
 from dpcvx.errors import Incompatible
 from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments, SecondMoments
 from dpcvx.noise import SeededGenerator
+from dpcvx.solvers import SufficientStatistics
 
 N, D = 2000, 4
 BUDGET = dp.Budget(1.0, 1e-6)
@@ -47,7 +48,7 @@ def risk(X, y, theta, l2=0.0):
 @pytest.mark.parametrize("l2", [0.0, 0.5])
 def test_without_noise_it_is_the_ridge_solution(l2):
     X, y = sample()
-    plan = dp.SufficientStatistics().plan(problem(l2=l2), 10**9, BUDGET, dp.Tight())
+    plan = SufficientStatistics().plan(problem(l2=l2), 10**9, BUDGET, Tight())
     ask = Exact(X, y, l2)
     theta = plan.solver.run(plan, ask)
     truth = np.linalg.solve(X.T @ X / N + l2 * np.eye(D), X.T @ y / N)
@@ -57,7 +58,7 @@ def test_without_noise_it_is_the_ridge_solution(l2):
 
 def test_outside_its_set_it_is_the_minimiser_over_the_set():
     X, y = sample()
-    plan = dp.SufficientStatistics().plan(problem(radius=0.2), 10**9, BUDGET, dp.Tight())
+    plan = SufficientStatistics().plan(problem(radius=0.2), 10**9, BUDGET, Tight())
     theta = plan.solver.run(plan, Exact(X, y, 0.0))
     assert np.linalg.norm(theta) == pytest.approx(0.2)
     rng = np.random.default_rng(1)
@@ -69,7 +70,7 @@ def test_outside_its_set_it_is_the_minimiser_over_the_set():
 
 
 def test_both_answers_share_the_budget_evenly_and_use_it_up():
-    plan = dp.SufficientStatistics().plan(problem(), N, BUDGET, dp.Tight())
+    plan = SufficientStatistics().plan(problem(), N, BUDGET, Tight())
     moments, slope = (stage.mechanism for stage in plan.stages)
     assert isinstance(moments, NoisySecondMoments)
     assert isinstance(slope, NoisyGradient)
@@ -89,7 +90,7 @@ def test_the_ridge_covers_the_noise_and_vanishes_where_it_is_small(monkeypatch):
     )
     X, y = sample()
     for n in (200, 10**9):
-        plan = dp.SufficientStatistics().plan(problem(), n, BUDGET, dp.Tight())
+        plan = SufficientStatistics().plan(problem(), n, BUDGET, Tight())
         plan.solver.run(plan, Exact(X, y, 0.0))
     # A third of the cube's second moments is on the diagonal: with 200 people the noise hides all of it.
     mu = gaussian_mu(1.0, 1e-6)
@@ -104,7 +105,7 @@ def test_excess_risk_is_below_its_bound_and_falls_with_the_records():
         X, y = sample(n)
         best = risk(X, y, np.linalg.solve(X.T @ X, X.T @ y))
         p = problem(radius=1.0)
-        plan = dp.plan(p, n, BUDGET, candidates=(dp.SufficientStatistics(),))
+        plan = dp.plan(p, n, BUDGET, candidates=(SufficientStatistics(),))
         data = dp.source(X, y, bounds=p.bounds)
         thetas = [dp.execute(plan, data, rng=SeededGenerator(seed)).theta for seed in range(20)]
         excess = [risk(X, y, theta) - best for theta in thetas]
@@ -116,8 +117,8 @@ def test_excess_risk_is_below_its_bound_and_falls_with_the_records():
 @pytest.mark.parametrize("loss", [dp.Logistic(), dp.Huber(0.5)], ids=repr)
 def test_other_losses_are_refused(loss):
     with pytest.raises(Incompatible, match="squared loss of one target"):
-        dp.SufficientStatistics().plan(
-            dp.Problem(loss, dp.L2Ball(1.0), bounds=dp.Bounds(1.0), d=D), N, BUDGET, dp.Tight()
+        SufficientStatistics().plan(
+            dp.Problem(loss, dp.L2Ball(1.0), bounds=dp.Bounds(1.0), d=D), N, BUDGET, Tight()
         )
 
 
@@ -125,7 +126,7 @@ def test_estimators_know_it_by_name():
     X, y = sample(20_000)
     settings = {"epsilon": 2.0, "bounds": (-1, 1), "y_bounds": (-1, 1), "random_state": 0}
     model = dp.PrivateLinearRegression(solver="sufficient_statistics", **settings).fit(X, y)
-    assert isinstance(model.plan_.solver, dp.SufficientStatistics)
+    assert isinstance(model.plan_.solver, SufficientStatistics)
     np.testing.assert_allclose(model.coef_, [0.4, -0.3, 0.1, 0.2], atol=0.1)
     questions = [part["question"] for part in model.privacy_statement_.mechanisms]
     assert questions == ["NoisySecondMoments", "NoisyGradient"]

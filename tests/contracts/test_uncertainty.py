@@ -7,14 +7,22 @@ import pandas as pd
 import pytest
 
 import dpcvx as dp
-from dpcvx.accounting import gaussian_mu
+from dpcvx.accounting import Tight, gaussian_mu
 from dpcvx.audit.replay import discrepancies, record, replay
 from dpcvx.errors import Incompatible, NotReleased
 from dpcvx.events import count_leaves, from_plain
 from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments, PerturbedMinimiser
 from dpcvx.noise import SeededGenerator
 from dpcvx.plans.uncertainty import Curvature, Steepness, Uncertainty, average, one_step
-from dpcvx.solvers import Standardised
+from dpcvx.solvers import (
+    NoisyFrankWolfe,
+    NoisyGradientDescent,
+    NoisySVRG,
+    ObjectivePerturbation,
+    OneStep,
+    Standardised,
+    SufficientStatistics,
+)
 from dpcvx.solvers.one_step import with_uncertainty
 
 BUDGET = dp.Budget(2.0, 1e-6)
@@ -120,9 +128,9 @@ def test_an_affine_map_maps_estimate_and_covariance():
 
 
 @pytest.mark.parametrize("kind", ["linear", "logistic"])
-@pytest.mark.parametrize("inner", [dp.NoisyGradientDescent(n_iter=7), dp.ObjectivePerturbation()], ids=type)
+@pytest.mark.parametrize("inner", [NoisyGradientDescent(n_iter=7), ObjectivePerturbation()], ids=type)
 def test_fit_and_hessian_together_keep_the_budget(kind, inner):
-    plan = dp.OneStep(inner, 0.3).plan(problem(kind), 5000, BUDGET, dp.Tight())
+    plan = OneStep(inner, 0.3).plan(problem(kind), 5000, BUDGET, Tight())
     *fit, (moments) = plan.stages
     assert {type(stage.mechanism) for stage in fit} <= {NoisyGradient, PerturbedMinimiser}
     assert isinstance(moments.mechanism, NoisySecondMoments)
@@ -133,11 +141,11 @@ def test_fit_and_hessian_together_keep_the_budget(kind, inner):
     assert spent == pytest.approx(0.3 * gaussian_mu(BUDGET.epsilon, BUDGET.delta) ** 2, rel=1e-3)
 
 
-@pytest.mark.parametrize("inner", [dp.NoisyGradientDescent(n_iter=6), dp.ObjectivePerturbation()], ids=type)
+@pytest.mark.parametrize("inner", [NoisyGradientDescent(n_iter=6), ObjectivePerturbation()], ids=type)
 def test_a_neighbour_reaches_nothing_but_the_sums(inner):
     rng = np.random.default_rng(3)
     p = problem("logistic", d=3)
-    plan = dp.OneStep(inner, 0.3).plan(p, 60, BUDGET, dp.Tight())
+    plan = OneStep(inner, 0.3).plan(p, 60, BUDGET, Tight())
     X, y = rng.uniform(-1, 1, (60, 3)), rng.choice([-1.0, 1.0], 60)
     first = record(plan, dp.source(X, y, bounds=p.bounds), SeededGenerator(0))
     assert first.questions[-1].kind == "CurvatureSum"
@@ -151,23 +159,23 @@ def test_a_neighbour_reaches_nothing_but_the_sums(inner):
 @pytest.mark.parametrize(
     "solver",
     [
-        dp.NoisyFrankWolfe(),
-        pytest.param(dp.NoisySVRG(), marks=pytest.mark.long),  # its price takes seconds
-        dp.SufficientStatistics(),
+        NoisyFrankWolfe(),
+        pytest.param(NoisySVRG(), marks=pytest.mark.long),  # its price takes seconds
+        SufficientStatistics(),
     ],
     ids=type,
 )
 def test_solvers_without_a_known_law_are_refused_before_a_record_is_read(solver):
-    domain = dp.L1Ball(1.0) if isinstance(solver, dp.NoisyFrankWolfe) else dp.L2Ball(1.0)
+    domain = dp.L1Ball(1.0) if isinstance(solver, NoisyFrankWolfe) else dp.L2Ball(1.0)
     p = dp.Problem(dp.Squared(), domain, bounds=dp.Bounds(1.0), d=3, l2=0.1)
     with pytest.raises(Incompatible, match="no known law"):
-        dp.OneStep(solver).plan(p, 5000, BUDGET, dp.Tight())
+        OneStep(solver).plan(p, 5000, BUDGET, Tight())
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.1, math.nan])
 def test_a_share_is_a_share(share):
     with pytest.raises(ValueError, match="share"):
-        dp.OneStep(dp.NoisyGradientDescent(), share)
+        OneStep(NoisyGradientDescent(), share)
 
 
 # -- coverage
@@ -175,10 +183,10 @@ def test_a_share_is_a_share(share):
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["linear", "logistic"])
-@pytest.mark.parametrize("inner", [dp.NoisyGradientDescent(clip=1.0), dp.ObjectivePerturbation()], ids=type)
+@pytest.mark.parametrize("inner", [NoisyGradientDescent(clip=1.0), ObjectivePerturbation()], ids=type)
 def test_errors_are_as_large_as_stated_and_larger_than_either_part_alone(kind, inner):
     """50 runs of 4 coefficients: a deviation of 1 is measured within 0.05, coverage within 1.5 points."""
-    plan = dp.OneStep(inner, 0.3).plan(problem(kind), 20_000, dp.Budget(1.0, 1e-6), dp.Tight())
+    plan = OneStep(inner, 0.3).plan(problem(kind), 20_000, dp.Budget(1.0, 1e-6), Tight())
     z, known = errors(kind, plan, 50)
     assert 0.85 < np.sqrt(np.mean(z**2)) < 1.15
     assert 0.90 < np.mean(abs(z) < 1.96) < 0.99
@@ -192,11 +200,11 @@ def test_errors_are_as_large_as_stated_and_larger_than_either_part_alone(kind, i
 
 @pytest.mark.parametrize(
     "inner",
-    [dp.NoisyGradientDescent(n_iter=4, step=0.2, clip=1.0), dp.ObjectivePerturbation(jacobian_share=0.001)],
+    [NoisyGradientDescent(n_iter=4, step=0.2, clip=1.0), ObjectivePerturbation(jacobian_share=0.001)],
     ids=type,
 )
 def test_the_step_removes_the_bias_of_few_iterations_and_of_a_ridge(inner):
-    plan = dp.OneStep(inner, 0.3).plan(problem("linear"), 20_000, dp.Budget(4.0, 1e-6), dp.Tight())
+    plan = OneStep(inner, 0.3).plan(problem("linear"), 20_000, dp.Budget(4.0, 1e-6), Tight())
     runs = [released("linear", plan, seed) for seed in range(30)]
     fit = np.mean([run.theta for run in runs], axis=0) - TRUTH["linear"]
     step = np.mean([run.uncertainty.estimate for run in runs], axis=0) - TRUTH["linear"]
@@ -209,8 +217,8 @@ def test_the_step_removes_the_bias_of_few_iterations_and_of_a_ridge(inner):
 def test_a_minimiser_at_the_border_of_its_set_has_the_same_intervals(kind):
     """The truth has length 0.38 or 2.3; in a ball of half of that the released fit is at the border."""
     radius = 0.5 * np.linalg.norm(TRUTH[kind])
-    inner = dp.ObjectivePerturbation(clip=1.0 if kind == "linear" else None)
-    plan = dp.OneStep(inner, 0.3).plan(problem(kind, radius=radius), 20_000, dp.Budget(1.0, 1e-6), dp.Tight())
+    inner = ObjectivePerturbation(clip=1.0 if kind == "linear" else None)
+    plan = OneStep(inner, 0.3).plan(problem(kind, radius=radius), 20_000, dp.Budget(1.0, 1e-6), Tight())
     z, _ = errors(kind, plan, 30)
     assert 0.8 < np.sqrt(np.mean(z**2)) < 1.2
     run = released(kind, plan, 0)
@@ -224,7 +232,7 @@ def test_a_minimiser_at_the_border_of_its_set_has_the_same_intervals(kind):
 def test_coverage_is_within_two_points_of_nominal(kind, n, epsilon):
     """500 runs of 4 coefficients: coverage is measured with a standard error of 0.6 points at most."""
     budget = dp.Budget(epsilon, 1 / n**2)
-    plan = dp.OneStep(dp.NoisyGradientDescent(clip=1.0), 0.3).plan(problem(kind), n, budget, dp.Tight())
+    plan = OneStep(NoisyGradientDescent(clip=1.0), 0.3).plan(problem(kind), n, budget, Tight())
     z, _ = errors(kind, plan, 500)
     assert abs(np.mean(abs(z) < 1.96) - 0.95) < 0.02
     assert abs(np.mean(abs(z) < 1.2816) - 0.80) < 0.03
@@ -415,8 +423,8 @@ def test_intervals_made_in_standardised_coordinates_come_back_in_those_of_the_re
     """Columns of deviations that differ a hundredfold, one far from 0."""
     loss = dp.Squared() if kind == "linear" else dp.Logistic()
     p = dp.Problem(loss, dp.L2Ball(30.0), bounds=dp.Bounds(1.0), d=3)
-    solver = with_uncertainty(Standardised(dp.NoisyGradientDescent()), 0.3, p.loss)
-    plan = solver.plan(p, 10_000, dp.Budget(4.0, 1e-8), dp.Tight())
+    solver = with_uncertainty(Standardised(NoisyGradientDescent()), 0.3, p.loss)
+    plan = solver.plan(p, 10_000, dp.Budget(4.0, 1e-8), Tight())
     assert plan.price.epsilon <= 4.0
     assert [type(stage.mechanism).__name__ for stage in plan.stages][-2:] == [
         "NoisyGradient",
@@ -441,7 +449,7 @@ def test_intervals_made_in_standardised_coordinates_come_back_in_those_of_the_re
 
 
 def test_standardised_fits_with_intervals_shorten_few_rows():
-    plain = Standardised(dp.NoisyGradientDescent())
+    plain = Standardised(NoisyGradientDescent())
     wide, narrow = (with_uncertainty(plain, 0.3, loss) for loss in (dp.Squared(), dp.Logistic()))
     assert (wide.reach, wide.stretch) == (6.0, 3.0)
     assert (narrow.reach, narrow.stretch) == (3.0, 2.0)

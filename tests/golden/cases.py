@@ -28,7 +28,16 @@ import pyarrow.parquet as pq
 from scipy.sparse import csr_array
 
 import dpcvx as dp
+from dpcvx.domains import Cardinality, SubmodularNorm
 from dpcvx.events import to_plain
+from dpcvx.noise import SeededGenerator
+from dpcvx.solvers import (
+    NoisyDualFrankWolfe,
+    NoisySVRG,
+    NoisySVRGPlusPlus,
+    ObjectivePerturbation,
+    OutputPerturbation,
+)
 
 RECORD = Path(__file__).with_name("record.json")
 TOLERANCE = 1e-9
@@ -165,21 +174,21 @@ for solver_name in SOLVER_NAMES.split():
 
 def released(solver: Any, problem: dp.Problem) -> Seen:
     plan = dp.plan(problem, n, dp.Budget(2.0, 1e-5), (solver,))
-    release = dp.execute(plan, dp.source(A, B, bounds=problem.bounds), rng=dp.SeededGenerator(3))
+    release = dp.execute(plan, dp.source(A, B, bounds=problem.bounds), rng=SeededGenerator(3))
     return Seen(release.theta, prices(plan), str(plan), is_exact(plan))
 
 
 RIDGED = {"bounds": dp.Bounds(1.0), "d": 5, "l2": 0.2}
 for core in (
-    dp.NoisySVRG(n_epochs=2, n_steps=4, batch=50),
-    dp.NoisySVRGPlusPlus(n_epochs=2, n_steps=2, batch=50),
-    dp.OutputPerturbation(),
-    dp.ObjectivePerturbation(),
+    NoisySVRG(n_epochs=2, n_steps=4, batch=50),
+    NoisySVRGPlusPlus(n_epochs=2, n_steps=2, batch=50),
+    OutputPerturbation(),
+    ObjectivePerturbation(),
 ):
     huber = dp.Problem(dp.Huber(0.5), dp.L2Ball(2.0), **RIDGED)
     add(f"core {type(core).__name__}", partial(released, core, huber))
-structured = dp.Problem(dp.Huber(0.5), regularizer=dp.SubmodularNorm(dp.Cardinality(), 0.1), **RIDGED)
-add("core dual", partial(released, dp.NoisyDualFrankWolfe(n_iter=5), structured))
+structured = dp.Problem(dp.Huber(0.5), regularizer=SubmodularNorm(Cardinality(), 0.1), **RIDGED)
+add("core dual", partial(released, NoisyDualFrankWolfe(n_iter=5), structured))
 
 
 def planned(domain: Any) -> Seen:
@@ -197,7 +206,7 @@ for domain in (
     dp.GroupBall(2, 1.0),
     dp.InterpolationBall(0.3, 1.0),
     dp.VertexHull(np.vstack([np.eye(5), -np.eye(5)])),
-    dp.SubmodularBall(dp.Cardinality(), 1.0),
+    dp.SubmodularBall(Cardinality(), 1.0),
 ):
     add(f"plan {type(domain).__name__}", partial(planned, domain))
 
@@ -214,7 +223,7 @@ def flattened(value: Any) -> list[float]:
 def asked(method: str) -> Seen:
     ill, sex = dp.Attribute("ill", ("no", "yes")), dp.Attribute("sex", ("f", "m"))
     schema = dp.Schema((ill, sex, dp.Binned("age", (0, 30, 60, 90))))
-    settings = {"method": method, "n_queries": 6, "rng": dp.SeededGenerator(1)}
+    settings = {"method": method, "n_queries": 6, "rng": SeededGenerator(1)}
     engine = dp.QueryEngine(schema, PEOPLE, dp.Budget(4.0, 1e-4), **settings)
     regression, count = dp.Regression("ill", ("sex", "age")), dp.Count({"sex": ["f"]})
     answers = [*engine.ask_many((regression, count)), engine.ask(dp.Mean("age"))]

@@ -22,7 +22,6 @@ from dpcvx import (
     PrivateLinearRegression,
     PrivateLogisticRegression,
     PrivateLowRankRegression,
-    SeededGenerator,
     from_dask,
 )
 from dpcvx.data import CurvatureSum, DifferenceSum, GradientSum, LengthSum, MomentSum
@@ -33,6 +32,8 @@ from dpcvx.data.lattice import ResidualBound
 from dpcvx.data.quantise import Quantiser
 from dpcvx.estimators import linear_model
 from dpcvx.losses import Logistic, Softmax, Squared
+from dpcvx.noise import SeededGenerator
+from dpcvx.solvers import ObjectivePerturbation
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed", reason="the cluster's tests need dpcvx[dask]")
@@ -251,7 +252,7 @@ def test_targets_and_norms_are_declared_with_the_data_or_with_the_estimator(clie
 
 def test_minimisers_run_on_the_driver(client):
     settings = {"epsilon": 1.0, "bounds": (-1, 1), "random_state": 3, "classes": (0, 1), "l2": 0.01}
-    solver = dpcvx.ObjectivePerturbation()
+    solver = ObjectivePerturbation()
     reference = PrivateLogisticRegression(solver=solver, **settings).fit(X, LABELS)
     model = PrivateLogisticRegression(backend="dask", solver=solver, **settings).fit(*arrays())
     assert_allclose(model.coef_, reference.coef_, atol=1e-6)

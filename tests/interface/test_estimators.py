@@ -19,7 +19,6 @@ from dpcvx import (
     L1Ball,
     L2Ball,
     Ledger,
-    NoisyGradientDescent,
     PrivacyLeakWarning,
     PrivateElasticNet,
     PrivateGroupLasso,
@@ -32,6 +31,7 @@ from dpcvx import (
     PrivateQuantileRegressor,
     PrivateStructuredLasso,
 )
+from dpcvx.solvers import NoisyGradientDescent
 from dpcvx.solvers.typical_data import inflation
 from zoo import CLASSIFIERS, REGRESSORS
 

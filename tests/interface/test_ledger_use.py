@@ -20,6 +20,7 @@ from dpcvx import (
 from dpcvx.data.columns import Columns
 from dpcvx.data.target import Numbers
 from dpcvx.events import from_plain
+from dpcvx.noise import SeededGenerator
 from dpcvx.plans import execution
 
 RNG = np.random.default_rng(0)
@@ -161,7 +162,7 @@ def test_a_plan_is_charged_before_its_first_question(ledger, account):
     release = dpcvx.execute(plan, source, ledger=ledger, account="people")
     assert release.receipt.sequence == 2
     assert dpcvx.execute(plan, source).receipt is None
-    seeded = dpcvx.SeededGenerator(0)
+    seeded = SeededGenerator(0)
     with pytest.raises(Incompatible, match="A seeded run is not private"):
         dpcvx.execute(plan, source, rng=seeded, ledger=ledger, account="people")
     whole = dpcvx.plan(problem, 120, Budget(1.0, 1e-6))

@@ -11,15 +11,8 @@ import pytest
 
 import dpcvx
 from dpcvx import (
-    Cardinality,
-    ConcaveOfCardinality,
-    DirectSum,
-    FromCallable,
     GroupBall,
-    GroupCover,
-    Interval,
     L1Ball,
-    NoisyMirrorDescent,
     PrivateElasticNet,
     PrivateGroupLasso,
     PrivateHuberRegressor,
@@ -31,9 +24,18 @@ from dpcvx import (
     PrivateQuantileRegressor,
     PrivateStructuredLasso,
     SubmodularBall,
-    Transformed,
     load,
 )
+from dpcvx.domains import (
+    Cardinality,
+    ConcaveOfCardinality,
+    DirectSum,
+    FromCallable,
+    GroupCover,
+    Interval,
+    Transformed,
+)
+from dpcvx.solvers import NoisyMirrorDescent
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(0, 10, (60, 3))

@@ -7,13 +7,26 @@ import numpy as np
 import pytest
 
 import dpcvx as dp
+import dpcvx.solvers
 from dpcvx.accounting import Tight
+from dpcvx.noise import SeededGenerator
 from dpcvx.planning.candidates import Limit, memory, rehearsed, unweighed, with_all
 from dpcvx.planning.outlook import doubt, predicted_risk, promises
 from dpcvx.planning.planner import default_clip, plan, residual_clip
 from dpcvx.planning.rehearsal import Scene, rehearse, scenes, to_learn
 from dpcvx.plans import execute
-from dpcvx.solvers import NAMED_SOLVERS, SOLVERS, Standardised
+from dpcvx.solvers import (
+    NAMED_SOLVERS,
+    SOLVERS,
+    NoisyCorrectiveFrankWolfe,
+    NoisyFrankWolfe,
+    NoisyGradientDescent,
+    NoisyMirrorDescent,
+    NoisySVRG,
+    ObjectivePerturbation,
+    OneStep,
+    Standardised,
+)
 from dpcvx.solvers.memo import forget
 
 BUDGET = dp.Budget(1.0, 1e-8)
@@ -75,13 +88,12 @@ def test_one_list_of_solvers_serves_estimators_command_line_and_package():
         model.plan(1000, 3)
     assert set(re.findall(r"'(\w+)'", str(refused.value))) == {"unknown", "auto", *NAMED_SOLVERS}
     assert set(NAMED_SOLVERS.values()) <= set(SOLVERS)
-    for kind in SOLVERS:
-        assert getattr(dp, kind.__name__) is kind
+    assert all(kind.__name__ in dpcvx.solvers.__all__ for kind in SOLVERS)
 
 
 def test_the_plan_of_a_standardised_fit_without_promise_says_what_would_be_enough():
     problem = dp.Problem(dp.Logistic(), dp.L2Ball(5.0), bounds=dp.Bounds(1.0), d=30)
-    made = Standardised(dp.NoisyGradientDescent(clip=0.6)).plan(problem, 150, dp.Budget(0.1, 1e-6), Tight())
+    made = Standardised(NoisyGradientDescent(clip=0.6)).plan(problem, 150, dp.Budget(0.1, 1e-6), Tight())
     assert not promises(made)
     assert doubt(made).records > 150
 
@@ -89,7 +101,7 @@ def test_the_plan_of_a_standardised_fit_without_promise_says_what_would_be_enoug
 def test_costs_are_those_of_the_plan():
     made = plan(RIDGED, 3000, BUDGET)
     by_kind = {type(each.solver): each for each in made.candidates}
-    for kind in (dp.NoisyGradientDescent, dp.NoisyCorrectiveFrankWolfe, dp.ObjectivePerturbation):
+    for kind in (NoisyGradientDescent, NoisyCorrectiveFrankWolfe, ObjectivePerturbation):
         each = by_kind[kind]
         alone = each.solver.plan(RIDGED, 3000, BUDGET, Tight())
         assert each.answers == alone.n_calls
@@ -99,22 +111,22 @@ def test_costs_are_those_of_the_plan():
 
 @pytest.mark.slow
 def test_samples_are_listed_at_a_price_close_to_the_exact_one():
-    listed = {type(each.solver): each for each in plan(RIDGED, 3000, BUDGET).candidates}[dp.NoisySVRG]
-    exact = dp.NoisySVRG(clip=default_clip(RIDGED, 3000, BUDGET)).plan(RIDGED, 3000, BUDGET, Tight())
+    listed = {type(each.solver): each for each in plan(RIDGED, 3000, BUDGET).candidates}[NoisySVRG]
+    exact = NoisySVRG(clip=default_clip(RIDGED, 3000, BUDGET)).plan(RIDGED, 3000, BUDGET, Tight())
     assert listed.answers == exact.n_calls
     assert max(listed.noise) == pytest.approx(max(s.mechanism.noise for s in exact.stages), rel=0.15)
 
 
 def test_memory_follows_from_public_sizes():
     n, d = 3000, RIDGED.d
-    descent = dp.NoisyGradientDescent(n_iter=3).plan(RIDGED, n, BUDGET, Tight())
+    descent = NoisyGradientDescent(n_iter=3).plan(RIDGED, n, BUDGET, Tight())
     assert memory(descent) == 2 * n * d + 8 * n + 64 * d
     assert memory(descent, density=0.1) == pytest.approx(0.6 * n * d + 8 * n + 64 * d)
-    vertices = dp.NoisyFrankWolfe(n_iter=3).plan(RIDGED, n, BUDGET, Tight())
-    both = dp.NoisyCorrectiveFrankWolfe(n_iter=4, selections=2).plan(RIDGED, n, BUDGET, Tight())
+    vertices = NoisyFrankWolfe(n_iter=3).plan(RIDGED, n, BUDGET, Tight())
+    both = NoisyCorrectiveFrankWolfe(n_iter=4, selections=2).plan(RIDGED, n, BUDGET, Tight())
     assert memory(vertices) - memory(descent) == 12 * n
     assert memory(both) - memory(vertices) == 2 * n * d  # rows and columns
-    minimiser = dp.ObjectivePerturbation().plan(RIDGED, n, BUDGET, Tight())
+    minimiser = ObjectivePerturbation().plan(RIDGED, n, BUDGET, Tight())
     assert memory(minimiser) - memory(descent) == 8 * n * d + 24 * n
     for density in (0.0, 1.5):
         with pytest.raises(ValueError, match="density"):
@@ -122,21 +134,21 @@ def test_memory_follows_from_public_sizes():
 
 
 def test_a_named_solver_can_be_shown_beside_all_others():
-    alone = plan(ROUND, 3000, BUDGET, (dp.NoisyMirrorDescent(clip=1.0),))
+    alone = plan(ROUND, 3000, BUDGET, (NoisyMirrorDescent(clip=1.0),))
     shown = with_all(alone)
     assert len(alone.candidates) == 1
     assert {type(each.solver).__name__ for each in shown.candidates} == feasible(ROUND, 3000)
-    assert [type(each.solver) for each in shown.candidates if each.weighed] == [dp.NoisyMirrorDescent]
+    assert [type(each.solver) for each in shown.candidates if each.weighed] == [NoisyMirrorDescent]
     assert shown.stages == alone.stages
 
 
 def test_standardised_fits_are_compared_with_standardised_ones_and_rehearsed_in_their_coordinates():
-    solver = Standardised(dp.NoisyGradientDescent(clip=1.0))
+    solver = Standardised(NoisyGradientDescent(clip=1.0))
     made = solver.plan(
         dp.Problem(dp.Squared(), dp.L2Ball(3.0), bounds=dp.Bounds(1.0), d=5), 3000, BUDGET, Tight()
     )
     inside = made.solver.innermost(made)
-    assert type(inside.solver) is dp.NoisyGradientDescent
+    assert type(inside.solver) is NoisyGradientDescent
     assert inside.problem == solver.inner(made.problem)
     assert inside.n_calls == made.n_calls - 3
     floor = 2 * float(made.stages[1].mechanism.deviations[:5].max())
@@ -147,7 +159,7 @@ def test_standardised_fits_are_compared_with_standardised_ones_and_rehearsed_in_
 def test_a_rehearsal_of_descent_is_descent_on_a_quadratic():
     """Without noise theta_t - theta* = (1 - step h)^t (theta_0 - theta*); two of five are averaged."""
     problem = dp.Problem(dp.Squared(), dp.L2Ball(50.0), bounds=dp.Bounds(1.0, 1.0), d=3)
-    solver = dp.NoisyGradientDescent(n_iter=5, step=0.5, momentum=0.0, clip=1.0)
+    solver = NoisyGradientDescent(n_iter=5, step=0.5, momentum=0.0, clip=1.0)
     made = solver.plan(problem, 10**9, BUDGET, Tight())
     left = [
         float((s.curvatures * (s.target * left**4 * (1 + left) / 2) ** 2).sum()) / 2
@@ -162,9 +174,7 @@ def test_a_rehearsal_of_descent_is_descent_on_a_quadratic():
 def test_the_noise_of_a_rehearsal_is_the_planned_one():
     """One step of length 1 from 0 adds h sigma^2/2 in every direction."""
     problem = dp.Problem(dp.Squared(), dp.L2Ball(1e4), bounds=dp.Bounds(1.0, 1.0), d=400)
-    made = dp.NoisyGradientDescent(n_iter=1, step=1.0, momentum=0.0, clip=1.0).plan(
-        problem, 30, BUDGET, Tight()
-    )
+    made = NoisyGradientDescent(n_iter=1, step=1.0, momentum=0.0, clip=1.0).plan(problem, 30, BUDGET, Tight())
     sigma = made.stages[0].mechanism.noise
     _, privacy = rehearse(made)
     heavy = max(float(s.curvatures.sum()) for s in scenes(problem, 1.0))
@@ -183,7 +193,7 @@ def test_scenes_leave_the_same_to_learn_and_get_harder_where_only_columns_are_bo
     assert len(scenes(by_columns)) == len(scenes(by_norm)) + 2
     budget = dp.Budget(1.0, 1e-8)
     risks = [
-        plan(each, 20_000, budget, (dp.NoisyGradientDescent(),)).candidates[0].predicted
+        plan(each, 20_000, budget, (NoisyGradientDescent(),)).candidates[0].predicted
         for each in (by_norm, by_columns)
     ]
     assert risks[1] > risks[0]
@@ -212,7 +222,7 @@ def test_predictions_rank_solvers_as_measured_risks_do():
         if "SVRG" in type(each.solver).__name__:
             continue  # its exact price takes seconds
         made = each.solver.plan(problem, n, BUDGET, Tight())
-        thetas = [execute(made, source, rng=dp.SeededGenerator(seed)).theta for seed in range(2)]
+        thetas = [execute(made, source, rng=SeededGenerator(seed)).theta for seed in range(2)]
         measured.append(np.mean([np.mean((rows @ (theta - best)) ** 2) / 2 for theta in thetas]))
         predicted.append(sum(predicted_risk(made)))
     from scipy.stats import spearmanr
@@ -230,7 +240,7 @@ def test_a_scene_costs_nothing_at_its_minimiser():
 
 def test_a_prediction_does_not_depend_on_the_plans_that_were_made_before_it():
     def fit(share):
-        return dp.NoisyGradientDescent() if share == 0 else dp.OneStep(dp.NoisyGradientDescent(), share)
+        return NoisyGradientDescent() if share == 0 else OneStep(NoisyGradientDescent(), share)
 
     def predicted(share):
         problem = dp.Problem(dp.Logistic(), dp.L2Ball(30.0), bounds=dp.Bounds(1.0, 1.0), d=8)

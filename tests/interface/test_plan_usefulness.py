@@ -10,16 +10,17 @@ import pytest
 from scipy.sparse import random_array
 
 import dpcvx as dp
-from dpcvx.accounting import gaussian_mu
+from dpcvx.accounting import Tight, gaussian_mu
 from dpcvx.planning.outlook import MOST_LEFT, doubt, predicted_risk, trivial_risk
 from dpcvx.planning.planner import plan
 from dpcvx.report.plots import prediction_plot
+from dpcvx.solvers import NoisyGradientDescent
 
 PROBLEM = dp.Problem(dp.Logistic(), dp.L2Ball(30.0), bounds=dp.Bounds(1.0), d=20)
 
 
 def again(n, epsilon):
-    return plan(PROBLEM, n, dp.Budget(epsilon, 1e-6), (dp.NoisyGradientDescent(),))
+    return plan(PROBLEM, n, dp.Budget(epsilon, 1e-6), (NoisyGradientDescent(),))
 
 
 def test_enough_is_enough_and_little_less_is_not():
@@ -127,7 +128,7 @@ def test_the_noise_drowns_rows_by_their_length_and_number():
     budget = dp.Budget(1.0, 1e-8)
     enough = 2 * d / (gaussian_mu(1.0, 1e-8) * math.sqrt(USUAL_CELLS))
     for n, drowns in ((0.9 * enough, True), (1.1 * enough, False)):
-        made = dp.NoisyGradientDescent(n_iter=9).plan(problem, int(n), budget, dp.Tight())
+        made = NoisyGradientDescent(n_iter=9).plan(problem, int(n), budget, Tight())
         assert _drowns_short_rows(made) is drowns
 
 

@@ -8,24 +8,12 @@ import sys
 
 import pytest
 
-from dpcvx import (
-    Bounds,
-    Budget,
-    L1Ball,
-    L2Ball,
-    Logistic,
-    NoisyFrankWolfe,
-    NoisyGradientDescent,
-    Problem,
-    Softmax,
-    Squared,
-    Tight,
-    plan,
-)
+from dpcvx import Bounds, Budget, L1Ball, L2Ball, Logistic, Problem, Softmax, Squared, plan
+from dpcvx.accounting import Tight
 from dpcvx.planning.planner import automatic
 from dpcvx.report.html import Section, html_report
 from dpcvx.report.plots import Comparison, privacy_utility_plot
-from dpcvx.solvers import ObjectivePerturbation, Standardised
+from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, ObjectivePerturbation, Standardised
 
 BUDGET = Budget(epsilon=1.0, delta=1e-8)
 

@@ -5,9 +5,10 @@ import json
 import pytest
 
 import dpcvx as dp
+from dpcvx.accounting import Tight
 from dpcvx.planning.candidates import with_all
 from dpcvx.plans.stage import ANSWER, CELL, NONZERO, SLOPE, running_time, time_in_words
-from dpcvx.solvers import SufficientStatistics
+from dpcvx.solvers import NoisyGradientDescent, ObjectivePerturbation, SufficientStatistics
 from dpcvx.words import DAY
 
 BUDGET = dp.Budget(1.0, 1e-8)
@@ -20,7 +21,7 @@ def planned(solver, n=N, problem=PROBLEM):
 
 
 def test_the_estimate_counts_answers_slopes_and_the_cells_that_are_stored():
-    descent = planned(dp.NoisyGradientDescent(n_iter=7))
+    descent = planned(NoisyGradientDescent(n_iter=7))
     assert running_time(descent.stages, descent.problem) == pytest.approx(
         7 * (ANSWER + N * (SLOPE + D * CELL))
     )
@@ -28,7 +29,7 @@ def test_the_estimate_counts_answers_slopes_and_the_cells_that_are_stored():
         7 * (ANSWER + N * (SLOPE + D * NONZERO / 10))
     )
     three = dp.Problem(dp.Softmax(), dp.L2Ball(10.0), bounds=dp.Bounds(1.0), d=D, outputs=3)
-    softmax = planned(dp.NoisyGradientDescent(n_iter=7), problem=three)
+    softmax = planned(NoisyGradientDescent(n_iter=7), problem=three)
     assert running_time(softmax.stages, softmax.problem) == pytest.approx(
         7 * (ANSWER + 3 * N * (SLOPE + D * CELL))
     )
@@ -53,21 +54,21 @@ def test_second_moments_take_every_pair_of_features():
     ],
 )
 def test_seconds_in_words(seconds, words):
-    assert time_in_words(planned(dp.NoisyGradientDescent(n_iter=7)).stages, seconds) == words
+    assert time_in_words(planned(NoisyGradientDescent(n_iter=7)).stages, seconds) == words
     at_most = words if seconds < 1 else f"at most {words}"
-    assert time_in_words(planned(dp.ObjectivePerturbation()).stages, seconds) == at_most
+    assert time_in_words(planned(ObjectivePerturbation()).stages, seconds) == at_most
 
 
 def test_table_words_and_record_say_it_and_know_the_density():
     wide = dp.Problem(dp.Logistic(), dp.L2Ball(10.0), bounds=dp.Bounds(1.0, 1.0), d=400)
-    dense = planned(dp.NoisyGradientDescent(n_iter=2000), 10**6, wide)
+    dense = planned(NoisyGradientDescent(n_iter=2000), 10**6, wide)
     sparse = with_all(dense, density=0.001)
     for plan, time in ((dense, "about 4 minutes"), (sparse, "about 2 minutes")):
         assert f"  time       {time} on one core of an ordinary machine\n" in str(plan)
         assert f"this takes {time} on one core" in plan.explain()
     (row,) = (each for each in sparse.to_plain()["candidates"] if each["chosen"])
     assert row["seconds"] == running_time(dense.stages, dense.problem, 0.001) != dense.seconds
-    alone = dp.NoisyGradientDescent(n_iter=2000).plan(wide, 10**6, BUDGET, dp.Tight())
+    alone = NoisyGradientDescent(n_iter=2000).plan(wide, 10**6, BUDGET, Tight())
     assert "about 4 minutes on one core" in str(alone)
 
 

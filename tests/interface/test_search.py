@@ -15,6 +15,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 
 import dpcvx
 from dpcvx.errors import UselessModelWarning
+from dpcvx.solvers import NoisySVRG
 from dpcvx.tuning import PrivateSearchCV, private_tune
 
 RNG = np.random.default_rng(0)
@@ -200,7 +201,7 @@ def test_a_search_that_promises_nothing_warns_once_and_before_it_is_charged(tmp_
 @pytest.mark.slow  # its plan alone takes seconds
 def test_fits_to_samples_of_the_records_are_refused():
     with pytest.raises(dpcvx.NotAccountable, match="best of several runs of NoisySVRG"):
-        searching(logistic(solver=dpcvx.NoisySVRG(), n_iter=None, l2=0.1)).fit(X, Y)
+        searching(logistic(solver=NoisySVRG(), n_iter=None, l2=0.1)).fit(X, Y)
 
 
 def test_grid_search_charges_every_fit_and_the_private_search_once(tmp_path):

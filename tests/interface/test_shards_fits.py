@@ -20,6 +20,7 @@ import dpcvx
 from dpcvx.data.files import open_table
 from dpcvx.data.shards import folder as store
 from dpcvx.data.shards import recipe, writing
+from dpcvx.solvers import NoisySVRG, ObjectivePerturbation
 
 N = 500
 SECRET = 77.125  # a cell that no message may hold
@@ -83,7 +84,7 @@ def same_fit(kind, shards, X, y, declared, **settings):
         (dpcvx.PrivateLogisticRegression, {"domain": "l1", "solver": "frank_wolfe", "n_iter": 5}),
         pytest.param(
             dpcvx.PrivateLogisticRegression,
-            {"solver": dpcvx.NoisySVRG(), "l2": 0.1},
+            {"solver": NoisySVRG(), "l2": 0.1},
             marks=pytest.mark.long,  # its price takes seconds
         ),
         (dpcvx.PrivateLinearSVC, {"fit_intercept": False}),
@@ -123,7 +124,7 @@ def test_a_minimiser_of_shards_is_near_the_one_of_the_records(parquet, people):
     shards = dpcvx.from_parquet(parquet, target="income", features=["age", "height"], **declared)
     models = [
         dpcvx.PrivateHuberRegressor(
-            epsilon=1.0, l2=0.1, random_state=5, solver=dpcvx.ObjectivePerturbation(), **given
+            epsilon=1.0, l2=0.1, random_state=5, solver=ObjectivePerturbation(), **given
         )
         for given in ({}, declared)
     ]

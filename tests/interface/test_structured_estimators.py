@@ -13,13 +13,7 @@ import scipy.sparse as sp
 
 import dpcvx
 from dpcvx import (
-    Cardinality,
-    ConcaveOfCardinality,
-    DirectSum,
-    FromCallable,
     GroupBall,
-    GroupCover,
-    Interval,
     L1Ball,
     NuclearBall,
     PrivateElasticNet,
@@ -30,6 +24,7 @@ from dpcvx import (
 )
 from dpcvx.data import GradientSum
 from dpcvx.data.lattice import SUM_UNIT
+from dpcvx.domains import Cardinality, ConcaveOfCardinality, DirectSum, FromCallable, GroupCover, Interval
 from dpcvx.mechanisms.mechanism import residual_bound
 
 N = 300

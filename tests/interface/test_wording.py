@@ -8,6 +8,7 @@ import pytest
 
 import dpcvx as dp
 from dpcvx.planning.outlook import doubt
+from dpcvx.solvers import NoisyGradientDescent
 from dpcvx.words import counted, shown
 
 
@@ -29,7 +30,7 @@ def test_numbers_agree_with_what_they_count(said, words):
 
 def test_a_plan_for_one_record_says_so():
     problem = dp.Problem(dp.Logistic(), dp.L2Ball(30.0), bounds=dp.Bounds(1.0), d=1)
-    plan = dp.plan(problem, 1, dp.Budget(1.0, 1e-6), (dp.NoisyGradientDescent(),))
+    plan = dp.plan(problem, 1, dp.Budget(1.0, 1e-6), (NoisyGradientDescent(),))
     found = str(dataclasses.replace(doubt(plan), records=1, epsilon=30.0))
     assert found.startswith("With 1 record, 1 coefficient and epsilon 1 ")
     assert "About 1 record at epsilon 1 or about epsilon 30 with 1 record would be enough" in found

@@ -9,12 +9,14 @@ import scipy.sparse as sp
 
 import dpcvx as dp
 from adversary import stored
-from dpcvx.accounting import Neighbours
+from dpcvx.accounting import Neighbours, Tight
 from dpcvx.data import GradientSum
 from dpcvx.data.lattice import ResidualBound, integer_bounds
 from dpcvx.data.memory import Arrays
 from dpcvx.data.quantise import Quantiser
 from dpcvx.mechanisms import NoisyGradient, NoisyVertex
+from dpcvx.noise import SeededGenerator
+from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, OutputPerturbation
 
 PROBLEM = dp.Problem(dp.Logistic(), dp.L1Ball(2.0), bounds=dp.Bounds(1.0), d=3)
 
@@ -42,9 +44,9 @@ def test_a_plan_whose_stages_have_another_relation_is_refused():
 def test_a_plan_that_costs_more_than_its_budget_does_not_run():
     plan = dp.plan(PROBLEM, 8, dp.Budget(1.0, 1e-6))
     richer = dataclasses.replace(plan, budget=dp.Budget(0.5, 1e-6))
-    dp.execute(plan, small_source(), rng=dp.SeededGenerator(0))
+    dp.execute(plan, small_source(), rng=SeededGenerator(0))
     with pytest.raises(dp.Incompatible, match="more than its budget"):
-        dp.execute(richer, small_source(), rng=dp.SeededGenerator(0))
+        dp.execute(richer, small_source(), rng=SeededGenerator(0))
 
 
 def test_under_replace_one_the_number_of_records_must_be_the_planned_one():
@@ -63,7 +65,7 @@ def test_under_add_remove_sums_cannot_wrap():
     class TooMany:
         n, d = selection.capacity + 1, 2
 
-    plan = dp.plan(wide, 1000, dp.Budget(1.0, 1e-6, "add_remove"), (dp.NoisyFrankWolfe(n_iter=2),))
+    plan = dp.plan(wide, 1000, dp.Budget(1.0, 1e-6, "add_remove"), (NoisyFrankWolfe(n_iter=2),))
     with pytest.raises(dp.Incompatible, match="more records"):
         dp.execute(plan, TooMany())
 
@@ -109,7 +111,7 @@ def csr(rows):
 def test_a_source_with_wider_bounds_is_no_louder_than_the_plan_allows():
     """A record at the wide bound would weigh 29 times its share if execute trusted the source."""
     problem = dp.Problem(dp.Logistic(), dp.L2Ball(1.0), bounds=dp.Bounds(1.0, 1.0), d=400)
-    plan = dp.plan(problem, 4, dp.Budget(1.0, 1e-6), (dp.NoisyGradientDescent(n_iter=1),))
+    plan = dp.plan(problem, 4, dp.Budget(1.0, 1e-6), (NoisyGradientDescent(n_iter=1),))
     seen = []
 
     class Watched(Arrays):
@@ -200,17 +202,17 @@ def test_a_table_of_features_cannot_ask_for_many_noisy_copies_of_one_entry():
     data = stored(np.ones((20, 5)), np.ones(20), problem.bounds, "dense")
     copies = np.repeat([[0], [1]], 1000, axis=1)
     with pytest.raises(dp.Incompatible, match="distinct features"):
-        question(np.zeros(5), copies, data=data, rng=dp.SeededGenerator(0))
-    answer = question(np.zeros(5), copies[:, 0], data=data, rng=dp.SeededGenerator(0))
+        question(np.zeros(5), copies, data=data, rng=SeededGenerator(0))
+    answer = question(np.zeros(5), copies[:, 0], data=data, rng=SeededGenerator(0))
     assert answer.shape == (2,)
 
 
-@pytest.mark.parametrize("solver", [dp.NoisyGradientDescent(n_iter=1), dp.OutputPerturbation(0.5)], ids=repr)
+@pytest.mark.parametrize("solver", [NoisyGradientDescent(n_iter=1), OutputPerturbation(0.5)], ids=repr)
 @pytest.mark.parametrize("changed", [{"bounds": dp.Bounds(1.0, 3.0)}, {"d": 8}], ids=["bounds", "d"])
 def test_a_plan_whose_questions_were_made_for_smaller_records_is_refused(solver, changed):
     """The source is held to the bounds of the plan's problem; a question's noise is for those of its own."""
     problem = dp.Problem(dp.Logistic(), dp.L2Ball(1.0), bounds=dp.Bounds(1.0, 1.0), d=9)
-    plan = solver.plan(problem, 20, dp.Budget(1.0, 1e-6), dp.Tight())
+    plan = solver.plan(problem, 20, dp.Budget(1.0, 1e-6), Tight())
     assert dataclasses.replace(plan, problem=dataclasses.replace(problem)) == plan
     with pytest.raises(dp.Incompatible, match="was made for records"):
         dataclasses.replace(plan, problem=dataclasses.replace(problem, **changed))

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpcvx import (
-    Bounds,
-    Huber,
-    L1Ball,
-    L2Ball,
-    Logistic,
+from dpcvx import Bounds, Huber, L1Ball, L2Ball, Logistic, Problem, accounting, plan
+from dpcvx.accounting import SAMPLER_SHARE, Budget, gaussian_mu, spendable
+from dpcvx.errors import NotAccountable
+from dpcvx.events import ApproxDP, Compose, Exponential, Gaussian, PerturbedObjective, Poisson, PureDP, Repeat
+from dpcvx.ledger import chain, filters
+from dpcvx.ledger.filters import FRESH, SHARES, WHOLE, Spending, admit, covers
+from dpcvx.solvers import (
     NoisyAcceleratedMirrorDescent,
     NoisyCorrectiveFrankWolfe,
     NoisyFrankWolfe,
@@ -22,15 +23,7 @@ from dpcvx import (
     NoisySVRG,
     ObjectivePerturbation,
     OutputPerturbation,
-    Problem,
-    accounting,
-    plan,
 )
-from dpcvx.accounting import SAMPLER_SHARE, Budget, gaussian_mu, spendable
-from dpcvx.errors import NotAccountable
-from dpcvx.events import ApproxDP, Compose, Exponential, Gaussian, PerturbedObjective, Poisson, PureDP, Repeat
-from dpcvx.ledger import chain, filters
-from dpcvx.ledger.filters import FRESH, SHARES, WHOLE, Spending, admit, covers
 
 CAP = Budget(1.0, 1e-6)
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 import dpcvx as dp
 from adversary import neighbour, records, stored
-from dpcvx.accounting import Neighbours
+from dpcvx.accounting import Neighbours, Tight
 from dpcvx.audit.replay import discrepancies, record, replay, share
 from dpcvx.data import CurvatureSum, Records
 from dpcvx.data.curvature import SPREAD_UNIT, CurvatureBound, largest_spread
@@ -20,6 +20,7 @@ from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Gaussian
 from dpcvx.mechanisms import NoisySecondMoments
 from dpcvx.noise import SeededGenerator
+from dpcvx.solvers import SufficientStatistics
 
 D = 3
 BOUNDS = [dp.Bounds(1.0), dp.Bounds(1.0, 1.2), dp.Bounds(0.3)]
@@ -200,7 +201,7 @@ def test_a_neighbour_changes_the_answers_only_within_their_sensitivity(relation)
     rng = np.random.default_rng(3)
     p = problem(dp.Squared(), dp.Bounds(1.0, 1.2))
     budget = dp.Budget(2.0, 1e-4, relation)
-    plan = dp.SufficientStatistics().plan(p, 40, budget, dp.Tight())
+    plan = SufficientStatistics().plan(p, 40, budget, Tight())
     X, y = records(p.loss, (40, D), 1, rng)
     first = record(plan, stored(X, y, p.bounds, "dense"), SeededGenerator(0))
     assert [question.kind for question in first.questions] == ["CurvatureSum", "GradientSum"]
@@ -212,7 +213,7 @@ def test_a_neighbour_changes_the_answers_only_within_their_sensitivity(relation)
 
 def test_replay_sees_a_sum_beyond_its_sensitivity():
     p = problem(dp.Squared(), dp.Bounds(1.0, 1.2))
-    plan = dp.SufficientStatistics().plan(p, 40, dp.Budget(2.0, 1e-4), dp.Tight())
+    plan = SufficientStatistics().plan(p, 40, dp.Budget(2.0, 1e-4), Tight())
     y = np.zeros(40)
     first = record(plan, stored(np.zeros((40, D)), y, p.bounds, "dense"), SeededGenerator(0))
     one, two = np.zeros((40, D)), np.zeros((40, D))

@@ -10,6 +10,7 @@ import pytest
 import dpcvx
 from dpcvx.data.lattice import FEATURE_BITS
 from dpcvx.data.shards import recipe
+from dpcvx.noise import SeededGenerator
 
 N, PLACE = 120, 57
 HOSTILE = [math.nan, math.inf, -math.inf, 1.7e308, -1.7e308, 5e-324, -0.0, None, 3.0]
@@ -83,9 +84,9 @@ def test_a_run_on_a_neighbour_asks_the_same_and_differs_by_the_sensitivity(tmp_p
         shards, *_ = made(tmp_path / str(odd), kind, people(kind, np.random.default_rng(0), odd))
         fitted = dpcvx.PrivateLogisticRegression(epsilon=1.0, n_iter=4, random_state=0).fit(shards)
     plan = fitted.plan_
-    first = record(plan, sources[0], dpcvx.SeededGenerator(1))
+    first = record(plan, sources[0], SeededGenerator(1))
     for other in sources[1:]:
-        second = replay(plan, other, dpcvx.SeededGenerator(2), first)
+        second = replay(plan, other, SeededGenerator(2), first)
         assert discrepancies(plan, first, second) == []
         assert any(
             not np.array_equal(a.total, b.total)

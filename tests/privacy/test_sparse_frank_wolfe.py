@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 import dpcvx as dp
 import dpcvx.mechanisms.vertex
 from adversary import neighbour, records, stored
-from dpcvx.accounting import Neighbours
+from dpcvx.accounting import Neighbours, Tight
 from dpcvx.audit import discrepancies, record, replay, share
 from dpcvx.data.lattice import ResidualBound
 from dpcvx.data.lazy_kernels import DUE, LEVEL, NEVER, PLACE
@@ -20,6 +20,7 @@ from dpcvx.data.lazy_scores import RARE_LEVEL, LazyScores, Terms
 from dpcvx.data.memory import source
 from dpcvx.mechanisms import NoisyVertex, Vertex
 from dpcvx.noise import SeededGenerator
+from dpcvx.solvers import NoisyCorrectiveFrankWolfe, NoisyFrankWolfe
 from zoo import ALL_LOSSES
 
 SMOOTH = [loss for loss in ALL_LOSSES if not loss.joint and math.isfinite(loss.smoothness(3.0))]
@@ -38,8 +39,8 @@ def plan_of(loss, relation="replace", pair=0, n=N, d=D, epsilon=20.0):
     problem = dp.Problem(
         loss, dp.L1Ball([2.0, 9.0][pair % 2]), bounds=bounds, d=d, l2=[0.0, 0.01][pair // 3 % 2]
     )
-    solver = dp.NoisyFrankWolfe(T, ["decaying", "constant"][pair // 2 % 2], [None, 0.2][pair // 4 % 2])
-    return solver.plan(problem, n, dp.Budget(epsilon, 1e-6, relation), dp.Tight())
+    solver = NoisyFrankWolfe(T, ["decaying", "constant"][pair // 2 % 2], [None, 0.2][pair // 4 % 2])
+    return solver.plan(problem, n, dp.Budget(epsilon, 1e-6, relation), Tight())
 
 
 def lazy_run(plan, data, steps, seed=0):
@@ -187,7 +188,7 @@ def test_lazy_scores_are_those_of_fresh_residuals(loss, l2):
     y = np.where(X[:, 0] + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
     problem = dp.Problem(loss, dp.L1Ball(radius), bounds=dp.Bounds(1.0), d=d, l2=l2)
     data = source(csr_array(X), y, bounds=problem.bounds)
-    plan = dp.NoisyFrankWolfe(150).plan(problem, n, dp.Budget(50.0, 1e-6), dp.Tight())
+    plan = NoisyFrankWolfe(150).plan(problem, n, dp.Budget(50.0, 1e-6), Tight())
     mechanism, rng = plan.stages[0].mechanism, SeededGenerator(7)
     point, lazy = mechanism.start(data)
     fresh, bound = data.follow(loss, 1), lazy._terms.bound
@@ -209,7 +210,7 @@ def test_draws_have_the_declared_law_at_every_iteration(moves):
     X = rng.uniform(-1, 1, (n, d)) * np.array([1, 1, 1, 0.2, 0.05, 0.0])
     y = np.where(X[:, 0] > 0.2, 1.0, -1.0)
     problem = dp.Problem(dp.Logistic(), dp.L1Ball(radius), bounds=dp.Bounds(1.0), d=d)
-    plan = dp.NoisyFrankWolfe(60).plan(problem, n, dp.Budget(180.0, 1e-6), dp.Tight())
+    plan = NoisyFrankWolfe(60).plan(problem, n, dp.Budget(180.0, 1e-6), Tight())
     data = source(csr_array(X), y, bounds=problem.bounds)
     mechanism, point, scores = lazy_run(plan, data, moves)
     assert 0 < scores._frequent < d
@@ -250,7 +251,7 @@ def test_the_sign_is_drawn_and_not_read_off():
 def test_any_epsilon_can_be_asked_for():
     problem = dp.Problem(dp.Logistic(), dp.L1Ball(20.0), bounds=dp.Bounds(1.0), d=10**6)
     for epsilon in (1.0, 100.0, 1000.0):
-        plan = dp.NoisyFrankWolfe(4000).plan(problem, 20_000, dp.Budget(epsilon, 1e-6), dp.Tight())
+        plan = NoisyFrankWolfe(4000).plan(problem, 20_000, dp.Budget(epsilon, 1e-6), Tight())
         assert plan.price.sampler_delta == 0.0
         assert 0.95 * epsilon < plan.price.epsilon <= epsilon
 
@@ -293,7 +294,7 @@ def test_layouts_and_corrections_of_the_start_change_nothing():
     X = csr_array(rng.uniform(-1, 1, (50, 20)) * (rng.random((50, 20)) < 0.3))
     y = np.where(rng.random(50) < 0.5, 1.0, -1.0)
     problem = dp.Problem(dp.Logistic(), dp.L1Ball(5.0), bounds=dp.Bounds(1.0), d=20)
-    plan = dp.NoisyFrankWolfe(60).plan(problem, 50, dp.Budget(30.0, 1e-6), dp.Tight())
+    plan = NoisyFrankWolfe(60).plan(problem, 50, dp.Budget(30.0, 1e-6), Tight())
     sources = [source(X, y, bounds=problem.bounds, layout=layout) for layout in ("rows", "columns")]
     one, other = (dp.execute(plan, data, rng=SeededGenerator(1)).theta for data in sources)
     assert np.array_equal(one, other)
@@ -311,7 +312,7 @@ def test_the_selections_of_corrective_frank_wolfe_are_lazy_too():
     X = csr_array(rng.uniform(-1, 1, (80, 15)) * (rng.random((80, 15)) < 0.4))
     y = np.sign(X @ np.r_[2.0, -2.0, np.zeros(13)] + 0.01)
     problem = dp.Problem(dp.Logistic(), dp.L1Ball(3.0), bounds=dp.Bounds(1.0), d=15)
-    plan = dp.NoisyCorrectiveFrankWolfe(20, 10).plan(problem, 80, dp.Budget(100.0, 1e-6), dp.Tight())
+    plan = NoisyCorrectiveFrankWolfe(20, 10).plan(problem, 80, dp.Budget(100.0, 1e-6), Tight())
     run = record(plan, source(X, y, bounds=problem.bounds), SeededGenerator(0))
     assert [question.kind for question in run.questions].count("draw") == 10
 

@@ -15,6 +15,7 @@ from dpcvx.accounting.repetition import poisson_rate, success_probability
 from dpcvx.data.dataset import open_dataset
 from dpcvx.events import Compose, Gaussian, RepeatAndSelect, Worst, from_plain
 from dpcvx.noise import SeededGenerator
+from dpcvx.solvers import ObjectivePerturbation
 from dpcvx.tuning import PrivateSearchCV, private_tune
 from dpcvx.tuning import tune as selection
 from dpcvx.tuning.metrics import Accuracy
@@ -65,7 +66,7 @@ def priced(models, metric=None, n_train=320, budget=None, law=(6.0, 1.0)):
 def test_different_solvers_share_one_price():
     names = ("frank_wolfe", "corrective_frank_wolfe", "gradient_descent")
     models = [logistic(domain="l1", solver=solver) for solver in names]
-    models.append(logistic(solver=dpcvx.ObjectivePerturbation(), n_iter=None))
+    models.append(logistic(solver=ObjectivePerturbation(), n_iter=None))
     found = priced(models)
     assert isinstance(found.price.event.event, Worst)
     assert len(found.price.event.event.events) == 4  # the reference stands for everything Gaussian

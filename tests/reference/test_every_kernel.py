@@ -25,6 +25,7 @@ from dpcvx.data.shards import source as shards
 from dpcvx.mechanisms import vertex
 from dpcvx.noise import SeededGenerator, exponential, lattice_gaussian
 from dpcvx.queries import cell_kernels
+from dpcvx.solvers import NoisyFrankWolfe
 
 pytestmark = pytest.mark.long
 
@@ -148,7 +149,7 @@ def select_lazily(n, d, shares, epsilon=50.0):
     problem = dpcvx.Problem(dpcvx.Logistic(), dpcvx.L1Ball(8.0), bounds=dpcvx.Bounds(1.0), d=d)
     cells = RNG.uniform(-1, 1, (n, d)) * (RNG.random((n, d)) < RNG.choice(shares, d))
     source = dpcvx.source(sp.csr_array(cells), RNG.choice([-1.0, 1.0], n), bounds=problem.bounds)
-    plan = dpcvx.plan(problem, n, dpcvx.Budget(epsilon, 1e-3), (dpcvx.NoisyFrankWolfe(n_iter=12),))
+    plan = dpcvx.plan(problem, n, dpcvx.Budget(epsilon, 1e-3), (NoisyFrankWolfe(n_iter=12),))
     dpcvx.execute(plan, source, rng=SeededGenerator(d))
 
 

@@ -24,6 +24,17 @@ from dpcvx.domains.group import GroupBall
 from dpcvx.domains.interpolation import InterpolationBall
 from dpcvx.domains.nuclear import NuclearBall
 from dpcvx.domains.polytopes import Simplex, VertexHull
+from dpcvx.domains.regularizers import L1, ElasticNet, GroupL2, Ridge, SubmodularNorm
+from dpcvx.domains.set_functions import (
+    Cardinality,
+    ConcaveOfCardinality,
+    DirectSum,
+    FromCallable,
+    GroupCover,
+    Interval,
+    check_set_function,
+    tree_cover,
+)
 from dpcvx.domains.submodular_ball import SubmodularBall, SubmodularPolyhedron
 from dpcvx.domains.transformed import Transformed
 from dpcvx.domains.width import gaussian_width
@@ -46,11 +57,19 @@ SETS: tuple[type[Any], ...] = (
 NAMED_BALLS: dict[str, type[Any]] = {"l2": L2Ball, "l1": L1Ball}
 
 __all__ = [
+    "L1",
     "NAMED_BALLS",
     "SETS",
     "Box",
+    "Cardinality",
+    "ConcaveOfCardinality",
+    "DirectSum",
     "Domain",
+    "ElasticNet",
+    "FromCallable",
     "GroupBall",
+    "GroupCover",
+    "GroupL2",
     "HasCoordinateVertices",
     "HasEuclideanRadius",
     "HasLMO",
@@ -60,14 +79,19 @@ __all__ = [
     "HasSupport",
     "HasVertices",
     "InterpolationBall",
+    "Interval",
     "L1Ball",
     "L2Ball",
     "LinfBall",
     "NuclearBall",
+    "Ridge",
     "Simplex",
     "SubmodularBall",
+    "SubmodularNorm",
     "SubmodularPolyhedron",
     "Transformed",
     "VertexHull",
+    "check_set_function",
     "gaussian_width",
+    "tree_cover",
 ]

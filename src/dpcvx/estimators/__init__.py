@@ -11,26 +11,13 @@ from typing import TYPE_CHECKING, Any
 from dpcvx.estimators.registry import ESTIMATORS
 
 if TYPE_CHECKING:
-    from dpcvx.estimators.classifiers import LinearClassifier, PrivateLinearSVC, PrivateLogisticRegression
-    from dpcvx.estimators.linear_model import (
-        LinearModel,
-        check_records,
-        declare_fit,
-        fit_silently,
-        refuse_metadata,
-    )
-    from dpcvx.estimators.model_file import load
-    from dpcvx.estimators.planning import FitDeclaration, parameters
-    from dpcvx.estimators.regressors import (
-        LinearRegressor,
-        PrivateElasticNet,
-        PrivateHuberRegressor,
-        PrivateLasso,
-        PrivateLinearRegression,
-        PrivateLowRankRegression,
-        PrivateQuantileRegressor,
-    )
-    from dpcvx.estimators.structured import PrivateGroupLasso, PrivateStructuredLasso
+    from dpcvx.estimators.classifiers import *  # noqa: F403
+    from dpcvx.estimators.linear_model import *  # noqa: F403
+    from dpcvx.estimators.model_file import load as load
+    from dpcvx.estimators.planning import FitDeclaration as FitDeclaration
+    from dpcvx.estimators.planning import parameters as parameters
+    from dpcvx.estimators.regressors import *  # noqa: F403
+    from dpcvx.estimators.structured import *  # noqa: F403
 
 _HOME = {name: entry.module for name, entry in ESTIMATORS.items()}
 for _module, _names in {
@@ -42,31 +29,14 @@ for _module, _names in {
 }.items():
     _HOME |= dict.fromkeys(_names.split(), _module)
 
-__all__ = [
-    "FitDeclaration",
-    "LinearClassifier",
-    "LinearModel",
-    "LinearRegressor",
-    "PrivateElasticNet",
-    "PrivateGroupLasso",
-    "PrivateHuberRegressor",
-    "PrivateLasso",
-    "PrivateLinearRegression",
-    "PrivateLinearSVC",
-    "PrivateLogisticRegression",
-    "PrivateLowRankRegression",
-    "PrivateQuantileRegressor",
-    "PrivateStructuredLasso",
-    "check_records",
-    "declare_fit",
-    "fit_silently",
-    "load",
-    "parameters",
-    "refuse_metadata",
-]
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'dpcvx.estimators' has no attribute {name!r}")
     return getattr(import_module(f"dpcvx.estimators.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,7 +1,7 @@
 """Every estimator by name: its module, and its name on the command line.
 
 The table is written down so that help and tests can list estimators without importing scikit-learn. A new
-estimator is its class, a line here, and a line for type checkers in the package's ``__init__``.
+estimator is its class and a line here.
 """
 
 from __future__ import annotations

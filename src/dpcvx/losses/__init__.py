@@ -6,37 +6,17 @@ outside 0..K-1 under softmax; it has value 0 and slope exactly 0. Constants are 
 y in `y_range`.
 """
 
-from dpcvx.losses.labels import ClippedLogistic, Logistic, Sigmoid, SmoothHinge, Softmax
+from dpcvx.losses import labels, numbers
+from dpcvx.losses.labels import *  # noqa: F403
 from dpcvx.losses.loss import Link, Loss, TargetKind
-from dpcvx.losses.numbers import Huber, Quantile, Squared, Welsch
+from dpcvx.losses.numbers import *  # noqa: F403
 from dpcvx.losses.slopes import exp_basic
 
 # Every loss of the package; `name` stands for it in queries, plans and files.
-LOSSES: tuple[type[Loss], ...] = (
-    ClippedLogistic,
-    Huber,
-    Logistic,
-    Quantile,
-    Sigmoid,
-    SmoothHinge,
-    Softmax,
-    Squared,
-    Welsch,
+LOSSES: tuple[type[Loss], ...] = tuple(
+    getattr(module, name) for module in (labels, numbers) for name in module.__all__
 )
 
-__all__ = [
-    "LOSSES",
-    "ClippedLogistic",
-    "Huber",
-    "Link",
-    "Logistic",
-    "Loss",
-    "Quantile",
-    "Sigmoid",
-    "SmoothHinge",
-    "Softmax",
-    "Squared",
-    "TargetKind",
-    "Welsch",
-    "exp_basic",
-]
+__all__ = ["LOSSES", "Link", "Loss", "TargetKind", "exp_basic"]
+__all__ += labels.__all__
+__all__ += numbers.__all__

@@ -12,6 +12,8 @@ from dpcvx.losses import slopes
 from dpcvx.losses.loss import Link, Loss, TargetKind, check_positive, checked_margin
 from dpcvx.vouched import vouched
 
+__all__ = ["ClippedLogistic", "Logistic", "Sigmoid", "SmoothHinge", "Softmax"]
+
 BINARY_LABELS = (-1.0, 1.0)
 SIGMOID_INFLECTION = math.log(2 + math.sqrt(3))  # where |phi''| of the sigmoid loss peaks, at 1 / (6 sqrt 3)
 

@@ -12,6 +12,8 @@ from dpcvx.losses import slopes
 from dpcvx.losses.loss import Link, Loss, TargetKind, check_positive, check_range, largest_residual
 from dpcvx.vouched import vouched
 
+__all__ = ["Huber", "Quantile", "Squared", "Welsch"]
+
 
 @vouched("minimisers", "queries")
 @dataclass(frozen=True)

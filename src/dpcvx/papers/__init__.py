@@ -25,10 +25,12 @@ from dpcvx.papers.algorithms import (
     wyx17_algorithm_3,
     wyx17_algorithm_4,
 )
+from dpcvx.papers.hard_instances import PaddedTardos
 from dpcvx.papers.reproduction import AsPrinted, Reproduction, table
 
 __all__ = [
     "AsPrinted",
+    "PaddedTardos",
     "Reproduction",
     "every",
     "kd19_algorithm_2",

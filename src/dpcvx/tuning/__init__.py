@@ -1,6 +1,7 @@
 """Private hyper-parameter search and private scores."""
 
+from dpcvx.tuning.score import private_score
 from dpcvx.tuning.search import PrivateSearchCV
 from dpcvx.tuning.tune import Tuned, private_tune
 
-__all__ = ["PrivateSearchCV", "Tuned", "private_tune"]
+__all__ = ["PrivateSearchCV", "Tuned", "private_score", "private_tune"]

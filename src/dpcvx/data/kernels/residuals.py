@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from numba import cfunc, njit, types
 
+from dpcvx import losses
 from dpcvx.data.kernels.jit import compiled
 from dpcvx.data.kernels.quantise import SHRINK_SLACK
 from dpcvx.data.lattice import RESIDUAL_BITS
 from dpcvx.errors import WrongType
-from dpcvx.losses import slopes
 
 __all__ = ["bind", "block_residuals", "compile_slope", "residuals_of", "shrink"]
 
@@ -105,7 +105,8 @@ RESIDUALS = types.void(
     types.int64,
     types.int32[:, ::1],
 )
-LOSSES_DIGEST = hashlib.sha256(Path(slopes.__file__).read_bytes()).hexdigest()[:16]
+_SOURCES = sorted(Path(losses.__file__).parent.glob("*.py"))
+LOSSES_DIGEST = hashlib.sha256(b"".join(path.read_bytes() for path in _SOURCES)).hexdigest()[:16]
 
 
 def bind(function: Callable[..., Any], **names: Any) -> Callable[..., Any]:
@@ -143,7 +144,7 @@ def residuals_of(slope: Callable[..., Any], joint: bool) -> Any:
     source; a loss of the user is compiled in each process.
     """
     function = bind(vector_residuals if joint else scalar_residuals, slope=compile_slope(slope))
-    own = slope.__module__ == slopes.__name__
+    own = slope.__module__.startswith(f"{losses.__name__}.")
     if own:
         function.__qualname__ = f"residuals_{slope.__name__}_{LOSSES_DIGEST}"
     return cfunc(RESIDUALS, cache=own, error_model="numpy")(function)
