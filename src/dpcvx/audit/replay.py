@@ -230,14 +230,7 @@ def _run(plan: Plan, source: DataSource, rng: Generator, earlier: RunTranscript 
 
 
 def record(plan: Plan, source: DataSource, rng: Generator) -> RunTranscript:
-    """Run a plan and keep everything that was asked and answered.
-
-    Parameters
-    ----------
-    plan : Plan
-    source : DataSource
-    rng : Generator
-    """
+    """Run a plan and keep everything that was asked and answered."""
     return _run(plan, source, rng, None)
 
 

@@ -45,15 +45,8 @@ class Objective:
     |<x, theta>| <= z_max and keeps its slopes bounded everywhere (PRIVACY_MATH §4). Targets are held to the
     range that slopes are bounded for: clipped for regression, and no label at all where it is not -1 or 1.
 
-    Parameters
-    ----------
-    rows : Dense or Sparse
-        Stored integers, row-major.
-    y : ndarray, shape (K, n)
-        Targets, or one row of class codes.
-    loss : Loss
-    z_max : float
-        Public bound on |<x, theta>| over the set; inf without one.
+    `rows`: stored integers, row-major; `y`: ndarray, shape (K, n), targets, or one row of class codes;
+    `z_max`: public bound on |<x, theta>| over the set; inf without one.
     """
 
     def __init__(self, rows: Dense | Sparse, y: Vector, loss: Loss, z_max: float) -> None:

@@ -44,12 +44,7 @@ SPARE_BYTES = 2**30  # of the GPU's memory, beside the records
 def put(host: Arrays | ShardSource, device: torch.device, layout: str) -> DataSource:
     """Return records on a device, or where they are if that is the better place or the only one.
 
-    Parameters
-    ----------
-    host : Arrays or ShardSource
-    device : torch.device
-    layout : {"rows", "columns"}
-        Storage order that serves the plan best.
+    `layout`: {"rows", "columns"}, storage order that serves the plan best.
     """
     parts = _parts(host)
     # A selection over compressed records touches few of them at a step, which the host does best.

@@ -35,21 +35,13 @@ class Quantiser:
     not a number becomes 0. The row is then shrunk to l2 norm x_2 and each entry rounded toward zero on the
     grid 2^-14. The integers are checked against `integer_bounds`, and a row that still fails is shrunk again.
     Every step sees one row only.
-
-    Parameters
-    ----------
-    bounds : Bounds
-        Bounds of a stored row, in scaled units, the intercept's entry included.
-    center, scale : float or ndarray of shape (d,)
-        Public map per column; sparse records need center 0.
-    intercept : float
-        Value of an appended constant column, in scaled units; 0 appends none.
     """
 
-    bounds: Bounds
+    bounds: Bounds  # bounds of a stored row, in scaled units, the intercept's entry included
+    # center, scale: float or ndarray of shape (d,): public map per column; sparse records need center 0
     center: float | Vector = 0.0
     scale: float | Vector = 1.0
-    intercept: float = 0.0
+    intercept: float = 0.0  # value of an appended constant column, in scaled units; 0 appends none
 
     def __post_init__(self) -> None:
         scale, center = np.asarray(self.scale), np.asarray(self.center)
@@ -74,15 +66,9 @@ class Quantiser:
     def quantise(self, X: Any) -> Dense | Sparse:
         """Return the stored integers of raw records.
 
-        Parameters
-        ----------
-        X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
-            Raw records; text and object cells are read as numbers one by one.
-
-        Returns
-        -------
-        Dense or Sparse
-            Integers, d columns, plus one with an intercept.
+        `X`: array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d), raw records;
+        text and object cells are read as numbers one by one. Returns integers, d columns, plus one with an
+        intercept.
         """
         if hasattr(X, "tocsr"):
             return self._quantise_sparse(X)
@@ -158,14 +144,8 @@ def remap(records: Records, quantiser: Quantiser, center: float, scale: float) -
 def targets(y: Any, limit: float | None = None, missing: float = 0.0) -> Vector:
     """Return targets or class codes as float64 (n, K), clipped.
 
-    Parameters
-    ----------
-    y : array-like or Series, shape (n,) or (n, K)
-        Raw targets.
-    limit : float, optional
-        Clip to [-limit, limit].
-    missing : float
-        What a cell that is no finite number becomes.
+    `y`: array-like or Series, shape (n,) or (n, K), raw targets; `limit`: clip to [-limit, limit]; `missing`:
+    what a cell that is no finite number becomes.
     """
     if not math.isfinite(missing):
         raise WrongValue(f"missing must be a finite number, got {missing!r}.")

@@ -127,30 +127,15 @@ def targets_for(loss: Loss, outputs: int, y: Vector) -> Vector:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Records:
-    """Records in memory as sums read them.
+    """Records in memory as sums read them."""
 
-    Parameters
-    ----------
-    rows : Dense or Sparse
-        Stored integers, row-major.
-    y : ndarray, shape (K, n)
-        Targets; K = 0 without any.
-    step : int
-        Unit of the stored integers, in units of 2^-14: 2^14 where they are -1, 0 and 1.
-    constant : int
-        Value of a last feature that is the same in every row and is not stored; 0 for none.
-    threads : int, optional
-        Threads of a pass; by default one per core where the work is worth it. No answer depends on it.
-    block_rows : int, optional
-        Rows of a block. No answer depends on it.
-    """
-
-    rows: Dense | Sparse
-    y: Vector
-    step: int = 1
-    constant: int = 0
+    rows: Dense | Sparse  # stored integers, row-major
+    y: Vector  # shape (K, n): targets; K = 0 without any
+    step: int = 1  # unit of the stored integers, in units of 2^-14: 2^14 where they are -1, 0 and 1
+    constant: int = 0  # value of a last feature that is the same in every row and is not stored; 0 for none
+    # threads of a pass; by default one per core where the work is worth it. No answer depends on it.
     threads: int | None = None
-    block_rows: int | None = None
+    block_rows: int | None = None  # rows of a block. No answer depends on it.
 
     @property
     def n(self) -> int:

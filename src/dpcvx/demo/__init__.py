@@ -103,14 +103,8 @@ class Outcome:
 def run(folder: Path, epsilons: Sequence[float] = EPSILONS, runs: int = RUNS) -> None:
     """Fit, print the tables, and write the plot and the report.
 
-    Parameters
-    ----------
-    folder : Path
-        Where ``privacy_utility.png`` and ``report.html`` are written.
-    epsilons : sequence of float
-        Budgets to try; the one nearest to 1 is shown in full.
-    runs : int
-        Fits at each of them.
+    `folder`: where ``privacy_utility.png`` and ``report.html`` are written; `epsilons`: budgets to try; the
+    one nearest to 1 is shown in full; `runs`: fits at each of them.
     """
     console = Console()
     started = time.perf_counter()

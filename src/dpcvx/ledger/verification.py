@@ -61,14 +61,7 @@ class _Replayed:
 def verify(url: str, witness: str | None, name: str) -> Verification:
     """Check a ledger; see `Ledger.verify`.
 
-    Parameters
-    ----------
-    url : str
-        Where it is stored.
-    witness : str, optional
-        Where its heads were seen.
-    name : str
-        How messages call it.
+    `url`: where it is stored; `witness`: where its heads were seen; `name`: how messages call it.
     """
     seen = _witnessed(witness, name)  # first: heads seen before the entries are read must be among them
     replayed: dict[str, _Replayed] = {}

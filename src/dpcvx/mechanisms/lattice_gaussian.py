@@ -20,23 +20,12 @@ class LatticeGaussian:
 
     S + K = round(S + scale Z) is post-processing of the Gaussian mechanism, so a release is exactly
     (1/multiplier)-GDP (PRIVACY_MATH §11b).
-
-    Parameters
-    ----------
-    sensitivity : int or Fraction
-        Largest l2 change of the integers between neighbours, in lattice steps.
-    multiplier : float
-        Standard deviation of the noise over the sensitivity.
-    size : int
-        Number of integers that get noise.
-    unit : float
-        A lattice step in the units of the answer.
     """
 
-    sensitivity: int | Fraction
-    multiplier: float
-    size: int
-    unit: float = 1.0
+    sensitivity: int | Fraction  # largest l2 change of the integers between neighbours, in lattice steps
+    multiplier: float  # standard deviation of the noise over the sensitivity
+    size: int  # number of integers that get noise
+    unit: float = 1.0  # a lattice step in the units of the answer
 
     @property
     def scale(self) -> int:

@@ -164,15 +164,8 @@ def minimise(facts: Ridged, objective: SumOfLosses, linear: Vector, tolerance: f
     where Hessians are small; accelerated proximal gradient, whose number of steps is public, follows until
     the certificate is there. How many were needed is a fact about the records and is not returned.
 
-    Parameters
-    ----------
-    facts : Ridged
-    objective : SumOfLosses
-        The sum over the records.
-    linear : Vector
-        The linear term, in the shape of theta.
-    tolerance : float
-        At least twice ``facts.rounding``, so that rounding cannot keep the certificate from being reached.
+    `objective`: the sum over the records; `linear`: the linear term, in the shape of theta; `tolerance`: at
+    least twice ``facts.rounding``, so that rounding cannot keep the certificate from being reached.
     """
     if not tolerance >= 2 * facts.rounding:
         raise WrongValue(f"tolerance is {tolerance!r}; it must be at least {2 * facts.rounding!r}.")

@@ -85,16 +85,8 @@ def charge(
 ) -> Receipt | None:
     """Pay for a release from an account before a record is read; return None where no account is given.
 
-    Parameters
-    ----------
-    price : Price
-    ledger : Ledger, path or URL, optional
-    account : str, optional
-        Name of the account; it is given if and only if a ledger is.
-    private : bool
-        Whether the noise will be cryptographic; see `open_account`.
-    purpose : str
-        What the history says of it.
+    `account`: name of the account; it is given if and only if a ledger is; `private`: whether the noise will
+    be cryptographic; see `open_account`; `purpose`: what the history says of it.
     """
     payer = open_account(ledger, account, private=private)
     if payer is None:

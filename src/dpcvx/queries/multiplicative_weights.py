@@ -53,11 +53,7 @@ def agree(histogram: Histogram, measured: Sequence[tuple[Measurement, ...]]) -> 
     the histogram times exp(<c, f>). There are `SWEEPS` passes over all groups, the newest last, so that the
     histogram keeps agreeing with older measurements.
 
-    Parameters
-    ----------
-    histogram : Histogram
-    measured : sequence of tuples of Measurement
-        Groups of released means; those of a group are about the same attributes.
+    `measured`: groups of released means; those of a group are about the same attributes.
     """
     for _ in range(SWEEPS if len(measured) > 1 else 1):
         for group in measured:
