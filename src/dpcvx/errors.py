@@ -21,7 +21,7 @@ class NotInstalled(DpcvxError, ImportError):  # noqa: N818
 
 
 class BudgetExceeded(DpcvxError):  # noqa: N818 - the name says what happened
-    """A request costs more privacy than what is left.
+    """A request costs more of the privacy budget than is left.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class BudgetExceeded(DpcvxError):  # noqa: N818 - the name says what happened
     remaining : float
         Epsilon left.
     reason : str
-        What is short, where it is not epsilon alone.
+        Cause in words, where epsilon alone does not explain it.
     delta : float or None
         The account's delta, at which both epsilons are; None where no account is concerned.
     """
@@ -82,11 +82,11 @@ class StoreUnavailable(DpcvxError):  # noqa: N818
 
 
 class NotReleased(Incompatible, AttributeError):  # noqa: N818
-    """A model is asked for what was not planned, and so not paid for and not released, with it."""
+    """A model is asked for a result, such as an interval, that its fit did not plan and release."""
 
 
 class KeyReused(Incompatible):
-    """A key came back with another question than it was first used for."""
+    """A key is used again, for another query than the first time."""
 
 
 class NotAccountable(DpcvxError, ValueError):  # noqa: N818
@@ -98,7 +98,7 @@ class Unreadable(DpcvxError):  # noqa: N818
 
 
 class UselessModelWarning(UserWarning):
-    """A fit is, by public facts or by what it released, likely no better than one answer for everybody."""
+    """A model is probably no better than a constant prediction, by public facts or released values."""
 
 
 class PrivacyLeakWarning(UserWarning):

@@ -125,7 +125,7 @@ class Repeat:
         if isinstance(self.count, bool) or not isinstance(self.count, int):
             raise WrongType(f"count is {self.count!r}; it must be an int.")
         if self.count < 1:
-            raise WrongValue(f"count is {self.count}; it must be at least 1. Leave out what is never asked.")
+            raise WrongValue(f"count is {self.count}; it must be at least 1; leave out other events.")
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Compose:
 
 @dataclass(frozen=True)
 class Worst:
-    """One of several events: which one is decided by public chance, or by where a record stands.
+    """One of several events, chosen by public chance or by the part of the data of a record.
 
     A random candidate's fit is an example, and so are questions about disjoint parts of the records, of which
     a record is in one. The price is that of the worst of them, at every order.
@@ -160,7 +160,7 @@ class Worst:
 
 @dataclass(frozen=True)
 class RepeatAndSelect:
-    """The best of a random number K of runs of an event, by what the runs themselves released.
+    """The best of a random number K of runs of an event, chosen by the released outputs of the runs.
 
     Nothing else of the runs is released, nor is K, which is drawn beforehand and is at least 1.
     """
@@ -210,7 +210,7 @@ def count_leaves(event: Event) -> Counter[Leaf]:
 
 
 def _inside(leaf: Leaf) -> tuple[Event, ...]:
-    """Events that a single event is made of, where it is not their composition."""
+    """Return the events inside a single event that is not a composition, such as `Worst`."""
     match leaf:
         case Worst():
             return leaf.events
@@ -220,7 +220,7 @@ def _inside(leaf: Leaf) -> tuple[Event, ...]:
 
 
 def walk(event: Event) -> Iterator[Leaf]:
-    """Go over the single events, and over those that they are made of."""
+    """Yield the single events, and the events inside them."""
     for leaf in count_leaves(event):
         yield leaf
         for part in _inside(leaf):
@@ -237,7 +237,7 @@ _KINDS: dict[str, type[Any]] = {
 
 
 def to_plain(event: Event) -> dict[str, Any]:
-    """Return the event in plain types that JSON can hold; one that is made of others holds them.
+    """Return the event, and the events inside it, in plain types that JSON can hold.
 
     Raises NotAccountable: if something that is not an event is found.
     """

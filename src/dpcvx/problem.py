@@ -186,7 +186,7 @@ class Problem:
 
     @property
     def loss_at_zero(self) -> float:
-        """Largest loss of a record at theta = 0: what the model that scores everybody 0 can cost."""
+        """Largest loss of a record at theta = 0, the model that scores everybody 0."""
         if self.loss.joint:
             return float(self.loss.value(np.zeros((1, self.outputs)), np.zeros(1))[0])
         ends = np.array(self.loss.y_range)

@@ -27,9 +27,9 @@ def is_number(value: object, above: float = -math.inf, below: float = math.inf) 
 
 
 def shown(value: object) -> str:
-    """Return what a message says of a parameter: itself if it is short, and its kind if it might be records.
+    """Return a parameter as a message may show it: its value if short, its kind if it might hold records.
 
-    Who writes ``classes=y``, or changes the order of arguments, gives private rows as a parameter.
+    A user who writes ``classes=y``, or swaps two arguments, passes private rows as a parameter.
     """
     if value is None or isinstance(value, numbers.Number | str):
         text = repr(value)

@@ -175,12 +175,12 @@ def test_a_target_lost_in_noise_is_said_from_released_numbers(widest, lost):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(X, y)
-    said = [each for each in caught if "nothing to see but noise" in str(each.message)]
+    said = [each for each in caught if "no larger than its noise" in str(each.message)]
     assert bool(said) == lost
     assert all(each.category is dp.UselessModelWarning for each in said)
     with warnings.catch_warnings():  # the budget is spent: who makes warnings errors has the model still
         warnings.simplefilter("ignore")
-        warnings.filterwarnings("error", message=".*nothing to see but noise")
+        warnings.filterwarnings("error", message=".*no larger than its noise")
         again = clone(model)
         with pytest.raises(dp.UselessModelWarning) if lost else contextlib.nullcontext():
             again.fit(X, y)

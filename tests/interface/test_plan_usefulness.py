@@ -107,7 +107,7 @@ def test_sparse_rows_without_a_norm_are_told_of_it(n, d):
     X, y = sparse_records(n, d)
     (text,) = heard(lambda: model().fit(X, y))
     assert ("would be enough to do better" in text) is (n == 20)
-    assert "give data_norm, a public bound on the l2 norm of a row" in text
+    assert "Give data_norm, a public bound on the l2 norm of a row" in text
     assert heard(lambda: model().fit(0 * X, 0 * y)) == [text]  # shape and storage say so, not the cells
     with_norm = heard(lambda: model(data_norm=4.0).fit(X, y))
     in_another_set = heard(lambda: model(domain="l1").fit(X, y))

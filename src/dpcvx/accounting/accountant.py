@@ -1,4 +1,4 @@
-"""What every accountant promises, and the check of the events it is given."""
+"""Interface of an accountant, and the check of its events."""
 
 from __future__ import annotations
 

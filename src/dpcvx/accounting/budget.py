@@ -1,4 +1,4 @@
-"""What may be spent, and the noise that spends it."""
+"""Privacy budgets, and the calibration of noise to a budget."""
 
 from __future__ import annotations
 

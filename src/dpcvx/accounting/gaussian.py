@@ -1,4 +1,4 @@
-"""Gaussian releases, exactly.
+"""Exact accounting of Gaussian releases.
 
 A release with sensitivity Delta and standard deviation sigma is mu-GDP with mu = Delta / sigma, mu^2 adds
 over adaptive releases, and mu-GDP is (epsilon, delta)-DP iff delta_G(epsilon; mu) <= delta with

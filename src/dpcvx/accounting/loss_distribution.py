@@ -1,4 +1,4 @@
-"""Privacy-loss distributions, through dp-accounting, for what subsampling adds.
+"""Privacy-loss distributions, computed by dp-accounting, for subsampled events.
 
 Every discretisation is pessimistic. The library doubles the sensitivity of a plain Gaussian under its own
 replace-one relation; a `Gaussian` event is already relative to the plan's relation and is therefore built

@@ -57,7 +57,7 @@ def _candidates(event: Event) -> tuple[Accountant, ...]:
 
 
 def _separate(event: Compose) -> tuple[Compose, ...]:
-    """Return the parts that no single accountant covers together: what only `RDP` knows beside samples."""
+    """Return the parts that no single accountant covers together: events of `RDP` alone, and samples."""
     leaves = count_leaves(event)
     curves = tuple(Repeat(leaf, n) for leaf, n in leaves.items() if isinstance(leaf, _CURVES_ALONE))
     if not (curves and any(isinstance(leaf, Poisson) for leaf in leaves)):
@@ -108,5 +108,5 @@ class Tight:
         )
 
     def supports(self, event: Event) -> bool:
-        """Say yes; what is not an event raises `NotAccountable`."""
+        """Return True; anything but an event raises `NotAccountable`."""
         return bool(count_leaves(event))

@@ -53,7 +53,7 @@ class RecordedQuestion:
 
 @dataclass(frozen=True, eq=False)
 class RunTranscript:
-    """What a run asked of the records, what the mechanisms answered, and what it returned."""
+    """Record of a run: queries of the records, answers of the mechanisms, and the result."""
 
     questions: tuple[RecordedQuestion, ...]
     answers: tuple[Any, ...]
@@ -74,7 +74,7 @@ class _Recorder:
         self.n, self.d = source.n, source.d
         self.questions: list[RecordedQuestion] = []
         self._row = RowBounds(source.d, *integer_bounds(bounds, source.d))
-        # What a source can do besides, its recorder can do as well, and nothing else.
+        # The recorder has the optional abilities of its source, and no others.
         if isinstance(source, HasLazyScores):
             self.sparse, self.follow_lazily = source.sparse, self._follow_lazily
         if isinstance(source, HasGramScores):
@@ -235,10 +235,10 @@ def record(plan: Plan, source: DataSource, rng: Generator) -> RunTranscript:
 
 
 def replay(plan: Plan, source: DataSource, rng: Generator, transcript: RunTranscript) -> RunTranscript:
-    """Run a plan on other records while the solver hears the answers of an earlier run.
+    """Run a plan on other records while the solver gets the answers of an earlier run.
 
     `plan`: the plan of the earlier run. `source`: the other records. `rng`: noise is drawn as usual, and not
-    heard. Samples of records are those of the earlier run, as far as their indices exist: under add/remove
+    used. Samples of records are those of the earlier run, as far as their indices exist: under add/remove
     let the last record be the one that is missing. `transcript`: the earlier run.
     """
     return _run(plan, source, rng, transcript)

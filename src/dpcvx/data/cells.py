@@ -125,7 +125,7 @@ def read_numbers(cells: NDArray[Any]) -> Vector:
             return np.ascontiguousarray(cells, dtype=np.float64)
     numbers = np.empty(cells.shape, dtype=np.float64)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a cell that warns is no number either, and must not be heard of
+        warnings.simplefilter("error")  # a cell that warns is no number either, and must not be reported
         for place, cell in zip(np.ndindex(cells.shape), cells.flat, strict=True):
             numbers[place] = _number(cell)
     return numbers

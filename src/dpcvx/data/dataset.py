@@ -32,7 +32,7 @@ BACKENDS = {
 
 @runtime_checkable
 class Dataset(Protocol):
-    """Records that a fit can open, and what is public of them."""
+    """Records that a fit can open, with their public facts."""
 
     @property
     def n(self) -> int:
@@ -104,7 +104,7 @@ class InMemory:
 
 
 def open_dataset(X: Any, y: Any, backend: str) -> Dataset:
-    """Return the data set that a fit was given, or what the backend makes of arrays and tables.
+    """Return the data set given to a fit; a backend opens arrays and tables.
 
     `backend`: a name of `BACKENDS`.
     """

@@ -28,7 +28,7 @@ class Declarations:
         return cls(**{field.name: getattr(model, field.name, None) for field in fields(cls)})
 
     def given(self) -> dict[str, Any]:
-        """Return what is declared, by name."""
+        """Return the declarations that are not None, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
     def with_data(self, declared: Mapping[str, Any], model: Any) -> Declarations:

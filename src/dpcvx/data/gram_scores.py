@@ -30,7 +30,7 @@ Pass = Callable[[NDArray[np.int32]], NDArray[np.int64]]
 
 @runtime_checkable
 class HasGramScores(Protocol):
-    """What a source of dense records may be able to do besides, for the squared loss."""
+    """A source of dense records that also gives scores of the squared loss from products of columns."""
 
     @property
     def sparse(self) -> bool:

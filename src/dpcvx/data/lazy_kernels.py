@@ -3,7 +3,7 @@
 A row's residual is a line a + b share in the public share = scale / base, valid until its calendar edge.
 Frequent features have their sums A_j = sum_i a_i k_ij and B_j = sum_i b_i k_ij kept in `sums`, exact 64-bit
 integers, and in `facts` their LEVEL, the edge where it is DUE, their PLACE among the features sorted by
-level, and a MARK of the step. Those of rare features are added up when one is proposed.
+level, and a MARK of the step. Sums of rare features are added up when one is proposed.
 """
 
 # Numba gives the kernels their types when it compiles them; `slope` and `residuals` are bound by name.
@@ -150,7 +150,7 @@ def refresh(numbers, starts, targets, state, calendar, batch, now, clock, work):
 
     A line is the chord of the row's own residual between its margin now and its margin at its next edge: both
     ends are clipped to two units inside the bound, and rounding moves a point of the chord by less than two.
-    What changed is left in `batch` and `work`, row by row.
+    The changes are left in `batch` and `work`, row by row.
     """
     unit, parameter, limit, drift, steepness = numbers
     margins, lines = state
@@ -425,7 +425,7 @@ def draw(line, columns, names, lines, sums, order, start, loose, words, position
 def kernels_of(slope: Callable[..., Any]) -> tuple[Any, Any]:
     """Return `start_lines` and `advance`, compiled for one slope.
 
-    Those of the package's own losses are kept on disk under names that hold the digest of the losses' source.
+    Kernels of the package's own losses are kept on disk under names with the digest of the losses' source.
     """
     own = slope.__module__ == slopes.__name__
     bound = njit(error_model="numpy")(bind(residuals, slope=compile_slope(slope)))

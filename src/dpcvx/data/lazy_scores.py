@@ -76,7 +76,7 @@ class Terms:
 
 @runtime_checkable
 class HasLazyScores(Protocol):
-    """What a source of compressed records may be able to do besides; others are read in full at each step."""
+    """A source of compressed records that also gives lazy scores; others are read in full at each step."""
 
     @property
     def sparse(self) -> bool:
@@ -246,7 +246,7 @@ class LazyScores:
         return Levels(self._order, self._first[: top + 2], True, loose=(RARE_LEVEL, rare))
 
     def _ridge(self, weight: int) -> int:
-        """What the ridge adds to the B of a feature: public, so that its rounding costs nothing."""
+        """Part of the ridge in the B of a feature: public, so that its rounding costs nothing."""
         return round(self._terms.ridge * weight * self._base)
 
     def _move(self, scale: float) -> None:

@@ -47,7 +47,7 @@ def source(X: Any, y: Any = None, *, bounds: Bounds, layout: str = "rows", missi
     layout : {"rows", "columns"}
         "rows" serves gradients, "columns" Frank-Wolfe; the other is made when first needed.
     missing : float
-        What a target that is no finite number becomes: 0 is the middle of the bounds, or no label; among
+        Value of a target that is no finite number: 0 is the middle of the bounds, or no label; among
         class codes give -1, since 0 is a class.
 
     Returns

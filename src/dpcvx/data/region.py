@@ -1,4 +1,4 @@
-"""The region that a model was fitted on: new rows are brought into it before they are scored."""
+"""The region that a model was fitted on: new rows are clipped to it before they are scored."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class DataSource(Protocol):
 
 @runtime_checkable
 class CanStandardise(Protocol):
-    """A source that may send its records through a second, public map."""
+    """A source that can quantise its records again after a public map."""
 
     def mapped(self, quantiser: Quantiser, center: float, scale: float) -> DataSource:
         """Return these records with rows quantised again and targets (y - center)/scale, a public map."""

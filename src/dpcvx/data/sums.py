@@ -1,4 +1,4 @@
-"""Exact sums over records, each a small public question: the one verb of a data source.
+"""Exact sums over records: the queries that a data source answers.
 
 A sum knows how to compute itself on records in memory, and how its answers for disjoint records add up. So a
 new statistic touches no source, and a new source is a map and an addition.

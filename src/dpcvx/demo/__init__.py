@@ -92,7 +92,7 @@ TASKS = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a task gave: the comparison, the model shown, and the coefficients without privacy."""
+    """Result of a task: the comparison, the model shown, and the coefficients without privacy."""
 
     task: Task
     comparison: Comparison

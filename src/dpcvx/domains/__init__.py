@@ -39,7 +39,7 @@ from dpcvx.domains.submodular_ball import SubmodularBall, SubmodularPolyhedron
 from dpcvx.domains.transformed import Transformed
 from dpcvx.domains.width import gaussian_width
 
-# Every set of the package. Those of `NAMED_BALLS` are known by a short name wherever a set may be named.
+# Every set of the package. Sets in `NAMED_BALLS` also have a short name.
 SETS: tuple[type[Any], ...] = (
     Box,
     GroupBall,

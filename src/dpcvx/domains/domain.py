@@ -1,4 +1,4 @@
-"""The protocol of a set, and protocols for what a set may be able to do beyond it."""
+"""Protocols of constraint sets: methods that every set has, and optional abilities."""
 
 from typing import Protocol, Self, runtime_checkable
 

@@ -143,7 +143,7 @@ class InterpolationBall(Ball):
 
 @dataclass(frozen=True)
 class Interpolation:
-    """The map for balls between l1 and l2.
+    """Mirror map for balls between l1 and l2.
 
     psi(theta) = (1 - alpha)^2 R^(2-q) sum_j |theta_j|^q / (q (q - 1)) + alpha^2 ||theta||_2^2 / 2
 

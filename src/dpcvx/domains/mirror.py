@@ -55,7 +55,7 @@ class MirrorMap(Protocol):
 
 
 class Projectable(Protocol):
-    """What the Euclidean map needs of its set, with the meaning these have for a domain."""
+    """Methods of `Domain` that the Euclidean map needs of its set."""
 
     def project(self, v: Vector) -> Vector: ...  # noqa: D102
 
@@ -73,7 +73,7 @@ def smallest_bound(maps: Iterable[MirrorMap], d: Shape) -> MirrorMap:
 
 @dataclass(frozen=True)
 class Euclidean:
-    """The map whose step is projected gradient descent.
+    """Mirror map whose step is projected gradient descent.
 
     psi(theta) = ||theta||_2^2 / 2, of all entries of a matrix
     """

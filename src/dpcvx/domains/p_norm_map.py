@@ -79,7 +79,7 @@ def shrink(y: Vector, order: float, radius: float) -> Vector:
 
 @dataclass(frozen=True)
 class PNorm:
-    """The map for balls of summed magnitudes: l1, group and nuclear norms.
+    """Mirror map for balls of summed magnitudes: l1, group and nuclear norms.
 
     psi(theta) = ||theta||_q^2 / (2 (q - 1)), the q-norm of the magnitudes of theta
 

@@ -1,4 +1,4 @@
-"""Regularizers r(theta): convex, public, and met through their prox.
+"""Convex, public regularizers r(theta), used through their prox.
 
 A matrix parameter is the sequence of its entries in row order, as for the sets of `dpcvx.domains`.
 """
@@ -138,7 +138,7 @@ class ElasticNet:
         return soft_threshold(v, step * self.l1) / (1 + step * self.l2)
 
     def growth(self, size: int) -> tuple[float, float]:
-        """Return what both parts add."""
+        """Return the sum of both parts."""
         return self.l1 * ABSOLUTE_NORMAL * size, self.l2
 
 
@@ -187,7 +187,7 @@ class GroupL2:
         return theta.reshape(v.shape)
 
     def _flat(self, theta: Vector) -> Vector:
-        """Return the entries in row order, after checking that the groups speak of them alone."""
+        """Return the entries in row order, after checking that the groups hold no other index."""
         largest = max((j for group in self.groups for j in group), default=-1)
         if largest >= theta.size:
             raise WrongValue(

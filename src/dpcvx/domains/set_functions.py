@@ -1,4 +1,4 @@
-"""Set functions that say which supports are cheap, and the norms that follow from them.
+"""Submodular set functions that price supports, and the norms that they define.
 
 F gives every set A of coordinates a price: F(empty) = 0, F grows with A, and what one more coordinate adds
 shrinks as A grows (F is submodular). Its Lovász extension f is convex, and Omega(theta) = f(|theta|) is the
@@ -69,7 +69,7 @@ class SetFunction(Protocol):
 
 @runtime_checkable
 class HasShrink(Protocol):
-    """A set function whose prox has a shorter way than the minimum-norm point."""
+    """A set function with a faster prox than the minimum-norm point."""
 
     def shrink(self, magnitudes: Vector, step: float) -> Vector:
         """Return argmin_{u >= 0} ||u - magnitudes||_2^2 / 2 + step f(u), for flat magnitudes >= 0."""
@@ -438,7 +438,7 @@ class DirectSum:
 
 @dataclass(frozen=True)
 class FromCallable:
-    """A function of your own.
+    """A set function given by a Python function.
 
     F(A) = function(mask), mask the boolean array that is True on A
 

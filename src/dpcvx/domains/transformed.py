@@ -71,7 +71,7 @@ class Transformed:
         return self._there(self.domain.start(d))
 
     def norm(self, ord: float, d: Shape) -> float:
-        """Return an upper bound: what the triangle inequality gives from 0, or from the start if smaller."""
+        """Return an upper bound by the triangle inequality, from 0 or from the start if that is smaller."""
         shift, start = self._offset(d), self.start(d)
         return min(
             self.scale * self.domain.norm(ord, d) + float(np.linalg.norm(shift.ravel(), ord)),
@@ -180,7 +180,7 @@ class Transformed:
 
 @dataclass(frozen=True)
 class TransformedMap:
-    """The map of a transformed set.
+    """Mirror map of a transformed set.
 
     psi(theta) = scale^2 psi_0((theta - shift) / scale), strongly convex with the modulus and norm of psi_0
 

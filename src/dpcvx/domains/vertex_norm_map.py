@@ -33,7 +33,7 @@ class Hull(Protocol):
 
 @dataclass(frozen=True)
 class VertexNorm:
-    """The map of the smallest vertex coefficients.
+    """Mirror map of a polytope, from the smallest coefficients of a point in its vertices.
 
     psi(theta) = ||theta - c||_{Q,q}^2 / (2 (q - 1)), ||v||_{Q,q} = min{||a||_q : sum_i a_i (v_i - c) = v}
 

@@ -159,7 +159,7 @@ ATTRIBUTES = {
     "n_iter_": ("int", "Private answers used; fixed by the plan."),
     "plan_": ("Plan", "Everything that was fixed before a record was read."),
     "release_": ("Release", "The released parameter in scaled units, and its plan."),
-    "privacy_statement_": ("PrivacyStatement", "What was promised: ``print`` it, or ``to_json()``."),
+    "privacy_statement_": ("PrivacyStatement", "Privacy statement: ``print`` it, or ``to_json()``."),
 }
 
 Class = TypeVar("Class", bound=type)

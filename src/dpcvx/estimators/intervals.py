@@ -18,7 +18,7 @@ __all__ = ["Intervals"]
 
 
 class Intervals:
-    """What a linear model says about its own uncertainty, where `uncertainty` gave it a share of the budget.
+    """Standard errors and intervals of a linear model, fitted with a share of the budget for `uncertainty`.
 
     Intervals cover privacy noise and sampling error together. They are centred at ``coef_debiased_``, which
     has no bias from stopping early; ``coef_`` is the fit, which predicts better where noise is large.

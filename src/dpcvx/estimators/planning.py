@@ -125,7 +125,7 @@ class Planning(Parameters):
     def _with_room(self, problem: Problem) -> Problem:
         """The problem in a default ball in which a standardised fit's intercept reaches all of y's range.
 
-        Targets of unitless losses are centred, and labels need not be; those of Huber's lie where they lie.
+        Targets of unit-free losses are centred, and labels need not be; those of Huber's loss are not.
         """
         loss, C = problem.loss, problem.domain
         centred = loss.unit_free or loss.link != "identity"

@@ -55,7 +55,7 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         level : float
             Probability with which an interval covers.
         of : {"mean", "observation"}
-            What is covered: the mean of the target at the row's features, or the target of a new person,
+            Quantity to cover: the mean of the target at the row's features, or the target of a new person,
             whose own error is taken to be normal and as large everywhere.
 
         Returns

@@ -1,6 +1,6 @@
 """GPU computations with torch that involve neither records nor noise, such as exact integer products.
 
-Nothing here knows of records or noise. Integers are the same as on the CPU bit for bit; what is computed in
+Integers are the same as on the CPU bit for bit; what is computed in
 floating point is post-processing of released values.
 """
 

@@ -19,7 +19,7 @@ from torch.nn.functional import pad
 
 
 class Tile(NamedTuple):
-    """Rows and columns that are multiplied at a time, warps that do it, and tiles on their way at once."""
+    """Tile size in rows and columns, number of warps, and number of tiles loaded ahead."""
 
     height: int
     width: int

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 __all__ = ["DenseOnDevice", "SparseOnDevice"]
 
-FEW = 4  # vectors up to which a pass over the rows for each is the faster way
+FEW = 4  # up to so many vectors, one pass over the rows for each is faster
 LOW_BITS = 15
 LONGEST = 2**22  # products of 15 and 16 bits that a float64 adds up without rounding
 ENTRIES = 2**26  # of rows that are float64 at a time

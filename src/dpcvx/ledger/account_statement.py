@@ -1,4 +1,4 @@
-"""What an account promises, with everything that was charged to it, in words and as JSON."""
+"""Statement of an account: its guarantee and every charge, in words and as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Durable accounts of what was spent on a data set: charge, then compute, never refund."""
+"""Durable accounts of the budget spent on a data set: charge, then compute, never refund."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Account:
-    """What may be spent on one data set, and what was.
+    """Account of one data set: its cap, and everything charged to it.
 
     Parameters
     ----------
@@ -205,17 +205,17 @@ class Account:
         Parameters
         ----------
         event : Event
-            What will be released.
+            Event of the release.
         purpose : str
-            What for, in words that may be published.
+            Purpose of the release, in words that may be published.
         failure : float
             Total-variation distance of the samplers from the event's noise, summed over all draws.
         key : str, optional
             Makes retries safe. A key that was charged and answered returns its receipt with the stored
             answer and charges nothing.
         budget : Budget, optional
-            What the release was planned for. Its relation must be the account's, and its delta is where
-            basic composition prices the event.
+            Budget that the release was planned for. Its relation must be the account's; basic composition
+            prices the event at its delta.
 
         Returns
         -------
@@ -269,7 +269,7 @@ class Account:
         ----------
         key : str
         answer : bytes
-            What will be sent, now and to every retry.
+            Bytes to send, now and to every retry.
         """
         if not isinstance(answer, bytes):
             raise WrongType(f"answer is a {type(answer).__name__}; it must be bytes.")
@@ -291,7 +291,7 @@ class Account:
             return self._answered(connection, key)
 
     def note(self, key: str, content: bytes) -> None:
-        """Write down what was used of a charge, once for each key; durable when it returns.
+        """Record how much of a charge was used, once for each key; durable when it returns.
 
         A note is a link of the chain as charges are: without it a restored copy of the ledger would let
         what was paid once be used twice.

@@ -77,7 +77,7 @@ class Entry:
         UTC.
     purpose : str
     event : dict
-        What was charged, in plain types.
+        The charged event, in plain types.
     failure : float
         Total-variation distance of the samplers.
     used : float

@@ -38,7 +38,7 @@ account_table = sa.Table(
     sa.Column("delta", sa.Double, nullable=False),
     sa.Column("relation", sa.String, nullable=False),
     sa.Column("spending", sa.Text, nullable=False),
-    # What the filters decide, guarded once more by the store: parts of the cap and of the samplers' reserve.
+    # The store repeats the check of the filters: parts of the cap and of the samplers' reserve.
     sa.Column("used", sa.BigInteger, sa.CheckConstraint(f"used BETWEEN 0 AND {WHOLE}"), nullable=False),
     sa.Column("failed", sa.BigInteger, sa.CheckConstraint(f"failed BETWEEN 0 AND {WHOLE}"), nullable=False),
 )

@@ -1,4 +1,4 @@
-"""When a charge still fits: privacy filters that run side by side (PRIVACY_MATH §9.4).
+"""Privacy filters, which decide whether a charge still fits an account (PRIVACY_MATH §9.4).
 
 Each filter keeps a running total and goes on while the total of the whole sequence is within its limit. A
 charge is granted if at least one filter goes on. Filter i makes everything it accepts
@@ -148,7 +148,7 @@ class BasicFilter:
     def costs(self, event: Event, failure: float, delta: float | None) -> tuple[Cost, ...]:
         """Return pairs (epsilon_i, delta_i), failures included."""
         leaves = count_leaves(event).items()
-        # What is a sum by itself is added up in units, so that three times 0.1 is 0.3.
+        # Plain sums are added in units, so that three times 0.1 is 0.3.
         known = sum(n * _up(leaf.epsilon) for leaf, n in leaves if isinstance(leaf, ApproxDP))
         lost = sum(n * _up(leaf.delta) for leaf, n in leaves if isinstance(leaf, ApproxDP))
         lost += _up(sampler_delta(self.epsilon, failure))
@@ -222,7 +222,7 @@ def _failure_limit(cap: Budget) -> int:
 
 @dataclass(frozen=True)
 class Spending:
-    """What an account has spent."""
+    """Totals that an account has spent."""
 
     # {"fresh", "gaussian", "renyi", "basic", "whole"}: set by the first charge; "whole" is an account that
     # one release has taken

@@ -22,7 +22,7 @@ __all__ = ["Verification", "verify"]
 
 @dataclass(frozen=True)
 class Verification:
-    """What was checked and found sound.
+    """Result of the check of a sound ledger.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def verify(url: str, witness: str | None, name: str) -> Verification:
 
 
 def _check_entry(row: Any, hashes: list[str], replayed: dict[str, _Replayed]) -> None:
-    """Check one entry against the chain so far and replay it; what is wrong is a ValueError or KeyError."""
+    """Check one entry against the chain so far and replay it; raise ValueError or KeyError if it is wrong."""
     content = json.loads(row.content)
     told = (content["sequence"], content["account"], content["kind"], content["key"])
     if told != (row.sequence, row.account, row.kind, row.key) or row.sequence != len(hashes):

@@ -52,7 +52,7 @@ class Loss(Protocol):
 
     @property
     def unit_free(self) -> bool:
-        """Whether the minimiser moves and stretches with the targets, so that they may be standardised."""
+        """Whether the minimiser shifts and scales with the targets, so that they may be standardised."""
         return False
 
     @property

@@ -172,7 +172,7 @@ class Quantile(Loss):
 
 @dataclass(frozen=True)
 class Welsch(Loss):
-    """Smooth non-convex regression loss that forgets far outliers.
+    """Smooth non-convex regression loss that ignores far outliers.
 
     phi(z, y) = (scale^2 / 2) (1 - e^(-(z - y)^2 / scale^2))
 

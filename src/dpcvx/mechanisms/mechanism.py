@@ -1,4 +1,4 @@
-"""What every private question has, and the bounds on stored integers that sensitivities are made of."""
+"""Interface of a mechanism, and the bounds on stored integers that sensitivities follow from."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPARE_RECORDS = 2  # beyond 62 bits there is room for this many times the planne
 
 @dataclass(frozen=True)
 class Traits:
-    """Public facts about a kind of question, besides its price: what plans, predictions and oracles ask."""
+    """Public facts about a kind of mechanism, besides its price, for plans, predictions and oracles."""
 
     question: str  # what a solver asks for, as in "not a gradient"
     layout: str = "rows"  # {"rows", "columns"}: storage order that serves it best
@@ -39,7 +39,7 @@ class Traits:
 
 
 class Mechanism(Protocol):
-    """One private question: what it costs is a property of what it computes.
+    """One private query, with its sensitivity, its noise and its price.
 
     It is called as ``mechanism(*public, data=source, rng=generator)``. One that has a method ``start`` keeps
     a public state between calls: what ``start(source)`` returns comes before the public arguments.
@@ -47,7 +47,7 @@ class Mechanism(Protocol):
 
     @property
     def traits(self) -> Traits:
-        """What plans, predictions and oracles ask about the kind of question."""
+        """Public facts about this kind of mechanism."""
         ...
 
     @property

@@ -36,7 +36,7 @@ Prox = Callable[[Vector, float], Vector]
 
 @dataclass(frozen=True)
 class Ridged:
-    """Public facts of J: its constants, the reach of its minimiser, and what float64 may do to it."""
+    """Public constants of J, a bound on its minimiser, and bounds on rounding errors."""
 
     # loss, set or regulariser, and bounds of a record. Its own ridge is not added: ``ridge`` is all of it.
     problem: Problem
@@ -112,7 +112,7 @@ class Ridged:
 
     @property
     def rounding(self) -> float:
-        """What float64 may change in a certificate, in units of the gradient of J.
+        """Bound on the rounding error of a certificate, in units of the gradient of J.
 
         A margin of d products is off by (d + 8) u B ||theta||, a residual by a few u of the target too, a
         slope by that times beta and a few roundings more, a block's sum by as many u as it has rows (in any

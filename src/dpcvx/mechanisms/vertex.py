@@ -269,7 +269,7 @@ class NoisyVertex:
         return replace(terms, power=power)
 
     def _terms_without_power(self, records: int) -> Terms:
-        """Those that do not depend on eta.
+        """Public numbers of lazy scores that do not depend on eta.
 
         A chord over a drift of a margin by t is off by at most beta t/4 for phi'' <= beta, and for phi' with
         a bounded second derivative by its bound times t^2/8: with t = L/(16 beta) by L/64, and for the

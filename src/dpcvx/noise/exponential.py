@@ -2,7 +2,7 @@
 
 Every item sits on a level l >= log2 of its weight. A proposal takes a level with probability proportional to
 (items on it) 2^l, then one of its items, all alike, then, if items are signed, one of the two signs; it is
-kept with probability 2^(log2-weight - l) and otherwise drawn again. What is kept has probability proportional
+kept with probability 2^(log2-weight - l) and otherwise drawn again. A kept item has probability proportional
 to its weight, whatever the levels are, as long as they are bounds.
 
 All three choices are comparisons of a uniform number with a threshold. Where 64 binary digits and float64

@@ -93,7 +93,7 @@ class _Cells(NamedTuple):
 def _cells() -> _Cells:
     """Return the table of P(k) = floor(2^256 p_k) / 2^256, p_k proportional to exp(-k^2 / 2048), k < 1024.
 
-    What the rounding leaves over belongs to cell 0. All numbers are integers, so that the table has exactly
+    The rest left by rounding belongs to cell 0. All numbers are integers, so that the table has exactly
     these chances.
     """
     with localcontext() as context:

@@ -50,7 +50,7 @@ def repeated_selection(claimed: Budget, epsilon0: float, count: int) -> tuple[fl
 def odd_record(claimed: Budget, steps: int, n: int, sigma: float) -> tuple[float, float]:
     """One epoch of variance-reduced descent on n - 1 records of constant gradient L and an odd one.
 
-    The odd record's gradient is L at the anchor and turns to -L on the way, within 24 steps of 1/12 of its
+    The odd record's gradient is L at the anchor and turns to -L within 24 steps of 1/12 of its
     inverse smoothness (26 of 1/13). Drawn at step t after that, it moves the mean of the m steps, which is
     returned, by 2 (m - t + 1)/m steps of length L. The neighbour has n records of constant gradient, and the
     same gradient at the anchor. The result is above a threshold with different probabilities; draws more than

@@ -29,7 +29,7 @@ class AsPrinted(Solver):
     source : str
         Paper and algorithm.
     claimed : Budget
-        What the paper claims for it. The plan's own budget is what holds.
+        Guarantee that the paper claims. The plan's own budget is the true one.
     solver : Solver
         The loop.
     """
@@ -67,7 +67,7 @@ class Reproduction:
     noise : str
         The formula that the paper prints.
     event : Event or None
-        What the algorithm releases, as far as a theorem covers it; None if no theorem does.
+        Event of the algorithm, as far as a theorem covers it; None if no theorem does.
     least : tuple of float
         (epsilon at the claimed delta, delta at the claimed epsilon) that one pair of data sets shows: no
         proof can claim less.

@@ -56,7 +56,7 @@ def unweighed(
 
 
 def with_all(plan: Plan, density: float = 1.0) -> Plan:
-    """Return a plan that was chosen from a few with every solver that fits in its table."""
+    """Return a chosen plan with every other solver that fits listed in its table."""
     plans = tuple(
         plan
         if each.solver == plan.solver
@@ -70,7 +70,7 @@ def with_all(plan: Plan, density: float = 1.0) -> Plan:
 def candidate(
     plan: Plan, basis: str, risk: tuple[float, float] | None = None, density: float = 1.0
 ) -> Candidate:
-    """Return what a plan would cost, with its predicted risk: as given, or by the solver's own formula."""
+    """Return a plan's costs with its predicted risk, as given or by the solver's own formula."""
     fit = plan.solver.innermost(plan)
     optimisation, privacy = risk or plan.solver.predict(plan.problem, plan.n, plan.budget)
     return Candidate(

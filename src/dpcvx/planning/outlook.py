@@ -23,9 +23,8 @@ MOST_LEFT: float = default("planning.outlook.MOST_LEFT")
 MOST_RECORDS, MOST_EPSILON = 10**10, 100.0
 USUAL_CELLS: int = default("planning.outlook.USUAL_CELLS")
 SHORT_ROWS = (
-    " The records are sparse and data_norm is None, so the noise is made for rows as long as the bounds of "
-    "all columns together allow: give data_norm, a public bound on the l2 norm of a row in your units, and "
-    "it is made for that."
+    " The records are sparse and data_norm is None, so the noise is calibrated to the longest row that the "
+    "bounds of all columns allow. Give data_norm, a public bound on the l2 norm of a row in your units."
 )
 
 Planning = Callable[[int, float], Plan]
@@ -42,20 +41,19 @@ class Doubt:
     epsilon: float | None  # which epsilon would be enough with these records; None if no reasonable one is
 
     def __str__(self) -> str:
-        ways = []
+        remedies, epsilon = [], self.plan.budget.epsilon
         if self.records is not None:
-            ways.append(f"about {counted(self.records, 'record')} at epsilon {self.plan.budget.epsilon:g}")
+            remedies.append(f"about {counted(self.records, 'record')} at epsilon {epsilon:g}")
         if self.epsilon is not None:
-            ways.append(f"about epsilon {self.epsilon:g} with {counted(self.plan.n, 'record')}")
-        enough = " or ".join(ways)
+            remedies.append(f"about epsilon {self.epsilon:g} with {counted(self.plan.n, 'record')}")
+        enough = " or ".join(remedies)
         advice = "More of either does not help"
-        if ways:
+        if remedies:
             advice = f"{enough[0].upper()}{enough[1:]} would be enough to do better"
         return (
             f"{_shape(self.plan)} the model is predicted to be hardly better, if at all, than one "
-            f"that gives everybody the same answer: its excess risk is {self.predicted:.2g}, and "
-            f"{self.trivial:.2g} is all there is to learn. {advice}. This follows from public numbers; no "
-            "record was read."
+            f"that gives everybody the same answer: their predicted excess risks are {self.predicted:.2g} "
+            f"and {self.trivial:.2g}. {advice}. This follows from public numbers; no record was read."
         )
 
 
@@ -107,9 +105,9 @@ def warn_if_useless(
             text = str(doubt(plan, again))
     elif advice and _drowns_short_rows(plan):
         text = (
-            f"{_shape(plan)} the noise is larger than the gradient of rows with about {USUAL_CELLS} "
-            "cells that are not 0 can be: the model may be no better than one that gives everybody the same "
-            "answer. This follows from public numbers; no record was read."
+            f"{_shape(plan)} the model may be no better than one that gives everybody the same answer: the "
+            f"noise exceeds the largest gradient of rows with {USUAL_CELLS} cells that are not 0. This "
+            "follows from public numbers; no record was read."
         )
     else:
         return
@@ -129,7 +127,7 @@ def _drowns_short_rows(plan: Plan) -> bool:
 
 
 class _Question(Facts):
-    """Facts of a plan, with the way to plan it again."""
+    """Hash key of a plan, with the function that plans it again."""
 
     def __init__(self, plan: Plan, rule: Hashable, again: Planning) -> None:
         super().__init__(plan, rule)

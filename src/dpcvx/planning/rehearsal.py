@@ -1,4 +1,4 @@
-"""Rehearse a plan on public synthetic problems of its shape: what its steps and its noise leave there.
+"""Rehearse a plan on public synthetic problems of its shape, to predict its excess risk.
 
 Bounds hold for the worst data within the declared bounds and are too loose to rank solvers. Here the solver's
 own loop runs against an oracle without records: a quadratic problem whose curvatures and coefficients follow
@@ -25,8 +25,8 @@ from dpcvx.solvers.typical_data import DECAYS, GROWTH, Typical, mean_curvature, 
 __all__ = ["SHARES", "Scene", "is_modelled", "rehearse", "scenes", "to_learn"]
 
 FEWEST_DRAWS, MOST_DRAWS = 2, 8  # of the noise, for each problem
-STEPS, COORDINATES = 400, 10_000  # taken and moved by all draws together, where so many draws are allowed
-# Coordinates moved in a run, and its steps, beyond which a rehearsal is not worth its time.
+STEPS, COORDINATES = 400, 10_000  # aim for all draws together; the number of draws follows, in these limits
+# Work (steps times coordinates) and steps of a run beyond which a rehearsal takes too long.
 MOST_WORK, MOST_STEPS = 10**7, 5000
 ANSWERED = {"gradient", "gradient on a support", "difference", "minimiser", "Hessian", "vertex"}
 SHARES: tuple[float, ...] = default("planning.rehearsal.SHARES")
@@ -51,7 +51,7 @@ class Scene:
 
 
 def scenes(problem: Problem, clip: float | None = None, shares: tuple[float, ...] = ()) -> tuple[Scene, ...]:
-    """Problems that the shape suggests.
+    """Return public synthetic problems of the shape of a problem.
 
     In a Euclidean ball those of `Typical`, one for each law of its eigenvalues, a direction being a
     coordinate. In other sets features vary independently and evenly, and coefficients fall like 1, 1/2, 1/3,
@@ -106,7 +106,7 @@ def is_modelled(problem: Problem) -> bool:
 
 
 def to_learn(problem: Problem, clip: float | None = None) -> float:
-    """Excess risk of theta = 0 on the scenes, their mean: what the trivial model leaves to learn."""
+    """Mean excess risk of theta = 0, the trivial model, over the scenes."""
     return float(np.mean([scene.excess(np.zeros(problem.shape)) for scene in scenes(problem, clip)]))
 
 

@@ -1,4 +1,4 @@
-"""The side of an oracle that a solver sees, whoever answers."""
+"""Interface of an oracle, as a solver sees it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["Asking"]
 
 
 class Asking:
-    """Public questions go in, noised answers come out.
+    """Asks public queries and returns noised answers.
 
     There is one verb, `ask`; the other methods give it a name and a type, so that a loop reads like its
-    pseudocode. Whoever imitates an oracle implements `ask` alone, and `move` where vertices are asked for.
+    pseudocode. An imitation implements `ask` alone, and `move` if vertices are asked for.
     """
 
     uncertainty: Uncertainty | None = None

@@ -44,7 +44,7 @@ class Release:
 
     @property
     def n_iter(self) -> int:
-        """Number of answers that the fit used, measures of features apart; public, fixed by the plan."""
+        """Number of private answers that the fit itself used, without standardisation; fixed by the plan."""
         return sum(stage.n_calls for stage in self.plan.stages if stage.mechanism.evaluations > 0)
 
     @property
@@ -110,7 +110,7 @@ def execute(
     Parameters
     ----------
     plan : Plan
-        What to ask, fixed in advance.
+        Stages of the run, fixed in advance.
     source : DataSource, or callable
         The quantised records; or a function that opens them, called with the generator once the plan
         is paid for: it may ask what the plan asks before its fit, and its source is closed after the run.

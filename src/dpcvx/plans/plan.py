@@ -218,7 +218,7 @@ class Plan:
     problem, n, solver, budget, accountant
         The public facts they were derived from.
     candidates : tuple of Candidate
-        What was weighed, best first, when the planner chose.
+        Candidates of the planner, best first; empty for a plan that was not chosen.
     before : tuple of Stage
         Queries about raw columns, such as their bounds, that are asked before the records are quantised.
     advise : callable, optional
@@ -260,7 +260,7 @@ class Plan:
 
     @property
     def price(self) -> Price:
-        """What the run costs: event, error of its samplers, budget and certified epsilon."""
+        """Price of the run: event, error of its samplers, budget and certified epsilon."""
         parts = tuple(stage.description for stage in self.questions)
         failure = math.fsum(stage.n_calls * stage.mechanism.failure for stage in self.questions)
         return Price(self.event, parts, failure, self.budget, self.accountant)

@@ -15,7 +15,7 @@ __all__ = ["Price"]
 
 @dataclass(frozen=True)
 class Price:
-    """What is paid, and stated, for a release: the run of a plan, a score, a search, or a query engine."""
+    """Price of a release: of the run of a plan, a score, a search, or a query engine."""
 
     event: Event  # what is released
     # tuple of dict: public descriptions of the questions that the statement names (`Stage.description`)
@@ -42,12 +42,12 @@ class Price:
             return
         smaller = math.floor(math.log(max(SAMPLER_SHARE * delta / self.failure - 1, 1.0)))
         larger = self.sampler_delta / SAMPLER_SHARE
-        ways = [f"epsilon at most {smaller}"] if smaller > 0 else []
-        ways += [f"delta at least {larger:.2g}"] if larger < 1 else []
+        remedies = [f"epsilon at most {smaller}"] if smaller > 0 else []
+        remedies += [f"delta at least {larger:.2g}"] if larger < 1 else []
         raise Incompatible(
             f"Noise of finite precision cannot carry epsilon={epsilon:g} at delta={delta:g}: it costs "
             f"{self.sampler_delta:.2g}, more than a thousandth of delta. "
-            f"Use {' or '.join(ways) or 'fewer iterations or repetitions'}."
+            f"Use {' or '.join(remedies) or 'fewer iterations or repetitions'}."
         )
 
     def check_budget(self) -> None:

@@ -42,7 +42,7 @@ CHARGED_NOT_COVERED = tuple(
 
 @dataclass(frozen=True)
 class PrivacyStatement:
-    """What a release promises, to whom, and on which public facts the promise rests.
+    """The guarantee of a release, whom it protects, and the public facts it rests on.
 
     Parameters
     ----------
@@ -53,11 +53,11 @@ class PrivacyStatement:
     private : bool
         False for a seeded run, whose noise can be subtracted.
     unit, relation : str
-        Whose privacy, and which data sets are neighbours.
+        Unit that is protected, and the relation between neighbouring data sets.
     epsilon, delta : float
         The guarantee.
     certified_epsilon : float
-        What the accountant certifies at delta, samplers included; at most epsilon.
+        Epsilon that the accountant certifies at delta, samplers included; at most epsilon.
     accountant : str
     sampler_delta : float
         Part of delta that pays for noise of finite precision.
@@ -66,7 +66,7 @@ class PrivacyStatement:
     bounds : dict
         Bounds of a record and how they are enforced.
     public : dict
-        What the release treats as public.
+        Facts that the release treats as public.
     randomness, ledger, tuning : str
     not_covered : tuple of str
     """
@@ -105,13 +105,13 @@ class PrivacyStatement:
         Parameters
         ----------
         price : Price
-            What was paid.
+            Price of the release.
         model : str
-            What was fitted.
+            Name of the fitted model.
         private : bool
             Whether the randomness was cryptographic.
         bounds, public : mapping
-            Declared bounds with the way they are enforced, and the other public facts.
+            Declared bounds and how they are enforced, and the other public facts.
         receipt : Receipt, optional
             Of the account that paid.
         """

@@ -1,4 +1,4 @@
-"""What is not known about released coefficients: noise that was added on purpose, and the sampling error.
+"""Uncertainty of released coefficients: privacy noise and sampling error.
 
 Everything here is arithmetic on released numbers and public scales. A solver's answers say how steep the
 objective is at public points; with a released Hessian one Newton step leads from there to the minimiser, and
@@ -6,7 +6,7 @@ the law of the step's error is known:
 
     estimate - theta* = -H^-1 (noise of the gradients + sampling error of the gradient - E delta)
 
-to first order, E being the noise of the Hessian and delta the whole way: the step and its error.
+to first order, E being the noise of the Hessian and delta the whole displacement: the step and its error.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ class Uncertainty:
         return Uncertainty(transform(self.estimate), covariance, variance * self.dispersion, self.weak)
 
 
-def average(heard: Sequence[Steepness]) -> Steepness:
+def average(gradients: Sequence[Steepness]) -> Steepness:
     """Return the mean of points and gradients, each weighed by its precision."""
-    precision = np.array([1 / each.deviation**2 for each in heard])
+    precision = np.array([1 / each.deviation**2 for each in gradients])
     weights = precision / precision.sum()
     return Steepness(
-        sum(weight * each.point for weight, each in zip(weights, heard, strict=True)),
-        sum(weight * each.gradient for weight, each in zip(weights, heard, strict=True)),
+        sum(weight * each.point for weight, each in zip(weights, gradients, strict=True)),
+        sum(weight * each.gradient for weight, each in zip(weights, gradients, strict=True)),
         1 / math.sqrt(precision.sum()),
     )
 
@@ -95,8 +95,8 @@ def one_step(fit: Vector, steepness: Steepness, curvature: Curvature, *, n: int,
     gradient = steepness.deviation**2 * np.eye(d) + curvature.dispersion / n * records
     covariance = np.zeros((d, d))
     for _ in range(ROUNDS):
-        way = np.outer(step, step) + covariance
-        noise = gradient + curvature.deviation**2 * (np.trace(way) * np.eye(d) + way)
+        displacement = np.outer(step, step) + covariance
+        noise = gradient + curvature.deviation**2 * (np.trace(displacement) * np.eye(d) + displacement)
         covariance = inverse @ noise @ inverse
     estimate = steepness.point - step + lost @ (fit - steepness.point)
     return Uncertainty(estimate, covariance + reach**2 * lost, curvature.dispersion, int(hidden.sum()))

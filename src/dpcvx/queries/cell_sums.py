@@ -61,7 +61,7 @@ def grow(tables: dict[Axes, Any], prefix: Axes, shape: Axes, order: int, zeros: 
 
 
 def sweep(block: Any, prefix: Axes, shape: Axes, order: int, dtype: Any, tables: dict[Axes, Any]) -> None:
-    """Sum out axes from the first to the last, keeping every table of up to `order` attributes on the way.
+    """Sum out axes from the first to the last, keeping every table of up to `order` attributes.
 
     The block may be an array of any library with NumPy's methods; ``dtype`` is its type of the tables.
     """

@@ -326,7 +326,7 @@ class QueryEngine:
 
     @property
     def _reserve(self) -> float:
-        """What samplers may fail by in all: their share of delta over 1 + e^epsilon."""
+        """Total variation that all samplers may have: their share of delta over 1 + e^epsilon."""
         share = self.budget.delta - spendable(self.budget).delta
         return share / sampler_delta(self.budget.epsilon, 1.0)
 

@@ -43,7 +43,7 @@ def synthetic_table(
     rng : Generator
         A seeded one may be used: the draw hides nothing.
     numbers : {"midpoint", "uniform"}
-        What stands for a bin: its middle, or a number drawn evenly from it.
+        Value for a bin: its middle, or a number drawn evenly from it.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def write_synthetic(path: str | Path, columns: dict[str, Any], statement: Statem
     columns : dict
         As `synthetic_table` returns them.
     statement : PrivacyStatement
-        What was promised about the histogram; anything with ``to_json``.
+        Privacy statement of the histogram; anything with ``to_json``.
     """
     import pyarrow as pa
 

@@ -32,9 +32,9 @@ class NoisyCorrectiveFrankWolfe(Solver):
     S = features of T1 selected vertices; theta = T2 steps of projected gradient descent over C within S
 
     Algorithm: beyond the papers. Stage 1 is [TTZ14] Algorithm 4 with few steps of equal length,
-    mu = (1 + log(T1)/3)/(T1 + 2), which cover all but a share of about T1^(-1/3)/e of the way from the start.
-    Its vertices are good long before their weights are, and the set S is public; stage 2 finds the weights by
-    noisy gradients on S alone, starting from stage 1's point.
+    mu = (1 + log(T1)/3)/(T1 + 2), which leave about T1^(-1/3)/e of the distance from the start. Its vertices
+    are good long before their weights are, and the set S is public; stage 2 finds the weights by noisy
+    gradients on S alone, starting from stage 1's point.
 
     Privacy: T1 questions `NoisyVertex` (score sensitivity 2 c L1/n, replace-one) and T2 questions
     `NoisyGradient` on a support (l2 sensitivity 2 (phi' bound) min(B_2, B_x sqrt(k))/n for k = |S| features,
@@ -45,9 +45,9 @@ class NoisyCorrectiveFrankWolfe(Solver):
     Utility: no rate beyond Frank-Wolfe's is proved; the prediction is a model. Optimisation: curvature/(8 T1)
     is what the best average of T1 vertices leaves (Maurey), and D/(2 H) what the refit leaves, where H is the
     length that a unit gradient would move it and D = r^2 (1/T1 + T1^(-2/3) e^-2/sqrt(k)) the squared distance
-    that stage 1 leaves: a share r/T1 in each weight, and the way not covered. Privacy: selections are blind
-    below tau = (2 L1 sqrt(T1)/(n mu_1)) log(vertices), and
-    coefficients below tau with l1 norm c have a squared error of at most c tau/2; the refit's noise costs
+    that stage 1 leaves: a share r/T1 in each weight, and the distance not covered. Privacy: selections miss
+    coefficients below tau = (2 L1 sqrt(T1)/(n mu_1)) log(vertices), and coefficients
+    below tau with l1 norm c have a squared error of at most c tau/2; the refit's noise costs
     (phi''/2) (2 L2 B H/(n mu_2))^2 as in gradient descent, L2 and B = max ||x||_2 taken on the support. The
     defaults minimise the sum, and select at most half of the features. On designs of signs the measured
     excess risk is a third to a hundredth of Frank-Wolfe's for sparse and harmonic coefficients, and about

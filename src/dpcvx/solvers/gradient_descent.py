@@ -26,7 +26,7 @@ MOST_MOMENTUM: float = default("solvers.gradient_descent.MOST_MOMENTUM")
 SETTLED: float = default("solvers.gradient_descent.SETTLED")
 HASTE: float = default("solvers.gradient_descent.HASTE")
 LATE: int = default("solvers.gradient_descent.LATE")
-LATE_COST = 1.014  # mean of 1/t over the last third of a way over 1/t at its mean
+LATE_COST = 1.014  # mean of 1/t over the last third of a path, over 1/t at its mean
 MOST_STEPS: int = default("solvers.gradient_descent.MOST_STEPS")
 NOISE_SHARE: float = default("solvers.gradient_descent.NOISE_SHARE")
 
@@ -149,13 +149,13 @@ class NoisyGradientDescent(Solver):
         return min(float(grid[int(np.argmin(total))]), longest)
 
     def _reached(self, problem: Problem, n: int, budget: Budget) -> float:
-        """H that the steps reach: the default one, or what is given implies."""
+        """H that the steps reach: the default one, or the one that given settings imply."""
         T, step, momentum = self._schedule(problem, n, budget)
         return step * _unit_travel(T, momentum)
 
     @memoised
     def _schedule(self, problem: Problem, n: int, budget: Budget) -> tuple[int, float, float]:
-        """(T, step, momentum): what is given, and for the rest what reaches H."""
+        """(T, step, momentum): given values, and for the others values that reach H."""
         if not math.isfinite(problem.smoothness):
             raise Incompatible(
                 f"NoisyGradientDescent needs a smooth loss; {type(problem.loss).__name__} is not. "
@@ -175,7 +175,7 @@ class NoisyGradientDescent(Solver):
         return T, self.step or min(longest, H / _unit_travel(T, momentum)), momentum
 
     def _momentum(self, problem: Problem, T: int) -> float:
-        """What is given, or the largest that has settled after T steps."""
+        """The given momentum, or the largest whose transient has decayed after T steps."""
         if self.momentum is not None:
             return self.momentum
         return min(_most_momentum(problem), max(0.0, 1 - SETTLED / T))

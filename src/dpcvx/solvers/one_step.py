@@ -22,9 +22,9 @@ from dpcvx.solvers.standardised import Standardised
 __all__ = ["OneStep", "with_uncertainty"]
 
 SPREAD_SHARE: float = default("solvers.one_step.SPREAD_SHARE")
-# Deviations of cells, and root mean square lengths of rows, that are left as they are. A line through clipped
-# cells is another line: of an exponential feature 1 cell in 1,100 is beyond six deviations. A logistic model
-# feels far cells less, and longer rows would leave its descent too far from where a Newton step ends.
+# Cells within so many standard deviations, and rows within so many root mean square lengths, are not clipped.
+# Clipped cells bias a linear model: 1 cell in 1,100 of an exponential feature is beyond six deviations. A
+# logistic model is less sensitive, and descent on longer rows would end too far from the minimiser.
 WIDE: tuple[float, float] = default("solvers.one_step.WIDE")
 NARROW: tuple[float, float] = default("solvers.one_step.NARROW")
 ROOM: float = default("solvers.one_step.ROOM")
@@ -39,7 +39,8 @@ class OneStep(Solver):
     gradients themselves, or for objective perturbation the ridge's pull on the minimiser, which the slope of
     the objective and the random linear term balance. With the Hessian at the mean of the late points a Newton
     step leads to an estimate without the bias of the fit: few steps, or a ridge. A minimiser is asked for in
-    a larger ball than the problem's, where its slopes are bounded anyway: at a border nothing would balance.
+    a larger ball than the problem's, where its slopes are bounded anyway: at the boundary of the set the
+    gradient of the perturbed objective is not 0.
 
     Privacy: one question `NoisySecondMoments` takes a share of mu(eps, delta)^2; the fit is calibrated so
     that both together keep the budget. Everything else is post-processing of released answers.
@@ -47,7 +48,7 @@ class OneStep(Solver):
     Utility: the estimate's error is Gaussian to first order. Its covariance is V = H^-1 (s^2 I + c H/n + v^2
     (tr(W) I + W)) H^-1 with W = step step^T + V (two rounds of this equation are taken), s the noise of the
     mean gradient, c H the covariance of a record's gradient and v the noise of the Hessian. As in textbook
-    standard errors the model is taken at its word: c is 1 for logistic loss, and for others the released
+    standard errors the model is assumed to be correct: c is 1 for logistic loss, and for others the released
     trace of that covariance over the trace of H. This holds where the noise of the Hessian, about
     2 v sqrt(d), is small beside its smallest eigenvalue, rows and residuals are hardly clipped, and the step
     is short beside the distance over which the Hessian changes; `Uncertainty.weak` counts directions where
@@ -120,7 +121,7 @@ class OneStep(Solver):
         return self.solver.predict(problem, n, replace(budget, epsilon=gaussian_epsilon(mu, budget.delta)))
 
     def _roomy(self, problem: Problem) -> Problem:
-        """The problem in a larger ball, for a minimiser of which a larger set asks no more noise."""
+        """The problem in a larger ball, for a minimiser whose noise does not grow with the set."""
         C, solver = problem.domain, self.solver
         if not (isinstance(solver, ObjectivePerturbation) and isinstance(C, HasEuclideanRadius)):
             return problem
@@ -152,7 +153,7 @@ def with_uncertainty(solver: Solver, share: float, loss: Loss) -> Solver:
 
 
 class _RecordingAsk(Asking):
-    """Passes questions on, and keeps what the public answers say about the objective's gradient."""
+    """Passes queries on, and records the gradients of the objective that the public answers imply."""
 
     def __init__(self, plan: Plan, ask: Asking) -> None:
         self._plan, self._ask = plan, ask

@@ -45,7 +45,7 @@ class _Stage:
 
 @dataclass(frozen=True)
 class _Schedule:
-    """As much of a plan as a loop reads: no event, no budget, nothing that could be taken for a promise."""
+    """The part of a plan that a loop reads, without event, budget or guarantee."""
 
     problem: Problem
     stages: tuple[_Stage, ...]

@@ -28,10 +28,9 @@ INTERCEPT: float = default("solvers.standardised.INTERCEPT")
 RESIDUAL_DEVIATIONS: float = default("solvers.standardised.RESIDUAL_DEVIATIONS")
 LARGEST_TARGET: float = default("solvers.standardised.LARGEST_TARGET")
 LOST_TARGET = (
-    "The deviation of y was released twice, and both times there was nothing to see but noise: y_bounds are "
-    "wide for so few records and so small an epsilon; the model may be fair, or worse than a constant. Use "
-    'narrower y_bounds, let y_bounds="private" find some, or use a larger epsilon. The budget is spent; this '
-    "follows from released numbers."
+    "The model may be worse than a constant: the released standard deviation of y is no larger than its "
+    "noise. The y_bounds are too wide for this number of records and this epsilon. Use narrower y_bounds, "
+    'y_bounds="private" or a larger epsilon. The budget of this fit is spent.'
 )
 
 
@@ -45,9 +44,9 @@ class Standardised(Solver):
     which few of d independent features exceed, and scaled to norm 1 together with an intercept; targets
     become (y - m_y)/(2.5 s_y), and squared loss becomes Huber's with threshold 1, which is squared loss with
     residuals clipped there. The third question also asks for the mean square of targets clipped at 2.5 s_y.
-    It takes the place of s_y^2 where that is lost in its noise: the deviation of a target far below its range
-    is found at second sight. The set holds the coefficients of these rows. New rows go the same way: the
-    region is released with the parameter (`Region`).
+    It replaces s_y^2 where that is smaller than its noise, as it is for a target that varies far less than
+    its range. The set holds the coefficients of these rows. New rows are mapped alike: the region is released
+    with the parameter (`Region`).
 
     Privacy: `NoisyMoments` twice and `NoisyLength` take 13 % of mu(eps, delta)^2 in all, and 5 % more with a
     target; the maps use released numbers and one row at a time, so the fit's questions have the sensitivity
@@ -182,5 +181,5 @@ class Standardised(Solver):
 
 
 def _any(mechanism: Mechanism) -> Any:
-    """A measure of which more than the common part is needed."""
+    """Return a mechanism, typed so that fields of its class may be read."""
     return mechanism

@@ -1,11 +1,10 @@
-"""A public model of the data nobody has looked at: what fits leave and cost on it, in closed form.
+"""A public quadratic model of typical data, on which solvers have an excess risk in closed form.
 
-Worst-case bounds say little about data as people have them. The model is quadratic: the
-Hessian's eigenvalues fall like 1/i or like 1/i^2, their sum is that of rows whose longest are as long as
-their bound allows. Squared coefficients grow a little where eigenvalues fall: between those that are equally
-large in every direction and those that make every direction equally useful. Scores vary as much as those of
-useful models. No private record is read. The growth of coefficients was chosen by measurements on public data
-sets (`dpcvx.solvers.defaults`). Nothing here concerns privacy.
+Worst-case bounds say little about usual data. Eigenvalues h_i of the Hessian fall like 1/i or 1/i^2; their
+sum is the mean squared norm of rows whose largest norm is the bound. Squared coefficients are proportional to
+h_i^(-GROWTH): with 0 all are equally large, with 1 all directions are equally useful. Scores have the
+variance of a useful model. No private record is read; GROWTH was chosen by measurements on public data sets
+(`dpcvx.solvers.defaults`). Nothing here concerns privacy.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class Typical:
 
     @property
     def at_zero(self) -> float:
-        """Excess risk of theta = 0: what there is to learn."""
+        """Excess risk of theta = 0, the most that a fit can gain."""
         return float(self.counts @ (self.curvatures * self.signal)) / 2
 
     def descent(self, length: Vector, shift: float) -> tuple[Vector, Vector]:
@@ -90,7 +89,7 @@ class Typical:
 
 
 def inflation(limit: float) -> float:
-    """How many times too large scores are that minimise `ClippedLogistic` with this limit.
+    """Return the factor by which scores that minimise `ClippedLogistic` with this limit are too large.
 
     A score z of a record with log-odds s is right where the slopes of both labels cancel in the mean; s is as
     spread as useful scores are, and z proportional to it. For a limit of 0.6 it is 1.20, and between 1.19 and

@@ -1,4 +1,4 @@
-"""How often settings are tried: a random number that nobody learns, because the price depends on its law."""
+"""Random number of trials of a search; it stays secret, because the price depends on its law."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class NoisyScore:
         return min(max(self.metric.value(totals, self.n), low), high)
 
     def standard_error(self, totals: Vector) -> float:
-        """Return how far the noise moves the metric, by moving each total by one deviation either way."""
+        """Return how far the noise moves the metric, by moving each total by a standard deviation."""
         deviation = self.noise * (math.sqrt(2) if isinstance(self.law, PureDP) else 1.0)
         moves = deviation * np.eye(self.n_draws)
         value = self.metric.value
@@ -142,10 +142,10 @@ class Score:
         The metric; larger is better.
     value : float
     standard_error : float
-        Of the noise alone: how much the value varies between draws of the noise. What the rows say about
-        people who are not among them varies besides.
+        Of the noise alone: how much the value varies between draws of the noise. The
+        sampling error of the rows is not part of it.
     statement : PrivacyStatement
-        What was promised: ``print`` it, or ``to_json()``.
+        Privacy statement: ``print`` it, or ``to_json()``.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""scikit-learn's face of private tuning."""
+"""Private tuning with scikit-learn's interface."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     best_score_ : float
         Its noisy score.
     privacy_statement_ : PrivacyStatement
-        What the whole search promises: ``print`` it, or ``to_json()``.
+        Statement of the whole search: ``print`` it, or ``to_json()``.
     """
 
     def __init__(

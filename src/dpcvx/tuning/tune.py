@@ -50,7 +50,7 @@ MARGIN = 1e-3  # of the noise, beyond what the last excess of the total asks for
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a search releases.
+    """Released result of a search.
 
     Parameters
     ----------

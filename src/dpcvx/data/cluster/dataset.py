@@ -73,7 +73,7 @@ def from_dask(
 
 
 class DaskDataset:
-    """Partitions of Dask collections, and what is public of them.
+    """Partitions of Dask collections, with their public facts.
 
     Parameters
     ----------

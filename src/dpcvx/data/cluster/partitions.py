@@ -1,4 +1,4 @@
-"""Dask collections as partitions of rows, with what is public of them: columns, types and numbers of rows."""
+"""Dask collections as partitions of rows, with their public facts: columns, types and numbers of rows."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _count(part: Any) -> int:
 
 
 def computed(tasks: list[Any], client: Any) -> list[Any]:
-    """Return what tasks give; of an exception only the kind is told, since its words may quote a cell."""
+    """Return the results of tasks; report only the kind of an exception: its text may quote a cell."""
     futures = client.compute(tasks)
     try:
         results: list[Any] = client.gather(futures)

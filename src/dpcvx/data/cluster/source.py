@@ -63,7 +63,7 @@ def dask_source(
     layout : {"rows", "columns"}
         "rows" serves gradients, "columns" Frank-Wolfe; the other is made when first needed.
     missing : float
-        What a target that is no finite number becomes.
+        Value of a target that is no finite number.
     client : distributed.Client or str, optional
         Client of the cluster, or its scheduler's address; by default the client that this process uses.
 

@@ -1,6 +1,6 @@
 """The worker's side: partitions become integers where they are, and a shard answers with sums over them.
 
-Nothing here raises: Dask writes exceptions, and the arguments of what raised them, into logs. What goes wrong
+Nothing here raises: Dask writes exceptions, and the arguments of what raised them, into logs. An error
 comes back as a `Failure`, which says no more than the kind of the exception.
 """
 
@@ -40,7 +40,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class ShardFacts:
-    """What the driver keeps of a shard, to know it again after it was loaded anew. Private: never shown."""
+    """Size and digest of a shard, which identify it when it is loaded again. Private: never shown."""
 
     n: int
     d: int
@@ -49,7 +49,7 @@ class ShardFacts:
 
 @dataclass(frozen=True)
 class Pickled:
-    """A loss on its way. It is the same object whenever it arrives, so that kernels are compiled once."""
+    """A pickled loss. A process unpickles it once, so that its kernels are compiled once."""
 
     content: bytes
 
@@ -67,7 +67,7 @@ class Pickled:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """A public map that records go through after they were quantised. Its key names those that come out."""
+    """A public map of quantised records; its key names the result."""
 
     key: str
     change: Callable[[Arrays], Arrays]
@@ -169,7 +169,7 @@ class ScoresOf:
             name, version = update.key, None
         if margins is None or name != update.key or version not in (update.before, update.after):
             return BEHIND
-        if version != update.after:  # otherwise the answer was lost on its way, not the question
+        if version != update.after:  # otherwise the answer was lost, not the request
             for index, amount in update.moves:
                 margins.add(index, amount)
         state.margins = update.key, update.after, margins

@@ -120,7 +120,7 @@ class Workers:
 
 
 class Call:
-    """A question on its way to a shard; `answer` waits for it, on another worker if need be."""
+    """A request sent to a shard; `answer` waits for it, and repeats it on another worker if one is lost."""
 
     def __init__(self, shard: RemoteShard, question: tuple[Any, ...]) -> None:
         self._shard, self._question = shard, question

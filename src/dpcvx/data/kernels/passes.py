@@ -45,7 +45,7 @@ def accumulate_constant(rho, count, extra, sums):
 def gradient_dense(matrix, y, theta, function, unit, parameter, l2, linf, start, stop, block, extra, sums):
     """sums += sum_i rho_i k_i over rows start to stop; a block of rows is read twice while it is in cache.
 
-    What is added for stored features is in units of their step; see `whole_margins`.
+    Sums of stored features are in units of their step; see `whole_margins`.
     """
     margins = np.empty((theta.shape[0], block), dtype=np.int64)
     rho = np.empty((theta.shape[0], block), dtype=np.int32)

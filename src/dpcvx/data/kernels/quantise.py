@@ -54,7 +54,7 @@ def quantise_dense(block, center, scale, x_inf, x_2, k_inf, k2, out):
     for i in range(n):
         for j in range(d):
             v = block[i, j]
-            # A finite cell may overflow on its way and is clipped; one that is not finite counts as 0.
+            # A finite cell may overflow here and is clipped; one that is not finite counts as 0.
             x[j] = (v - center[j]) / scale[j] if np.isfinite(v) else 0.0
         quantise_row(x, x_inf, x_2, k_inf, k2, out[i, :d])
 

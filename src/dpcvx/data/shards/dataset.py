@@ -1,4 +1,4 @@
-"""A data set of shards: what a fit opens in place of arrays."""
+"""A data set of shards, which a fit opens in place of arrays."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Shards:
             same = zip((mine.low, mine.high), (target.low, target.high), strict=True)
             if all(np.array_equal(ours, theirs) for ours, theirs in same):
                 return None
-        raise Incompatible("This estimator encodes targets in another way than those in the shards.")
+        raise Incompatible("This estimator encodes targets differently from the shards.")
 
 
 def open_shards(folder: str | Path) -> Shards:

@@ -44,7 +44,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a folder holds; all of it is public but the digests of the shards."""
+    """Content of a folder of shards; public except for the digests."""
 
     # where the records came from: kind, files with size and time, columns with types
     source: Mapping[str, Any]
@@ -133,7 +133,7 @@ class Store:
         self._save()
 
     def drop_last(self) -> Shard:
-        """Forget the last shard, and return what was known of it."""
+        """Remove the last shard from the manifest, and return its entry."""
         *kept, last = self.manifest.shards
         self.manifest = replace(self.manifest, shards=tuple(kept))
         return last
@@ -152,7 +152,7 @@ class Store:
             )
 
     def require_room(self, size: int) -> None:
-        """Refuse to begin what the disk has no room for."""
+        """Refuse to write shards for which the disk has no room."""
         with _reaching(self.folder):
             facts = os.statvfs(self.folder)
         free = facts.f_bavail * facts.f_frsize
@@ -270,7 +270,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def _complaint(wanted: tuple[Path, int, str]) -> str:
-    """What is wrong with a file, or nothing."""
+    """Describe what is wrong with a file, if anything."""
     path, size, digest = wanted
     try:
         found = path.stat().st_size

@@ -37,7 +37,7 @@ def move_sparse(indptr, indices, values, first, last, j, weight, margins):
 def scores_dense(matrix, y, margins, at, moves, function, rest, start, stop, block, extra, sums):
     """Move the margins of rows start to stop, then sums += sum_i rho_i k_i, in one pass over the rows.
 
-    moves = (features, outputs, amounts); row i has margins[:, at + i]. What is added for stored features is
+    moves = (features, outputs, amounts); row i has margins[:, at + i]. Sums of stored features are
     in units of their step, extra = (step, constant) as in `dpcvx.data.kernels.whole_margins`.
     """
     features, outputs, amounts = moves

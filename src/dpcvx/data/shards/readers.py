@@ -25,7 +25,7 @@ Target = str | Sequence[str]
 
 
 class Reader(Protocol):
-    """Records in a fixed order, and what is public of them."""
+    """Records in a fixed order, with their public facts."""
 
     @property
     def header(self) -> Batch:
@@ -33,7 +33,7 @@ class Reader(Protocol):
 
     @property
     def source(self) -> Mapping[str, Any]:
-        """What tells these records from others: kind, files with size and time, columns with types."""
+        """Facts that identify these records: kind, files with size and time, columns with types."""
 
     @property
     def typed(self) -> bool:

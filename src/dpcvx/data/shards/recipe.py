@@ -45,7 +45,7 @@ ENTRIES = 100  # of a sparse row, as far as the size of a shard goes: how many t
 
 
 def normalised(table: Table, y: Any, stated: Declarations) -> dict[str, Any]:
-    """Return declarations as plain numbers, texts and lists, the same for all ways to write them."""
+    """Return declarations as plain numbers, texts and lists, the same however they were written."""
     if stated.bounds is None:
         raise WrongValue(
             "bounds of the features are needed, from public knowledge and not from these records: a pair "

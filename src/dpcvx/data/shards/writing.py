@@ -27,7 +27,7 @@ __all__ = ["from_arrow", "from_batches", "from_csv", "from_parquet"]
 CELLS_AT_ONCE = 2**22  # features quantised at a time
 ROWS_AT_ONCE = 2**17
 SUFFIX = ".shards"
-STREAMS = ("arrow", "batches")  # what comes without a file that could be recognised
+STREAMS = ("arrow", "batches")  # sources without a file that could be recognised
 
 
 def from_parquet(
@@ -251,7 +251,7 @@ def _resumed(folder: Path, fresh: Manifest) -> Store:
 
 
 def _plain(content: Any) -> Any:
-    """As it comes back from a file."""
+    """Return a value as it comes back from a JSON file."""
     return json.loads(json.dumps(content))
 
 
