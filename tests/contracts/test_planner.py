@@ -19,7 +19,7 @@ from dpcvx.solvers import (
     NoisyGradientDescent,
     NoisyMirrorDescent,
 )
-from zoo import ALL_DOMAINS, one_of_each
+from zoo import ALL_DOMAINS
 
 BUDGET = Budget(1.0, 1e-6)
 
@@ -28,7 +28,11 @@ def problem_over(C, d, outputs=1, **settings):
     return Problem(Squared(), C, bounds=dpcvx.Bounds(1.0), d=d, outputs=outputs, **settings)
 
 
-@pytest.mark.parametrize(("C", "d"), one_of_each(ALL_DOMAINS), ids=lambda part: type(part).__name__)
+BALLS = [(C, d) for C, d in ALL_DOMAINS if isinstance(C, L1Ball | L2Ball | NuclearBall)]
+OTHERS = [pytest.param(*case, marks=pytest.mark.long) for case in ALL_DOMAINS if case not in BALLS]
+
+
+@pytest.mark.parametrize(("C", "d"), BALLS + OTHERS, ids=lambda part: type(part).__name__)
 def test_every_set_gets_a_plan(C, d):
     rows, *outputs = (d,) if isinstance(d, int) else d
     problem = problem_over(C, rows, *outputs)

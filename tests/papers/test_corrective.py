@@ -59,6 +59,7 @@ def test_the_excess_risk_is_many_times_below_plain_frank_wolfe(support, better):
     assert risks[1] < risks[0] / better
 
 
+@pytest.mark.long
 def test_the_planner_takes_it_for_the_lasso_and_not_where_rows_are_short():
     lasso = Problem(Squared(), L1Ball(1.0), bounds=Bounds(1.0), d=300)
     assert isinstance(choose(lasso, 8000, BUDGET).solver, NoisyCorrectiveFrankWolfe)

@@ -127,10 +127,12 @@ def audited(monkeypatch, factor, runs=4000):
     return max(lower_epsilon((one >= t).sum(), (other >= t).sum(), runs) for t in (0.5, 1.0, 1.2))
 
 
+@pytest.mark.long
 def test_a_distinguisher_proves_no_more_than_epsilon(monkeypatch):
     assert 0.7 < audited(monkeypatch, 1.0) <= 1.0
 
 
+@pytest.mark.long
 def test_half_the_noise_is_caught(monkeypatch):
     assert audited(monkeypatch, 0.5) > 1.2
 

@@ -211,10 +211,12 @@ def proved(factor, monkeypatch, delta=1e-3, runs=500):
     )
 
 
+@pytest.mark.long
 def test_a_distinguisher_of_best_scores_proves_no_more_than_epsilon(monkeypatch):
     assert proved(1.0, monkeypatch) <= 1.0
 
 
+@pytest.mark.long
 def test_a_quarter_of_the_noise_is_caught(monkeypatch):
     assert proved(0.25, monkeypatch) > 1.0
 
