@@ -25,7 +25,7 @@ from dpcvx.data.table import Table
 from dpcvx.data.target import Target
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Repeat
-from dpcvx.mechanisms import NoisyQuantile, quantile_grid
+from dpcvx.mechanisms import NoisyQuantile, as_quantile, quantile_grid
 from dpcvx.mechanisms.quantile import LEAST_EXPONENT
 from dpcvx.noise import Generator
 from dpcvx.plans import Plan, Stage
@@ -126,9 +126,7 @@ def release_bounds(
     """
     from scipy.special import ndtri
 
-    low, high = (stage.mechanism for stage in stages)
-    if not (isinstance(low, NoisyQuantile) and isinstance(high, NoisyQuantile)):
-        raise Incompatible("These stages ask for no quantiles.")
+    low, high = (as_quantile(stage.mechanism) for stage in stages)
     asked = np.array([(low(cells, rng)[0], high(cells, rng)[1]) for cells in columns]).reshape(-1, 2)
     if len(asked) != stages[0].n_calls:
         raise Incompatible(f"{stages[0].n_calls} column(s) were planned for, got {len(asked)}.")

@@ -10,7 +10,7 @@ from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
 from dpcvx.mechanisms.mechanism import Mechanism, Traits, check_capacity
 from dpcvx.mechanisms.minimiser import NoisyMinimiser, PerturbedMinimiser
 from dpcvx.mechanisms.moments import NoisyLength, NoisyMoments
-from dpcvx.mechanisms.quantile import NoisyQuantile, quantile_grid
+from dpcvx.mechanisms.quantile import NoisyQuantile, as_quantile, quantile_grid
 from dpcvx.mechanisms.second_moments import NoisySecondMoments, SecondMoments
 from dpcvx.mechanisms.vertex import Combination, NoisyVertex, Vertex, weight_bits
 
@@ -31,6 +31,7 @@ __all__ = [
     "SecondMoments",
     "Traits",
     "Vertex",
+    "as_quantile",
     "check_capacity",
     "quantile_grid",
     "weight_bits",

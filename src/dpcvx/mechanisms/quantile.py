@@ -13,10 +13,10 @@ from dpcvx.arrays import Vector
 from dpcvx.data import LARGEST_SUM
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Exponential
-from dpcvx.mechanisms.mechanism import Traits
+from dpcvx.mechanisms.mechanism import Mechanism, Traits
 from dpcvx.noise import Generator, exponential
 
-__all__ = ["NoisyQuantile", "quantile_grid"]
+__all__ = ["NoisyQuantile", "as_quantile", "quantile_grid"]
 
 # Magnitudes 2^-40 to 2^64 (about 1e-12 to 2e19), eight to an octave, both signs, and 0.
 STEPS_PER_OCTAVE = 8
@@ -121,3 +121,10 @@ class NoisyQuantile:
         grid = quantile_grid()
         part = exponential.select(self.scores(cells) * (self._temperature / 2), rng)
         return float(grid[max(part - 1, 0)]), float(grid[min(part, grid.size - 1)])
+
+
+def as_quantile(mechanism: Mechanism) -> NoisyQuantile:
+    """Return a mechanism that releases a quantile; refuse any other."""
+    if not isinstance(mechanism, NoisyQuantile):
+        raise Incompatible(f"A quantile was expected; the stage asks {type(mechanism).__name__}.")
+    return mechanism
