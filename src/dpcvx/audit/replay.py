@@ -127,76 +127,63 @@ class _Recorder:
         return _RecordedLazy(lazy, terms.bound, self.questions, self._row)
 
 
-class _RecordedMargins:
-    """Margins that pass every call on and keep a note of it."""
+class _RecordedMoves:
+    """Followed margins that pass every move on and keep a note of it."""
 
-    def __init__(self, margins: Margins, questions: list[RecordedQuestion], row: RowBounds) -> None:
-        self._margins, self._questions, self._row = margins, questions, row
+    def __init__(self, followed: Any, questions: list[RecordedQuestion], row: RowBounds) -> None:
+        self._followed, self._questions, self._row = followed, questions, row
 
     def reset(self) -> None:
         self._questions.append(RecordedQuestion("reset", ()))
-        self._margins.reset()
+        self._followed.reset()
 
     def add(self, index: int, amount: int) -> None:
         self._questions.append(RecordedQuestion("add", (index, amount)))
-        self._margins.add(index, amount)
+        self._followed.add(index, amount)
+
+    def _note(self, kind: str, asked: tuple[Any, ...], total: Any, bound: ResidualBound) -> None:
+        self._questions.append(RecordedQuestion(kind, asked, total, bound=bound, row=self._row))
+
+
+class _RecordedMargins(_RecordedMoves):
+    """Margins that keep a note of their scores."""
 
     def scores(self, scale: float, bound: ResidualBound) -> IntVector:
-        total = self._margins.scores(scale, bound)
-        self._questions.append(
-            RecordedQuestion("scores", (scale, bound), total.copy(), bound=bound, row=self._row)
-        )
+        total: IntVector = self._followed.scores(scale, bound)
+        self._note("scores", (scale, bound), total.copy(), bound)
         return total
 
 
-class _RecordedLinear:
-    """Scores of unclipped residuals that pass every call on and note it, and the exact scores."""
-
-    def __init__(self, linear: Linear, questions: list[RecordedQuestion], row: RowBounds) -> None:
-        self._linear, self._questions, self._row = linear, questions, row
-
-    def reset(self) -> None:
-        self._questions.append(RecordedQuestion("reset", ()))
-        self._linear.reset()
-
-    def add(self, index: int, amount: int) -> None:
-        self._questions.append(RecordedQuestion("add", (index, amount)))
-        self._linear.add(index, amount)
+class _RecordedLinear(_RecordedMoves):
+    """Scores of unclipped residuals that keep a note of the exact ones."""
 
     def scores(self, unit: float) -> list[Fraction]:
-        return self._linear.scores(unit)
+        exact: list[Fraction] = self._followed.scores(unit)
+        return exact
 
     def unclipped(self, unit: float, bound: ResidualBound) -> Vector:
-        total = np.array(self._linear.scores(unit), dtype=object)
-        self._questions.append(
-            RecordedQuestion("unclipped", (unit, bound), total, bound=bound, row=self._row)
-        )
-        return self._linear.unclipped(unit, bound)
+        self._note("unclipped", (unit, bound), np.array(self.scores(unit), dtype=object), bound)
+        rounded: Vector = self._followed.unclipped(unit, bound)
+        return rounded
 
 
-class _RecordedLazy:
-    """Lazy scores that pass every call on and keep a note of it, and of the exact scores behind a draw."""
+class _RecordedLazy(_RecordedMoves):
+    """Lazy scores that keep a note of the exact scores behind a draw."""
 
     def __init__(
         self, lazy: Lazy, bound: ResidualBound, questions: list[RecordedQuestion], row: RowBounds
     ) -> None:
-        self._lazy, self._bound, self._questions, self._row = lazy, bound, questions, row
-
-    def reset(self) -> None:
-        self._questions.append(RecordedQuestion("reset", ()))
-        self._lazy.reset()
-
-    def add(self, index: int, amount: int) -> None:
-        self._questions.append(RecordedQuestion("add", (index, amount)))
-        self._lazy.add(index, amount)
+        super().__init__(lazy, questions, row)
+        self._bound = bound
 
     def scores(self, scale: float) -> list[Fraction]:
-        return self._lazy.scores(scale)
+        exact: list[Fraction] = self._followed.scores(scale)
+        return exact
 
     def draw(self, scale: float, rng: Generator) -> tuple[int, int]:
-        total = np.array(self._lazy.scores(scale), dtype=object)
-        self._questions.append(RecordedQuestion("draw", (scale,), total, bound=self._bound, row=self._row))
-        return self._lazy.draw(scale, rng)
+        self._note("draw", (scale,), np.array(self.scores(scale), dtype=object), self._bound)
+        vertex: tuple[int, int] = self._followed.draw(scale, rng)
+        return vertex
 
 
 class _FrozenOracle(Oracle):
