@@ -18,7 +18,7 @@ import numpy as np
 import dpcvx as dp
 from datasets import dense, sparse
 from dpcvx.noise import SeededGenerator
-from dpcvx.planning.candidates import rehearsed
+from dpcvx.planning.candidates import rehearse_once
 from dpcvx.planning.planner import automatic, default_clip
 from dpcvx.solvers import configured
 from figures import save
@@ -69,7 +69,7 @@ def measured(problem, X, y, budget, seeds):
         if plan.gradient_evaluations > MOST_PASSES * n:
             continue
         (candidate,) = plan.candidates
-        typical, handicap = rehearsed(plan), candidate.handicap
+        typical, handicap = rehearse_once(plan), candidate.handicap
         formula = sum(plan.solver.predict(problem, n, budget)) * (
             2 if kind.__name__ == "ObjectivePerturbation" else 1
         )

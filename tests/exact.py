@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from dpcvx.mechanisms import NoisyVertex
 
 # Quick where the price is not under test; the exact price of Poisson samples takes seconds.
-from dpcvx.planning.candidates import Limit as LimitAccountant
+from dpcvx.planning.candidates import GaussianLimit as LimitAccountant
 
 __all__ = ["ExactOracle", "LimitAccountant", "solve_exactly"]
 

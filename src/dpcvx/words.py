@@ -8,7 +8,7 @@ import numbers
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["aligned", "byte_count", "counted", "duration", "fields_shown", "is_number", "shown"]
+__all__ = ["align_columns", "byte_count", "describe", "describe_fields", "duration", "is_number", "quantity"]
 
 LARGEST_SHOWN = 8  # entries of a list that a message quotes
 BYTES = ("B", "kB", "MB", "GB", "TB")
@@ -16,7 +16,7 @@ DAY = 86_400.0
 DURATIONS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": DAY, "year": 365.25 * DAY}
 
 
-def counted(count: int, noun: str, plural: str = "") -> str:
+def quantity(count: int, noun: str, plural: str = "") -> str:
     """Return a number with what it counts: 1 record, 2,000 records."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
@@ -26,7 +26,7 @@ def is_number(value: object, above: float = -math.inf, below: float = math.inf) 
     return isinstance(value, numbers.Real) and not isinstance(value, bool) and above < float(value) < below
 
 
-def shown(value: object) -> str:
+def describe(value: object) -> str:
     """Return a parameter as a message may show it: its value if short, its kind if it might hold records.
 
     A user who writes ``classes=y``, or swaps two arguments, passes private rows as a parameter.
@@ -35,16 +35,16 @@ def shown(value: object) -> str:
         text = repr(value)
         return text if len(text) <= 60 else text[:57] + "..."
     if isinstance(value, dict) and len(value) <= LARGEST_SHOWN:
-        return "{" + ", ".join(f"{shown(key)}: {shown(entry)}" for key, entry in value.items()) + "}"
+        return "{" + ", ".join(f"{describe(key)}: {describe(entry)}" for key, entry in value.items()) + "}"
     if isinstance(value, list | tuple) and len(value) <= LARGEST_SHOWN:
-        entries = ", ".join(map(shown, value))
+        entries = ", ".join(map(describe, value))
         if isinstance(value, list):
             return f"[{entries}]"
         return f"({entries},)" if len(value) == 1 else f"({entries})"
     kind, shape = type(value).__name__, getattr(value, "shape", None)
     if shape is not None:
         return f"{kind} of shape {shape}" if shape else repr(value)
-    return f"{kind} of {counted(len(value), 'entry', 'entries')}" if hasattr(value, "__len__") else kind
+    return f"{kind} of {quantity(len(value), 'entry', 'entries')}" if hasattr(value, "__len__") else kind
 
 
 def duration(seconds: float) -> str:
@@ -63,7 +63,7 @@ def byte_count(count: float) -> str:
     return f"{amount:.2g} {BYTES[power]}" if amount < 99.5 else f"{amount:.0f} {BYTES[power]}"
 
 
-def aligned(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str]:
+def align_columns(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[str]:
     """Return columns of text under a ruled header; those in ``left`` to the left, others to the right."""
     widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
     lines = [
@@ -81,8 +81,8 @@ def aligned(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> list[s
     ]
 
 
-def fields_shown(thing: Any, skip: Sequence[str] = ()) -> str:
+def describe_fields(thing: Any, skip: Sequence[str] = ()) -> str:
     """Return the fields of a dataclass that are single numbers or words, as name=value."""
     values = {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing) if f.name not in skip}
-    shown = {name: value for name, value in values.items() if isinstance(value, int | float | str)}
-    return ", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in shown.items())
+    plain = {name: value for name, value in values.items() if isinstance(value, int | float | str)}
+    return ", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in plain.items())

@@ -17,13 +17,13 @@ from dpcvx.data.cluster.worker_side import (
     Become,
     Describe,
     Failure,
-    Pickled,
+    PickledLoss,
     ScoresOf,
     Shard,
     Step,
     SumOf,
     Update,
-    guarded,
+    guard,
     load_part,
 )
 from dpcvx.data.lattice import ResidualBound
@@ -38,7 +38,7 @@ distributed = pytest.importorskip("distributed", reason="the cluster's tests nee
 
 BOUNDS = Bounds(1.0)
 WIDE = ResidualBound(2**30, 2**30)
-LOSS = Pickled.of(Logistic())
+LOSS = PickledLoss.of(Logistic())
 SETTING = (LOSS, 1)
 
 
@@ -118,11 +118,11 @@ def test_nothing_raises_and_only_words_of_dpcvx_are_passed_on():
     def fail(kind):
         raise kind("cell 'Jane Doe'")
 
-    assert guarded(fail, ValueError) == Failure("ValueError")
-    assert guarded(fail, Incompatible) == Failure("Incompatible: cell 'Jane Doe'")
-    assert guarded(fail, WrongValue) == Failure("WrongValue")
-    assert guarded(fail, WrongType) == Failure("WrongType")
-    assert guarded(len, "abc") == 3
+    assert guard(fail, ValueError) == Failure("ValueError")
+    assert guard(fail, Incompatible) == Failure("Incompatible: cell 'Jane Doe'")
+    assert guard(fail, WrongValue) == Failure("WrongValue")
+    assert guard(fail, WrongType) == Failure("WrongType")
+    assert guard(len, "abc") == 3
     assert load_part(lambda X, y: fail(KeyError), None, X, Y) == Failure("KeyError")
     part = (Quantiser(BOUNDS).quantise(X), Y[1:, None])
     assert "number of rows" in load_part(lambda X, y: part, None, X, Y).words
@@ -132,7 +132,7 @@ def test_nothing_raises_and_only_words_of_dpcvx_are_passed_on():
         "MemoryError"
     )
     assert shard().ask("", gradient(np.zeros(7))) == Failure("WrongValue")
-    broken = Pickled(b"no pickle")
+    broken = PickledLoss(b"no pickle")
     assert shard().ask("", gradient(THETA, broken)) == Failure("UnpicklingError")
     assert shard().ask("", "anything") == Failure("AttributeError")
     mixed = [part, (Quantiser(BOUNDS).quantise(sp.csr_array(X)), Y[:, None])]
@@ -182,7 +182,7 @@ def test_a_shard_is_known_again_by_its_records_alone():
 
 
 def test_a_loss_is_opened_once():
-    assert Pickled(bytes(LOSS.content)).open() is LOSS.open()
+    assert PickledLoss(bytes(LOSS.content)).open() is LOSS.open()
     assert LOSS.open() == Logistic()
 
 

@@ -10,9 +10,9 @@ import pytest
 import dpcvx as dp
 from dpcvx.accounting import Tight
 from dpcvx.domains import Cardinality, SubmodularNorm
-from dpcvx.planning.candidates import Limit
+from dpcvx.planning.candidates import GaussianLimit
 from dpcvx.planning.planner import default_clip, residual_clip
-from dpcvx.planning.rehearsal import rehearse, to_learn
+from dpcvx.planning.rehearsal import rehearse, risk_at_zero
 from dpcvx.solvers import SOLVERS, NoisyGradientDescent, Standardised, configured
 from dpcvx.solvers.defaults import DEFAULTS
 from dpcvx.solvers.memo import forget
@@ -38,7 +38,7 @@ def fits(kind, problem):
     """Whether a solver makes a plan."""
     try:
         configured(kind, clip=residual_clip(problem)).plan(
-            problem, N, BUDGET, Limit() if kind.samples else Tight()
+            problem, N, BUDGET, GaussianLimit() if kind.samples else Tight()
         )
     except dp.Incompatible:
         return False
@@ -59,7 +59,7 @@ def predictions():
             solvers.append(Standardised(NoisyGradientDescent()))
         risks += [sum(solver.predict(problem, N, BUDGET)) for solver in solvers]
     made = NoisyGradientDescent(n_iter=20, clip=1.0).plan(FEW, N, BUDGET, Tight())
-    return np.array([*risks, sum(rehearse(made)), to_learn(FEW, 1.0)])
+    return np.array([*risks, sum(rehearse(made)), risk_at_zero(FEW, 1.0)])
 
 
 @pytest.fixture(scope="module")

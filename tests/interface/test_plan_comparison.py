@@ -10,10 +10,10 @@ import dpcvx as dp
 import dpcvx.solvers
 from dpcvx.accounting import Tight
 from dpcvx.noise import SeededGenerator
-from dpcvx.planning.candidates import Limit, memory, rehearsed, unweighed, with_all
-from dpcvx.planning.outlook import doubt, predicted_risk, promises
+from dpcvx.planning.candidates import GaussianLimit, list_all, list_others, memory, rehearse_once
+from dpcvx.planning.outlook import doubt, is_useful, predicted_risk
 from dpcvx.planning.planner import default_clip, plan, residual_clip
-from dpcvx.planning.rehearsal import Scene, rehearse, scenes, to_learn
+from dpcvx.planning.rehearsal import Scene, rehearse, risk_at_zero, scenes
 from dpcvx.plans import execute
 from dpcvx.solvers import (
     NAMED_SOLVERS,
@@ -40,7 +40,7 @@ def feasible(problem, n):
     for kind in SOLVERS:
         settings = {"clip": residual_clip(problem)} if "clip" in kind.__dataclass_fields__ else {}
         try:
-            kind(**settings).plan(problem, n, BUDGET, Limit() if "SVRG" in kind.__name__ else Tight())
+            kind(**settings).plan(problem, n, BUDGET, GaussianLimit() if "SVRG" in kind.__name__ else Tight())
         except dp.Incompatible:
             continue
         names.add(kind.__name__)
@@ -94,7 +94,7 @@ def test_one_list_of_solvers_serves_estimators_command_line_and_package():
 def test_the_plan_of_a_standardised_fit_without_promise_says_what_would_be_enough():
     problem = dp.Problem(dp.Logistic(), dp.L2Ball(5.0), bounds=dp.Bounds(1.0), d=30)
     made = Standardised(NoisyGradientDescent(clip=0.6)).plan(problem, 150, dp.Budget(0.1, 1e-6), Tight())
-    assert not promises(made)
+    assert not is_useful(made)
     assert doubt(made).records > 150
 
 
@@ -135,7 +135,7 @@ def test_memory_follows_from_public_sizes():
 
 def test_a_named_solver_can_be_shown_beside_all_others():
     alone = plan(ROUND, 3000, BUDGET, (NoisyMirrorDescent(clip=1.0),))
-    shown = with_all(alone)
+    shown = list_all(alone)
     assert len(alone.candidates) == 1
     assert {type(each.solver).__name__ for each in shown.candidates} == feasible(ROUND, 3000)
     assert [type(each.solver) for each in shown.candidates if each.weighed] == [NoisyMirrorDescent]
@@ -152,8 +152,8 @@ def test_standardised_fits_are_compared_with_standardised_ones_and_rehearsed_in_
     assert inside.problem == solver.inner(made.problem)
     assert inside.n_calls == made.n_calls - 3
     floor = 2 * float(made.stages[1].mechanism.deviations[:5].max())
-    assert rehearsed(made) == rehearse(inside, (min(1.0, 0.1 / floor), min(1.0, 0.01 / floor)))
-    assert {type(each.solver) for each in unweighed(made, (made,), clip=1.0)} == {Standardised}
+    assert rehearse_once(made) == rehearse(inside, (min(1.0, 0.1 / floor), min(1.0, 0.01 / floor)))
+    assert {type(each.solver) for each in list_others(made, (made,), clip=1.0)} == {Standardised}
 
 
 def test_a_rehearsal_of_descent_is_descent_on_a_quadratic():
@@ -189,7 +189,7 @@ def test_scenes_leave_the_same_to_learn_and_get_harder_where_only_columns_are_bo
     for problem in (by_norm, by_columns):
         costs = [scene.excess(np.zeros(9)) for scene in scenes(problem)]
         assert costs == pytest.approx([math.log(2)] * len(costs))
-        assert to_learn(problem) == pytest.approx(math.log(2))
+        assert risk_at_zero(problem) == pytest.approx(math.log(2))
     assert len(scenes(by_columns)) == len(scenes(by_norm)) + 2
     budget = dp.Budget(1.0, 1e-8)
     risks = [

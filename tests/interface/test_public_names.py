@@ -61,7 +61,7 @@ def test_every_estimator_is_registered_and_public():
             (node.name, path.stem)
             for node in tree.body
             if isinstance(node, ast.ClassDef)
-            and any("documented" in ast.unparse(d) for d in node.decorator_list)
+            and any("document" in ast.unparse(d) for d in node.decorator_list)
         }
     assert found == {(name, entry.module) for name, entry in ESTIMATORS.items()}
     assert set(ESTIMATORS) <= {*estimators.__all__} & {*dpcvx.__all__}

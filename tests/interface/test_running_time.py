@@ -6,7 +6,7 @@ import pytest
 
 import dpcvx as dp
 from dpcvx.accounting import Tight
-from dpcvx.planning.candidates import with_all
+from dpcvx.planning.candidates import list_all
 from dpcvx.plans.stage import ANSWER, CELL, NONZERO, SLOPE, running_time, time_in_words
 from dpcvx.solvers import NoisyGradientDescent, ObjectivePerturbation, SufficientStatistics
 from dpcvx.words import DAY
@@ -62,7 +62,7 @@ def test_seconds_in_words(seconds, words):
 def test_table_words_and_record_say_it_and_know_the_density():
     wide = dp.Problem(dp.Logistic(), dp.L2Ball(10.0), bounds=dp.Bounds(1.0, 1.0), d=400)
     dense = planned(NoisyGradientDescent(n_iter=2000), 10**6, wide)
-    sparse = with_all(dense, density=0.001)
+    sparse = list_all(dense, density=0.001)
     for plan, time in ((dense, "about 4 minutes"), (sparse, "about 2 minutes")):
         assert f"  time       {time} on one core of an ordinary machine\n" in str(plan)
         assert f"this takes {time} on one core" in plan.explain()

@@ -15,7 +15,7 @@ from dpcvx.errors import BudgetExceeded, DeadKey
 from dpcvx.queries.answer import BRANCHES
 from dpcvx.service import application as application_module
 from dpcvx.service import keys as keys_module
-from dpcvx.service.analysts import padded
+from dpcvx.service.analysts import pad
 from dpcvx.service.application import application
 from dpcvx.service.boundary import BODY_LIMIT
 from dpcvx.service.refusal import CODES
@@ -389,8 +389,8 @@ def test_length_depends_on_the_shape_alone(size, values, branch, flag):
         listed = [{"name": "age", "estimate": value} for value in values[:size]]
         return json.dumps({"coefficients": listed, "branch": word, "bound": bit}).encode()
 
-    body = padded(answer(values, branch, flag))
-    assert len(body) == len(padded(answer([0.0] * 40, "oracle", None)))
+    body = pad(answer(values, branch, flag))
+    assert len(body) == len(pad(answer([0.0] * 40, "oracle", None)))
     assert json.loads(body) == json.loads(answer(values, branch, flag))
 
 
@@ -398,7 +398,7 @@ def test_length_is_the_same_for_both_branches_at_every_size():
     for size in range(1, 400):
         listed = [{"name": "age", "estimate": 0.5}] * size
         bodies = [json.dumps({"coefficients": listed, "branch": word}).encode() for word in BRANCHES]
-        assert len({len(padded(body)) for body in bodies}) == 1
+        assert len({len(pad(body)) for body in bodies}) == 1
 
 
 def test_both_branches_answer_with_equal_status_headers_and_length(analysts, engine):

@@ -9,19 +9,19 @@ import pytest
 import dpcvx as dp
 from dpcvx.planning.outlook import doubt
 from dpcvx.solvers import NoisyGradientDescent
-from dpcvx.words import counted, shown
+from dpcvx.words import describe, quantity
 
 
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        (counted(0, "record"), "0 records"),
-        (counted(1, "record"), "1 record"),
-        (counted(2000, "record"), "2,000 records"),
-        (counted(1, "class", "classes"), "1 class"),
-        (counted(0, "class", "classes"), "0 classes"),
-        (shown({1}), "set of 1 entry"),
-        (shown({1, 2}), "set of 2 entries"),
+        (quantity(0, "record"), "0 records"),
+        (quantity(1, "record"), "1 record"),
+        (quantity(2000, "record"), "2,000 records"),
+        (quantity(1, "class", "classes"), "1 class"),
+        (quantity(0, "class", "classes"), "0 classes"),
+        (describe({1}), "set of 1 entry"),
+        (describe({1, 2}), "set of 2 entries"),
     ],
 )
 def test_numbers_agree_with_what_they_count(said, words):

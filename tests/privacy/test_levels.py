@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from numpy.testing import assert_array_equal
 
-from dpcvx.data.cells import cell_codes, column_cells, column_codes, level_codes, native_array, opened
+from dpcvx.data.cells import cell_codes, column_cells, column_codes, level_codes, native_array, open_typed
 from dpcvx.data.table import Table
 
 TEXTS = ["f", "m", "", " f", "F", "1", "1.0", "nan", "None", "\x00", "é", "e\u0301", "�", "f" * 10_000, None]
@@ -60,7 +60,7 @@ def columns():
 @pytest.mark.parametrize("name", dict(columns()))
 def test_typed_columns_are_coded_as_their_cells_are(name):
     column = dict(columns())[name]
-    series = opened(column)
+    series = open_typed(column)
     for levels in LEVELS:
         expected = level_codes(column_cells(series), levels)
         found = column_codes(series, levels)

@@ -71,7 +71,7 @@ def history(
 
     from dpcvx.ledger import Ledger
     from dpcvx.ledger.account_statement import event_words
-    from dpcvx.words import aligned
+    from dpcvx.words import align_columns
 
     account = Ledger(ledger).account(name)
     statement = account.statement()
@@ -88,7 +88,7 @@ def history(
         )
         for entry in statement.history
     ]
-    lines = [*wrap(statement.meaning, 110), "", *aligned(rows, left=(0, 1, 3))]
+    lines = [*wrap(statement.meaning, 110), "", *align_columns(rows, left=(0, 1, 3))]
     _print(statement.to_dict(), as_json, "\n".join(lines))
 
 

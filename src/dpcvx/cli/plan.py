@@ -33,7 +33,7 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show what a fit would do, cost and give, beside every other solver. No data are needed."""
-    from dpcvx.planning.candidates import with_all
+    from dpcvx.planning.candidates import list_all
 
     if n < 1 or features < 1 or classes < 2:
         raise WrongValue(
@@ -54,7 +54,7 @@ def plan(
         planned: Plan = make_estimator(model, parameters).plan(n, features)
         return planned
 
-    chosen = with_all(again(n, given["epsilon"]), density)
+    chosen = list_all(again(n, given["epsilon"]), density)
     if plot is not None:
         from dpcvx.report.plots import prediction_plot
 

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
 from dpcvx.errors import WrongType, WrongValue
-from dpcvx.words import shown
+from dpcvx.words import describe
 
 NUMBER_KINDS = "biuf"
 
 
-def opened(values: Any) -> Any:
+def open_typed(values: Any) -> Any:
     """Return a narwhals frame or series of whatever has declared column types, anything else as it is."""
     import narwhals as nw
 
@@ -45,7 +45,7 @@ def native_array(values: Any, ndim: int = 1) -> NDArray[Any]:
     """
     import narwhals as nw
 
-    typed = opened(values)
+    typed = open_typed(values)
     if isinstance(typed, nw.Series):
         return column_cells(typed)
     if isinstance(typed, nw.DataFrame):
@@ -63,7 +63,7 @@ def declared_kinds(values: Any) -> frozenset[str]:
     """
     import narwhals as nw
 
-    typed = opened(values)
+    typed = open_typed(values)
     if isinstance(typed, nw.DataFrame):
         return frozenset().union(*(_kind(column) for column in typed.iter_columns()))
     if isinstance(typed, nw.Series):
@@ -140,7 +140,7 @@ def plain_labels(labels: Any, what: str) -> tuple[Any, ...]:
     accepted = all(isinstance(label, str | bool | int | float) and label == label for label in plain)
     if isinstance(labels, str) or not accepted or len(set(plain)) != len(plain):
         raise WrongValue(
-            f"{what} must be a list of different labels (text, numbers, booleans), got {shown(labels)}."
+            f"{what} must be a list of different labels (text, numbers, booleans), got {describe(labels)}."
         )
     return plain
 
@@ -163,7 +163,7 @@ def cell_codes(values: Any, levels: Sequence[Any], read: Callable[[Any], NDArray
     """
     import narwhals as nw
 
-    typed = opened(values)
+    typed = open_typed(values)
     if isinstance(typed, nw.Series):
         return column_codes(typed, levels)
     return level_codes(read(values), levels)

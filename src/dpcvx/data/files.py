@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcvx.data.cells import column_numbers, distinct_cells, opened
+from dpcvx.data.cells import column_numbers, distinct_cells, open_typed
 from dpcvx.errors import Unreadable, WrongValue
 
 __all__ = ["HEADER_HINT", "NOT_PARQUET", "TableFile", "csv_header", "csv_table", "open_table", "read_bytes"]
@@ -196,7 +196,7 @@ def _open_parquet(path: Path) -> TableFile:
 
 def _words(column: Any, kind: str) -> tuple[list[Any], Any]:
     """Cells of a column with levels, each different text once, and the place of every record's cell."""
-    series = opened(column)
+    series = open_typed(column)
     found = distinct_cells(series) if kind == "text" else None
     if found is None:
         return list(column_numbers(series)), slice(None)
@@ -218,7 +218,7 @@ def _arrow(column: Any) -> Any:
 
 def _array(column: Any) -> Any:
     """A column as NumPy has it; numbers of a file as float64."""
-    return column if column is None or isinstance(column, np.ndarray) else column_numbers(opened(column))
+    return column if column is None or isinstance(column, np.ndarray) else column_numbers(open_typed(column))
 
 
 def _kind(declared: Any) -> str:

@@ -22,7 +22,7 @@ from dpcvx.data.threads import in_threads
 from dpcvx.errors import WrongValue
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
-from dpcvx.words import counted
+from dpcvx.words import quantity
 
 if TYPE_CHECKING:
     from dpcvx.data.gram_scores import Linear
@@ -90,7 +90,7 @@ class Arrays:
             rows, step, constant = whole_rows(rows, step, constant), 1, 0
         self.n, self.d = rows.shape[0], rows.shape[1] + (constant > 0)
         if y is not None and y.shape[0] != self.n:
-            raise WrongValue(f"X has {counted(self.n, 'row')} but y has {y.shape[0]}; they must agree.")
+            raise WrongValue(f"X has {quantity(self.n, 'row')} but y has {y.shape[0]}; they must agree.")
         for name, value in (("threads", threads), ("block_rows", block_rows)):
             if value is not None and value < 1:
                 raise WrongValue(f"{name} must be at least 1, got {value}.")

@@ -15,7 +15,14 @@ from typing import Any
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.data.cells import NUMBER_KINDS, column_numbers, compressed_rows, native_array, opened, read_numbers
+from dpcvx.data.cells import (
+    NUMBER_KINDS,
+    column_numbers,
+    compressed_rows,
+    native_array,
+    open_typed,
+    read_numbers,
+)
 from dpcvx.data.lattice import FEATURE_BITS, integer_bounds
 from dpcvx.data.rows import Dense, Records, Sparse
 from dpcvx.errors import WrongType, WrongValue
@@ -162,7 +169,7 @@ def _blocks(X: Any) -> tuple[int, int, Iterator[tuple[int, Vector]]]:
     """Shape of dense records, and float64 blocks of rows with the index of their first row."""
     import narwhals as nw
 
-    frame = opened(X)
+    frame = open_typed(X)
     if isinstance(frame, nw.DataFrame):
         n, d = frame.shape
         for name, dtype in frame.schema.items():

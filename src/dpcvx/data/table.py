@@ -19,7 +19,7 @@ from dpcvx.data.cells import (
     compressed_rows,
     level_codes,
     native_array,
-    opened,
+    open_typed,
     read_numbers,
 )
 from dpcvx.errors import WrongType, WrongValue
@@ -49,7 +49,7 @@ class Table:
         self.sparse = hasattr(X, "tocsr")
         self._rows: Any = X
         if not self.sparse:
-            frame = opened(X)
+            frame = open_typed(X)
             if isinstance(frame, nw.DataFrame):
                 self._rows, self.names = frame, tuple(frame.columns)
                 types = frame.schema.dtypes()

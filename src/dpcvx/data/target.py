@@ -20,7 +20,7 @@ from dpcvx.data.cells import cell_codes, declared_kinds, native_array, plain_lab
 from dpcvx.data.columns import bound_pair
 from dpcvx.data.quantise import targets
 from dpcvx.errors import WrongType, WrongValue
-from dpcvx.words import counted, shown
+from dpcvx.words import describe, quantity
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,11 +93,11 @@ class Numbers:
         if not {low.shape, high.shape} <= {(), shape}:
             wanted = " or of arrays with one entry for each target" if shape else ""
             raise WrongValue(
-                f"y_bounds must be a pair (low, high) of numbers{wanted}, got {shown(y_bounds)}."
+                f"y_bounds must be a pair (low, high) of numbers{wanted}, got {describe(y_bounds)}."
             )
         if not ((low < high) & np.isfinite(high - low)).all():
             hint = " A pair of arrays holds all lows, then all highs." if shape else ""
-            raise WrongValue(f"y_bounds must be finite with low < high, got {shown(y_bounds)}.{hint}")
+            raise WrongValue(f"y_bounds must be finite with low < high, got {describe(y_bounds)}.{hint}")
         return cls(np.broadcast_to(low, shape), np.broadcast_to(high, shape))
 
     @property
@@ -189,7 +189,7 @@ def open_target(
     if values.dtype.kind in "cmMV":
         raise WrongType(f"y has dtype {values.dtype}; numbers or labels are needed.")
     if values.shape[0] != n:
-        raise WrongValue(f"X has {counted(n, 'row')} but y has {values.shape[0]}; they must agree.")
+        raise WrongValue(f"X has {quantity(n, 'row')} but y has {values.shape[0]}; they must agree.")
     return values
 
 

@@ -14,13 +14,13 @@ from dpcvx.arrays import Vector
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.target import Labels, Target, check_labels, label_array
 from dpcvx.errors import WrongType, WrongValue
-from dpcvx.estimators.documentation import documented
+from dpcvx.estimators.documentation import document
 from dpcvx.estimators.linear_model import LinearModel
 from dpcvx.estimators.planning import FitDeclaration, parameters
 from dpcvx.losses import Logistic, Loss, SmoothHinge, Softmax
 from dpcvx.plans import Release
 from dpcvx.solvers.typical_data import inflation
-from dpcvx.words import counted
+from dpcvx.words import quantity
 
 __all__ = ["LinearClassifier", "PrivateLinearSVC", "PrivateLogisticRegression"]
 
@@ -84,7 +84,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         target = _labels_of(y) if isinstance(classes, str) else Labels.declare(classes)
         if len(target.classes) < 2:
             raise WrongValue(
-                f"{name} needs at least two classes, got {counted(len(target.classes), 'class', 'classes')}."
+                f"{name} needs at least two classes, got {quantity(len(target.classes), 'class', 'classes')}."
             )
         return replace(target, form="codes") if self._loss(target).joint else target
 
@@ -94,7 +94,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         super()._publish(release, made)
 
 
-@documented
+@document
 @parameters
 class PrivateLogisticRegression(LinearClassifier):
     """Logistic regression over an l2 ball or another set; more than two classes are fitted jointly.
@@ -173,7 +173,7 @@ class PrivateLogisticRegression(LinearClassifier):
         return center, 1 / factor, {**facts, "slopes": slopes}
 
 
-@documented
+@document
 @parameters
 class PrivateLinearSVC(LinearClassifier):
     """Linear support vector classifier with a smoothed hinge.

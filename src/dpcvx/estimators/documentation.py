@@ -7,7 +7,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import TypeVar
 
-__all__ = ["PARAMETERS", "Parameter", "documented"]
+__all__ = ["PARAMETERS", "Parameter", "document"]
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ ATTRIBUTES = {
 Class = TypeVar("Class", bound=type)
 
 
-def documented(cls: Class) -> Class:
+def document(cls: Class) -> Class:
     """Append the sections Parameters and Attributes to a class's docstring, by its signature."""
     if cls.__doc__ is not None:
         names = list(inspect.signature(cls).parameters)

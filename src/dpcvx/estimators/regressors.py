@@ -14,7 +14,7 @@ from dpcvx.data.declarations import Declarations
 from dpcvx.data.target import Numbers, Target, check_numbers, read_several
 from dpcvx.domains import Domain, NuclearBall
 from dpcvx.errors import WrongValue
-from dpcvx.estimators.documentation import documented
+from dpcvx.estimators.documentation import document
 from dpcvx.estimators.linear_model import LinearModel
 from dpcvx.estimators.planning import parameters
 from dpcvx.losses import Huber, Loss, Quantile, Squared
@@ -91,7 +91,7 @@ class SquaredRegressor(LinearRegressor):
         return Squared()
 
 
-@documented
+@document
 @parameters
 class PrivateLinearRegression(SquaredRegressor):
     """Least squares over an l2 ball.
@@ -103,7 +103,7 @@ class PrivateLinearRegression(SquaredRegressor):
     _geometry: ClassVar[str] = "l2"
 
 
-@documented
+@document
 @parameters
 class PrivateLasso(SquaredRegressor):
     """Least squares over an l1 ball: few features matter, and their number costs only a logarithm.
@@ -115,7 +115,7 @@ class PrivateLasso(SquaredRegressor):
     _geometry: ClassVar[str] = "l1"
 
 
-@documented
+@document
 @parameters
 class PrivateElasticNet(SquaredRegressor):
     """Least squares over an l1 ball with a ridge: few features matter, and those that vary together share.
@@ -135,7 +135,7 @@ class PrivateElasticNet(SquaredRegressor):
         return default_ridge(domain.norm(2, 1)) if self.l2 is None else float(self.l2)
 
 
-@documented
+@document
 @parameters
 class PrivateLowRankRegression(SquaredRegressor):
     """Least squares of K targets over a nuclear ball: few combinations of the features explain all targets.
@@ -165,7 +165,7 @@ class PrivateLowRankRegression(SquaredRegressor):
         return tags
 
 
-@documented
+@document
 @parameters
 class PrivateHuberRegressor(LinearRegressor):
     """Robust regression: squared loss for small residuals, absolute loss beyond a threshold.
@@ -183,7 +183,7 @@ class PrivateHuberRegressor(LinearRegressor):
         return Huber(float(self.threshold / target.scale))
 
 
-@documented
+@document
 @parameters
 class PrivateQuantileRegressor(LinearRegressor):
     """Regression of a quantile of the target, by default its median.

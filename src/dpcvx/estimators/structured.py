@@ -10,18 +10,18 @@ from dpcvx.data.columns import Columns
 from dpcvx.domains import Domain, GroupBall, SubmodularBall
 from dpcvx.domains.set_functions import Cardinality, DirectSum, GroupCover, SetFunction, check_set_function
 from dpcvx.errors import WrongType, WrongValue
-from dpcvx.estimators.documentation import documented
+from dpcvx.estimators.documentation import document
 from dpcvx.estimators.planning import parameters
 from dpcvx.estimators.regressors import SquaredRegressor
 from dpcvx.losses import Loss
 from dpcvx.planning.planner import default_radius
 from dpcvx.plans import Plan
-from dpcvx.words import counted
+from dpcvx.words import quantity
 
 __all__ = ["PrivateGroupLasso", "PrivateStructuredLasso"]
 
 
-@documented
+@document
 @parameters
 class PrivateGroupLasso(SquaredRegressor):
     """Least squares over a group ball: few groups of features matter, each as a whole.
@@ -46,7 +46,7 @@ class PrivateGroupLasso(SquaredRegressor):
         return {**super()._public_facts(chosen, columns, intercept), "groups": groups}
 
 
-@documented
+@document
 @parameters
 class PrivateStructuredLasso(SquaredRegressor):
     """Least squares over the ball of a submodular norm: supports that a set function prices low come first.
@@ -126,7 +126,7 @@ def _numbered(labels: list[Any], columns: Sequence[str]) -> list[int]:
     """Return the number of each column's label, in order of appearance."""
     if len(labels) != len(columns):
         raise WrongValue(
-            f"groups has {counted(len(labels), 'label')} for {counted(len(columns), 'column')}: give one "
+            f"groups has {quantity(len(labels), 'label')} for {quantity(len(columns), 'column')}: give one "
             "for each column of X, or lists of columns."
         )
     known: dict[Any, int] = {}

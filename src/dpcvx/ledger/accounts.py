@@ -307,7 +307,7 @@ class Account:
             head, _ = append(connection, head, self.name, "note", key, details, content)
         self.ledger._tell(head)
 
-    def noted(self, key: str) -> bytes | None:
+    def read_note(self, key: str) -> bytes | None:
         """Return the note of a key, or None."""
         with reading(self.ledger.url) as connection:
             return self._answered(connection, key, "note")

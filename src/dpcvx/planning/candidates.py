@@ -14,7 +14,7 @@ from dpcvx.plans import Candidate, Plan, running_time
 from dpcvx.solvers import SOLVERS, configured
 from dpcvx.solvers.memo import memoised
 
-__all__ = ["Facts", "memory", "rehearsed", "unweighed", "weigh", "with_all"]
+__all__ = ["PlanKey", "list_all", "list_others", "memory", "rehearse_once", "weigh"]
 
 
 def weigh(plans: tuple[Plan, ...], density: float = 1.0) -> tuple[Candidate, ...]:
@@ -23,16 +23,16 @@ def weigh(plans: tuple[Plan, ...], density: float = 1.0) -> tuple[Candidate, ...
     They are rehearsed where every one of them can be, and bounded by their solvers' formulas otherwise. The
     best has the smallest product of prediction and handicap.
     """
-    typical = [rehearsed(plan) for plan in plans]
+    typical = [rehearse_once(plan) for plan in plans]
     basis = "bound" if None in typical else "typical"
     candidates = (
-        candidate(plan, basis, risk if basis == "typical" else None, density)
+        make_candidate(plan, basis, risk if basis == "typical" else None, density)
         for plan, risk in zip(plans, typical, strict=True)
     )
     return tuple(sorted(candidates, key=lambda each: each.handicap * each.predicted))
 
 
-def unweighed(
+def list_others(
     first: Plan, plans: tuple[Plan, ...], *, clip: float | None = None, density: float = 1.0
 ) -> tuple[Candidate, ...]:
     """Return every other solver that fits the problem of some plans, with its costs and no prediction.
@@ -46,16 +46,16 @@ def unweighed(
         if kind in known:
             continue
         solver = first.solver.with_coordinates(configured(kind, clip=clip))
-        accountant = Limit() if kind.samples else first.accountant
+        accountant = GaussianLimit() if kind.samples else first.accountant
         try:
             plan = solver.plan(first.problem, first.n, first.budget, accountant)
-            others.append(candidate(plan, "none", (math.nan, math.nan), density))
+            others.append(make_candidate(plan, "none", (math.nan, math.nan), density))
         except (Incompatible, NotAccountable):
             continue
     return tuple(others)
 
 
-def with_all(plan: Plan, density: float = 1.0) -> Plan:
+def list_all(plan: Plan, density: float = 1.0) -> Plan:
     """Return a chosen plan with every other solver that fits listed in its table."""
     plans = tuple(
         plan
@@ -63,11 +63,11 @@ def with_all(plan: Plan, density: float = 1.0) -> Plan:
         else each.solver.plan(plan.problem, plan.n, plan.budget, plan.accountant)
         for each in plan.candidates
     )
-    others = unweighed(plan, plans, clip=plan.solver.clip, density=density)
+    others = list_others(plan, plans, clip=plan.solver.clip, density=density)
     return replace(plan, candidates=(*weigh(plans, density), *others))
 
 
-def candidate(
+def make_candidate(
     plan: Plan, basis: str, risk: tuple[float, float] | None = None, density: float = 1.0
 ) -> Candidate:
     """Return a plan's costs with its predicted risk, as given or by the solver's own formula."""
@@ -87,15 +87,15 @@ def candidate(
     )
 
 
-def rehearsed(plan: Plan) -> tuple[float, float] | None:
+def rehearse_once(plan: Plan) -> tuple[float, float] | None:
     """Return `rehearse` of the inner fit, memoised by the plan's facts; None for a user's own solver."""
     shares, plan = plan.solver.squares_left(plan, SHARES), plan.solver.innermost(plan)
     if type(plan.solver) not in SOLVERS:
         return None
-    return _rehearsed(Facts(plan, shares))
+    return _rehearse_key(PlanKey(plan, shares))
 
 
-class Facts:
+class PlanKey:
     """Hash key of a plan, used to memoise what is predicted of it.
 
     The key holds the stages, with their noise: plans of one solver, problem and budget differ in what they
@@ -112,11 +112,11 @@ class Facts:
         return hash(self._key)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Facts) and self._key == other._key
+        return isinstance(other, PlanKey) and self._key == other._key
 
 
 @memoised
-def _rehearsed(facts: Facts) -> tuple[float, float] | None:
+def _rehearse_key(facts: PlanKey) -> tuple[float, float] | None:
     return rehearse(facts.plan, facts.rule)
 
 
@@ -139,7 +139,7 @@ def memory(plan: Plan, density: float = 1.0) -> float:
 
 
 @dataclass(frozen=True)
-class Limit:
+class GaussianLimit:
     """Prices Poisson samples as in the limit of many: good to list a plan at once, never to run one.
 
     T samples are a Gaussian release with mu^2 = 4 T q^2 sinh(1/z^2) under replace-one and

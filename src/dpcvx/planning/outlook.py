@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning
-from dpcvx.planning.candidates import Facts, rehearsed
-from dpcvx.planning.rehearsal import is_modelled, to_learn
+from dpcvx.planning.candidates import PlanKey, rehearse_once
+from dpcvx.planning.rehearsal import is_modelled, risk_at_zero
 from dpcvx.plans import Plan
 from dpcvx.solvers import configured
 from dpcvx.solvers.defaults import default
-from dpcvx.words import counted
+from dpcvx.words import quantity
 
 MOST_LEFT: float = default("planning.outlook.MOST_LEFT")
 MOST_RECORDS, MOST_EPSILON = 10**10, 100.0
@@ -43,9 +43,9 @@ class Doubt:
     def __str__(self) -> str:
         remedies, epsilon = [], self.plan.budget.epsilon
         if self.records is not None:
-            remedies.append(f"about {counted(self.records, 'record')} at epsilon {epsilon:g}")
+            remedies.append(f"about {quantity(self.records, 'record')} at epsilon {epsilon:g}")
         if self.epsilon is not None:
-            remedies.append(f"about epsilon {self.epsilon:g} with {counted(self.plan.n, 'record')}")
+            remedies.append(f"about epsilon {self.epsilon:g} with {quantity(self.plan.n, 'record')}")
         enough = " or ".join(remedies)
         advice = "More of either does not help"
         if remedies:
@@ -58,7 +58,7 @@ class Doubt:
 
 
 def _shape(plan: Plan) -> str:
-    records, size = counted(plan.n, "record"), counted(plan.problem.size, "coefficient")
+    records, size = quantity(plan.n, "record"), quantity(plan.problem.size, "coefficient")
     return f"With {records}, {size} and epsilon {plan.budget.epsilon:g}"
 
 
@@ -76,7 +76,7 @@ def doubt(plan: Plan, again: Planning | None = None) -> Doubt | None:
     -------
     Doubt or None
     """
-    if (trivial := trivial_risk(plan)) is None or promises(plan):
+    if (trivial := trivial_risk(plan)) is None or is_useful(plan):
         return None
     return Doubt(plan, sum(predicted_risk(plan)), trivial, *_enough(plan, again or _default_planning(plan)))
 
@@ -98,9 +98,9 @@ def warn_if_useless(
     the warning names.
     """
     advice = SHORT_ROWS if sparse and plan.problem.is_round else ""
-    if not promises(plan):
+    if not is_useful(plan):
         try:
-            text = _kept(_Question(plan, rule, again))
+            text = _memoised_text(_OutlookKey(plan, rule, again))
         except TypeError:  # a set that holds arrays has no hash
             text = str(doubt(plan, again))
     elif advice and _drowns_short_rows(plan):
@@ -126,7 +126,7 @@ def _drowns_short_rows(plan: Plan) -> bool:
     return False
 
 
-class _Question(Facts):
+class _OutlookKey(PlanKey):
     """Hash key of a plan, with the function that plans it again."""
 
     def __init__(self, plan: Plan, rule: Hashable, again: Planning) -> None:
@@ -135,7 +135,7 @@ class _Question(Facts):
 
 
 @lru_cache(maxsize=256)
-def _kept(question: _Question) -> str:
+def _memoised_text(question: _OutlookKey) -> str:
     return str(doubt(question.plan, question.again))
 
 
@@ -144,7 +144,7 @@ def _enough(plan: Plan, again: Planning) -> tuple[int | None, float | None]:
 
     def enough(records: float, epsilon: float) -> bool:
         try:
-            return promises(again(math.ceil(records), epsilon))
+            return is_useful(again(math.ceil(records), epsilon))
         except (Incompatible, NotAccountable):  # for instance an epsilon that noise of finite precision lacks
             return False
 
@@ -156,16 +156,16 @@ def _enough(plan: Plan, again: Planning) -> tuple[int | None, float | None]:
 
 def predicted_risk(plan: Plan) -> tuple[float, float]:
     """Predicted excess risk of what a plan runs: (optimisation part, privacy part)."""
-    return rehearsed(plan) or plan.solver.predict(plan.problem, plan.n, plan.budget)
+    return rehearse_once(plan) or plan.solver.predict(plan.problem, plan.n, plan.budget)
 
 
 def trivial_risk(plan: Plan) -> float | None:
     """Excess risk of theta = 0 where the prediction was rehearsed; None where there is no such model."""
     problem = plan.solver.innermost(plan).problem
-    return to_learn(problem, plan.solver.clip) if is_modelled(problem) else None
+    return risk_at_zero(problem, plan.solver.clip) if is_modelled(problem) else None
 
 
-def promises(plan: Plan) -> bool:
+def is_useful(plan: Plan) -> bool:
     """Whether enough is learnt: the predicted excess risk is clearly below that of theta = 0."""
     trivial = trivial_risk(plan)
     return trivial is None or sum(predicted_risk(plan)) < MOST_LEFT * trivial

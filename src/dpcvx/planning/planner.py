@@ -14,7 +14,7 @@ from dpcvx.domains.mirror import Euclidean
 from dpcvx.errors import Incompatible, NotAccountable, WrongValue
 from dpcvx.losses import Loss
 from dpcvx.mechanisms.minimise import NEWTON_SIZE
-from dpcvx.planning.candidates import unweighed, weigh
+from dpcvx.planning.candidates import list_others, weigh
 from dpcvx.planning.outlook import advice
 from dpcvx.plans import Plan, Solver
 from dpcvx.problem import Problem
@@ -203,5 +203,5 @@ def plan(
         raise Incompatible("No solver fits this problem:\n  " + "\n  ".join(refusals))
     weighed = weigh(tuple(plans), density)
     chosen = next(plan for plan in plans if plan.solver == weighed[0].solver)
-    listed = unweighed(chosen, tuple(plans), clip=clip, density=density) if everything else ()
+    listed = list_others(chosen, tuple(plans), clip=clip, density=density) if everything else ()
     return replace(chosen, candidates=(*weighed, *listed), advise=advice)

@@ -22,7 +22,7 @@ from dpcvx.problem import Problem
 from dpcvx.solvers.defaults import default
 from dpcvx.solvers.typical_data import DECAYS, GROWTH, Typical, mean_curvature, usual_norm
 
-__all__ = ["SHARES", "Scene", "is_modelled", "rehearse", "scenes", "to_learn"]
+__all__ = ["SHARES", "Scene", "is_modelled", "rehearse", "risk_at_zero", "scenes"]
 
 FEWEST_DRAWS, MOST_DRAWS = 2, 8  # of the noise, for each problem
 STEPS, COORDINATES = 400, 10_000  # aim for all draws together; the number of draws follows, in these limits
@@ -105,7 +105,7 @@ def is_modelled(problem: Problem) -> bool:
     )
 
 
-def to_learn(problem: Problem, clip: float | None = None) -> float:
+def risk_at_zero(problem: Problem, clip: float | None = None) -> float:
     """Mean excess risk of theta = 0, the trivial model, over the scenes."""
     return float(np.mean([scene.excess(np.zeros(problem.shape)) for scene in scenes(problem, clip)]))
 

@@ -16,7 +16,7 @@ from dpcvx.plans.asking import Asking
 from dpcvx.plans.price import Price
 from dpcvx.plans.stage import Stage, running_time, time_in_words
 from dpcvx.problem import Problem
-from dpcvx.words import aligned, byte_count, counted, fields_shown
+from dpcvx.words import align_columns, byte_count, describe_fields, quantity
 
 __all__ = ["Candidate", "Plan", "Solver", "check_count", "require", "solver_name"]
 
@@ -307,7 +307,7 @@ class Plan:
         loss, budget = self.problem.loss.name, self.budget
         sentences = [
             f"The fit minimises the {loss} loss over {_set(self.problem.domain)} ({self._shape}) "
-            f"from {counted(self.n, 'record')}.",
+            f"from {quantity(self.n, 'record')}.",
             *self._choice(),
         ]
         for stage in self.questions:
@@ -356,8 +356,8 @@ class Plan:
         lines = ["Plan, fixed before a record is read", *(f"  {name:<10} {value}" for name, value in facts)]
         if self.candidates:
             rows = [each.row(chosen=each is self.chosen) for each in self.candidates]
-            lines += ["", *aligned([HEADER, *rows])]
-        if note := self._handicapped():
+            lines += ["", *align_columns([HEADER, *rows])]
+        if note := self._explain_handicap():
             lines += ["", fill(note, 100, initial_indent="  ", subsequent_indent="  ")]
         return "\n".join(lines)
 
@@ -397,9 +397,9 @@ class Plan:
         if listed := [candidate for candidate in self.candidates if not candidate.weighed]:
             names = ", ".join(solver_name(each.solver) for each in listed)
             sentences.append(f"Others that fit can be asked for by name: {names}.")
-        return [*sentences, *filter(None, [self._handicapped()])]
+        return [*sentences, *filter(None, [self._explain_handicap()])]
 
-    def _handicapped(self) -> str:
+    def _explain_handicap(self) -> str:
         """Why a candidate with a smaller prediction was not chosen; empty where there is none."""
         chosen = self.chosen
         if chosen is None:
@@ -428,11 +428,11 @@ class Plan:
 
 
 def _set(domain: object) -> str:
-    return "the whole space" if domain is None else f"{type(domain).__name__}({fields_shown(domain)})"
+    return "the whole space" if domain is None else f"{type(domain).__name__}({describe_fields(domain)})"
 
 
 def _solver(solver: object) -> str:
-    settings = fields_shown(getattr(solver, "solver", solver), skip=("n_iter",))
+    settings = describe_fields(getattr(solver, "solver", solver), skip=("n_iter",))
     return solver_name(solver) + (f" ({settings})" if settings else "")
 
 

@@ -156,7 +156,9 @@ class CompiledRegression:
         loss = self.problem.loss
         if math.isfinite(loss.smoothness(self.problem.z_max)):
             return loss
-        return _Rounded(loss.parameter)  # the pinball loss is the only one with a corner that was vouched for
+        return _RoundedPinball(
+            loss.parameter
+        )  # the pinball loss is the only one with a corner that was vouched for
 
     @cached_property
     def _extremes(self) -> tuple[Vector, Vector]:
@@ -377,7 +379,7 @@ class CompiledMeans:
 
 
 @dataclass(frozen=True)
-class _Rounded:
+class _RoundedPinball:
     """The pinball loss with its corner rounded: its Moreau envelope, at most CORNER/2 max(q, 1-q)^2 below.
 
     s r - CORNER s^2 / 2 with r = z - y and s = r / CORNER clipped to [-q, 1 - q]

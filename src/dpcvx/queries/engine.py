@@ -49,8 +49,8 @@ from dpcvx.queries.transcript import (
     MemoryTranscript,
     arrays,
     measurements,
-    packed,
-    packed_measurements,
+    pack,
+    pack_measurements,
 )
 from dpcvx.queries.universe import Universe
 
@@ -354,8 +354,8 @@ class QueryEngine:
             return b""
         released = self._private_side.ask(self._start)
         if isinstance(self._start, NoisyHistogram):
-            return packed(shares=released)
-        return packed_measurements(released)
+            return pack(shares=released)
+        return pack_measurements(released)
 
     def _read_start(self, content: bytes) -> tuple[Histogram, tuple[Measurement, ...]]:
         if self._start is None:
@@ -378,7 +378,7 @@ class QueryEngine:
                 public, propagated = self._histogram_answer(compiled)
                 answers.append(self._near(public, propagated)[0])
             values.append(self._private_side.ask(NoisyErrors(tuple(answers), RANK, noise)))
-        return packed(values=np.array(values))
+        return pack(values=np.array(values))
 
     def _read_checks(self, content: bytes) -> dict[str, Check]:
         values = arrays(content)["values"].tolist()
@@ -501,10 +501,10 @@ class QueryEngine:
     def _lesson(self, compiled: CompiledQuery, theta: Vector, measured: MeasuredAnswer) -> bytes:
         """Encode an update of the histogram: all measured means, or the certificate if there are none."""
         if measured.group and self.method != "multiplicative_weights":
-            return MEANS + packed_measurements(measured.group)
+            return MEANS + pack_measurements(measured.group)
         step = step_size(self.universe.n_cells, self.budget_split.updates)
         factor = log_factor(compiled, theta, measured.theta, step=step)
-        return packed(attributes=np.array(compiled.attributes), factor=factor)
+        return pack(attributes=np.array(compiled.attributes), factor=factor)
 
     def _note_update(self, lesson: bytes) -> None:
         self._transcript.append("update", str(self._updates), lesson)

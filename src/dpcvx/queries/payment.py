@@ -67,7 +67,7 @@ class Payment:
                 reason = " ".join(part for part in (refused.reason, self._differences()) if part)
                 raise BudgetExceeded(refused.requested, refused.remaining, reason, refused.delta) from None
             place = f"{self._digest}{FACTS}"
-            if self._account.noted(place) is None:
+            if self._account.read_note(place) is None:
                 self._account.note(place, json.dumps(self._facts).encode())
             self._account.store(self._key, split.to_json().encode())
         return LedgerTranscript(self._account, self._digest)

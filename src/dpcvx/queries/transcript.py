@@ -96,7 +96,7 @@ class LedgerTranscript:
 
     def answer(self, key: str) -> bytes | None:
         """Return the answer of a key, or None."""
-        return self._account.noted(self._name("answer", key))
+        return self._account.read_note(self._name("answer", key))
 
     def place(self, key: str) -> str | None:
         """Return the name of the ledger's note that holds the answer of a key."""
@@ -106,7 +106,7 @@ class LedgerTranscript:
         return f"{self._engine} {kind} {key}"
 
 
-def packed(**named: Vector) -> bytes:
+def pack(**named: Vector) -> bytes:
     """Return arrays as bytes."""
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **named)
@@ -119,7 +119,7 @@ def arrays(content: bytes) -> dict[str, Vector]:
         return {name: stored[name] for name in stored.files}
 
 
-def packed_measurements(group: tuple[Measurement, ...]) -> bytes:
+def pack_measurements(group: tuple[Measurement, ...]) -> bytes:
     """Return released means as bytes."""
     named: dict[str, Vector] = {"count": np.array(len(group))}
     for i, m in enumerate(group):
@@ -128,7 +128,7 @@ def packed_measurements(group: tuple[Measurement, ...]) -> bytes:
         named[f"{i}.deviation"] = np.array(m.deviation)
         for j, features in enumerate(m.features):
             named[f"{i}.features.{j}"] = features
-    return packed(**named)
+    return pack(**named)
 
 
 def measurements(content: bytes) -> tuple[Measurement, ...]:

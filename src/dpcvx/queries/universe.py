@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpcvx.arrays import IntVector
-from dpcvx.data.cells import column_cells, column_numbers, native_array, opened, read_numbers
+from dpcvx.data.cells import column_cells, column_numbers, native_array, open_typed, read_numbers
 from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.queries.schema import Attribute, Column, Schema
 
@@ -88,7 +88,7 @@ def _columns(table: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
     """Return the columns of a table by name, without reading them."""
     import narwhals as nw
 
-    frame = opened(table)
+    frame = open_typed(table)
     if isinstance(frame, nw.DataFrame):
         known = frame.columns
         found: Mapping[str, Any] = {name: frame[name] for name in names if name in known}
@@ -110,7 +110,7 @@ def _opened(column: Any) -> Any:
     """Open a column of a mapping; cells of a list keep their types."""
     if isinstance(column, list | tuple):
         return np.fromiter(column, dtype=object, count=len(column))
-    return opened(column)
+    return open_typed(column)
 
 
 def _codes(attribute: Column, column: Any) -> IntVector:

@@ -84,7 +84,7 @@ class Analysts:
                 ) from None
             place = self.engine.place(name)
             self.history.add(key, idempotency, text, body if place is None else place.encode())
-        return padded(body)
+        return pad(body)
 
     def budget(self, key: ApiKey) -> dict[str, Any]:
         """Return the budget of the account, the part that is left, and the limits of a key."""
@@ -114,7 +114,7 @@ class Analysts:
             return path.read_bytes()
 
 
-def padded(answer: bytes) -> bytes:
+def pad(answer: bytes) -> bytes:
     """Pad an answer with blanks, which JSON ignores, to a length that depends on its public shape only.
 
     The length is that of the same answer with every number, truth value and branch at its widest.

@@ -86,7 +86,7 @@ class OneStep(Solver):
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Give the Hessian its share, and the fit what is left."""
         moments = self._moments(problem, n, budget)
-        fit = self.solver.plan(self._roomy(problem), n, budget, Following(moments.event, accountant))
+        fit = self.solver.plan(self._in_larger_ball(problem), n, budget, Following(moments.event, accountant))
         kinds = [stage.mechanism.traits for stage in fit.stages]
         if not (
             all(kind.question == "gradient" for kind in kinds) or all(kind.noise_inside for kind in kinds)
@@ -120,7 +120,7 @@ class OneStep(Solver):
         mu = gaussian_mu(budget.epsilon, budget.delta) * math.sqrt(1 - self.share)
         return self.solver.predict(problem, n, replace(budget, epsilon=gaussian_epsilon(mu, budget.delta)))
 
-    def _roomy(self, problem: Problem) -> Problem:
+    def _in_larger_ball(self, problem: Problem) -> Problem:
         """The problem in a larger ball, for a minimiser whose noise does not grow with the set."""
         C, solver = problem.domain, self.solver
         if not (isinstance(solver, ObjectivePerturbation) and isinstance(C, HasEuclideanRadius)):

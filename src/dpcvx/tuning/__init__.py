@@ -2,6 +2,6 @@
 
 from dpcvx.tuning.score import private_score
 from dpcvx.tuning.search import PrivateSearchCV
-from dpcvx.tuning.tune import Tuned, private_tune
+from dpcvx.tuning.tune import TuningResult, private_tune
 
-__all__ = ["PrivateSearchCV", "Tuned", "private_score", "private_tune"]
+__all__ = ["PrivateSearchCV", "TuningResult", "private_score", "private_tune"]

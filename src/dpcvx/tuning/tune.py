@@ -20,23 +20,23 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
 from dpcvx.accounting import GDP, RDP, Budget, Tight, calibrate, default_delta, gaussian_epsilon, spendable
-from dpcvx.data.cells import opened
+from dpcvx.data.cells import open_typed
 from dpcvx.data.dataset import Dataset, open_dataset
 from dpcvx.data.target import Labels
 from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning, WrongType, WrongValue
 from dpcvx.estimators import LinearModel, declare_fit, fit_silently
 from dpcvx.events import Compose, Event, Gaussian, RepeatAndSelect, Worst
 from dpcvx.noise import Generator, exponential, generator_of
-from dpcvx.planning.outlook import promises
+from dpcvx.planning.outlook import is_useful
 from dpcvx.plans import Plan, Price, Stage, charge
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.solvers.defaults import default
 from dpcvx.tuning.metrics import metric_of
 from dpcvx.tuning.repetitions import LAW_FAILURE, LAWS, repetitions
 from dpcvx.tuning.score import NoisyScore
-from dpcvx.words import counted, is_number, shown
+from dpcvx.words import describe, is_number, quantity
 
-__all__ = ["Tuned", "private_tune"]
+__all__ = ["TuningResult", "private_tune"]
 
 PAID = ("epsilon", "delta", "ledger", "account", "random_state")  # of the search, not of one setting
 FIXED = (*PAID, "classes", "y_bounds", "verbose")  # scores of different settings must be of one kind
@@ -49,7 +49,7 @@ MARGIN = 1e-3  # of the noise, beyond what the last excess of the total asks for
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TuningResult:
     """Released result of a search.
 
     Parameters
@@ -71,7 +71,7 @@ class Tuned:
 
 
 @dataclass(frozen=True)
-class _Priced:
+class _PricedSearch:
     """An estimator for each setting, with what a run may spend; its plan; the score; the search's price."""
 
     models: tuple[Any, ...]
@@ -95,7 +95,7 @@ def private_tune(
     ledger: Any = None,
     account: str | None = None,
     random_state: Any = None,
-) -> Tuned:
+) -> TuningResult:
     """Choose settings of an estimator on private rows, and fit it: everything together costs epsilon.
 
     Parameters
@@ -161,20 +161,20 @@ def private_tune(
     )
     law = f"{distribution} law, {mean:g} on average"
     words = (
-        f"chosen among {counted(len(candidates), 'setting')}, tried a random number of times ({law}), by the "
-        "noisy score above; each trial asked the questions, and epsilon and delta cover the whole search; "
-        "how many trials there were is not published"
+        f"chosen among {quantity(len(candidates), 'setting')}, tried a random number of times ({law}), by "
+        "the noisy score above; each trial asked the questions, and epsilon and delta cover the whole "
+        "search; how many trials there were is not published"
     )
     model.privacy_statement_ = dataclasses.replace(statement, tuning=words)
     low, high = metric.range
-    return Tuned(model, dict(chosen), min(max(value, low), high), model.privacy_statement_)
+    return TuningResult(model, dict(chosen), min(max(value, low), high), model.privacy_statement_)
 
 
-def _warn_if_useless(priced: _Priced, n: int) -> None:
+def _warn_if_useless(priced: _PricedSearch, n: int) -> None:
     """Warn, from public facts, if no setting is predicted to learn from n records."""
-    if not any(map(promises, priced.plans)):
+    if not any(map(is_useful, priced.plans)):
         warnings.warn(
-            f"With {counted(n, 'record')} and epsilon {priced.models[0].epsilon:.2g} for one trial, "
+            f"With {quantity(n, 'record')} and epsilon {priced.models[0].epsilon:.2g} for one trial, "
             "none of the settings is predicted to do better than a model that gives everybody the same "
             "answer. Fewer trials, a larger epsilon or more records would help. No record was read.",
             UselessModelWarning,
@@ -217,14 +217,14 @@ def _candidates(
     if not isinstance(grids, Sequence) or not grids or not all(isinstance(g, Mapping) and g for g in grids):
         raise WrongValue(
             "param_grid must be a dict of lists or distributions, or a list of such, got "
-            f"{shown(param_grid)}."
+            f"{describe(param_grid)}."
         )
     for name in sorted({name for grid in grids for name in grid}):
         if name in FIXED or name not in base.get_params():
             reason = "is not tuned: it is the same in every trial" if name in FIXED else "is no parameter"
             raise WrongValue(f"{name} {reason} of {type(base).__name__}.")
     if n_trials is not None and not is_number(n_trials, 1, math.inf):
-        raise WrongValue(f"n_trials must be a number above 1, got {shown(n_trials)}.")
+        raise WrongValue(f"n_trials must be a number above 1, got {describe(n_trials)}.")
     if any(hasattr(values, "rvs") for grid in grids for values in grid.values()):
         mean = DRAWN_TRIALS if n_trials is None else float(n_trials)
         seed = int(rng.words(1)[0] >> np.uint64(33))
@@ -239,10 +239,12 @@ def _test_rows(test_size: float | None, n: int) -> int:
         return 0
     if not is_number(test_size, 0, 1):
         raise WrongValue(
-            f"test_size must be a share of the rows between 0 and 1, or None, got {shown(test_size)}."
+            f"test_size must be a share of the rows between 0 and 1, or None, got {describe(test_size)}."
         )
     if not 0 < (count := round(test_size * n)) < n:
-        raise WrongValue(f"test_size={test_size:g} of {counted(n, 'row')} leaves none for one of both parts.")
+        raise WrongValue(
+            f"test_size={test_size:g} of {quantity(n, 'row')} leaves none for one of both parts."
+        )
     return count
 
 
@@ -253,7 +255,7 @@ def _price(
     n_train: int,
     budget: Budget,
     law: tuple[float, float | None],
-) -> _Priced:
+) -> _PricedSearch:
     """Give every setting the same budget of a run, the largest with which the search keeps its own.
 
     The reference is a Gaussian run. A held-out score is such a run, and a fit beside it works on other rows,
@@ -292,7 +294,7 @@ def _price(
     price = Price(event, (Stage(score, 1).description,), failure, budget)
     price.check_samplers()
     price.check_budget()
-    return _Priced(tuple(models), tuple(plans), score, price)
+    return _PricedSearch(tuple(models), tuple(plans), score, price)
 
 
 def _within(run: Event, reference: Gaussian, delta: float) -> bool:
@@ -301,7 +303,7 @@ def _within(run: Event, reference: Gaussian, delta: float) -> bool:
 
 
 def _best(
-    priced: _Priced, count: int, train: tuple[Any, Any], test: tuple[Any, Any], rng: Generator
+    priced: _PricedSearch, count: int, train: tuple[Any, Any], test: tuple[Any, Any], rng: Generator
 ) -> tuple[int, Any, float]:
     """The first of the runs with the largest noisy score: its setting's place, its model and the score.
 
@@ -330,7 +332,7 @@ def _rows(values: Any, places: NDArray[np.int64]) -> Any:
     """Some rows of a table, or cells of a target, in whatever form they came."""
     import narwhals as nw
 
-    typed = opened(values)
+    typed = open_typed(values)
     if isinstance(typed, nw.DataFrame | nw.Series):
         return typed[places].to_native()
     if hasattr(values, "tocsr"):

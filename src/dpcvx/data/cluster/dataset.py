@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dpcvx.data.cells import native_array
-from dpcvx.data.cluster.partitions import Partitions, computed, opened
+from dpcvx.data.cluster.partitions import Partitions, compute_all, open_partitions
 from dpcvx.data.cluster.source import Distributed, distribute
-from dpcvx.data.cluster.worker_side import Failure, Part, guarded
-from dpcvx.data.cluster.workers import Workers, connected
+from dpcvx.data.cluster.worker_side import Failure, Part, guard
+from dpcvx.data.cluster.workers import Workers, connect
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.quantise import Quantiser
 from dpcvx.errors import ClusterFailed, Incompatible, WrongValue
@@ -65,11 +65,11 @@ def from_dask(
         raise WrongValue(
             "classes and y_bounds are both given: declare classes for classifiers or y_bounds for regressors."
         )
-    connection = connected(client)
-    Workers(connection).awaited()
+    connection = connect(client)
+    Workers(connection).wait_for_any()
     names = target if target is None or isinstance(target, str) else list(target)
     declared = Declarations(bounds, categories, data_norm, classes, y_bounds)
-    return DaskDataset(opened(X, y, names, connection), connection, declared.given())
+    return DaskDataset(open_partitions(X, y, names, connection), connection, declared.given())
 
 
 class DaskDataset:
@@ -97,7 +97,7 @@ class DaskDataset:
 
         parts, name = self._partitions, self._partitions.target
         find = delayed(partial(_labels, name), pure=False)
-        found = computed([find(part) for part in parts.targets or parts.records], self._client)
+        found = compute_all([find(part) for part in parts.targets or parts.records], self._client)
         for labels in found:
             if isinstance(labels, Failure):
                 raise ClusterFailed(f"The labels of a partition could not be read ({labels.words}).")
@@ -138,5 +138,5 @@ def _labels(target: Any, part: Any) -> list[Any] | Failure:
     def read() -> list[Any]:
         return list(dict.fromkeys(native_array(part if target is None else part[target]).tolist()))
 
-    labels: list[Any] | Failure = guarded(read)
+    labels: list[Any] | Failure = guard(read)
     return labels

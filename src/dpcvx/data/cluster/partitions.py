@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from dpcvx.errors import ClusterFailed, Incompatible, WrongValue
-from dpcvx.words import counted
+from dpcvx.words import quantity
 
-__all__ = ["Partitions", "opened"]
+__all__ = ["Partitions", "open_partitions"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ class Partitions:
             yield slice(start, stop)
 
 
-def opened(X: Any, y: Any, target: Any, client: Any) -> Partitions:
+def open_partitions(X: Any, y: Any, target: Any, client: Any) -> Partitions:
     """Open dask collections.
 
     `X`: dask.array.Array, shape (n, d), or dask.dataframe.DataFrame; `target`: column(s) of X that hold the
@@ -78,7 +78,7 @@ def _matched(y: Any, lengths: tuple[int, ...], client: Any) -> Any:
     """Targets in partitions of as many rows as those of X."""
     others = _lengths(y, client)
     if sum(lengths) != sum(others):
-        raise WrongValue(f"X has {counted(sum(lengths), 'row')} but y has {sum(others)}; they must agree.")
+        raise WrongValue(f"X has {quantity(sum(lengths), 'row')} but y has {sum(others)}; they must agree.")
     if lengths == others:
         return y
     if hasattr(y, "rechunk") and not any(map(math.isnan, y.chunks[0])):
@@ -146,14 +146,14 @@ def _lengths(collection: Any, client: Any) -> tuple[int, ...]:
     from dask import delayed
 
     count = delayed(_count, pure=False)
-    return tuple(computed([count(part) for part in _delayed(collection)], client))
+    return tuple(compute_all([count(part) for part in _delayed(collection)], client))
 
 
 def _count(part: Any) -> int:
     return int(part.shape[0])
 
 
-def computed(tasks: list[Any], client: Any) -> list[Any]:
+def compute_all(tasks: list[Any], client: Any) -> list[Any]:
     """Return the results of tasks; report only the kind of an exception: its text may quote a cell."""
     futures = client.compute(tasks)
     try:

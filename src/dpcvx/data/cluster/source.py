@@ -16,14 +16,14 @@ from uuid import uuid4
 import numpy as np
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.data.cluster.partitions import Partitions, opened
+from dpcvx.data.cluster.partitions import Partitions, open_partitions
 from dpcvx.data.cluster.worker_side import (
     BEHIND,
     UNMAPPED,
     Become,
     ObjectiveOf,
     Part,
-    Pickled,
+    PickledLoss,
     Prepare,
     Request,
     ScoresOf,
@@ -32,7 +32,7 @@ from dpcvx.data.cluster.worker_side import (
     Update,
     load_part,
 )
-from dpcvx.data.cluster.workers import Call, RemoteShard, Workers, connected
+from dpcvx.data.cluster.workers import Call, RemoteShard, Workers, connect
 from dpcvx.data.lattice import ResidualBound, exact_sum
 from dpcvx.data.memory import Arrays
 from dpcvx.data.objective import Objective
@@ -72,9 +72,9 @@ def dask_source(
     Distributed
         The data source; ``close`` lets the workers forget it.
     """
-    connection = connected(client)
+    connection = connect(client)
     prepare = partial(_scaled, bounds, missing)
-    partitions = opened(X, y, None, connection)
+    partitions = open_partitions(X, y, None, connection)
     return distribute(partitions, prepare, bounds=bounds, layout=layout, client=connection)
 
 
@@ -91,7 +91,7 @@ def distribute(
     pickled; `bounds`: what it enforces on stored rows; `layout`: {"rows", "columns"}.
     """
     workers = Workers(client)
-    threads = workers.awaited()
+    threads = workers.wait_for_any()
     shards = [
         RemoteShard(workers, number, partial(_load, partitions, group, prepare, client), (bounds, layout))
         for number, group in enumerate(partitions.groups(len(threads)))
@@ -132,7 +132,7 @@ class Distributed:
         self, shards: Sequence[RemoteShard], steps: tuple[Step, ...] = (), d: int | None = None
     ) -> None:
         self._shards, self._steps, self._d = shards, steps, d
-        self._pickles: dict[Loss, Pickled] = {}
+        self._pickles: dict[Loss, PickledLoss] = {}
 
     @property
     def n(self) -> int:
@@ -206,9 +206,9 @@ class Distributed:
         facts = [call.answer() for call in calls]
         return Distributed(self._shards, steps, facts[0].d)
 
-    def _pickled(self, loss: Loss) -> Pickled:
+    def _pickled(self, loss: Loss) -> PickledLoss:
         if loss not in self._pickles:
-            self._pickles[loss] = Pickled.of(loss)
+            self._pickles[loss] = PickledLoss.of(loss)
         return self._pickles[loss]
 
 
@@ -234,10 +234,10 @@ class DistributedObjective:
     """sum_i phi(<x_i, theta>, y_i) over shards, in float64; see `dpcvx.data.Objective`.
 
     A shard's part is a pairwise sum over its blocks of rows, and the parts are added pairwise too, so that
-    the whole is as close to the exact sum as `dpcvx.mechanisms.minimise.Ridged.rounding` says.
+    the whole is as close to the exact sum as `dpcvx.mechanisms.minimise.RidgedObjective.rounding` says.
     """
 
-    def __init__(self, records: Distributed, setting: tuple[Pickled, int, float]) -> None:
+    def __init__(self, records: Distributed, setting: tuple[PickledLoss, int, float]) -> None:
         self.n, self.d = records.n, records.d
         self._records, self._setting = records, setting
 
@@ -269,7 +269,7 @@ class MarginsOnCluster:
     loaded again meanwhile, says so and is sent all weights.
     """
 
-    def __init__(self, records: Distributed, setting: tuple[Pickled, int]) -> None:
+    def __init__(self, records: Distributed, setting: tuple[PickledLoss, int]) -> None:
         self._records, self._setting = records, setting
         self._key = uuid4().hex
         self._version: int | None = None

@@ -48,13 +48,13 @@ class ShardFacts:
 
 
 @dataclass(frozen=True)
-class Pickled:
+class PickledLoss:
     """A pickled loss. A process unpickles it once, so that its kernels are compiled once."""
 
     content: bytes
 
     @classmethod
-    def of(cls, loss: Loss) -> Pickled:
+    def of(cls, loss: Loss) -> PickledLoss:
         """Pickle a loss, by value where a worker could not import it."""
         from distributed.protocol.pickle import dumps
 
@@ -123,7 +123,7 @@ class SumOf:
     """An exact sum over the records of a worker."""
 
     question: Any  # without its loss, if it has one
-    loss: Pickled | None  # the loss, pickled once for all questions about it
+    loss: PickledLoss | None  # the loss, pickled once for all questions about it
 
     def of(self, state: State, key: str) -> Any:
         """Return the sum. Arrays out of a message are read-only and at odd addresses, so they are copied."""
@@ -137,7 +137,7 @@ class SumOf:
 class ObjectiveOf:
     """Value, gradient or Hessian of the sum of the losses in float64."""
 
-    setting: tuple[Pickled, int, float]  # loss, number of outputs and largest score
+    setting: tuple[PickledLoss, int, float]  # loss, number of outputs and largest score
     part: Callable[[Objective, Vector], Any]  # `Objective.value`, `Objective.gradient` or `Objective.hessian`
     theta: Vector
 
@@ -154,7 +154,7 @@ class ObjectiveOf:
 class ScoresOf:
     """Scores of followed margins, brought up to date first; `BEHIND` if moves are missing on the worker."""
 
-    setting: tuple[Pickled, int]
+    setting: tuple[PickledLoss, int]
     update: Update
     scale: float
     bound: ResidualBound
@@ -176,7 +176,7 @@ class ScoresOf:
         return margins.scores(self.scale, self.bound)
 
 
-def guarded(function: Callable[..., Any], *arguments: Any) -> Any:
+def guard(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function; return a `Failure` where it raises."""
     try:
         return function(*arguments)
@@ -201,7 +201,7 @@ def load_part(prepare: Prepare, target: Any, X: Any, y: Any = None) -> Part | Fa
             raise Incompatible("a partition of X has another number of rows than the one of y")
         return part
 
-    result: Part | Failure = guarded(load)
+    result: Part | Failure = guard(load)
     return result
 
 
@@ -215,7 +215,7 @@ class Shard:
     def __init__(self, parts: list[Any], bounds: Bounds, layout: str, threads: int) -> None:
         failures = [part for part in parts if isinstance(part, Failure)]
         self._state: State | Failure = (
-            failures[0] if failures else guarded(State, parts, bounds, layout, threads)
+            failures[0] if failures else guard(State, parts, bounds, layout, threads)
         )
 
     def ask(self, key: str, request: Request) -> Any:
@@ -226,7 +226,7 @@ class Shard:
         state = self._state
         if isinstance(state, Failure):
             return state
-        return guarded(lambda: request.of(state, key)) if key in state.records else UNMAPPED
+        return guard(lambda: request.of(state, key)) if key in state.records else UNMAPPED
 
 
 class State:

@@ -11,7 +11,7 @@ from dpcvx import __version__
 from dpcvx.data.cluster.worker_side import Describe, Failure, Shard, ShardFacts
 from dpcvx.errors import ClusterFailed, Incompatible, WrongType
 
-__all__ = ["Call", "RemoteShard", "Workers", "connected"]
+__all__ = ["Call", "RemoteShard", "Workers", "connect"]
 
 LOOK_AGAIN = 1.0  # seconds between two looks at whether a silent worker is still there
 SPARE_WAIT = 15.0  # seconds to wait for a worker of its own for a lost shard, before it goes to another's
@@ -25,7 +25,7 @@ class _Lost(Exception):  # noqa: N818
     """A worker left while it was wanted."""
 
 
-def connected(client: Any) -> Any:
+def connect(client: Any) -> Any:
     """Return a client of a Dask cluster.
 
     `client`: a client, a scheduler's address, or None for the client that this process uses.
@@ -72,7 +72,7 @@ class Workers:
             ) from None
         return threads
 
-    def awaited(self) -> dict[str, int]:
+    def wait_for_any(self) -> dict[str, int]:
         """Return the threads of each worker as soon as there is one."""
         deadline = time.monotonic() + WORKER_WAIT
         while not (threads := self.present()):
@@ -87,7 +87,7 @@ class Workers:
         deadline = time.monotonic() + SPARE_WAIT
         taken = list(self.homes.values())  # a lost worker too: the scheduler may not have noticed yet
         while True:
-            threads = self.awaited()
+            threads = self.wait_for_any()
             address = min(threads, key=lambda each: (taken.count(each), each))
             if address not in taken or time.monotonic() > deadline:
                 return address, threads[address]

@@ -12,12 +12,12 @@ from dpcvx.arrays import Vector
 from dpcvx.data.columns import Columns
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.shards.folder import Store
-from dpcvx.data.shards.recipe import Recipe, made_up, parameters
-from dpcvx.data.shards.source import ShardSource, mapped, sharded
+from dpcvx.data.shards.recipe import Recipe, parameters, placeholder_record
+from dpcvx.data.shards.source import ShardSource, map_shard, source_of
 from dpcvx.data.table import Table
 from dpcvx.data.target import Labels, Numbers, Target
 from dpcvx.errors import Incompatible
-from dpcvx.words import counted
+from dpcvx.words import quantity
 
 __all__ = ["Shards", "open_shards"]
 
@@ -48,14 +48,16 @@ class Shards:
         manifest = store.manifest
         self.n, self.folder = manifest.n, store.folder
         self.declarations: Mapping[str, Any] = parameters(manifest.declarations)
-        X, self.target = made_up(manifest.names, manifest.columns, manifest.compressed, manifest.declarations)
+        X, self.target = placeholder_record(
+            manifest.names, manifest.columns, manifest.compressed, manifest.declarations
+        )
         self._table, self._store = Table(X), store
         self._recipe = Recipe.of(self._table, self.target, manifest.declarations, manifest.step > 1)
-        self._shards = [mapped(store, index) for index in range(len(manifest.shards))]
+        self._shards = [map_shard(store, index) for index in range(len(manifest.shards))]
         self._check = store.unchanged()
 
     def __repr__(self) -> str:
-        records, columns = counted(self.n, "record"), counted(self._table.d, "column")
+        records, columns = quantity(self.n, "record"), quantity(self._table.d, "column")
         return f"<Shards: {records} of {columns} in {self.folder}>"
 
     def __reduce__(self) -> Any:
@@ -99,7 +101,7 @@ class Shards:
                 "shards with its declarations."
             )
         levels = self._levels(target)
-        return sharded(self._shards, self._store, constant=quantiser.constant, levels=levels)
+        return source_of(self._shards, self._store, constant=quantiser.constant, levels=levels)
 
     def _levels(self, target: Target) -> Vector | None:
         """Targets of the classes, where the loss takes them in another form than the stored one."""

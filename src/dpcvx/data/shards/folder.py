@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dpcvx.data.threads import cores
 from dpcvx.errors import ShardsDamaged, StoreUnavailable
-from dpcvx.words import counted
+from dpcvx.words import quantity
 
 __all__ = ["Manifest", "Shard", "Store"]
 
@@ -147,7 +147,7 @@ class Store:
         """Refuse to read a folder whose writing was interrupted."""
         if not self.manifest.complete:
             raise ShardsDamaged(
-                f"{self.folder} is half-written, {counted(self.manifest.n, 'record')} so far: run what made "
+                f"{self.folder} is half-written, {quantity(self.manifest.n, 'record')} so far: run what made "
                 "it again, with the same declarations, and it goes on where it was."
             )
 
@@ -228,7 +228,7 @@ class Store:
 FIELDS = tuple(name for name in Manifest.__dataclass_fields__ if name != "shards")
 
 
-class _Hashed:
+class _HashingFile:
     """A file that remembers the hash and the number of what was written to it."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -245,7 +245,7 @@ def _write(path: Path, write: Callable[[Any], object]) -> tuple[int, str]:
     unfinished = path.with_name(path.name + UNFINISHED)
     try:
         with os.fdopen(os.open(unfinished, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, ALONE), "wb") as file:
-            hashed = _Hashed(file)
+            hashed = _HashingFile(file)
             write(hashed)
             file.flush()
             os.fsync(file.fileno())

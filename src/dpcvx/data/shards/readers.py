@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from dpcvx.data.files import HEADER_HINT, NOT_PARQUET, csv_header, csv_table
 from dpcvx.errors import Unreadable, WrongType, WrongValue
-from dpcvx.words import counted
+from dpcvx.words import quantity
 
 __all__ = ["ArrowReader", "BatchReader", "CsvReader", "ParquetReader", "Reader"]
 
@@ -237,7 +237,9 @@ class BatchReader:
             X, y = _pair(pair)
             n = Table(X).n
             if len(y) != n:
-                raise WrongValue(f"X of a batch has {counted(n, 'row')} but y has {len(y)}; they must agree.")
+                raise WrongValue(
+                    f"X of a batch has {quantity(n, 'row')} but y has {len(y)}; they must agree."
+                )
             for start in range(0, n, rows):
                 stop = min(n, start + rows)
                 fresh = start + min(stop - start, max(0, skip - self._done))

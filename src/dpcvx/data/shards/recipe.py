@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
-from dpcvx.data.cells import opened, plain_labels
+from dpcvx.data.cells import open_typed, plain_labels
 from dpcvx.data.columns import Columns, bound_pair
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.lattice import FEATURE_BITS, integer_bounds
@@ -34,9 +34,9 @@ from dpcvx.data.target import (
 )
 from dpcvx.errors import WrongValue
 from dpcvx.problem import Bounds
-from dpcvx.words import is_number, shown
+from dpcvx.words import describe, is_number
 
-__all__ = ["Recipe", "is_binary", "made_up", "normalised", "parameters"]
+__all__ = ["Recipe", "is_binary", "normalise", "parameters", "placeholder_record"]
 
 SHARD_BYTES = 2**26  # small enough to be copied in memory, large enough for a pass to be one long read
 COMPRESSION = 4  # a product of compressed rows costs about four dense ones
@@ -44,7 +44,7 @@ INDEX_BYTES = 4
 ENTRIES = 100  # of a sparse row, as far as the size of a shard goes: how many there are is the records' own
 
 
-def normalised(table: Table, y: Any, stated: Declarations) -> dict[str, Any]:
+def normalise(table: Table, y: Any, stated: Declarations) -> dict[str, Any]:
     """Return declarations as plain numbers, texts and lists, the same however they were written."""
     if stated.bounds is None:
         raise WrongValue(
@@ -54,7 +54,7 @@ def normalised(table: Table, y: Any, stated: Declarations) -> dict[str, Any]:
         )
     classes, y_bounds, data_norm = stated.classes, stated.y_bounds, stated.data_norm
     if data_norm is not None and not is_number(data_norm, 0, math.inf):
-        raise WrongValue(f"data_norm must be a positive finite number, got {shown(data_norm)}.")
+        raise WrongValue(f"data_norm must be a positive finite number, got {describe(data_norm)}.")
     if (classes is None) == (y_bounds is None):
         raise WrongValue(
             "Declare the target: classes=(...), its labels, for a classifier, or y_bounds=(low, high) for a "
@@ -89,7 +89,7 @@ def parameters(declared: Mapping[str, Any]) -> dict[str, Any]:
     return given | {"y_bounds": tuple(np.array(part) for part in declared["y_bounds"])}
 
 
-def made_up(
+def placeholder_record(
     names: Sequence[Any] | None, d: int, compressed: bool, declared: Mapping[str, Any]
 ) -> tuple[Any, Any]:
     """Return one record, and its target, of the types that declarations stand for, with nothing in them.
@@ -193,7 +193,7 @@ def _target(y: Any, n: int, given: Mapping[str, Any]) -> Target:
         check_labels(y, given["classes"])
         labels = Labels.declare(given["classes"])
         if len(labels.classes) < 2:
-            raise WrongValue(f"A classifier needs at least two classes, got {shown(given['classes'])}.")
+            raise WrongValue(f"A classifier needs at least two classes, got {describe(given['classes'])}.")
         return labels if labels.outputs == 1 else replace(labels, form="codes")
     values = open_target(y, n, read_several if several_targets(y) else read_one)
     check_numbers(y, "a regressor")
@@ -222,7 +222,7 @@ def is_binary(X: Any, declared: Mapping[str, Any], typed: bool) -> bool:
     levels = {name for name, _ in declared["categories"]}
     if len(levels) == Table(X).d:
         return True
-    frame = opened(X)
+    frame = open_typed(X)
     if not (typed and isinstance(frame, nw.DataFrame)):
         return False
     bounds = [np.broadcast_to(part, len(frame.columns)).tolist() for part in declared["bounds"]]

@@ -81,12 +81,14 @@ def open_source(
             f"{folder} has shards 0..{len(store.manifest.shards) - 1}; {first}..{last - 1} were asked for."
         )
     store.verify(first, last)
-    return sharded(
-        [mapped(store, index) for index in range(first, last)], store, constant=constant, levels=levels
+    return source_of(
+        [map_shard(store, index) for index in range(first, last)], store, constant=constant, levels=levels
     )
 
 
-def sharded(shards: Sequence[Records], store: Store, *, constant: int, levels: Vector | None) -> ShardSource:
+def source_of(
+    shards: Sequence[Records], store: Store, *, constant: int, levels: Vector | None
+) -> ShardSource:
     """Mapped shards of a store as a data source; see `open_source`."""
     largest, squares = store.manifest.limits
     return ShardSource(
@@ -97,7 +99,7 @@ def sharded(shards: Sequence[Records], store: Store, *, constant: int, levels: V
     )
 
 
-def mapped(store: Store, index: int) -> Records:
+def map_shard(store: Store, index: int) -> Records:
     """Map one shard, and see that its arrays fit together."""
     manifest, arrays = store.manifest, store.arrays(index)
     n, y = manifest.shards[index].rows, arrays["targets"]
@@ -161,7 +163,7 @@ class ShardSource:
         ]
         bounds = integer_bounds(quantiser.bounds, self.d + (quantiser.constant > 0))
         source = ShardSource(pieces, bounds=self._bounds, changes=self._changes, scratch=self._scratch)
-        again = source._changed(partial(_sent_through, quantiser, center, scale), bounds)
+        again = source._changed(partial(_remap_stored, quantiser, center, scale), bounds)
         kept = again._in_scratch(lambda stored: stored)
         return again if kept is None else ShardSource(kept, bounds=bounds, scratch=self._scratch)
 
@@ -204,7 +206,7 @@ class ShardSource:
             if self.n * self._row_bytes > disk_usage(self._scratch).free:
                 return None
             return [
-                _kept(change(self.stored(index)), shard.y, self._scratch)
+                _store_in_scratch(change(self.stored(index)), shard.y, self._scratch)
                 for index, shard in enumerate(self._shards)
             ]
         except OSError:
@@ -231,7 +233,7 @@ def _shrunk(bounds: Bounds, stored: Records) -> Records:
     return Records(enforce(stored.whole_rows(), bounds), stored.y)
 
 
-def _sent_through(quantiser: Quantiser, center: float, scale: float, stored: Records) -> Records:
+def _remap_stored(quantiser: Quantiser, center: float, scale: float, stored: Records) -> Records:
     return remap(_dense(stored), quantiser, center, scale)
 
 
@@ -250,7 +252,7 @@ def _dense(stored: Records) -> Records:
     return replace(stored, rows=Dense(full))
 
 
-def _kept(stored: Records, y: Vector, folder: Path) -> Records:
+def _store_in_scratch(stored: Records, y: Vector, folder: Path) -> Records:
     """The same records, mapped from files without a name; targets that are mapped already, y, stay there."""
     rows = Dense(_mapped_copy(stored.rows.values, folder))
     return replace(stored, rows=rows, y=y if stored.y is y else _mapped_copy(stored.y, folder))

@@ -17,7 +17,7 @@ from dpcvx.data.rows import Dense, Records, Sparse
 from dpcvx.data.shards.dataset import Shards
 from dpcvx.data.shards.folder import Manifest, Store
 from dpcvx.data.shards.readers import ArrowReader, BatchReader, CsvReader, ParquetReader, Reader
-from dpcvx.data.shards.recipe import Recipe, is_binary, normalised
+from dpcvx.data.shards.recipe import Recipe, is_binary, normalise
 from dpcvx.data.shards.source import part_of
 from dpcvx.data.table import Table
 from dpcvx.errors import ShardsDamaged, StoreUnavailable, WrongType, WrongValue
@@ -77,7 +77,7 @@ def from_parquet(
     """
     reader = ParquetReader(path, features, target)
     declared = Declarations(bounds, categories, data_norm, classes, y_bounds)
-    return _made(reader, declared, _folder(store, path), verbose)
+    return _open_or_write(reader, declared, _folder(store, path), verbose)
 
 
 def from_csv(
@@ -113,7 +113,7 @@ def from_csv(
     """
     reader = CsvReader(path, features, target, categories=categories, classes=classes)
     declared = Declarations(bounds, categories, data_norm, classes, y_bounds)
-    return _made(reader, declared, _folder(store, path), verbose)
+    return _open_or_write(reader, declared, _folder(store, path), verbose)
 
 
 def from_arrow(
@@ -148,7 +148,7 @@ def from_arrow(
     """
     reader = ArrowReader(data, features, target)
     declared = Declarations(bounds, categories, data_norm, classes, y_bounds)
-    return _made(reader, declared, Path(store), verbose)
+    return _open_or_write(reader, declared, Path(store), verbose)
 
 
 def from_batches(
@@ -180,7 +180,7 @@ def from_batches(
         To be given to ``fit``, without y.
     """
     declared = Declarations(bounds, categories, data_norm, classes, y_bounds)
-    return _made(BatchReader(batches), declared, Path(store), verbose)
+    return _open_or_write(BatchReader(batches), declared, Path(store), verbose)
 
 
 def _folder(store: str | Path | None, path: Any) -> Path:
@@ -190,13 +190,13 @@ def _folder(store: str | Path | None, path: Any) -> Path:
     return first.with_name(first.name + SUFFIX)
 
 
-def _made(reader: Reader, stated: Declarations, folder: Path, verbose: int) -> Shards:
+def _open_or_write(reader: Reader, stated: Declarations, folder: Path, verbose: int) -> Shards:
     """Shards of a reader's records: those that are there, or new ones."""
     X, y = reader.header
     table = Table(X)
     if table.names is not None and not all(isinstance(name, str) for name in table.names):
         raise WrongType("The names of columns must be text; rename those that are not.")
-    declared = normalised(table, y, stated)
+    declared = normalise(table, y, stated)
     recipe = Recipe.of(table, y, declared, is_binary(X, declared, reader.typed))
     fresh = Manifest(
         source=reader.source,
@@ -210,14 +210,14 @@ def _made(reader: Reader, stated: Declarations, folder: Path, verbose: int) -> S
         step=recipe.step,
         rows=recipe.rows,
     )
-    store = _resumed(folder, fresh)
+    store = _resume(folder, fresh)
     if not store.manifest.complete:
         with store.writing():
             _fill(store, reader, recipe, verbose)
     return Shards(store)
 
 
-def _resumed(folder: Path, fresh: Manifest) -> Store:
+def _resume(folder: Path, fresh: Manifest) -> Store:
     """The store of a folder, once it is known to hold nothing else; its shards are checked."""
     try:
         store = Store.open(folder)
