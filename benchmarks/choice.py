@@ -25,6 +25,7 @@ from figures import save
 
 SIZES = (600, 3000, 15_000)
 EPSILONS = (0.3, 1.0, 4.0)
+LEAST_LEFT = 0.05  # of the loss at theta = 0: where less can be learnt, regrets are shares of this
 MOST_PASSES = 3000  # a solver that needs more is left out here, as it is too slow to be measured
 RULES = ("planner", "rehearsal", "formula")
 
@@ -108,9 +109,10 @@ def main():
                     if len(found) < 2:
                         continue
                     best = min(risk for *_, risk in found.values())
-                    left = float(loss.value(np.zeros(n), y_n).mean()) - best
+                    trivial = float(loss.value(np.zeros(n), y_n).mean())
+                    left = max(trivial - best, LEAST_LEFT * trivial)
                     picks = [min(found, key=lambda kind: found[kind][rule]) for rule in range(3)]
-                    costs = [(found[pick][3] - best) / max(left, 1e-9) for pick in picks]
+                    costs = [(found[pick][3] - best) / left for pick in picks]
                     for rule, cost in zip(RULES, costs, strict=True):
                         regrets[rule].append(cost)
                     rows.append([name, place, n, epsilon, *picks, *(round(cost, 4) for cost in costs)])
