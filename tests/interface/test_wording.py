@@ -1,7 +1,11 @@
-"""Messages count as people do: 1 record, 2 records."""
+"""Plain technical English (STYLE §12), and messages that count as people do: 1 record, 2 records."""
 
+import ast
 import dataclasses
+import io
 import re
+import tokenize
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +14,68 @@ import dpcvx as dp
 from dpcvx.planning.outlook import doubt
 from dpcvx.solvers import NoisyGradientDescent
 from dpcvx.words import describe, quantity
+
+SOURCE = Path(dp.__file__).parent
+DOCS = Path(__file__).parents[2] / "docs"
+DIALECT = re.compile(r"\b(doors?|trim|trimmed|heard|desk|gate|colours|do not compare)\b", re.IGNORECASE)
+RELATIVE = re.compile(r"(^|[.:;] |\n\s*)(What|Those|Who) (?![^.]*\?)")
+PARTICIPLES = (
+    *("made", "heard", "kept", "asked", "found", "said", "told", "shown", "counted"),
+    *("opened", "rehearsed", "computed", "connected", "sharded", "noted"),
+)
+STORED = {("estimators/model_file.py", "trim")}  # a field of model files since version 0.1
+
+
+def texts(path):
+    """Docstrings, comments and strings of a module, with their lines."""
+    source = path.read_text()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string.lstrip("#: ")
+
+
+def modules():
+    return {str(path.relative_to(SOURCE)): path for path in sorted(SOURCE.rglob("*.py"))}
+
+
+def test_code_and_messages_use_the_words_of_the_field():
+    found = [
+        f"{name}:{line}: {match[0]}"
+        for name, path in modules().items()
+        for line, text in texts(path)
+        for match in DIALECT.finditer(text)
+        if (name, match[0]) not in STORED
+    ]
+    assert not found, "Use quantise, clip, region, query, ... instead:\n" + "\n".join(found)
+
+
+def test_no_sentence_of_the_code_starts_with_a_relative_pronoun():
+    found = [
+        f"{name}:{line}: {text[:60]!r}"
+        for name, path in modules().items()
+        for line, text in texts(path)
+        if RELATIVE.search(text)
+    ]
+    assert not found, "Start with the noun that is meant:\n" + "\n".join(found)
+
+
+def test_no_function_or_class_is_named_by_a_participle():
+    found = [
+        f"{name}:{node.lineno}: {node.name}"
+        for name, path in modules().items()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name.strip("_").lower() in PARTICIPLES
+    ]
+    assert not found, "Functions are verbs, classes are nouns:\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
+def test_pages_use_the_words_of_the_field(page):
+    found = [line for line in page.read_text().splitlines() if DIALECT.search(line)]
+    assert not found
 
 
 @pytest.mark.parametrize(

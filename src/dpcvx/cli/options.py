@@ -47,7 +47,7 @@ def with_parameters(command: Callable[..., None], *, without: tuple[str, ...] = 
         if own.name == "given":
             listed += [_option(name) for name in chosen]
         elif own.name == "model":
-            listed.append(_parameter("model", tuple(COMMANDS), "--model", "What to fit.", required=True))
+            listed.append(_parameter("model", tuple(COMMANDS), "--model", "Model to fit.", required=True))
         else:
             listed.append(own.replace(annotation=hints[own.name], kind=inspect.Parameter.KEYWORD_ONLY))
 

@@ -121,7 +121,7 @@ def run(folder: Path, epsilons: Sequence[float] = EPSILONS, runs: int = RUNS) ->
     console.rule(f"[bold]The plan at epsilon = {model.epsilon:g}: {outcomes[0].task.title}", align="left")
     console.print(str(model.plan_), highlight=False, markup=False, soft_wrap=True)
     console.print()
-    console.rule("[bold]What was promised", align="left")
+    console.rule("[bold]Privacy statement", align="left")
     console.print(str(model.privacy_statement_), highlight=False, markup=False, soft_wrap=True)
     console.print(f"\n{NOT_FOR_REAL}\n", style="italic")
     picture = privacy_utility_plot([outcome.comparison for outcome in outcomes])
@@ -260,7 +260,7 @@ def _page(outcomes: Sequence[Outcome]) -> str:
             first.model.plan_.explain(),
             verbatim=str(first.model.plan_),
         ),
-        Section("What was promised", verbatim=str(first.model.privacy_statement_)),
+        Section("Privacy statement", verbatim=str(first.model.privacy_statement_)),
         Section("About this demonstration", NOT_FOR_REAL),
     ]
     kept = " and ".join(_shown_share(outcome) for outcome in outcomes)

@@ -237,7 +237,7 @@ def _least_squares(A: Vector, b: Vector) -> Vector:
     Where columns tie, SciPy's solver sometimes ends far from the answer; the slopes there tell. Then the same
     method (Lawson and Hanson, 1974) runs with a fresh factorisation each time: it takes in the column that
     brings A w nearer fastest and goes towards the best weights of all columns held, dropping those whose
-    weight reaches 0 on the way.
+    weight reaches 0.
     """
     enough = 1e-15 * len(b)
     w, _ = nnls(A, b, maxiter=30 * A.shape[1])

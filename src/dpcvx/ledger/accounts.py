@@ -74,8 +74,8 @@ class Ledger:
         object.__setattr__(self, "witness", place)
 
     def __repr__(self) -> str:
-        witness = "" if self.witness is None else f", witness={_shown(self.witness)!r}"
-        return f"Ledger({_shown(self.url)!r}{witness})"
+        witness = "" if self.witness is None else f", witness={_without_password(self.witness)!r}"
+        return f"Ledger({_without_password(self.url)!r}{witness})"
 
     def create(self, name: str, *, epsilon: float, delta: float, relation: str = "replace") -> Account:
         """Open an account; its cap never changes.
@@ -391,8 +391,8 @@ class Account:
         answer = self._answered(connection, paid.key)
         if answer is None:
             raise DeadKey(
-                f"Key {paid.key!r} was charged at {content['time']} and its answer was never stored. What "
-                "was paid is lost; ask again with a new key, which pays again."
+                f"Key {paid.key!r} was charged at {content['time']} and its answer was never stored. The "
+                "charge is lost; ask again with a new key, which pays again."
             )
         return Receipt(self.name, cap, paid.sequence, content["time"], paid.hash, paid.key, answer)
 
@@ -419,6 +419,6 @@ def _check_text(name: str, value: str) -> None:
         raise WrongValue(f"{name} must be printable text of 1 to {LONGEST} characters.")
 
 
-def _shown(place: str) -> str:
+def _without_password(place: str) -> str:
     """Address without its password."""
     return sa.make_url(place).render_as_string(hide_password=True) if "://" in place else place

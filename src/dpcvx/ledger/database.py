@@ -172,7 +172,7 @@ def reading(url: str) -> Iterator[sa.Connection]:
 @contextmanager
 def preparing(url: str) -> Iterator[sa.Connection]:
     """Open a transaction that may create tables, one process at a time, in a new file where need be."""
-    if file := _shown(url)[1]:
+    if file := _public_address(url)[1]:
         file.parent.mkdir(parents=True, exist_ok=True)
     with _explained(url, new=True), engine(url).begin() as connection:
         if not file:
@@ -184,7 +184,7 @@ _PREPARING = 0x6470637678  # any number that is the same for all
 
 
 @cache
-def _shown(url: str) -> tuple[str, Path | None]:
+def _public_address(url: str) -> tuple[str, Path | None]:
     """Address without its password, and the file that it names."""
     read = sa.make_url(url)
     file = Path(read.database or "") if url.startswith("sqlite") else None
@@ -193,8 +193,8 @@ def _shown(url: str) -> tuple[str, Path | None]:
 
 @contextmanager
 def _explained(url: str, *, new: bool = False) -> Iterator[None]:
-    shown, file = _shown(url)
-    missing = f"There is no ledger at {shown}: make an account with Ledger.create or dpcvx ledger create."
+    place, file = _public_address(url)
+    missing = f"There is no ledger at {place}: make an account with Ledger.create or dpcvx ledger create."
     if not new and file is not None and not file.is_file():
         raise LedgerUnavailable(missing)  # SQLite would make an empty file
     try:
@@ -205,10 +205,10 @@ def _explained(url: str, *, new: bool = False) -> Iterator[None]:
         if not new and ("no such table" in text or "does not exist" in text):
             raise LedgerUnavailable(missing) from None
         raise LedgerUnavailable(
-            f"The ledger at {shown} does not answer ({type(cause).__name__}). A charge that was under "
-            "way may or may not have been written: look at the history before you try again."
+            f"The ledger at {place} does not answer ({type(cause).__name__}). A charge that had "
+            "begun may or may not have been written: look at the history before you try again."
         ) from problem
     except sa.exc.DatabaseError as problem:
         if isinstance(problem, sa.exc.IntegrityError):
             raise
-        raise LedgerDamaged(f"The file at {shown} is no ledger, or it is damaged.") from problem
+        raise LedgerDamaged(f"The file at {place} is no ledger, or it is damaged.") from problem

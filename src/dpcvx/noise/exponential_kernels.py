@@ -2,8 +2,8 @@
 
 Items lie in `order`, sorted by level: those of level l at start[l] to start[l + 1]. Others, as many as
 `loose` says, belong to one level without being listed; they come behind the listed ones. A proposal reads one
-word for the level, one or more for the item and its sign, one for the decision to keep it. What float64
-cannot decide is handed back with its words, and `dpcvx.noise.exponential` decides it in exact arithmetic.
+word for the level, one or more for the item and its sign, one for the decision to keep it. A proposal
+that float64 cannot decide is handed back with its words, for `dpcvx.noise.exponential` to decide exactly.
 """
 
 # Numba gives the kernels their types when it compiles them.

@@ -32,7 +32,7 @@ NAMES = {
 class Payment:
     """The single charge of an engine, with the budget split that was charged.
 
-    A run of one plan is charged by `dpcvx.plans.charge`. An engine differs in two ways: it is charged under a
+    A run of one plan is charged by `dpcvx.plans.charge`. An engine is charged under a
     key, because a restarted engine continues from its transcript and must not pay again, and the budget split
     is stored with the charge. The transcript records how much of the charge was used, before each use.
 

@@ -369,12 +369,12 @@ def _set_from_json(content: Any) -> str | Domain:
 
 def _check_name(field: str, value: Any) -> None:
     if not isinstance(value, str) or not value:
-        raise WrongValue(f"{field} must be the name of an attribute, got {_shown(value)}.")
+        raise WrongValue(f"{field} must be the name of an attribute, got {_describe(value)}.")
 
 
 def _names(field: str, value: Any) -> tuple[str, ...]:
     if isinstance(value, str | bytes) or not isinstance(value, Sequence):
-        raise WrongValue(f"{field} must be a list of names, got {_shown(value)}.")
+        raise WrongValue(f"{field} must be a list of names, got {_describe(value)}.")
     for name in value:
         _check_name(field, name)
     if len(set(value)) != len(value):
@@ -384,14 +384,14 @@ def _names(field: str, value: Any) -> tuple[str, ...]:
 
 def _condition(value: Any, *, needed: bool) -> dict[str, tuple[str, ...]]:
     if not isinstance(value, Mapping) or (needed and not value):
-        raise WrongValue(f'where must be an object such as {{"sex": ["f"]}}, got {_shown(value)}.')
+        raise WrongValue(f'where must be an object such as {{"sex": ["f"]}}, got {_describe(value)}.')
     condition = {}
     for name, levels in value.items():
         _check_name("where", name)
         if isinstance(levels, str) or not isinstance(levels, Sequence) or not levels:
-            raise WrongValue(f"where[{_shown(name)}] must be a list of levels with at least one.")
+            raise WrongValue(f"where[{_describe(name)}] must be a list of levels with at least one.")
         if not all(isinstance(level, str) for level in levels):
-            raise WrongValue(f"where[{_shown(name)}] must hold labels of the schema, as text.")
+            raise WrongValue(f"where[{_describe(name)}] must hold labels of the schema, as text.")
         condition[name] = tuple(levels)
     return condition
 
@@ -401,11 +401,11 @@ def _check_number(field: str, value: Any, *, low: float, high: float, open_low: 
     if not number or not low <= value <= high or (open_low and value == low):
         raise WrongValue(
             f"{field} must be a number {'above' if open_low else 'of at least'} {low:g} and at most "
-            f"{high:g}, got {_shown(value)}."
+            f"{high:g}, got {_describe(value)}."
         )
 
 
-def _shown(value: Any) -> str:
+def _describe(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -415,7 +415,7 @@ def _indices(schema: Schema, names: Sequence[str], largest: int = LARGEST_MARGIN
     known = [attribute.name for attribute in schema.attributes]
     for name in names:
         if name not in known:
-            raise WrongValue(f"The schema has no attribute {_shown(name)}; it has {', '.join(known)}.")
+            raise WrongValue(f"The schema has no attribute {_describe(name)}; it has {', '.join(known)}.")
     indices = tuple(known.index(name) for name in names)
     if _cells(schema, indices) > largest:
         raise WrongValue(
@@ -473,7 +473,7 @@ def _satisfied(schema: Schema, attributes: Sequence[int], where: Mapping[str, Se
             unknown = [level for level in where[attribute.name] if level not in labels]
             if unknown:
                 raise WrongValue(
-                    f"{attribute.name!r} has no level {_shown(unknown[0])}; it has {_shown(labels)}."
+                    f"{attribute.name!r} has no level {_describe(unknown[0])}; it has {_describe(labels)}."
                 )
             code = np.array([float(label in where[attribute.name]) for label in labels])
             inside *= _spread(schema, attributes, place, code)

@@ -95,7 +95,7 @@ def _columns(table: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
     elif isinstance(table, np.ndarray) and table.dtype.names is not None and table.ndim == 1:
         found = {name: table[name] for name in names if name in table.dtype.names}
     elif isinstance(table, Mapping):
-        found = {name: _opened(table[name]) for name in names if name in table}
+        found = {name: _open_column(table[name]) for name in names if name in table}
     else:
         raise WrongType(
             "A table of records must be a pandas, polars or Arrow table, a NumPy structured array, or a "
@@ -106,7 +106,7 @@ def _columns(table: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
     return found
 
 
-def _opened(column: Any) -> Any:
+def _open_column(column: Any) -> Any:
     """Open a column of a mapping; cells of a list keep their types."""
     if isinstance(column, list | tuple):
         return np.fromiter(column, dtype=object, count=len(column))

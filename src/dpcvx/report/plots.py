@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "prediction_plot", "privacy_utility_plot", "spending_plot"]
 
-PRIVATE, PLAIN, TRIVIAL = "#0b6e75", "#b4552d", "#8a8f98"  # colours of the three models compared
+PRIVATE, PLAIN, TRIVIAL = "#0b6e75", "#b4552d", "#8a8f98"  # of the lines of the three models
 SPAN, POINTS = 30.0, 13  # predictions are drawn from 1/30 to 30 times the planned value
 
 

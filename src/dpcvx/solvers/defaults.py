@@ -58,7 +58,7 @@ _LISTED = (
             "more steps by default would seldom be worth the time", "benchmarks/dense.py", predicts=False),
     Default("solvers.gradient_descent.NOISE_SHARE", 0.1,
             "of the loss at theta = 0: a model whose noise costs more is hardly worth having",
-            "not measured: where it binds, little is learnt either way"),
+            "not measured: where it binds, little is learnt anyway"),
     Default("solvers.mirror_descent.MOST_STEPS", 1000,
             "passes over the records that a default may cost; beyond it n_iter must be given",
             "benchmarks/rates.py"),
@@ -135,13 +135,13 @@ _LISTED = (
             "of the Hessian's share, for one number beside d (d + 1)/2",
             "benchmarks/intervals.py", predicts=False),
     Default("solvers.one_step.WIDE", (6.0, 3.0),
-            "reach of cells and stretch of rows for linear models: a line through clipped cells is another "
-            "line", "benchmarks/intervals.py", predicts=False),
+            "reach of cells and stretch of rows for linear models: clipped cells bias their "
+            "coefficients", "benchmarks/intervals.py", predicts=False),
     Default("solvers.one_step.NARROW", (3.0, 2.0),
-            "the same for others: a logistic model feels far cells less, and longer rows leave its descent "
-            "too far from the end", "benchmarks/intervals.py", predicts=False),
+            "the same for others: a logistic model is less sensitive to far cells, and descent on longer "
+            "rows ends too far from the minimiser", "benchmarks/intervals.py", predicts=False),
     Default("solvers.one_step.ROOM", 10.0,
-            "radii that a perturbed minimiser may be away from 0, so that the border of its set holds none",
+            "radius of the ball of a perturbed minimiser, over that of the set: none is on the boundary",
             "benchmarks/intervals.py", predicts=False),
     Default("solvers.one_step.LATE", 0.5,
             "of the answers: the last ones, where descent is near its end",

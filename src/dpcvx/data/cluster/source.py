@@ -163,7 +163,7 @@ class Distributed:
         loss = getattr(question, "loss", None)
         pickled = None if loss is None else self._pickled(loss)
         ends = pairwise([0, *accumulate(shard.facts.n for shard in self._shards)])
-        parts = self._asked([SumOf(_without_loss(question.among(*each)), pickled) for each in ends])
+        parts = self._ask_all([SumOf(_without_loss(question.among(*each)), pickled) for each in ends])
         return question.add(parts, self.n)
 
     def objective(self, loss: Loss, outputs: int, z_max: float) -> DistributedObjective:
@@ -176,7 +176,7 @@ class Distributed:
 
     def each(self, request: Request) -> list[Any]:
         """Ask every shard the same."""
-        return self._asked([request] * len(self._shards))
+        return self._ask_all([request] * len(self._shards))
 
     def ask_one(self, place: int, request: Request) -> Any:
         """Ask one shard; one that was loaded again goes through the steps first."""
@@ -189,7 +189,7 @@ class Distributed:
     def _key(self) -> str:
         return self._steps[-1].key if self._steps else ""
 
-    def _asked(self, requests: list[Request]) -> list[Any]:
+    def _ask_all(self, requests: list[Request]) -> list[Any]:
         calls = [
             Call(shard, (self._key, request)) for shard, request in zip(self._shards, requests, strict=True)
         ]

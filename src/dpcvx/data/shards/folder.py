@@ -296,15 +296,17 @@ def _reaching(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        ways = {
+        remedies = {
             errno.ENOSPC: "make room and run it again: whole shards are kept, and it goes on where it was",
             errno.EDQUOT: "make room and run it again: whole shards are kept, and it goes on where it was",
             errno.EROFS: "give a store where you may write",
             errno.EACCES: "give a store where you may write",
             errno.EPERM: "give a store where you may write",
         }
-        way = ways.get(problem.errno or 0, "check the disk, or give another store")
-        raise StoreUnavailable(f"The shards in {folder} cannot be used: {problem.strerror}; {way}.") from None
+        remedy = remedies.get(problem.errno or 0, "check the disk, or give another store")
+        raise StoreUnavailable(
+            f"The shards in {folder} cannot be used: {problem.strerror}; {remedy}."
+        ) from None
 
 
 def _digest(content: Mapping[str, Any]) -> str:
