@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -82,8 +83,11 @@ class _Recorder:
 
     def within(self, bounds: Bounds) -> _Recorder:
         self._source = self._source.within(bounds)
-        self._row = RowBounds(self.d, *integer_bounds(bounds, self.d))
         return self
+
+    def expect(self, bounds: Bounds) -> None:
+        """Compare sums from now on with the sensitivity of rows inside these bounds."""
+        self._row = RowBounds(self.d, *integer_bounds(bounds, self.d))
 
     def sum(self, question: Sum[Answer]) -> Answer:
         asked: Any = question
@@ -196,12 +200,18 @@ class _FrozenOracle(Oracle):
         self, plan: Plan, recorder: _Recorder, rng: Generator, frozen: tuple[Any, ...] | None
     ) -> None:
         super().__init__(plan, recorder, rng)
-        self._frozen, self._questions = frozen, recorder.questions
+        self._recorder, self._frozen, self._questions = recorder, frozen, recorder.questions
+        self._bounds_asked = chain.from_iterable(
+            repeat(getattr(stage.mechanism, "problem", plan.problem).bounds, stage.n_calls)
+            for stage in plan.stages
+        )
         self.answers: list[Any] = []
 
     def ask(self, *public: Any, question: str | None = None) -> Any:
         if question == "minimiser" and public:
             self._questions.append(RecordedQuestion("linear", (public[0].tobytes(),)))
+        if (bounds := next(self._bounds_asked, None)) is not None:
+            self._recorder.expect(bounds)
         fresh = super().ask(*public, question=question)
         answer = fresh if self._frozen is None else self._frozen[len(self.answers)]
         self.answers.append(answer)
