@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from dpcvx.accounting import Budget, Tight
-from dpcvx.errors import BudgetExceeded, LedgerDamaged
+from dpcvx.accounting import SAMPLER_SHARE, Budget, Tight
+from dpcvx.errors import BudgetExceeded, Incompatible, LedgerDamaged
+from dpcvx.events import to_plain
 from dpcvx.ledger import Ledger
 from dpcvx.queries import Attribute, Mean, Regression, Schema
 from dpcvx.queries.engine import QueryEngine
+from dpcvx.queries.mechanisms import NoisyErrors
 from dpcvx.service.analysts import Analysts
 from dpcvx.service.database import ServiceDatabase
 from dpcvx.service.refusal import Refusal
@@ -120,6 +122,36 @@ def test_measured_means_stay_within_the_samplers_share_of_delta():
     engine = QueryEngine(schema, table, Budget(1.0, 1e-72), method="composition", n_queries=2)
     with pytest.raises(ValueError, match="delta"):
         engine.ask(Mean("a"))
+
+
+@pytest.mark.parametrize("method", ["composition", "offline"])
+def test_an_engine_is_charged_for_the_error_of_all_noise_that_it_may_draw(tmp_path, method):
+    """First releases, checks, and every measurement at the largest error that is allowed to it."""
+    ledger = Ledger(tmp_path / "ledger.db")
+    account = ledger.create("people", epsilon=1.0, delta=1e-6)
+    table = {name: np.random.default_rng(0).choice(["0", "1"], 300) for name in ("a", "b")}
+    schema = Schema((Attribute("a", ("0", "1")), Attribute("b", ("0", "1"))))
+    given = {"method": method, "n_queries": 2, "ledger": ledger, "account": "people"}
+    engine = QueryEngine(schema, table, Budget(1.0, 1e-6), **given)
+    first = 0.0 if engine._start is None else engine._start.failure
+    checks = sum(NoisyErrors((), 1, noise).failure for noise in engine.budget_split.checks)
+    measured = engine.budget_split.updates * SAMPLER_SHARE * engine._measurer.delta / 2
+    assert engine.price.failure >= (first + checks + measured) * (1 - 1e-12) > 0
+    (entry,) = account.history()
+    assert entry.failure == engine.price.failure
+    assert entry.event == to_plain(engine.budget_split.event)
+
+
+def test_a_query_compiled_for_another_number_of_records_is_refused():
+    """Its errors would be found to a part of one over that number, and a record could move them by more."""
+    table = {name: np.random.default_rng(0).choice(["0", "1"], 300) for name in ("a", "b")}
+    schema = Schema((Attribute("a", ("0", "1")), Attribute("b", ("0", "1"))))
+    engine = QueryEngine(schema, table, Budget(1.0, 1e-6), method="composition", n_queries=2)
+    query = Regression("a", ("b",))
+    with pytest.raises(Incompatible, match="compiled for 3 records"):
+        engine.answer(query.compile(schema, 3))
+    assert engine.n_updates == 0
+    assert engine.answer(query.compile(schema, 300)).branch == "oracle"
 
 
 def test_a_key_that_only_the_engine_remembers_is_refused_by_the_service(tmp_path):

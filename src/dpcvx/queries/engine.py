@@ -227,6 +227,10 @@ class QueryEngine:
         key : str, optional
             As in `ask`.
         """
+        if isinstance(compiled, CompiledRegression) and compiled.records != self.n:
+            raise Incompatible(
+                f"The query was compiled for {compiled.records:,} records, this engine has {self.n:,}."
+            )
         with self._lock:
             if key is not None and (stored := self._transcript.answer(key)) is not None:
                 answer = Answer.from_json(json.loads(stored))
