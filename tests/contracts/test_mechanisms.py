@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from dpcvx.domains import L1Ball, L2Ball, Simplex, VertexHull
 from dpcvx.errors import Incompatible
 from dpcvx.events import Exponential, Gaussian
 from dpcvx.losses import Huber, Quantile, Squared
-from dpcvx.mechanisms import NoisyGradient, NoisyVertex, Vertex, weight_bits
+from dpcvx.mechanisms import LatticeGaussian, NoisyGradient, NoisyVertex, Vertex, weight_bits
 from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent
@@ -237,6 +238,18 @@ def test_weights_of_long_schedules_keep_margins_inside_62_bits():
         assert 2 ** weight_bits(steps) / scale <= 2**46
     with pytest.raises(Incompatible, match="too many"):
         weight_bits([0.5] * 60)
+
+
+@pytest.mark.parametrize("multiplier", [1e-7, 0.1, 1 / 3, 1.0, 7.3])
+@pytest.mark.parametrize("sensitivity", [1, 7, 2**40 + 1, Fraction(10, 3)], ids=str)
+def test_noise_is_at_least_its_multiple_of_the_sensitivity(multiplier, sensitivity):
+    """One step less, and the price of the multiplier is below that of the noise."""
+    wanted = Fraction(multiplier) * sensitivity
+    noise = LatticeGaussian(sensitivity, multiplier, size=3, unit=0.5)
+    assert wanted <= noise.scale < wanted + 1
+    assert noise.noise == noise.scale / 2
+    assert noise.change == float(sensitivity) / 2
+    assert noise.event == Gaussian(multiplier)
 
 
 @pytest.mark.parametrize("name", ALL_MECHANISMS)
