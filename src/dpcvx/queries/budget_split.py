@@ -15,18 +15,19 @@ from dpcvx.events import Compose, Event, Exponential, Gaussian, PureDP, Repeat
 from dpcvx.queries.multiplicative_weights import updates_needed
 from dpcvx.queries.sparse_vector import AboveThreshold
 from dpcvx.queries.universe import Universe
+from dpcvx.solvers.defaults import default
 
 __all__ = ["METHODS", "BudgetSplit", "choose_method", "split_budget"]
 
 METHODS = ("composition", "histogram", "multiplicative_weights", "warm", "offline")
 # Shares of the budget in terms of zCDP: 1/(2 noise^2), epsilon^2/2, eta^2/8.
-CHECKS = (0.04, 0.01)  # self-checks: errors of regressions, and of shares of three attributes
-NET = 0.2  # safety net of a warm start: comparisons, and measurements after an error that is above the level
-RUN_PART = 0.7  # comparisons within the safety net; the rest pays for measurements
-CORRECTIONS = 4  # updates of a warm start
-LARGEST_LEVEL = 0.1  # no safety net if it detects errors above this share of records only
-FALSE_ALARM = 0.05  # probability that a run of the expected queries reports an error of an exact histogram
-ROUNDS = 8  # updates of the offline variant
+CHECKS: tuple[float, float] = default("queries.budget_split.CHECKS")
+NET: float = default("queries.budget_split.NET")
+RUN_PART: float = default("queries.budget_split.RUN_PART")
+CORRECTIONS: int = default("queries.budget_split.CORRECTIONS")
+LARGEST_LEVEL: float = default("queries.budget_split.LARGEST_LEVEL")
+FALSE_ALARM: float = default("queries.budget_split.FALSE_ALARM")
+ROUNDS: int = default("queries.budget_split.ROUNDS")
 
 
 @dataclass(frozen=True)

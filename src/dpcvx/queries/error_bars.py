@@ -10,10 +10,11 @@ import numpy as np
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.queries.compiled import CompiledQuery, CompiledRegression
 from dpcvx.queries.marginals import Measurement
+from dpcvx.solvers.defaults import default
 
-CONFIDENCE = 0.95
+CONFIDENCE: float = default("queries.error_bars.CONFIDENCE")
 NORMAL_97_5 = 1.959963984540054  # standard normal quantile of 0.975
-SHORTEST_REACH = 0.1
+SHORTEST_REACH: float = default("queries.error_bars.SHORTEST_REACH")
 MOST_CELLS, MOST_FUNCTIONS = 4096, 512  # in the regression of gradients on measured functions
 FLOOR = 1e-3  # smallest eigenvalue of a Hessian relative to its largest one
 

@@ -17,10 +17,11 @@ from dpcvx.queries.histogram import Histogram
 from dpcvx.queries.marginals import Measurement
 from dpcvx.queries.passes import HostPasses, Passes
 from dpcvx.queries.universe import Universe
+from dpcvx.solvers.defaults import default
 
 __all__ = ["fit"]
 
-AGREEMENT = 0.05  # tolerance of the minimiser relative to the effect of the noise
+AGREEMENT: float = default("queries.maximum_entropy.AGREEMENT")
 ROUNDS, ROUND_STEPS = 50, 10  # most estimates of the curvature, and most steps with each of them
 MEMORY = 20  # memory of the quasi-Newton method
 SAMPLE = 16  # cells for each mean in an estimate of the curvature

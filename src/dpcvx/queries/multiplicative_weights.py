@@ -14,10 +14,11 @@ from dpcvx.arrays import Vector
 from dpcvx.queries.compiled import CompiledQuery
 from dpcvx.queries.histogram import Histogram
 from dpcvx.queries.marginals import Measurement
+from dpcvx.solvers.defaults import default
 
 __all__ = ["agree", "listed_functions", "log_factor", "step_size", "updates_needed"]
 
-SWEEPS = 2  # passes over all measurements when a new one is added
+SWEEPS: int = default("queries.multiplicative_weights.SWEEPS")
 
 
 def updates_needed(scale: float, level: float, n_cells: int) -> int:

@@ -10,13 +10,14 @@ import numpy as np
 from dpcvx.queries.compiled import CompiledQuery
 from dpcvx.queries.query import Marginal, Query, Regression
 from dpcvx.queries.schema import Binned, Schema
+from dpcvx.solvers.defaults import default
 
 __all__ = ["FAMILIES", "RANK", "Check", "check_queries"]
 
 FAMILIES = ("regressions", "shares")
-SIZE = 200
+SIZE: int = default("queries.self_check.SIZE")
 RANK = 195  # the 97.5 % quantile; the noise of the check takes the other half of the 5 %
-FEATURES = 6
+FEATURES: int = default("queries.self_check.FEATURES")
 LARGEST = {"regressions": 2**10, "shares": 2**7}  # cells of a query, so that checking takes seconds
 NORMAL_97_5 = 1.959963984540054  # standard normal quantile of 0.975
 
