@@ -44,10 +44,10 @@ def _pure_renyi(orders: Vector, epsilon: float) -> Vector:
 
     R_a = log(cosh((a - 1/2) epsilon) / cosh(epsilon / 2)) / (a - 1).
     """
-    # cosh A - cosh B = 2 sinh((A+B)/2) sinh((A-B)/2) keeps the small logarithm exact ...
+    # cosh A - cosh B = 2 sinh((A+B)/2) sinh((A-B)/2) keeps the small logarithm exact.
     low = np.minimum(orders * epsilon, 1.0) / orders
     small = np.log1p(2 * np.sinh(orders * low / 2) * np.sinh((orders - 1) * low / 2) / np.cosh(low / 2))
-    # ... and the logarithms of both are taken apart where cosh would overflow.
+    # Where cosh would overflow, the logarithms of both are subtracted.
     large = (orders - 1) * epsilon + np.log1p(np.exp((1 - 2 * orders) * epsilon)) - np.log1p(np.exp(-epsilon))
     return np.where(orders * epsilon < 1.0, small, large) / (orders - 1)
 

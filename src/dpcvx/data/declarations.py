@@ -27,7 +27,7 @@ class Declarations:
         """Return the declarations among an estimator's parameters."""
         return cls(**{field.name: getattr(model, field.name, None) for field in fields(cls)})
 
-    def given(self) -> dict[str, Any]:
+    def by_name(self) -> dict[str, Any]:
         """Return the declarations that are not None, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
 

@@ -1,4 +1,4 @@
-"""The privacy statement: what was promised about a release, in words and as JSON, from public facts alone."""
+"""The privacy statement of a release, in words and as JSON, from public facts alone."""
 
 from __future__ import annotations
 

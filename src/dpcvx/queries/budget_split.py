@@ -46,9 +46,9 @@ class BudgetSplit:
     @property
     def event(self) -> Event:
         """Composition of everything that the engine may ever release."""
-        return self.left(self.updates, self.updates, started=False)
+        return self.event_left(self.updates, self.updates, started=False)
 
-    def left(self, runs: int, oracles: int, *, started: bool = True) -> Event:
+    def event_left(self, runs: int, oracles: int, *, started: bool = True) -> Event:
         """Return the event of further runs and measurements, with the first releases unless ``started``."""
         parts: list[Event] = []
         if not started:

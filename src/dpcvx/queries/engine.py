@@ -140,7 +140,7 @@ class QueryEngine:
         self._accountant: Accountant = Tight() if oracle is None else RDP()
         chosen = choose_method(self.universe, n_queries) if method == "auto" else method
         payment = None if self._account is None else Payment(self._account, self._facts(chosen))
-        planned = None if payment is None else payment.planned
+        planned = None if payment is None else payment.paid_split
         self.budget_split: BudgetSplit = planned or split_budget(
             chosen, self.universe, self.n, n_queries, budget, self._accountant
         )
@@ -189,7 +189,7 @@ class QueryEngine:
             runs = 0
         if max(runs, oracles) <= 0:
             return 0.0
-        event = self.budget_split.left(runs, oracles)
+        event = self.budget_split.event_left(runs, oracles)
         return min(self.budget.epsilon, Tight().epsilon(event, spendable(self.budget).delta))
 
     @property

@@ -45,14 +45,14 @@ class Payment:
         self._key = f"query engine {self._digest}"
 
     @property
-    def planned(self) -> BudgetSplit | None:
+    def paid_split(self) -> BudgetSplit | None:
         """The budget split that an earlier start was charged for; another version may calibrate otherwise."""
         stored = self._account.answer(self._key)
         return None if stored is None else BudgetSplit.from_json(stored.decode())
 
     def pay(self, split: BudgetSplit, price: Price) -> EngineTranscript:
         """Charge a budget split, durably, unless an earlier start did; return the transcript."""
-        if self.planned is None:
+        if self.paid_split is None:
             try:
                 self._account.charge(
                     price.event,

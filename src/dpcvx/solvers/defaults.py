@@ -204,7 +204,7 @@ _LISTED = (
             "expected trials where settings are drawn from distributions",
             "not measured: the usual size of a random search", predicts=False),
     Default("tuning.tune.TRIALS_PER_SETTING", 2.0,
-            "expected trials for each setting; the best of many is then tried in two searches of three",
+            "expected trials for each setting; the best of many is then tried with probability 2/3",
             "not measured: derived", predicts=False),
     Default("tuning.tune.DRAWN_PER_TRIAL", 2,
             "settings drawn from distributions beforehand, for each expected trial",

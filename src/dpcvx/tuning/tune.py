@@ -107,7 +107,7 @@ def private_tune(
 
     Returns
     -------
-    Tuned
+    TuningResult
     """
     given = dict(zip(PAID, (epsilon, delta, ledger, account, random_state), strict=True))
     if isinstance(X, Dataset) or getattr(estimator, "backend", "auto") not in IN_MEMORY:

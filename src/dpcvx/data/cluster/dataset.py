@@ -69,7 +69,7 @@ def from_dask(
     Workers(connection).wait_for_any()
     names = target if target is None or isinstance(target, str) else list(target)
     declared = Declarations(bounds, categories, data_norm, classes, y_bounds)
-    return DaskDataset(open_partitions(X, y, names, connection), connection, declared.given())
+    return DaskDataset(open_partitions(X, y, names, connection), connection, declared.by_name())
 
 
 class DaskDataset:

@@ -102,7 +102,7 @@ class Describe:
 
 @dataclass(frozen=True, eq=False)
 class Become:
-    """Take the first records through steps; those that were made already are not made again."""
+    """Apply public maps to the first records, except where the result is there already."""
 
     steps: tuple[Step, ...]
 

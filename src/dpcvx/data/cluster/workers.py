@@ -21,8 +21,8 @@ LOADS = 3  # a shard that took its worker along so many times in a row is given 
 REMAINS = "Nothing was released; what was charged stays charged."
 
 
-class _Lost(Exception):  # noqa: N818
-    """A worker left while it was wanted."""
+class _WorkerLost(Exception):  # noqa: N818
+    """A worker was lost during a request."""
 
 
 def connect(client: Any) -> Any:
@@ -131,7 +131,7 @@ class Call:
         for _ in range(LOADS):
             try:
                 return self._shard.receive(self._pending)
-            except _Lost:
+            except _WorkerLost:
                 self._shard.reload()
                 self._pending = self._shard.send(self._question)
         raise ClusterFailed(
@@ -175,7 +175,7 @@ class RemoteShard:
         for attempt in range(LOADS):
             try:
                 return self._finish()
-            except _Lost:
+            except _WorkerLost:
                 self.release()
                 if attempt < LOADS - 1:
                     self.begin(*self._workers.choose())
@@ -217,7 +217,7 @@ class RemoteShard:
             if isinstance(answer, Failure):
                 raise ClusterFailed(f"A Dask worker could not answer ({answer.words}). {REMAINS}")
             return answer
-        raise _Lost
+        raise _WorkerLost
 
     def _present(self) -> bool:
         """Say whether the scheduler still knows the worker of this shard."""
@@ -232,18 +232,18 @@ class RemoteShard:
                 wait([loading], timeout=LOOK_AGAIN)
             except TimeoutError:
                 if not self._present():
-                    raise _Lost from None
+                    raise _WorkerLost from None
         if loading.status == "error":
             # An exception of the user's own graph may quote a cell, so it is not shown.
             kind = type(loading.exception()).__name__
             if kind == "KilledWorker":
-                raise _Lost
+                raise _WorkerLost
             raise ClusterFailed(
                 f"A partition could not be loaded: the Dask graph that makes it raised {kind}. Its words "
                 f"may quote records and are in the worker's log alone. {REMAINS}"
             )
         if loading.status != "finished":
-            raise _Lost
+            raise _WorkerLost
         self._actor = loading.result()
         facts = self.receive(self.send(("", Describe())))
         if self._facts is not None and facts != self._facts:

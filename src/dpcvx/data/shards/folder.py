@@ -292,7 +292,7 @@ def _complaint(wanted: tuple[Path, int, str]) -> str:
 
 @contextmanager
 def _reaching(folder: Path) -> Iterator[None]:
-    """Say in words why a folder cannot be used."""
+    """Turn errors of the file system into `StoreUnavailable`, with advice."""
     try:
         yield
     except OSError as problem:
