@@ -18,7 +18,7 @@ from dpcvx.data.rows import Dense
 from dpcvx.errors import BudgetExceeded, Incompatible
 from dpcvx.events import Exponential, Gaussian, PureDP, count_leaves
 from dpcvx.ledger import Ledger
-from dpcvx.noise import SeededGenerator
+from dpcvx.noise import SeededGenerator, exponential
 from dpcvx.plans import Solver
 from dpcvx.queries import (
     Answer,
@@ -176,6 +176,20 @@ def test_selection_follows_the_exponential_mechanism():
     observed = np.bincount([mechanism(counts, rng) for _ in range(500)], minlength=6)
     assert stats.chisquare(observed, 500 * chances / chances.sum()).pvalue > 1e-4
     assert stats.chisquare(observed).pvalue < 1e-4  # not uniform
+
+
+def test_rounding_of_a_selection_is_paid_out_of_its_range(monkeypatch):
+    """Log-weights up to eta n / 2 are off by 2^-50 of that each: beyond 2^49 records nothing is left."""
+    drawn = []
+    monkeypatch.setattr(exponential, "select", lambda log_weights, rng: drawn.append(log_weights) or 0)
+    family, counts = answers(QUERIES, N), Counts.of(UNIVERSE, table(N, 7))
+    for n in (1, 2**45, 2**50):
+        WorstQuery(family, n, 0.8)(counts, SeededGenerator(8))
+    wide = 1 + 2 * TOLERANCE
+    scores = np.array([checked.score(counts) for checked in family])
+    left = 0.8 - 4 * 2.0**-50 * 0.8 * 2**45 / (2 * wide)
+    for log_weights, eta in zip(drawn, (0.8, left, 0.0), strict=True):
+        np.testing.assert_allclose(log_weights, scores * eta / (2 * wide), rtol=1e-12)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared", "huber", "smooth_hinge", "quantile"])
