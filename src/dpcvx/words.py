@@ -8,7 +8,7 @@ import numbers
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["align_columns", "byte_count", "describe", "describe_fields", "duration", "is_number", "quantity"]
+__all__ = ["align_columns", "byte_count", "duration", "is_number", "quantity", "show", "show_fields"]
 
 LARGEST_SHOWN = 8  # entries of a list that a message quotes
 BYTES = ("B", "kB", "MB", "GB", "TB")
@@ -26,7 +26,7 @@ def is_number(value: object, above: float = -math.inf, below: float = math.inf) 
     return isinstance(value, numbers.Real) and not isinstance(value, bool) and above < float(value) < below
 
 
-def describe(value: object) -> str:
+def show(value: object) -> str:
     """Return a parameter as a message may show it: its value if short, its kind if it might hold records.
 
     A user who writes ``classes=y``, or swaps two arguments, passes private rows as a parameter.
@@ -35,9 +35,9 @@ def describe(value: object) -> str:
         text = repr(value)
         return text if len(text) <= 60 else text[:57] + "..."
     if isinstance(value, dict) and len(value) <= LARGEST_SHOWN:
-        return "{" + ", ".join(f"{describe(key)}: {describe(entry)}" for key, entry in value.items()) + "}"
+        return "{" + ", ".join(f"{show(key)}: {show(entry)}" for key, entry in value.items()) + "}"
     if isinstance(value, list | tuple) and len(value) <= LARGEST_SHOWN:
-        entries = ", ".join(map(describe, value))
+        entries = ", ".join(map(show, value))
         if isinstance(value, list):
             return f"[{entries}]"
         return f"({entries},)" if len(value) == 1 else f"({entries})"
@@ -81,7 +81,7 @@ def align_columns(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> 
     ]
 
 
-def describe_fields(thing: Any, skip: Sequence[str] = ()) -> str:
+def show_fields(thing: Any, skip: Sequence[str] = ()) -> str:
     """Return the fields of a dataclass that are single numbers or words, as name=value."""
     values = {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing) if f.name not in skip}
     plain = {name: value for name, value in values.items() if isinstance(value, int | float | str)}

@@ -11,7 +11,7 @@ from dpcvx.domains import L1Ball, L2Ball, Transformed
 from dpcvx.errors import Incompatible
 from dpcvx.losses import LOSSES, Squared
 from dpcvx.mechanisms import NoisyVertex
-from dpcvx.mechanisms.minimise import RidgedObjective
+from dpcvx.mechanisms.minimise import RidgeFacts
 from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds, Problem
 from dpcvx.vouched import VOUCHED, is_vouched, prox_error
@@ -41,9 +41,9 @@ class Heir(Squared):
 
 def test_a_subclass_of_a_loss_gets_neither_a_minimiser_nor_unclipped_residuals():
     problems = [Problem(loss, L1Ball(1.0), bounds=Bounds(1.0), d=3) for loss in (Squared(), Heir())]
-    RidgedObjective(problems[0], 10, 10, 1.0)
+    RidgeFacts(problems[0], 10, 10, 1.0)
     with pytest.raises(Incompatible, match="nothing enforces"):
-        RidgedObjective(problems[1], 10, 10, 1.0)
+        RidgeFacts(problems[1], 10, 10, 1.0)
     followed = []
     for problem in problems:
         data = stored(np.ones((10, 3)), np.ones(10), problem.bounds, "dense")

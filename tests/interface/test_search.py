@@ -158,7 +158,7 @@ def test_the_price_may_be_the_estimators_or_the_searchs():
         ({"n_trials": True}, "n_trials must be"),
         ({"distribution": "uniform"}, "distribution must be one of geometric"),
         ({"test_size": 1.0}, "test_size must be"),
-        ({"test_size": 0.0001}, "leaves none"),
+        ({"test_size": 0.0001}, "leaves one part empty"),
         ({"scoring": "roc_auc"}, "scoring must be one of accuracy"),
         ({"scoring": "r2"}, "scoring must be one of accuracy"),
     ],

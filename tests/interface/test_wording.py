@@ -13,7 +13,7 @@ import pytest
 import dpcvx as dp
 from dpcvx.planning.outlook import doubt
 from dpcvx.solvers import NoisyGradientDescent
-from dpcvx.words import describe, quantity
+from dpcvx.words import quantity, show
 
 SOURCE = Path(dp.__file__).parent
 DOCS = Path(__file__).parents[2] / "docs"
@@ -86,8 +86,8 @@ def test_pages_use_the_words_of_the_field(page):
         (quantity(2000, "record"), "2,000 records"),
         (quantity(1, "class", "classes"), "1 class"),
         (quantity(0, "class", "classes"), "0 classes"),
-        (describe({1}), "set of 1 entry"),
-        (describe({1, 2}), "set of 2 entries"),
+        (show({1}), "set of 1 entry"),
+        (show({1, 2}), "set of 2 entries"),
     ],
 )
 def test_numbers_agree_with_what_they_count(said, words):

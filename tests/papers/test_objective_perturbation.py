@@ -9,7 +9,7 @@ from adversary import stored
 from dpcvx.accounting import Budget, Tight, gaussian_delta, gaussian_epsilon
 from dpcvx.domains import GroupBall, L1Ball, L2Ball
 from dpcvx.losses import Huber, Logistic
-from dpcvx.mechanisms.minimise import RidgedObjective, minimise
+from dpcvx.mechanisms.minimise import RidgeFacts, minimise
 from dpcvx.noise import SeededGenerator
 from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
@@ -84,7 +84,7 @@ def excess_risk(problem, n, budget, solver, seeds):
     X, y = records(n, problem.d)
     data = stored(X, y, problem.bounds, "dense")
     objective = data.objective(problem.loss, 1, problem.z_max)
-    facts = RidgedObjective(problem, n, n, 1e-3)
+    facts = RidgeFacts(problem, n, n, 1e-3)
     best = objective.value(minimise(facts, objective, np.zeros(problem.d), 1e-6 + 2 * facts.rounding))
     plan = solver.plan(problem, n, budget, Tight())
     risks = [objective.value(execute(plan, data, rng=SeededGenerator(seed)).theta) for seed in range(seeds)]

@@ -13,7 +13,7 @@ from dpcvx.domains.regularizers import L1, GroupL2, Ridge, SubmodularNorm
 from dpcvx.domains.regularizers import ElasticNet as L1AndRidge
 from dpcvx.domains.set_functions import Cardinality, GroupCover
 from dpcvx.losses import Huber, Logistic
-from dpcvx.mechanisms.minimise import RidgedObjective, minimise
+from dpcvx.mechanisms.minimise import RidgeFacts, minimise
 from dpcvx.noise import SeededGenerator
 from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
@@ -34,7 +34,7 @@ def test_a_norm_lets_the_minimiser_jump(B):
 
 def minimiser_of(problem, ridge, y):
     n = len(y)
-    facts = RidgedObjective(problem, n, n, ridge)
+    facts = RidgeFacts(problem, n, n, ridge)
     objective = stored(np.ones((n, 1)), y, problem.bounds, "dense").objective(problem.loss, 1, problem.z_max)
     return minimise(facts, objective, np.zeros(1), max(2 * facts.rounding, 1e-13))[0]
 
@@ -101,7 +101,7 @@ def test_excess_risk_falls_with_n_and_stays_below_the_bound():
         y = np.where(X[:, 0] + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
         data = stored(X, y, problem.bounds, "dense")
         objective = data.objective(problem.loss, 1, problem.z_max)
-        facts = RidgedObjective(problem, n, n, 1e-3)
+        facts = RidgeFacts(problem, n, n, 1e-3)
         best = objective.value(minimise(facts, objective, np.zeros(5), 1e-6 + 2 * facts.rounding))
         plan = OutputPerturbation().plan(problem, n, budget, Tight())
         risks = [objective.value(execute(plan, data, rng=SeededGenerator(s)).theta) for s in range(10)]
@@ -145,7 +145,7 @@ def test_excess_risk_with_a_regularizer_stays_below_the_bound():
     def risk(theta):
         return objective.value(theta) / n + problem.regularizer.value(theta) + 0.025 * theta @ theta
 
-    facts = RidgedObjective(problem, n, n, n * 0.05)
+    facts = RidgeFacts(problem, n, n, n * 0.05)
     best = risk(minimise(facts, objective, np.zeros(d), 1e-6 + 2 * facts.rounding))
     plan = OutputPerturbation(0.05).plan(problem, n, budget, Tight())
     risks = [risk(execute(plan, data, rng=SeededGenerator(s)).theta) for s in range(20)]

@@ -23,7 +23,7 @@ from dpcvx.domains.set_functions import (
 from dpcvx.errors import Incompatible
 from dpcvx.losses import Huber, Logistic
 from dpcvx.mechanisms import NoisyMinimiser, PerturbedMinimiser
-from dpcvx.mechanisms.minimise import RidgedObjective
+from dpcvx.mechanisms.minimise import RidgeFacts
 from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds, Problem
 from dpcvx.vouched import VOUCHED
@@ -157,9 +157,9 @@ def test_a_search_for_the_prox_that_ends_too_early_is_refused_or_allowed_for():
     assert np.linalg.norm(found - prox(nested, np.ones(5), 1.2e-6)) > 1e-7
     plain = Problem(Huber(0.5), bounds=BOUNDS, d=D, l2=0.1, regularizer=L1(0.1))
     overlapping = Problem(Huber(0.5), bounds=BOUNDS, d=D, l2=0.1, regularizer=SubmodularNorm(OVERLAP, 0.1))
-    M, reach = N + 2.0, RidgedObjective(plain, N, N, 2.0).reach
-    assert RidgedObjective(plain, N, N, 2.0).rounding < 1e-10
-    assert RidgedObjective(overlapping, N, N, 2.0).rounding >= 4 * M * 1e-6 * 2 * reach
+    M, reach = N + 2.0, RidgeFacts(plain, N, N, 2.0).reach
+    assert RidgeFacts(plain, N, N, 2.0).rounding < 1e-10
+    assert RidgeFacts(overlapping, N, N, 2.0).rounding >= 4 * M * 1e-6 * 2 * reach
 
 
 # -- searches that may end early
@@ -174,6 +174,6 @@ def test_a_hull_is_allowed_what_its_search_may_be_off_by():
     hull = Problem(Huber(0.5), VertexHull(corners(3)), bounds=BOUNDS, d=3)
     moved = Problem(Huber(0.5), Transformed(VertexHull(corners(3)), 1.0), bounds=BOUNDS, d=3)
     M, reach = N + 1.0, math.sqrt(3)
-    assert RidgedObjective(box, N, N, 1.0).rounding < 1e-10
+    assert RidgeFacts(box, N, N, 1.0).rounding < 1e-10
     for problem in (hull, moved):
-        assert RidgedObjective(problem, N, N, 1.0).rounding >= 4 * M * 1e-7 * 2 * reach
+        assert RidgeFacts(problem, N, N, 1.0).rounding >= 4 * M * 1e-7 * 2 * reach

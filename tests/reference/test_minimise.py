@@ -15,7 +15,7 @@ from dpcvx.domains import Box, L1Ball, L2Ball, Simplex
 from dpcvx.domains.regularizers import L1, ElasticNet, GroupL2
 from dpcvx.errors import Incompatible
 from dpcvx.losses import Huber, Logistic, Quantile, Sigmoid, SmoothHinge, Softmax, Squared
-from dpcvx.mechanisms.minimise import RidgedObjective, minimise
+from dpcvx.mechanisms.minimise import RidgeFacts, minimise
 from dpcvx.problem import Bounds, Problem
 
 N, D = 400, 5
@@ -31,7 +31,7 @@ def data(seed=0, n=N, d=D):
 
 
 def solve(problem, X, y, ridge, linear=None, storage="dense"):
-    facts = RidgedObjective(problem, len(y), len(y), ridge, 100.0)
+    facts = RidgeFacts(problem, len(y), len(y), ridge, 100.0)
     objective = stored(X, y, problem.bounds, storage).objective(problem.loss, problem.outputs, problem.z_max)
     term = np.zeros(problem.shape) if linear is None else linear
     return minimise(facts, objective, term, 2 * facts.rounding)
@@ -152,7 +152,7 @@ def test_a_record_never_pulls_harder_than_its_bound(loss):
     rng = np.random.default_rng(5)
     outputs = 3 if loss.joint else 1
     problem = Problem(loss, L2Ball(2.0), bounds=Bounds(1.0, 1.0), d=D, outputs=outputs)
-    facts, widest = RidgedObjective(problem, 1, 1, 1.0), 0.0
+    facts, widest = RidgeFacts(problem, 1, 1, 1.0), 0.0
     X, y = records(loss, (60, D), outputs, rng)
     for i in range(60):
         objective = stored(X[i : i + 1], y[i : i + 1], problem.bounds, "dense").objective(
@@ -188,7 +188,7 @@ def test_the_public_number_of_steps_is_enough(kind, loss, domain, monkeypatch):
     problem = Problem(loss, domain, bounds=Bounds(1.0, 1.0), d=D, l2=1e-6)
     X, y = hard_records(kind, n, rng)
     objective = stored(X, y, problem.bounds, "dense").objective(loss, 1, problem.z_max)
-    facts = RidgedObjective(problem, n, n, ridge, 20.0)
+    facts = RidgeFacts(problem, n, n, ridge, 20.0)
     linear = rng.normal(size=D)
     linear *= 20.0 / np.linalg.norm(linear)
     tolerance = 4 * facts.rounding
@@ -209,20 +209,20 @@ def test_newton_steps_are_only_a_help(monkeypatch):
     X, _, labels = data()
     right = solve(problem_of(Logistic(), L1Ball(1.0)), X, labels, 2.0)
     monkeypatch.setattr(Objective, "hessian", lambda self, theta: 1e9 * np.eye(D))
-    monkeypatch.setattr(RidgedObjective, "steps", lambda self, tolerance: 1)
+    monkeypatch.setattr(RidgeFacts, "steps", lambda self, tolerance: 1)
     monkeypatch.setattr(dpcvx.mechanisms.minimise, "CHECK_EVERY", 1)
     np.testing.assert_allclose(solve(problem_of(Logistic(), L1Ball(1.0)), X, labels, 2.0), right, atol=1e-8)
 
 
 def test_a_tolerance_below_rounding_is_refused():
     problem = problem_of(Logistic())
-    facts = RidgedObjective(problem, N, N, 2.0)
+    facts = RidgeFacts(problem, N, N, 2.0)
     X, _, labels = data()
     objective = stored(X, labels, problem.bounds, "dense").objective(problem.loss, 1, problem.z_max)
     with pytest.raises(ValueError, match="it must be at least"):
         minimise(facts, objective, np.zeros(D), 1.9 * facts.rounding)
     many = 10**6  # PRIVACY_MATH §4: never below n^2 u, though blocks of rows make smaller errors
-    assert RidgedObjective(problem, many, many, 2.0).rounding >= many**2 * 2.0**-53
+    assert RidgeFacts(problem, many, many, 2.0).rounding >= many**2 * 2.0**-53
 
 
 @pytest.mark.parametrize("n", [100, 5000])
@@ -237,7 +237,7 @@ def test_gradients_are_within_the_rounding_allowance(n):
     slopes = problem.loss.grad(np.array([math.fsum(row * theta) for row in X]), y)
     exact = np.array([math.fsum(slopes * X[:, j]) for j in range(3)])
     error = np.linalg.norm(objective.gradient(theta) - exact)
-    assert error <= 0.05 * RidgedObjective(problem, n, n, 1.0).rounding
+    assert error <= 0.05 * RidgeFacts(problem, n, n, 1.0).rounding
 
 
 class Boastful(Huber):
@@ -265,6 +265,6 @@ class Shifted(L1):
 )
 def test_what_cannot_be_bounded_is_refused_from_public_facts(problem, match):
     with pytest.raises(Incompatible, match=match):
-        RidgedObjective(problem, N, N, 1.0)
+        RidgeFacts(problem, N, N, 1.0)
     with pytest.raises(ValueError, match="ridge is"):
-        RidgedObjective(problem_of(Logistic()), N, N, 0.0)
+        RidgeFacts(problem_of(Logistic()), N, N, 0.0)

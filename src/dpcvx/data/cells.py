@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
 from dpcvx.errors import WrongType, WrongValue
-from dpcvx.words import describe
+from dpcvx.words import show
 
 NUMBER_KINDS = "biuf"
 
@@ -140,7 +140,7 @@ def plain_labels(labels: Any, what: str) -> tuple[Any, ...]:
     accepted = all(isinstance(label, str | bool | int | float) and label == label for label in plain)
     if isinstance(labels, str) or not accepted or len(set(plain)) != len(plain):
         raise WrongValue(
-            f"{what} must be a list of different labels (text, numbers, booleans), got {describe(labels)}."
+            f"{what} must be a list of different labels (text, numbers, booleans), got {show(labels)}."
         )
     return plain
 

@@ -22,7 +22,7 @@ from dpcvx.data.rows import Dense, Sparse
 from dpcvx.data.table import Table
 from dpcvx.errors import WrongType, WrongValue
 from dpcvx.problem import Bounds
-from dpcvx.words import describe
+from dpcvx.words import show
 
 __all__ = ["Columns", "bound_pair"]
 
@@ -208,7 +208,7 @@ def _declared_levels(table: Table, categories: Mapping[Any, Sequence[Any]] | Non
         j = table.position(key, "categories")
         declared[j] = plain_labels(levels, f"categories[{key!r}]")
         if not declared[j]:
-            raise WrongValue(f"categories[{key!r}] must name at least one level, got {describe(levels)}.")
+            raise WrongValue(f"categories[{key!r}] must name at least one level, got {show(levels)}.")
     undeclared = [table.label(j) for j in sorted(table.untyped - declared.keys())]
     if undeclared:
         raise WrongType(
@@ -256,4 +256,4 @@ def bound_pair(given: Any, what: str) -> tuple[Vector, Vector]:
         low, high = given
         return np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
     except (TypeError, ValueError):
-        raise WrongValue(f"{what} must be a pair (low, high), got {describe(given)}.") from None
+        raise WrongValue(f"{what} must be a pair (low, high), got {show(given)}.") from None

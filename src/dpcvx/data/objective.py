@@ -20,7 +20,7 @@ BLOCK_ROWS = 1024  # rows of one floating-point sum; the sums of blocks are adde
 class SumOfLosses(Protocol):
     """sum_i phi(<x_i, theta>, y_i) in float64, wherever the records are.
 
-    Its gradient is rounded as `RidgedObjective.rounding` assumes: sums of at most `BLOCK_ROWS` rows in any
+    Its gradient is rounded as `RidgeFacts.rounding` assumes: sums of at most `BLOCK_ROWS` rows in any
     order, and of these sums pairwise.
     """
 
@@ -76,7 +76,7 @@ class Objective:
         return math.fsum((self._loss.value(inside, self._y) + tangent).ravel())
 
     def gradient(self, theta: Vector) -> Vector:
-        """Return the gradient at theta, in its shape, within `RidgedObjective.rounding` of the exact one."""
+        """Return the gradient at theta, in its shape, within `RidgeFacts.rounding` of the exact one."""
         z = np.clip(self._X @ theta, -self._z_max, self._z_max)
         slopes = self._loss.grad(z, self._y)
         parts = [

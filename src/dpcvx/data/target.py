@@ -20,7 +20,7 @@ from dpcvx.data.cells import cell_codes, declared_kinds, native_array, plain_lab
 from dpcvx.data.columns import bound_pair
 from dpcvx.data.quantise import targets
 from dpcvx.errors import WrongType, WrongValue
-from dpcvx.words import describe, quantity
+from dpcvx.words import quantity, show
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,12 +92,10 @@ class Numbers:
         low, high = bound_pair(y_bounds, "y_bounds")
         if not {low.shape, high.shape} <= {(), shape}:
             wanted = " or of arrays with one entry for each target" if shape else ""
-            raise WrongValue(
-                f"y_bounds must be a pair (low, high) of numbers{wanted}, got {describe(y_bounds)}."
-            )
+            raise WrongValue(f"y_bounds must be a pair (low, high) of numbers{wanted}, got {show(y_bounds)}.")
         if not ((low < high) & np.isfinite(high - low)).all():
             hint = " A pair of arrays holds all lows, then all highs." if shape else ""
-            raise WrongValue(f"y_bounds must be finite with low < high, got {describe(y_bounds)}.{hint}")
+            raise WrongValue(f"y_bounds must be finite with low < high, got {show(y_bounds)}.{hint}")
         return cls(np.broadcast_to(low, shape), np.broadcast_to(high, shape))
 
     @property

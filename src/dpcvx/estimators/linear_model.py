@@ -35,7 +35,7 @@ from dpcvx.noise import Generator, generator_of
 from dpcvx.planning.outlook import warn_if_useless
 from dpcvx.plans import Plan, Release, execute
 from dpcvx.plans.statement import PrivacyStatement
-from dpcvx.words import describe, is_number
+from dpcvx.words import is_number, show
 
 __all__ = ["LinearModel", "check_records", "declare_fit", "fit_silently", "refuse_metadata"]
 
@@ -238,9 +238,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         if self.l2 != 0:
             self._check_number("l2", self.l2, "0 or a positive finite number")
         if self.delta is not None and self.delta >= 1:
-            raise WrongValue(
-                f"delta must be below 1, got {describe(self.delta)}; less than 1/n is meaningful."
-            )
+            raise WrongValue(f"delta must be below 1, got {show(self.delta)}; less than 1/n is meaningful.")
         if stated.bounds is None:
             raise WrongValue(
                 f"{name} needs bounds of the features, from public knowledge and not from these records: "
@@ -248,15 +246,15 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
                 'from column to pair; "private" spends a share of the budget on noisy quantiles instead.'
             )
         if self.n_iter is not None and not (_is_integer(self.n_iter) and self.n_iter >= 1):
-            raise WrongValue(f"n_iter must be a positive integer or None, got {describe(self.n_iter)}.")
+            raise WrongValue(f"n_iter must be a positive integer or None, got {show(self.n_iter)}.")
         if not isinstance(self.fit_intercept, bool | np.bool_):
-            raise WrongType(f"fit_intercept must be True or False, got {describe(self.fit_intercept)}.")
+            raise WrongType(f"fit_intercept must be True or False, got {show(self.fit_intercept)}.")
 
     def _check_number(self, parameter: str, value: Any, wanted: str = "a positive finite number") -> None:
         if value is None:
             return
         if not is_number(value, 0, math.inf):
-            raise WrongValue(f"{parameter} must be {wanted}, got {describe(value)}.")
+            raise WrongValue(f"{parameter} must be {wanted}, got {show(value)}.")
 
     def _units(self, release: Release, target: Target) -> tuple[Any, Any, dict[str, Any]]:
         """Centre and scale of scores in the user's units, and entries of the statement about the target."""

@@ -50,7 +50,7 @@ class Verification:
 
 
 @dataclass
-class _AccountState:
+class _State:
     """State of an account as its entries tell it."""
 
     cap: Budget
@@ -64,7 +64,7 @@ def verify(url: str, witness: str | None, name: str) -> Verification:
     `url`: where it is stored; `witness`: where its heads were seen; `name`: how messages call it.
     """
     seen = _witnessed(witness, name)  # first: heads seen before the entries are read must be among them
-    replayed: dict[str, _AccountState] = {}
+    replayed: dict[str, _State] = {}
     with reading(url) as connection:
         heads = connection.execute(sa.select(head_table)).all()
         if len(heads) != 1 or heads[0].format != FORMAT:
@@ -96,7 +96,7 @@ def verify(url: str, witness: str | None, name: str) -> Verification:
     return Verification(len(hashes) - 1, len(accounts), hashes[-1], None if seen is None else len(seen))
 
 
-def _check_entry(row: Any, hashes: list[str], replayed: dict[str, _AccountState]) -> None:
+def _check_entry(row: Any, hashes: list[str], replayed: dict[str, _State]) -> None:
     """Check one entry against the chain so far and replay it; raise ValueError or KeyError if it is wrong."""
     content = json.loads(row.content)
     told = (content["sequence"], content["account"], content["kind"], content["key"])
@@ -109,9 +109,7 @@ def _check_entry(row: Any, hashes: list[str], replayed: dict[str, _AccountState]
     if row.kind == "create":
         if row.account in replayed:
             raise WrongValue("The account was made twice.")
-        replayed[row.account] = _AccountState(
-            Budget(content["epsilon"], content["delta"], content["relation"])
-        )
+        replayed[row.account] = _State(Budget(content["epsilon"], content["delta"], content["relation"]))
     elif row.kind == "charge":
         _check_charge(content, replayed[row.account])
     elif row.account not in replayed:
@@ -120,7 +118,7 @@ def _check_entry(row: Any, hashes: list[str], replayed: dict[str, _AccountState]
         raise WrongValue("The entry is no charge, answer, note or account.")
 
 
-def _check_charge(content: Mapping[str, Any], account: _AccountState) -> None:
+def _check_charge(content: Mapping[str, Any], account: _State) -> None:
     after = Spending.from_plain(content["spending"])
     priced = {"failure": content["failure"], "delta": content["planned_delta"]}
     if not covers(account.cap, account.spending, after, from_plain(content["event"]), **priced):
@@ -130,7 +128,7 @@ def _check_charge(content: Mapping[str, Any], account: _AccountState) -> None:
         account.charged.add(content["key"])
 
 
-def _check_account(row: Any, told: _AccountState) -> None:
+def _check_account(row: Any, told: _State) -> None:
     cap, spending = told.cap, told.spending
     stored = (row.epsilon, row.delta, row.relation, row.spending, row.used, row.failed)
     plain = canonical(spending.to_plain())

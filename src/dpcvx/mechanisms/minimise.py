@@ -23,7 +23,7 @@ from dpcvx.losses import LOSSES
 from dpcvx.problem import Problem
 from dpcvx.vouched import is_vouched, prox_error
 
-__all__ = ["RidgedObjective", "minimise"]
+__all__ = ["RidgeFacts", "minimise"]
 
 ROUNDOFF = 2.0**-53
 SLOPE_ROUNDINGS = 16  # of vectorised losses, in units of ROUNDOFF times the largest slope
@@ -35,7 +35,7 @@ Prox = Callable[[Vector, float], Vector]
 
 
 @dataclass(frozen=True)
-class RidgedObjective:
+class RidgeFacts:
     """Public constants of J, a bound on its minimiser, and bounds on rounding errors."""
 
     # loss, set or regulariser, and bounds of a record. Its own ridge is not added: ``ridge`` is all of it.
@@ -157,7 +157,7 @@ def _value_at_zero(problem: Problem) -> float:
     return problem.outputs * float(problem.loss.value(np.zeros(2), ends).max())
 
 
-def minimise(facts: RidgedObjective, objective: SumOfLosses, linear: Vector, tolerance: float) -> Vector:
+def minimise(facts: RidgeFacts, objective: SumOfLosses, linear: Vector, tolerance: float) -> Vector:
     """Return a point whose certificate, as computed, is at most ``tolerance``.
 
     Its distance from argmin J is then at most (tolerance + facts.rounding) / ridge. Newton steps come first
@@ -181,9 +181,7 @@ def minimise(facts: RidgedObjective, objective: SumOfLosses, linear: Vector, tol
 class _Search:
     """The state of one minimisation; it dies with the call."""
 
-    def __init__(
-        self, facts: RidgedObjective, objective: SumOfLosses, linear: Vector, tolerance: float
-    ) -> None:
+    def __init__(self, facts: RidgeFacts, objective: SumOfLosses, linear: Vector, tolerance: float) -> None:
         self._facts, self._objective, self._linear, self._tolerance = facts, objective, linear, tolerance
         self._smoothness = objective.n * facts.bend * facts.row**2 + facts.ridge
         self._prox = _prox(facts)
@@ -290,7 +288,7 @@ def _accelerated(
     return theta
 
 
-def _prox(facts: RidgedObjective) -> Prox:
+def _prox(facts: RidgeFacts) -> Prox:
     """Map (v, step) to argmin_s in C of step n r(s) + ||s - v||^2 / 2."""
     domain, regularizer = facts.problem.domain, facts.problem.regularizer
     if domain is not None:

@@ -16,7 +16,7 @@ from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import Compose, Event, Gaussian, PerturbedObjective
 from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
 from dpcvx.mechanisms.mechanism import Traits
-from dpcvx.mechanisms.minimise import RidgedObjective, minimise
+from dpcvx.mechanisms.minimise import RidgeFacts, minimise
 from dpcvx.problem import Problem
 
 if TYPE_CHECKING:
@@ -103,14 +103,14 @@ class PerturbedMinimiser(GaussianMechanism):
         _check_lattice(self._output, self._facts.reach)
 
     @property
-    def _facts(self) -> RidgedObjective:
+    def _facts(self) -> RidgeFacts:
         largest = LARGEST_DRAW * self._linear.scale * self._linear.unit * math.sqrt(self.problem.size)
-        return RidgedObjective(self.problem, self.n, _records(self.n, self.neighbours), self.ridge, largest)
+        return RidgeFacts(self.problem, self.n, _records(self.n, self.neighbours), self.ridge, largest)
 
     @property
     def _record_gradient(self) -> float:
         """L B_2."""
-        facts = RidgedObjective(self.problem, self.n, self.n, self.ridge)
+        facts = RidgeFacts(self.problem, self.n, self.n, self.ridge)
         return facts.slope * facts.row
 
     @property
@@ -224,9 +224,9 @@ class NoisyMinimiser(GaussianMechanism):
         _check_lattice(self._output, self._facts.reach)
 
     @property
-    def _facts(self) -> RidgedObjective:
+    def _facts(self) -> RidgeFacts:
         records = _records(self.n, self.neighbours)
-        return RidgedObjective(self.problem, self.n, records, self.ridge, self.n * self.linear)
+        return RidgeFacts(self.problem, self.n, records, self.ridge, self.n * self.linear)
 
     @property
     def _tolerance(self) -> float:

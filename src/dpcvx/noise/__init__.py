@@ -2,7 +2,7 @@
 
 Nothing here releases a floating-point number: noise is an integer multiple of the lattice step, a selection
 is an index. Each inexact sampler has a function that bounds its distance from the ideal law, from public
-numbers.
+numbers. The time of a draw depends on the draw: a service that must hide timing draws its noise beforehand.
 """
 
 from dpcvx.noise.gaussian import MAX_SCALE, gaussian_failure, lattice_gaussian

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.errors import WrongType, WrongValue
-from dpcvx.words import describe
+from dpcvx.words import show
 
 __all__ = ["CHUNK_WORDS", "Generator", "SecureGenerator", "SeededGenerator", "Words", "generator_of"]
 
@@ -150,7 +150,5 @@ def generator_of(random_state: Any) -> Generator:
     elif isinstance(state, np.random.Generator):
         state = state.integers(2**31)
     if isinstance(state, bool) or not isinstance(state, numbers.Integral) or state < 0:
-        raise WrongValue(
-            f"random_state must be None or a non-negative integer, got {describe(random_state)}."
-        )
+        raise WrongValue(f"random_state must be None or a non-negative integer, got {show(random_state)}.")
     return SeededGenerator(int(state))

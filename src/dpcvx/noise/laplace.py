@@ -1,8 +1,4 @@
-"""Laplace noise on a lattice: integers, and how far their law is from the ideal one.
-
-The number of words a draw uses depends on the draw, so its time does too: a service that must hide timing
-draws its noise off the path of the request.
-"""
+"""Laplace noise on a lattice: integers, and how far their law is from the ideal one."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import Compose, Event, PerturbedObjective, Repeat, count_leaves
 from dpcvx.mechanisms import PerturbedMinimiser
-from dpcvx.mechanisms.minimise import RidgedObjective
+from dpcvx.mechanisms.minimise import RidgeFacts
 from dpcvx.plans import Asking, Plan, Solver, Stage
 from dpcvx.problem import Problem
 
@@ -148,7 +148,7 @@ class Reproduction:
     def _printed(self, stage: Stage, event: Event, problem: Problem, n: int) -> Any:
         """The stage's question with the printed noise, and for Algorithm 2 the printed ridge."""
         if isinstance(event, PerturbedObjective):
-            facts = RidgedObjective(problem, n, n, 1.0)
+            facts = RidgeFacts(problem, n, n, 1.0)
             ridge = max(2 * facts.bend * facts.row**2 / self.claimed.epsilon, n * problem.l2)
             output = 1 / gaussian_mu(OUTPUT_SHARE * self.claimed.epsilon, OUTPUT_SHARE * self.claimed.delta)
             return PerturbedMinimiser(problem, n, 1 / event.shift, ridge, output)

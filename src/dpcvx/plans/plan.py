@@ -16,7 +16,7 @@ from dpcvx.plans.asking import Asking
 from dpcvx.plans.price import Price
 from dpcvx.plans.stage import Stage, running_time, time_in_words
 from dpcvx.problem import Problem
-from dpcvx.words import align_columns, byte_count, describe_fields, quantity
+from dpcvx.words import align_columns, byte_count, quantity, show_fields
 
 __all__ = ["Candidate", "Plan", "Solver", "check_count", "require", "solver_name"]
 
@@ -428,11 +428,11 @@ class Plan:
 
 
 def _set(domain: object) -> str:
-    return "the whole space" if domain is None else f"{type(domain).__name__}({describe_fields(domain)})"
+    return "the whole space" if domain is None else f"{type(domain).__name__}({show_fields(domain)})"
 
 
 def _solver(solver: object) -> str:
-    settings = describe_fields(getattr(solver, "solver", solver), skip=("n_iter",))
+    settings = show_fields(getattr(solver, "solver", solver), skip=("n_iter",))
     return solver_name(solver) + (f" ({settings})" if settings else "")
 
 

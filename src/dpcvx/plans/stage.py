@@ -9,7 +9,7 @@ from typing import Any
 from dpcvx.events import Compose, to_plain
 from dpcvx.mechanisms import Mechanism
 from dpcvx.problem import Problem
-from dpcvx.words import describe_fields, duration
+from dpcvx.words import duration, show_fields
 
 __all__ = ["Stage", "running_time", "time_in_words"]
 
@@ -37,7 +37,7 @@ class Stage:
         """Privacy event of one call, in words."""
         event = self.mechanism.event
         parts = event.events if isinstance(event, Compose) else (event,)
-        return " and ".join(f"{type(part).__name__}({describe_fields(part)})" for part in parts)
+        return " and ".join(f"{type(part).__name__}({show_fields(part)})" for part in parts)
 
     @property
     def description(self) -> dict[str, Any]:

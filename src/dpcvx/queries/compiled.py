@@ -156,9 +156,7 @@ class CompiledRegression:
         loss = self.problem.loss
         if math.isfinite(loss.smoothness(self.problem.z_max)):
             return loss
-        return _RoundedPinball(
-            loss.parameter
-        )  # the pinball loss is the only one with a corner that was vouched for
+        return _RoundedPinball(loss.parameter)  # the only vouched loss with a corner
 
     @cached_property
     def _extremes(self) -> tuple[Vector, Vector]:

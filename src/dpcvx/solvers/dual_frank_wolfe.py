@@ -15,7 +15,7 @@ from dpcvx.domains.regularizers import SubmodularNorm
 from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import Gaussian, Repeat
 from dpcvx.mechanisms import NoisyMinimiser
-from dpcvx.mechanisms.minimise import RidgedObjective
+from dpcvx.mechanisms.minimise import RidgeFacts
 from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
 from dpcvx.problem import Problem
 from dpcvx.solvers.defaults import default
@@ -140,12 +140,12 @@ class NoisyDualFrankWolfe(Solver):
         ball = SubmodularBall(norm.function, 1.0)
         return _averaged(T) * sigma * ball.gaussian_width(problem.shape) / norm.weight
 
-    def _facts(self, problem: Problem, n: int) -> RidgedObjective:
+    def _facts(self, problem: Problem, n: int) -> RidgeFacts:
         if not problem.l2 > 0:
             raise Incompatible(
                 "NoisyDualFrankWolfe needs l2 > 0: the ridge bounds what one record can do to a minimiser."
             )
-        return RidgedObjective(replace(problem, regularizer=None), n, n, n * problem.l2)
+        return RidgeFacts(replace(problem, regularizer=None), n, n, n * problem.l2)
 
     def _noise(self, problem: Problem, n: int, budget: Budget) -> float:
         """Standard deviation of a minimiser's coordinate, over sqrt(T)."""

@@ -14,7 +14,7 @@ from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import Compose, Gaussian, PerturbedObjective
 from dpcvx.mechanisms import PerturbedMinimiser
-from dpcvx.mechanisms.minimise import RidgedObjective
+from dpcvx.mechanisms.minimise import RidgeFacts
 from dpcvx.plans import Asking, Plan, Solver, Stage, require
 from dpcvx.problem import Problem
 from dpcvx.solvers.defaults import default
@@ -124,7 +124,7 @@ class ObjectivePerturbation(Solver):
 
 
 def _curvature(problem: Problem, n: int) -> float:
-    facts = RidgedObjective(problem, n, n, 1.0)
+    facts = RidgeFacts(problem, n, n, 1.0)
     return facts.bend * facts.row**2
 
 
@@ -145,7 +145,7 @@ def _model(problem: Problem) -> Typical | None:
 def _parts(
     problem: Problem, n: int, budget: Budget, share: float, typical: Typical | None
 ) -> tuple[float, float]:
-    ridge, facts = _ridge(problem, n, budget, share), RidgedObjective(problem, n, n, 1.0)
+    ridge, facts = _ridge(problem, n, budget, share), RidgeFacts(problem, n, n, 1.0)
     left = (1 - OUTPUT_SHARE) * budget.epsilon - _jacobian(problem, n, ridge)
     if left <= 0:
         return math.inf, math.inf
@@ -159,7 +159,7 @@ def _parts(
         parts = typical.perturbed(np.array((ridge - own) / n), np.array(sigma / n))
         return float(parts[0]), float(parts[1])
     if problem.domain is None:
-        radius, width = RidgedObjective(problem, n, n, own).radius, math.inf
+        radius, width = RidgeFacts(problem, n, n, own).radius, math.inf
     else:
         radius, width = problem.domain.norm(2, problem.size), problem.domain.gaussian_width(problem.size)
     noise = min(sigma * width, problem.size * sigma**2 / ridge)

@@ -13,7 +13,7 @@ from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import Gaussian
 from dpcvx.mechanisms import NoisyMinimiser
-from dpcvx.mechanisms.minimise import RidgedObjective
+from dpcvx.mechanisms.minimise import RidgeFacts
 from dpcvx.plans import Asking, Plan, Solver, Stage, require
 from dpcvx.problem import Problem
 
@@ -80,7 +80,7 @@ class OutputPerturbation(Solver):
             return self.ridge
         if budget.delta == 0:
             raise Incompatible("Output perturbation draws Gaussian noise, which needs delta > 0.")
-        facts = RidgedObjective(problem, n, n, 1.0)
+        facts = RidgeFacts(problem, n, n, 1.0)
         ridges = np.maximum(RIDGES * facts.bend * facts.row**2, problem.l2)
         growth = _growth(problem)
         return float(min(ridges, key=lambda ridge: sum(_parts(problem, n, budget, float(ridge), growth))))
@@ -89,12 +89,10 @@ class OutputPerturbation(Solver):
 def _parts(
     problem: Problem, n: int, budget: Budget, ridge: float, growth: tuple[float, float]
 ) -> tuple[float, float]:
-    facts = RidgedObjective(problem, n, n, n * ridge)
+    facts = RidgeFacts(problem, n, n, n * ridge)
     largest = facts.slope * facts.row
     sigma = budget.neighbours.ball * largest / (n * ridge * gaussian_mu(budget.epsilon, budget.delta))
-    radius = (
-        facts.radius if problem.domain is not None else RidgedObjective(problem, n, n, n * problem.l2).radius
-    )
+    radius = facts.radius if problem.domain is not None else RidgeFacts(problem, n, n, n * problem.l2).radius
     noise = min(largest * sigma, facts.bend * (facts.row * sigma) ** 2 / 2)
     noise += growth[0] * sigma + growth[1] * sigma**2
     return (ridge - problem.l2) * radius**2 / 2, noise

@@ -14,7 +14,7 @@ import numpy as np
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.cells import level_codes, native_array, read_numbers
 from dpcvx.errors import WrongType, WrongValue
-from dpcvx.words import describe
+from dpcvx.words import show
 
 __all__ = ["CLASSIFICATION", "METRICS", "REGRESSION", "UNIT", "Metric", "metric_of"]
 
@@ -230,7 +230,7 @@ def metric_of(
             return MeanLoss("brier", 1.0 if n_classes == 2 else 2.0)  # as scikit-learn has it
     low, high = (0.0, LARGEST_LOG_LOSS) if bounds is None else _pair(bounds)
     if low != 0:
-        raise WrongValue(f"bounds of log loss must be (0, largest), got {describe(bounds)}.")
+        raise WrongValue(f"bounds of log loss must be (0, largest), got {show(bounds)}.")
     return MeanLoss("log", high)
 
 
@@ -245,11 +245,11 @@ def _pair(bounds: Any) -> tuple[float, float]:
         low, high = (float(bound) for bound in bounds)
     except (TypeError, ValueError):
         raise WrongValue(
-            f"Scores need bounds of one target, a pair (low, high) of numbers, got {describe(bounds)}: "
+            f"Scores need bounds of one target, a pair (low, high) of numbers, got {show(bounds)}: "
             "declare them, since a search has none before its fits."
         ) from None
     if not 0 < high - low < math.inf:
-        raise WrongValue(f"bounds must be finite with low < high, got {describe(bounds)}.")
+        raise WrongValue(f"bounds must be finite with low < high, got {show(bounds)}.")
     return low, high
 
 

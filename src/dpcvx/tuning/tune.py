@@ -34,7 +34,7 @@ from dpcvx.solvers.defaults import default
 from dpcvx.tuning.metrics import metric_of
 from dpcvx.tuning.repetitions import LAW_FAILURE, LAWS, repetitions
 from dpcvx.tuning.score import NoisyScore
-from dpcvx.words import describe, is_number, quantity
+from dpcvx.words import is_number, quantity, show
 
 __all__ = ["TuningResult", "private_tune"]
 
@@ -216,15 +216,14 @@ def _candidates(
     grids = [param_grid] if isinstance(param_grid, Mapping) else param_grid
     if not isinstance(grids, Sequence) or not grids or not all(isinstance(g, Mapping) and g for g in grids):
         raise WrongValue(
-            "param_grid must be a dict of lists or distributions, or a list of such, got "
-            f"{describe(param_grid)}."
+            f"param_grid must be a dict of lists or distributions, or a list of such, got {show(param_grid)}."
         )
     for name in sorted({name for grid in grids for name in grid}):
         if name in FIXED or name not in base.get_params():
             reason = "is not tuned: it is the same in every trial" if name in FIXED else "is no parameter"
             raise WrongValue(f"{name} {reason} of {type(base).__name__}.")
     if n_trials is not None and not is_number(n_trials, 1, math.inf):
-        raise WrongValue(f"n_trials must be a number above 1, got {describe(n_trials)}.")
+        raise WrongValue(f"n_trials must be a number above 1, got {show(n_trials)}.")
     if any(hasattr(values, "rvs") for grid in grids for values in grid.values()):
         mean = DRAWN_TRIALS if n_trials is None else float(n_trials)
         seed = int(rng.words(1)[0] >> np.uint64(33))
@@ -239,12 +238,10 @@ def _test_rows(test_size: float | None, n: int) -> int:
         return 0
     if not is_number(test_size, 0, 1):
         raise WrongValue(
-            f"test_size must be a share of the rows between 0 and 1, or None, got {describe(test_size)}."
+            f"test_size must be a share of the rows between 0 and 1, or None, got {show(test_size)}."
         )
     if not 0 < (count := round(test_size * n)) < n:
-        raise WrongValue(
-            f"test_size={test_size:g} of {quantity(n, 'row')} leaves none for one of both parts."
-        )
+        raise WrongValue(f"test_size={test_size:g} of {quantity(n, 'row')} leaves one part empty.")
     return count
 
 

@@ -234,7 +234,7 @@ class DistributedObjective:
     """sum_i phi(<x_i, theta>, y_i) over shards, in float64; see `dpcvx.data.Objective`.
 
     A shard's part is a pairwise sum over its blocks of rows, and the parts are added pairwise too, so that
-    the whole is as close to the exact sum as `dpcvx.mechanisms.minimise.RidgedObjective.rounding` says.
+    the whole is as close to the exact sum as `dpcvx.mechanisms.minimise.RidgeFacts.rounding` says.
     """
 
     def __init__(self, records: Distributed, setting: tuple[PickledLoss, int, float]) -> None:

@@ -1,4 +1,4 @@
-"""Compiled integer kernels of the data plane; imported only when records are read.
+"""Compiled integer kernels of the data plane, typed by numba; imported only when records are read.
 
 Every function treats one row at a time or adds exact integers, so blocks, threads and order cannot change an
 answer. Matrices of margins, residuals and sums hold one row per output: (K, n) and (K, d).

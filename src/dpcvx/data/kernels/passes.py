@@ -1,6 +1,5 @@
 """Passes over rows: sums of gradients, and of differences of gradients between two iterates."""
 
-# Numba gives the kernels their types when it compiles them.
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Products of stored integers with vectors and weights, exact in 64 bits."""
 
-# Numba gives the kernels their types when it compiles them.
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
 
 from __future__ import annotations

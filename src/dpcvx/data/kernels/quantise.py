@@ -1,6 +1,5 @@
 """Clip, shrink and round rows of float64 to stored integers."""
 
-# Numba gives the kernels their types when it compiles them.
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from dpcvx.arrays import Vector
 from dpcvx.data.columns import Columns
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.shards.folder import Store
-from dpcvx.data.shards.recipe import Recipe, parameters, placeholder_record
+from dpcvx.data.shards.recipe import Recipe, empty_record, parameters
 from dpcvx.data.shards.source import ShardSource, map_shard, source_of
 from dpcvx.data.table import Table
 from dpcvx.data.target import Labels, Numbers, Target
@@ -48,7 +48,7 @@ class Shards:
         manifest = store.manifest
         self.n, self.folder = manifest.n, store.folder
         self.declarations: Mapping[str, Any] = parameters(manifest.declarations)
-        X, self.target = placeholder_record(
+        X, self.target = empty_record(
             manifest.names, manifest.columns, manifest.compressed, manifest.declarations
         )
         self._table, self._store = Table(X), store

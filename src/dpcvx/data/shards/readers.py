@@ -237,9 +237,7 @@ class BatchReader:
             X, y = _pair(pair)
             n = Table(X).n
             if len(y) != n:
-                raise WrongValue(
-                    f"X of a batch has {quantity(n, 'row')} but y has {len(y)}; they must agree."
-                )
+                raise WrongValue(f"A batch has {quantity(n, 'row')} of X but {len(y)} of y; they must agree.")
             for start in range(0, n, rows):
                 stop = min(n, start + rows)
                 fresh = start + min(stop - start, max(0, skip - self._done))

@@ -34,9 +34,9 @@ from dpcvx.data.target import (
 )
 from dpcvx.errors import WrongValue
 from dpcvx.problem import Bounds
-from dpcvx.words import describe, is_number
+from dpcvx.words import is_number, show
 
-__all__ = ["Recipe", "is_binary", "normalise", "parameters", "placeholder_record"]
+__all__ = ["Recipe", "empty_record", "is_binary", "normalise", "parameters"]
 
 SHARD_BYTES = 2**26  # small enough to be copied in memory, large enough for a pass to be one long read
 COMPRESSION = 4  # a product of compressed rows costs about four dense ones
@@ -54,7 +54,7 @@ def normalise(table: Table, y: Any, stated: Declarations) -> dict[str, Any]:
         )
     classes, y_bounds, data_norm = stated.classes, stated.y_bounds, stated.data_norm
     if data_norm is not None and not is_number(data_norm, 0, math.inf):
-        raise WrongValue(f"data_norm must be a positive finite number, got {describe(data_norm)}.")
+        raise WrongValue(f"data_norm must be a positive finite number, got {show(data_norm)}.")
     if (classes is None) == (y_bounds is None):
         raise WrongValue(
             "Declare the target: classes=(...), its labels, for a classifier, or y_bounds=(low, high) for a "
@@ -89,7 +89,7 @@ def parameters(declared: Mapping[str, Any]) -> dict[str, Any]:
     return given | {"y_bounds": tuple(np.array(part) for part in declared["y_bounds"])}
 
 
-def placeholder_record(
+def empty_record(
     names: Sequence[Any] | None, d: int, compressed: bool, declared: Mapping[str, Any]
 ) -> tuple[Any, Any]:
     """Return one record, and its target, of the types that declarations stand for, with nothing in them.
@@ -193,7 +193,7 @@ def _target(y: Any, n: int, given: Mapping[str, Any]) -> Target:
         check_labels(y, given["classes"])
         labels = Labels.declare(given["classes"])
         if len(labels.classes) < 2:
-            raise WrongValue(f"A classifier needs at least two classes, got {describe(given['classes'])}.")
+            raise WrongValue(f"A classifier needs at least two classes, got {show(given['classes'])}.")
         return labels if labels.outputs == 1 else replace(labels, form="codes")
     values = open_target(y, n, read_several if several_targets(y) else read_one)
     check_numbers(y, "a regressor")
