@@ -245,7 +245,7 @@ _LISTED = (
             "level of intervals of answers",
             "not measured: the usual level", predicts=False),
     Default("queries.error_bars.SHORTEST_REACH", 0.1,
-            "shortest distance over which an answer is taken to vary, of the diameter of its set",
+            "smallest neighbourhood of an answer in which its error is measured, relative to its set",
             "not measured: keeps intervals from being too short", predicts=False),
     Default("queries.multiplicative_weights.SWEEPS", 2,
             "passes over all measurements when a new one is added",
