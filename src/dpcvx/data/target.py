@@ -141,6 +141,40 @@ class Numbers:
             return targets(np.where(np.isfinite(raw), (raw - self.center) / self.scale, 0.0), limit=1.0)
 
 
+@dataclass(frozen=True, eq=False)
+class Amounts(Numbers):
+    """Numbers >= 0 up to a declared bound: scaled, but not centred.
+
+    A lower bound below 0 counts as 0.
+    """
+
+    def __post_init__(self) -> None:
+        if not (self.high > 0).all():
+            raise WrongValue(f"Amounts need y_bounds=(low, high) with high > 0, got high={self.high}.")
+
+    @property
+    def scale(self) -> Vector:
+        """The upper bound."""
+        return self.high
+
+    @property
+    def center(self) -> Vector:
+        """Zero."""
+        return np.zeros_like(self.high)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Entries of the privacy statement."""
+        return {
+            **super().facts,
+            "y_enforced": "clipped, and to 0 from below; a missing target counts as the smallest amount",
+        }
+
+    def encode(self, y: Any) -> Vector:
+        """Return targets in [0, 1], shape (n, K); one that is no finite number is the smallest amount."""
+        return np.maximum(super().encode(y), np.maximum(self.low, 0.0) / self.scale)
+
+
 Target = Labels | Numbers
 
 

@@ -113,7 +113,7 @@ class Shards:
                     return None
                 if len(classes) > 2:
                     return target.encode(np.array([*classes, None], dtype=object))
-        elif isinstance(mine, Numbers) and isinstance(target, Numbers):
+        elif isinstance(mine, Numbers) and type(target) is type(mine):
             same = zip((mine.low, mine.high), (target.low, target.high), strict=True)
             if all(np.array_equal(ours, theirs) for ours, theirs in same):
                 return None
