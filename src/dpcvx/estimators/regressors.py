@@ -21,6 +21,17 @@ from dpcvx.losses import Huber, Loss, Quantile, Squared
 from dpcvx.planning.planner import default_ridge
 from dpcvx.solvers.defaults import default
 
+__all__ = [
+    "LinearRegressor",
+    "PrivateElasticNet",
+    "PrivateHuberRegressor",
+    "PrivateLasso",
+    "PrivateLinearRegression",
+    "PrivateLowRankRegression",
+    "PrivateQuantileRegressor",
+    "SquaredRegressor",
+]
+
 HUBER_SHARE: float = default("estimators.regressors.HUBER_SHARE")
 
 
