@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.optimize import minimize
 
-from dpcvx.mechanisms import NoisyVertex
+from dpcvx.mechanisms import NoisyVertex, SecondMoments
 
 # Quick where the price is not under test; the exact price of Poisson samples takes seconds.
 from dpcvx.planning.candidates import GaussianLimit as LimitAccountant
@@ -12,7 +12,7 @@ __all__ = ["ExactOracle", "LimitAccountant", "solve_exactly"]
 
 
 class ExactOracle:
-    """Answers with exact gradients, minimisers and best vertices; the data are plain arrays."""
+    """Answers with exact gradients, Hessians, minimisers and best vertices; the data are plain arrays."""
 
     def __init__(self, plan, X, y):
         self._plan, self._X, self._y = plan, X, y
@@ -33,6 +33,12 @@ class ExactOracle:
 
     def difference(self, theta, anchor):
         return self.gradient(theta) - self.gradient(anchor)
+
+    def second_moments(self, theta):
+        z, h = self._X @ theta, 1e-5
+        loss = self._plan.problem.loss
+        bends = (loss.grad(z + h, self._y) - loss.grad(z - h, self._y)) / (2 * h)
+        return SecondMoments(self._X.T @ (bends[:, None] * self._X) / len(self._y))
 
     def minimiser(self, linear):
         problem = self._plan.stages[0].mechanism.problem
