@@ -13,7 +13,7 @@ from dpcvx.estimators import LinearRegressor, parameters
 class PrivateWelschRegressor(LinearRegressor):
     """Linear regression with Welsch's loss over an l2 ball.
 
-    minimise (1/n) sum_i scale^2 (1 - exp(-(<x_i, theta> - y_i)^2 / (2 scale^2))), all in scaled units
+    minimise (1/n) sum_i (scale^2 / 2) (1 - exp(-(<x_i, theta> - y_i)^2 / scale^2)), all in scaled units
 
     Parameters
     ----------

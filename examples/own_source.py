@@ -1,6 +1,7 @@
 """A data source of your own: Arrow record batches that are read again for every sum, never held together."""
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,8 @@ class ArrowStream:
 
     def sum(self, question: Sum[Any]) -> Any:
         """Return an exact sum: compute it for each batch, and add the parts."""
-        places = zip(self._batches(), self._ends, self._ends[1:], strict=False)
-        parts = (question.among(start, stop).of(self._stored(batch)) for batch, start, stop in places)
+        places = zip(self._batches(), pairwise(self._ends), strict=True)  # as many batches as were counted
+        parts = (question.among(*place).of(self._stored(batch)) for batch, place in places)
         return question.add(parts, self.n)
 
     def _stored(self, batch: pa.RecordBatch) -> Records:
