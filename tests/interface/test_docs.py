@@ -178,3 +178,10 @@ def test_exit_codes_are_documented():
     table = (DOCS / "cli.md").read_text()
     for code in (0, cli.UNEXPECTED, cli.REFUSED, cli.FILE_PROBLEM, 130):
         assert f"\n| {code} |" in table
+
+
+def test_decorators_on_the_pages_for_extenders_exist():
+    named = {name for page in DOCS.glob("add_a_*.md") for name in re.findall(r"`@(\w+)", page.read_text())}
+    source = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    assert named
+    assert not {name for name in named if f"def {name}(" not in source}

@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,7 +87,7 @@ class Numbers:
     origin: str | None = None
 
     @classmethod
-    def declare(cls, y_bounds: Any, shape: tuple[int, ...]) -> Numbers:
+    def declare(cls, y_bounds: Any, shape: tuple[int, ...]) -> Self:
         """Return declared bounds of a target, shape (), or of each of K, shape (K,), checked."""
         low, high = bound_pair(y_bounds, "y_bounds")
         if not {low.shape, high.shape} <= {(), shape}:
