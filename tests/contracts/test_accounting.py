@@ -56,7 +56,13 @@ KINDS = {
     "best of a Poisson number": lambda noise: RepeatAndSelect(Gaussian(4 * noise), 3.0),
 }
 COVERED = [
-    pytest.param(accountant, make, id=f"{accountant}-{kind}")
+    pytest.param(
+        accountant,
+        make,
+        id=f"{accountant}-{kind}",
+        # Composed numerically, in seconds; PLD, which Tight asks for them, stays in the quick suite.
+        marks=[pytest.mark.long] if type(accountant) is Tight and "poisson" in kind else [],
+    )
     for accountant in ALL_ACCOUNTANTS
     for kind, make in KINDS.items()
     if accountant.supports(make(2.0))

@@ -25,6 +25,7 @@ from dpcvx.plans import Oracle, Plan, Stage, execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisySVRG, NoisySVRGPlusPlus
 from exact import ExactOracle
+from zoo import one_of_each
 
 N, D = 60, 4
 BUDGET = Budget(2.0, 1e-6)
@@ -38,7 +39,7 @@ CASES = [
 ]
 over_cases = pytest.mark.parametrize(
     ("solver", "problem"),
-    CASES,
+    one_of_each(CASES),
     ids=[f"{type(s).__name__}-{p.loss.name}-{type(p.domain).__name__}" for s, p in CASES],
 )
 

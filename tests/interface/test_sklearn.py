@@ -84,6 +84,7 @@ def test_grid_search_fits_every_candidate_and_says_nothing_of_covering_the_choic
     assert "the choice of GridSearchCV" in " ".join(statement.split())
 
 
+@pytest.mark.long
 def test_two_workers_add_different_noise():
     # A peer's generator was copied to its workers, and every worker added the same noise.
     X, y = people()

@@ -72,8 +72,13 @@ def added_up(scores, columns, scale):
     ]
 
 
+QUICK = SMOOTH[:3]  # the kernels of each further loss take seconds to compile
+
+
 @pytest.mark.parametrize(
-    ("loss", "relation"), CASES, ids=[f"{loss!r}-{relation}" for loss, relation in CASES]
+    ("loss", "relation"),
+    [pytest.param(*case, marks=[] if case[0] in QUICK else pytest.mark.long) for case in CASES],
+    ids=[f"{loss!r}-{relation}" for loss, relation in CASES],
 )
 def test_on_neighbours_the_stale_sums_differ_by_the_sensitivity_and_nothing_else_differs(loss, relation):
     rng = np.random.default_rng(CASES.index((loss, relation)))
