@@ -39,9 +39,7 @@ class Oracle(Asking):
         self._plan, self._source, self._rng, self._progress = plan, source, rng, progress
         self._observe = observe
         self._stage, self._calls, self._total = 0, 0, 0
-        self._state: tuple[Any, ...] | None = (
-            None  # of a mechanism that keeps one: a point, and margins there
-        )
+        self._state: tuple[Any, ...] | None = None  # of a mechanism with one: a point, and margins there
         self._bounds: Bounds | None = plan.problem.bounds  # of every row of the source
 
     def ask(self, *public: Any, question: str | None = None) -> Any:
