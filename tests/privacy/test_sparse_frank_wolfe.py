@@ -26,7 +26,10 @@ from zoo import ALL_LOSSES
 SMOOTH = [loss for loss in ALL_LOSSES if not loss.joint and math.isfinite(loss.smoothness(3.0))]
 CASES = list(itertools.product(SMOOTH, ["replace", "add_remove"]))
 N, D, T = 7, 4, 25
-over_losses = pytest.mark.parametrize("loss", SMOOTH, ids=repr)
+QUICK = SMOOTH[:2]  # the kernels of each further loss take seconds to compile
+over_losses = pytest.mark.parametrize(
+    "loss", [pytest.param(loss, marks=[] if loss in QUICK else pytest.mark.long) for loss in SMOOTH], ids=repr
+)
 
 
 @pytest.fixture(autouse=True)
@@ -70,9 +73,6 @@ def added_up(scores, columns, scale):
         )
         for part in itertools.pairwise(ends)
     ]
-
-
-QUICK = SMOOTH[:3]  # the kernels of each further loss take seconds to compile
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,11 @@ def test_units_are_renewed_where_the_scale_has_fallen_far():
     assert scores._base < 2.0**-10
 
 
-@pytest.mark.parametrize("loss", [dp.Squared(), dp.Logistic(), dp.Huber(0.5)], ids=repr)
+@pytest.mark.parametrize(
+    "loss",
+    [dp.Logistic(), *(pytest.param(loss, marks=pytest.mark.long) for loss in (dp.Squared(), dp.Huber(0.5)))],
+    ids=repr,
+)
 @pytest.mark.parametrize("l2", [0.0, 0.3])
 def test_lazy_scores_are_those_of_fresh_residuals(loss, l2):
     rng = np.random.default_rng(6)
