@@ -192,7 +192,7 @@ def proved(factor, monkeypatch, delta=1e-3, runs=500):
     plan = found.plans[0]
     monkeypatch.setattr(Constant, "plan_", plan)
     monkeypatch.setattr(selection, "fit_silently", lambda model, X, y: None)
-    stub = selection._Priced((Constant(),), (plan,), NoisyScore(Accuracy(), 1, law), found.price)
+    stub = selection._PricedSearch((Constant(),), (plan,), NoisyScore(Accuracy(), 1, law), found.price)
     rng, rows = SeededGenerator(31), np.zeros((1, 3))
     one, other = (
         np.array(
