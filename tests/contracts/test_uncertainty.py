@@ -25,6 +25,8 @@ from dpcvx.solvers import (
 )
 from dpcvx.solvers.one_step import with_uncertainty
 
+pytestmark = pytest.mark.long
+
 BUDGET = dp.Budget(2.0, 1e-6)
 TRUTH = {"linear": np.array([0.3, -0.2, 0.1, 0.05]), "logistic": np.array([2.0, -1.0, 0.5, 0.3])}
 

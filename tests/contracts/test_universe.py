@@ -21,6 +21,8 @@ from dpcvx.queries import Attribute, Binned, Counts, Histogram, Schema, Universe
 from dpcvx.queries.synthetic import STATEMENT_KEY, statement_path, synthetic_table, write_synthetic
 from zoo import ALL_LOSSES
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 SCHEMA = Schema(
     (

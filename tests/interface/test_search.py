@@ -18,6 +18,8 @@ from dpcvx.errors import UselessModelWarning
 from dpcvx.solvers import NoisySVRG
 from dpcvx.tuning import PrivateSearchCV, private_tune
 
+pytestmark = pytest.mark.long
+
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (300, 3))
 Y = (X @ [1.0, -2.0, 0.5] > 0).astype(int)

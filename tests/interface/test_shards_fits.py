@@ -22,6 +22,8 @@ from dpcvx.data.shards import folder as store
 from dpcvx.data.shards import recipe, writing
 from dpcvx.solvers import NoisySVRG, ObjectivePerturbation
 
+pytestmark = pytest.mark.long
+
 N = 500
 SECRET = 77.125  # a cell that no message may hold
 NUMBERS = {"bounds": {"age": (17, 90), "income": (0, 100)}, "categories": {"sex": ["f", "m"]}}

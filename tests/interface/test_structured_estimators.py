@@ -27,6 +27,8 @@ from dpcvx.data.lattice import SUM_UNIT
 from dpcvx.domains import Cardinality, ConcaveOfCardinality, DirectSum, FromCallable, GroupCover, Interval
 from dpcvx.mechanisms.mechanism import residual_bound
 
+pytestmark = pytest.mark.long
+
 N = 300
 RNG = np.random.default_rng(0)
 X = RNG.uniform(0, 10, (N, 4))

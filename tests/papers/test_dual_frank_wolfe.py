@@ -20,6 +20,8 @@ from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyDualFrankWolfe
 from exact import ExactOracle, solve_exactly
 
+pytestmark = pytest.mark.long
+
 N, D = 300, 6
 BUDGET = Budget(1.0, 1e-6)
 OVERLAPPING = GroupCover([[0, 1, 2], [2, 3], [3, 4, 5], [0, 5]], [1.0, 0.5, 2.0, 0.7])

@@ -15,6 +15,8 @@ from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyMirrorDescent
 from exact import ExactOracle, solve_exactly
 
+pytestmark = pytest.mark.long
+
 N, D = 2000, 5
 
 

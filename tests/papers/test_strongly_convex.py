@@ -17,6 +17,8 @@ from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyStronglyConvexMirrorDescent, run_with_oracle
 from exact import ExactOracle
 
+pytestmark = pytest.mark.long
+
 D, LAM = 10, 0.2
 BUDGET = Budget(1.0, 1e-6)
 

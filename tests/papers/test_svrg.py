@@ -22,6 +22,8 @@ from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import NoisyGradientDescent, NoisySVRG, NoisySVRGPlusPlus
 from exact import ExactOracle, LimitAccountant
 
+pytestmark = pytest.mark.long
+
 N, D = 4000, 6
 BUDGET = Budget(1.0, 1e-6)
 CONDITION = 100  # smoothness over strong convexity
