@@ -16,6 +16,8 @@ from dpcvx.planning.planner import plan
 from dpcvx.report.plots import prediction_plot
 from dpcvx.solvers import NoisyGradientDescent
 
+pytestmark = pytest.mark.long
+
 PROBLEM = dp.Problem(dp.Logistic(), dp.L2Ball(30.0), bounds=dp.Bounds(1.0), d=20)
 
 

@@ -21,6 +21,8 @@ from dpcvx.service.boundary import BODY_LIMIT
 from dpcvx.service.refusal import CODES
 from serving import REGRESSION, Teller, make_analysts, serving, visitor
 
+pytestmark = pytest.mark.long
+
 POST, API = "POST", "/api/v1"
 ROUTES = [
     ("GET", "/schema"),

@@ -23,6 +23,8 @@ from dpcvx.data.shards import open_source, recipe
 from dpcvx.errors import ShardsDamaged
 from dpcvx.ledger import Ledger
 
+pytestmark = pytest.mark.long
+
 N = 200
 SECRET = 77.125  # a cell that no message may hold
 DECLARED = {"bounds": (0, 100), "classes": (0, 1)}
