@@ -48,6 +48,8 @@ def real_engine():
 SLOW = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
+# The server's threads share this process and its `random`; Hypothesis takes their draws for a strategy's.
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module")
 @pytest.mark.parametrize(
     ("cases", "engine"),
     [
