@@ -61,6 +61,27 @@ def test_create_show_history_and_verify(run, folder):
     assert "an old copy would not be noticed" in run("ledger verify --ledger book.db")[1]
 
 
+def test_a_lost_witness_is_shown_and_begun_anew(run, folder):
+    run(CREATE + " --witness told.txt")
+    account = dpcvx.Ledger("book.db", witness="told.txt").account("people")
+    account.charge(PureDP(0.01), purpose="a count")
+    (folder / "told.txt").unlink()
+    code, out, err = run("ledger show --ledger book.db --witness told.txt")
+    assert (code, err) == (0, "")
+    assert "1 charge(s)" in out
+    assert "it was lost" in out
+    assert run("ledger history people --ledger book.db")[0] == 0
+    code, out, err = run("ledger verify --ledger book.db --witness told.txt")
+    assert (code, out) == (2, "")
+    assert "it was lost" in err
+    code, out, err = run("ledger witness --ledger book.db --witness told.txt --reason moved")
+    assert (code, err) == (0, "")
+    assert "all 1 witnessed heads are there" in out
+    account.charge(PureDP(0.01), purpose="a count")
+    assert "new witness: moved" in run("ledger history people --ledger book.db")[1]
+    assert "sound" in json.loads(run("ledger show --ledger book.db --witness told.txt --json")[1])["check"]
+
+
 def test_json(run):
     code, out, _ = run(CREATE + " --json")
     assert code == 0

@@ -1,4 +1,4 @@
-"""Commands of the ledger: ``dpcvx ledger create | show | history | verify``."""
+"""Commands of the ledger: ``dpcvx ledger create | show | history | verify | witness``."""
 
 from __future__ import annotations
 
@@ -47,16 +47,24 @@ def create(
 def show(
     name: Annotated[str | None, typer.Argument(help="Name of the account. Default: all of them.")] = None,
     ledger: LedgerUrl = None,
+    witness: Witness = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the budget of each account, and the parts that are spent and left."""
+    from dpcvx.errors import LedgerDamaged
     from dpcvx.ledger import Ledger
 
-    book = Ledger(ledger)
+    book = Ledger(ledger, witness=witness)
     accounts = [book.account(each) for each in (book.accounts() if name is None else (name,))]
-    _print(
-        {"accounts": [_record(account) for account in accounts]}, as_json, "\n\n".join(map(_gauge, accounts))
-    )
+    record: dict[str, Any] = {"accounts": [_record(account) for account in accounts]}
+    text = "\n\n".join(map(_gauge, accounts))
+    if witness is not None:
+        try:
+            record["check"] = str(book.verify())
+        except LedgerDamaged as damage:
+            record["check"] = str(damage)
+        text += f"\n\n{record['check']}"
+    _print(record, as_json, text)
 
 
 @ledger_app.command()
@@ -88,6 +96,10 @@ def history(
         )
         for entry in statement.history
     ]
+    rows += [
+        (str(start.sequence), start.time[:19], "", f"new witness: {start.reason}")
+        for start in statement.witness_starts
+    ]
     lines = [*wrap(statement.meaning, 110), "", *align_columns(rows, left=(0, 1, 3))]
     _print(statement.to_dict(), as_json, "\n".join(lines))
 
@@ -100,6 +112,27 @@ def verify(ledger: LedgerUrl = None, witness: Witness = None, as_json: AsJson = 
     from dpcvx.ledger import Ledger
 
     found = Ledger(ledger, witness=witness).verify()
+    _print(asdict(found), as_json, str(found))
+
+
+@ledger_app.command()
+def witness(
+    witness: Annotated[Path, typer.Option(help="File of the new witness.")],
+    reason: Annotated[str, typer.Option(help="Why a new witness is needed; every statement repeats it.")],
+    ledger: LedgerUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Begin a new witness for a ledger that has entries, after the old one was lost or if there was none.
+
+    Only if no copy of the ledger was restored since then: the new witness takes this copy for the newest.
+    """
+    from dataclasses import asdict
+
+    from dpcvx.ledger import Ledger
+
+    book = Ledger(ledger, witness=witness)
+    book.start_witness(reason=reason)
+    found = book.verify()
     _print(asdict(found), as_json, str(found))
 
 

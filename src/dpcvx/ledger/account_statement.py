@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcvx.accounting import Budget
-from dpcvx.ledger.chain import Entry
+from dpcvx.ledger.chain import Entry, WitnessStart
 
 __all__ = ["AccountStatement", "event_words"]
 
@@ -33,12 +33,16 @@ class AccountStatement:
     used : float
         Part of the cap that is spent.
     history : tuple of Entry
+    witness_starts : tuple of WitnessStart
+        Decisions to begin a new witness: up to each of them an old copy of the ledger could have been
+        restored without notice.
     """
 
     account: str
     budget: Budget
     used: float
     history: tuple[Entry, ...]
+    witness_starts: tuple[WitnessStart, ...] = ()
 
     @property
     def meaning(self) -> str:
@@ -60,6 +64,7 @@ class AccountStatement:
             "meaning": self.meaning,
             "not_covered": list(NOT_COVERED),
             "history": [dataclasses.asdict(entry) for entry in self.history],
+            "witness_starts": [dataclasses.asdict(start) for start in self.witness_starts],
         }
 
     def to_json(self) -> str:
@@ -76,6 +81,7 @@ class AccountStatement:
                 ("charged", f"{entry.time}  {entry.purpose}: {event_words(entry.event)}")
                 for entry in self.history
             ),
+            *(("new witness", f"{start.time}  {start.reason}") for start in self.witness_starts),
             ("not covered", "; ".join(NOT_COVERED)),
         ]
         for name, text in rows:

@@ -15,7 +15,7 @@ from dpcvx.accounting import Budget
 from dpcvx.errors import BudgetExceeded, DeadKey, Incompatible, LedgerDamaged, WrongType, WrongValue
 from dpcvx.events import Event, Poisson, count_leaves, to_plain, walk
 from dpcvx.ledger.account_statement import AccountStatement
-from dpcvx.ledger.chain import FORMAT, Entry, Receipt, append, canonical, digest, genesis, has
+from dpcvx.ledger.chain import FORMAT, Entry, Receipt, WitnessStart, append, canonical, digest, genesis, has
 from dpcvx.ledger.database import (
     account_table,
     address,
@@ -58,7 +58,8 @@ class Ledger:
         user's data folder.
     witness : str or path, optional
         A file, or the URL of a second store, that is told of every entry of this one ledger. With it an old
-        copy of the ledger is refused; keep it apart from the ledger and its backups.
+        copy of the ledger is refused; keep it apart from the ledger and its backups. Charges are refused too
+        if the ledger has entries and the witness knows none of them; `start_witness` begins a new one.
     """
 
     url: str
@@ -71,6 +72,8 @@ class Ledger:
         if place is not None:
             place = address(place) if "://" in place else os.path.abspath(os.path.expanduser(place))
         object.__setattr__(self, "url", address(url))
+        if place is not None and address(place) == self.url:
+            raise WrongValue("The witness must be kept apart from the ledger: give it a place of its own.")
         object.__setattr__(self, "witness", place)
 
     def __repr__(self) -> str:
@@ -102,6 +105,8 @@ class Ledger:
                 first = {"id": 1, "format": FORMAT, "identity": identity, "sequence": 0}
                 connection.execute(head_table.insert(), {**first, "hash": genesis(identity)})
             head = self._lock(connection)
+            if head.sequence == 0:
+                self._tell(head)  # so that a witness without any entry of a ledger has lost them
             known = sa.select(account_table.c.name).where(account_table.c.name == name)
             if connection.execute(known).first() is not None:
                 raise Incompatible(f"The ledger has an account {name!r} already: open it with account().")
@@ -142,24 +147,71 @@ class Ledger:
         ledger = self if witness is None else Ledger(self.url, witness=witness)
         return verify(ledger.url, ledger.witness, repr(ledger))
 
-    def _lock(self, connection: sa.Connection) -> Head:
+    def start_witness(self, *, reason: str) -> None:
+        """Begin a new witness for a ledger that has entries, after the old one was lost or if there was none.
+
+        The ledger is verified first, and its chain records the decision in every account. An old copy of the
+        ledger cannot be told from the newest one here: do this only if no copy was restored since the witness
+        was lost, and retire the accounts otherwise.
+
+        Parameters
+        ----------
+        reason : str
+            Why a new witness is needed, in words that may be published.
+
+        Raises
+        ------
+        Incompatible
+            If the witness holds entries already, of this or of another ledger.
+        LedgerDamaged
+            If the ledger was edited.
+        """
+        _check_text("reason", reason)
+        if self.witness is None:
+            raise Incompatible("No place for a witness was given: use Ledger(url, witness=...).")
+        verify(self.url, None, repr(self))
+        with writing(self.url) as connection:
+            head = self._head(connection)
+            if witness_at(self.witness).latest(head.identity) is not None:
+                raise Incompatible(
+                    f"The witness at {_without_password(self.witness)} holds entries, so it was not lost. "
+                    "Ledger.verify says whether they are of this ledger; a new witness needs a new place."
+                )
+            for name in connection.execute(sa.select(account_table.c.name)).scalars().all():
+                head = append(connection, head, name, "witness", None, {"reason": reason})[0]
+        self._tell(head)
+
+    def _head(self, connection: sa.Connection) -> Head:
         """Return the head; nobody else appends before the transaction ends."""
         row = connection.execute(_HEAD).one_or_none()
         if row is None or row.format != FORMAT:
             raise LedgerDamaged(f"{self!r} has no head of format {FORMAT}.")
-        head = Head(row.identity, row.sequence, row.hash)
-        if self.witness is not None:
-            seen = witness_at(self.witness).latest()
-            if seen is not None and seen.identity != head.identity:
-                raise LedgerDamaged(
-                    f"The witness knows another ledger than {self!r}: this one was put in its place, or "
-                    "needs a witness of its own."
-                )
-            if seen is not None and seen != head and not has(connection, seen):
-                raise LedgerDamaged(
-                    f"The witness saw entry {seen.sequence} of {self!r}, which is not there: this is an old "
-                    "or edited copy. Nothing is charged to it; restore the newest copy."
-                )
+        return Head(row.identity, row.sequence, row.hash)
+
+    def _lock(self, connection: sa.Connection) -> Head:
+        """Return the head as `_head` does, after a look at the witness."""
+        head = self._head(connection)
+        if self.witness is None:
+            return head
+        seen = witness_at(self.witness).latest(head.identity)
+        if head.sequence == 0 and (seen is None or seen.sequence == 0):
+            return head  # both are new, or an earlier attempt to create the ledger was cut off
+        if seen is None:
+            raise LedgerDamaged(
+                f"The witness of {self!r} is missing or empty: it holds no entry of it, though there are "
+                f"{head.sequence}, and an old copy could not be told from the newest. Put the witness back; "
+                "if it is lost, begin a new one with Ledger.start_witness or dpcvx ledger witness."
+            )
+        if seen.identity != head.identity:
+            raise LedgerDamaged(
+                f"The witness knows another ledger than {self!r}: this one was put in its place, or "
+                "needs a witness of its own."
+            )
+        if seen != head and not has(connection, seen):
+            raise LedgerDamaged(
+                f"The witness saw entry {seen.sequence} of {self!r}, which is not there: this is an old "
+                "or edited copy. Nothing is charged to it; restore the newest copy."
+            )
         return head
 
     def _tell(self, head: Head) -> None:
@@ -347,7 +399,16 @@ class Account:
     def statement(self) -> AccountStatement:
         """Return the guarantee and the whole history, in words and as JSON."""
         history = self.history()
-        return AccountStatement(self.name, self.budget, history[-1].used if history else 0.0, history)
+        used = history[-1].used if history else 0.0
+        return AccountStatement(self.name, self.budget, used, history, self._witness_starts())
+
+    def _witness_starts(self) -> tuple[WitnessStart, ...]:
+        columns = entry_table.c
+        mine = (columns.account == self.name) & (columns.kind == "witness")
+        chosen = sa.select(columns.content).where(mine).order_by(columns.sequence)
+        with reading(self.ledger.url) as connection:
+            found = [json.loads(text) for text in connection.execute(chosen).scalars()]
+        return tuple(WitnessStart(each["sequence"], each["time"], each["reason"]) for each in found)
 
     def _state(self, connection: sa.Connection | None = None) -> tuple[Budget, Spending]:
         if connection is None:

@@ -15,7 +15,7 @@ from dpcvx.accounting import Budget
 from dpcvx.ledger.database import entry_table, head_table
 from dpcvx.ledger.witness import Head
 
-__all__ = ["FORMAT", "Entry", "Receipt", "append", "canonical", "digest", "genesis", "has"]
+__all__ = ["FORMAT", "Entry", "Receipt", "WitnessStart", "append", "canonical", "digest", "genesis", "has"]
 
 FORMAT = 1
 
@@ -96,6 +96,24 @@ class Entry:
     hash: str
 
 
+@dataclass(frozen=True)
+class WitnessStart:
+    """An owner's decision to begin a new witness for a ledger that had entries.
+
+    Parameters
+    ----------
+    sequence : int
+        Number of the entry that records it.
+    time : str
+        UTC.
+    reason : str
+    """
+
+    sequence: int
+    time: str
+    reason: str
+
+
 _INSERT, _MOVE = entry_table.insert(), head_table.update()  # made once, like those of accounts
 
 
@@ -120,6 +138,8 @@ def append(
 
 
 def has(connection: sa.Connection, head: Head) -> bool:
-    """Say whether an entry with the head's number and hash is there."""
+    """Say whether an entry with the head's number and hash is there; every ledger has its own first head."""
+    if head.sequence == 0:
+        return head.hash == genesis(head.identity)
     chosen = sa.select(entry_table.c.hash).where(entry_table.c.sequence == head.sequence)
     return connection.execute(chosen).scalar() == head.hash

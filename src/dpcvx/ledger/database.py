@@ -180,6 +180,12 @@ def preparing(url: str) -> Iterator[sa.Connection]:
         yield connection
 
 
+def file_exists(url: str) -> bool:
+    """Return whether a store can be opened without creating its file."""
+    file = _public_address(url)[1]
+    return file is None or file.is_file()
+
+
 _PREPARING = 0x6470637678  # any number that is the same for all
 
 

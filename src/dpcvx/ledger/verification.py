@@ -15,7 +15,7 @@ from dpcvx.events import from_plain
 from dpcvx.ledger.chain import FORMAT, canonical, digest, genesis
 from dpcvx.ledger.database import account_table, entry_table, head_table, reading
 from dpcvx.ledger.filters import FRESH, Spending, covers
-from dpcvx.ledger.witness import Head, witness_at
+from dpcvx.ledger.witness import witness_at
 
 __all__ = ["Verification", "verify"]
 
@@ -63,7 +63,8 @@ def verify(url: str, witness: str | None, name: str) -> Verification:
 
     `url`: where it is stored; `witness`: where its heads were seen; `name`: how messages call it.
     """
-    seen = _witnessed(witness, name)  # first: heads seen before the entries are read must be among them
+    # First, because heads seen before the entries are read must be among them.
+    seen = None if witness is None else witness_at(witness).heads()
     replayed: dict[str, _State] = {}
     with reading(url) as connection:
         heads = connection.execute(sa.select(head_table)).all()
@@ -85,6 +86,11 @@ def verify(url: str, witness: str | None, name: str) -> Verification:
         raise LedgerDamaged(f"The accounts of {name} are not those that its entries made.")
     for row in accounts:
         _check_account(row, replayed[row.name])
+    if seen is not None:
+        # A ledger whose creation was cut off left its first head, which has no entry, and nothing else.
+        seen = tuple(head for head in seen if head.sequence or head.identity == heads[0].identity)
+        if not seen:
+            raise LedgerDamaged(f"The witness has never seen {name}: it was lost, or it is elsewhere.")
     for head in seen or ():
         if head.identity != heads[0].identity:
             raise LedgerDamaged(f"The witness knows another ledger than {name}.")
@@ -93,7 +99,8 @@ def verify(url: str, witness: str | None, name: str) -> Verification:
                 f"The witness saw entry {head.sequence} of {name}, which is not there: this is an old or "
                 "edited copy."
             )
-    return Verification(len(hashes) - 1, len(accounts), hashes[-1], None if seen is None else len(seen))
+    witnessed = None if seen is None else sum(head.sequence > 0 for head in seen)
+    return Verification(len(hashes) - 1, len(accounts), hashes[-1], witnessed)
 
 
 def _check_entry(row: Any, hashes: list[str], replayed: dict[str, _State]) -> None:
@@ -114,8 +121,10 @@ def _check_entry(row: Any, hashes: list[str], replayed: dict[str, _State]) -> No
         _check_charge(content, replayed[row.account])
     elif row.account not in replayed:
         raise WrongValue("The account was never made.")
-    elif row.kind != "note" and (row.kind != "answer" or row.key not in replayed[row.account].charged):
-        raise WrongValue("The entry is no charge, answer, note or account.")
+    elif row.kind == "answer" and row.key not in replayed[row.account].charged:
+        raise WrongValue("The answer was never charged.")
+    elif row.kind not in ("answer", "note", "witness"):
+        raise WrongValue("The entry is no charge, answer, note, witness or account.")
 
 
 def _check_charge(content: Mapping[str, Any], account: _State) -> None:
@@ -134,13 +143,3 @@ def _check_account(row: Any, told: _State) -> None:
     plain = canonical(spending.to_plain())
     if stored != (cap.epsilon, cap.delta, cap.relation, plain, spending.used(cap), spending.failed(cap)):
         raise LedgerDamaged(f"Account {row.name!r} was edited: its entries tell another total or cap.")
-
-
-def _witnessed(witness: str | None, name: str) -> tuple[Head, ...] | None:
-    """Heads that the witness has seen; None without a witness."""
-    if witness is None:
-        return None
-    seen = witness_at(witness).heads()
-    if not seen:
-        raise LedgerDamaged(f"The witness has never seen {name}: it was lost, or it is elsewhere.")
-    return seen

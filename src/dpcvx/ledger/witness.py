@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
 import sqlalchemy as sa
 
 from dpcvx.errors import LedgerUnavailable
-from dpcvx.ledger.database import preparing, reading, writing
+from dpcvx.ledger.database import file_exists, preparing, reading
 
 __all__ = ["Head", "Witness", "witness_at"]
 
@@ -29,14 +28,19 @@ class Head:
 
 
 class Witness(Protocol):
-    """A place apart from the ledger that remembers its heads; it serves one ledger alone."""
+    """A place apart from the ledger that remembers its heads; it serves one ledger alone.
+
+    The head without entries is written here before the ledger's first entry, and every later one after its
+    entry. A crash in between therefore leaves a witness that knows the ledger and lags behind it, never one
+    that is empty beside entries or ahead of them.
+    """
 
     def append(self, head: Head) -> None:
         """Keep a head; durable when it returns."""
         ...
 
-    def latest(self) -> Head | None:
-        """Return the head with the largest sequence among the last ones."""
+    def latest(self, identity: str) -> Head | None:
+        """Return the head with the largest sequence among the last ones, of equal ones that of `identity`."""
         ...
 
     def heads(self) -> tuple[Head, ...]:
@@ -53,6 +57,7 @@ class FileWitness:
     def append(self, head: Head) -> None:
         """Append a line and wait until it is on the disk."""
         line = f"{head.identity} {head.sequence} {head.hash}\n".encode()
+        new = not self.path.exists()
         file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             size = os.lseek(file, 0, os.SEEK_END)
@@ -64,8 +69,10 @@ class FileWitness:
             os.fsync(file)
         finally:
             os.close(file)
+        if new:
+            _sync_folder(self.path.parent)
 
-    def latest(self) -> Head | None:
+    def latest(self, identity: str) -> Head | None:
         """Return the largest of the last heads; processes may append a little out of order."""
         try:
             with self.path.open("rb") as file:
@@ -74,13 +81,24 @@ class FileWitness:
                 text = file.read().decode("ascii", errors="replace")
         except FileNotFoundError:
             return None
-        return max(_heads(text), key=lambda head: head.sequence, default=None)
+        return max(_heads(text), key=lambda head: (head.sequence, head.identity == identity), default=None)
 
     def heads(self) -> tuple[Head, ...]:
         """Return every head in the file."""
         if not self.path.exists():
             return ()
         return _heads(self.path.read_text(encoding="ascii", errors="replace"))
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until the name of a new file is on the disk."""
+    if os.name != "posix":
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 _LINE = re.compile(r"^([0-9a-f]{32}) ([0-9]+) ([0-9a-f]{64})$", re.MULTILINE)  # a line cut in two is none
@@ -107,31 +125,29 @@ class StoreWitness:
     url: str
 
     def append(self, head: Head) -> None:
-        """Insert a row."""
-        _prepare(self.url)
+        """Insert a row, and create the table where there is none."""
         row = {"identity": head.identity, "sequence": head.sequence, "hash": head.hash}
-        with writing(self.url) as connection:
+        with preparing(self.url) as connection:
+            _metadata.create_all(connection)
             connection.execute(_table.insert(), row)
 
-    def latest(self) -> Head | None:
+    def latest(self, identity: str) -> Head | None:
         """Return the head with the largest sequence."""
-        return next(iter(self._select(limit=1)), None)
+        return next(iter(self._select(identity, limit=1)), None)
 
     def heads(self) -> tuple[Head, ...]:
         """Return every head, the latest first."""
         return self._select()
 
-    def _select(self, limit: int | None = None) -> tuple[Head, ...]:
-        _prepare(self.url)
-        chosen = sa.select(_table).order_by(_table.c.sequence.desc()).limit(limit)
+    def _select(self, identity: str = "", limit: int | None = None) -> tuple[Head, ...]:
+        if not file_exists(self.url):
+            return ()  # opening it would make one
+        columns = _table.c
+        chosen = sa.select(_table).order_by(columns.sequence.desc(), columns.identity != identity)
         with reading(self.url) as connection:
-            return tuple(Head(*row) for row in connection.execute(chosen))
-
-
-@lru_cache(maxsize=64)
-def _prepare(url: str) -> None:
-    with preparing(url) as connection:
-        _metadata.create_all(connection)
+            if not sa.inspect(connection).has_table(_table.name):
+                return ()
+            return tuple(Head(*row) for row in connection.execute(chosen.limit(limit)))
 
 
 def witness_at(place: str) -> Witness:
