@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from dpcvx.errors import Incompatible, WrongValue
+from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.mechanisms import Mechanism, Vertex
 from dpcvx.plans.asking import Asking
 from dpcvx.plans.plan import Plan
@@ -41,6 +41,9 @@ class Oracle(Asking):
         self._stage, self._calls, self._total = 0, 0, 0
         self._state: tuple[Any, ...] | None = None  # of a mechanism with one: a point, and margins there
         self._bounds: Bounds | None = plan.problem.bounds  # of every row of the source
+
+    def __reduce__(self) -> NoReturn:
+        raise WrongType("An Oracle cannot be copied or pickled: the copy would give every answer once more.")
 
     def ask(self, *public: Any, question: str | None = None) -> Any:
         """Return the noised answer to the question of the current stage."""

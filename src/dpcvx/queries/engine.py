@@ -9,13 +9,13 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from dpcvx.accounting import RDP, Accountant, Budget, Tight, sampler_delta, spendable
 from dpcvx.arrays import Vector
-from dpcvx.errors import BudgetExceeded, Incompatible, KeyReused, WrongValue
+from dpcvx.errors import BudgetExceeded, Incompatible, KeyReused, WrongType, WrongValue
 from dpcvx.events import ApproxDP
 from dpcvx.plans import Price, Solver, open_account
 from dpcvx.queries.answer import Answer, Coefficient, reading_note
@@ -163,6 +163,12 @@ class QueryEngine:
         self._runs = self._updates = 0
         self._measured: list[tuple[Measurement, ...]] = []
         self._resume()
+
+    def __reduce__(self) -> NoReturn:
+        raise WrongType(
+            "A QueryEngine cannot be copied or pickled: the copy would have the whole budget again. "
+            "Share one engine, which threads may use together, or give it a ledger and continue from there."
+        )
 
     @property
     def histogram(self) -> Histogram:

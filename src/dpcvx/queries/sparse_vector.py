@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from dpcvx.accounting import REPLACE_ONE, Neighbours
-from dpcvx.errors import Incompatible, WrongValue
+from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.events import Event, PureDP
 from dpcvx.queries.compiled import TOLERANCE
 
@@ -123,6 +123,9 @@ class ComparisonRun:
 
         self._mechanism, self._over = mechanism, False
         self._threshold = int(lattice_laplace(mechanism.scales[0], 1, rng)[0])
+
+    def __reduce__(self) -> NoReturn:
+        raise WrongType("A ComparisonRun cannot be copied or pickled: its threshold is paid for once.")
 
     def above(self, score: float, rng: Generator) -> bool:
         """Compare one score; the run ends with the first one that is above."""
