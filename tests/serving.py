@@ -79,7 +79,8 @@ class Teller:
             if self.problem is not None:
                 raise self.problem
             values = [
-                Coefficient(name, self.number, self.number - 1, self.number + 1) for name in compiled.names
+                Coefficient(name, self.number, self.number - 1, self.number + 1, 1.0)
+                for name in compiled.names
             ]
             return Answer(
                 query=query.to_json(),
@@ -88,7 +89,8 @@ class Teller:
                 error=self.number,
                 error_bound=2 * self.number,
                 confidence=0.95,
-                guarantee=3 * self.number,
+                covered_by="comparison",
+                typical=3 * self.number,
                 checked=self.checked,
                 remaining=self.remaining,
                 private=True,

@@ -27,7 +27,8 @@ ANSWER = Answer(
     error=1.0,
     error_bound=2.0,
     confidence=0.95,
-    guarantee=3.0,
+    covered_by="comparison",
+    typical=3.0,
     checked=True,
     remaining=0.5,
     private=True,
@@ -104,8 +105,8 @@ def test_no_interval_leaves_the_range_of_what_is_asked(engine):
     shares = engine.ask(Marginal(("region", "sex"))).coefficients
     assert min(share.low for share in shares) == 0.0  # nobody lives in the west
     assert all(0 <= share.low <= share.estimate <= share.high <= 1 for share in shares)
-    narrow = engine.ask(Mean("age", {"region": ["west"]})).coefficients[0]
-    assert 0 <= narrow.low <= narrow.estimate <= narrow.high <= 80
+    mean = engine.ask(Mean("age")).coefficients[0]
+    assert 0 <= mean.low <= mean.estimate <= mean.high <= 80
 
 
 @pytest.mark.parametrize("query", ["sex ~ age", {"kind": "mean", "of": "age"}], ids=["text", "dict"])
@@ -128,6 +129,16 @@ def test_an_answer_says_why_it_was_not_checked(engine):
 
 
 def test_the_text_names_the_unit_of_the_error():
-    assert "; error about 1, at most 2" in str(ANSWER)
+    assert "; error of about 1 by noise alone" in str(ANSWER)
+    assert "\nerror at most 2 with 95% confidence, by comparison with the records" in str(ANSWER)
     regression = replace(ANSWER, query=Regression("sex", ("age",)).to_json())
-    assert "; excess loss about 1, at most 2" in str(regression)
+    assert "; excess loss of about 1" in str(regression)
+    assert "\nexcess loss at most 2" in str(regression)
+
+
+def test_an_answer_without_a_bound_says_so():
+    bare = replace(ANSWER, error_bound=None, covered_by="none")
+    assert "no bound on the error is proved" in str(bare)
+    assert "confidence" not in str(bare)
+    with pytest.raises(ValueError, match="if and only if an argument covers it"):
+        Answer.from_json({**bare.to_json(), "covered_by": "noise"})

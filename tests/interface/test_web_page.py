@@ -155,7 +155,7 @@ def test_a_regression_is_built_and_answered_with_table_and_plot(page, engine, wi
         "region=south",
         "region=west",
     ]
-    assert rows[0][1:] == ["0.250", "-0.750", "1.250"]
+    assert rows[0][1:] == ["0.250", "-0.750", "1.250", "1"]
     asked = engine.asked[-1][0].to_json()
     assert (asked["set"], asked["radius"], asked["loss"], asked["intercept"]) == ("l1", 5, "logistic", True)
     assert len(page.all("#answer svg circle")) == len(page.all("#answer svg .interval")) == 6
@@ -306,7 +306,7 @@ def test_an_answer_says_its_unit_how_to_read_it_and_whether_it_was_checked(page,
     page.tick("age")
     page.ask()
     facts = page.find("#answer dl").text
-    assert "excess loss, estimated" in facts
+    assert "excess loss, by noise alone" in facts
     assert "the comparisons are used up" in facts
     page.until(lambda: "the comparisons are used up" in page.find("#budget-words").text)
 

@@ -279,6 +279,8 @@ def test_both_branches_answer_in_the_same_shape(surprised):
     def shape(value):
         if isinstance(value, dict):
             return {name: shape(part) for name, part in value.items()}
+        if value is None or isinstance(value, float):
+            return "number if known"
         return [shape(part) for part in value] if isinstance(value, list) else type(value).__name__
 
     first, last = (json.loads(json.dumps(reply.to_json())) for reply in (replies[0], replies[-1]))
@@ -488,17 +490,16 @@ def test_the_statement_of_an_engine_speaks_of_answers(plain):
     assert "model" not in meaning
 
 
-def test_the_bound_of_a_measured_answer_holds_for_all_records_and_not_for_typical_ones():
+def test_the_error_of_a_measured_regression_is_for_all_records_on_average_and_has_no_bound():
     n, question = 200_000, Regression("a", ("b", "c", "d")).compile(SCHEMA, 200_000)
     oracle = Measurer(n, 5.0, 1e-8)
     plan = oracle.plan(question)
     worst = sum(plan.solver.bound(question.problem, n, oracle.budget))
     assert sum(plan.solver.predict(question.problem, n, oracle.budget)) < worst / 2
-    assert 3 * worst < question.scale
     gate = PrivateSide(Counts.of(UNIVERSE, table(n, 0)), SeededGenerator(0))
     measured = oracle.measure(question, gate)
     assert measured.error == pytest.approx(worst)
-    assert measured.bound == pytest.approx(3 * worst)
+    assert measured.bound is None
 
 
 def test_solvers_of_the_library_serve_as_oracle():

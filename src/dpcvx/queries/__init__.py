@@ -1,6 +1,6 @@
 """The query engine: many queries on one budget, answered from a histogram over a public schema."""
 
-from dpcvx.queries.answer import BRANCHES, Answer
+from dpcvx.queries.answer import ARGUMENTS, BRANCHES, Answer
 from dpcvx.queries.engine import QueryEngine
 from dpcvx.queries.histogram import Counts, Histogram
 from dpcvx.queries.marginals import Measurement, NoisyMarginals
@@ -19,6 +19,7 @@ from dpcvx.queries.synthetic import statement_path, write_synthetic
 from dpcvx.queries.universe import Universe
 
 __all__ = [
+    "ARGUMENTS",
     "BRANCHES",
     "LARGEST_RADIUS",
     "QUERY_LOSSES",

@@ -1,4 +1,4 @@
-"""Answers of the engine: numbers with intervals, an error with its confidence, and the budget left."""
+"""Answers of the engine: numbers, bounds on their error with the argument for them, and the budget left."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import NoneType
 from typing import Any
 
 from dpcvx.errors import WrongValue
@@ -15,24 +16,44 @@ from dpcvx.queries.query import Mean, Regression
 from dpcvx.queries.schema import Binned, Column, Schema
 from dpcvx.words import is_number
 
-__all__ = ["BRANCHES", "Answer", "Coefficient", "reading_note"]
+__all__ = ["ARGUMENTS", "BRANCHES", "Answer", "Coefficient", "reading_note"]
 
 BRANCHES = ("histogram", "oracle")
+# How the bound on an error is proved, in words.
+ARGUMENTS = {
+    "noise": "by the noise of the first release",
+    "comparison": "by comparison with the records",
+    "measurement": "by the noise of its own measurement",
+    "none": "",
+}
 
 
 @dataclass(frozen=True)
 class Coefficient:
-    """One number of an answer and its interval."""
+    """One number of an answer.
+
+    Parameters
+    ----------
+    name : str
+    estimate : float
+    low, high : float or None
+        Interval by the bound on the error of the answer. None without a bound, and for coefficients of
+        regressions: no bound on an excess loss bounds them without knowledge of the records.
+    noise : float or None
+        Standard deviation that the noise of the measurements causes, to first order; None if not known. The
+        error of the histogram itself, as a model of the records, is no part of it.
+    """
 
     name: str
     estimate: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
+    noise: float | None = None
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer to one query; its shape depends on the query alone.
+    """Answer to one query; which fields there are depends on the query alone.
 
     Parameters
     ----------
@@ -42,15 +63,23 @@ class Answer:
         Coefficients of a regression, or counts, means or shares.
     branch : {"histogram", "oracle"}
         Whether the public histogram answered, or a new private measurement.
-    error : float
-        Estimate of the error. For a regression it is the excess loss over the best fit on these records; for
-        counts, means and shares the largest error of a number, in its own units.
-    error_bound : float
-        Upper bound on the error, from released values and public scales alone.
+    error : float or None
+        Estimate of the error that the noise of the measurements causes, to first order. For a regression it
+        is the expected excess loss over the best fit on these records; for counts, means and shares the
+        largest standard deviation of a number, in its own units. The error of the histogram itself, as a
+        model of the records, is no part of it. For a new measurement of a regression it is what the theory
+        of the solver predicts for the mean over the noise. None if not known.
+    error_bound : float or None
+        Upper bound on the whole error: the largest one of a number, or excess loss. None if no argument
+        proves one.
     confidence : float
-        Share of queries whose error is below the bound, for queries like those of the engine's self-check.
-    guarantee : float
-        Upper bound with the same confidence for every query, however it was chosen.
+        Probability with which the bound of an answer holds, however its query was chosen.
+    covered_by : {"noise", "comparison", "measurement", "none"}
+        Argument that proves the bound: the known noise of released means that determine the numbers asked
+        for; a comparison with the records by sparse vector; the noise of a new measurement of these numbers.
+    typical : float or None
+        Result of the engine's self-check in the units of this answer: 195 of its 200 public random queries
+        had at most this error over sensitivity. It proves nothing about another query.
     checked : bool
         Whether the answer was compared with the records, by sparse vector or by a new measurement. False once
         that part of the budget is spent, or if there was none.
@@ -67,10 +96,11 @@ class Answer:
     query: dict[str, Any]
     coefficients: tuple[Coefficient, ...]
     branch: str
-    error: float
-    error_bound: float
+    error: float | None
+    error_bound: float | None
     confidence: float
-    guarantee: float
+    covered_by: str
+    typical: float | None
     checked: bool
     remaining: float
     private: bool
@@ -99,44 +129,62 @@ class Answer:
 
     @classmethod
     def from_json(cls, content: Any) -> Answer:
-        """Read what `to_json` wrote; anything else is a ValueError."""
-        kinds: dict[str, Any] = {
-            "query": Mapping,
-            "coefficients": list,
-            "branch": str,
-            "checked": bool,
-            "private": bool,
-            "comparable": bool,
-            "note": str,
-            **dict.fromkeys(("error", "error_bound", "confidence", "guarantee", "remaining"), float),
+        """Read what `to_json` wrote; anything else is a ValueError.
+
+        Answers of version 0.1 have no argument for their bounds and intervals, which are left out.
+        """
+        if isinstance(content, Mapping) and "guarantee" in content and "covered_by" not in content:
+            content = _without_bounds(content)
+        kinds: dict[str, tuple[type, ...]] = {
+            "query": (Mapping,),
+            "coefficients": (list,),
+            "branch": (str,),
+            "covered_by": (str,),
+            "checked": (bool,),
+            "private": (bool,),
+            "comparable": (bool,),
+            "note": (str,),
+            **dict.fromkeys(("confidence", "remaining"), (float,)),
+            **dict.fromkeys(("error", "error_bound", "typical"), (float, NoneType)),
         }
         if not isinstance(content, Mapping) or set(content) != set(kinds):
             raise WrongValue(f"An answer is an object with the fields {', '.join(kinds)}.")
         for name, kind in kinds.items():
             value = content[name]
-            if not (is_number(value) if kind is float else isinstance(value, kind)):
+            if not (isinstance(value, kind) if kind[0] is not float else _is_number(value, kind)):
                 raise WrongValue(f"Field {name!r} of an answer has the wrong type: {type(value).__name__}.")
         if content["branch"] not in BRANCHES:
             raise WrongValue(f"branch must be one of {', '.join(BRANCHES)}.")
+        if content["covered_by"] not in ARGUMENTS:
+            raise WrongValue(f"covered_by must be one of {', '.join(ARGUMENTS)}.")
+        if (content["covered_by"] == "none") != (content["error_bound"] is None):
+            raise WrongValue("An answer has an error_bound if and only if an argument covers it.")
         numbers = tuple(_coefficient(each) for each in content["coefficients"])
         return cls(**{**content, "query": dict(content["query"]), "coefficients": numbers})
 
     def __str__(self) -> str:
         width = max(len(name) for name in ("", *self.names))
-        lines = [f"{'':<{width}}  {'estimate':>12} {'low':>12} {'high':>12}"]
+        lines = [f"{'':<{width}}  {'estimate':>12} {'low':>12} {'high':>12} {'noise':>12}"]
         for each in self.coefficients:
-            numbers = " ".join(f"{value:>12.5g}" for value in (each.estimate, each.low, each.high))
+            values = (each.estimate, each.low, each.high, each.noise)
+            numbers = " ".join(f"{'-' if value is None else format(value, '.5g'):>12}" for value in values)
             lines.append(f"{each.name:<{width}}  {numbers}")
         if self.note:
             lines.append(self.note)
         source = "the public histogram" if self.branch == "histogram" else "a new private measurement"
         kind = "excess loss" if self.query.get("kind") == "regression" else "error"
-        lines.append(
-            f"from {source}{self._unchecked}; {kind} about {self.error:.2g}, at most {self.error_bound:.2g} "
-            f"with {self.confidence:.0%} confidence"
-        )
+        lines.append(f"from {source}{self._unchecked}")
+        if self.error is not None:
+            lines[-1] += f"; {kind} of about {self.error:.2g} by noise alone"
         if self.checked or self.comparable:
             lines[-1] += f"; epsilon {self.remaining:.3g} left for new measurements"
+        if self.error_bound is None:
+            lines.append(f"no bound on the {kind} is proved for this query")
+        else:
+            proof = ARGUMENTS[self.covered_by]
+            lines.append(
+                f"{kind} at most {self.error_bound:.2g} with {self.confidence:.0%} confidence, {proof}"
+            )
         return "\n".join(lines)
 
     @property
@@ -147,12 +195,30 @@ class Answer:
         return f", not checked: {why}"
 
 
+def _without_bounds(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an answer of version 0.1 in today's fields."""
+    kept = {name: value for name, value in content.items() if name != "guarantee"}
+    numbers = kept.get("coefficients")
+    if isinstance(numbers, list) and all(isinstance(each, Mapping) for each in numbers):
+        kept["coefficients"] = [{**each, "low": None, "high": None, "noise": None} for each in numbers]
+    return {**kept, "error_bound": None, "covered_by": "none", "typical": None}
+
+
+def _is_number(value: Any, kinds: tuple[type, ...]) -> bool:
+    return is_number(value) or (value is None and NoneType in kinds)
+
+
 def _coefficient(content: Any) -> Coefficient:
     fields = [field.name for field in dataclasses.fields(Coefficient)]
     if not isinstance(content, Mapping) or set(content) != set(fields):
         raise WrongValue(f"A number of an answer has the fields {', '.join(fields)}.")
-    if not isinstance(content["name"], str) or not all(is_number(content[name]) for name in fields[1:]):
-        raise WrongValue("A number of an answer has a name and three numbers.")
+    optional = [content[name] for name in ("low", "high", "noise")]
+    if (
+        not isinstance(content["name"], str)
+        or not is_number(content["estimate"])
+        or not all(value is None or is_number(value) for value in optional)
+    ):
+        raise WrongValue("A number of an answer has a name, an estimate, and low, high and noise if known.")
     return Coefficient(**content)
 
 

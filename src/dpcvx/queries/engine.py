@@ -20,16 +20,20 @@ from dpcvx.events import ApproxDP
 from dpcvx.plans import Price, Solver, open_account
 from dpcvx.queries.answer import Answer, Coefficient, reading_note
 from dpcvx.queries.budget_split import FALSE_ALARM, BudgetSplit, choose_method, split_budget
-from dpcvx.queries.compiled import CompiledQuery, CompiledRegression, Query
+from dpcvx.queries.compiled import TOLERANCE, CompiledMeans, CompiledQuery, CompiledRegression, Query
 from dpcvx.queries.engine_statement import engine_statement
 from dpcvx.queries.error_bars import (
+    COMPARISON_FAILURE,
     CONFIDENCE,
+    Bound,
     PropagatedNoise,
-    half_widths,
     in_units,
     inverse_hessian,
+    noise_in_units,
     propagate,
     reach,
+    released_table,
+    table_estimate,
 )
 from dpcvx.queries.histogram import Counts, Histogram
 from dpcvx.queries.marginals import Measurement, NoisyMarginals, marginal_order
@@ -162,6 +166,7 @@ class QueryEngine:
         self._run: ComparisonRun | None = None
         self._runs = self._updates = 0
         self._measured: list[tuple[Measurement, ...]] = []
+        self._shares: Vector | None = None  # as the first release gave them, before the projection
         self._resume()
 
     def __reduce__(self) -> NoReturn:
@@ -373,7 +378,8 @@ class QueryEngine:
         if isinstance(self._start, NoisyHistogram):
             from dpcvx.domains import Simplex
 
-            nearest = Simplex().project(arrays(content)["shares"])
+            self._shares = arrays(content)["shares"]
+            nearest = Simplex().project(self._shares)
             return Histogram(self.universe, np.maximum(nearest, 0.0), passes=self._passes), ()
         from dpcvx.queries.maximum_entropy import fit
 
@@ -413,19 +419,28 @@ class QueryEngine:
 
     @cached_property
     def _largest_below(self) -> float:
-        """Upper confidence bound, in the same units, on an error that was found to be below the level."""
-        return self._level + AboveThreshold(self.budget_split.run).distance(1 - CONFIDENCE)
+        """Upper bound, in the same units, on an error that was found to be below the level.
+
+        However a query was chosen, it exceeds the bound only if the difference of its noise and the threshold
+        of some run does, since its own noise is independent of all thresholds.
+        """
+        failure = COMPARISON_FAILURE / self.budget_split.updates
+        return self._level + AboveThreshold(self.budget_split.run).distance(failure) + TOLERANCE
 
     def _marginal(self, compiled: CompiledQuery) -> Vector:
         return self._histogram.marginal(compiled.attributes).ravel()
 
     def _histogram_answer(self, compiled: CompiledQuery) -> tuple[PublicAnswer, PropagatedNoise]:
-        """Answer from the histogram, and propagate the noise of the first release to the answer."""
+        """Answer from the histogram, and propagate the noise of all measurements to the answer."""
         weights, deviation = self._marginal(compiled), 0.0
         if isinstance(self._start, NoisyHistogram):
             deviation = self._start.noise * math.sqrt(self.universe.n_cells / len(weights))
         theta = compiled.answer(weights)
-        return PublicAnswer(compiled, theta), propagate(compiled, weights, theta, self._warm, deviation)
+        public = PublicAnswer(compiled, theta)
+        if len(self._measured) < self._updates:  # updates by certificates, whose noise is not followed
+            return public, PropagatedNoise(None, None)
+        released = self._warm, self._measured
+        return public, propagate(compiled, self._histogram, theta, *released, cell_noise=deviation)
 
     def _near(self, public: PublicAnswer, noise: PropagatedNoise) -> tuple[PublicAnswer, float]:
         """Return the answer over the neighbourhood in which its error is measured.
@@ -453,37 +468,69 @@ class QueryEngine:
                 return self._measured_answer(compiled, public.theta)
             compared = False
         unit = near.query.range(near.theta) / self.n
-        guarantee = compiled.scale
-        if compared:
-            guarantee = min(guarantee, self._largest_below * unit / part)
+        below = self._largest_below * unit / part if compared else math.inf
         check = self._checks.get("regressions" if isinstance(compiled, CompiledRegression) else "shares")
-        bound = guarantee if check is None else min(compiled.scale, check.bound * unit)
-        return self._finished(public, noise, "histogram", (bound, guarantee), compared=compared)
+        return self._finished(
+            public,
+            noise,
+            bound=self._proved(public, below),
+            branch="histogram",
+            compared=compared,
+            typical=None if check is None else in_units(compiled, noise.inverse, check.bound * unit),
+        )
+
+    def _proved(self, public: PublicAnswer, below: float) -> Bound | None:
+        """Return the smallest bound on the error of a histogram answer that some argument proves, if any.
+
+        Comparisons prove that the error, as an excess loss, is at most ``below``. For a mean over a condition
+        that says nothing: its excess loss is weighted by the share of the condition among the records, which
+        is not known.
+        """
+        query, found = public.query, []
+        if isinstance(query, CompiledMeans):
+            table = table_estimate(query, self._warm)
+            if self._shares is not None and isinstance(self._start, NoisyHistogram):
+                table = released_table(query, self._shares, self.universe.shape, self._start.noise)
+            if table is not None:
+                found.append(Bound("noise", table.bound(query, public.theta)))
+            found.append(Bound("comparison", np.full(len(query.names), below)))
+        elif isinstance(query, CompiledRegression) and query.units is None:
+            found.append(Bound("comparison", np.array([below])))
+        return min((each for each in found if each.error < query.scale), key=lambda b: b.error, default=None)
 
     def _finished(
         self,
         public: PublicAnswer,
         noise: PropagatedNoise,
-        branch: str,
-        bounds: tuple[float, float],
         *,
+        bound: Bound | None,
+        branch: str,
         compared: bool,
+        typical: float | None = None,
     ) -> Answer:
         compiled, theta = public.query, public.theta
-        half = half_widths(noise, bounds[0])
-        errors = [in_units(compiled, noise.inverse, each) for each in (noise.error, *bounds)]
-        numbers = (compiled.reported(each) for each in (theta, theta - half, theta + half))
+        estimates = compiled.reported(theta).tolist()
+        lows: list[float | None] = [None] * len(estimates)
+        highs = lows
+        if bound is not None and isinstance(compiled, CompiledMeans):
+            lows, highs = (
+                compiled.reported(end).tolist() for end in (theta - bound.numbers, theta + bound.numbers)
+            )
+        deviations: list[float | None] = [None] * len(estimates)
+        if noise.deviations is not None:
+            deviations = noise_in_units(compiled, noise.deviations).tolist()
         return Answer(
             query=compiled.description.to_json(),
             coefficients=tuple(
-                Coefficient(name, float(estimate), float(low), float(high))
-                for name, estimate, low, high in zip(compiled.names, *numbers, strict=True)
+                Coefficient(*numbers)
+                for numbers in zip(compiled.names, estimates, lows, highs, deviations, strict=True)
             ),
             branch=branch,
-            error=errors[0],
-            error_bound=errors[1],
+            error=None if noise.error is None else in_units(compiled, noise.inverse, noise.error),
+            error_bound=None if bound is None else bound.error,
             confidence=CONFIDENCE,
-            guarantee=errors[2],
+            covered_by="none" if bound is None else bound.argument,
+            typical=typical,
             checked=compared,
             remaining=self.remaining,
             private=self.private,
@@ -501,12 +548,15 @@ class QueryEngine:
         """Measure anew, and update the histogram if it answered theta."""
         measured = self._measuring.measure(compiled, self._private_side)
         self._note_update(b"" if theta is None else self._lesson(compiled, theta, measured))
+        k = len(compiled.names)
+        deviations = None if measured.deviation is None else np.full(k, measured.deviation)
+        bound = None if measured.bound is None else Bound("measurement", np.full(k, measured.bound))
         inverse = None
         if isinstance(compiled, CompiledRegression):
             inverse = inverse_hessian(compiled, self._marginal(compiled), measured.theta)
-        noise = PropagatedNoise(measured.error, np.zeros(len(compiled.names)), inverse)
-        bounds = measured.bound, min(compiled.scale, measured.error / (1 - CONFIDENCE))
-        return self._finished(PublicAnswer(compiled, measured.theta), noise, "oracle", bounds, compared=True)
+        noise = PropagatedNoise(measured.error, deviations, inverse)
+        public = PublicAnswer(compiled, measured.theta)
+        return self._finished(public, noise, bound=bound, branch="oracle", compared=True)
 
     def _lesson(self, compiled: CompiledQuery, theta: Vector, measured: MeasuredAnswer) -> bytes:
         """Encode an update of the histogram: all measured means, or the certificate if there are none."""

@@ -1,19 +1,25 @@
-"""Error of a public answer, estimated from released values, their noise and public scales."""
+"""Error of a public answer: its noise to first order, and bounds on it with the arguments that prove them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.queries.compiled import CompiledQuery, CompiledRegression
+from dpcvx.queries.compiled import CompiledMeans, CompiledQuery, CompiledRegression
+from dpcvx.queries.histogram import Histogram
 from dpcvx.queries.marginals import Measurement
 from dpcvx.solvers.defaults import default
 
 CONFIDENCE: float = default("queries.error_bars.CONFIDENCE")
-NORMAL_97_5 = 1.959963984540054  # standard normal quantile of 0.975
+# Probabilities that an argument fails; an answer rests on the first two or on the third, 5 % in all.
+NOISE_FAILURE, COMPARISON_FAILURE, MEASUREMENT_FAILURE = (
+    part * (1 - CONFIDENCE) for part in (0.5, 0.25, 0.25)
+)
+MOST_SHARES = 256  # cells of a query up to which its shares are estimated from the first release
 SHORTEST_REACH: float = default("queries.error_bars.SHORTEST_REACH")
 MOST_CELLS, MOST_FUNCTIONS = 4096, 512  # in the regression of gradients on measured functions
 FLOOR = 1e-3  # smallest eigenvalue of a Hessian relative to its largest one
@@ -23,21 +29,22 @@ FLOOR = 1e-3  # smallest eigenvalue of a Hessian relative to its largest one
 class PropagatedNoise:
     """Effect of the noise of measurements on an answer."""
 
-    error: float  # expected error of the answer
-    deviations: Vector  # standard deviation of each of its numbers
+    error: float | None  # expected error of the answer, if known
+    deviations: Vector | None  # standard deviation of each of its numbers, if known
     inverse: Vector | None = None  # inverse Hessian of a regression at the answer; see `inverse_hessian`
 
     @property
     def distance(self) -> float:
-        """Root mean square of the distance by which noise moves the answer."""
-        return float(np.linalg.norm(self.deviations))
+        """Root mean square of the distance by which noise moves the answer; infinite if not known."""
+        return math.inf if self.deviations is None else float(np.linalg.norm(self.deviations))
 
 
 def propagate(
     query: CompiledQuery,
-    weights: Vector,
+    histogram: Histogram,
     theta: Vector,
     measurements: Sequence[Measurement],
+    corrections: Sequence[Sequence[Measurement]] = (),
     cell_noise: float = 0.0,
 ) -> PropagatedNoise:
     """Carry the noise of measured means through to an answer, to first order.
@@ -45,34 +52,64 @@ def propagate(
     A change of the measured means moves the mean gradient of the loss by B^T times it, B the coefficients of
     the ridge regression of gradients on measured functions that the fit implies. Noise of variance sigma_k^2
     then has the covariance V = sum_k sigma_k^2 B_k B_k^T on the gradient, H^-1 V H^-1 on the minimiser, and
-    costs tr(H^-1 V)/2. The error of the model itself is no part of this. On marginals of many cells the
-    regression uses the heaviest cells and the smallest measurements only.
+    costs tr(H^-1 V)/2. A correction, the newest first, has its own B (`multiplicative_weights.agree`), and
+    earlier noise acts on what its functions leave of the gradients. The error of the model itself is no part
+    of this. On marginals of many cells the regression uses the heaviest cells and the smallest measurements
+    only, and corrections that have attributes besides those of the query are left out.
 
-    `weights`: the histogram's distribution over the query's cells; `theta`: its answer; `measurements`: used
-    if all their attributes are attributes of the query; `cell_noise`: standard deviation of the noise on the
-    share of each of the query's cells.
+    `theta`: the histogram's answer; `measurements`: those of the first release, used if all their attributes
+    are attributes of the query or of corrections that share some with it; `cell_noise`: standard deviation of
+    the noise on the share of each of the query's cells.
     """
     values = query.gradients(theta)
     V = cell_noise**2 * (values.T @ values)
-    known = set(query.attributes)
-    used = sorted((m for m in measurements if known.issuperset(m.attributes)), key=lambda m: len(m.values))
+    attributes, shape = query.attributes, histogram.universe.shape
+    near = {
+        a for group in corrections for m in group for a in m.attributes if set(m.attributes) & set(attributes)
+    }
+    others = tuple(sorted(near.difference(attributes)))
+    if math.prod(shape[a] for a in (*attributes, *others)) <= MOST_CELLS:
+        attributes += others
+        values = np.repeat(values, math.prod(shape[a] for a in others), axis=0)
+    table = histogram.marginal(attributes)
+    cells = np.argsort(-table.ravel(), kind="stable")[:MOST_CELLS]
+    p = table.ravel()[cells] / table.ravel()[cells].sum()
+    left = values[cells]
+    digits = np.unravel_index(cells, table.shape)
+    places = {
+        attribute: (place, size)
+        for attribute, place, size in zip(attributes, digits, table.shape, strict=True)
+    }
+
+    def functions(used: Sequence[Measurement]) -> tuple[Vector, Vector]:
+        """Functions at the cells, and the standard deviations of their noise."""
+        F = np.concatenate([_at(each, places) for each in used], axis=1)
+        return F, np.concatenate([np.full(len(each.values), each.deviation) for each in used])
+
+    for group in reversed(corrections):
+        if group and set(group[0].attributes) <= set(attributes):
+            F, noise = functions(group)
+            centred = F - p @ F
+            covariance = (centred * p[:, None]).T @ centred + np.diag(noise**2)
+            B = np.linalg.solve(covariance, (centred * p[:, None]).T @ left)
+            V, left = V + (B.T * noise**2) @ B, left - centred @ B
+    used = sorted(
+        (m for m in measurements if set(m.attributes) <= set(attributes)), key=lambda m: len(m.values)
+    )
     counts = np.cumsum([len(m.values) for m in used])
     used = [m for m, count in zip(used, counts, strict=True) if count <= MOST_FUNCTIONS]
     if used:
-        cells = np.argsort(-weights, kind="stable")[:MOST_CELLS]
-        p = weights[cells] / weights[cells].sum()
-        F = np.concatenate([_over(query, m, cells) for m in used], axis=1)
-        noise = np.concatenate([np.full(len(m.values), m.deviation) for m in used])
+        F, noise = functions(used)
         centred = F - p @ F
         # The penalty of the fit, which shrinks a mean and its noise alike.
         penalty = noise * np.maximum(np.sqrt((F**2).mean(axis=0)), noise)
         covariance = (centred * p[:, None]).T @ centred + np.diag(penalty)
-        B = np.linalg.solve(covariance, (centred * p[:, None]).T @ values[cells]) * noise[:, None]
+        B = np.linalg.solve(covariance, (centred * p[:, None]).T @ left) * noise[:, None]
         V = V + B.T @ B
     if not isinstance(query, CompiledRegression):
         deviations = np.sqrt(np.diag(V))
         return PropagatedNoise(float(deviations.max()), deviations)
-    inverse = inverse_hessian(query, weights, theta)
+    inverse = inverse_hessian(query, histogram.marginal(query.attributes).ravel(), theta)
     spread = np.diag(inverse @ V @ inverse)
     return PropagatedNoise(float(np.trace(inverse @ V)) / 2, np.sqrt(np.maximum(spread, 0.0)), inverse)
 
@@ -97,20 +134,6 @@ def inverse_hessian(query: CompiledRegression, weights: Vector, theta: Vector) -
     return inverse
 
 
-def half_widths(noise: PropagatedNoise, bound: float) -> Vector:
-    """Return half of the length of the interval of each number.
-
-    The larger one of two intervals: that of the propagated noise, and that of an excess loss of ``bound``,
-    whose standard deviation is sqrt(2 bound (H^-1)_jj / d) for coefficient j of d. For means the second one
-    is the bound itself.
-    """
-    own = NORMAL_97_5 * noise.deviations
-    if noise.inverse is None:
-        return np.maximum(own, bound)
-    spread = np.diag(noise.inverse) * 2 * bound / len(noise.inverse)
-    return np.maximum(own, NORMAL_97_5 * np.sqrt(spread))
-
-
 def in_units(query: CompiledQuery, inverse: Vector | None, error: float) -> float:
     """Return an error in the units of the answer; the excess loss of a regression is returned as it is.
 
@@ -125,11 +148,100 @@ def in_units(query: CompiledQuery, inverse: Vector | None, error: float) -> floa
     return min(deviation / 2, 1.0) * (high - low)
 
 
-def _over(query: CompiledQuery, measurement: Measurement, cells: IntVector) -> Vector:
-    """Return the functions of a measurement at cells of a query that has all of its attributes, (m, k)."""
-    digits = np.unravel_index(cells, query.sizes)
-    listed = np.ones((len(cells), 1))
-    for attribute, features in zip(measurement.attributes, measurement.features, strict=True):
-        place = query.attributes.index(attribute)
-        listed = (listed[:, :, None] * features[digits[place]][:, None, :]).reshape(len(cells), -1)
-    return listed
+def noise_in_units(query: CompiledQuery, deviations: Vector) -> Vector:
+    """Return standard deviations of the numbers of an answer in the units in which they are reported."""
+    if not isinstance(query, CompiledRegression) or query.units is None:
+        return deviations
+    low, high = query.units
+    return deviations * (high - low) / 2
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """Upper bound on the error of an answer, and the argument that proves it."""
+
+    argument: str  # one of `answer.ARGUMENTS`
+    numbers: Vector  # bound for each number of the answer; of a regression the bound on its excess loss
+
+    @property
+    def error(self) -> float:
+        """Bound on the error of the answer as a whole."""
+        return float(self.numbers.max())
+
+
+@dataclass(frozen=True, eq=False)
+class TableEstimate:
+    """Unbiased estimate of the shares of all cells of some attributes: the shares plus root @ Z, Z normal."""
+
+    shares: Vector  # (m,)
+    root: Vector  # (m, k)
+    tables: int  # number of tables that the same release estimates
+    cells: int  # number of cells of all of them together
+
+    def bound(self, query: CompiledMeans, theta: Vector) -> Vector:
+        """Bound the error of each mean, for all queries on these tables at once.
+
+        With u the estimate of mean q, |theta - mean| <= |theta - u| + |noise of u|. As shares sum to 1, q may
+        be replaced by q - c, c its median over the cells. That noise is at most z sum_x |q(x) - c| s_x, s_x
+        the standard deviation of cell x, if no cell of any table is off by more than z s_x; and at most
+        chi ||(q - c) @ root||, if the noise of no table is longer than chi. Each holds but for half of
+        `NOISE_FAILURE`, for all tables and cells together.
+        """
+        from scipy.special import chdtri, ndtri
+
+        middle = np.median(query.values, axis=0)
+        centred = query.values - middle
+        z = -float(ndtri(NOISE_FAILURE / (4 * self.cells)))
+        chi = math.sqrt(float(chdtri(self.root.shape[1], NOISE_FAILURE / (2 * self.tables))))
+        by_cells = z * (np.abs(centred).T @ np.linalg.norm(self.root, axis=1))
+        by_length = chi * np.linalg.norm(centred.T @ self.root, axis=1)
+        bound: Vector = np.abs(middle + self.shares @ centred - theta) + np.minimum(by_cells, by_length)
+        return bound
+
+
+def table_estimate(query: CompiledQuery, measurements: Sequence[Measurement]) -> TableEstimate | None:
+    """Return the shares of a query's cells as the measured means give them; None if these do not.
+
+    The functions measured on the subsets of the query's attributes and the constant span all functions of its
+    cells, G C = 1; so C gives the shares from the means, and the noise on them.
+    """
+    known = set(query.attributes)
+    m = math.prod(query.sizes)
+    if m > MOST_SHARES or not any(set(each.attributes) == known for each in measurements):
+        return None
+    used = [each for each in measurements if known.issuperset(each.attributes)]
+    digits = np.unravel_index(np.arange(m), query.sizes)
+    places = {a: (place, size) for a, place, size in zip(query.attributes, digits, query.sizes, strict=True)}
+    G = np.concatenate([np.ones((m, 1)), *(_at(each, places) for each in used)], axis=1)
+    C = np.linalg.pinv(G)
+    if not np.allclose(G @ C, np.eye(m), atol=1e-9):
+        return None
+    means = np.concatenate([np.ones(1), *(each.values for each in used)])
+    noise = np.concatenate([np.zeros(1), *(np.full(len(each.values), each.deviation) for each in used)])
+    root = (C * noise[:, None])[1:].T
+    cells = sum(math.prod(len(f) for f in each.features) for each in measurements)
+    return TableEstimate(means @ C, root, len(measurements), cells)
+
+
+def released_table(
+    query: CompiledQuery, shares: Vector, shape: tuple[int, ...], noise: float
+) -> TableEstimate | None:
+    """Return the shares of a query's cells as sums of the noisy shares of all cells; None if these are many.
+
+    `shares`: released shares of all cells, flat; `noise`: standard deviation of each of them.
+    """
+    m = math.prod(query.sizes)
+    if m > MOST_SHARES:
+        return None
+    others = tuple(k for k in range(len(shape)) if k not in query.attributes)
+    kept = sorted(query.attributes)
+    table = shares.reshape(shape).sum(axis=others)
+    summed = table.transpose([kept.index(attribute) for attribute in query.attributes]).ravel()
+    root = noise * math.sqrt(math.prod(shape) / m) * np.eye(m)
+    return TableEstimate(summed, root, 2 ** len(shape), math.prod(size + 1 for size in shape))
+
+
+def _at(measurement: Measurement, places: Mapping[int, tuple[IntVector, int]]) -> Vector:
+    """Return the functions of a measurement at cells, given by place and size on each attribute, (m, k)."""
+    digits, sizes = zip(*(places[attribute] for attribute in measurement.attributes), strict=True)
+    return measurement.at(digits, sizes)

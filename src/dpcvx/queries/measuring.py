@@ -13,7 +13,7 @@ from dpcvx.events import Event, Exponential, Gaussian, count_leaves
 from dpcvx.plans import Plan, Solver
 from dpcvx.problem import Problem
 from dpcvx.queries.compiled import CompiledMeans, CompiledQuery, CompiledRegression
-from dpcvx.queries.error_bars import CONFIDENCE
+from dpcvx.queries.error_bars import MEASUREMENT_FAILURE
 from dpcvx.queries.marginals import Measurement
 from dpcvx.queries.mechanisms import NoisyMeans
 from dpcvx.queries.private_side import PrivateSide
@@ -23,12 +23,17 @@ __all__ = ["GaussianEquivalent", "MeasuredAnswer", "Measurer", "zcdp"]
 
 @dataclass(frozen=True, eq=False)
 class MeasuredAnswer:
-    """A new private answer: parameter, noisy means that were measured, expected error and its bound."""
+    """A new private answer, the noisy means that were measured, its predicted error and its bound.
+
+    The error of a regression has no bound: its prediction is of the mean over the noise, and leaves out what
+    clipped residuals change.
+    """
 
     theta: Vector
     group: tuple[Measurement, ...]
-    error: float
-    bound: float
+    error: float  # standard deviation of means, or the solver's bound on the mean error of a regression
+    deviation: float | None  # of the noise on each mean
+    bound: float | None  # on the largest error of a mean, but for `MEASUREMENT_FAILURE`
 
 
 @dataclass(frozen=True)
@@ -78,14 +83,8 @@ class Measurer:
             raise Incompatible(f"{type(query).__name__} cannot be measured.")
         plan = self.plan(query)
         theta, group = private_side.minimiser(plan, query)
-        # Markov: a loss that is not negative exceeds 3 times its mean with probability at most 1/3; `_bound`
-        # is for the worst records and far above the mean.
-        expected = min(self._bound(plan), query.scale)
-        return MeasuredAnswer(theta, group, expected, min(3 * expected, query.scale))
-
-    def _bound(self, plan: Plan) -> float:
-        """Bound the expected excess risk; the prediction of descent is for typical records and no bound."""
-        return sum(plan.solver.bound(plan.problem, self.n, self.budget))
+        predicted = sum(plan.solver.bound(plan.problem, self.n, self.budget))
+        return MeasuredAnswer(theta, group, min(predicted, query.scale), None, None)
 
     def _means(self, query: CompiledMeans, private_side: PrivateSide) -> MeasuredAnswer:
         from scipy.special import ndtri
@@ -97,9 +96,9 @@ class Measurer:
                 "larger one, or ask about fewer cells."
             )
         theta = private_side.ask(mechanism)
-        bound = -float(ndtri((1 - CONFIDENCE) / (2 * len(theta)))) * mechanism.noise
+        bound = -float(ndtri(MEASUREMENT_FAILURE / (2 * len(theta)))) * mechanism.noise
         group = (Measurement(query.attributes, (query.values,), theta, mechanism.noise),)
-        return MeasuredAnswer(theta, group, math.sqrt(2 / math.pi) * mechanism.noise, bound)
+        return MeasuredAnswer(theta, group, mechanism.noise, mechanism.noise, bound)
 
 
 @dataclass(frozen=True)

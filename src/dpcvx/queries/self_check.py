@@ -16,7 +16,7 @@ __all__ = ["FAMILIES", "RANK", "Check", "check_queries"]
 
 FAMILIES = ("regressions", "shares")
 SIZE: int = default("queries.self_check.SIZE")
-RANK = 195  # the 97.5 % quantile; the noise of the check takes the other half of the 5 %
+RANK = 195  # the 97.5 % quantile
 FEATURES: int = default("queries.self_check.FEATURES")
 LARGEST = {"regressions": 2**10, "shares": 2**7}  # cells of a query, so that checking takes seconds
 NORMAL_97_5 = 1.959963984540054  # standard normal quantile of 0.975
@@ -31,7 +31,10 @@ class Check:
 
     @property
     def bound(self) -> float:
-        """Upper bound that holds for 95 % of queries like those of the family."""
+        """Upper bound, with 97.5 % confidence, on the errors of `RANK` of the `SIZE` queries of the family.
+
+        It says nothing certain about any other query: the family is random, and queries of analysts are not.
+        """
         return max(self.value, 0.0) + NORMAL_97_5 * self.noise
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpcvx.errors import BudgetExceeded, DeadKey, KeyReused
-from dpcvx.queries import BRANCHES, Query, query_from_json, write_synthetic
+from dpcvx.queries import ARGUMENTS, BRANCHES, Query, query_from_json, write_synthetic
 from dpcvx.service.database import ServiceDatabase
 from dpcvx.service.description import attributes, query_schema
 from dpcvx.service.history import REUSED, QueryHistory
@@ -117,7 +117,7 @@ class Analysts:
 def pad(answer: bytes) -> bytes:
     """Pad an answer with blanks, which JSON ignores, to a length that depends on its public shape only.
 
-    The length is that of the same answer with every number, truth value and branch at its widest.
+    The length is that of the same answer with every number, truth value, branch and argument at its widest.
     """
     widest = len(json.dumps(_widest(json.loads(answer))))
     return answer.ljust(math.ceil(widest / BLOCK) * BLOCK)
@@ -125,8 +125,8 @@ def pad(answer: bytes) -> bytes:
 
 def _widest(content: Any) -> Any:
     if isinstance(content, dict):
-        longest = max(BRANCHES, key=len)
-        return {name: longest if name == "branch" else _widest(value) for name, value in content.items()}
+        longest = {"branch": max(BRANCHES, key=len), "covered_by": max(ARGUMENTS, key=len)}
+        return {name: longest.get(name) or _widest(value) for name, value in content.items()}
     if isinstance(content, list):
         return [_widest(value) for value in content]
     return content if isinstance(content, str) else "0" * (WIDEST_NUMBER - 2)

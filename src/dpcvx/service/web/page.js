@@ -273,22 +273,28 @@ function words(asked) {
   return `${asked.target} ~ ${asked.features.join(" + ") || "1"} (${loss})`;
 }
 
-// Fills a part of the page with an answer.
+const ARGUMENTS = {
+  noise: "by the noise of the first release",
+  comparison: "by comparison with the records",
+  measurement: "by the noise of its own measurement",
+};
+
+// Fills a part of the page with an answer. Answers of version 0.1 name no argument: their intervals are not shown.
 function report(part, answer) {
-  const values = answer.coefficients;
+  const values = answer.coefficients.map((one) => (ARGUMENTS[answer.covered_by] ? one : { ...one, low: null, high: null }));
   const rows = values.map((one) =>
-    make("tr", {}, make("td", {}, ...breakable(one.name)), ...[one.estimate, one.low, one.high].map((value) => make("td", {}, number(value)))),
+    make("tr", {}, make("td", {}, ...breakable(one.name)), ...[one.estimate, one.low, one.high, one.noise].map((value) => make("td", {}, number(value)))),
   );
-  const head = ["", "estimate", "low", "high"].map((title) => make("th", { scope: "col" }, title));
+  const head = ["", "estimate", "low", "high", "noise"].map((title) => make("th", { scope: "col" }, title));
   const table = make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows));
   const sure = `${Math.round(100 * answer.confidence)} %`;
   const error = answer.query.kind === "regression" ? "excess loss" : "error";
+  const proof = ARGUMENTS[answer.covered_by];
   const spent = answer.comparable === false ? "no comparisons at this size" : "no: the comparisons are used up";
   const facts = [
     ["found by", answer.branch === "oracle" ? "a new private measurement" : "the public histogram, at no new cost"],
-    [`${error}, estimated`, number(answer.error)],
-    [`${error}, at most`, `${number(answer.error_bound)} for ${sure} of such questions`],
-    ["for every question", `at most ${number(answer.guarantee)}, with ${sure} confidence`],
+    [`${error}, by noise alone`, number(answer.error)],
+    [`${error}, at most`, proof ? `${number(answer.error_bound)} with ${sure} confidence, ${proof}` : "no bound is proved"],
     ["checked", answer.checked ? "yes, privately against the records" : spent],
   ];
   if (answer.note) facts.push(["how to read it", answer.note]);
@@ -322,7 +328,8 @@ function chart(values, confidence, room) {
     }
     parts.push(draw("circle", { class: "estimate", cx: x(one.estimate), cy: y, r: 4.5 }));
   });
-  const title = `Estimates with ${Math.round(100 * confidence)} % intervals; the table below has the numbers.`;
+  const intervals = values.some((one) => one.low !== null) ? ` with ${Math.round(100 * confidence)} % intervals` : "";
+  const title = `Estimates${intervals}; the table below has the numbers.`;
   const picture = draw("svg", { viewBox: `0 0 ${width} ${bottom + 26}`, width, role: "img", "aria-label": title }, ...parts);
   return make("figure", {}, picture, make("figcaption", {}, title));
 }
