@@ -16,6 +16,11 @@ from typing import Any
 from dpcvx.errors import NotAccountable, WrongType, WrongValue
 
 RELATIONS = ("replace", "add_remove")
+# Prices are computed in time and memory that do not depend on counts. These limits keep everything else about
+# an event small, whoever wrote it.
+LARGEST_COUNT = 10**18  # of one event in all, nested repetitions multiplied
+DEEPEST = 64  # levels of events inside events
+LARGEST_SIZE = 10**5  # events in all, each counted as often as it is reached
 
 
 def _require_positive(name: str, value: float) -> None:
@@ -126,6 +131,8 @@ class Repeat:
             raise WrongType(f"count is {self.count!r}; it must be an int.")
         if self.count < 1:
             raise WrongValue(f"count is {self.count}; it must be at least 1; leave out other events.")
+        if self.count > LARGEST_COUNT:
+            raise WrongValue(f"count is too large; it may be at most {LARGEST_COUNT:.0e}.")
 
 
 @dataclass(frozen=True)
@@ -187,19 +194,45 @@ def count_leaves(event: Event) -> Counter[Leaf]:
 
     This is the only place where repetition and composition are read; accounting rules see the counts alone.
 
-    Raises NotAccountable: if something that is not an event is found.
+    Raises NotAccountable: if something that is not an event is found, or the event is too large.
     """
+    _require_small(event)
+    return _count_leaves(event)
+
+
+def _require_small(event: Event) -> None:
+    """Refuse an event that is nested too deeply, or too large to be read."""
+    waiting, size = [(event, 1, 0)], 0
+    while waiting:
+        part, count, depth = waiting.pop()
+        size += 1
+        if count > LARGEST_COUNT:
+            raise NotAccountable(f"An event may happen at most {LARGEST_COUNT:.0e} times.")
+        if depth > DEEPEST:
+            raise NotAccountable(f"Events may be nested at most {DEEPEST} levels deep; use one Compose.")
+        match part:
+            case Repeat():
+                waiting.append((part.event, count * part.count, depth + 1))
+            case Compose():
+                waiting.extend((each, count, depth + 1) for each in part.events)
+            case Worst() | RepeatAndSelect():
+                waiting.extend((each, 1, depth + 1) for each in _inside(part))
+        if size + len(waiting) > LARGEST_SIZE:
+            raise NotAccountable(f"An event may have at most {LARGEST_SIZE:.0e} parts: use Repeat.")
+
+
+def _count_leaves(event: Event) -> Counter[Leaf]:
     match event:
         case Repeat():
-            return Counter({leaf: event.count * count for leaf, count in count_leaves(event.event).items()})
+            return Counter({leaf: event.count * count for leaf, count in _count_leaves(event.event).items()})
         case Compose():
             total: Counter[Leaf] = Counter()
             for part in event.events:
-                total.update(count_leaves(part))
+                total.update(_count_leaves(part))
             return total
         case Worst() | RepeatAndSelect():
             for part in _inside(event):
-                count_leaves(part)  # refuses what is no event
+                _count_leaves(part)  # refuses what is no event
             return Counter({event: 1})
         case Gaussian() | Exponential() | PureDP() | ApproxDP() | Poisson() | PerturbedObjective():
             return Counter({event: 1})
@@ -265,6 +298,8 @@ def from_plain(content: Mapping[str, Any]) -> Event:
         elif kind in (Compose, Worst):
             fields = {"events": tuple(from_plain(part) for part in fields.pop("events")), **fields}
         event: Event = kind(**fields)
+    except RecursionError:
+        raise WrongValue("This event is nested too deeply.") from None
     except (KeyError, TypeError) as problem:
         raise WrongValue(f"This describes no event: {sorted(map(str, content))}.") from problem
     return event

@@ -26,6 +26,7 @@ _KINDS = (Gaussian, Poisson, Exponential, PureDP)
 # by up to 3.5e-16 per release (2500 events of 1 to 2e4 releases); this is five times it.
 _ROUNDING_PER_RELEASE = 2.0**-49
 _LARGEST_LOSS = 750.0  # beyond this one release is hopeless and its distribution would fill the memory
+_LARGEST_MEAN = 100.0  # beyond this mean loss all releases together are
 
 
 def _response_delta(epsilon: Vector, epsilon0: float) -> Vector:
@@ -84,6 +85,21 @@ def _hopeless(leaf: Leaf) -> bool:
     return True
 
 
+def _mean_loss(leaf: Leaf) -> float:
+    """Return the mean privacy loss of a release to first order, never more than a few times too large."""
+    match leaf:
+        case Gaussian():
+            return 0.5 / leaf.noise_multiplier**2
+        case Poisson():
+            moved = (2 if leaf.relation == "replace" else 1) * leaf.probability / leaf.noise_multiplier
+            return moved**2 / 2
+        case Exponential():
+            return min(leaf.eta**2 / 8, leaf.eta)
+        case PureDP():
+            return leaf.epsilon * math.tanh(leaf.epsilon / 2)
+    return math.inf
+
+
 @dataclass(frozen=True)
 class PLD:
     """Numerical composition of privacy-loss distributions: Poisson samples with anything but `ApproxDP`.
@@ -101,18 +117,23 @@ class PLD:
             raise WrongValue(f"interval is {self.interval!r}; it must be more than 0 and at most 1.")
 
     def _composed(self, event: Event) -> tuple[Any | None, float]:
-        """Return the distribution of the whole event, or None for no protection, and its error in delta."""
+        """Return the distribution of the whole event, or None for no protection, and its error in delta.
+
+        Hopeless events are not composed: their distribution would be as long as their losses are large.
+        """
         leaves = accepted_leaves(event, _KINDS, self)
-        if any(_hopeless(leaf) for leaf in leaves):
+        rounding = leaves.total() * _ROUNDING_PER_RELEASE
+        mean = math.fsum(count * _mean_loss(leaf) for leaf, count in leaves.items())
+        if any(_hopeless(leaf) for leaf in leaves) or mean > _LARGEST_MEAN or rounding >= 1:
             return None, 0.0
         total = None
         for leaf, count in leaves.items():
             part = _single(leaf, self.interval).self_compose(count)
             total = part if total is None else total.compose(part)
-        return total, leaves.total() * _ROUNDING_PER_RELEASE
+        return total, rounding
 
     def epsilon(self, event: Event, delta: float) -> float:
-        """Return a pessimistic epsilon at delta; infinite if a single release is without any protection."""
+        """Return a pessimistic epsilon at delta; infinite if there is hardly any protection."""
         require_delta(delta)
         composed, rounding = self._composed(event)
         if composed is None or delta <= rounding:

@@ -19,6 +19,8 @@ from dpcvx.accounting.inversion import first_passing
 from dpcvx.arrays import Vector
 from dpcvx.events import Event, Exponential, PureDP
 
+LARGEST_OPTIMAL = 2**20  # releases, each of which has a loss in the sum; beyond, only the plain sum is known
+
 
 def _losses(epsilon0: float, count: int) -> tuple[Vector, Vector]:
     """Return the positive privacy losses of ``count`` randomised responses and their log-probabilities."""
@@ -42,7 +44,8 @@ class PureComposition:
     """Optimal composition of `PureDP` releases, and of selections, which are pure too.
 
     Optimal when all have the same epsilon. Otherwise each is counted with the largest one, unless the plain
-    sum is smaller.
+    sum is smaller. More than `LARGEST_OPTIMAL` releases are counted by the plain sum alone; `RDP`, whose cost
+    does not depend on their number, is close to optimal there.
     """
 
     def _parts(self, event: Event) -> tuple[float, float, int]:
@@ -59,7 +62,7 @@ class PureComposition:
         """Return the smallest epsilon at delta; at delta = 0 this is the sum."""
         require_delta(delta)
         total, epsilon0, count = self._parts(event)
-        if delta == 0:
+        if delta == 0 or count > LARGEST_OPTIMAL:
             return total
         losses, log_weights = _losses(epsilon0, count)
         log_delta = math.log(delta)
@@ -77,7 +80,9 @@ class PureComposition:
         """Return the smallest delta at epsilon."""
         require_epsilon(epsilon)
         total, epsilon0, count = self._parts(event)
-        return 0.0 if epsilon >= total else math.exp(_log_delta(epsilon, *_losses(epsilon0, count)))
+        if epsilon >= total or count > LARGEST_OPTIMAL:
+            return 0.0 if epsilon >= total else 1.0
+        return math.exp(_log_delta(epsilon, *_losses(epsilon0, count)))
 
     def supports(self, event: Event) -> bool:
         """Say whether every part is `PureDP` or `Exponential`."""
