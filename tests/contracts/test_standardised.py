@@ -108,8 +108,8 @@ def test_the_region_is_in_the_users_units_and_survives_a_file(tmp_path):
     y = np.where(X[:, 0] > 50, 1, 0)
     model = dp.PrivateLogisticRegression(epsilon=2.0, bounds=(0, 200), classes=(0, 1), random_state=0)
     model.fit(X, y)
-    np.testing.assert_allclose(model._region.center, 50.0, atol=1.5)
-    np.testing.assert_allclose(model._region.scale, 5.0, atol=1.5)
+    np.testing.assert_allclose(model._row_map.region.center, 50.0, atol=1.5)
+    np.testing.assert_allclose(model._row_map.region.scale, 5.0, atol=1.5)
     model.save(tmp_path / "model.json")
     wild = np.array([[190.0, 3.0], [51.0, 49.0]])
     again = dp.load(tmp_path / "model.json")
@@ -123,9 +123,9 @@ def test_a_file_with_a_false_region_is_refused(tmp_path):
     model.save(path)
     for field, value in (("scale", [0.0, 1.0, 1.0]), ("length", -1.0), ("center", [1.0])):
         content = json.loads(path.read_text())
-        content["trim"][field] = value
+        content["formula"]["region"][field] = value
         (tmp_path / "false.json").write_text(json.dumps(content))
-        with pytest.raises(ValueError, match="trim"):
+        with pytest.raises(ValueError, match="region"):
             dp.load(tmp_path / "false.json")
 
 

@@ -105,6 +105,24 @@ def test_predict_knows_levels_that_were_declared_with_shards(folder, run, data):
     assert [float(line) for line in out.splitlines()[1:]] == expected.tolist()
 
 
+def test_export_writes_the_formula_and_predict_can_leave_the_clipping_out(folder, run):
+    run(f"{FIT} --standardize true --quiet")
+    model = dpcvx.load("model.json")
+    assert run("export model.json") == (0, f"{model.formula_}\n", "")
+    code, out, err = run("export model.json --to json --extrapolation linear")
+    assert (code, err) == (0, "")
+    assert json.loads(out) == model.set_params(extrapolation="linear").formula_.to_dict()
+    assert run("export model.json --to text --out formula.txt")[0] == 0
+    assert "linear" not in Path("formula.txt").read_text()
+    code, _, err = run("export model.json --to onnx")
+    assert (code, err) == (2, "dpcvx: --to onnx writes bytes: name a file by --out.\n")
+    code, out, _ = run("predict model.json people.parquet --extrapolation linear --json")
+    expected = model.predict(pq.read_table("people.parquet", columns=["age", "sex", "hours"]))
+    assert json.loads(out)["predictions"] == expected.tolist()
+    code, _, err = run("predict model.json people.parquet --extrapolation constant")
+    assert (code, err) == (2, "dpcvx: --extrapolation must be clip or linear, got 'constant'.\n")
+
+
 def test_predict_says_that_a_model_of_an_array_has_no_column_names(folder, run):
     rows = np.random.default_rng(0).uniform(0, 1, (N, 2))
     dpcvx.PrivateLinearRegression(epsilon=1.0, bounds=(0, 1), y_bounds=(0, 1)).fit(rows, rows[:, 0]).save(
@@ -456,8 +474,9 @@ def released(run, command):
     code, out, err = run(command)
     with open("model.json") as file:
         content = json.load(file)
-    noisy = {"coef": np.shape(content["coef"]), "intercept": None, "trim": sorted(content["trim"])}
-    return code, out, err, {**content, **noisy}
+    formula = content["formula"]
+    noisy = {"coef": np.shape(formula["coef"]), "intercept": None, "region": sorted(formula["region"])}
+    return code, out, err, {**content, "formula": {**formula, **noisy}}
 
 
 @pytest.mark.parametrize("command", [FIT, LABELS])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 import dpcvx as dp
 from dpcvx.service.analysts import Analysts
@@ -30,7 +30,11 @@ def ledger(tmp_path):
 def test_a_model_file_predicts_and_states_as_before(name):
     model, said = dp.load(WRITTEN / "models" / f"{name}.json"), SAID[name]
     assert_array_equal(model.coef_, said["coef"])
-    assert_array_equal(model.predict(ROWS.get(name, A[:3])), said["predictions"])
+    found = model.predict(ROWS.get(name, A[:3]))
+    if hasattr(model, "classes_"):
+        assert_array_equal(found, said["predictions"])
+    else:  # terms were added in the order of a matrix product then, which depends on the machine
+        assert_allclose(found, said["predictions"], rtol=1e-14)
     assert str(model.privacy_statement_) == said["statement"]
 
 

@@ -47,6 +47,7 @@ COMMON = {
     "radius": None,
     "l2": 0,
     "standardize": "auto",
+    "extrapolation": "clip",
     "uncertainty": 0,
     "solver": "auto",
     "n_iter": None,

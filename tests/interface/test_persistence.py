@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 
 import dpcvx
 from dpcvx import (
@@ -183,10 +184,96 @@ def changed(content, path, value):
 
 DELETED = "DELETED"
 HOSTILE = [
-    (("schema",), 2),
+    (("schema",), 3),
+    (("schema",), 1),
     (("class",), "load"),
     (("class",), "os.system"),
     (("class",), ["PrivateLasso"]),
+    (("class",), "PrivateLinearRegression"),
+    (("formula",), DELETED),
+    (("formula",), []),
+    (("extra",), 1),
+    (("formula", "extra"), 1),
+    (("formula", "coef"), DELETED),
+    (("formula", "coef"), [1.0]),
+    (("formula", "coef"), [[1.0], [2.0, 3.0]]),
+    (("formula", "coef"), ["1", "2", "3"]),
+    (("formula", "coef"), [True, False, True]),
+    (("formula", "coef"), None),
+    (("formula", "coef"), 1.0),
+    (("formula", "coef"), [1e400, 0, 0]),
+    (("formula", "coef"), [10**400, 0, 0]),
+    (("formula", "coef"), json.loads("[" * 400 + "]" * 400)),
+    (("formula", "coef"), {"shape": [4], "places": [], "values": []}),
+    (("formula", "coef"), {"shape": [3], "places": [3], "values": [1.0]}),
+    (("formula", "coef"), {"shape": [3], "places": [-1], "values": [1.0]}),
+    (("formula", "coef"), {"shape": [3], "places": [True], "values": [1.0]}),
+    (("formula", "coef"), {"shape": [3], "places": [0], "values": [1.0, 2.0]}),
+    (("formula", "coef"), {"shape": [3], "places": 0, "values": 1.0}),
+    (("formula", "intercept"), "0"),
+    (("n_iter",), -1),
+    (("n_iter",), True),
+    (("formula", "columns"), 4),
+    (("formula", "columns"), 0),
+    (("formula", "columns"), 10**15),
+    (("formula", "columns"), True),
+    (("formula", "columns"), []),
+    (("formula", "columns"), ["a"]),
+    (("formula", "columns"), [1, 2, 3]),
+    (("formula", "levels"), [None, None, None]),
+    (("formula", "levels"), {"0": ["a", "b"]}),
+    (("formula", "levels"), {"0": []}),
+    (("formula", "levels"), {"0": [[]]}),
+    (("formula", "levels"), {"0": "a"}),
+    (("formula", "levels"), {"3": ["a"]}),
+    (("formula", "levels"), {"-1": ["a"]}),
+    (("formula", "levels"), {"x": ["a"]}),
+    (("formula", "fill"), [1, 1]),
+    (("formula", "fill"), "0"),
+    (("formula", "fill"), None),
+    (("formula", "bounds"), [0.0]),
+    (("formula", "bounds"), 0.0),
+    (("formula", "bounds"), [[0.0, 1.0], 1.0]),
+    (("formula", "region"), {"center": 0.0}),
+    (("formula", "region"), {"center": 0.0, "scale": 0.0, "reach": 1.0, "length": 1.0}),
+    (("formula", "extrapolation"), "linear"),
+    (("formula", "link"), "probit"),
+    (("formula", "link"), []),
+    (("formula", "classes"), None),
+    (("formula", "classes"), {"kind": "O"}),
+    (("formula", "classes", "kind"), "M"),
+    (("formula", "classes", "kind"), []),
+    (("formula", "classes", "labels"), [1, 2]),
+    (("formula", "classes", "labels"), ["one"]),
+    (("formula", "classes", "labels"), [{}, {}]),
+    (("parameters",), []),
+    (("parameters", "n_jobs"), 1),
+    (("parameters", "solver"), {"object": "Popen", "fields": {"args": "id"}}),
+    (("parameters", "solver"), {"object": ["L1Ball"], "fields": {}}),
+    (("parameters", "domain"), {"object": "L1Ball", "fields": {"radius": -1}}),
+    (("parameters", "domain"), {"object": "L1Ball", "fields": {"radius": "big"}}),
+    (("parameters", "domain"), {"object": "L1Ball", "fields": {"size": 1}}),
+    (("parameters", "domain"), {"object": "GroupBall", "fields": {"groups": [10**15], "radius": 1.0}}),
+    (("parameters", "domain"), {"object": "GroupBall", "fields": {"groups": [[0], [10**15]], "radius": 1.0}}),
+    (
+        ("parameters", "domain"),
+        {"object": "GroupCover", "fields": {"groups": [[0], [10**15]], "weights": [1.0, 1.0]}},
+    ),
+    (("parameters", "domain"), {"object": "FromCallable", "fields": {"function": "print", "size": 10**15}}),
+    (("parameters", "categories"), {"pairs": [[[], 1]]}),
+    (("parameters", "categories"), {"pairs": [1]}),
+    (("parameters", "categories"), {"__reduce__": "x"}),
+    (("privacy_statement",), None),
+    (("privacy_statement", "epsilon"), "small"),
+    (("privacy_statement", "private"), 1),
+    (("privacy_statement", "relation"), "none"),
+    (("privacy_statement", "mechanisms"), [1]),
+    (("privacy_statement", "mechanisms"), [{}]),
+    (("privacy_statement", "note"), "trust me"),
+    (("privacy_statement", "delta"), DELETED),
+]
+HOSTILE_OLD = [
+    (("schema",), 2),
     (("class",), "PrivateLinearRegression"),
     (("coef",), DELETED),
     (("extra",), 1),
@@ -217,31 +304,6 @@ HOSTILE = [
     (("classes", "labels"), [1, 2]),
     (("classes", "labels"), ["one"]),
     (("classes", "labels"), [{}, {}]),
-    (("parameters",), []),
-    (("parameters", "n_jobs"), 1),
-    (("parameters", "solver"), {"object": "Popen", "fields": {"args": "id"}}),
-    (("parameters", "solver"), {"object": ["L1Ball"], "fields": {}}),
-    (("parameters", "domain"), {"object": "L1Ball", "fields": {"radius": -1}}),
-    (("parameters", "domain"), {"object": "L1Ball", "fields": {"radius": "big"}}),
-    (("parameters", "domain"), {"object": "L1Ball", "fields": {"size": 1}}),
-    (("parameters", "domain"), {"object": "GroupBall", "fields": {"groups": [10**15], "radius": 1.0}}),
-    (("parameters", "domain"), {"object": "GroupBall", "fields": {"groups": [[0], [10**15]], "radius": 1.0}}),
-    (
-        ("parameters", "domain"),
-        {"object": "GroupCover", "fields": {"groups": [[0], [10**15]], "weights": [1.0, 1.0]}},
-    ),
-    (("parameters", "domain"), {"object": "FromCallable", "fields": {"function": "print", "size": 10**15}}),
-    (("parameters", "categories"), {"pairs": [[[], 1]]}),
-    (("parameters", "categories"), {"pairs": [1]}),
-    (("parameters", "categories"), {"__reduce__": "x"}),
-    (("privacy_statement",), None),
-    (("privacy_statement", "epsilon"), "small"),
-    (("privacy_statement", "private"), 1),
-    (("privacy_statement", "relation"), "none"),
-    (("privacy_statement", "mechanisms"), [1]),
-    (("privacy_statement", "mechanisms"), [{}]),
-    (("privacy_statement", "note"), "trust me"),
-    (("privacy_statement", "delta"), DELETED),
 ]
 
 
@@ -263,6 +325,64 @@ def test_hostile_content_is_a_value_error(tmp_path, content, place, value):
     path.write_text(json.dumps(changed(content, place, value)))
     with pytest.raises(ValueError):
         load(path)
+
+
+def of_schema_1(content):
+    """The same model in a file as version 0.1 wrote it."""
+    formula = content["formula"]
+    names = [f"x{j}" for j in range(3)]
+    columns = {"levels": [None] * 3, "names": names, **{side: [1.0] * 3 for side in ("low", "high", "scale")}}
+    statement = json.loads(json.dumps(content["privacy_statement"]))
+    statement["public"]["features"] = names
+    statement["bounds"]["bounds"] = {"low": [0.0] * 3, "high": [10.0] * 3}
+    parameters = {name: value for name, value in content["parameters"].items() if name != "extrapolation"}
+    return {
+        "format": "dpcvx.model",
+        "schema": 1,
+        "class": content["class"],
+        "parameters": parameters,
+        **{name: formula[name] for name in ("coef", "intercept", "classes")},
+        "n_iter": content["n_iter"],
+        "n_features_in": 3,
+        "feature_names_in": None,
+        "columns": {**columns, "center": [5.0] * 3},
+        "trim": formula["region"],
+        "uncertainty": None,
+        "privacy_statement": statement,
+    }
+
+
+def test_a_file_of_schema_1_predicts_the_same_and_is_written_anew(tmp_path, content):
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    old.write_text(json.dumps(of_schema_1(content)))
+    new.write_text(json.dumps(content))
+    np.testing.assert_array_equal(load(old).predict_proba(X), load(new).predict_proba(X))
+    assert load(old).privacy_statement_ == load(new).privacy_statement_
+    load(old).save(old)
+    load(new).save(new)
+    assert old.read_bytes() == new.read_bytes()
+
+
+@pytest.mark.parametrize(("place", "value"), HOSTILE_OLD, ids=lambda part: str(part)[:40])
+def test_hostile_content_of_schema_1_is_a_value_error(tmp_path, content, place, value):
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(changed(of_schema_1(content), place, value)))
+    with pytest.raises(ValueError):
+        load(path)
+
+
+def test_a_wide_file_has_no_redundant_numbers(tmp_path):
+    d = 2000
+    rows = scipy.sparse.random_array((50, d), density=0.01, rng=np.random.default_rng(0), format="csr")
+    model = PrivateLasso(**{**PUBLIC, "bounds": (0, 1)}, **TARGET, solver="frank_wolfe").fit(rows, Y[:50])
+    path = tmp_path / "model.json"
+    model.save(path)
+    assert path.stat().st_size < 10_000  # 300 kB before
+    again = load(path)
+    assert again.privacy_statement_ == model.privacy_statement_
+    assert again.coef_names_.tolist() == model.coef_names_.tolist()
+    np.testing.assert_array_equal(again.coef_, model.coef_)
+    np.testing.assert_array_equal(again.predict(rows), model.predict(rows))
 
 
 def test_a_statement_cannot_be_made_private_in_words_alone(tmp_path, content):

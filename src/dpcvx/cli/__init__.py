@@ -1,4 +1,4 @@
-"""Command line: ``dpcvx fit``, ``predict``, ``plan``, ``demo``, ``serve``, ``ask``, ``keys``, ``ledger``.
+"""Command line: ``dpcvx fit``, ``predict``, ``export``, ``plan``, ``demo``, ``serve``, ``ask``, ``ledger``.
 
 Only typer and the standard library are imported here, so that ``dpcvx --help`` answers at once.
 """
@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dpcvx.cli.export import export
 from dpcvx.cli.fit import BOUNDS_EXAMPLE, fit
 from dpcvx.cli.ledger import ledger_app
 from dpcvx.cli.options import RUN, with_parameters
@@ -58,6 +59,7 @@ def version(
 
 app.command(epilog=BOUNDS_EXAMPLE)(with_parameters(fit))
 app.command()(predict)
+app.command()(export)
 app.command()(with_parameters(plan, without=RUN))
 
 

@@ -14,19 +14,31 @@ from dpcvx.errors import WrongValue
 from dpcvx.estimators.documentation import PARAMETERS
 from dpcvx.estimators.registry import COMMANDS, ESTIMATORS, estimator_class
 
-__all__ = ["AsJson", "DataFile", "LedgerUrl", "make_estimator", "needs_classes", "with_parameters"]
+__all__ = [
+    "AsJson",
+    "DataFile",
+    "Extrapolation",
+    "LedgerUrl",
+    "make_estimator",
+    "needs_classes",
+    "with_parameters",
+]
 
 DataFile = Annotated[Path, typer.Argument(help="Table, .csv or .parquet; one row is one person.")]
 LedgerUrl = Annotated[
     str | None, typer.Option("--ledger", help="File or URL of the ledger. Default: the user's own file.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, errors too.")]
+Extrapolation = Annotated[
+    str | None,
+    typer.Option(help="clip or linear, instead of the model's own; linear is coefficients alone, unclipped."),
+]
 
 NAMES = {"random_state": "seed"}  # of parameters whose option is called otherwise
 REQUIRED = ("epsilon",)
 OWN_FORM = ("ledger",)  # the command line has a default of its own
 WORDS = {"true": True, "false": False}
-RUN = ("account", "backend", "random_state")  # of a run, not of its plan
+RUN = ("account", "backend", "extrapolation", "random_state")  # of a run or its model, not of its plan
 
 
 def with_parameters(command: Callable[..., None], *, without: tuple[str, ...] = ()) -> Callable[..., None]:

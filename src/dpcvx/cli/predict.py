@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from dpcvx.cli.options import AsJson
+from dpcvx.cli.options import AsJson, Extrapolation
 from dpcvx.cli.output import check_writable, print_json, write
 from dpcvx.errors import Unreadable, WrongValue
 
-__all__ = ["predict"]
+__all__ = ["open_model", "predict"]
+
+
+def open_model(path: Path, extrapolation: str | None) -> Any:
+    """Read a model file, with another extrapolation where one is given."""
+    from dpcvx.estimators import load
+
+    if not path.is_file():
+        raise Unreadable(f"{path} does not exist.")
+    model = load(path)
+    if extrapolation is None:
+        return model
+    if extrapolation not in ("clip", "linear"):
+        raise WrongValue(f"--extrapolation must be clip or linear, got {extrapolation!r}.")
+    return model.set_params(extrapolation=extrapolation)
 
 
 def predict(
     model: Annotated[Path, typer.Argument(help="Model file written by dpcvx fit.")],
     data: Annotated[Path, typer.Argument(help="Table with the model's feature columns, .csv or .parquet.")],
     out: Annotated[Path | None, typer.Option(help="CSV file to write; standard output by default.")] = None,
+    extrapolation: Extrapolation = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict for the rows of a table."""
@@ -25,13 +40,10 @@ def predict(
     import io
 
     from dpcvx.data.files import open_table
-    from dpcvx.estimators import load
 
-    if not model.is_file():
-        raise Unreadable(f"{model} does not exist.")
     if out is not None:
         check_writable(out, data, model)
-    estimator = load(model)
+    estimator = open_model(model, extrapolation)
     if not hasattr(estimator, "feature_names_in_"):
         raise WrongValue(
             f"{model} was fitted to an array, whose columns have no names to find in {data}: fit it to a "

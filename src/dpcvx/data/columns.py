@@ -6,7 +6,7 @@ Errors here speak of shapes, types and declarations. The content of a cell never
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -16,18 +16,16 @@ import numpy as np
 from dpcvx.arrays import Vector
 from dpcvx.data.cells import plain_labels
 from dpcvx.data.lattice import FEATURE_BITS
-from dpcvx.data.quantise import CELLS_AT_ONCE, Quantiser
-from dpcvx.data.region import Region
+from dpcvx.data.quantise import Quantiser
 from dpcvx.data.rows import Dense, Sparse
-from dpcvx.data.table import Table
+from dpcvx.data.table import Levels, Table
 from dpcvx.errors import WrongType, WrongValue
 from dpcvx.problem import Bounds
 from dpcvx.words import show
 
-__all__ = ["Columns", "bound_pair"]
+__all__ = ["Columns", "bound_pair", "feature_names"]
 
 LEAST_CELL = 2.0**-FEATURE_BITS  # of the grid that features are stored on
-Levels = tuple[tuple[Any, ...] | None, ...]  # per raw column: its declared levels, or None for a number
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,14 +53,12 @@ class Columns:
         """Derive the map from the schema of a table and the user's declarations."""
         levels = _declared_levels(table, categories)
         raw_low, raw_high = _declared_bounds(table, bounds, levels)
-        names: list[str] = []
+        names = feature_names([table.label(j) for j in range(table.d)], levels)
         low: list[float] = []
         high: list[float] = []
         for j, declared in enumerate(levels):
-            cells = [None] if declared is None else list(declared)
-            names += [table.label(j) if declared is None else f"{table.label(j)}={level}" for level in cells]
-            low += [raw_low[j] if declared is None else 0.0] * len(cells)
-            high += [raw_high[j] if declared is None else 1.0] * len(cells)
+            low += [raw_low[j]] if declared is None else [0.0] * len(declared)
+            high += [raw_high[j]] if declared is None else [1.0] * len(declared)
         lowest, highest = np.array(low), np.array(high)
         if table.sparse and not ((lowest <= 0) & (highest >= 0)).all():
             raise WrongValue(
@@ -75,7 +71,7 @@ class Columns:
             center, scale = np.zeros(len(names)), np.maximum(abs(lowest), abs(highest))
         else:
             center, scale = _unit_map(levels, lowest, highest)
-        return cls(levels, tuple(names), lowest, highest, center, scale)
+        return cls(levels, names, lowest, highest, center, scale)
 
     @property
     def width(self) -> int:
@@ -126,67 +122,21 @@ class Columns:
         center, scale = _unit_map(self.levels, self.low, self.high)
         clip = not (np.array_equal(center, self.center) and np.array_equal(scale, self.scale))
         parts = np.empty((table.n, self.width + (quantiser.intercept != 0)), dtype=np.int16)
-        for start, block in self._blocks(table):
+        for start, block in table.feature_blocks(self.levels):
             if clip:
                 block = np.where(np.isfinite(block), block, np.nan).clip(self.low, self.high)
             stored = quantiser.quantise(block)
             parts[start : start + len(block)] = stored.values
         return Dense(parts)
 
-    def scores(
-        self, table: Table, coef: Vector, intercept: Any, *, clip: bool = False, region: Region | None = None
-    ) -> Vector:
-        """Return x @ coef + intercept for every row, in the user's units.
 
-        A cell that is no finite number counts as the centre; with ``clip``, one beyond its bounds as these.
-
-        `coef`: shape (width,) or (width, K); `intercept`: one number, or one for each of K outputs; `region`:
-        region that rows are brought into first.
-        """
-        scores: Vector
-        with np.errstate(all="ignore"):
-            if table.sparse:
-                if clip or any(declared is not None for declared in self.levels):
-                    raise WrongType(
-                        "This model has categories or released bounds; it predicts from dense arrays or data "
-                        "frames."
-                    )
-                rows = table.compressed()
-                rows.data[~np.isfinite(rows.data)] = 0.0
-                if region is not None:
-                    return self.scores(Table(rows.toarray()), coef, intercept, clip=clip, region=region)
-                scores = rows @ coef + intercept
-                return scores
-            scores = np.empty((table.n, *coef.shape[1:]))
-            for start, block in self._blocks(table):
-                block = np.where(np.isfinite(block), block, self.center)
-                if clip:
-                    block = block.clip(self.low, self.high)
-                block = block if region is None else region(block)
-                scores[start : start + len(block)] = block @ coef + intercept
-            return scores
-
-    def _blocks(self, table: Table) -> Iterator[tuple[int, Vector]]:
-        step = max(1, CELLS_AT_ONCE // self.width)
-        for start in range(0, table.n, step):
-            stop = min(table.n, start + step)
-            yield start, self._block(table, start, stop)
-
-    def _block(self, table: Table, start: int, stop: int) -> Vector:
-        if all(declared is None for declared in self.levels):
-            return table.numbers(start, stop)
-        block = np.zeros((stop - start, self.width))
-        place = 0
-        for j, declared in enumerate(self.levels):
-            if declared is None:
-                block[:, place] = table.column_numbers(j, start, stop)
-                place += 1
-            else:
-                codes = table.codes(j, start, stop, declared)
-                known = np.flatnonzero(codes >= 0)
-                block[known, place + codes[known]] = 1.0
-                place += len(declared)
-        return block
+def feature_names(labels: Sequence[str], levels: Levels) -> tuple[str, ...]:
+    """Return one name per feature: that of the column, or "column=level"."""
+    return tuple(
+        label if level is None else f"{label}={level}"
+        for label, declared in zip(labels, levels, strict=True)
+        for level in (declared or (None,))
+    )
 
 
 def _unit_map(levels: Levels, low: Vector, high: Vector) -> tuple[Vector, Vector]:

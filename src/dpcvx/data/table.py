@@ -6,7 +6,7 @@ Errors here speak of shapes, types and declarations. The content of a cell never
 from __future__ import annotations
 
 import numbers
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,17 @@ from dpcvx.data.cells import (
     open_typed,
     read_numbers,
 )
+from dpcvx.data.quantise import CELLS_AT_ONCE
 from dpcvx.errors import WrongType, WrongValue
 
-__all__ = ["Table"]
+__all__ = ["Levels", "Table", "n_features"]
+
+Levels = tuple[tuple[Any, ...] | None, ...]  # per raw column: its declared levels, or None for a number
+
+
+def n_features(levels: Levels) -> int:
+    """Return the number of features: one of a number, one for each level of a category."""
+    return sum(1 if declared is None else len(declared) for declared in levels)
 
 
 class Table:
@@ -120,6 +128,29 @@ class Table:
         block = np.empty((stop - start, self.d))
         for j in range(self.d):
             block[:, j] = self.column_numbers(j, start, stop)
+        return block
+
+    def feature_blocks(self, levels: Levels) -> Iterator[tuple[int, Vector]]:
+        """Yield all rows as features, a block at a time, each with the position of its first row."""
+        step = max(1, CELLS_AT_ONCE // n_features(levels))
+        for start in range(0, self.n, step):
+            yield start, self.features(levels, start, min(self.n, start + step))
+
+    def features(self, levels: Levels, start: int, stop: int) -> Vector:
+        """Rows start..stop as features: a number (NaN where there is none), or a 0/1 for each level."""
+        if all(declared is None for declared in levels):
+            return self.numbers(start, stop)
+        block = np.zeros((stop - start, n_features(levels)))
+        place = 0
+        for j, declared in enumerate(levels):
+            if declared is None:
+                block[:, place] = self.column_numbers(j, start, stop)
+                place += 1
+            else:
+                codes = self.codes(j, start, stop, declared)
+                known = np.flatnonzero(codes >= 0)
+                block[known, place + codes[known]] = 1.0
+                place += len(declared)
         return block
 
     def compressed(self) -> Any:

@@ -12,6 +12,8 @@ from dpcvx.estimators.registry import ESTIMATORS
 
 if TYPE_CHECKING:
     from dpcvx.estimators.classifiers import *  # noqa: F403
+    from dpcvx.estimators.export import *  # noqa: F403
+    from dpcvx.estimators.formula import Formula as Formula
     from dpcvx.estimators.linear_model import *  # noqa: F403
     from dpcvx.estimators.model_file import load as load
     from dpcvx.estimators.planning import FitDeclaration as FitDeclaration
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 _HOME = {name: entry.module for name, entry in ESTIMATORS.items()}
 for _module, _names in {
     "classifiers": "LinearClassifier",
+    "export": "ExportedClassifier ExportedRegressor FeatureMap",
+    "formula": "Formula",
     "linear_model": "LinearModel check_records declare_fit fit_silently refuse_metadata",
     "model_file": "load",
     "planning": "FitDeclaration parameters",

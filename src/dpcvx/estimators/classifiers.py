@@ -16,6 +16,7 @@ from dpcvx.data.target import Labels, Target, check_labels, label_array
 from dpcvx.errors import WrongType, WrongValue
 from dpcvx.estimators.documentation import document
 from dpcvx.estimators.linear_model import LinearModel
+from dpcvx.estimators.links import label_scores, log_probabilities
 from dpcvx.estimators.planning import FitDeclaration, parameters
 from dpcvx.losses import Logistic, Loss, SmoothHinge, Softmax
 from dpcvx.plans import Release
@@ -38,7 +39,8 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
-            New rows. Cells that are no finite numbers count as they did in the fit; others are not clipped.
+            New rows. Cells that are no finite numbers count as they did in the fit; ``extrapolation``
+            says which others are clipped.
 
         Returns
         -------
@@ -59,10 +61,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         -------
         ndarray of shape (n,)
         """
-        scores = self.decision_function(X)
-        codes = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
-        labels: NDArray[Any] = self.classes_[codes]
-        return labels
+        return label_scores(self.decision_function(X), self.classes_)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy on the rows given, and warn once: on private rows it is not covered."""
@@ -152,11 +151,7 @@ class PrivateLogisticRegression(LinearClassifier):
         ndarray of shape (n, K)
             Columns in the order of ``classes_``.
         """
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            return np.column_stack([-np.logaddexp(0, scores), -np.logaddexp(0, -scores)])
-        log_probabilities: Vector = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
-        return log_probabilities
+        return log_probabilities(self.decision_function(X))
 
     def _loss(self, target: Target) -> Loss:
         return Logistic() if target.outputs == 1 else Softmax()

@@ -88,6 +88,14 @@ PARAMETERS = {
         "a stated size, if the noise on the means is small.",
         ("auto", "true", "false"),
     ),
+    "extrapolation": Parameter(
+        '"clip" or "linear"',
+        'Predictions for new rows outside the region of a standardised fit, or beyond private bounds: "clip" '
+        'moves such rows to the edge, as the fit did with its records; "linear" is ``X @ coef_ + '
+        "intercept_`` for every row. It may be changed after the fit, by "
+        '``set_params(extrapolation="linear")``.',
+        ("clip", "linear"),
+    ),
     "uncertainty": Parameter(
         "float",
         "Share of the budget, below 1, for the Hessian that standard errors and intervals need; 0 for none.",
@@ -156,6 +164,7 @@ ATTRIBUTES = {
     "coef_names_": ("ndarray of str", 'Names of the coefficients: a column\'s, or "column=level".'),
     "n_features_in_": ("int", "Number of columns of X."),
     "feature_names_in_": ("ndarray of str", "Column names of X, where it had any."),
+    "formula_": ("Formula", "The computation of ``predict``: ``print`` it, or ``to_json()``."),
     "n_iter_": ("int", "Private answers used; fixed by the plan."),
     "plan_": ("Plan", "Everything that was fixed before a record was read."),
     "release_": ("Release", "The released parameter in scaled units, and its plan."),

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +25,12 @@ from dpcvx.data import DataSource, Quantiser
 from dpcvx.data.columns import Columns
 from dpcvx.data.dataset import Dataset, InMemory, open_dataset
 from dpcvx.data.declarations import Declarations
+from dpcvx.data.row_map import RowMap
 from dpcvx.data.table import Table
 from dpcvx.data.target import Target, open_target, read_one
 from dpcvx.errors import PrivacyLeakWarning, UselessModelWarning, WrongType, WrongValue
 from dpcvx.estimators.intervals import Intervals
+from dpcvx.estimators.new_rows import open_new_rows
 from dpcvx.estimators.planning import FitDeclaration, Planning
 from dpcvx.estimators.private_bounds import RELEASED, is_private, release_declarations, with_placeholders
 from dpcvx.noise import Generator, generator_of
@@ -37,7 +39,13 @@ from dpcvx.plans import Plan, Release, execute
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.words import is_number, show
 
-__all__ = ["LinearModel", "check_records", "declare_fit", "fit_silently", "refuse_metadata"]
+if TYPE_CHECKING:
+    from dpcvx.estimators.formula import Formula
+
+__all__ = ["LinearModel", "check_records", "declare_fit", "fit_silently", "open_new_rows", "refuse_metadata"]
+
+EXTRAPOLATIONS = ("clip", "linear")
+
 
 LEAK_WARNING = (
     "score is the plain metric of the rows it is given. On private rows its value is a release that the "
@@ -210,8 +218,51 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         """Declared levels of the columns that hold no numbers, by column name or position."""
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-        levels = zip(names, self._columns.levels, strict=True)
+        levels = zip(names, self._row_map.levels, strict=True)
         return {name: declared for name, declared in levels if declared is not None}
+
+    @property
+    def formula_(self) -> Formula:
+        """The computation of ``predict``, as text and as JSON: ``print`` it, or ``to_json()``."""
+        from dpcvx.estimators.formula import Formula
+
+        check_is_fitted(self)
+        return Formula.of(self)
+
+    def to_sklearn(self) -> Any:
+        """Return a scikit-learn pipeline that predicts the same bits, without plan, ledger and fit.
+
+        Its first step, "features", maps rows as the fit did and has ``transform``; its last step, "model",
+        has ``coef_``, ``intercept_`` and the methods of this estimator. It can be pickled; whoever opens it
+        needs dpcvx, which reads the cells.
+
+        Returns
+        -------
+        sklearn.pipeline.Pipeline
+        """
+        from dpcvx.estimators.export import pipeline_of
+
+        check_is_fitted(self)
+        return pipeline_of(self)
+
+    def to_onnx(self) -> Any:
+        """Return the formula as an ONNX model in double precision; needs ``dpcvx[onnx]``.
+
+        Without categories it has one input "X" of shape (n, d). With categories every column is an input of
+        shape (n, 1) under its own name: numbers, and text for levels of text. NaN is a missing number, "" a
+        missing level. Outputs are "prediction" of a regressor; "label", "scores" and, of a logistic model,
+        "probabilities" of a classifier.
+
+        Returns
+        -------
+        onnx.ModelProto
+            The runtime adds terms in an order of its own: scores differ from those of this model by up to
+            d 2^-49 times the sum of the absolute values of their d terms.
+        """
+        from dpcvx.estimators.onnx_graph import onnx_model
+
+        check_is_fitted(self)
+        return onnx_model(self.formula_)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model and its privacy statement as JSON; `dpcvx.load` reads it back.
@@ -249,6 +300,15 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             raise WrongValue(f"n_iter must be a positive integer or None, got {show(self.n_iter)}.")
         if not isinstance(self.fit_intercept, bool | np.bool_):
             raise WrongType(f"fit_intercept must be True or False, got {show(self.fit_intercept)}.")
+        self._check_extrapolation()
+
+    def _check_extrapolation(self) -> None:
+        if not isinstance(self.extrapolation, str) or self.extrapolation not in EXTRAPOLATIONS:
+            raise WrongValue(
+                f'extrapolation must be "clip" or "linear", got {show(self.extrapolation)}: "clip" predicts '
+                'rows outside the region of the fit as if they were on its edge, "linear" is X @ coef_ + '
+                "intercept_ for every row."
+            )
 
     def _check_number(self, parameter: str, value: Any, wanted: str = "a positive finite number") -> None:
         if value is None:
@@ -275,9 +335,15 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         weights, offset = in_units(theta)
         self.coef_ = weights.T.copy()
         self.intercept_ = float(offset) if theta.ndim == 1 else np.asarray(offset)
-        self._region = None
-        if release.region is not None:
-            self._region = release.region.in_units(columns.center, columns.scale)
+        self._link = release.plan.problem.loss.link
+        region = release.region
+        self._row_map = RowMap(
+            columns.levels,
+            columns.names,
+            columns.center,
+            (columns.low, columns.high) if is_private(made.stated.bounds) else None,
+            None if region is None else region.in_units(columns.center, columns.scale),
+        )
         self._uncertainty = None
         if release.uncertainty is not None:
             self._uncertainty = release.uncertainty.mapped(
@@ -286,7 +352,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = release.n_iter
         self.coef_names_ = np.array(columns.names, dtype=object)
         self.plan_, self.release_ = release.plan, release
-        self._columns, self._leak_warned = columns, False
+        self._leak_warned = False
         self.privacy_statement_ = PrivacyStatement.of(
             release.plan.price,
             model=type(self).__name__,
@@ -314,30 +380,21 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         }
 
     def _scores(self, X: Any) -> Vector:
-        """Linear scores of new rows, shape (n,) or (n, K).
-
-        New rows are public here and are not clipped, unless the fit cut the ends of columns off by itself; a
-        standardised model brings them into the region that it was fitted on.
-        """
+        """Linear scores of new rows, shape (n,) or (n, K): the score of ``formula_``."""
         check_is_fitted(self)
         return self._linear(self._new_rows(X), self.coef_.T, self.intercept_)
 
     def _linear(self, table: Table, coef: Vector, intercept: Any) -> Vector:
-        clip = is_private(self.bounds)
-        return self._columns.scores(table, coef, intercept, clip=clip, region=self._region)
+        return self._prediction_map().scores(table, coef, intercept)
+
+    def _prediction_map(self) -> RowMap:
+        """The map from new rows to features, without clipping where the user extrapolates."""
+        self._check_extrapolation()
+        clips = self.extrapolation == "clip"
+        return self._row_map if clips else dataclasses.replace(self._row_map, bounds=None, region=None)
 
     def _new_rows(self, X: Any) -> Table:
-        """Open new rows, which must have the columns of the fit."""
-        table = Table(X)
-        validate_data(self, table.header(), reset=False, skip_check_array=True)
-        if self._columns.levels and table.untyped:
-            declared = {j for j, levels in enumerate(self._columns.levels) if levels is not None}
-            wrong = [table.label(j) for j in sorted(table.untyped - declared)]
-            if wrong:
-                raise WrongType(
-                    f"Column(s) {', '.join(wrong)} held numbers in the fit and hold other types now."
-                )
-        return table
+        return open_new_rows(self, self._row_map.levels, X)
 
     def _warn_of_leak(self) -> None:
         """Warn once per fitted model, at the line that asked for a score."""

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from dpcvx import domains, solvers
 from dpcvx.data import Region
-from dpcvx.data.columns import Columns
+from dpcvx.data.columns import feature_names
+from dpcvx.data.row_map import RowMap
 from dpcvx.domains import set_functions as submodular
 from dpcvx.errors import WrongType, WrongValue
 from dpcvx.estimators.registry import ESTIMATORS, estimator_class
@@ -23,13 +24,21 @@ from dpcvx.plans.uncertainty import Uncertainty
 
 __all__ = ["load", "save"]
 
-# "trim" is the region that rows are clipped to, under the name it has had in files since version 0.1.
 FORMAT = "dpcvx.model"
-SCHEMA = 1
+SCHEMA = 2
 FIELDS = {
+    "format", "schema", "class", "parameters", "formula", "n_iter", "uncertainty", "privacy_statement",
+}  # fmt: skip
+# Schema 1 named every feature and repeated its bounds, centre and scale; "trim" was the region.
+OLD_FIELDS = {
     "format", "schema", "class", "parameters", "coef", "intercept", "n_iter", "n_features_in",
     "feature_names_in", "columns", "trim", "classes", "uncertainty", "privacy_statement",
 }  # fmt: skip
+FORMULA = {
+    "columns", "levels", "fill", "bounds", "region", "extrapolation", "coef", "intercept", "link", "classes",
+}  # fmt: skip
+MOST_COLUMNS = 2**25  # without names; a short file must not ask for more memory than there is
+LINKS = ("identity", "log", "sign", "logit")
 OBJECTS: dict[str, type[Any]] = {
     kind.__name__: kind
     for module in (domains, solvers, submodular)
@@ -41,9 +50,6 @@ LABEL_KINDS = {"b": bool, "i": int, "u": int, "f": float, "U": str}
 
 def save(model: Any, path: str | Path) -> None:
     """Write a fitted model as JSON; see `LinearModel.save`."""
-    columns = model._columns
-    names = getattr(model, "feature_names_in_", None)
-    classes = getattr(model, "classes_", None)
     content = {
         "format": FORMAT,
         "schema": SCHEMA,
@@ -54,24 +60,24 @@ def save(model: Any, path: str | Path) -> None:
             name: None if name == "ledger" else _plain(value, name)
             for name, value in model.get_params(deep=False).items()
         },
-        "coef": model.coef_.tolist(),
-        "intercept": np.asarray(model.intercept_).tolist(),
+        "formula": model.formula_.to_dict(),
         "n_iter": model.n_iter_,
-        "n_features_in": model.n_features_in_,
-        "feature_names_in": None if names is None else list(names),
-        "columns": {
-            "levels": [None if levels is None else list(levels) for levels in columns.levels],
-            "names": list(columns.names),
-            **{name: getattr(columns, name).tolist() for name in ("low", "high", "center", "scale")},
-        },
-        "trim": None if model._region is None else model._region.as_dict(),
-        "classes": None if classes is None else {"kind": classes.dtype.kind, "labels": classes.tolist()},
         "uncertainty": _uncertainty_fields(model._uncertainty),
-        "privacy_statement": model.privacy_statement_.to_dict(),
+        "privacy_statement": _short_statement(model.privacy_statement_.to_dict(), model._row_map.names),
     }
-    Path(path).write_text(
-        json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False), encoding="utf-8"
+    lines = [f" {json.dumps(name)}: {_text(value)}" for name, value in content.items()]
+    Path(path).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+def _text(value: Any) -> str:
+    """JSON with one line for each entry of an object, so that long vectors stay short."""
+    if not isinstance(value, dict) or not value:
+        return json.dumps(value, allow_nan=False, ensure_ascii=False)
+    entries = (
+        f"  {json.dumps(name, ensure_ascii=False)}: {json.dumps(entry, allow_nan=False, ensure_ascii=False)}"
+        for name, entry in value.items()
     )
+    return "{\n" + ",\n".join(entries) + "\n }"
 
 
 def load(path: str | Path) -> Any:
@@ -96,16 +102,19 @@ def load(path: str | Path) -> Any:
         raise WrongValue(f"{path} is no dpcvx model: it is not valid JSON.") from problem
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise WrongValue(f'{path} is no dpcvx model: it needs "format": "{FORMAT}".')
-    if content.get("schema") != SCHEMA:
+    if content.get("schema") not in (1, SCHEMA):
         raise WrongValue(
-            f"{path} has model schema {content.get('schema')!r}; this version of dpcvx reads schema {SCHEMA}."
+            f"{path} has model schema {content.get('schema')!r}; this version of dpcvx reads schemas 1 and "
+            f"{SCHEMA}."
         )
-    content.setdefault("uncertainty", None)  # files of a version without it
-    content.setdefault("trim", None)
-    if set(content) != FIELDS:
-        raise WrongValue(f"{path} has unknown or missing fields: {sorted(set(content) ^ FIELDS)}.")
+    old = content["schema"] == 1
+    if old:
+        content.setdefault("uncertainty", None)  # files of a version without it
+        content.setdefault("trim", None)
+    if wrong := set(content) ^ (OLD_FIELDS if old else FIELDS):
+        raise WrongValue(f"{path} has unknown or missing fields: {sorted(wrong)}.")
     try:
-        return _restore(content)
+        return _restore(_from_schema_1(content) if old else content)
     except (OverflowError, RecursionError) as problem:
         raise WrongValue(
             f"{path} is no dpcvx model: it holds numbers or lists beyond any model's."
@@ -122,64 +131,176 @@ def _restore(content: dict[str, Any]) -> Any:
     if unknown:
         raise WrongValue(f"{name} has no parameters {sorted(unknown)}.")
     model = kind(**{key: _object(value, key) for key, value in parameters.items()})
-    columns = _columns(_mapping(content["columns"], "columns"))
-    width, d = columns.width, _count(content["n_features_in"], "n_features_in")
-    if d != len(columns.levels):
-        raise WrongValue(f"n_features_in is {d}, but {len(columns.levels)} columns are described.")
+    formula = _mapping(content["formula"], "formula")
+    if wrong := set(formula) ^ FORMULA:
+        raise WrongValue(f"formula has unknown or missing fields: {sorted(wrong)}.")
+    if formula["extrapolation"] != model.extrapolation:
+        raise WrongValue("extrapolation must be the same in the formula and among the parameters.")
+    names = formula["columns"]
+    d = _count(names if not isinstance(names, list) else len(names), "number of columns")
+    if d > MOST_COLUMNS:
+        raise WrongValue(f"A model has at most {MOST_COLUMNS} columns.")
+    labels = _texts(names, "columns", d) if isinstance(names, list) else [f"x{j}" for j in range(d)]
+    levels = _levels(formula["levels"], d)
+    row_map = _row_map(formula, labels, levels)
+    width = len(row_map.names)
     n_classes = 0
     if hasattr(kind, "decision_function"):
-        classes = _labels(_mapping(content["classes"], "classes"))
+        classes = _labels(_mapping(formula["classes"], "classes"))
         n_classes = len(classes)
         if n_classes < 2:
             raise WrongValue("classes must hold two labels or more.")
         model.classes_ = classes
-    elif content["classes"] is not None:
+    elif formula["classes"] is not None:
         raise WrongValue(f"{name} has no classes.")
+    if formula["link"] not in LINKS:
+        raise WrongValue(f"link must be one of {', '.join(LINKS)}.")
     outputs = (n_classes,) if n_classes > 2 else ()
-    if model.__sklearn_tags__().target_tags.multi_output and isinstance(content["intercept"], list):
-        outputs = (_count(len(content["intercept"]), "number of targets"),)
-    model.coef_ = _numbers(content["coef"], "coef", (*outputs, width))
-    intercept = _numbers(content["intercept"], "intercept", outputs)
+    if model.__sklearn_tags__().target_tags.multi_output and isinstance(formula["intercept"], list):
+        outputs = (_count(len(formula["intercept"]), "number of targets"),)
+    model.coef_ = _dense(formula["coef"], "coef", (*outputs, width))
+    intercept = _numbers(formula["intercept"], "intercept", outputs)
     model.intercept_ = intercept if outputs else float(intercept)
     model.n_iter_ = _count(content["n_iter"], "n_iter")
-    model.coef_names_ = np.array(columns.names, dtype=object)
-    model._columns = columns
-    model._region = _region(content["trim"], width)
+    model.coef_names_ = np.array(row_map.names, dtype=object)
+    model._row_map, model._link = row_map, formula["link"]
     model._uncertainty = _uncertainty(content["uncertainty"], width + 1)
     model.n_features_in_ = d
-    if content["feature_names_in"] is not None:
-        model.feature_names_in_ = np.array(
-            _texts(content["feature_names_in"], "feature_names_in", d), dtype=object
-        )
-    model.privacy_statement_ = PrivacyStatement.from_dict(content["privacy_statement"])
+    if isinstance(names, list):
+        model.feature_names_in_ = np.array(names, dtype=object)
+    model.privacy_statement_ = PrivacyStatement.from_dict(
+        _whole_statement(content["privacy_statement"], row_map.names)
+    )
     return model
 
 
-def _columns(content: Mapping[str, Any]) -> Columns:
-    if set(content) != _field_names(Columns):
+def _from_schema_1(content: dict[str, Any]) -> dict[str, Any]:
+    """The content of a file of schema 1 under the names of schema 2."""
+    columns = _mapping(content["columns"], "columns")
+    if set(columns) != {"levels", "names", "low", "high", "center", "scale"}:
         raise WrongValue("columns must have exactly the fields levels, names, low, high, center, scale.")
-    levels = content["levels"]
+    levels, names, d = columns["levels"], content["feature_names_in"], content["n_features_in"]
     if not isinstance(levels, list) or not all(item is None or isinstance(item, list) for item in levels):
         raise WrongValue("columns.levels must be a list of lists or nulls.")
-    declared = tuple(None if item is None else tuple(_scalar(level) for level in item) for item in levels)
-    width = sum(1 if item is None else len(item) for item in declared)
-    names = tuple(_texts(content["names"], "columns.names", width))
-    if width == 0:
-        raise WrongValue("A model needs at least one column.")
-    vectors = [_numbers(content[name], name, (width,)) for name in ("low", "high", "center", "scale")]
-    return Columns(declared, names, *vectors)
+    if d != len(levels) or (names is not None and len(_texts(names, "feature_names_in", d)) != d):
+        raise WrongValue(f"n_features_in is {d!r}, but {len(levels)} columns are described.")
+    width = sum(1 if item is None else len(item) for item in levels)
+    _texts(columns["names"], "columns.names", width)
+    for side in ("low", "high", "center", "scale"):
+        _numbers(columns[side], f"columns.{side}", (width,))
+    parameters = _mapping(content["parameters"], "parameters")
+    link = "identity" if content["classes"] is None else "sign"
+    if content["class"] == "PrivateLogisticRegression":
+        link = "logit"
+    released = parameters.get("bounds") == "private"
+    return {
+        "class": content["class"],
+        "parameters": parameters,
+        "formula": {
+            "columns": d if names is None else names,
+            "levels": {str(j): item for j, item in enumerate(levels) if item is not None},
+            "fill": columns["center"],
+            "bounds": [columns["low"], columns["high"]] if released else None,
+            "region": content["trim"],
+            "extrapolation": "clip",
+            "coef": content["coef"],
+            "intercept": content["intercept"],
+            "link": link,
+            "classes": content["classes"],
+        },
+        "n_iter": content["n_iter"],
+        "uncertainty": content["uncertainty"],
+        "privacy_statement": content["privacy_statement"],
+    }
+
+
+def _levels(content: Any, d: int) -> tuple[tuple[Any, ...] | None, ...]:
+    declared = {}
+    for place, levels in _mapping(content, "levels").items():
+        if not place.isdecimal() or not 0 <= int(place) < d or not isinstance(levels, list) or not levels:
+            raise WrongValue("levels must map positions of columns to lists of levels.")
+        declared[int(place)] = tuple(_scalar(level) for level in levels)
+    return tuple(declared.get(j) for j in range(d))
+
+
+def _row_map(formula: Mapping[str, Any], labels: Sequence[str], levels: Any) -> RowMap:
+    names = feature_names(labels, levels)
+    width, bounds = len(names), formula["bounds"]
+    if bounds is not None:
+        if not isinstance(bounds, list) or len(bounds) != 2:
+            raise WrongValue("bounds must be a pair of numbers or of lists of numbers.")
+        bounds = tuple(_vector(bound, "bounds", width) for bound in bounds)
+    return RowMap(
+        levels, names, _vector(formula["fill"], "fill", width), bounds, _region(formula["region"], width)
+    )
+
+
+def _vector(value: Any, name: str, width: int) -> NDArray[np.float64]:
+    """Numbers, one for all features where they are equal."""
+    if isinstance(value, list):
+        return _numbers(value, name, (width,))
+    return np.full(width, _numbers(value, name, ()))
+
+
+def _dense(value: Any, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Numbers, all of them or those that are not 0."""
+    if isinstance(value, list):
+        return _numbers(value, name, shape)
+    fields = _mapping(value, name)
+    places = fields.get("places")
+    size = math.prod(shape)
+    if (
+        set(fields) != {"shape", "places", "values"}
+        or fields["shape"] != list(shape)
+        or not isinstance(places, list)
+        or not all(type(place) is int and 0 <= place < size for place in places)
+    ):
+        raise WrongValue(f"{name} must have the shape {shape}, and places and values of equal length.")
+    array = np.zeros(size)
+    array[places] = _numbers(fields["values"], name, (len(places),))
+    return array.reshape(shape)
+
+
+def _short_statement(statement: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The statement without the names of features, and with equal bounds said once."""
+    bounds, public = dict(statement["bounds"]), dict(statement["public"])
+    if isinstance(bounds.get("bounds"), dict):
+        bounds["bounds"] = {
+            side: values[0] if len(values) > 1 and len(set(values)) == 1 else values
+            for side, values in bounds["bounds"].items()
+        }
+    if public.get("features") == list(names):
+        public["features"] = None
+    return {**statement, "bounds": bounds, "public": public}
+
+
+def _whole_statement(statement: Any, names: Sequence[str]) -> Any:
+    """The statement as it was before `_short_statement`."""
+    known = _mapping(statement, "privacy_statement")
+    bounds, public = known.get("bounds"), known.get("public")
+    if not isinstance(bounds, dict) or not isinstance(public, dict):
+        return statement
+    bounds, public = dict(bounds), dict(public)
+    if isinstance(bounds.get("bounds"), dict):
+        bounds["bounds"] = {
+            side: values if isinstance(values, list) else [values] * len(names)
+            for side, values in bounds["bounds"].items()
+        }
+    if "features" in public and public["features"] is None:
+        public["features"] = list(names)
+    return {**known, "bounds": bounds, "public": public}
 
 
 def _region(content: Any, width: int) -> Region | None:
     if content is None:
         return None
-    fields = _mapping(content, "trim")
+    fields = _mapping(content, "region")
     if set(fields) != {"center", "scale", "reach", "length"}:
-        raise WrongValue("trim must have exactly the fields center, scale, reach, length.")
-    center, scale = (_numbers(fields[name], f"trim.{name}", (width,)) for name in ("center", "scale"))
-    reach, length = (_numbers(fields[name], f"trim.{name}", ()) for name in ("reach", "length"))
+        raise WrongValue("region must have exactly the fields center, scale, reach, length.")
+    center, scale = (_vector(fields[name], f"region.{name}", width) for name in ("center", "scale"))
+    reach, length = (_numbers(fields[name], f"region.{name}", ()) for name in ("reach", "length"))
     if not (scale > 0).all() or min(reach, length) <= 0:
-        raise WrongValue("trim needs positive scales, a positive reach and a positive length.")
+        raise WrongValue("region needs positive scales, a positive reach and a positive length.")
     return Region(center, scale, float(reach), float(length))
 
 
@@ -240,7 +361,9 @@ def _field_names(kind: type[Any]) -> set[str]:
 def _uncertainty_fields(known: Uncertainty | None) -> dict[str, Any] | None:
     if known is None:
         return None
-    return {name: np.asarray(value).tolist() for name, value in vars(known).items()}
+    fields = {name: np.asarray(value).tolist() for name, value in vars(known).items()}
+    # Symmetric: every row up to its diagonal.
+    return fields | {"covariance": [row[: k + 1] for k, row in enumerate(fields["covariance"])]}
 
 
 def _uncertainty(content: Any, size: int) -> Uncertainty | None:
@@ -252,7 +375,7 @@ def _uncertainty(content: Any, size: int) -> Uncertainty | None:
     weak = fields["weak"]
     if isinstance(weak, bool) or not isinstance(weak, int) or not 0 <= weak <= size:
         raise WrongValue("uncertainty must count its weak directions.")
-    covariance = _numbers(fields["covariance"], "covariance", (size, size))
+    covariance = _numbers(_square(fields["covariance"]), "covariance", (size, size))
     if (covariance != covariance.T).any() or (np.diag(covariance) < 0).any():
         raise WrongValue("covariance must be symmetric with no negative variance.")
     return Uncertainty(
@@ -261,6 +384,15 @@ def _uncertainty(content: Any, size: int) -> Uncertainty | None:
         float(_numbers(fields["dispersion"], "dispersion", ())),
         weak,
     )
+
+
+def _square(rows: Any) -> Any:
+    """Rows of a symmetric matrix up to their diagonals, or whole ones of schema 1, as whole rows."""
+    if not isinstance(rows, list) or not all(
+        isinstance(row, list) and len(row) == k + 1 for k, row in enumerate(rows)
+    ):
+        return rows
+    return [[rows[max(j, k)][min(j, k)] for j in range(len(rows))] for k in range(len(rows))]
 
 
 def _labels(content: Mapping[str, Any]) -> NDArray[Any]:

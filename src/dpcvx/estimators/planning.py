@@ -76,6 +76,7 @@ class Parameters:
     radius: float | None = None
     l2: float | None = 0
     standardize: Any = "auto"
+    extrapolation: str = "clip"
     uncertainty: float = 0
     solver: Any = "auto"
     n_iter: int | None = None

@@ -42,13 +42,13 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
     y_bounds: Any = None
 
     def predict(self, X: Any) -> Vector:
-        """Predict the target of new rows, ``X @ coef_ + intercept_``.
+        """Predict the target of new rows; ``formula_`` says how, step by step.
 
         Parameters
         ----------
         X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
-            New rows. Cells that are no finite numbers count as they did in the fit; others are not clipped,
-            and neither are the predictions.
+            New rows. Cells that are no finite numbers count as they did in the fit; ``extrapolation`` says
+            which others are clipped. Predictions are not.
 
         Returns
         -------

@@ -1,0 +1,89 @@
+"""New rows of a fitted model: the map from their cells to the features that coefficients multiply."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpcvx.arrays import Vector
+from dpcvx.data.region import Region, ordered_sum
+from dpcvx.data.table import Levels, Table
+from dpcvx.errors import WrongType
+
+__all__ = ["RowMap", "linear_scores"]
+
+
+@dataclass(frozen=True, eq=False)
+class RowMap:
+    """Map from the cells of a new row to features: read, encode levels, fill, clip.
+
+    A cell that is no finite number is `fill`; every declared level is a 0/1 feature. Then cells are clipped
+    to `bounds`, and rows to `region`, where the fit did so with released numbers.
+    """
+
+    levels: Levels  # for each raw column its declared levels, or None for a number
+    names: tuple[str, ...]  # one name per feature: the column's, or "column=level"
+    fill: Vector  # value of a feature whose cell is missing, one per feature
+    bounds: tuple[Vector, Vector] | None = None  # lowest and highest value of each feature
+    region: Region | None = None
+
+    def features(self, table: Table) -> Any:
+        """Return the features of all rows, shape (n, d): a CSR array of sparse rows that are not clipped."""
+        if table.sparse:
+            rows = self._compressed(table)
+            return rows if self.region is None else self.region(rows.toarray())
+        features = np.empty((table.n, len(self.names)))
+        with np.errstate(all="ignore"):
+            for start, block in table.feature_blocks(self.levels):
+                features[start : start + len(block)] = self._mapped(block)
+        return features
+
+    def scores(self, table: Table, coef: Vector, intercept: Any) -> Vector:
+        """Return the linear scores of all rows, a block of them at a time.
+
+        `coef`: shape (d,) or (d, K); `intercept`: one number, or one for each of K outputs.
+        """
+        if table.sparse:
+            rows = self._compressed(table)
+            if self.region is None:
+                return linear_scores(rows, coef, intercept)
+            table = Table(rows.toarray())
+        scores = np.empty((table.n, *coef.shape[1:]))
+        with np.errstate(all="ignore"):
+            for start, block in table.feature_blocks(self.levels):
+                scores[start : start + len(block)] = linear_scores(self._mapped(block), coef, intercept)
+        return scores
+
+    def _mapped(self, block: Vector) -> Vector:
+        block = np.where(np.isfinite(block), block, self.fill)
+        if self.bounds is not None:
+            block = block.clip(*self.bounds)
+        return block if self.region is None else self.region(block)
+
+    def _compressed(self, table: Table) -> Any:
+        """Sparse rows, whose absent cells are 0."""
+        if self.bounds is not None or any(declared is not None for declared in self.levels):
+            raise WrongType(
+                "This model has categories or released bounds; it predicts from dense arrays or data frames."
+            )
+        rows = table.compressed()
+        rows.data = np.where(np.isfinite(rows.data), rows.data, self.fill[rows.indices])
+        return rows
+
+
+def linear_scores(features: Any, coef: Vector, intercept: Any) -> Vector:
+    """Return x @ coef + intercept for every row x, with terms added in the order of the features.
+
+    `features`: shape (n, d), dense or CSR; `coef`: shape (d,) or (d, K); `intercept`: one number, or K.
+    """
+    scores: Vector
+    with np.errstate(all="ignore"):
+        if hasattr(features, "tocsr"):  # SciPy adds the entries of a row in order
+            scores = features @ coef + intercept
+        elif coef.ndim == 1:
+            scores = ordered_sum(features * coef) + intercept
+        else:
+            scores = np.stack([ordered_sum(features * each) for each in coef.T], axis=1) + intercept
+    return scores

@@ -1,0 +1,178 @@
+"""The formula of a fitted model: every step of a prediction, in words and as plain JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcvx.arrays import Vector
+from dpcvx.data import Region
+from dpcvx.data.row_map import RowMap
+from dpcvx.words import align_columns
+
+__all__ = ["Formula"]
+
+FEW_FEATURES = 40  # a text lists so many features; JSON has all
+
+
+@dataclass(frozen=True, eq=False)
+class Formula:
+    """Computation of a prediction, in double precision; terms are added in the order of the features.
+
+    `model`: class of the model. `columns`: names of the columns of X, or their number where they have none.
+    `row_map`: from cells to features. `extrapolation`: "linear" leaves the clipping steps of the map out.
+    `coef`: shape (d,) or (K, d); `intercept`: one number, or K. `link`: meaning of a score, "identity",
+    "log", "sign" or "logit". `classes`: labels of a classifier.
+    """
+
+    model: str
+    columns: tuple[str, ...] | int
+    row_map: RowMap
+    extrapolation: str
+    coef: Vector
+    intercept: Any
+    link: str
+    classes: NDArray[Any] | None
+
+    @classmethod
+    def of(cls, model: Any) -> Formula:
+        """Return the formula of a fitted model."""
+        names = getattr(model, "feature_names_in_", None)
+        return cls(
+            type(model).__name__,
+            int(model.n_features_in_) if names is None else tuple(names),
+            model._row_map,
+            model.extrapolation,
+            model.coef_,
+            model.intercept_,
+            model._link,
+            getattr(model, "classes_", None),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the formula as plain JSON; the page "What predict computes" says how to evaluate it.
+
+        A vector whose entries are all equal is one number, and coefficients that are mostly zero are
+        {"shape", "places", "values"}, places counted row by row.
+        """
+        rows, classes = self.row_map, self.classes
+        return {
+            "columns": self.columns if isinstance(self.columns, int) else list(self.columns),
+            "levels": {str(j): list(levels) for j, levels in enumerate(rows.levels) if levels is not None},
+            "fill": _short(rows.fill),
+            "bounds": None if rows.bounds is None else [_short(bound) for bound in rows.bounds],
+            "region": None if rows.region is None else _region(rows.region),
+            "extrapolation": self.extrapolation,
+            "coef": _sparse(self.coef),
+            "intercept": np.asarray(self.intercept).tolist(),
+            "link": self.link,
+            "classes": None if classes is None else {"kind": classes.dtype.kind, "labels": classes.tolist()},
+        }
+
+    def to_json(self) -> str:
+        """Return the formula as JSON."""
+        return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False)
+
+    def __str__(self) -> str:
+        steps = [*self._reading(), *self._clipping(), self._score(), self._output()]
+        numbered = [f"{place}. {step}" for place, step in enumerate(steps, 1)]
+        return "\n".join([f"Prediction of {self.model} for one row:", *numbered, "", *self._table()])
+
+    def _reading(self) -> list[str]:
+        levels = self.row_map.levels
+        steps = []
+        if any(declared is None for declared in levels):
+            steps.append(
+                'Read. A cell that is no finite number takes the value "missing" of its column. Each number '
+                "is a feature x_j."
+            )
+        if any(declared is not None for declared in levels):
+            steps.append(
+                "Encode. Each declared level of a column is a feature x_j: 1 where the cell is this level, 0 "
+                "where it is not. A missing cell or another level is 0 in all of them."
+            )
+        return steps
+
+    def _clipping(self) -> list[str]:
+        rows = self.row_map
+        if self.extrapolation != "clip":
+            return []
+        steps = []
+        if rows.bounds is not None:
+            steps.append("Clip to the private bounds. x_j is clipped to [low_j, high_j].")
+        if rows.region is not None:
+            reach, length = rows.region.reach, rows.region.length
+            steps.append(
+                f"Clip to the region of the fit. u_j = (x_j - center_j) / scale_j, clipped to [-{reach!r}, "
+                f"{reach!r}]. All u_j are multiplied by {length!r} / max({length!r}, "
+                "sqrt(u_1^2 + u_2^2 + ...)). Then x_j = center_j + scale_j u_j."
+            )
+        return steps
+
+    def _score(self) -> str:
+        if self.coef.ndim == 1:
+            return f"Score. z = ((0 + coef_1 x_1) + coef_2 x_2) + ... + {float(self.intercept)!r}."
+        return "Score. z_k = ((0 + coef_k1 x_1) + coef_k2 x_2) + ... + intercept_k for each output k."
+
+    def _output(self) -> str:
+        if self.classes is None:
+            return "Predict. exp(z)." if self.link == "log" else "Predict. z."
+        labels, proba = self.classes.tolist(), ""
+        if self.coef.ndim == 1:
+            if self.link == "logit":
+                proba = f" The probability of {labels[1]!r} is 1 / (1 + exp(-z))."
+            return f"Predict. {labels[1]!r} if z > 0, otherwise {labels[0]!r}.{proba}"
+        if self.link == "logit":
+            proba = " The probability of class k is exp(z_k) / sum_m exp(z_m)."
+        return f"Predict. The class with the largest z_k, the first of equal ones.{proba}"
+
+    def _table(self) -> list[str]:
+        rows = self.row_map
+        clips = self.extrapolation == "clip"
+        parts: dict[str, Any] = {"missing": rows.fill}
+        if clips and rows.bounds is not None:
+            parts |= dict(zip(("low", "high"), rows.bounds, strict=True))
+        if clips and rows.region is not None:
+            parts |= {"center": rows.region.center, "scale": rows.region.scale}
+        if self.coef.ndim == 1:
+            parts["coef"] = self.coef
+        else:
+            labels = range(len(self.coef)) if self.classes is None else self.classes.tolist()
+            parts |= {f"coef of {label}": row for label, row in zip(labels, self.coef, strict=True)}
+        shown = range(min(len(rows.names), FEW_FEATURES))
+        lines = [["feature", *parts]]
+        lines += [[rows.names[j], *(repr(float(part[j])) for part in parts.values())] for j in shown]
+        if self.coef.ndim > 1:
+            blanks = [""] * (len(parts) - len(self.coef))
+            lines.append(["intercept", *blanks, *(repr(float(value)) for value in self.intercept)])
+        table = align_columns(lines)
+        left = len(rows.names) - len(shown)
+        return [*table, f"  ... and {left} more: to_json() has them all."] if left else table
+
+
+def _region(region: Region) -> dict[str, Any]:
+    return {
+        "center": _short(region.center),
+        "scale": _short(region.scale),
+        "reach": region.reach,
+        "length": region.length,
+    }
+
+
+def _short(vector: Vector) -> Any:
+    """Numbers as JSON; one number where all are equal, signs of zeros included."""
+    same = len(vector) > 1 and np.unique(vector.view(np.int64)).size == 1
+    return float(vector[0]) if same else vector.tolist()
+
+
+def _sparse(array: Vector) -> Any:
+    """Numbers as JSON; those that are not 0, with their places, where that is shorter."""
+    flat = array.ravel()
+    places = np.flatnonzero(flat)
+    if 3 * len(places) > flat.size:
+        return array.tolist()
+    return {"shape": list(array.shape), "places": places.tolist(), "values": flat[places].tolist()}

@@ -1,0 +1,187 @@
+"""The formula of a fitted model as an ONNX graph in double precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dpcvx.errors import Incompatible, NotInstalled
+from dpcvx.estimators.formula import Formula
+
+__all__ = ["onnx_model"]
+
+OPSET, ML_OPSET = 18, 3  # of ONNX 1.13 and later
+
+
+def onnx_model(formula: Formula) -> Any:
+    """Return a formula as an ONNX model; see `LinearModel.to_onnx`."""
+    try:
+        import onnx
+    except ImportError as missing:
+        raise NotInstalled('ONNX models need onnx: run  pip install "dpcvx[onnx]"') from missing
+    graph = _Graph()
+    features = _clipped(graph, formula, _features(graph, formula))
+    outputs = _outputs(graph, formula, _scores(graph, formula, features))
+    helper = onnx.helper
+    made = helper.make_graph(graph.nodes, formula.model, graph.inputs, outputs, graph.constants)
+    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
+    model = helper.make_model(made, producer_name="dpcvx", opset_imports=opsets)
+    model.ir_version = 8  # that of the opset: older runtimes refuse newer files
+    onnx.checker.check_model(model)
+    return model
+
+
+class _Graph:
+    """Nodes, inputs and constants of a graph that is being written."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.inputs: list[Any] = []
+        self.constants: list[Any] = []
+
+    def input(self, name: str, kind: str, width: int) -> str:
+        from onnx import TensorProto, helper
+
+        self.inputs.append(helper.make_tensor_value_info(name, getattr(TensorProto, kind), [None, width]))
+        return name
+
+    def constant(self, value: Any) -> str:
+        from onnx import numpy_helper
+
+        name = f"constant_{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def add(self, operator: str, *inputs: str, domain: str = "", output: str = "", **attributes: Any) -> str:
+        from onnx import helper
+
+        name = output or f"value_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, list(inputs), [name], domain=domain, **attributes))
+        return name
+
+
+def _features(graph: _Graph, formula: Formula) -> str:
+    rows = formula.row_map
+    if all(levels is None for levels in rows.levels):
+        return _filled(graph, graph.input("X", "DOUBLE", len(rows.levels)), rows.fill)
+    columns = (
+        [f"x{j}" for j in range(formula.columns)] if isinstance(formula.columns, int) else formula.columns
+    )
+    parts, place = [], 0
+    for name, levels in zip(columns, rows.levels, strict=True):
+        if levels is None:
+            parts.append(_filled(graph, graph.input(name, "DOUBLE", 1), rows.fill[place : place + 1]))
+            place += 1
+        else:
+            parts.append(_level_features(graph, name, levels))
+            place += len(levels)
+    return graph.add("Concat", *parts, axis=1)
+
+
+def _filled(graph: _Graph, cells: str, fill: Any) -> str:
+    odd = graph.add("Or", graph.add("IsNaN", cells), _is_infinite(graph, cells))
+    return graph.add("Where", odd, graph.constant(fill), cells)
+
+
+def _is_infinite(graph: _Graph, cells: str) -> str:
+    size = graph.add("Abs", cells)
+    return graph.add("Equal", size, graph.constant(np.float64(np.inf)))
+
+
+def _level_features(graph: _Graph, name: str, levels: tuple[Any, ...]) -> str:
+    """Column of shape (n, 1) as 0/1 features of shape (n, number of levels)."""
+    if all(isinstance(level, str) for level in levels):
+        codes = graph.add(
+            "LabelEncoder",
+            graph.input(name, "STRING", 1),
+            domain="ai.onnx.ml",
+            keys_strings=list(levels),
+            values_int64s=list(range(len(levels))),
+            default_int64=-1,
+        )
+        same = graph.add("Equal", codes, graph.constant(np.arange(len(levels), dtype=np.int64)))
+    elif not any(isinstance(level, str) for level in levels):
+        cells = graph.input(name, "DOUBLE", 1)
+        same = graph.add("Equal", cells, graph.constant(np.array(levels, dtype=np.float64)))
+    else:
+        raise Incompatible(
+            f"Column {name} has levels of text and of numbers, and an ONNX input has one type. Declare all "
+            "of its levels as text."
+        )
+    from onnx import TensorProto
+
+    return graph.add("Cast", same, to=TensorProto.DOUBLE)
+
+
+def _clipped(graph: _Graph, formula: Formula, features: str) -> str:
+    rows = formula.row_map
+    if formula.extrapolation != "clip":
+        return features
+    if rows.bounds is not None:
+        low, high = (graph.constant(bound) for bound in rows.bounds)
+        features = graph.add("Min", graph.add("Max", features, low), high)
+    if rows.region is not None:
+        region = rows.region
+        center, scale = graph.constant(region.center), graph.constant(region.scale)
+        low, high = (graph.constant(np.float64(side * region.reach)) for side in (-1, 1))
+        length = graph.constant(np.float64(region.length))
+        units = graph.add("Div", graph.add("Sub", features, center), scale)
+        units = graph.add("Min", graph.add("Max", units, low), high)
+        squares = graph.add("ReduceSum", graph.add("Mul", units, units), graph.constant(np.array([1])))
+        norms = graph.add("Max", graph.add("Sqrt", squares), length)
+        units = graph.add("Mul", units, graph.add("Div", length, norms))
+        features = graph.add("Add", center, graph.add("Mul", scale, units))
+    return features
+
+
+def _scores(graph: _Graph, formula: Formula, features: str) -> str:
+    """Scores of shape (n,), or (n, K)."""
+    product = graph.add("MatMul", features, graph.constant(formula.coef.T))
+    name = "prediction" if formula.classes is None and formula.link != "log" else "scores"
+    return graph.add("Add", product, graph.constant(np.asarray(formula.intercept, np.float64)), output=name)
+
+
+def _outputs(graph: _Graph, formula: Formula, scores: str) -> list[Any]:
+    from onnx import TensorProto, helper
+
+    several = formula.coef.ndim > 1
+
+    def described(name: str, kind: Any, width: int | None) -> Any:
+        return helper.make_tensor_value_info(name, kind, [None] if width is None else [None, width])
+
+    outputs = len(formula.coef) if several else None
+    if formula.classes is None:
+        if formula.link == "log":
+            graph.add("Exp", scores, output="prediction")
+        return [described("prediction", TensorProto.DOUBLE, outputs)]
+    labels = formula.classes.tolist()
+    if several:
+        codes = graph.add("ArgMax", scores, axis=1, keepdims=0)
+    else:
+        positive = graph.add("Greater", scores, graph.constant(np.float64(0.0)))
+        codes = graph.add("Cast", positive, to=TensorProto.INT64)
+    kind = _label_kind(labels)
+    graph.add("Gather", graph.constant(np.array(labels, dtype=kind)), codes, output="label")
+    tensor = {object: TensorProto.STRING, np.int64: TensorProto.INT64, np.float64: TensorProto.DOUBLE}[kind]
+    made = [described("label", tensor, None), described("scores", TensorProto.DOUBLE, outputs)]
+    if formula.link == "logit":
+        _probabilities(graph, scores, several=several)
+        made.append(described("probabilities", TensorProto.DOUBLE, len(labels)))
+    return made
+
+
+def _label_kind(labels: list[Any]) -> Any:
+    if all(isinstance(label, str) for label in labels):
+        return object
+    if any(isinstance(label, str) for label in labels):
+        raise Incompatible("The classes are text and numbers, and an ONNX output has one type.")
+    return np.int64 if all(isinstance(label, int) for label in labels) else np.float64
+
+
+def _probabilities(graph: _Graph, scores: str, *, several: bool) -> None:
+    """Softmax of K scores, or of (0, z) for one score z."""
+    if not several:
+        column = graph.add("Unsqueeze", scores, graph.constant(np.array([1])))
+        scores = graph.add("Concat", graph.add("Sub", column, column), column, axis=1)
+    graph.add("Softmax", scores, axis=1, output="probabilities")
