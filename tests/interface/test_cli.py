@@ -15,6 +15,7 @@ import pytest
 import dpcvx
 from dpcvx import cli
 from dpcvx.cli.fit import BOUNDS_EXAMPLE
+from dpcvx.cli.options import RUN
 from dpcvx.estimators.documentation import PARAMETERS
 from dpcvx.estimators.registry import COMMANDS, ESTIMATORS, estimator_class
 
@@ -220,7 +221,7 @@ def test_every_parameter_is_an_option_or_says_where_else_it_comes_from(run):
         assert (entry.option is None) == bool(entry.instead), name
         if entry.option is not None:
             assert f"{option} " in fit
-            assert (f"{option} " in plan) == (name not in ("ledger", "account", "random_state", "backend"))
+            assert (f"{option} " in plan) == (name not in ("ledger", *RUN))
     for kind in map(estimator_class, ESTIMATORS):
         for name, value in kind().get_params().items():
             option = PARAMETERS[name].option
