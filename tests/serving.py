@@ -17,6 +17,7 @@ from dpcvx.queries.answer import Answer, Coefficient
 from dpcvx.queries.schema import Attribute, Binned, Schema
 from dpcvx.service.analysts import Analysts
 from dpcvx.service.application import application
+from dpcvx.service.connections import server_config
 from dpcvx.service.database import ServiceDatabase
 
 SCHEMA = Schema(
@@ -119,7 +120,7 @@ def make_analysts(folder, engine=None, account="people"):
 def serving(app):
     """Serve an application on a free port; yields its address."""
     listening = socket.create_server(("127.0.0.1", 0), backlog=256)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=10))
+    server = uvicorn.Server(server_config(app, grace=10, log_level="critical"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:

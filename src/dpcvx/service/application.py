@@ -43,7 +43,9 @@ PAGES = (
 )
 MEDIA = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
 WAITING = 8  # requests of one key that may wait for the engine at the same time
-VERIFIERS = 2  # Argon2 verifications at the same time; each takes 19 MiB and a core
+# Argon2 verifications of keys that were not accepted before: one at a time, which takes 19 MiB and a core, so
+# that wrong keys leave the other cores to the service. So many may wait, in all and from one address.
+CHECKING, CHECKING_OF_ONE = 64, 8
 
 Result = TypeVar("Result")
 Bearer = Annotated[
@@ -100,13 +102,14 @@ class ServiceState:
     def __init__(self, analysts: Analysts, slot: float) -> None:
         self.analysts, self.slot, self.metrics = analysts, slot, Metrics()
         self._engine = ThreadPoolExecutor(1, "engine")
-        self._verifiers = ThreadPoolExecutor(VERIFIERS, "keys")
+        self._verifier = ThreadPoolExecutor(1, "keys")
         self._waiting: Counter[str] = Counter()
+        self._checking: Counter[str] = Counter()
 
     def close(self) -> None:
         """Stop the threads; a query that has begun is answered first."""
         self._engine.shutdown()
-        self._verifiers.shutdown()
+        self._verifier.shutdown()
 
     async def in_turn(self, key: ApiKey, work: Callable[..., Result], *arguments: Any) -> Result:
         """Call a function in the thread of the engine, after the requests that came before."""
@@ -122,13 +125,37 @@ class ServiceState:
         finally:
             self._waiting[key.id] -= 1
 
-    async def verify(self, text: str) -> ApiKey:
-        """Return the API key of a text, or refuse it."""
-        loop = asyncio.get_running_loop()
-        key = await loop.run_in_executor(self._verifiers, self.analysts.keys.verify, text)
-        if key is None:
-            raise Refusal("unauthorised", "Send a valid API key: Authorization: Bearer <key>.")
+    async def verify(self, text: str, source: str) -> ApiKey:
+        """Return the API key of a text, or refuse it after a whole number of slots.
+
+        A key that was accepted before waits for nobody. `source`: address that the request came from.
+        """
+        keys, started = self.analysts.keys, asyncio.get_running_loop().time()
+        key = await asyncio.to_thread(keys.recognise, text) if keys.was_accepted(text) else None
+        if key is not None:
+            return key
+        try:
+            key = await self._check(text, source)
+            if key is None:
+                raise Refusal("unauthorised", "Send a valid API key: Authorization: Bearer <key>.")
+        except Refusal:
+            await self.next_slot(started)  # a client that tries one wrong key after another is slow
+            raise
         return key
+
+    async def _check(self, text: str, source: str) -> ApiKey | None:
+        """Verify a key that was not accepted before, after those that wait for it."""
+        if self._checking[source] >= CHECKING_OF_ONE or self._checking.total() >= CHECKING:
+            raise Refusal(
+                "busy", "Too many unknown API keys are being checked: try again in a second.", retry_after=1
+            )
+        self._checking[source] += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._verifier, self.analysts.keys.verify, text)
+        finally:
+            self._checking[source] -= 1
+            self._checking = +self._checking  # forgets addresses that wait no longer
 
     async def next_slot(self, started: float) -> None:
         """Wait until a whole number of slots has passed since a request came."""
@@ -142,7 +169,8 @@ def _state(request: Request) -> ServiceState:
 
 
 async def _caller(request: Request, bearer: Bearer) -> ApiKey:
-    return await _state(request).verify("" if bearer is None else bearer.credentials)
+    source = "" if request.client is None else request.client.host
+    return await _state(request).verify("" if bearer is None else bearer.credentials, source)
 
 
 def _scoped(scope: str) -> Callable[[ApiKey], ApiKey]:
@@ -168,7 +196,7 @@ def _refusals(*codes: str) -> dict[int | str, dict[str, Any]]:
 
 
 def _router() -> APIRouter:
-    return APIRouter(prefix=API, responses=_refusals("unauthorised", "malformed", "too_large"))
+    return APIRouter(prefix=API, responses=_refusals("unauthorised", "malformed", "too_large", "busy"))
 
 
 def _body(schema: dict[str, Any]) -> dict[str, Any]:

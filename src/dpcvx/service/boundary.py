@@ -13,6 +13,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from starlette.requests import ClientDisconnect
+
 from dpcvx.service.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -94,6 +96,8 @@ class Boundary:
 
         try:
             await self.app(scope, limited, stamped)
+        except ClientDisconnect:
+            return  # in the middle of its request: nobody is left to answer
         except Exception as error:
             refusal = error if isinstance(error, Refusal) else INTERNAL
             if refusal is INTERNAL:

@@ -86,7 +86,9 @@ class Keys:
                     revoked=False,
                 )
             )
-        return key, f"{PREFIX}-{key.id}-{secret}"
+        text = f"{PREFIX}-{key.id}-{secret}"
+        self._accepted[key.id] = self._digest(text)
+        return key, text
 
     def list(self) -> tuple[ApiKey, ...]:
         """Return all keys of the account, oldest first, revoked ones included."""
@@ -104,28 +106,42 @@ class Keys:
             raise KeyError(id)
         return _read(row)
 
+    def was_accepted(self, text: str) -> bool:
+        """Return whether a text was accepted before in this process: no database, no Argon2.
+
+        Digests under a secret of the process are compared, so the time says nothing about any key's secret.
+        """
+        return hmac.compare_digest(self._accepted.get(_parts(text)[1], b""), self._digest(text))
+
+    def recognise(self, text: str) -> ApiKey | None:
+        """Return the key of a text that was accepted before and is not revoked, or None; takes no Argon2."""
+        row = self._row(_parts(text)[1]) if self.was_accepted(text) else None
+        return None if row is None or row.revoked else _read(row)
+
     def verify(self, text: str) -> ApiKey | None:
         """Return the key of a text, or None.
 
         An unknown id, a wrong secret and a revoked key cost the same: one Argon2 verification.
         """
-        prefix, _, rest = text.partition("-")
-        id, _, secret = rest.partition("-")
-        if not (id.isascii() and id.isalnum()):
-            id = ""  # no key's id; not every database can be asked for every text
-        with self._database.reading() as connection:
-            row = connection.execute(sa.select(key_table).where(*self._is(id))).one_or_none()
-        digest = hmac.digest(self._pepper, text.encode(errors="replace"), "sha256")
+        if (known := self.recognise(text)) is not None:
+            return known
+        prefix, id, secret = _parts(text)
+        row = self._row(id)
         key = None if row is None or row.revoked or prefix != PREFIX else _read(row)
-        if key is not None and hmac.compare_digest(self._accepted.get(id, b""), digest):
-            return key
         try:
             HASHER.verify(self._nobody if row is None else row.hash, secret)
         except VerifyMismatchError:
             return None
         if key is not None:
-            self._accepted[id] = digest
+            self._accepted[id] = self._digest(text)
         return key
+
+    def _row(self, id: str) -> sa.Row[Any] | None:
+        with self._database.reading() as connection:
+            return connection.execute(sa.select(key_table).where(*self._is(id))).one_or_none()
+
+    def _digest(self, text: str) -> bytes:
+        return hmac.digest(self._pepper, text.encode(errors="replace"), "sha256")
 
     def _is(self, id: str) -> tuple[sa.ColumnElement[bool], ...]:
         return key_table.c.account == self._database.account, key_table.c.id == id
@@ -135,6 +151,14 @@ def open_keys(url: str | os.PathLike[str] | None, account: str) -> Keys:
     """Return the API keys of an account that exists."""
     Ledger(url).account(account)
     return Keys(ServiceDatabase(url, account))
+
+
+def _parts(text: str) -> tuple[str, str, str]:
+    """Return prefix, id and secret of a key's text."""
+    prefix, _, rest = text.partition("-")
+    id, _, secret = rest.partition("-")
+    # Anything else is no key's id, and not every database can be asked for every text.
+    return prefix, id if id.isascii() and id.isalnum() else "", secret
 
 
 def _read(row: sa.Row[Any]) -> ApiKey:

@@ -20,6 +20,7 @@ CODES = {
     "budget_spent": 409,
     "too_many_questions": 429,
     "internal": 500,
+    "busy": 503,
 }
 
 

@@ -26,7 +26,6 @@ from dpcvx.service.database import ServiceDatabase
 __all__ = ["ServiceSettings", "demonstration", "run"]
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
-GRACE = 60  # seconds that open requests may take after the server was told to stop
 
 
 @dataclass(frozen=True)
@@ -99,6 +98,8 @@ def _serve(
 ) -> None:
     import uvicorn
 
+    from dpcvx.service.connections import server_config
+
     console = Console(stderr=True, highlight=False)
     account = _account(settings, columns.num_rows)
     database = ServiceDatabase(settings.ledger, settings.account)
@@ -110,12 +111,7 @@ def _serve(
         if ready is not None:
             ready(analysts)
         console.print(_opening(settings, account, analysts), markup=False, soft_wrap=True)
-        config = uvicorn.Config(
-            application(analysts, slot=settings.slot),
-            log_level="warning",
-            server_header=False,
-            timeout_graceful_shutdown=GRACE,
-        )
+        config = server_config(application(analysts, slot=settings.slot))
         # The server finishes open requests when told to stop, and passes the signal on afterwards.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         with suppress(KeyboardInterrupt):
