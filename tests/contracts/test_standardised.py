@@ -171,7 +171,7 @@ def test_a_target_lost_in_noise_is_said_from_released_numbers(widest, lost):
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (3000, 2))
     y = 5 + X @ [2.0, 1.0]
-    model = dp.PrivateLinearRegression(epsilon=0.5, bounds=(-1, 1), y_bounds=(0, widest), random_state=0)
+    model = dp.PrivateLinearRegression(epsilon=0.5, bounds=(-1, 1), y_bounds=(0, widest), random_state=1)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(X, y)

@@ -33,8 +33,9 @@ def problem(d, bounds=None, loss=None):
     return dp.Problem(loss or dp.Squared(), dp.L2Ball(3.0), bounds=bounds or dp.Bounds(1.0), d=d)
 
 
-def sums(X, y, bounds, order, centers, limits):
-    return dp.source(np.atleast_2d(X), np.atleast_1d(y), bounds=bounds).sum(MomentSum(order, centers, limits))
+def sums(X, y, bounds, order, centers, limits, presence=0):
+    question = MomentSum(order, centers, limits, presence)
+    return dp.source(np.atleast_2d(X), np.atleast_1d(y), bounds=bounds).sum(question)
 
 
 @pytest.mark.parametrize("order", [1, 2])
@@ -45,18 +46,22 @@ def test_no_two_records_are_further_apart_than_the_sensitivity_and_some_are_as_f
     features, targets = (each.sensitivity for each in mechanism.gaussians)
     edge = bounds.x_inf
     rows = [np.array(row) for row in itertools.product([-edge, 0.0, edge], repeat=d)]
-    reached = 0.0
+    reached, furthest = 0.0, 0.0
     for center in ([0] * 4, [round(edge * UNIT)] * 3 + [UNIT], [-round(edge * UNIT), 0, 0, -UNIT]):
         answers = [
-            (sums(row, y, bounds, order, np.array(center), mechanism.limits)).astype(object)
+            (sums(row, y, bounds, order, np.array(center), mechanism.limits, mechanism.presence)).astype(
+                object
+            )
             for row in rows
-            for y in (-1.0, 0.0, 1.0)
+            for y in (-1.0, 0.0, 1.0, math.nan)
         ]
         for one, other in itertools.combinations(answers, 2):
-            moved = sum((one - other)[:d] ** 2), (one - other)[d] ** 2
+            moved = sum((one - other)[:d] ** 2), sum((one - other)[d:] ** 2)
             assert moved[0] <= features**2
             assert moved[1] <= targets**2
             reached = max(reached, math.sqrt(moved[0]) / features)
+            furthest = max(furthest, math.sqrt(moved[1]) / targets)
+    assert furthest > 0.999
     if bounds.x_2 is None:
         assert reached > 0.999
 
@@ -68,6 +73,10 @@ def test_sensitivities_are_those_of_the_formula():
     assert second.sensitivity == pytest.approx(math.sqrt(4) / 10, rel=1e-4)
     alone = NoisyMoments(problem(4, dp.Bounds(1.0, 1.5)), 10, 1, 1.0, 1.0, Neighbours("add_remove"))
     assert alone.sensitivity == pytest.approx(1.5 / 10, rel=1e-4)
+    # A target that is there or not: sqrt(1 + 2), with the count scaled by sqrt(2).
+    assert [each.gaussians[1].change * 10 for each in (first, second, alone)] == pytest.approx(
+        [2.0, 1.0, math.sqrt(3)], rel=1e-4
+    )
 
 
 @pytest.mark.parametrize("order", [1, 2])
@@ -77,9 +86,16 @@ def test_moments_are_the_records_with_noise_of_the_stated_deviation(order):
     bounds = dp.Bounds(1.0)
     mechanism = NoisyMoments(problem(3), 50, order, 2.0, 3.0)
     centers = None if order == 1 else np.array([0.1, -0.2, 0.0, 0.1])
-    data, generator = dp.source(X, y, bounds=bounds), SeededGenerator(1)
+    generator = SeededGenerator(1)
+    y[:20] = math.nan
+    data, known = dp.source(X, y, bounds=bounds), np.where(np.isnan(y), 0.0, y)
     answers = np.array([mechanism(centers, data=data, rng=generator) for _ in range(3000)])
-    exact = np.column_stack([X, y]) if order == 1 else (np.column_stack([X, y]) - centers) ** 2
+    exact = (
+        np.column_stack([X, known, ~np.isnan(y)])
+        if order == 1
+        else (np.column_stack([X, known]) - centers) ** 2
+    )
+    exact[:20, 3:] = 0.0  # what is missing adds nothing
     deviation = mechanism.deviations
     np.testing.assert_allclose(answers.mean(axis=0), exact.mean(axis=0), atol=5 * deviation.max() / 50)
     # 3000 draws: a ratio of variances is within 0.13 of 1, but for 1 in 10^6.

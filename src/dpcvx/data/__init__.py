@@ -23,7 +23,7 @@ from dpcvx.data.quantise import Quantiser, targets
 from dpcvx.data.region import Region
 from dpcvx.data.rows import Dense, Records, Sparse
 from dpcvx.data.source import CanStandardise, DataSource, Margins
-from dpcvx.data.sums import DifferenceSum, GradientSum, LengthSum, MomentSum, RowBounds, Sum
+from dpcvx.data.sums import DifferenceSum, GradientSum, LengthSum, MomentSum, RowBounds, Sum, present_squared
 
 __all__ = [
     "BLOCK_ROWS",
@@ -63,6 +63,7 @@ __all__ = [
     "fixed_point",
     "integer_bounds",
     "largest_spread",
+    "present_squared",
     "records_at_once",
     "room",
     "targets",

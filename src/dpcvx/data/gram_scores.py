@@ -1,9 +1,9 @@
 """Scores of the squared loss from products of columns, each made once.
 
 The residual z_i - y_i is linear in theta, so sum_i (z_i - y_i) k_ij = sum_l w_l G_jl - Y_j with the exact
-integers G_jl = sum_i k_ij k_il and Y_j = sum_i y_i k_ij. A step towards a vertex that was selected before
-adds a column of G that is at hand and reads no record; a new one costs one pass. Which columns are at hand is
-public: they are those of the released vertices.
+integers G_jl = sum_i k_ij k_il and Y_j = sum_i y_i k_ij, both over the records that have a target. A step
+towards a vertex that was selected before adds a column of G that is at hand and reads no record; a new one
+costs one pass. Which columns are at hand is public: they are those of the released vertices.
 
 No residual is clipped, and none needs to be: targets are, and |z_i| is bounded by the public theta
 (PRIVACY_MATH §12).
@@ -62,9 +62,9 @@ class Linear(Protocol):
 class GramScores:
     """Sums of unclipped residuals times features, for weights w that move one at a time.
 
-    `columns`: stored integers, feature-major; `y`: ndarray of float64, shape (1, n), targets, within the
-    range that the loss declares; `product`: sum_i v_i k_ij for every feature j, exactly, of 32-bit integers v
-    of shape (1, n).
+    `columns`: stored integers, feature-major; `y`: ndarray of float64, shape (n,), targets, within the range
+    that the loss declares, or NaN; `product`: sum_i v_i k_ij for every feature j, exactly, of 32-bit integers
+    v of shape (1, n).
     """
 
     def __init__(self, columns: Dense, y: Vector, product: Pass) -> None:
@@ -73,7 +73,9 @@ class GramScores:
         self._room = max(1, n // 4)  # columns of G that take as much memory as the records
         self._made: dict[int, NDArray[np.int64]] = {}
         self._weights: dict[int, int] = {}
-        self._targets = product(np.rint(y * 2.0**RESIDUAL_BITS).astype(np.int32))
+        self._present = ~np.isnan(y)
+        known = np.where(self._present, y, 0.0)
+        self._targets = product(np.rint(known * 2.0**RESIDUAL_BITS).astype(np.int32)[None])
         self._held: Vector = np.zeros(d)
 
     def reset(self) -> None:
@@ -107,7 +109,8 @@ class GramScores:
     def _column(self, index: int) -> NDArray[np.int64]:
         found = self._made.get(index)
         if found is None:
-            found = self._product(self._columns.values[index].astype(np.int32)[None])
+            column = self._columns.values[index].astype(np.int32)
+            found = self._product((column * self._present)[None])
             if len(self._made) < self._room:
                 self._made[index] = found
         return found

@@ -5,6 +5,7 @@ Records are private, so these classes are no dataclasses and print nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,7 +34,9 @@ __all__ = ["Arrays", "source"]
 Answer = TypeVar("Answer")
 
 
-def source(X: Any, y: Any = None, *, bounds: Bounds, layout: str = "rows", missing: float = 0.0) -> Arrays:
+def source(
+    X: Any, y: Any = None, *, bounds: Bounds, layout: str = "rows", missing: float = math.nan
+) -> Arrays:
     """Clip and quantise records in scaled units.
 
     Parameters
@@ -47,8 +50,7 @@ def source(X: Any, y: Any = None, *, bounds: Bounds, layout: str = "rows", missi
     layout : {"rows", "columns"}
         "rows" serves gradients, "columns" Frank-Wolfe; the other is made when first needed.
     missing : float
-        Value of a target that is no finite number: 0 is the middle of the bounds, or no label; among
-        class codes give -1, since 0 is a class.
+        Value of a target that is no finite number; by default NaN: the record has no part in a loss.
 
     Returns
     -------
@@ -171,7 +173,7 @@ class Arrays:
             return sums.reshape(-1)
 
         # No residual will be clipped, so the targets are: a source may have been made with wider bounds.
-        return GramScores(columns, np.clip(self._targets(loss, 1), *loss.y_range), product)
+        return GramScores(columns, np.clip(self._targets(loss, 1)[0], *loss.y_range), product)
 
     def accumulated(self, rho: NDArray[np.int32], bound: ResidualBound) -> IntVector:
         """Return sum_i rho_i k_i, (K, d), for any number of records: a range of rows at a time."""

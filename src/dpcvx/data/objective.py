@@ -43,7 +43,8 @@ class Objective:
 
     Beyond |z| = z_max phi is continued along its tangent, which changes no minimiser over a set where
     |<x, theta>| <= z_max and keeps its slopes bounded everywhere (PRIVACY_MATH §4). Targets are held to the
-    range that slopes are bounded for: clipped for regression, and no label at all where it is not -1 or 1.
+    range that slopes are bounded for: clipped for regression, and no label at all where it is not -1 or 1. A
+    record without a target has no part.
 
     `rows`: stored integers, row-major; `y`: ndarray, shape (K, n), targets, or one row of class codes;
     `z_max`: public bound on |<x, theta>| over the set; inf without one.
@@ -66,19 +67,27 @@ class Objective:
             y = np.where(np.abs(y) == 1, y, 0.0)
         elif loss.target != "codes":
             y = np.clip(y, *loss.y_range)
-        self._y = y[0] if len(y) == 1 else np.ascontiguousarray(y.T)
+        y = y[0] if len(y) == 1 else np.ascontiguousarray(y.T)
+        missing = np.isnan(y)
+        self._known = np.where(missing, 0.0, 1.0)
+        self._y = np.where(missing, -1.0 if loss.target == "codes" else 0.0, y)
 
     def value(self, theta: Vector) -> float:
         """Return the sum at theta."""
         z = self._X @ theta
         inside = np.clip(z, -self._z_max, self._z_max)
-        tangent = self._loss.grad(inside, self._y) * (z - inside) if np.isfinite(self._z_max) else 0.0
-        return math.fsum((self._loss.value(inside, self._y) + tangent).ravel())
+        tangent = self._slopes(inside) * (z - inside) if np.isfinite(self._z_max) else 0.0
+        return math.fsum((self._known * self._loss.value(inside, self._y) + tangent).ravel())
+
+    def _slopes(self, z: Vector) -> Vector:
+        """phi' of every record, in the shape of z."""
+        slopes = self._loss.grad(z, self._y)
+        return slopes if self._loss.joint else self._known * slopes
 
     def gradient(self, theta: Vector) -> Vector:
         """Return the gradient at theta, in its shape, within `RidgeFacts.rounding` of the exact one."""
         z = np.clip(self._X @ theta, -self._z_max, self._z_max)
-        slopes = self._loss.grad(z, self._y)
+        slopes = self._slopes(z)
         parts = [
             transposed @ slopes[i * BLOCK_ROWS : (i + 1) * BLOCK_ROWS]
             for i, (_, transposed) in enumerate(self._blocks)
@@ -90,7 +99,7 @@ class Objective:
     def hessian(self, theta: Vector) -> Vector:
         """Return X^T diag(phi'') X for one output, phi'' by central differences: good for a Newton step."""
         z, h = self._X @ theta, 1e-5
-        bend = (self._loss.grad(z + h, self._y) - self._loss.grad(z - h, self._y)) / (2 * h)
+        bend = (self._slopes(z + h) - self._slopes(z - h)) / (2 * h)
         bend = np.where(np.abs(z) < self._z_max, np.maximum(bend, 0.0), 0.0)
         total = np.zeros((self.d, self.d))
         for i, (block, transposed) in enumerate(self._blocks):

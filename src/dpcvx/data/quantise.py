@@ -148,14 +148,14 @@ def remap(records: Records, quantiser: Quantiser, center: float, scale: float) -
     return Records(of_integers.quantise(rows.values), np.ascontiguousarray((records.y - center) / scale))
 
 
-def targets(y: Any, limit: float | None = None, missing: float = 0.0) -> Vector:
+def targets(y: Any, limit: float | None = None, missing: float = math.nan) -> Vector:
     """Return targets or class codes as float64 (n, K), clipped.
 
     `y`: array-like or Series, shape (n,) or (n, K), raw targets; `limit`: clip to [-limit, limit]; `missing`:
-    what a cell that is no finite number becomes.
+    what a cell that is no finite number becomes; NaN for a record that has no part in a loss.
     """
-    if not math.isfinite(missing):
-        raise WrongValue(f"missing must be a finite number, got {missing!r}.")
+    if math.isinf(missing):
+        raise WrongValue(f"missing must be a finite number or NaN, got {missing!r}.")
     y = native_array(y)
     if y.ndim not in (1, 2) or y.shape[0] == 0:
         raise WrongValue(f"y must have shape (n,) or (n, K) with n >= 1, got {y.shape}.")

@@ -30,7 +30,17 @@ from dpcvx.losses import Loss
 if TYPE_CHECKING:
     from dpcvx.accounting import Neighbours
 
-__all__ = ["DifferenceSum", "Distance", "GradientSum", "LengthSum", "MomentSum", "Points", "RowBounds", "Sum"]
+__all__ = [
+    "DifferenceSum",
+    "Distance",
+    "GradientSum",
+    "LengthSum",
+    "MomentSum",
+    "Points",
+    "RowBounds",
+    "Sum",
+    "present_squared",
+]
 
 Answer = TypeVar("Answer")
 Points = tuple[Vector, Vector]
@@ -192,12 +202,14 @@ class MomentSum:
     """sum_i (k_i - c)^order per column, |k_i - c| clipped to a limit, in units of 2^-14 to the order.
 
     Columns are the stored features and then as many targets, rounded to the same grid, as there are centres
-    left.
+    left; a missing target adds nothing. Where ``presence`` is not 0, as many sums follow: each adds
+    ``presence`` for every record that has the target.
     """
 
     order: int
     centers: IntVector  # centers, limits: public integers, one for each column
     limits: IntVector
+    presence: int = 0
 
     def check(self, d: int) -> None:
         """Refuse fewer centres than there are features."""
@@ -220,10 +232,16 @@ class MomentSum:
         total = np.zeros(len(centers), dtype=np.int64)
         for start in range(0, records.n, records.block):
             stop = min(records.n, start + records.block)
-            targets = np.clip(np.rint(y.T[start:stop] * 2.0**FEATURE_BITS), -limits[d:], limits[d:])
-            block = np.hstack([dense_block(rows, start, stop), targets.astype(np.int64)]) - centers
-            total += (np.clip(block, -limits, limits) ** self.order).sum(axis=0)
-        return total
+            known = ~np.isnan(y.T[start:stop])
+            targets = np.rint(np.where(known, y.T[start:stop], 0.0) * 2.0**FEATURE_BITS)
+            targets = np.clip(targets, -limits[d:], limits[d:]).astype(np.int64)
+            block = np.hstack([dense_block(rows, start, stop), targets]) - centers
+            powers = np.clip(block, -limits, limits) ** self.order
+            powers[:, d:] *= known
+            total += powers.sum(axis=0)
+        if self.presence == 0:
+            return total
+        return np.append(total, self.presence * (~np.isnan(y)).sum(axis=1))
 
     def add(self, parts: Iterable[IntVector], n: int) -> IntVector:
         """Add sums over disjoint records; the mechanism's capacity keeps them inside 62 bits."""
@@ -232,15 +250,26 @@ class MomentSum:
     def distances(
         self, one: IntVector, other: IntVector, row: RowBounds, neighbours: Neighbours
     ) -> list[Distance]:
-        """Features and targets apart (PRIVACY_MATH §12b)."""
+        """Features and targets apart (PRIVACY_MATH §12b, §17)."""
         d, k_inf, k2 = row
         limits = [int(limit) for limit in self.limits[d:]]
         if self.order == 1:
-            features, targets = neighbours.ball**2 * k2, sum((neighbours.ball * v) ** 2 for v in limits)
+            features = neighbours.ball**2 * k2
+            targets = sum(present_squared(neighbours, v, self.presence) for v in limits)
         else:
             share = neighbours.interval**2
             features, targets = share * d * k_inf**4, share * sum(v**4 for v in limits)
         return [(_squares(one[:d], other[:d]), features), (_squares(one[d:], other[d:]), targets)]
+
+
+def present_squared(neighbours: Neighbours, largest: int, presence: int) -> int:
+    """Return the squared l2 sensitivity of (t, presence) of a target |t| <= largest, (0, 0) where missing.
+
+    Two targets that are there differ by at most 2 largest, and one that is there is at most
+    sqrt(largest^2 + presence^2) from one that is not (PRIVACY_MATH §17).
+    """
+    longest = largest**2 + presence**2
+    return neighbours.squared_diameter(max(4 * largest**2, longest), longest)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Targets: how declared labels and numbers become the targets of a loss.
 
 Records in memory, on disk and on workers are all encoded here. No cell raises: a label that is not declared
-and a number that is missing have fixed codes.
+and a number that is missing have fixed codes, under which a record has no part (PRIVACY_MATH §17).
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 from dpcvx.arrays import Vector
 from dpcvx.data.cells import cell_codes, declared_kinds, native_array, plain_labels, read_numbers
 from dpcvx.data.columns import bound_pair
-from dpcvx.data.quantise import targets
 from dpcvx.errors import WrongType, WrongValue
 from dpcvx.words import quantity, show
+
+STILL_MEASURED = "its features count in means and deviations where these are released"
+NO_PART = f"a row whose target is missing, or no finite number, has no part in the fit; {STILL_MEASURED}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +63,7 @@ class Labels:
         return {
             "classes": self.classes.tolist(),
             "classes_are": self.origin,
-            "labels": "a row with another label, or without one, has no part in the fit; its features "
-            "count in means and deviations where these are released",
+            "labels": "a row with another label, or without one, has no part in the fit; " + STILL_MEASURED,
         }
 
     def encode(self, y: Any) -> Vector:
@@ -127,18 +128,16 @@ class Numbers:
     @property
     def facts(self) -> dict[str, Any]:
         """Entries of the privacy statement."""
-        known = {
-            "y_bounds": [self.low.tolist(), self.high.tolist()],
-            "y_enforced": "clipped; a missing target counts as the middle",
-        }
+        known = {"y_bounds": [self.low.tolist(), self.high.tolist()], "y_enforced": f"clipped; {NO_PART}"}
         return known if self.origin is None else {**known, "y_bounds_are": self.origin}
 
     def encode(self, y: Any) -> Vector:
-        """Return targets in [-1, 1], shape (n, K); one that is no finite number is 0, the middle."""
+        """Return targets in [-1, 1], shape (n, K); one that is no finite number is NaN and has no part."""
         cells = read_several(y) if self.shape else read_one(y)
         with np.errstate(all="ignore"):
             raw = read_numbers(cells)
-            return targets(np.where(np.isfinite(raw), (raw - self.center) / self.scale, 0.0), limit=1.0)
+            scaled = np.where(np.isfinite(raw), np.clip((raw - self.center) / self.scale, -1.0, 1.0), np.nan)
+        return scaled.reshape(len(scaled), -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,13 +164,10 @@ class Amounts(Numbers):
     @property
     def facts(self) -> dict[str, Any]:
         """Entries of the privacy statement."""
-        return {
-            **super().facts,
-            "y_enforced": "clipped, and to 0 from below; a missing target counts as the smallest amount",
-        }
+        return {**super().facts, "y_enforced": f"clipped, and to 0 from below; {NO_PART}"}
 
     def encode(self, y: Any) -> Vector:
-        """Return targets in [0, 1], shape (n, K); one that is no finite number is the smallest amount."""
+        """Return targets in [0, 1], shape (n, K); one that is no finite number is NaN and has no part."""
         return np.maximum(super().encode(y), np.maximum(self.low, 0.0) / self.scale)
 
 

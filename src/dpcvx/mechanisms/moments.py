@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.data import FEATURE_BITS, LengthSum, MomentSum, integer_bounds, room
+from dpcvx.data import FEATURE_BITS, LengthSum, MomentSum, integer_bounds, present_squared, room
 from dpcvx.errors import WrongValue
 from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
 from dpcvx.mechanisms.mechanism import SPARE_RECORDS, Traits, check_capacity
@@ -29,11 +29,14 @@ __all__ = ["NoisyLength", "NoisyMoments"]
 class NoisyMoments(GaussianMechanism):
     """Mean of every stored feature and of the targets of a unitless loss, or mean squares about centres.
 
-    Question, order 1: the sums of k_i and of t_i, k_i the stored row and t_i the targets on the same grid.
-    Order 2, for public integer centres c: the sums of min(|k_ij - c_j|, K_inf)^2, and the same of t_i.
-    Sensitivity (l2, replace-one), on the integers: order 1, 2 sqrt(K2) for the features and 2 T sqrt(m) for m
-    targets of at most T, half of it under add/remove; order 2, K_inf^2 sqrt(d) and T^2 sqrt(m) under either
-    relation, since every square lies in an interval of that length (PRIVACY_MATH §12b).
+    Question, order 1: the sums of k_i, of t_i and of P for each target that is there, k_i the stored row, t_i
+    the targets on the same grid and P = floor(sqrt(2) T). Order 2, for public integer centres c: the sums of
+    min(|k_ij - c_j|, K_inf)^2, and the same of t_i. A target that is missing adds 0 to all of its sums.
+    Sensitivity (l2, replace-one), on the integers: order 1, 2 sqrt(K2) for the features, half of it under
+    add/remove, and 2 T sqrt(m) for m targets of at most T: (t, P) and (t', P) are 2 T apart at most, (t, P)
+    and (0, 0) sqrt(3) T, which is the sensitivity under add/remove; order 2, K_inf^2 sqrt(d) and T^2 sqrt(m)
+    under either relation, since every square lies in an interval of that length that has 0 in it
+    (PRIVACY_MATH §12b, §17).
     Event: Gaussian(noise_multiplier) for the features, Gaussian(target_multiplier) for the targets.
     """
 
@@ -65,8 +68,17 @@ class NoisyMoments(GaussianMechanism):
     def limits(self) -> IntVector:
         """Largest absolute value of each feature and target, in units of 2^-14."""
         k_inf, _ = integer_bounds(self.problem.bounds, self.problem.d)
-        target = math.floor(2**FEATURE_BITS * Fraction(float(self.problem.loss.y_range[1])))
-        return np.repeat(np.array([k_inf, target]), (self.problem.d, self.targets))
+        return np.repeat(np.array([k_inf, self._largest_target]), (self.problem.d, self.targets))
+
+    @property
+    def _largest_target(self) -> int:
+        largest: int = math.floor(2**FEATURE_BITS * Fraction(float(self.problem.loss.y_range[1])))
+        return largest
+
+    @property
+    def presence(self) -> int:
+        """P: what a target that is there adds to the count of such targets; 0 where they are not counted."""
+        return max(1, math.isqrt(2 * self._largest_target**2)) if self.order == 1 and self.targets else 0
 
     @property
     def _unit(self) -> float:
@@ -76,30 +88,32 @@ class NoisyMoments(GaussianMechanism):
     def gaussians(self) -> tuple[LatticeGaussian, ...]:
         """Noise of the features' sums, and of the targets' where there are any."""
         k_inf, k2 = integer_bounds(self.problem.bounds, self.problem.d)
-        target = math.floor(2**FEATURE_BITS * Fraction(float(self.problem.loss.y_range[1])))
+        largest, neighbours, sums = self._largest_target, self.neighbours, self.targets
         if self.order == 1:
-            factor, features, targets = self.neighbours.ball, k2, self.targets * target**2
+            features = neighbours.ball**2 * k2
+            targets = self.targets * present_squared(neighbours, largest, self.presence)
+            sums *= 2
         else:
-            factor = self.neighbours.interval
-            features, targets = self.problem.d * k_inf**4, self.targets * target**4
+            features = neighbours.interval**2 * self.problem.d * k_inf**4
+            targets = neighbours.interval**2 * self.targets * largest**4
         return _with_targets(
-            LatticeGaussian(
-                math.isqrt(factor**2 * features) + 1, self.noise_multiplier, self.problem.d, self._unit
-            ),
-            LatticeGaussian(
-                math.isqrt(factor**2 * targets) + 1, self.target_multiplier, self.targets, self._unit
-            ),
+            LatticeGaussian(math.isqrt(features) + 1, self.noise_multiplier, self.problem.d, self._unit),
+            LatticeGaussian(math.isqrt(targets) + 1, self.target_multiplier, sums, self._unit),
         )
 
     @property
     def deviations(self) -> Vector:
-        """Standard deviation of the noise on each moment."""
-        return np.concatenate([np.full(each.size, each.noise) for each in self.gaussians])
+        """Standard deviation of the noise on each number that is released."""
+        found = np.concatenate([np.full(each.size, each.noise) for each in self.gaussians])
+        if self.presence:
+            found[-self.targets :] *= 2.0**FEATURE_BITS / self.presence
+        return found
 
     @property
     def capacity(self) -> int:
         """Most records whose exact sums stay inside 62 bits; none where the noise does not."""
-        return room(int(max(self.limits)) ** self.order, max(each.scale for each in self.gaussians))
+        largest = max(int(max(self.limits)) ** self.order, self.presence)
+        return room(largest, max(each.scale for each in self.gaussians))
 
     @property
     def evaluations(self) -> float:
@@ -107,16 +121,21 @@ class NoisyMoments(GaussianMechanism):
         return 0.0
 
     def __call__(self, centers: Vector | None, data: DataSource, rng: Generator) -> Vector:
-        """Return the noisy moments: features first, then targets."""
+        """Return the noisy moments: features, targets, and of order 1 the shares of targets that are there.
+
+        They are sums over n: the mean of a target is its moment over its share.
+        """
         if centers is not None and self.order == 1:
             raise WrongValue("Means are taken about 0: a record's distance from a centre has no bound here.")
         limits = self.limits
         whole: NDArray[np.int64] = np.zeros_like(limits)
         if centers is not None:
             whole = np.clip(np.rint(centers * 2.0**FEATURE_BITS), -limits, limits).astype(np.int64)
-        total = data.sum(MomentSum(self.order, whole, limits))
+        total = data.sum(MomentSum(self.order, whole, limits, self.presence))
         noise = np.concatenate([each.draw(rng) for each in self.gaussians])
         released: Vector = (total + noise) * np.float64(self._unit)
+        if self.presence:
+            released[-self.targets :] *= 2.0**FEATURE_BITS / self.presence
         return released
 
 

@@ -110,6 +110,13 @@ class Solver(Protocol):
         """Bound the excess risk on any records, where `predict` may be for typical ones."""
         return self.predict(problem, n, budget)
 
+    def with_records(self, plan: Plan, n: int) -> Solver:
+        """Return the solver with the step sizes of n records, where a released number takes the place of n.
+
+        `plan`: the solver's own, whose questions stay as they are.
+        """
+        return self
+
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Fix stages and noise from public facts."""
         ...

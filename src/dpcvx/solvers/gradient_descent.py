@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -94,6 +94,13 @@ class NoisyGradientDescent(Solver):
         T, step, momentum = self._schedule(problem, n, budget)
         solver = NoisyGradientDescent(T, step, momentum, self.clip)
         return plan_gradients(solver, T, problem, n, budget, accountant)
+
+    def with_records(self, plan: Plan, n: int) -> NoisyGradientDescent:
+        """Return the solver with the step length of n records; one that was given stays."""
+        free = replace(self, step=None)
+        if self.step != free._schedule(plan.problem, plan.n, plan.budget)[1]:
+            return self
+        return replace(self, step=free._schedule(plan.problem, n, plan.budget)[1])
 
     def run(self, plan: Plan, ask: Asking) -> Vector:
         """Descend along the oracle's gradients."""

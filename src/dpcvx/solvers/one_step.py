@@ -83,6 +83,10 @@ class OneStep(Solver):
     def _fit(self, plan: Plan) -> Plan:
         return replace(plan, stages=plan.stages[:-1], solver=self.solver, candidates=())
 
+    def with_records(self, plan: Plan, n: int) -> OneStep:
+        """Return the fit with the step sizes of n records."""
+        return replace(self, solver=self.solver.with_records(self._fit(plan), n))
+
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Give the Hessian its share, and the fit what is left."""
         moments = self._moments(problem, n, budget)

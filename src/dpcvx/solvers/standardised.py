@@ -13,7 +13,7 @@ from dpcvx.arrays import Vector
 from dpcvx.data import FEATURE_BITS, Quantiser, Region
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose
-from dpcvx.mechanisms import Mechanism, NoisyLength, NoisyMoments
+from dpcvx.mechanisms import Mechanism, NoisyLength, NoisyMoments, SecondMoments, Vertex
 from dpcvx.plans import Asking, Plan, Solver, Stage
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers.defaults import default
@@ -27,6 +27,7 @@ REACH: float = default("solvers.standardised.REACH")
 INTERCEPT: float = default("solvers.standardised.INTERCEPT")
 RESIDUAL_DEVIATIONS: float = default("solvers.standardised.RESIDUAL_DEVIATIONS")
 LARGEST_TARGET: float = default("solvers.standardised.LARGEST_TARGET")
+DIVIDED = ("gradient", "gradient on a support", "difference", "Hessian")  # questions whose answers are over n
 LOST_TARGET = (
     "The model may be worse than a constant: the released standard deviation of y is no larger than its "
     "noise. The y_bounds are too wide for this number of records and this epsilon. Use narrower y_bounds, "
@@ -47,6 +48,10 @@ class Standardised(Solver):
     It replaces s_y^2 where that is smaller than its noise, as it is for a target that varies far less than
     its range. The set holds the coefficients of these rows. New rows are mapped alike: the region is released
     with the parameter (`Region`).
+
+    The first question also asks for the number of records that have a target. It takes the place of n: in the
+    mean and the deviation of the target, and in the gradients and Hessians that the fit works with, so that
+    its steps and standard errors are those of the records that have a target (PRIVACY_MATH §17).
 
     Privacy: `NoisyMoments` twice and `NoisyLength` take 13 % of mu(eps, delta)^2 in all, and 5 % more with a
     target; the maps use released numbers and one row at a time, so the fit's questions have the sensitivity
@@ -96,10 +101,12 @@ class Standardised(Solver):
         least = 2 * float(_any(plan.stages[1].mechanism).deviations[: plan.problem.d].max())
         return tuple(min(1.0, share * plan.problem.bounds.x_inf**2 / least) for share in shares)
 
-    def _fit(self, plan: Plan) -> Plan:
-        """The part of a plan after the measures."""
-        inner = self.inner(plan.problem)
-        return replace(plan, stages=plan.stages[3:], problem=inner, solver=self.solver, candidates=())
+    def _fit(self, plan: Plan, n: int | None = None) -> Plan:
+        """The part of a plan after the measures, as it looks from a number of records that have a target."""
+        inner, stages = self.inner(plan.problem), plan.stages[3:]
+        if n is not None:
+            stages = tuple(_divided_by(n, stage) for stage in stages)
+        return replace(plan, stages=stages, n=n or plan.n, problem=inner, solver=self.solver, candidates=())
 
     def inner(self, problem: Problem) -> Problem:
         """The problem in standardised coordinates; public, whatever the moments will be."""
@@ -138,9 +145,16 @@ class Standardised(Solver):
         problem, d, inner = plan.problem, plan.problem.d, self.inner(plan.problem)
         means, squares, lengths = (_any(stage.mechanism) for stage in plan.stages[:3])
         limits = means.limits * 2.0**-FEATURE_BITS
-        m = np.clip(ask.moments(), -limits, limits) * self.intercept
-        # Below two deviations of the noise a mean square may be nothing but noise.
-        measured, least = ask.moments(m), 2 * squares.deviations
+        moments, present = ask.moments(), plan.n
+        if problem.loss.unit_free:
+            moments, share, error = moments[:-1], float(moments[-1]), float(means.deviations[-1])
+            # Below two deviations of the noise a share may be nothing but noise.
+            present = max(1, round(plan.n * min(1.0, max(share, 2 * error))))
+        # Sums over records that have a target, divided by n, become means of these.
+        more = np.where(np.arange(len(moments)) < d, 1.0, plan.n / present)
+        m = np.clip(more * moments, -limits, limits) * self.intercept
+        # And so may a mean square.
+        measured, least = more * ask.moments(m), 2 * more * squares.deviations
         s = np.sqrt(np.maximum(measured, least))
         y_center, y_scale = 0.0, 1.0
         if problem.loss.unit_free:
@@ -151,8 +165,9 @@ class Standardised(Solver):
         mean_square, closer = min(max(float(mean_square), 2 * lengths.noise), float(d)), 1.0
         caution = None
         if again and measured[d] < least[d]:
-            square = max(float(again[0]), 2 * lengths.target_noise)
-            caution = LOST_TARGET if again[0] < square else None
+            found, noise = (plan.n / present * float(each) for each in (again[0], lengths.target_noise))
+            square = max(found, 2 * noise)
+            caution = LOST_TARGET if found < square else None
             closer = min(1.0, RESIDUAL_DEVIATIONS * math.sqrt(square))
             y_scale *= closer
         length = self.stretch * (1 + 1 / math.sqrt(d)) * self.reach * math.sqrt(mean_square)
@@ -170,14 +185,53 @@ class Standardised(Solver):
             offset = y_center + y_scale * INTERCEPT * theta[-1] - m[:d] @ weights
             return np.concatenate([weights, np.reshape(offset, (1, *theta.shape[1:]))])
 
-        theta = self.solver.run(self._fit(plan), ask)
-        if ask.uncertainty is not None:
-            ask.publish(ask.uncertainty.mapped(back, y_scale**2))
+        fit, fit_ask, solver = self._fit(plan), ask, self.solver
+        if present < plan.n:
+            solver = solver.with_records(fit, present)
+            fit, fit_ask = self._fit(plan, present), _PresentAsk(ask, plan.n / present, inner.l2)
+        theta = solver.run(fit, fit_ask)
+        if fit_ask.uncertainty is not None:
+            ask.publish(fit_ask.uncertainty.mapped(back, y_scale**2))
         return back(theta)
 
     def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
         """The other solver's prediction, in standardised units."""
         return self.solver.predict(self.inner(problem), n, budget)
+
+
+class _PresentAsk(Asking):
+    """Passes queries on, and turns sums over n into means over the records that have a target.
+
+    Vertices and minimisers do not depend on the divisor, apart from a ridge.
+    """
+
+    def __init__(self, ask: Asking, factor: float, l2: float) -> None:
+        self._ask, self._factor, self._l2 = ask, factor, l2
+
+    def ask(self, *public: Any, question: str | None = None) -> Any:
+        """Ask, and rescale gradients, their differences and Hessians."""
+        answer = self._ask.ask(*public, question=question)
+        if question == "Hessian":
+            spread = None if answer.spread is None else self._factor * answer.spread
+            return SecondMoments(self._factor * answer.hessian, spread)
+        if question not in DIVIDED:
+            return answer
+        point = public[0]
+        if len(public) > 1:
+            point = point - public[1] if question == "difference" else point[public[1]]
+        ridge = self._l2 * point
+        return self._factor * (answer - ridge) + ridge
+
+    def move(self, step: float, vertex: Vertex) -> None:
+        """Pass a move on."""
+        self._ask.move(step, vertex)
+
+
+def _divided_by(n: int, stage: Stage) -> Stage:
+    """A stage whose answers `_PresentAsk` rescales, with the noise that they have then."""
+    if stage.mechanism.traits.question not in DIVIDED:
+        return stage
+    return replace(stage, mechanism=replace(_any(stage.mechanism), n=n))
 
 
 def _any(mechanism: Mechanism) -> Any:

@@ -6,6 +6,7 @@ many shards there are, which of them answered first, or whether one was loaded a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -48,7 +49,7 @@ Evaluation = Callable[[Objective, Vector], Any]
 
 
 def dask_source(
-    X: Any, y: Any, *, bounds: Bounds, layout: str = "rows", missing: float = 0.0, client: Any = None
+    X: Any, y: Any, *, bounds: Bounds, layout: str = "rows", missing: float = math.nan, client: Any = None
 ) -> Distributed:
     """Clip and quantise records in scaled units on the workers: `dpcvx.source` for Dask collections.
 
@@ -63,7 +64,7 @@ def dask_source(
     layout : {"rows", "columns"}
         "rows" serves gradients, "columns" Frank-Wolfe; the other is made when first needed.
     missing : float
-        Value of a target that is no finite number.
+        Value of a target that is no finite number; by default NaN: the record has no part in a loss.
     client : distributed.Client or str, optional
         Client of the cluster, or its scheduler's address; by default the client that this process uses.
 

@@ -74,7 +74,9 @@ def scalar_residuals(margins, y, first, at, count, unit, parameter, l2, linf, rh
     for k in range(outputs):
         m, target, r = margins[k][at : at + count], y[k][first : first + count], rho[k][at : at + count]
         for i in range(count):
-            r[i] = rounded(slope(clamped(m[i] * unit), target[i], parameter), linf)  # noqa: F821
+            # A target that is not there has no part, whatever the slope would make of NaN.
+            known = target[i] == target[i]
+            r[i] = rounded(slope(clamped(m[i] * unit), target[i], parameter), linf) if known else 0  # noqa: F821
     for i in range(count):
         shrink(rho, at + i, l2)
 
@@ -87,7 +89,8 @@ def vector_residuals(margins, y, first, at, count, unit, parameter, l2, linf, rh
         for k in range(outputs):
             z[k] = clamped(margins[k, at + i] * unit)
         out[:] = 0.0  # what a slope leaves alone is zero, never another record's
-        slope(z, y[0, first + i], parameter, out)  # noqa: F821
+        if y[0, first + i] == y[0, first + i]:
+            slope(z, y[0, first + i], parameter, out)  # noqa: F821
         for k in range(outputs):
             rho[k, at + i] = rounded(out[k], linf)
         shrink(rho, at + i, l2)

@@ -295,12 +295,17 @@ def _append(
     store: Store, shard: tuple[int, dict[str, NDArray[Any]]], expected: dict[str, NDArray[Any]] | None
 ) -> None:
     rows, arrays = shard
-    if expected is not None and not all(np.array_equal(arrays[part], expected[part]) for part in expected):
+    if expected is not None and not all(_same(arrays[part], expected[part]) for part in expected):
         raise StoreUnavailable(
             f"{store.folder} holds the beginning of another stream than this one. Give that stream from its "
             "beginning, or another store."
         )
     store.append(rows, arrays)
+
+
+def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Whether two arrays of a shard are alike; a missing target, NaN, equals another."""
+    return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
 
 
 def _cut(waiting: list[Records], rows: int) -> tuple[int, dict[str, NDArray[Any]]]:
