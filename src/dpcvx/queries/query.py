@@ -28,6 +28,7 @@ __all__ = ["Count", "Marginal", "Mean", "Query", "Regression", "query_from_json"
 
 LARGEST_RADIUS = 1000.0
 LARGEST_MARGINAL = 2**16  # cells of the attributes that one query touches
+LARGEST_DESIGN = 2**22  # cells times coefficients of a regression: 32 MiB, and the cost of one of its steps
 # Losses by name with their parameters for targets scaled to [-1, 1]; the default one comes first.
 _WITH_PARAMETERS: tuple[Loss, ...] = (Huber(0.5), Quantile(0.5))
 _OTHERS = tuple(
@@ -54,10 +55,10 @@ class Regression:
         Attributes to explain it by: two levels become -1 and 1, more become one column for each, numbers
         become the midpoint of their bin, scaled to [-1, 1].
     loss : str or Loss
-        "logistic", "squared", "huber", "smooth_hinge", "quantile", or a convex loss.
+        "logistic", "squared", "huber", "smooth_hinge", "quantile", or one of these losses with parameters.
     domain : str or Domain
-        "l2" or "l1", a ball of the given radius, or a set whose projection is a closed form: Box, GroupBall,
-        L1Ball, L2Ball, LinfBall, Simplex.
+        "l2" or "l1", a ball of the given radius, or a set whose projection is a closed form: Box, L1Ball,
+        L2Ball, LinfBall, Simplex.
     radius : float
         Size of the ball, in scaled coordinates, the intercept's included.
     intercept : bool
@@ -108,13 +109,20 @@ class Regression:
                 f"{loss.name} needs a target with two levels; {target.name!r} has {target.size} cells. "
                 "Use squared, huber or quantile, or declare a binary attribute."
             )
+        coded = [(place, _columns(schema.attributes[i])) for place, i in enumerate(attributes[1:], start=1)]
+        size = _cells(schema, attributes) * (self.intercept + sum(len(part) for _, part in coded))
+        if size > LARGEST_DESIGN:
+            raise WrongValue(
+                f"This regression has {size:,} numbers (cells times coefficients), more than "
+                f"{LARGEST_DESIGN:,}: ask about fewer attributes, or declare coarser ones."
+            )
         names: list[str] = []
         columns: list[Vector] = []
         if self.intercept:
             names.append("intercept")
             columns.append(np.ones(_cells(schema, attributes)))
-        for place, index in enumerate(attributes[1:], start=1):
-            for name, code in _columns(schema.attributes[index]):
+        for place, part in coded:
+            for name, code in part:
                 names.append(name)
                 columns.append(_spread(schema, attributes, place, code))
         X = np.stack(columns, axis=1)
@@ -122,9 +130,11 @@ class Regression:
         bounds = Bounds(1.0, float(np.sqrt((X**2).sum(axis=1).max())))
         problem = Problem(loss, domain, bounds=bounds, d=X.shape[1], l2=self.l2)
         y = _spread(schema, attributes, 0, np.asarray(target.values, dtype=np.float64))
-        return CompiledRegression(
+        compiled = CompiledRegression(
             attributes, _sizes(schema, attributes), tuple(names), problem, X, y, n, description=self
         )
+        self.to_json()  # every answer repeats its query: one that cannot be written must not be measured
+        return compiled
 
     def to_json(self) -> dict[str, Any]:
         """Return the query as plain types."""
