@@ -54,11 +54,8 @@ def records(kind, rng):
     if kind == "binary":
         columns = {f"b{j}": pa.array(rng.random(N) < 0.5, mask=rng.random(N) < 0.1) for j in range(4)}
         columns |= {f"i{j}": pa.array(rng.integers(-5, 6, N)) for j in range(3)}
-        low, high = [0.0] * 4 + [0.0, -1.0, 2.0], [1.0] * 4 + [1.0, 1.0, 4.0]
-        return pa.table(columns | {"sex": levels(rng, 2)}), {
-            "bounds": (np.array([*low, 0.0]), np.array([*high, 1.0])),
-            "categories": {"sex": ["level 0", "level 1"]},
-        }
+        declared = {name: [0, 1] for name in columns} | {"sex": ["level 0", "level 1"]}
+        return pa.table(columns | {"sex": levels(rng, 2)}), {"bounds": (0, 1), "categories": declared}
     columns = {f"x{j}": column for j, column in enumerate(numbers(rng, 5).T)}
     if kind == "norm":
         return pa.table(columns), {"bounds": (-2, 10), "data_norm": 6.0}
@@ -112,7 +109,7 @@ def make(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_storage_follows_from_declared_types_and_bounds(make, kind):
+def test_storage_follows_from_declarations(make, kind):
     source, _, folder = make(kind)
     part, dtype = KINDS[kind]
     assert np.load(folder / f"000000.{part}.npy").dtype == dtype

@@ -1,15 +1,11 @@
 """Raw cells as they enter: one reader of arrays, lists, and pandas / polars / Arrow columns.
 
-A cell is a function of its own record and of declared types alone. Libraries turn a column of integers into
-one of floats because of a single missing cell, give the missing cell of a dictionary the last entry, look
-into the cells of a list for its type, and print a cell that is no valid text: none of that happens here.
+The type of a column is used to read it quickly, and for nothing else: see `dpcvx.data.canonical`.
 """
 
 from __future__ import annotations
 
-import math
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -17,10 +13,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
-from dpcvx.errors import WrongType, WrongValue
-from dpcvx.words import show
+from dpcvx.data.canonical import NUMBER_KINDS, UNKNOWN, read_numbers
+from dpcvx.data.levels import DeclaredLevels
+from dpcvx.errors import WrongValue
 
-NUMBER_KINDS = "biuf"
+__all__ = [
+    "cell_codes",
+    "column_cells",
+    "column_codes",
+    "column_numbers",
+    "compressed_rows",
+    "native_array",
+    "open_typed",
+    "read_column",
+]
+
+Places = NDArray[np.int64] | slice
+ALL = slice(None)
 
 
 def open_typed(values: Any) -> Any:
@@ -55,175 +64,122 @@ def native_array(values: Any, ndim: int = 1) -> NDArray[Any]:
     return np.asarray(values) if hasattr(values, "__array__") else _listed(values, ndim)
 
 
-def declared_kinds(values: Any) -> frozenset[str]:
-    """Say "numbers", "text" or "bytes" of every column, by its declared type alone.
+def read_column(column: Any) -> tuple[NDArray[Any], Places]:
+    """Return cells of a narwhals series, and the place of every record's cell among them.
 
-    Nothing is said of objects and of lists: they may hold anything, and only a cell could tell. The type
-    itself is not returned either: NumPy's type of text has the length of the longest cell.
+    Numbers come as float64, all of them; of text, dates and categories each different cell comes once.
     """
-    import narwhals as nw
-
-    typed = open_typed(values)
-    if isinstance(typed, nw.DataFrame):
-        return frozenset().union(*(_kind(column) for column in typed.iter_columns()))
-    if isinstance(typed, nw.Series):
-        return _kind(typed)
-    return _numpy_kind(np.asarray(values).dtype) if hasattr(values, "__array__") else frozenset()
-
-
-def _kind(column: Any) -> frozenset[str]:
-    import narwhals as nw
-
-    native: Any = getattr(column.to_native(), "dtype", None)
-    if hasattr(native, "categories") and column.implementation.is_pandas_like():
-        return declared_kinds(native.categories)
-    if isinstance(native, np.dtype):  # narwhals would look into the cells of objects
-        return _numpy_kind(native)
-    kind = column.dtype
-    if kind == nw.Categorical and (stored := _arrow(column.head(0))) is not None:
-        kind = nw.from_native(stored, series_only=True).dtype
-    if kind.is_numeric() or kind == nw.Boolean:
-        return frozenset({"numbers"})
-    if kind == nw.Binary:
-        return frozenset({"bytes"})
-    return frozenset({"text"} if kind in (nw.String, nw.Categorical, nw.Enum) else ())
-
-
-def _numpy_kind(dtype: Any) -> frozenset[str]:
-    kinds = dict.fromkeys(NUMBER_KINDS, "numbers") | {"U": "text", "T": "text", "S": "bytes"}
-    return frozenset({kinds[dtype.kind]} if dtype.kind in kinds else ())
+    native = column.to_native()
+    if column.implementation.is_pandas_like():
+        return _read_pandas(native)
+    stored = _arrow(column, native)
+    return (_objects(column.to_list()), ALL) if stored is None else _read_arrow(stored)
 
 
 def column_cells(column: Any) -> NDArray[Any]:
-    """Cells of a narwhals series: exact numbers and text; None, NaN or pandas' NA where one is missing."""
-    if column.dtype.is_temporal() or column.dtype.is_nested():
-        raise WrongType(f"Column {column.name!r} has type {column.dtype}; numbers or text are needed.")
-    if isinstance(getattr(column.to_native(), "dtype", None), np.dtype):
-        return np.asarray(column.to_numpy())
-    stored = _arrow(column)
-    # Unlike to_numpy, to_list keeps integers beside a missing cell as they are.
-    return _objects(column.to_list()) if stored is None else _arrow_cells(stored)
+    """Return the cell of every record in a narwhals series."""
+    cells, places = read_column(column)
+    return cells[places]
 
 
 def column_numbers(column: Any) -> Vector:
-    """Cells of a narwhals series as float64, NaN where one is missing or no number."""
-    stored = _arrow(column)
-    if stored is not None:
-        import pyarrow as pa
-        from pyarrow import types
-
-        numeric = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null)
-        if any(test(stored.type) for test in numeric):
-            return np.asarray(stored.cast(pa.float64(), safe=False).to_numpy())
-    return read_numbers(column_cells(column))
+    """Return cells of a narwhals series as float64, NaN where one is missing or no number."""
+    cells, places = read_column(column)
+    return read_numbers(cells)[places]
 
 
-def read_numbers(cells: NDArray[Any]) -> Vector:
-    """Cells as C-contiguous float64, NaN where a cell is not a number."""
-    if cells.dtype.kind in NUMBER_KINDS:
-        with np.errstate(all="ignore"):
-            return np.ascontiguousarray(cells, dtype=np.float64)
-    numbers = np.empty(cells.shape, dtype=np.float64)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a cell that warns is no number either, and must not be reported
-        for place, cell in zip(np.ndindex(cells.shape), cells.flat, strict=True):
-            numbers[place] = _number(cell)
-    return numbers
+def column_codes(column: Any, levels: DeclaredLevels) -> NDArray[np.int64]:
+    """Return the place of each cell of a narwhals series among levels, -1 for one that is none of them."""
+    cells, places = read_column(column)
+    return levels.codes(cells)[places]
 
 
-def plain_labels(labels: Any, what: str) -> tuple[Any, ...]:
-    """Return declared labels as plain text, numbers and booleans, all different."""
-    try:
-        plain = tuple(label.item() if isinstance(label, np.generic) else label for label in labels)
-    except TypeError:
-        plain = (None,)
-    accepted = all(isinstance(label, str | bool | int | float) and label == label for label in plain)
-    if isinstance(labels, str) or not accepted or len(set(plain)) != len(plain):
-        raise WrongValue(
-            f"{what} must be a list of different labels (text, numbers, booleans), got {show(labels)}."
-        )
-    return plain
-
-
-def level_codes(cells: NDArray[Any], levels: Sequence[Any]) -> NDArray[np.int64]:
-    """Return the position of each cell in `levels`, -1 for a cell that is none of them."""
-    if cells.dtype.kind in "biuf" and all(isinstance(level, int | float) for level in levels):
-        codes = np.full(cells.shape, -1, dtype=np.int64)
-        for code, level in enumerate(levels):
-            codes[cells == level] = code
-        return codes
-    known = {level: code for code, level in enumerate(levels)}
-    return np.array([_level_code(cell, known) for cell in cells.tolist()], dtype=np.int64)
-
-
-def cell_codes(values: Any, levels: Sequence[Any], read: Callable[[Any], NDArray[Any]]) -> NDArray[np.int64]:
-    """Return the position of each value in `levels`, -1 for one that is none of them.
+def cell_codes(values: Any, levels: DeclaredLevels, read: Callable[[Any], NDArray[Any]]) -> NDArray[np.int64]:
+    """Return the place of each value among levels, -1 for one that is none of them.
 
     `read`: reads whatever is no typed column.
     """
     import narwhals as nw
 
     typed = open_typed(values)
-    if isinstance(typed, nw.Series):
-        return column_codes(typed, levels)
-    return level_codes(read(values), levels)
+    return column_codes(typed, levels) if isinstance(typed, nw.Series) else levels.codes(read(values))
 
 
-def column_codes(column: Any, levels: Sequence[Any]) -> NDArray[np.int64]:
-    """Return `level_codes` of a narwhals series; of a typed column each different cell is looked up once."""
-    found = distinct_cells(column)
-    if found is None:
-        return level_codes(column_cells(column), levels)
-    cells, places = found
-    return level_codes(cells, levels)[places]
+def _read_pandas(native: Any) -> tuple[NDArray[Any], Places]:
+    dtype = native.dtype
+    if isinstance(dtype, np.dtype):
+        return np.asarray(native), ALL
+    if hasattr(dtype, "categories") and hasattr(native, "cat"):
+        cells, places = _read_pandas(native.cat.categories.to_series())
+        return _with_missing(cells[places]), np.asarray(native.cat.codes, dtype=np.int64)
+    if hasattr(dtype, "pyarrow_dtype") or str(getattr(dtype, "storage", "")).startswith("pyarrow"):
+        import pyarrow as pa
+
+        return _read_arrow(pa.chunked_array(native.array.__arrow_array__()))
+    if hasattr(dtype, "numpy_dtype") and dtype.numpy_dtype.kind in NUMBER_KINDS:
+        return native.to_numpy(dtype=np.float64, na_value=np.nan), ALL
+    return np.asarray(native, dtype=object), ALL
 
 
-def distinct_cells(column: Any) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
-    """Return the different cells of a typed narwhals series, and the place of every cell among them.
+def _with_missing(cells: NDArray[Any]) -> NDArray[Any]:
+    """Cells with one more at the end, a missing one, which the place -1 leads to."""
+    return _objects([*cells.tolist(), None])
 
-    The last of them is None, for a missing cell. Columns of floats and objects, whose cells may differ though
-    they are equal, return None.
-    """
+
+def _arrow(column: Any, native: Any) -> Any:
+    """Arrow data of a series that is not pandas'; None where a type has no Arrow form."""
+    import narwhals as nw
     import pyarrow as pa
 
-    stored = _arrow(column)
-    types = pa.types
-    if stored is None or not (
-        _is_text(stored.type) or types.is_integer(stored.type) or types.is_boolean(stored.type)
-    ):
-        return None
-    text = _is_text(stored.type)
-    if text:
+    if isinstance(native, pa.ChunkedArray):
+        return native
+    return None if column.dtype in (nw.Object, nw.Int128, nw.UInt128) else pa.chunked_array(column.to_arrow())
+
+
+def _read_arrow(stored: Any) -> tuple[NDArray[Any], Places]:
+    import pyarrow as pa
+    from pyarrow import types
+
+    kind = stored.type
+    if types.is_dictionary(kind):
+        # Arrow's to_numpy takes the last entry of a dictionary for a missing cell; its cast does not.
+        return _read_arrow(stored.cast(kind.value_type))
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
+        return np.asarray(stored.cast(pa.float64(), safe=False).to_numpy()), ALL
+    if any(test(kind) for test in (types.is_string, types.is_large_string, types.is_string_view)):
         stored = stored.cast(pa.large_binary(), safe=False)  # Arrow need not take it for valid UTF-8
+    temporal = types.is_date(kind) or types.is_time(kind) or types.is_timestamp(kind)
+    if not (temporal or types.is_decimal(kind) or _is_binary(stored.type)):
+        missing = stored.is_null().to_numpy()
+        return _objects([UNKNOWN, None]), missing.astype(np.int64)
     coded = stored.combine_chunks().dictionary_encode()
-    cells = coded.dictionary.to_pylist()
-    if text:
-        cells = [cell.decode("utf-8", errors="replace") for cell in cells]
-    places = coded.indices.cast(pa.int64()).fill_null(len(cells))
-    return _objects([*cells, None]), places.to_numpy(zero_copy_only=False)
+    places = coded.indices.cast(pa.int64()).fill_null(-1)
+    cells = coded.dictionary.cast(pa.large_string()) if temporal else coded.dictionary
+    return _objects([*cells.to_pylist(), None]), places.to_numpy(zero_copy_only=False)
 
 
-def _level_code(cell: Any, known: Mapping[Any, int]) -> int:
-    try:
-        return known.get(cell, -1)
-    except Exception:  # an unhashable cell is no declared level, and must not stop a fit
-        return -1
+def _is_binary(kind: Any) -> bool:
+    from pyarrow import types
+
+    tests = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
+    return any(test(kind) for test in tests)
 
 
 def compressed_rows(X: Any) -> Any:
-    """Rows of a SciPy sparse matrix of numbers as a fresh float64 CSR array, duplicates summed."""
+    """Rows of a SciPy sparse matrix as a fresh float64 CSR array, duplicates summed."""
     from scipy.sparse import coo_array, csr_array
 
     try:
         # Fresh arrays around the same parts, so that what they claim is found again, and checked before
-        # compiled code follows an index.
+        # compiled code follows an index. float64 before duplicates are summed.
         if X.format in ("csr", "csc", "bsr"):
-            X = type(X)((X.data, X.indices, X.indptr), shape=X.shape)
+            X = type(X)((read_numbers(X.data), X.indices, X.indptr), shape=X.shape)
             X.check_format(full_check=True)
-        elif X.format == "coo":
-            X = coo_array((X.data, X.coords), shape=X.shape)
+        else:
+            X = X.tocoo()
+            X = coo_array((read_numbers(X.data), X.coords), shape=X.shape)
         with np.errstate(all="ignore"):
-            rows = X.astype(np.float64).tocsr()  # float64 before duplicates are summed
+            rows = X.tocsr()
             rows = csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape, copy=True)
             rows.check_format(full_check=True)
             if rows.indptr.size > 1 and np.diff(rows.indptr).min() < 0:  # SciPy asks only where nnz > 0
@@ -237,55 +193,12 @@ def compressed_rows(X: Any) -> Any:
     return rows
 
 
-def _number(cell: Any) -> float:
-    try:
-        return float(cell)
-    except Exception:  # whatever a cell's own conversion raises, one record must not stop a fit
-        return math.nan
-
-
-def _arrow(column: Any) -> Any:
-    """Arrow data of a series whose type has an exact Arrow form, dictionaries resolved; None for others."""
-    import narwhals as nw
-    import pyarrow as pa
-
-    native, kind = column.to_native(), column.dtype
-    if column.implementation.is_pandas_like():
-        storage = str(getattr(native.dtype, "storage", ""))
-        arrow_backed = hasattr(native.dtype, "pyarrow_dtype") or storage.startswith("pyarrow")
-        nullable = (kind.is_numeric() or kind == nw.Boolean) and not isinstance(native.dtype, np.dtype)
-        if not (arrow_backed or nullable):
-            return None
-    elif kind in (nw.Object, nw.Int128, nw.UInt128):
-        return None
-    stored = native if isinstance(native, pa.ChunkedArray) else column.to_arrow()
-    stored = stored if isinstance(stored, pa.ChunkedArray) else pa.chunked_array([stored])
-    # Arrow's to_numpy takes the last entry of a dictionary for a missing cell; its cast does not.
-    return stored.cast(stored.type.value_type) if pa.types.is_dictionary(stored.type) else stored
-
-
-def _arrow_cells(stored: Any) -> NDArray[Any]:
-    import pyarrow as pa
-    from pyarrow import types
-
-    if types.is_floating(stored.type):
-        return np.asarray(stored.to_numpy())
-    if _is_text(stored.type):
-        raw = stored.cast(pa.large_binary(), safe=False).to_pylist()
-        return _objects([None if cell is None else cell.decode("utf-8", errors="replace") for cell in raw])
-    return _objects(stored.to_pylist())
-
-
-def _is_text(kind: Any) -> bool:
-    from pyarrow import types
-
-    return any(test(kind) for test in (types.is_string, types.is_large_string, types.is_string_view))
-
-
 def _unmasked(values: Any) -> NDArray[Any]:
     """A masked array with its masked cells missing, in a type that does not depend on the mask."""
-    if values.dtype.kind == "f":
+    if values.dtype.kind in "fc":
         return np.asarray(values.filled(np.nan))
+    if values.dtype.kind in "mM":
+        return np.asarray(values.filled("NaT"))
     if values.dtype.kind in "biuOSU":
         cells = np.array(values, dtype=object)
         cells[np.ma.getmaskarray(values)] = None

@@ -1,6 +1,6 @@
 """The public map from the columns of a table to features, with bounds, centre and scale.
 
-Errors here speak of shapes, types and declarations. The content of a cell never causes or changes one.
+Errors here speak of shapes, names and declarations. The content of a cell never causes or changes one.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
-from dpcvx.data.cells import plain_labels
 from dpcvx.data.lattice import FEATURE_BITS
+from dpcvx.data.levels import DeclaredLevels
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.rows import Dense, Sparse
 from dpcvx.data.table import Levels, Table
@@ -129,6 +130,23 @@ class Columns:
             parts[start : start + len(block)] = stored.values
         return Dense(parts)
 
+    def recognised(self, table: Table, start: int, stop: int) -> NDArray[np.bool_]:
+        """Say of each cell of rows start..stop whether it is a finite number, or a declared level.
+
+        Returns an array of shape (stop - start, raw columns). A cell that is not recognised counts as the
+        centre of a number's bounds, or as no level.
+        """
+        if table.sparse:
+            finite: NDArray[np.bool_] = np.isfinite(table.compressed(start, stop).toarray())
+            return finite
+        known = np.empty((stop - start, len(self.levels)), dtype=np.bool_)
+        for j, declared in enumerate(self.levels):
+            if declared is None:
+                known[:, j] = np.isfinite(table.column_numbers(j, start, stop))
+            else:
+                known[:, j] = table.codes(j, start, stop, declared) >= 0
+        return known
+
 
 def feature_names(labels: Sequence[str], levels: Levels) -> tuple[str, ...]:
     """Return one name per feature: that of the column, or "column=level"."""
@@ -141,7 +159,7 @@ def feature_names(labels: Sequence[str], levels: Levels) -> tuple[str, ...]:
 
 def _unit_map(levels: Levels, low: Vector, high: Vector) -> tuple[Vector, Vector]:
     """Centre and scale that take numbers from their bounds to [-1, 1] and leave levels at 0 and 1."""
-    is_level = np.concatenate([[declared is not None] * len(declared or [None]) for declared in levels])
+    is_level = np.concatenate([[False] if each is None else [True] * len(each) for each in levels])
     half = (high - low) / 2
     return np.where(is_level, 0.0, low + half), np.where(is_level, 1.0, half)
 
@@ -153,18 +171,12 @@ def _declared_levels(table: Table, categories: Mapping[Any, Sequence[Any]] | Non
         )
     if categories and table.sparse:
         raise WrongType("categories need dense arrays or data frames; encode sparse records beforehand.")
-    declared: dict[int, tuple[Any, ...]] = {}
+    declared: dict[int, DeclaredLevels] = {}
     for key, levels in (categories or {}).items():
         j = table.position(key, "categories")
-        declared[j] = plain_labels(levels, f"categories[{key!r}]")
+        declared[j] = DeclaredLevels.declare(levels, f"categories[{key!r}]")
         if not declared[j]:
             raise WrongValue(f"categories[{key!r}] must name at least one level, got {show(levels)}.")
-    undeclared = [table.label(j) for j in sorted(table.untyped - declared.keys())]
-    if undeclared:
-        raise WrongType(
-            f"Column(s) {', '.join(undeclared)} do not hold numbers by their declared type. Give their "
-            f"levels, categories={{{undeclared[0]!r}: [...]}}, convert them to numbers, or drop them."
-        )
     return tuple(declared.get(j) for j in range(table.d))
 
 

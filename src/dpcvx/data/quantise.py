@@ -2,7 +2,8 @@
 
 The bounds of a record are checked on the stored integers, so the sensitivity of a sum holds without slack.
 
-Nothing here raises, warns or chooses a path because of a value: errors speak of shapes, types and parameters.
+Nothing here raises, warns or chooses a path because of a value or of the type of an array: errors speak of
+shapes and parameters.
 """
 
 from __future__ import annotations
@@ -15,17 +16,11 @@ from typing import Any
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.data.cells import (
-    NUMBER_KINDS,
-    column_numbers,
-    compressed_rows,
-    native_array,
-    open_typed,
-    read_numbers,
-)
+from dpcvx.data.canonical import read_numbers
+from dpcvx.data.cells import column_numbers, compressed_rows, native_array, open_typed
 from dpcvx.data.lattice import FEATURE_BITS, integer_bounds
 from dpcvx.data.rows import Dense, Records, Sparse
-from dpcvx.errors import WrongType, WrongValue
+from dpcvx.errors import WrongValue
 from dpcvx.problem import Bounds
 
 __all__ = ["Quantiser", "enforce", "remap", "targets"]
@@ -74,7 +69,7 @@ class Quantiser:
         """Return the stored integers of raw records.
 
         `X`: array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d), raw records;
-        text and object cells are read as numbers one by one. Returns integers, d columns, plus one with an
+        cells are read as numbers one by one. Returns integers, d columns, plus one with an
         intercept.
         """
         if hasattr(X, "tocsr"):
@@ -94,9 +89,6 @@ class Quantiser:
             raise WrongValue("Sparse records cannot be centred: give center 0, or pass them dense.")
         if X.ndim != 2:
             raise WrongValue(f"Records must form a 2-d matrix, got {X.ndim} dimension(s).")
-        _check_dtype(X.dtype)
-        if X.dtype.kind not in NUMBER_KINDS:
-            raise WrongType(f"Sparse records must be numbers, got dtype {X.dtype}.")
         rows = compressed_rows(X)
         n, d = rows.shape
         _, scale, limits = self._limits(n, d)
@@ -159,7 +151,6 @@ def targets(y: Any, limit: float | None = None, missing: float = math.nan) -> Ve
     y = native_array(y)
     if y.ndim not in (1, 2) or y.shape[0] == 0:
         raise WrongValue(f"y must have shape (n,) or (n, K) with n >= 1, got {y.shape}.")
-    _check_dtype(y.dtype)
     numbers = read_numbers(y.reshape(y.shape[0], -1))
     numbers = np.where(np.isfinite(numbers), numbers, missing)
     return numbers if limit is None else np.clip(numbers, -limit, limit)
@@ -172,9 +163,6 @@ def _blocks(X: Any) -> tuple[int, int, Iterator[tuple[int, Vector]]]:
     frame = open_typed(X)
     if isinstance(frame, nw.DataFrame):
         n, d = frame.shape
-        for name, dtype in frame.schema.items():
-            if dtype.is_temporal() or dtype.is_nested():
-                raise WrongType(f"Column {name!r} has type {dtype}; numbers are needed.")
 
         def read(start: int, stop: int) -> Vector:
             part = frame[start:stop]
@@ -190,7 +178,6 @@ def _blocks(X: Any) -> tuple[int, int, Iterator[tuple[int, Vector]]]:
                 f"Records must form a 2-d array, got {array.ndim} dimension(s). "
                 "Reshape with X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one record."
             )
-        _check_dtype(array.dtype)
         n, d = array.shape
 
         def read(start: int, stop: int) -> Vector:
@@ -203,10 +190,3 @@ def _read_by_blocks(n: int, d: int, read: Callable[[int, int], Vector]) -> Itera
     step = max(1, CELLS_AT_ONCE // max(d, 1))
     for start in range(0, n, step):
         yield start, read(start, min(n, start + step))
-
-
-def _check_dtype(dtype: np.dtype[Any]) -> None:
-    if dtype.kind == "c":
-        raise WrongValue("Complex data not supported: give real numbers.")
-    if dtype.kind in "mMV":
-        raise WrongType(f"Data of type {dtype} are not numbers; convert them first.")

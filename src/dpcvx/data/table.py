@@ -1,33 +1,27 @@
-"""Tables of people: rows of any accepted kind behind one reader, with their public columns and types.
+"""Tables of people: rows of any accepted kind behind one reader, with their public columns.
 
-Errors here speak of shapes, types and declarations. The content of a cell never causes or changes one.
+Errors here speak of shapes, names and declarations. The content of a cell never causes or changes one.
 """
 
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
-from dpcvx.data.cells import (
-    column_codes,
-    column_numbers,
-    compressed_rows,
-    level_codes,
-    native_array,
-    open_typed,
-    read_numbers,
-)
+from dpcvx.data.canonical import read_numbers
+from dpcvx.data.cells import column_codes, column_numbers, compressed_rows, native_array, open_typed
+from dpcvx.data.levels import DeclaredLevels
 from dpcvx.data.quantise import CELLS_AT_ONCE
 from dpcvx.errors import WrongType, WrongValue
 
 __all__ = ["Levels", "Table", "n_features"]
 
-Levels = tuple[tuple[Any, ...] | None, ...]  # per raw column: its declared levels, or None for a number
+Levels = tuple[DeclaredLevels | None, ...]  # per raw column: its declared levels, or None for a number
 
 
 def n_features(levels: Levels) -> int:
@@ -39,8 +33,7 @@ class Table:
     """Rows of any accepted kind behind one reader.
 
     `X`: array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d), raw records. `n`,
-    `d`: rows and columns; `names`: column names of a data frame; `untyped`: columns of a data frame whose
-    declared type is not a number; `sparse`: whether the rows are compressed.
+    `d`: rows and columns; `names`: column names of a data frame; `sparse`: whether the rows are compressed.
     """
 
     def __init__(self, X: Any) -> None:
@@ -53,17 +46,12 @@ class Table:
                 "them a part at a time if they are many."
             )
         self.names: tuple[Any, ...] | None = None
-        self.untyped: frozenset[int] = frozenset()
         self.sparse = hasattr(X, "tocsr")
         self._rows: Any = X
         if not self.sparse:
             frame = open_typed(X)
             if isinstance(frame, nw.DataFrame):
                 self._rows, self.names = frame, tuple(frame.columns)
-                types = frame.schema.dtypes()
-                self.untyped = frozenset(
-                    j for j, kind in enumerate(types) if not (kind.is_numeric() or kind == nw.Boolean)
-                )
             else:
                 self._rows = native_array(X, ndim=2)
         if len(self._rows.shape) != 2:
@@ -79,12 +67,6 @@ class Table:
                     f"Found array with 0 {what}(s) (shape=({self.n}, {self.d})) while a minimum of 1 is "
                     "required."
                 )
-        if self.names is None:
-            kind = self._rows.dtype.kind
-            if kind == "c":
-                raise WrongValue("Complex data not supported: give real numbers.")
-            if kind in "mMV" or (self.sparse and kind == "O"):
-                raise WrongType(f"X has dtype {self._rows.dtype}; numbers are needed.")
 
     def header(self) -> Any:
         """A table without rows that has the same columns, in a form whose names every scikit-learn reads."""
@@ -109,10 +91,10 @@ class Table:
         known = f"0..{self.d - 1}" if self.names is None else ", ".join(map(str, self.names))
         raise WrongValue(f"{parameter} names a column {key!r} that X does not have. Columns of X: {known}.")
 
-    def codes(self, j: int, start: int, stop: int, levels: Sequence[Any]) -> NDArray[np.int64]:
-        """Positions of one column's cells in levels, -1 for a cell that is none of them."""
+    def codes(self, j: int, start: int, stop: int, levels: DeclaredLevels) -> NDArray[np.int64]:
+        """Places of one column's cells among levels, -1 for a cell that is none of them."""
         if self.names is None:
-            return level_codes(self._rows[start:stop, j], levels)
+            return levels.codes(self._rows[start:stop, j])
         return column_codes(self._rows[start:stop, j], levels)
 
     def column_numbers(self, j: int, start: int, stop: int) -> Vector:
@@ -153,6 +135,7 @@ class Table:
                 place += len(declared)
         return block
 
-    def compressed(self) -> Any:
-        """Rows as a fresh float64 CSR array, duplicates summed."""
-        return compressed_rows(self._rows)
+    def compressed(self, start: int = 0, stop: int | None = None) -> Any:
+        """Rows start..stop as a fresh float64 CSR array, duplicates summed."""
+        whole = start == 0 and stop is None
+        return compressed_rows(self._rows if whole else self._rows.tocsr()[start:stop])

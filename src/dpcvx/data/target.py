@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
-from dpcvx.data.cells import cell_codes, declared_kinds, native_array, plain_labels, read_numbers
+from dpcvx.data.canonical import canonical_cells, read_numbers
+from dpcvx.data.cells import cell_codes, native_array
 from dpcvx.data.columns import bound_pair
+from dpcvx.data.levels import DeclaredLevels
 from dpcvx.errors import WrongType, WrongValue
 from dpcvx.words import quantity, show
 
@@ -40,7 +42,7 @@ class Labels:
     @classmethod
     def declare(cls, classes: Any) -> Labels:
         """Return declared labels, checked."""
-        return cls(label_array(plain_labels(classes, "classes")))
+        return cls(label_array(DeclaredLevels.declare(classes, "classes").values))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -66,9 +68,17 @@ class Labels:
             "labels": "a row with another label, or without one, has no part in the fit; " + STILL_MEASURED,
         }
 
+    def codes(self, y: Any) -> NDArray[np.int64]:
+        """Return the place of each raw target among the classes, shape (n,); -1 where it is none of them."""
+        return cell_codes(y, DeclaredLevels(tuple(self.classes.tolist())), read_one)
+
+    def recognised(self, y: Any) -> NDArray[np.bool_]:
+        """Say of each raw target whether it is one of the classes, shape (n,)."""
+        return self.codes(y) >= 0
+
     def encode(self, y: Any) -> Vector:
         """Return targets of the loss, shape (n, K); a label that is none of the classes is 0, as code -1."""
-        codes = cell_codes(y, self.classes.tolist(), read_one)[:, None]
+        codes = self.codes(y)[:, None]
         if self.form == "codes":
             return codes.astype(np.float64)
         positive = [1] if self.outputs == 1 else list(range(self.outputs))
@@ -131,11 +141,18 @@ class Numbers:
         known = {"y_bounds": [self.low.tolist(), self.high.tolist()], "y_enforced": f"clipped; {NO_PART}"}
         return known if self.origin is None else {**known, "y_bounds_are": self.origin}
 
+    def numbers(self, y: Any) -> Vector:
+        """Return raw targets as numbers, shape (n,) or (n, K); NaN where one is none."""
+        return read_numbers(read_several(y) if self.shape else read_one(y))
+
+    def recognised(self, y: Any) -> NDArray[np.bool_]:
+        """Say of each raw target whether it is a finite number, shape (n,) or (n, K)."""
+        return np.isfinite(self.numbers(y))
+
     def encode(self, y: Any) -> Vector:
         """Return targets in [-1, 1], shape (n, K); one that is no finite number is NaN and has no part."""
-        cells = read_several(y) if self.shape else read_one(y)
         with np.errstate(all="ignore"):
-            raw = read_numbers(cells)
+            raw = self.numbers(y)
             scaled = np.where(np.isfinite(raw), np.clip((raw - self.center) / self.scale, -1.0, 1.0), np.nan)
         return scaled.reshape(len(scaled), -1)
 
@@ -200,7 +217,7 @@ def read_several(y: Any) -> NDArray[Any]:
 def open_target(
     y: Any, n: int, read: Callable[[Any], NDArray[Any]] = read_one, *, stacklevel: int = 2
 ) -> NDArray[Any]:
-    """Return raw targets whose shape and type are right for n records; no cell is looked at.
+    """Return raw targets whose shape is right for n records; no cell is looked at.
 
     `n`: number of records; `read`: `read_one` or `read_several`; `stacklevel`: of the warning about a column
     vector.
@@ -214,33 +231,14 @@ def open_target(
             DataConversionWarning,
             stacklevel=stacklevel,
         )
-    if values.dtype.kind in "cmMV":
-        raise WrongType(f"y has dtype {values.dtype}; numbers or labels are needed.")
     if values.shape[0] != n:
         raise WrongValue(f"X has {quantity(n, 'row')} but y has {values.shape[0]}; they must agree.")
     return values
 
 
-def check_labels(y: Any, classes: Any) -> None:
-    """Refuse targets that by their declared type hold none of the declared classes."""
-    kinds = declared_kinds(y)
-    declared = {"text" if isinstance(label, str) else "numbers" for label in plain_labels(classes, "classes")}
-    if len(declared) == 1 and kinds - declared:
-        raise WrongType(
-            f"y holds {' and '.join(kinds)} by its declared type, but the declared classes are "
-            f"{' and '.join(declared)}, so no label could be one of them. Declare the classes as they "
-            "are in y, or convert y."
-        )
-
-
-def check_numbers(y: Any, who: str) -> None:
-    """Refuse targets that by their declared type are no numbers; ``who`` needs them."""
-    if wrong := declared_kinds(y) - {"numbers"}:
-        raise WrongType(
-            f"y holds {' and '.join(sorted(wrong))} by its declared type; {who} needs "
-            "numbers: convert y, for instance by y.astype(float), or use a classifier such as "
-            "PrivateLogisticRegression if it holds labels."
-        )
+def distinct_labels(y: NDArray[Any]) -> list[float | str]:
+    """Return the different canonical values of raw targets that are neither missing nor unknown objects."""
+    return [value for value in dict.fromkeys(canonical_cells(y)) if isinstance(value, float | str)]
 
 
 def label_array(labels: Sequence[Any]) -> NDArray[Any]:

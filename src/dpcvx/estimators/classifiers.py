@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 
 from dpcvx.arrays import Vector
 from dpcvx.data.declarations import Declarations
-from dpcvx.data.target import Labels, Target, check_labels, label_array
+from dpcvx.data.target import Labels, Target, distinct_labels
 from dpcvx.errors import WrongType, WrongValue
 from dpcvx.estimators.documentation import document
 from dpcvx.estimators.linear_model import LinearModel
@@ -64,13 +65,14 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         return label_scores(self.decision_function(X), self.classes_)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy on the rows given, and warn once: on private rows it is not covered."""
-        self._warn_of_leak()
-        return float(super().score(X, y, sample_weight))
+        """Return the accuracy on the rows given, and warn once: on private rows it is not covered.
 
-    def _check_target(self, stated: Declarations, y: Any) -> None:
-        if stated.classes is not None and not isinstance(stated.classes, str):
-            check_labels(y, stated.classes)
+        A label that is none of the classes is never predicted, and counts as an error.
+        """
+        self._warn_of_leak()
+        scores = self.decision_function(X)
+        codes = label_scores(scores, np.arange(len(self.classes_)))
+        return float(accuracy_score(Labels(self.classes_).codes(y), codes, sample_weight=sample_weight))
 
     def _declare_target(self, stated: Declarations, y: NDArray[Any]) -> Labels:
         name, classes = type(self).__name__, stated.classes
@@ -185,17 +187,13 @@ class PrivateLinearSVC(LinearClassifier):
 
 def _labels_of(y: NDArray[Any]) -> Labels:
     """The different labels of a target whose label set is public."""
-    array = label_array([label for label in y.tolist() if not _is_missing(label)])
-    if array.ndim != 1 or array.dtype.kind == "O":
+    labels = distinct_labels(y)
+    if len({type(label) for label in labels}) > 1:
         raise WrongType(
             'classes="from_y" needs labels of one kind, text or numbers; declare classes=(...) instead.'
         )
+    array = np.array(sorted(labels))
+    if array.dtype.kind == "f" and (array == np.rint(array)).all() and (abs(array) < 2**53).all():
+        array = array.astype(np.int64)  # a missing cell makes a column of integers one of floats
     check_classification_targets(array)
-    return Labels(np.unique(array), origin="taken from y and declared public")
-
-
-def _is_missing(label: Any) -> bool:
-    try:
-        return label is None or not bool(label == label)
-    except Exception:  # whatever a label's own comparison raises, one record must not stop a fit
-        return True
+    return Labels(array, origin="taken from y and declared public")

@@ -47,7 +47,7 @@ class FeatureMap(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def transform(self, X: Any) -> Any:
         """Return the features of new rows, shape (n, d)."""
-        return self.row_map.features(open_new_rows(self, self.row_map.levels, X))
+        return self.row_map.features(open_new_rows(self, X))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the features: a column's, or "column=level"."""

@@ -1,7 +1,7 @@
 """The fitting path of all linear estimators: declare, plan, quantise, execute, return to the user's units.
 
-Estimators hold no mathematics. Everything before quantisation uses parameters, schema, shapes and types
-alone, so no record can cause an error, or change what is published other than through the noised answers.
+Estimators hold no mathematics. Everything before quantisation uses parameters, names and shapes alone, so no
+record can cause an error, or change what is published other than through the noised answers.
 """
 
 from __future__ import annotations
@@ -79,10 +79,6 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         """Target as declared; its labels are those of y where the user states that their set is public."""
         raise NotImplementedError
 
-    def _check_target(self, stated: Declarations, y: Any) -> None:
-        """Refuse targets that by their declared type cannot be what is fitted."""
-        raise NotImplementedError
-
     def fit(self, X: Any, y: Any = None, **metadata: Any) -> Self:
         """Fit the model privately.
 
@@ -92,8 +88,8 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             One row per person. Cells that are missing, infinite or no numbers count as the middle of their
             bounds (sparse records, and with ``data_norm``: as 0); cells beyond the bounds are clipped.
         y : array-like, shape (n,); (n, K) for several targets
-            Targets; a Dataset has its own. A declared type that cannot hold them, such as text for a
-            regressor, is refused; a cell that is no target never is.
+            Targets; a Dataset has its own. No cell is refused, and no type: both may be another person's
+            doing, see `dpcvx.data.canonical`.
         **metadata
             None is accepted: weights and groups are refused with the reason.
 
@@ -196,7 +192,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         self._check_parameters(stated)
         table = dataset.table
         placed = with_placeholders(stated, dataset, getattr(self, "threshold", None))
-        values = self._open_target(stated, dataset.target, table.n)
+        values = self._open_target(dataset.target, table.n)
         columns = Columns.declare(table, placed.bounds, placed.categories, placed.data_norm)
         if isinstance(stated.classes, str):  # "from_y": their set is public
             values = self._read_target(dataset.labels())
@@ -205,13 +201,11 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         plan, intercept = self._plan_fit(n, facts, float(self.epsilon or 0), dense=_can_standardize(dataset))
         return FitDeclaration(*facts, plan, intercept)
 
-    def _open_target(self, stated: Declarations, y: Any, n: int) -> NDArray[Any]:
-        """Raw targets of n records, of a shape and a declared type that fit."""
+    def _open_target(self, y: Any, n: int) -> NDArray[Any]:
+        """Raw targets of n records, of a shape that fits."""
         if y is None:
             raise WrongValue(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        values = open_target(y, n, self._read_target, stacklevel=5)
-        self._check_target(stated, y)
-        return values
+        return open_target(y, n, self._read_target, stacklevel=5)
 
     @property
     def levels_(self) -> dict[Any, tuple[Any, ...]]:
@@ -219,7 +213,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         levels = zip(names, self._row_map.levels, strict=True)
-        return {name: declared for name, declared in levels if declared is not None}
+        return {name: declared.values for name, declared in levels if declared is not None}
 
     @property
     def formula_(self) -> Formula:
@@ -394,7 +388,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         return self._row_map if clips else dataclasses.replace(self._row_map, bounds=None, region=None)
 
     def _new_rows(self, X: Any) -> Table:
-        return open_new_rows(self, self._row_map.levels, X)
+        return open_new_rows(self, X)
 
     def _warn_of_leak(self) -> None:
         """Warn once per fitted model, at the line that asked for a score."""
@@ -430,13 +424,13 @@ def declare_fit(model: LinearModel, dataset: Dataset, n: int) -> FitDeclaration:
 
 
 def check_records(model: LinearModel, X: Any, y: Any) -> int:
-    """Check that rows and targets have the columns and types of a model's fit; return their number.
+    """Check that rows and targets have the columns and shapes of a model's fit; return their number.
 
-    `model`: fitted; `X`, `y`: private rows and targets: declared types and shapes are looked at, and no cell.
+    `model`: fitted; `X`, `y`: private rows and targets: names and shapes are looked at, and no cell.
     """
     table = Table(X)
     validate_data(model, table.header(), reset=False, skip_check_array=True)
-    model._open_target(Declarations.of(model), y, table.n)
+    model._open_target(y, table.n)
     return table.n
 
 

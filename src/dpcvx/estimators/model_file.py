@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpcvx import domains, solvers
 from dpcvx.data import Region
 from dpcvx.data.columns import feature_names
+from dpcvx.data.levels import DeclaredLevels
 from dpcvx.data.row_map import RowMap
 from dpcvx.domains import set_functions as submodular
 from dpcvx.errors import WrongType, WrongValue
@@ -214,12 +215,12 @@ def _from_schema_1(content: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _levels(content: Any, d: int) -> tuple[tuple[Any, ...] | None, ...]:
+def _levels(content: Any, d: int) -> tuple[DeclaredLevels | None, ...]:
     declared = {}
     for place, levels in _mapping(content, "levels").items():
         if not place.isdecimal() or not 0 <= int(place) < d or not isinstance(levels, list) or not levels:
             raise WrongValue("levels must map positions of columns to lists of levels.")
-        declared[int(place)] = tuple(_scalar(level) for level in levels)
+        declared[int(place)] = DeclaredLevels(tuple(map(_scalar, levels)))
     return tuple(declared.get(j) for j in range(d))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dpcvx.data.levels import DeclaredLevels
 from dpcvx.errors import Incompatible, NotInstalled
 from dpcvx.estimators.formula import Formula
 
@@ -89,7 +90,7 @@ def _is_infinite(graph: _Graph, cells: str) -> str:
     return graph.add("Equal", size, graph.constant(np.float64(np.inf)))
 
 
-def _level_features(graph: _Graph, name: str, levels: tuple[Any, ...]) -> str:
+def _level_features(graph: _Graph, name: str, levels: DeclaredLevels) -> str:
     """Column of shape (n, 1) as 0/1 features of shape (n, number of levels)."""
     if all(isinstance(level, str) for level in levels):
         codes = graph.add(
@@ -103,7 +104,7 @@ def _level_features(graph: _Graph, name: str, levels: tuple[Any, ...]) -> str:
         same = graph.add("Equal", codes, graph.constant(np.arange(len(levels), dtype=np.int64)))
     elif not any(isinstance(level, str) for level in levels):
         cells = graph.input(name, "DOUBLE", 1)
-        same = graph.add("Equal", cells, graph.constant(np.array(levels, dtype=np.float64)))
+        same = graph.add("Equal", cells, graph.constant(np.array(levels.values, dtype=np.float64)))
     else:
         raise Incompatible(
             f"Column {name} has levels of text and of numbers, and an ONNX input has one type. Declare all "

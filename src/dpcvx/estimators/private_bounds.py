@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpcvx.accounting import Accountant, Budget, Following, Tight, gaussian_mu, spendable
 from dpcvx.arrays import Vector
-from dpcvx.data.cells import read_numbers
+from dpcvx.data.canonical import read_numbers
 from dpcvx.data.columns import Columns
 from dpcvx.data.dataset import Dataset, InMemory
 from dpcvx.data.declarations import Declarations

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
+import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 
 from dpcvx.arrays import Vector
+from dpcvx.data.canonical import read_numbers
 from dpcvx.data.columns import Columns
 from dpcvx.data.declarations import Declarations
-from dpcvx.data.target import Numbers, Target, check_numbers, read_several
+from dpcvx.data.target import Numbers, Target, read_several
 from dpcvx.domains import Domain, NuclearBall
 from dpcvx.errors import WrongValue
 from dpcvx.estimators.documentation import document
@@ -20,6 +23,7 @@ from dpcvx.estimators.planning import parameters
 from dpcvx.losses import Huber, Loss, Quantile, Squared
 from dpcvx.planning.planner import default_ridge
 from dpcvx.solvers.defaults import default
+from dpcvx.words import quantity
 
 __all__ = [
     "LinearRegressor",
@@ -79,12 +83,21 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         return self._score_interval(X, level, self._known().dispersion if of == "observation" else 0.0)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return R^2 on the rows given, and warn once: on private rows it is not covered."""
-        self._warn_of_leak()
-        return float(super().score(X, y, sample_weight))
+        """Return R^2 on the rows given whose targets are finite numbers; NaN if there are none.
 
-    def _check_target(self, stated: Declarations, y: Any) -> None:
-        check_numbers(y, type(self).__name__)
+        It warns once: on private rows it is not covered.
+        """
+        self._warn_of_leak()
+        predicted, truth = self._scores(X), read_numbers(self._read_target(y))
+        if len(truth) != len(predicted):
+            raise WrongValue(
+                f"X has {quantity(len(predicted), 'row')} but y has {len(truth)}; they must agree."
+            )
+        known = np.isfinite(truth).reshape(len(truth), -1).all(axis=1)
+        if not known.any():
+            return math.nan
+        weights = None if sample_weight is None else np.asarray(sample_weight)[known]
+        return float(r2_score(truth[known], predicted[known], sample_weight=weights))
 
     def _declare_target(self, stated: Declarations, y: NDArray[Any]) -> Numbers:
         if stated.y_bounds is None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.data.cells import level_codes, plain_labels
+from dpcvx.data.levels import DeclaredLevels
 from dpcvx.errors import WrongValue
 
 __all__ = ["Attribute", "Binned", "Column", "Schema"]
@@ -46,7 +46,7 @@ class Attribute:
 
     def __post_init__(self) -> None:
         _require_name(self.name)
-        levels = plain_labels(self.levels, f"levels of {self.name!r}")
+        levels = DeclaredLevels.declare(self.levels, f"levels of {self.name!r}").values
         if len(levels) < 2 or not all(math.isfinite(v) for v in levels if isinstance(v, float)):
             raise WrongValue(f"levels of {self.name!r} must be two or more, and finite; got {self.levels!r}.")
         object.__setattr__(self, "levels", levels)
@@ -78,7 +78,7 @@ class Attribute:
 
     def encode(self, cells: NDArray[Any]) -> IntVector:
         """Return the number of the level of each value, whatever it is."""
-        codes = level_codes(cells, self.levels)
+        codes = DeclaredLevels(self.levels).codes(cells)
         codes[codes < 0] = self.levels.index(self.other)
         return codes
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from dpcvx.arrays import IntVector
-from dpcvx.data.cells import column_cells, column_numbers, native_array, open_typed, read_numbers
+from dpcvx.data.canonical import read_numbers
+from dpcvx.data.cells import native_array, open_typed, read_column
 from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.queries.schema import Attribute, Column, Schema
 
@@ -116,16 +117,9 @@ def _open_column(column: Any) -> Any:
 def _codes(attribute: Column, column: Any) -> IntVector:
     import narwhals as nw
 
-    typed = isinstance(column, nw.Series)
-    if typed and not isinstance(attribute, Attribute):
-        return attribute.encode(column_numbers(column))
-    cells = column_cells(column) if typed else native_array(column)
-    _require_column(attribute, cells)
-    return attribute.encode(cells if isinstance(attribute, Attribute) else read_numbers(cells))
-
-
-def _require_column(attribute: Column, cells: Any) -> None:
+    cells, places = (
+        read_column(column) if isinstance(column, nw.Series) else (native_array(column), slice(None))
+    )
     if cells.ndim != 1:
         raise WrongValue(f"Column {attribute.name!r} has {cells.ndim} dimensions; it must have one.")
-    if cells.dtype.kind in "cmMV":
-        raise WrongType(f"Column {attribute.name!r} has dtype {cells.dtype}; numbers or text are needed.")
+    return attribute.encode(cells if isinstance(attribute, Attribute) else read_numbers(cells))[places]

@@ -12,7 +12,9 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.data.cells import level_codes, native_array, read_numbers
+from dpcvx.data.canonical import read_numbers
+from dpcvx.data.cells import native_array
+from dpcvx.data.levels import DeclaredLevels
 from dpcvx.errors import WrongType, WrongValue
 from dpcvx.words import show
 
@@ -255,7 +257,7 @@ def _pair(bounds: Any) -> tuple[float, float]:
 
 def _labels(model: Any, y: Any) -> IntVector:
     """Position of each label among the classes, -1 for what is none of them."""
-    return level_codes(native_array(y).reshape(-1), model.classes_.tolist())
+    return DeclaredLevels(tuple(model.classes_.tolist())).codes(native_array(y).reshape(-1))
 
 
 def _predicted(model: Any, X: Any) -> IntVector:

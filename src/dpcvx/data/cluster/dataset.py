@@ -136,7 +136,9 @@ class _Prepare:
 
 def _labels(target: Any, part: Any) -> list[Any] | Failure:
     def read() -> list[Any]:
-        return list(dict.fromkeys(native_array(part if target is None else part[target]).tolist()))
+        from dpcvx.data.target import distinct_labels
+
+        return distinct_labels(native_array(part if target is None else part[target]))
 
     labels: list[Any] | Failure = guard(read)
     return labels

@@ -46,7 +46,7 @@ class Shard:
 class Manifest:
     """Content of a folder of shards; public except for the digests."""
 
-    # where the records came from: kind, files with size and time, columns with types
+    # where the records came from: kind, files with size and time, columns
     source: Mapping[str, Any]
     names: tuple[str, ...] | None  # raw columns, where they have names
     columns: int  # number of raw columns

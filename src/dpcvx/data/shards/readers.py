@@ -1,13 +1,14 @@
 """Where records come from, a few at a time: Parquet and CSV files, Arrow streams, and any batches in memory.
 
-A reader knows columns and declared types before it reads a record; its errors speak of these, of files and of
-nothing else. The cells are read by the rules for tables in memory.
+A reader knows the columns before it reads a record; its errors speak of these, of files and of nothing else.
+Cells are read by the rules for tables in memory.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,15 +30,11 @@ class Reader(Protocol):
 
     @property
     def header(self) -> Batch:
-        """Records and targets of the right types; what they hold may be made up."""
+        """Records and targets with the right columns; what they hold may be made up."""
 
     @property
     def source(self) -> Mapping[str, Any]:
-        """Facts that identify these records: kind, files with size and time, columns with types."""
-
-    @property
-    def typed(self) -> bool:
-        """Whether the header's types are those of all records."""
+        """Facts that identify these records: kind, files with size and time, columns."""
 
     @property
     def rows(self) -> int | None:
@@ -61,12 +58,8 @@ class ArrowReader:
         stream = _arrow_stream(data)
         self._schema, self._stream = stream.schema, stream
         self._features, self._target = _chosen(self._schema.names, features, target), target
-        self.source: Mapping[str, Any] = {
-            "kind": "arrow",
-            "schema": _types(self._schema, self._features, target),
-        }
+        self.source: Mapping[str, Any] = {"kind": "arrow", "schema": [*self._features, *_names(target)]}
         self.rows: int | None = None
-        self.typed = True
         self.header: Batch = _split(_made_up(self._schema), self._features, target)
         self._done = 0
 
@@ -78,8 +71,8 @@ class ArrowReader:
     def batches(self, skip: int, rows: int) -> Iterator[Batch]:
         """Yield records and targets after the first ``skip``, at most ``rows`` of them at a time."""
         for batch in self._stream:
-            if batch.schema != self._schema:
-                raise WrongValue("The record batches of a stream must all have the schema of the first one.")
+            if batch.schema.names != self._schema.names:
+                raise WrongValue("The record batches of a stream must all have the columns of the first one.")
             for start in range(0, batch.num_rows, rows):
                 part = batch.slice(start, min(rows, batch.num_rows - start))
                 fresh = part.slice(min(part.num_rows, max(0, skip - self._done)))
@@ -97,21 +90,20 @@ class ParquetReader:
     def __init__(self, paths: Any, features: Sequence[str] | None, target: Target) -> None:
         self._paths = _listed(paths, (".parquet", ".pq"))
         schemas = []
-        self.rows, self.typed = 0, True
+        self.rows = 0
         for path in self._paths:
             file = _parquet(path)
             schemas.append(file.schema_arrow)
             self.rows += file.metadata.num_rows
         self._features, self._target = _chosen(schemas[0].names, features, target), target
-        types = _types(schemas[0], self._features, target)
         for path, schema in zip(self._paths, schemas, strict=True):
-            if schema.names != schemas[0].names or _types(schema, self._features, target) != types:
-                raise WrongValue(f"{path} has other columns or types than {self._paths[0]}.")
+            if schema.names != schemas[0].names:
+                raise WrongValue(f"{path} has other columns than {self._paths[0]}.")
         self.header: Batch = _split(_made_up(schemas[0]), self._features, target)
         self.source: Mapping[str, Any] = {
             "kind": "parquet",
             "files": [_file_facts(path) for path in self._paths],
-            "schema": types,
+            "schema": [*self._features, *_names(target)],
         }
         self._done = 0
 
@@ -176,7 +168,6 @@ class CsvReader:
         facts = [_file_facts(path) for path in self._paths]
         self.source: Mapping[str, Any] = {"kind": "csv", "files": facts, "schema": self._features}
         self.rows: int | None = None
-        self.typed = True
         self.header: Batch = self._read([b"," * (len(self._header) - 1)])
         self._done, self._total = 0, sum(file["bytes"] for file in facts)
 
@@ -221,7 +212,6 @@ class BatchReader:
         self._batches = chain([self.header], pairs)
         self.source: Mapping[str, Any] = {"kind": "batches"}
         self.rows: int | None = None
-        self.typed = False  # a library's guess may change with the cells of a batch
         self._done = 0
 
     @property
@@ -315,12 +305,19 @@ def _nullable(schema: Any) -> Any:
     return pa.schema([field.with_nullable(True) for field in schema])
 
 
-def _types(schema: Any, features: Sequence[str], target: Target) -> list[list[str]]:
-    return [[name, str(schema.field(name).type)] for name in [*features, *_names(target)]]
+@dataclass(frozen=True)
+class _Batches:
+    """Record batches of the same columns; their types may differ, as those of inferred ones do."""
+
+    schema: Any  # of the first batch
+    batches: Iterator[Any]
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.batches
 
 
 def _arrow_stream(data: Any) -> Any:
-    """Whatever holds record batches, as a reader with a schema."""
+    """Whatever holds record batches, as an iterable with the schema of the first one."""
     import pyarrow as pa
 
     if isinstance(data, pa.RecordBatchReader):
@@ -336,7 +333,7 @@ def _arrow_stream(data: Any) -> Any:
             "from_arrow takes an Arrow table, a record batch reader, an iterable of record batches or an "
             f"object that exports an Arrow stream; got {type(data).__name__}."
         )
-    return pa.RecordBatchReader.from_batches(first.schema, chain([first], batches))
+    return _Batches(first.schema, chain([first], batches))
 
 
 def _parquet(path: Path) -> Any:

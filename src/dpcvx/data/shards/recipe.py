@@ -15,23 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
-from dpcvx.data.cells import open_typed, plain_labels
 from dpcvx.data.columns import Columns, bound_pair
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.lattice import FEATURE_BITS, integer_bounds
+from dpcvx.data.levels import DeclaredLevels
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.rows import Dense, Sparse
 from dpcvx.data.table import Table
-from dpcvx.data.target import (
-    Labels,
-    Numbers,
-    Target,
-    check_labels,
-    check_numbers,
-    open_target,
-    read_one,
-    read_several,
-)
+from dpcvx.data.target import Labels, Numbers, Target, open_target, read_one, read_several
 from dpcvx.errors import WrongValue
 from dpcvx.problem import Bounds
 from dpcvx.words import is_number, show
@@ -73,7 +64,7 @@ def normalise(table: Table, y: Any, stated: Declarations) -> dict[str, Any]:
         "targets": several_targets(y),
     }
     if classes is not None:
-        return declared | {"classes": list(plain_labels(classes, "classes"))}
+        return declared | {"classes": list(DeclaredLevels.declare(classes, "classes"))}
     return declared | {"y_bounds": [part.tolist() for part in bound_pair(y_bounds, "y_bounds")]}
 
 
@@ -92,7 +83,7 @@ def parameters(declared: Mapping[str, Any]) -> dict[str, Any]:
 def empty_record(
     names: Sequence[Any] | None, d: int, compressed: bool, declared: Mapping[str, Any]
 ) -> tuple[Any, Any]:
-    """Return one record, and its target, of the types that declarations stand for, with nothing in them.
+    """Return one record, and its target, with nothing in them.
 
     `names`: raw columns, where they have names; `d`: number of raw columns; `compressed`: whether the records
     came as sparse matrices; `declared`: normalised declarations.
@@ -120,14 +111,14 @@ class Recipe:
     quantiser: Quantiser  # without an intercept
     target: Target  # from raw targets to stored ones
     compressed: bool  # whether rows are stored in compressed form
-    step: int  # unit of the stored integers: 2^14 where declared types and bounds leave -1, 0 and 1 alone
+    step: int  # unit of the stored integers: 2^14 where declarations leave -1, 0 and 1 alone
 
     @classmethod
     def of(cls, table: Table, y: Any, declared: Mapping[str, Any], binary: bool) -> Recipe:
         """Derive the map from a table's schema and normalised declarations.
 
-        `table`: its rows are not read; `y`: targets of the declared type, as many as the table has rows;
-        `binary`: whether every cell can only be -1, 0 or 1 once it is scaled; see `is_binary`.
+        `table`: its rows are not read; `y`: as many targets as the table has rows; `binary`: whether every
+        cell can only be -1, 0 or 1 once it is scaled; see `is_binary`.
         """
         given = parameters(declared)
         norm = given.get("data_norm")
@@ -190,13 +181,11 @@ def _target(y: Any, n: int, given: Mapping[str, Any]) -> Target:
     """The declared target; labels are stored as a logistic loss takes them."""
     if "classes" in given:
         open_target(y, n)
-        check_labels(y, given["classes"])
         labels = Labels.declare(given["classes"])
         if len(labels.classes) < 2:
             raise WrongValue(f"A classifier needs at least two classes, got {show(given['classes'])}.")
         return labels if labels.outputs == 1 else replace(labels, form="codes")
     values = open_target(y, n, read_several if several_targets(y) else read_one)
-    check_numbers(y, "a regressor")
     return Numbers.declare(given["y_bounds"], values.shape[1:])
 
 
@@ -206,31 +195,12 @@ def several_targets(y: Any) -> int | None:
     return int(shape[1]) if len(shape) == 2 and shape[1] > 1 else None
 
 
-def is_binary(X: Any, declared: Mapping[str, Any], typed: bool) -> bool:
-    """Whether declared types and bounds leave only -1, 0 and 1 after scaling; no cell is looked at.
+def is_binary(columns: int, declared: Mapping[str, Any]) -> bool:
+    """Whether declarations leave only 0 and 1: every column has declared levels.
 
-    A level is 0 or 1. A column of whole numbers or booleans between bounds that hold two or three of them
-    becomes -1 and 1, or -1, 0 and 1; a missing cell is 0.
-
-    `X`: of the declared types; `declared`: normalised declarations; `typed`: whether these types are those of
-    all records.
+    `columns`: number of raw columns; `declared`: normalised declarations.
     """
-    import narwhals as nw
-
-    if declared["data_norm"] is not None:
-        return False
-    levels = {name for name, _ in declared["categories"]}
-    if len(levels) == Table(X).d:
-        return True
-    frame = open_typed(X)
-    if not (typed and isinstance(frame, nw.DataFrame)):
-        return False
-    bounds = [np.broadcast_to(part, len(frame.columns)).tolist() for part in declared["bounds"]]
-    return all(
-        name in levels
-        or ((kind.is_integer() or kind == nw.Boolean) and low.is_integer() and high - low in (1, 2))
-        for (name, kind), low, high in zip(frame.schema.items(), *bounds, strict=True)
-    )
+    return declared["data_norm"] is None and len(declared["categories"]) == columns
 
 
 def _plain(numbers: Vector) -> Any:

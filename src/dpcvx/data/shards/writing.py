@@ -197,7 +197,7 @@ def _open_or_write(reader: Reader, stated: Declarations, folder: Path, verbose: 
     if table.names is not None and not all(isinstance(name, str) for name in table.names):
         raise WrongType("The names of columns must be text; rename those that are not.")
     declared = normalise(table, y, stated)
-    recipe = Recipe.of(table, y, declared, is_binary(X, declared, reader.typed))
+    recipe = Recipe.of(table, y, declared, is_binary(table.d, declared))
     fresh = Manifest(
         source=reader.source,
         names=table.names,
@@ -212,6 +212,8 @@ def _open_or_write(reader: Reader, stated: Declarations, folder: Path, verbose: 
     )
     store = _resume(folder, fresh)
     if not store.manifest.complete:
+        if store.manifest.step != recipe.step:  # begun by a version that stored whole numbers in fewer bytes
+            recipe = Recipe.of(table, y, declared, store.manifest.step > 1)
         with store.writing():
             _fill(store, reader, recipe, verbose)
     return Shards(store)
@@ -233,7 +235,7 @@ def _resume(folder: Path, fresh: Manifest) -> Store:
             [found.names, found.columns, found.compressed],
         ),
         ("declarations", fresh.declarations, found.declarations),
-        ("source", fresh.source, found.source),
+        ("source", fresh.source, _without_types(found.source)),
     ):
         if _plain(ours) != _plain(theirs):
             changed = ", ".join(_differences(ours, theirs))
@@ -248,6 +250,12 @@ def _resume(folder: Path, fresh: Manifest) -> Store:
         )
     store.verify(0, len(found.shards))
     return store
+
+
+def _without_types(source: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Facts of a source; an earlier version stored the type of each column beside its name."""
+    names = [entry if isinstance(entry, str) else entry[0] for entry in source.get("schema", [])]
+    return {**source, "schema": names} if "schema" in source else source
 
 
 def _plain(content: Any) -> Any:

@@ -1,0 +1,90 @@
+"""Declared levels of a column, or classes of a target, and the place of any cell among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcvx.data.canonical import NUMBER_KINDS, canonical, canonical_cells, read_numbers
+from dpcvx.errors import WrongValue
+from dpcvx.words import LARGEST_SHOWN, show
+
+__all__ = ["DeclaredLevels"]
+
+
+@dataclass(frozen=True)
+class DeclaredLevels:
+    """Levels in a declared order; a cell is the level with the same canonical value.
+
+    Where a level is written like a mark of a missing cell ("NA" for Namibia), every missing cell is that
+    level: a reader keeps the text in a column of text, and finds a missing cell in a column of numbers.
+    """
+
+    values: tuple[Any, ...]
+
+    @classmethod
+    def declare(cls, labels: Any, what: str) -> DeclaredLevels:
+        """Return levels as plain text, numbers and booleans, whose canonical values are all different.
+
+        `what`: name of the declaration, for messages.
+        """
+        try:
+            plain = tuple(label.item() if isinstance(label, np.generic) else label for label in labels)
+        except TypeError:
+            plain = (None,)
+        accepted = all(isinstance(label, str | bool | int | float) and label == label for label in plain)
+        if isinstance(labels, str) or not accepted:
+            raise WrongValue(
+                f"{what} must be a list of different labels (text, numbers, booleans), got {show(labels)}."
+            )
+        first: dict[Any, int] = {}
+        for place, label in enumerate(plain):
+            before = first.setdefault(canonical(label), place)
+            if before < place:
+                few = len(plain) <= LARGEST_SHOWN  # many may be records
+                pair = f"{show(plain[before])} and {show(label)}" if few else f"entries {before} and {place}"
+                raise WrongValue(
+                    f"{what} must be a list of different labels, but {pair} count as one: readers of tables "
+                    "write numbers, booleans, dates and missing cells in several ways. Declare one of "
+                    "the two, or rename one in the table."
+                )
+        return cls(plain)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.values)
+
+    def __getitem__(self, code: int) -> Any:
+        return self.values[code]
+
+    def codes(self, cells: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the place of each cell among the levels, -1 for a cell that is none of them."""
+        if cells.dtype.kind in NUMBER_KINDS:
+            return self._number_codes(read_numbers(cells))
+        places = (self._known.get(value, -1) for value in canonical_cells(cells))
+        return np.fromiter(places, dtype=np.int64, count=cells.size).reshape(cells.shape)
+
+    @cached_property
+    def _known(self) -> dict[Any, int]:
+        known: dict[Any, int] = {}
+        for code, level in enumerate(self.values):
+            known.setdefault(canonical(level), code)
+        return known
+
+    def _number_codes(self, cells: NDArray[np.float64]) -> NDArray[np.int64]:
+        numbers = sorted(value for value in self._known if isinstance(value, float))
+        codes = np.full(cells.shape, -1, dtype=np.int64)
+        if numbers:
+            nearest = np.minimum(np.searchsorted(numbers, cells), len(numbers) - 1)
+            found = np.array(numbers)[nearest] == cells
+            codes[found] = np.array([self._known[number] for number in numbers])[nearest[found]]
+        if None in self._known:
+            codes[np.isnan(cells)] = self._known[None]
+        return codes
