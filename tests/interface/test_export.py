@@ -153,7 +153,8 @@ def documented_evaluation():
 
 def cells_of(rows):
     """Rows as lists of plain cells, as somebody without dpcvx would read them."""
-    return [list(row) for row in (rows.itertuples(index=False) if hasattr(rows, "itertuples") else rows)]
+    listed = rows.itertuples(index=False) if hasattr(rows, "itertuples") else rows
+    return [[cell.strip() if isinstance(cell, str) else cell for cell in row] for row in listed]
 
 
 @pytest.mark.parametrize("extrapolation", ["clip", "linear"])

@@ -318,7 +318,7 @@ def test_shapes_are_checked(wrong, error, words):
     ids=["date", "instant", "list", "time"],
 )
 def test_targets_of_other_types_are_no_numbers(column):
-    assert_array_equal(targets(column), [[0.0]])
+    assert_array_equal(targets(column, missing=0.5), [[0.5]])
 
 
 @pytest.mark.parametrize(
@@ -486,7 +486,7 @@ def test_masked_cells_of_other_types_are_no_numbers():
     for dtype in ("M8[s]", "m8[s]", [("a", int)]):
         cells = np.ma.masked_array(np.zeros((2, 2), dtype=dtype))
         assert_array_equal(matrix(Quantiser(Bounds(1.0)).quantise(cells)), np.zeros((2, 2)))
-    assert_array_equal(targets(np.ma.masked_array(np.ones(2, dtype=complex), mask=[0, 1])), [[1.0], [0.0]])
+    assert_array_equal(targets(np.ma.masked_array(np.ones(2, dtype=complex), mask=[0, 1])), [[1.0], [np.nan]])
 
 
 def malformed(kind):
