@@ -133,20 +133,37 @@ def execute(
         from dpcvx.noise import SecureGenerator
 
         rng = SecureGenerator()
+    _check_slopes(plan)
     if not callable(source):
-        _check_size(plan, source)
+        _check_source(plan, source)
     receipt = charge(
         plan.price, ledger, account, private=rng.private, purpose=purpose or type(plan.solver).__name__
     )
     if not callable(source):
         return _run(plan, source, rng, receipt, progress, observe)
     with closing(source(rng)) as records:
-        _check_size(plan, records)
+        _check_source(plan, records)
         return _run(plan, records, rng, receipt, progress, observe)
 
 
-def _check_size(plan: Plan, source: DataSource) -> None:
-    """Refuse a source of another number of records or features than the plan is for."""
+def _check_slopes(plan: Plan) -> None:
+    """Compile the slopes that the plan's questions need: a loss of the caller's may not compile."""
+    from dpcvx.data import kernels
+
+    for stage in plan.stages:
+        if not (stage.mechanism.traits.measures or stage.mechanism.traits.copies):
+            loss = getattr(stage.mechanism, "problem", plan.problem).loss
+            kernels.residuals_of(loss.slope, loss.joint)
+
+
+def _check_source(plan: Plan, source: DataSource) -> None:
+    """Refuse a source that the plan is not for: other sizes, or no way to map its records."""
+    from dpcvx.data import CanStandardise
+
+    if any(stage.mechanism.traits.measures for stage in plan.stages) and not isinstance(
+        source, CanStandardise
+    ):
+        raise Incompatible("These records cannot be mapped again: give standardize=False.")
     if plan.budget.neighbours.replaces and source.n != plan.n:
         raise Incompatible(
             f"The plan is for n={plan.n} records, the source has {source.n}: plan again with n={source.n}."

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from numba import cfunc, njit, types
+from numba.core.errors import NumbaError
 
 from dpcvx import losses
 from dpcvx.data.kernels.jit import compiled
@@ -150,7 +151,13 @@ def residuals_of(slope: Callable[..., Any], joint: bool) -> Any:
     own = slope.__module__.startswith(f"{losses.__name__}.")
     if own:
         function.__qualname__ = f"residuals_{slope.__name__}_{LOSSES_DIGEST}"
-    return cfunc(RESIDUALS, cache=own, error_model="numpy")(function)
+    try:
+        return cfunc(RESIDUALS, cache=own, error_model="numpy")(function)
+    except NumbaError as problem:
+        raise WrongType(
+            f"The slope {slope.__name__} does not compile. Use +, -, *, /, comparisons, and functions "
+            "that are imported by name; the cause above names the first line that does something else."
+        ) from problem
 
 
 @compiled

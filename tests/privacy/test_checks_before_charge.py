@@ -1,0 +1,71 @@
+"""What public facts can show to fail is refused before it is charged."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import dpcvx as dp
+from dpcvx.accounting import Tight
+from dpcvx.domains import L2Ball
+from dpcvx.losses import Squared
+from dpcvx.plans import execute
+from dpcvx.problem import Bounds, Problem
+from dpcvx.solvers import NoisyGradientDescent, Standardised
+
+BUDGET = dp.Budget(1.0, 1e-6)
+
+
+@pytest.fixture
+def account(tmp_path):
+    return dp.Ledger(tmp_path / "ledger.db").create("people", epsilon=2.0, delta=1e-5)
+
+
+def unspeakable(z, y, a):
+    return open(str(z), "w").write(str(y))
+
+
+@dataclass(frozen=True)
+class Unspeakable(Squared):
+    """A loss whose slope is no arithmetic."""
+
+    slope = staticmethod(unspeakable)
+
+
+def planned(loss, solver):
+    problem = Problem(loss, L2Ball(1.0), bounds=Bounds(1.0, 1.0), d=2)
+    return solver.plan(problem, 100, BUDGET, Tight())
+
+
+def test_a_slope_that_does_not_compile_is_refused_before_the_charge(account):
+    plan = planned(Unspeakable(), NoisyGradientDescent(n_iter=3))
+    source = dp.source(np.zeros((100, 2)), np.zeros(100), bounds=plan.problem.bounds)
+    with pytest.raises(dp.errors.WrongType, match="slope unspeakable does not compile"):
+        execute(plan, source, ledger=account.ledger, account="people")
+    assert account.history() == ()
+
+
+def test_a_source_that_cannot_be_mapped_is_refused_before_the_charge(account):
+    plan = planned(Squared(), Standardised(NoisyGradientDescent(n_iter=3)))
+    whole = dp.source(np.zeros((100, 2)), np.zeros(100), bounds=plan.problem.bounds)
+
+    class Fixed:
+        """A source with the methods of every source and no others."""
+
+        n, d = whole.n, whole.d
+
+        def within(self, bounds):
+            return self
+
+        def sum(self, question):
+            return whole.sum(question)
+
+        def objective(self, loss, outputs, z_max):
+            return whole.objective(loss, outputs, z_max)
+
+        def follow(self, loss, outputs):
+            return whole.follow(loss, outputs)
+
+    with pytest.raises(ValueError, match="cannot be mapped"):
+        execute(plan, Fixed(), ledger=account.ledger, account="people")
+    assert account.history() == ()
