@@ -3,6 +3,10 @@
 Messages speak of public configuration only; no value derived from records may reach one.
 """
 
+from typing import Any
+
+from dpcvx.words import quantity
+
 
 class DpcvxError(Exception):
     """Base class of the errors that only dpcvx raises."""
@@ -79,6 +83,34 @@ class ShardsDamaged(DpcvxError):  # noqa: N818
 
 class StoreUnavailable(DpcvxError):  # noqa: N818
     """A folder for shards cannot be written: it is read-only, full, or in use."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """A run was stopped by Ctrl-C; the message says what was charged and what was kept.
+
+    Attributes
+    ----------
+    receipt : Receipt or None
+        Of the charge, which stays.
+    checkpoint : Path or None
+        File that holds the answers so far.
+    answers : int
+        Number of private answers so far.
+    """
+
+    def __init__(self, receipt: Any, checkpoint: Any, answers: int) -> None:
+        self.receipt, self.checkpoint, self.answers = receipt, checkpoint, answers
+        kept = "Nothing was kept"
+        if checkpoint is not None:
+            kept = (
+                f"The answers are kept in {checkpoint}: the same fit with this checkpoint goes on after them"
+            )
+        charged = ", and nothing was charged."
+        if receipt is not None:
+            again = "a new charge" if checkpoint is None else "no second charge"
+            entry = f"Entry {receipt.sequence} of account {receipt.account!r}"
+            charged = f". {entry} stays charged; another try is {again}."
+        super().__init__(f"Interrupted after {quantity(answers, 'private answer')}. {kept}{charged}")
 
 
 class NotReleased(Incompatible, AttributeError):  # noqa: N818

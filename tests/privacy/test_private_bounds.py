@@ -18,6 +18,7 @@ from dpcvx.estimators.private_bounds import quantile_stages, release_bounds
 from dpcvx.events import Exponential
 from dpcvx.mechanisms import NoisyQuantile, quantile_grid
 from dpcvx.noise import SeededGenerator
+from dpcvx.plans import Answers
 
 GRID = quantile_grid()
 COLUMNS = {
@@ -184,7 +185,7 @@ def test_refusals_come_from_public_numbers():
     assert NoisyQuantile(10, 5, 1e-13).failure == 0.0  # exact, however small eta is
     stages = quantile_stages(10**5, 2, Budget(1.0, 1e-6))
     with pytest.raises(Incompatible, match="2 column"):
-        release_bounds(stages, iter([np.zeros(10**5)]), SeededGenerator(0))
+        release_bounds(stages, iter([np.zeros(10**5)]), Answers(SeededGenerator(0)))
 
 
 @pytest.mark.parametrize(
@@ -201,7 +202,7 @@ def test_whatever_the_quantiles_are_bounds_follow(low, high, expected, monkeypat
     stages = quantile_stages(10**6, 1, Budget(1.0, 1e-6))
     rank = stages[0].mechanism.rank
     monkeypatch.setattr(NoisyQuantile, "__call__", lambda self, *_: low if self.rank == rank else high)
-    found = np.concatenate(release_bounds(stages, iter([np.zeros(1)]), SeededGenerator(0)))
+    found = np.concatenate(release_bounds(stages, iter([np.zeros(1)]), Answers(SeededGenerator(0))))
     wider = 3 / -stats.norm.ppf(rank / 10**6)
     middle, half = sum(expected) / 2, (expected[1] - expected[0]) / 2
     assert found == pytest.approx([middle - wider * half, middle + wider * half], abs=1e-9)

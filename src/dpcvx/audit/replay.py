@@ -184,6 +184,9 @@ class _RecordedLazy(_RecordedMoves):
         exact: list[Fraction] = self._followed.scores(scale)
         return exact
 
+    def advance(self, scale: float) -> None:
+        self._followed.advance(scale)
+
     def draw(self, scale: float, rng: Generator) -> tuple[int, int]:
         self._note("draw", (scale,), np.array(self.scores(scale), dtype=object), self._bound)
         vertex: tuple[int, int] = self._followed.draw(scale, rng)

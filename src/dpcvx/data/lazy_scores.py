@@ -95,6 +95,9 @@ class Lazy(Protocol):
     def add(self, index: int, amount: int) -> None:
         """w[index] += amount."""
 
+    def advance(self, scale: float) -> None:
+        """Bring residuals up to this scale of the iterate, as `draw` does first."""
+
     def draw(self, scale: float, rng: Generator) -> tuple[int, int]:
         """Draw a coordinate and a sign by the exponential mechanism at this scale of the iterate."""
 
@@ -214,7 +217,7 @@ class LazyScores:
 
     def draw(self, scale: float, rng: Generator) -> tuple[int, int]:
         """Draw a feature j and a sign s with probability proportional to 2^(s power S_j) at this scale."""
-        self._move(scale)
+        self.advance(scale)
         factor, share = line = (self._terms.power, scale / self._base)
         held = (self._columns, self._names, self._lines, self._sums)
         levels = self._levels()
@@ -234,7 +237,7 @@ class LazyScores:
 
     def scores(self, scale: float) -> list[Fraction]:
         """Return sum_i r_i k_ij of every feature in residual units, exactly; for audits, of few features."""
-        self._move(scale)
+        self.advance(scale)
         share = Fraction(scale) / Fraction(self._base)
         held = (self._columns, self._names, self._lines, self._sums)
         sums = (self._kernels.sums_of(int(item), *held) for item in self._rank)
@@ -249,7 +252,7 @@ class LazyScores:
         """Part of the ridge in the B of a feature: public, so that its rounding costs nothing."""
         return round(self._terms.ridge * weight * self._base)
 
-    def _move(self, scale: float) -> None:
+    def advance(self, scale: float) -> None:
         """New lines for the rows that are touched or due at this scale, and levels for their features."""
         if not 0 < scale <= self._scale:
             raise WrongValue(f"A scale falls from 1 towards 0; {scale!r} does not follow {self._scale!r}.")

@@ -35,7 +35,7 @@ from dpcvx.estimators.planning import FitDeclaration, Planning
 from dpcvx.estimators.private_bounds import RELEASED, is_private, release_declarations, with_placeholders
 from dpcvx.noise import Generator, generator_of
 from dpcvx.planning.outlook import warn_if_useless
-from dpcvx.plans import Plan, Release, execute
+from dpcvx.plans import Answers, Checkpoint, Plan, Release, execute
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.words import is_number, show
 
@@ -79,7 +79,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         """Target as declared; its labels are those of y where the user states that their set is public."""
         raise NotImplementedError
 
-    def fit(self, X: Any, y: Any = None, **metadata: Any) -> Self:
+    def fit(self, X: Any, y: Any = None, *, checkpoint: str | Path | None = None, **metadata: Any) -> Self:
         """Fit the model privately.
 
         Parameters
@@ -90,6 +90,12 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         y : array-like, shape (n,); (n, K) for several targets
             Targets; a Dataset has its own. No cell is refused, and no type: both may be another person's
             doing, see `dpcvx.data.canonical`.
+        checkpoint : str or Path, optional
+            File in which the private answers are stored as they come. A fit that was killed is called again
+            with the same parameters and the same file: it goes on where it stopped, with fresh noise and
+            without a second charge. Delete the file once the model is saved; with the file of a finished fit
+            the same model comes back. Without a ledger keep one copy only: an old one would be continued too,
+            and answers are paid for once.
         **metadata
             None is accepted: weights and groups are refused with the reason.
 
@@ -102,7 +108,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         made = self._declare(dataset, dataset.n)
         rng = generator_of(self.random_state)
         self._warn(made, dataset)
-        self._run(dataset, made, rng)
+        self._run(dataset, made, rng, checkpoint)
         if self.release_.caution is not None:  # last: nothing is lost to those who make warnings errors
             warnings.warn(self.release_.caution, UselessModelWarning, stacklevel=2)
         return self
@@ -139,15 +145,21 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         y = np.zeros(1 if targets == 1 else (1, targets), dtype=object)
         return self._declare(InMemory(X, y), n).plan
 
-    def _run(self, dataset: Dataset, made: FitDeclaration, rng: Generator) -> None:
+    def _run(
+        self,
+        dataset: Dataset,
+        made: FitDeclaration,
+        rng: Generator,
+        checkpoint: str | Path | Checkpoint | None = None,
+    ) -> None:
         """Run a declared fit and publish what it releases; a record is read once the plan is paid for."""
         plan = made.plan
         validate_data(self, dataset.table.header(), skip_check_array=True)
 
-        def records(rng: Generator) -> DataSource:
+        def records(answers: Answers) -> DataSource:
             nonlocal made
             if plan.before:
-                made = self._with_released_bounds(dataset, made, rng)
+                made = self._with_released_bounds(dataset, made, answers)
             # Standardisation makes the intercept's feature itself, after the rows have been centred.
             stored = 0.0 if plan.solver.standardises else made.intercept
             quantiser = Quantiser(plan.problem.bounds, made.columns.center, made.columns.scale, stored)
@@ -162,13 +174,16 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
                 account=self.account,
                 purpose=f"fit of {type(self).__name__} to {dataset.n} records",
                 progress=progress,
+                checkpoint=_describe(checkpoint, self, made),
             )
         self._publish(release, made)
 
-    def _with_released_bounds(self, dataset: Dataset, made: FitDeclaration, rng: Generator) -> FitDeclaration:
+    def _with_released_bounds(
+        self, dataset: Dataset, made: FitDeclaration, answers: Answers
+    ) -> FitDeclaration:
         """Release the private bounds of a paid plan; declare columns and target again with them."""
         table, y = dataset.table, self._read_target(dataset.target)
-        found = release_declarations(made.stated, table, y, made.columns, made.plan, rng)
+        found = release_declarations(made.stated, table, y, made.columns, made.plan, answers)
         columns = Columns.declare(table, found.bounds, found.categories, found.data_norm)
         target = self._declare_target(found, y)
         if is_private(made.stated.y_bounds):
@@ -462,6 +477,17 @@ def _bounds_facts(made: FitDeclaration) -> dict[str, Any]:
 def _can_standardize(dataset: Dataset) -> bool:
     """Whether the records can be centred: by the kind of their storage, which is public."""
     return not dataset.table.sparse
+
+
+def _describe(
+    given: str | Path | Checkpoint | None, model: LinearModel, made: FitDeclaration
+) -> Checkpoint | None:
+    """Checkpoint of a fit: it also knows the user's units, because plans are in scaled ones."""
+    if given is None:
+        return None
+    checkpoint = given if isinstance(given, Checkpoint) else Checkpoint(Path(given))
+    about = (type(model).__name__, made.columns, made.target, made.intercept)
+    return dataclasses.replace(checkpoint, about=about)
 
 
 def _is_integer(value: Any) -> bool:

@@ -27,8 +27,7 @@ from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Repeat
 from dpcvx.mechanisms import NoisyQuantile, as_quantile, quantile_grid
 from dpcvx.mechanisms.quantile import LEAST_EXPONENT
-from dpcvx.noise import Generator
-from dpcvx.plans import Plan, Stage
+from dpcvx.plans import Answers, Plan, Stage
 from dpcvx.solvers.defaults import default
 
 PRIVATE = "private"  # what the user writes in the place of bounds
@@ -112,7 +111,7 @@ def quantile_stages(n: int, columns: int, budget: Budget) -> tuple[Stage, ...]:
 
 
 def release_bounds(
-    stages: tuple[Stage, ...], columns: Iterator[Vector], rng: Generator
+    stages: tuple[Stage, ...], columns: Iterator[Vector], answers: Answers
 ) -> tuple[Vector, Vector]:
     """Ask for both quantiles of every column, and draw bounds around them.
 
@@ -121,13 +120,20 @@ def release_bounds(
     law to three deviations. Where the quantiles g are equal, to the grid, half of their distance counts as
     the larger of |g| and 1.
 
-    `stages`: of `quantile_stages`; `columns`: cells of each column; private. Returns lows and highs, one for
-    each column.
+    `stages`: of `quantile_stages`; `columns`: cells of each column; private; `answers`: of the run. Returns
+    lows and highs, one for each column.
     """
     from scipy.special import ndtri
 
     low, high = (as_quantile(stage.mechanism) for stage in stages)
-    asked = np.array([(low(cells, rng)[0], high(cells, rng)[1]) for cells in columns]).reshape(-1, 2)
+
+    def ask(quantile: NoisyQuantile, cells: Vector, j: int, end: int) -> float:
+        found: tuple[float, float] = answers.give(("bounds", j, end), lambda rng: quantile(cells, rng))
+        return found[end]
+
+    asked = np.array(
+        [(ask(low, cells, j, 0), ask(high, cells, j, 1)) for j, cells in enumerate(columns)]
+    ).reshape(-1, 2)
     if len(asked) != stages[0].n_calls:
         raise Incompatible(f"{stages[0].n_calls} column(s) were planned for, got {len(asked)}.")
     middle, half = asked.mean(axis=1), abs(asked[:, 1] - asked[:, 0]) / 2
@@ -138,7 +144,7 @@ def release_bounds(
 
 
 def release_declarations(
-    stated: Declarations, table: Table, y: NDArray[Any], columns: Columns, plan: Plan, rng: Generator
+    stated: Declarations, table: Table, y: NDArray[Any], columns: Columns, plan: Plan, answers: Answers
 ) -> Declarations:
     """Ask for the quantiles of a plan; return the declarations with the bounds that were released.
 
@@ -148,7 +154,7 @@ def release_declarations(
     names = _private_names(stated)
     places = [j for j, levels in enumerate(columns.levels) if levels is None] if "bounds" in names else []
     targets = y.reshape(table.n, -1) if "y_bounds" in names else np.empty((table.n, 0))
-    low, high = release_bounds(plan.before, _cells(table, places, targets), rng)
+    low, high = release_bounds(plan.before, _cells(table, places, targets), answers)
     found: dict[str, Any] = {}
     if "bounds" in names:
         lows, highs = np.zeros(table.d), np.ones(table.d)

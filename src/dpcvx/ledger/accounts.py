@@ -337,6 +337,17 @@ class Account:
             head, _ = append(connection, head, self.name, "answer", key, content, answer)
         self.ledger._tell(head)
 
+    def receipt(self, key: str) -> Receipt | None:
+        """Return the receipt of a charged key, or None."""
+        with reading(self.ledger.url) as connection:
+            cap, _ = self._state(connection)
+            paid = self._paid(connection, key)
+            if paid is None:
+                return None
+            told = json.loads(paid.content)["time"]
+            answer = self._answered(connection, key)
+        return Receipt(self.name, cap, paid.sequence, told, paid.hash, key, answer)
+
     def answer(self, key: str) -> bytes | None:
         """Return the stored answer of a key, or None."""
         with reading(self.ledger.url) as connection:
@@ -352,9 +363,16 @@ class Account:
         ----------
         key : str
         content : bytes
+
+        Raises
+        ------
+        Incompatible
+            If the key has a note: of several processes that write it one succeeds.
         """
         with writing(self.ledger.url) as connection:
             head = self.ledger._lock(connection)
+            if self._answered(connection, key, "note") is not None:
+                raise Incompatible(f"Account {self.name!r} has a note {key!r} already; it is never replaced.")
             details = {"answer": digest(content)}
             head, _ = append(connection, head, self.name, "note", key, details, content)
         self.ledger._tell(head)

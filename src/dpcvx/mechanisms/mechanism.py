@@ -42,7 +42,9 @@ class Mechanism(Protocol):
     """One private query, with its sensitivity, its noise and its price.
 
     It is called as ``mechanism(*public, data=source, rng=generator)``. One that has a method ``start`` keeps
-    a public state between calls: what ``start(source)`` returns comes before the public arguments.
+    a public state between calls: what ``start(source)`` returns comes before the public arguments. If the
+    state also follows the calls themselves, ``skip(*state)`` brings it to where a call would, and releases
+    nothing: a run that is continued has the earlier answers already.
     """
 
     @property

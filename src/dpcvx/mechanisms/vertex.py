@@ -339,6 +339,11 @@ class NoisyVertex:
         margins = data.follow(self.problem.loss, self.problem.outputs)
         return self.origin(margins), margins
 
+    def skip(self, point: Combination, margins: Margins | Lazy | Linear | None) -> None:
+        """Bring lazy scores to where a draw at this point would have brought them."""
+        if margins is not None and hasattr(margins, "advance"):
+            margins.advance(point.scale)
+
     def _vertex(self, i: int) -> Vertex:
         if isinstance(self.problem.domain, HasCoordinateVertices):
             index, value = self.problem.domain.coordinate(i, self.problem.size)

@@ -130,7 +130,12 @@ class SeededGenerator:
     private = False
 
     def __init__(self, seed: int) -> None:
-        self._bits = np.random.Philox(seed)
+        self._seed, self._bits = seed, np.random.Philox(seed)
+
+    def jump(self, place: int) -> None:
+        """Go on at the start of one of 2^64 stretches of the sequence, 0 or more; they do not overlap."""
+        self._bits = np.random.Philox(self._seed)
+        self._bits.advance((place + 1) << 64)
 
     def words(self, n: int) -> Words:
         """Return the next `n` words of the sequence, shape (n,)."""

@@ -12,7 +12,8 @@ import numpy as np
 from dpcvx.accounting import spendable
 from dpcvx.arrays import Vector
 from dpcvx.data.dataset import closing
-from dpcvx.errors import Incompatible
+from dpcvx.errors import BudgetExceeded, DeadKey, Incompatible, Interrupted
+from dpcvx.plans.answers import PAUSE, Answers
 from dpcvx.plans.oracle import Observer, Oracle, Progress
 from dpcvx.plans.plan import Plan
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from dpcvx.data import DataSource, Region
     from dpcvx.ledger import Account, Ledger, Receipt
     from dpcvx.noise import Generator
+    from dpcvx.plans.checkpoint import Checkpoint
     from dpcvx.plans.price import Price
     from dpcvx.plans.uncertainty import Uncertainty
 
@@ -82,21 +84,27 @@ def charge(
     *,
     private: bool,
     purpose: str,
+    key: str | None = None,
 ) -> Receipt | None:
     """Pay for a release from an account before a record is read; return None where no account is given.
 
     `account`: name of the account; it is given if and only if a ledger is; `private`: whether the noise will
-    be cryptographic; see `open_account`; `purpose`: what the history says of it.
+    be cryptographic; see `open_account`; `purpose`: what the history says of it; `key`: a key that was
+    charged for the same release before is not charged again, and its receipt is returned.
     """
     payer = open_account(ledger, account, private=private)
     if payer is None:
         return None
-    return payer.charge(price.event, purpose=purpose, failure=price.failure, budget=spendable(price.budget))
+    budget = spendable(price.budget)
+    try:
+        return payer.charge(price.event, purpose=purpose, failure=price.failure, key=key, budget=budget)
+    except DeadKey:
+        return payer.receipt(str(key))
 
 
 def execute(
     plan: Plan,
-    source: DataSource | Callable[[Generator], DataSource],
+    source: DataSource | Callable[[Answers], DataSource],
     *,
     rng: Generator | None = None,
     ledger: Ledger | str | os.PathLike[str] | None = None,
@@ -104,6 +112,7 @@ def execute(
     purpose: str | None = None,
     progress: Progress | None = None,
     observe: Observer | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Release:
     """Run a plan on records: the only path, for estimators, tuning, the query engine and the command line.
 
@@ -112,7 +121,7 @@ def execute(
     plan : Plan
         Stages of the run, fixed in advance.
     source : DataSource, or callable
-        The quantised records; or a function that opens them, called with the generator once the plan
+        The quantised records; or a function that opens them, called with the run's `Answers` once the plan
         is paid for: it may ask what the plan asks before its fit, and its source is closed after the run.
     rng : Generator, optional
         Source of randomness; None draws from a cryptographic generator, a ``SeededGenerator`` marks the
@@ -127,6 +136,14 @@ def execute(
         Called with (answers so far, answers planned); both are public.
     observe : callable, optional
         Called with the mechanism, the public arguments and the noised answer of each call.
+    checkpoint : Checkpoint, optional
+        File in which answers are stored before progress, observers or the result can show them. If it exists
+        the run goes on after the answers that it holds, and is not charged again.
+
+    Raises
+    ------
+    Interrupted
+        After a Ctrl-C: it says what was charged and what was kept.
     """
     plan.price.check_budget()
     if rng is None:
@@ -136,14 +153,49 @@ def execute(
     _check_slopes(plan)
     if not callable(source):
         _check_source(plan, source)
-    receipt = charge(
-        plan.price, ledger, account, private=rng.private, purpose=purpose or type(plan.solver).__name__
-    )
-    if not callable(source):
-        return _run(plan, source, rng, receipt, progress, observe)
-    with closing(source(rng)) as records:
-        _check_source(plan, records)
-        return _run(plan, records, rng, receipt, progress, observe)
+    payer = open_account(ledger, account, private=rng.private)
+    file = None if checkpoint is None else checkpoint.open(plan, payer, private=rng.private)
+    receipt = None
+    answers = Answers(rng, file, pause=PAUSE if _is_ours(plan.solver) else 0.0)
+    try:
+        with answers:
+            purpose = purpose or type(plan.solver).__name__
+            receipt = _pay(plan, answers, ledger, account, purpose)
+            answers.recall()
+            if not callable(source):
+                return _run(plan, source, answers, receipt, progress, observe)
+            with closing(source(answers)) as records:
+                _check_source(plan, records)
+                return _run(plan, records, answers, receipt, progress, observe)
+    except KeyboardInterrupt:
+        raise Interrupted(receipt, None if file is None else file.path, answers.count) from None
+
+
+def _is_ours(solver: object) -> bool:
+    """Whether a solver is of this package, and what it works around: they show nothing of what they see.
+
+    Such a solver may be a little ahead of the disk; the next step of another waits for it.
+    """
+    inner = getattr(solver, "solver", None)
+    return type(solver).__module__.startswith("dpcvx.") and (inner is None or _is_ours(inner))
+
+
+def _pay(
+    plan: Plan,
+    answers: Answers,
+    ledger: Ledger | str | os.PathLike[str] | None,
+    account: str | None,
+    purpose: str,
+) -> Receipt | None:
+    """Charge a run; a new checkpoint of one that is refused is removed."""
+    file, private = answers.file, answers.rng.private
+    try:
+        key = None if file is None else file.key
+        return charge(plan.price, ledger, account, private=private, purpose=purpose, key=key)
+    except (BudgetExceeded, Incompatible):
+        if file is not None and file.created:
+            file.discard()
+        raise
 
 
 def _check_slopes(plan: Plan) -> None:
@@ -177,12 +229,16 @@ def _check_source(plan: Plan, source: DataSource) -> None:
 def _run(
     plan: Plan,
     source: DataSource,
-    rng: Generator,
+    answers: Answers,
     receipt: Receipt | None,
     progress: Progress | None,
     observe: Observer | None,
 ) -> Release:
-    oracle = Oracle(plan, source.within(plan.problem.bounds), rng, progress, observe)
+    oracle = Oracle(plan, source.within(plan.problem.bounds), answers.rng, progress, observe, answers)
     theta = plan.solver.run(plan, oracle)
+    if answers.waiting:
+        answers.store()
+        if progress is not None:
+            progress(plan.n_calls, plan.n_calls)
     beside = oracle.uncertainty, oracle.region, oracle.caution
-    return Release(np.asarray(theta, dtype=np.float64), plan, rng.private, receipt, *beside)
+    return Release(np.asarray(theta, dtype=np.float64), plan, answers.rng.private, receipt, *beside)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.mechanisms import Mechanism, Vertex
+from dpcvx.plans.answers import Answers
 from dpcvx.plans.asking import Asking
 from dpcvx.plans.plan import Plan
 from dpcvx.problem import Bounds, Problem
@@ -35,9 +36,10 @@ class Oracle(Asking):
         rng: Generator,
         progress: Progress | None = None,
         observe: Observer | None = None,
+        answers: Answers | None = None,
     ) -> None:
-        self._plan, self._source, self._rng, self._progress = plan, source, rng, progress
-        self._observe = observe
+        self._plan, self._source, self._progress, self._observe = plan, source, progress, observe
+        self._answers = Answers(rng) if answers is None else answers
         self._stage, self._calls, self._total = 0, 0, 0
         self._state: tuple[Any, ...] | None = None  # of a mechanism with one: a point, and margins there
         self._bounds: Bounds | None = plan.problem.bounds  # of every row of the source
@@ -50,11 +52,17 @@ class Oracle(Asking):
         mechanism: Any = self._current(question)
         if self._state is None:
             self._state = mechanism.start(self._source) if hasattr(mechanism, "start") else ()
-        answer = mechanism(*self._state, *public, data=self._source, rng=self._rng)
-        if self._progress is not None:
-            self._progress(self._total, self._plan.n_calls)
+        answers, state = self._answers, self._state
+        if answers.replays and hasattr(mechanism, "skip"):
+            mechanism.skip(*state)
+        answer = answers.give(
+            (self._stage, *public), lambda rng: mechanism(*state, *public, data=self._source, rng=rng)
+        )
         if self._observe is not None:
+            answers.store()  # nobody sees an answer that a run which is continued would draw again
             self._observe(mechanism, public, answer)
+        if self._progress is not None:
+            self._progress(self._total - answers.waiting, self._plan.n_calls)
         return answer
 
     def _current(self, question: str | None) -> Mechanism:
