@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dpcvx.domains import Box, L1Ball, L2Ball, LinfBall, Simplex, VertexHull
+from dpcvx.domains import SETS as KNOWN_SETS
+from dpcvx.domains import Box, GroupBall, L1Ball, L2Ball, LinfBall, Simplex, VertexHull
 from dpcvx.losses import Huber, Logistic, Quantile, Sigmoid, SmoothHinge, Squared
 from dpcvx.queries import Attribute, Binned, Count, Marginal, Mean, Regression, Schema, query_from_json
-from dpcvx.queries.compiled import TOLERANCE
+from dpcvx.queries.compiled import TOLERANCE, kernel_domain
+from dpcvx.vouched import is_vouched
 
 SCHEMA = Schema(
     (
@@ -145,7 +147,8 @@ def test_the_certificate_is_the_slope_towards_a_better_point():
     for cell in range(len(question.y)):
         one = np.zeros(len(question.y))
         one[cell] = 1.0
-        slope = (question._value(one, theta + h * (better - theta)) - question._value(one, theta)) / h
+        ahead, here = question._margins(theta + h * (better - theta)), question._margins(theta)
+        slope = one @ (question._loss.value(ahead, question.y) - question._loss.value(here, question.y)) / h
         assert question.certificate(theta, better)[cell] == pytest.approx(slope, abs=1e-4)
     assert np.abs(question.certificate(theta, better)).max() <= question.scale
 
@@ -292,3 +295,49 @@ def test_a_description_is_the_same_after_a_trip_through_json():
     for domain in (Box((0.0, 0.5), (1.0, 2.0)), L1Ball(2.0), Simplex(1.0), "l1"):
         content = Regression("a", ("b",), domain=domain).to_json()
         assert json.loads(json.dumps(content)) == content
+
+
+SETS = [L2Ball(3.0), L1Ball(2.0), LinfBall(1.5), Box(-1.0, 2.0), Box((0.5, -2, -3, 0, 1), 4.0), Simplex(2.0)]
+SETS += [GroupBall([1, 3, 1], 2.0), GroupBall(2, 0.5)]
+
+
+@pytest.mark.parametrize("domain", SETS, ids=repr)
+def test_compiled_projections_are_those_of_the_sets(domain):
+    from dpcvx.queries.descent_kernels import project
+
+    rng = np.random.default_rng(5)
+    points = [scale * rng.normal(size=5) for scale in (0.01, 0.3, 1.0, 10.0, 1e4) for _ in range(8)]
+    for v in (*points, np.zeros(5), np.full(5, 0.4), np.array([3.0, 0, 0, 0, -3.0])):
+        found = project(v, kernel_domain(domain, 5))
+        np.testing.assert_allclose(found, domain.project(v), rtol=1e-12, atol=1e-12 * np.abs(v).max())
+
+
+def test_every_vouched_set_has_a_compiled_projection():
+    assert {type(each) for each in SETS} == {kind for kind in KNOWN_SETS if is_vouched(kind, "queries")}
+
+
+REFERENCE = [
+    Regression("income", ("sex", "age", "work"), loss=loss, domain=domain, l2=l2)
+    for loss in ("logistic", "squared", "smooth_hinge", "huber", "quantile")
+    for domain in ("l2", "l1", LinfBall(1.0), Simplex(2.0))
+    for l2 in (0.0, 0.2)
+]
+
+
+@pytest.mark.parametrize("query", REFERENCE, ids=repr)
+def test_a_public_number_of_steps_reaches_the_minimum(query):
+    """Against the certified minimiser at 10^9 records, whose Frank-Wolfe gap bounds its own error."""
+    question, fine = query.compile(SCHEMA, N), query.compile(SCHEMA, 10**9)
+    rng = np.random.default_rng(6)
+    for trial in range(3):
+        weights = random_weights(question, rng) if trial else np.eye(question.y.size)[3]
+        theta = question.problem.C.project(rng.normal(size=len(question.names)))
+        for each, exact in ((question, fine), (question.near(theta, 0.3), fine.near(theta, 0.3))):
+            best = exact._certified_minimiser(weights, 1e-9)
+            losses = [each._loss.value(each._margins(point), each.y) for point in (theta, best)]
+            points = [each._point(point) for point in (theta, best)]
+            error = weights @ (losses[0] - losses[1])
+            error += query.l2 / 2 * (points[0] @ points[0] - points[1] @ points[1])
+            found = each.error(weights, theta)
+            assert found >= error - TOLERANCE / 2 * each.range(theta) / N - 1e-12
+            assert found <= error + 2e-9

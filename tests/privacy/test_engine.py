@@ -38,7 +38,7 @@ from dpcvx.queries.compiled import TOLERANCE
 from dpcvx.queries.measuring import Measurer
 from dpcvx.queries.mechanisms import NoisyErrors, NoisyHistogram, NoisyMeans, PublicAnswer, WorstQuery
 from dpcvx.queries.private_side import CellRows, PrivateSide
-from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, NoisySVRG
+from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, NoisySVRG, OutputPerturbation
 
 SCHEMA = Schema(
     (
@@ -509,6 +509,10 @@ def test_solvers_of_the_library_serve_as_oracle():
     assert reply.branch == "oracle"
     with pytest.raises(ValueError, match="Gaussian releases or selections"):
         engine(method="composition", n_queries=3, oracle=NoisySVRG()).ask(Regression("a", ("b",), l2=0.1))
+    with pytest.raises(Incompatible, match="running time of OutputPerturbation depends on the records"):
+        engine(method="composition", n_queries=3, oracle=OutputPerturbation()).ask(
+            Regression("a", ("b",), l2=0.1)
+        )
 
 
 @pytest.mark.parametrize("method", ["warm", "histogram", "offline"])

@@ -106,7 +106,7 @@ def test_no_question_takes_more_than_its_share_of_work(loss):
     small = Regression("b0", ("b1",), loss=loss, domain=Box(998.0, 1000.0), l2=1000.0)
     for each in (question, question.near(theta, 0.1), small.compile(schema, 10**6)):
         tolerance = TOLERANCE / 2 * each.range(np.full(each.problem.d, 999.0)) / 10**6
-        assert each.last_steps(tolerance) * (each.X.size + 2**16) <= 1.001 * WORK
+        assert each.steps(tolerance) * (each._rows.size + 2**16) <= 1.001 * WORK
 
 
 def test_a_point_is_a_set_too():

@@ -102,7 +102,7 @@ class GroupBall(Ball):
 
     def magnitudes(self, v: Vector) -> tuple[Vector, Callable[[Vector], Vector]]:
         """Return the norms of the groups, and the map from new ones to an array with the directions of v."""
-        labels = self._labels(v.shape)
+        labels = self.labels(v.shape)
         largest = float(np.abs(v).max(initial=0.0))
         scaled = v.ravel() / (largest or 1.0)  # so that squares neither overflow nor vanish
         # A group whose entries are all tiny beside another's is scaled on its own.
@@ -125,7 +125,7 @@ class GroupBall(Ball):
         """Return the p-norm map of the groups' norms, or the Euclidean one where that is better."""
         return smallest_bound([Euclidean(self), PNorm(self, conjugate_order(self.n_magnitudes(d)))], d)
 
-    def _labels(self, d: Shape) -> IntVector:
+    def labels(self, d: Shape) -> IntVector:
         """Return the group of every entry of a parameter of shape d."""
         size = size_of(d)
         if isinstance(self.groups, int):
@@ -143,4 +143,4 @@ class GroupBall(Ball):
         return labels.repeat(size // labels.size)
 
     def _sizes(self, d: Shape) -> IntVector:
-        return np.bincount(self._labels(d))
+        return np.bincount(self.labels(d))

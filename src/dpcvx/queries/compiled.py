@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from dpcvx.arrays import Vector
-from dpcvx.domains import SETS, Domain, HasSupport
+from dpcvx.arrays import IntVector, Vector
+from dpcvx.domains import SETS, Box, Domain, GroupBall, HasSupport, L1Ball, L2Ball, LinfBall, Simplex
 from dpcvx.errors import Incompatible
 from dpcvx.losses import LOSSES
 from dpcvx.problem import Problem
@@ -28,7 +28,7 @@ TOLERANCE = 2.0**-7  # error of the inexact minimisation relative to the sensiti
 ROUNDING = 1e-9  # relative to the range of the loss; far above the rounding of float64 sums over 2^16 cells
 # Float64 rounding for each feature, relative to the size of the loss; in an error it is below 1/(100 n).
 FLOAT = 2.0**-45
-WORK = 2**36  # products of features in the last steps of a minimisation; some minutes at most
+WORK = 2**32  # products of features in the steps of a minimisation; some ten seconds
 STEP = 2**16  # fixed cost of a step, in products
 RESTARTED_STEPS = 3000  # accelerated steps with restarts, before those whose number theory gives
 CHECK_EVERY = 10  # accelerated steps between two certificates
@@ -84,7 +84,10 @@ class CompiledQuery(Protocol):
         ...
 
     def error(self, weights: Vector, theta: Vector) -> float:
-        """Return the excess loss of theta on a distribution, within `TOLERANCE` range(theta) / n."""
+        """Return the excess loss of theta on a distribution, within `TOLERANCE` range(theta) / n.
+
+        The distribution may be private: the number of steps is the same for every one of them.
+        """
         ...
 
     def certificate(self, theta: Vector, better: Vector) -> Vector:
@@ -215,21 +218,54 @@ class CompiledRegression:
         return self.reach**2 * (bend + problem.l2)
 
     @cached_property
+    def _radius(self) -> float:
+        """Bound on the distance of a point of the set from its public starting point."""
+        C, d = self.problem.C, self.problem.d
+        return min(float(C.diameter(2, d)), float(C.norm(2, d)) + float(np.linalg.norm(C.start(d))))
+
+    @cached_property
+    def _rows(self) -> Vector:
+        """Features of every cell, listed once if they are the same at all levels of the first attribute."""
+        levels = self.X.reshape(self.sizes[0], -1, self.problem.d)
+        return levels[0] if bool((levels == levels[0]).all()) else self.X
+
+    @cached_property
+    def _most_steps(self) -> int:
+        """Number of steps that `WORK` allows."""
+        products = self.problem.d**2 if self._loss.affine else self._rows.size
+        return WORK // (products + STEP)
+
+    @cached_property
     def _attainable(self) -> float:
         """Accuracy that `WORK` guarantees; the sensitivity of an error is a multiple of it at least."""
-        steps = WORK / (self.X.size + STEP)
-        return 2 * self._smoothness * float(self.problem.C.diameter(2, self.problem.d)) ** 2 / steps**2
+        return 2 * self._smoothness * self._radius**2 / self._most_steps**2
+
+    def steps(self, tolerance: float) -> int:
+        """Return the public number of accelerated steps after which the loss is within the tolerance.
+
+        After k steps of size 1/L it exceeds the minimum by at most 2 L R^2 / (k + 1)^2, whatever the weights:
+        L is `_smoothness`, R bounds the distance from the start to the minimiser (PRIVACY_MATH §9.1, §19).
+        """
+        return math.ceil(self._radius * math.sqrt(2 * self._smoothness / tolerance))
 
     def answer(self, weights: Vector) -> Vector:
-        """Return the minimiser on a distribution over the cells."""
-        start = self.problem.C.start(self.problem.d)
-        tolerance = max(TOLERANCE * self.scale / self.records, self._attainable)
-        return self._minimiser(weights, start, tolerance)
+        """Return the minimiser on a public distribution over the cells; it stops at a certificate."""
+        return self._certified_minimiser(weights, TOLERANCE * self.scale / self.records)
 
     def error(self, weights: Vector, theta: Vector) -> float:
-        """Return the excess loss of theta on a distribution, within `TOLERANCE` range(theta) / n."""
-        best = self._minimiser(weights, theta, TOLERANCE / 2 * self.range(theta) / self.records)
-        return self._value(weights, theta) - self._value(weights, best)
+        """Return the excess loss of theta on a distribution, within `TOLERANCE` range(theta) / n.
+
+        The weights may be private. The number of steps is a function of the query and of the public theta,
+        no certificate is looked at, and each step does the same operations for all weights.
+        """
+        steps = self.steps(TOLERANCE / 2 * self.range(theta) / self.records)
+        start = self.problem.C.start(self.problem.d)
+        best = self._descend(weights, start, steps)
+        losses = (self._loss.value(self._margins(each), self.y) for each in (theta, best))
+        a, b = self._point(theta), self._point(best)
+        ridge = self.problem.l2 / 2 * float((a - b) @ (a + b))
+        # The sum of differences is off by fewer than 32 roundings of the range of a difference.
+        return float((weights * (next(losses) - next(losses))).sum()) + ridge
 
     def certificate(self, theta: Vector, better: Vector) -> Vector:
         """Return u(x) = <better - theta, grad l_x(theta)>, clipped to [-S, S]."""
@@ -259,53 +295,99 @@ class CompiledRegression:
         hessian: Vector = (self.X * (weights * bend)[:, None]).T @ self.X
         return hessian + self.problem.l2 * np.eye(self.problem.d)
 
-    def _value(self, weights: Vector, theta: Vector) -> float:
-        point = self._point(theta)
-        ridge = self.problem.l2 / 2 * float(point @ point)
-        return math.fsum(weights * self._loss.value(self._margins(theta), self.y)) + ridge
+    def _descend(self, weights: Vector, start: Vector, steps: int) -> Vector:
+        """Return the point after accelerated steps of size 1/L; the work does not depend on the weights.
 
-    def _minimiser(self, weights: Vector, start: Vector, tolerance: float) -> Vector:
-        """Return a point with a loss within ``tolerance`` of the minimum, by accelerated projected gradient.
-
-        Restarted momentum stops at a certificate, the Frank-Wolfe gap max_s <g, theta - s>. Where that has
-        not been reached, plain momentum follows for 2 D sqrt(L / (2 tolerance)) steps from a public bound L,
-        after which the loss is within the tolerance whatever the weights.
+        A quadratic objective is a matrix, which takes one pass over the cells; others take one each step.
         """
-        problem, C, X, y, loss = self.problem, self.problem.C, self.X, self.y, self._loss
-        bend = loss.smoothness(math.inf)
+        from dpcvx.queries import descent_kernels as kernels
+
+        loss, l2, reach, d = self._loss, self.problem.l2, self.reach, self.problem.d
+        fixed = self._point(np.zeros(d))
+        H, b = l2 * np.eye(d), np.zeros(d)
+        if loss.affine:
+            kind, X = kernels.QUADRATIC, self.X[:0]
+            tables = [np.zeros((0, 0))] * 4
+            weighted = self.X * weights[:, None]
+            H, b = H + weighted.T @ self.X, -(self.y @ weighted)
+        else:
+            kind, X = kernels.LOGISTIC if loss.link == "logit" else kernels.PIECES, self._rows
+            # One row for each level of the first attribute, or one row of all cells. They are copied because
+            # kernels are compiled again for arrays that are read-only.
+            tables = [table.reshape(-1, len(X)).copy() for table in (weights, self.y, *self._slopes)]
+        objective = (reach**2 * H, reach * (b + H @ fixed), (reach * X).T.copy(), X @ fixed, *tables)
+        point: Vector = kernels.descend(
+            (kind, float(loss.smoothness(math.inf))),
+            objective,
+            kernel_domain(self.problem.C, d),
+            start,
+            1 / self._smoothness,
+            steps,
+        )
+        return point
+
+    @cached_property
+    def _slopes(self) -> tuple[Vector, Vector]:
+        """Lowest and highest slope of the loss at every cell."""
+        far = np.full(len(self.y), 1e9)
+        return self._loss.grad(-far, self.y), self._loss.grad(far, self.y)
+
+    def _certified_minimiser(self, weights: Vector, tolerance: float) -> Vector:
+        """Return a point with a loss within ``tolerance`` of the minimum, on public weights.
+
+        Restarted momentum stops at a certificate, the Frank-Wolfe gap max_s <g, theta - s>: its number of
+        steps tells about the weights. Where the gap has not been reached, plain momentum follows for the
+        number of steps that suffices whatever the weights, as far as `WORK` allows.
+        """
+        C = self.problem.C
 
         def gradient(theta: Vector) -> Vector:
             point = self._point(theta)
-            slopes: Vector = weights * loss.grad(X @ point, y)
-            return self.reach * (slopes @ X + problem.l2 * point)
+            slopes: Vector = weights * self._loss.grad(self.X @ point, self.y)
+            return self.reach * (slopes @ self.X + self.problem.l2 * point)
 
-        squares = np.linalg.eigvalsh((X * weights[:, None]).T @ X)[-1]
-        step = 1 / max(self.reach**2 * (bend * float(squares) * (1 + 1e-9) + problem.l2), 1e-12)
-        theta, ahead, t = start, start, 1.0
+        squares = np.linalg.eigvalsh((self.X * weights[:, None]).T @ self.X)[-1]
+        bend = self._loss.smoothness(math.inf) * float(squares) * (1 + 1e-9) + self.problem.l2
+        step = 1 / max(self.reach**2 * bend, 1e-12)
+        theta: Vector = C.start(self.problem.d)
+        ahead = theta
+        t = 1.0
         for count in range(RESTARTED_STEPS):
             if count % CHECK_EVERY == 0:
                 g = gradient(theta)
                 if float(g @ (theta - C.lmo(g))) <= tolerance:
                     return theta
-            moved = C.project(ahead - step * gradient(ahead))
+            moved: Vector = C.project(ahead - step * gradient(ahead))
             if float((ahead - moved) @ (moved - theta)) > 0:  # momentum points uphill
                 ahead, t = theta, 1.0
                 continue
             following = (1 + math.sqrt(1 + 4 * t * t)) / 2
             ahead = moved + (t - 1) / following * (moved - theta)
             theta, t = moved, following
-        ahead, t = theta, 1.0
-        for _ in range(self.last_steps(tolerance)):
-            moved = C.project(ahead - gradient(ahead) / self._smoothness)
-            following = (1 + math.sqrt(1 + 4 * t * t)) / 2
-            ahead = moved + (t - 1) / following * (moved - theta)
-            theta, t = moved, following
-        return theta
+        # The start of these is a point of the set, at most a diameter away from the minimiser.
+        return self._descend(weights, theta, min(2 * self.steps(tolerance), self._most_steps))
 
-    def last_steps(self, tolerance: float) -> int:
-        """Return the number of accelerated steps after which the loss is within the tolerance."""
-        diameter = float(self.problem.C.diameter(2, self.problem.d))
-        return math.ceil(diameter * math.sqrt(2 * self._smoothness / tolerance))
+
+def kernel_domain(domain: Domain, d: int) -> tuple[int, float, IntVector, int, Vector, Vector]:
+    """Describe a set to `descent_kernels.project`: kind, radius, groups and their number, box."""
+    from dpcvx.queries.descent_kernels import BALL, BOX, SIMPLEX
+
+    kind, radius, groups, low, high = BALL, 1.0, np.zeros(d, dtype=np.int64), -np.ones(d), np.ones(d)
+    match domain:
+        case L2Ball():
+            radius = domain.radius
+        case L1Ball():
+            radius, groups = domain.radius, np.arange(d)
+        case GroupBall():
+            radius, groups = domain.radius, domain.labels(d)
+        case Simplex():
+            kind, radius = SIMPLEX, domain.radius
+        case LinfBall() | Box():
+            kind, far = BOX, np.full(d, np.inf)
+            low, high = domain.project(-far), domain.project(far)
+        case _:
+            raise Incompatible(f"{type(domain).__name__} has no compiled projection, which queries need.")
+    return kind, float(radius), groups, int(groups.max()) + 1, low, high
 
 
 def _margin_range(domain: Domain, X: Vector) -> tuple[Vector, Vector]:
@@ -384,6 +466,9 @@ class _RoundedPinball:
     """
 
     quantile: float
+
+    affine: ClassVar[bool] = False
+    link: ClassVar[str] = "identity"
 
     def value(self, z: Vector, y: Vector) -> Vector:
         s = self.grad(z, y)

@@ -71,6 +71,11 @@ class Measurer:
         usual: tuple[Solver, ...] = (NoisyGradientDescent(clip=clip), NoisyMirrorDescent(clip=clip))
         solvers = usual if self.solver is None else (self.solver,)
         made = plan(problem, self.n, self.budget, solvers, accountant=GaussianEquivalent())
+        if any(stage.mechanism.traits.question == "minimiser" for stage in made.stages):
+            raise Incompatible(
+                f"The running time of {type(made.solver).__name__} depends on the records, and the time of "
+                "an answer is seen by whoever asked. Use a solver that asks for gradients or vertices."
+            )
         if zcdp(made.event) > 1 / (2 * self.noise_multiplier**2):
             raise Incompatible(f"{type(made.solver).__name__} costs more than the part of one measurement.")
         return made

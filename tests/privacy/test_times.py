@@ -1,0 +1,121 @@
+"""Work on private data takes a public number of steps: neighbours run the same lines of code.
+
+The time of an answer is an output of a service (PRIVACY_MATH §19). These tests do not read a clock: they
+compare the lines that run, those of compiled functions included. `test_answer_times.py` measures times.
+"""
+
+import itertools
+import sys
+from collections import Counter
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from dpcvx.domains import Box, GroupBall, L1Ball, L2Ball, LinfBall, Simplex
+from dpcvx.losses import Huber, Quantile, SmoothHinge
+from dpcvx.queries import Attribute, Binned, Count, Marginal, Mean, Regression, Schema, descent_kernels
+from dpcvx.queries.histogram import Counts
+from dpcvx.queries.mechanisms import PublicAnswer
+from dpcvx.queries.universe import Universe
+
+SCHEMA = Schema(
+    (
+        Attribute("ill", ("no", "yes")),
+        Attribute("work", ("none", "part", "full")),
+        Binned("age", (18.0, 30.0, 50.0, 90.0)),
+        Attribute("sex", ("f", "m")),
+    )
+)
+N = 6
+FEATURES = ("work", "age", "sex")
+DOMAINS = [
+    L2Ball(3.0),
+    L1Ball(3.0),
+    LinfBall(1.0),
+    Box(-1.0, 2.0),
+    Simplex(2.0),
+    GroupBall([1, 3, 1, 1], 3.0),
+]
+QUERIES = [
+    *(Regression("ill", FEATURES, loss=loss) for loss in ("logistic", "squared", "huber", "smooth_hinge")),
+    Regression("ill", ("age",), loss="quantile", radius=1.0),
+    *(Regression("ill", FEATURES, domain=domain) for domain in DOMAINS[1:]),
+    *(Regression("ill", FEATURES, loss="squared", domain=domain) for domain in DOMAINS[1:]),
+    Regression("age", ("sex",), loss=Huber(0.2), l2=0.1),
+    Regression("age", ("sex",), loss=Quantile(0.8), domain=LinfBall(1.0)),
+    Regression("ill", ("sex",), loss=SmoothHinge(0.3), l2=0.3),
+    Regression("ill", ("age", "sex"), radius=100.0),
+    Regression("ill", (), radius=1.0),
+    Count({"sex": ["f"], "age": ["[18, 30)", "[50, 90]"]}),
+    Mean("age"),
+    Mean("age", {"sex": ["m"]}),
+    Marginal(("ill", "work")),
+]
+UNIVERSE = Universe(SCHEMA)
+
+
+def neighbours():
+    """Pairs of tables that differ in one record: degenerate, separable and ordinary ones."""
+    rng = np.random.default_rng(0)
+    sizes = UNIVERSE.shape
+    cells = UNIVERSE.n_cells
+    separable = np.array(
+        [np.ravel_multi_index((k % 2, 2 * (k % 2), 2 * (k % 2), k % 2), sizes) for k in range(N)]
+    )
+    for table in (np.zeros(N, dtype=int), separable, rng.integers(0, cells, N)):
+        for replacement in (cells // 2, cells // 2 - 1):
+            other = table.copy()
+            other[-1] = replacement
+            yield table, other
+
+
+@contextmanager
+def lines_run():
+    """Count the lines of the package that run."""
+    counted: Counter[tuple[object, int]] = Counter()
+
+    def note(frame, event, _):
+        if "dpcvx" not in frame.f_code.co_filename:
+            return None
+        if event == "line":
+            counted[frame.f_code, frame.f_lineno] += 1
+        return note
+
+    before = sys.gettrace()
+    sys.settrace(note)
+    try:
+        yield counted
+    finally:
+        sys.settrace(before)
+
+
+@pytest.fixture
+def interpreted(monkeypatch):
+    """Run the kernels of the minimiser as Python, so that their lines are counted."""
+    for name in ("descend", "project", "shift"):
+        monkeypatch.setattr(descent_kernels, name, getattr(descent_kernels, name).py_func)
+
+
+def run_of(checked, table):
+    counts = Counts(UNIVERSE, table)
+    with lines_run() as counted:
+        checked.score(counts)
+    return counted
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=repr)
+@pytest.mark.usefixtures("interpreted")
+def test_the_error_of_an_answer_runs_the_same_lines_on_neighbours(query):
+    """The minimiser stopped at a certificate: 10 against 1,270 steps by one record."""
+    question = query.compile(SCHEMA, N)
+    for (one, other), warm in zip(neighbours(), itertools.cycle([True, False])):
+        theta = question.answer(_weights(question, one))
+        asked = question.near(theta, 0.2) if warm and hasattr(question, "near") else question
+        checked = PublicAnswer(asked, theta)
+        run_of(checked, one)  # fills caches, which hold public numbers
+        assert run_of(checked, one) == run_of(checked, other)
+
+
+def _weights(question, table):
+    return Counts(UNIVERSE, table).marginal(question.attributes).ravel() / N
