@@ -61,7 +61,7 @@ if TYPE_CHECKING:
         Schema,
     )
     from dpcvx.service.client import Client, ServiceError
-    from dpcvx.tuning import PrivateSearchCV, private_score, private_tune
+    from dpcvx.tuning import PrivateSearchCV, private_curves, private_score, private_tune
 
 __version__ = "0.1.0"
 
@@ -82,7 +82,7 @@ _NAMES = {
     "problem": "Bounds Problem",
     "queries": "Answer Attribute Binned Count Marginal Mean QueryEngine Regression Schema",
     "service.client": "Client ServiceError",
-    "tuning": "PrivateSearchCV private_score private_tune",
+    "tuning": "PrivateSearchCV private_curves private_score private_tune",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 _HOME |= dict.fromkeys(ESTIMATORS, "estimators")

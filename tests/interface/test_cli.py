@@ -124,6 +124,34 @@ def test_export_writes_the_formula_and_predict_can_leave_the_clipping_out(folder
     assert (code, err) == (2, "dpcvx: --extrapolation must be clip or linear, got 'constant'.\n")
 
 
+def test_score_is_a_charged_noisy_metric(folder, run):
+    run(f"{LABELS} --quiet")
+    run("ledger create people --epsilon 1 --delta 0 --ledger l.db")
+    paid = "score model.json people.csv --target rich --epsilon 0.6 --account people --ledger l.db"
+    code, out, err = run(paid)
+    assert (code, err) == (0, "")
+    assert out.startswith("accuracy = 0.")
+    assert "epsilon 0.6" in out
+    assert run(paid)[0] != 0  # 0.4 is left
+    code, out, err = run(
+        "score model.json people.parquet --target rich --epsilon 5 --scoring roc_auc --seed 3"
+    )
+    assert (code, err) == (0, "")
+    assert out.startswith("roc_auc = 0.")
+    assert "Calibration:" in out
+    assert "NOT PRIVATE" in out
+    code, out, _ = run(
+        "score model.json people.csv --target rich --epsilon 5 --scoring roc_auc --seed 3 --json"
+    )
+    said = json.loads(out)
+    assert code == 0
+    assert 0.5 < said["value"] <= 1
+    assert {"low", "observed", "rows"} <= set(said["calibration"][0])
+    assert said["statement"]["epsilon"] == 5
+    code, _, err = run("score model.json people.csv --target wealth --epsilon 1")
+    assert (code, err) == (2, "dpcvx: people.csv lacks columns that the model needs: wealth.\n")
+
+
 def test_predict_says_that_a_model_of_an_array_has_no_column_names(folder, run):
     rows = np.random.default_rng(0).uniform(0, 1, (N, 2))
     dpcvx.PrivateLinearRegression(epsilon=1.0, bounds=(0, 1), y_bounds=(0, 1)).fit(rows, rows[:, 0]).save(

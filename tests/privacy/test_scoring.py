@@ -6,7 +6,7 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn.metrics import get_scorer
+from sklearn.metrics import get_scorer, log_loss, roc_auc_score
 
 import dpcvx
 import dpcvx.tuning.score
@@ -36,7 +36,14 @@ def regressor():
     return dpcvx.PrivateLinearRegression(**settings).fit(X, y), y
 
 
-CASES = [*product(CLASSIFICATION, [classifier]), *product(REGRESSION, [regressor])]
+def two_classes():
+    return classifier((0, 1))
+
+
+CASES = [
+    *((name, two_classes if name == "roc_auc" else classifier) for name in CLASSIFICATION),
+    *product(REGRESSION, [regressor]),
+]
 cases = pytest.mark.parametrize(("name", "make"), CASES, ids=[name for name, _ in CASES])
 
 
@@ -70,23 +77,60 @@ def test_without_noise_the_value_is_scikit_learns(name, make):
     model, y = make()
     asked = question(model, name, PureDP(1.0))
     plain = get_scorer(name)(model, X, y)
-    # Predictions of this model stay inside the bounds, errors below half of them, chances above a hundredth.
-    assert asked.value(asked.metric.totals(model, X, y) / UNIT) == pytest.approx(plain, abs=2e-6)
+    # Predictions of this model stay inside the bounds, chances above a hundredth; no two scores share a bin.
+    assert asked.value(asked.metric.totals(model, X, y) / UNIT) == pytest.approx(plain, abs=5e-6)
 
 
 def test_test_vector():
-    """Errors of 1 and 2 in bounds of width 8, where the largest that counts is 4."""
+    """Errors of 1 and 2 in bounds of width 8; the third row has no target."""
     model, _ = regressor()
+    model.set_params(extrapolation="linear")
     model.coef_, model.intercept_ = np.array([1.0, 0.0]), 0.0
-    rows, y = np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([1.0, -1.0])
-    squares = question(model, "neg_mean_squared_error", PureDP(0.5), 2)
-    assert squares.metric.totals(model, rows, y).tolist() == [(UNIT + 4 * UNIT) // 16]
-    assert squares.value(np.array([5 / 16])) == pytest.approx(-2.5)
-    assert (squares.sensitivity, squares.noise) == (1.0, 2.0)
-    explained = question(model, "r2", Gaussian(2.0), 2)
-    assert explained.metric.totals(model, rows, y).tolist() == [5 * UNIT // 16, UNIT // 8, UNIT]
-    assert explained.value(np.array([5 / 16, 1 / 8, 1.0])) == pytest.approx(1 - 2.5)
-    assert explained.noise == pytest.approx(2 * math.sqrt(3), rel=1e-5)
+    rows, y = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.0]]), np.array([1.0, -1.0, math.nan])
+    squares = question(model, "neg_mean_squared_error", PureDP(0.5), 3)
+    assert squares.metric.totals(model, rows, y).tolist() == [5 * UNIT // 64, UNIT // 4]
+    assert squares.value(np.array([5 / 64, 1 / 4])) == pytest.approx(-2.5)
+    assert (squares.sensitivity, squares.noise) == (1.125, 2.25)
+    explained = question(model, "r2", Gaussian(2.0), 3)
+    assert explained.metric.totals(model, rows, y).tolist() == [5 * UNIT // 64, UNIT // 16, 0, UNIT // 4]
+    assert explained.value(np.array([5 / 64, 1 / 16, 0.0, 1 / 4])) == pytest.approx(1 - 2.5)
+    assert explained.noise == pytest.approx(2 * math.sqrt(85 / 64), rel=1e-5)
+    assert question(model, "r2", PureDP(0.5), 3).sensitivity == 1.875
+
+
+def test_the_sensitivity_of_r2_holds_for_all_pairs_of_targets():
+    u = np.linspace(-1, 1, 401)
+    parts = np.stack([u**2 / 2, u / 4, np.full_like(u, 1 / 8)], axis=-1)
+    moves = abs(parts[:, None] - parts)
+    assert 1 + moves.sum(axis=-1).max() == pytest.approx(1 + 25 / 32, abs=1e-4)
+    assert 1 + (moves**2).sum(axis=-1).max() < 85 / 64
+    assert 1 + abs(parts).sum(axis=-1).max() == 1.875
+
+
+def long_tailed(n=4000):
+    rng = np.random.default_rng(3)
+    rows = rng.uniform(-1, 1, (n, 2))
+    y = np.minimum(np.exp(rows[:, 0] + 1.2 * rng.normal(size=n)), 60.0)
+    settings = {"epsilon": 50.0, "bounds": (-1, 1), "y_bounds": (0, 60), "random_state": 1}
+    return dpcvx.PrivateLinearRegression(**settings).fit(rows, y), rows, y
+
+
+@pytest.mark.parametrize("name", REGRESSION)
+def test_large_errors_of_a_long_tailed_target_are_not_clipped(name):
+    """Errors beyond half the width of the bounds were clipped: R^2 of 0.36 where it was 0.05."""
+    model, rows, y = long_tailed()
+    plain = get_scorer(name)(model, rows, y)
+    assert float(private_score(model, rows, y, epsilon=1e5, scoring=name)) == pytest.approx(plain, rel=2e-3)
+
+
+@pytest.mark.parametrize("name", REGRESSION)
+def test_rows_without_a_target_have_no_part(name):
+    model, rows, y = long_tailed()
+    some = np.where(np.arange(len(y)) % 2, y, math.nan)
+    plain = get_scorer(name)(model, rows[1::2], y[1::2])
+    assert float(private_score(model, rows, some, epsilon=1e5, scoring=name)) == pytest.approx(
+        plain, rel=2e-3
+    )
 
 
 @pytest.mark.parametrize("law", [PureDP(0.5), Gaussian(3.0)], ids=["laplace", "gaussian"])
@@ -157,6 +201,89 @@ def test_a_seeded_score_is_stamped_and_never_charged(tmp_path):
     dpcvx.Ledger(tmp_path / "l.db").create("people", epsilon=1.0, delta=0)
     with pytest.raises(Incompatible, match="seeded"):
         private_score(model, X, y, epsilon=1.0, random_state=5, ledger=tmp_path / "l.db", account="people")
+
+
+# -- ROC curve and calibration
+
+
+def two_groups(n=3000, kind=dpcvx.PrivateLogisticRegression, **settings):
+    rng = np.random.default_rng(4)
+    rows = rng.normal(0, 0.3, (n, 3)).clip(-1, 1)
+    y = (rng.random(n) < 1 / (1 + np.exp(1 - 6 * rows[:, 0] - 3 * rows[:, 1]))).astype(float)
+    settings = {"epsilon": 20.0, "bounds": (-1, 1), "classes": (0, 1), "random_state": 1, **settings}
+    return kind(**settings).fit(rows, y), rows, y
+
+
+@pytest.mark.parametrize("standardize", [True, False])
+@pytest.mark.parametrize("kind", [dpcvx.PrivateLogisticRegression, dpcvx.PrivateLinearSVC])
+def test_the_area_is_exact_up_to_its_binning_error(kind, standardize):
+    model, rows, y = two_groups(kind=kind, standardize=standardize)
+    curves = dpcvx.private_curves(model, rows, y, epsilon=1e6, random_state=0)
+    plain = roc_auc_score(y, model.decision_function(rows))
+    assert curves.binning_error < 0.03
+    assert abs(float(curves.roc_auc) - plain) < min(curves.binning_error, 2e-3)
+    false, true = curves.roc_curve()
+    assert (np.diff(false) >= 0).all()
+    assert (np.diff(true) >= 0).all()
+    assert np.trapezoid(true, false) == pytest.approx(float(curves.roc_auc), abs=1e-6)
+    assert (np.count_nonzero(curves.counts.sum(axis=0) > 0.5)) > 15  # the bins are where the scores are
+
+
+def test_binned_log_loss_and_calibration_are_those_of_the_rows():
+    model, rows, y = two_groups()
+    curves = dpcvx.private_curves(model, rows, y, epsilon=1e6, random_state=0)
+    assert float(curves.log_loss()) == pytest.approx(-log_loss(y, model.predict_proba(rows)), abs=5e-3)
+    chances = model.predict_proba(rows)[:, 1]
+    noisy = dpcvx.private_curves(model, rows, y, epsilon=2.0, random_state=0).calibration()
+    assert len(noisy) >= 5
+    for group in noisy:
+        inside = (chances > group.low) & (chances <= group.high)
+        assert abs(group.observed - y[inside].mean()) < 5 * group.standard_error < 0.5
+        assert abs(group.predicted - chances[inside].mean()) < 0.05
+    assert (noisy[0].low, noisy[-1].high) == (0.0, 1.0)
+    assert "Calibration:" in str(curves)
+
+
+@pytest.mark.long
+def test_standard_errors_of_curves_are_deviations_of_the_noise():
+    model, rows, y = two_groups()
+    runs = [dpcvx.private_curves(model, rows, y, epsilon=1.0, random_state=seed) for seed in range(150)]
+    for scores in ([run.roc_auc for run in runs], [run.log_loss() for run in runs]):
+        typical = np.mean([score.standard_error for score in scores])
+        assert np.std([score.value for score in scores]) == pytest.approx(typical, rel=0.25)
+
+
+def test_edges_depend_on_released_numbers_alone():
+    """The same model, whatever the rows that are scored; and every bin is between finite, rising edges."""
+    model, rows, y = two_groups()
+    one = dpcvx.private_curves(model, rows, y, epsilon=1.0)
+    other = dpcvx.private_curves(model, 1e6 * rows[:10], np.full(10, 7.0), epsilon=1.0)
+    np.testing.assert_array_equal(one.edges, other.edges)
+    assert (np.diff(one.edges) > 0).all()
+    assert np.isfinite(one.edges).all()
+    model.coef_ = np.zeros(3)
+    assert (np.diff(dpcvx.private_curves(model, rows, y, epsilon=1.0).edges) > 0).all()
+
+
+def test_curves_of_other_models_are_refused_in_words():
+    model, y = classifier()
+    with pytest.raises(ValueError, match="roc_auc is for two classes, and this model has 3"):
+        dpcvx.private_curves(model, X, y, epsilon=1.0)
+    with pytest.raises(ValueError, match="scoring must be one of r2"):
+        dpcvx.private_curves(*long_tailed(100), epsilon=1.0)
+    machine, rows, labels = two_groups(kind=dpcvx.PrivateLinearSVC)
+    curves = dpcvx.private_curves(machine, rows, labels, epsilon=1.0)
+    with pytest.raises(TypeError, match="need probabilities"):
+        curves.calibration()
+    assert "roc_auc" in str(curves)
+
+
+@pytest.mark.long
+def test_a_search_may_choose_by_the_area():
+    _, rows, y = two_groups()
+    base = dpcvx.PrivateLogisticRegression(epsilon=20.0, bounds=(-1, 1), classes=(0, 1), random_state=0)
+    search = dpcvx.PrivateSearchCV(base, {"l2": [0, 0.001]}, scoring="roc_auc", n_trials=2).fit(rows, y)
+    assert 0.5 < search.best_score_ <= 1
 
 
 def test_tiny_budgets_are_refused_from_public_numbers():

@@ -1,4 +1,4 @@
-"""Command line: ``dpcvx fit``, ``predict``, ``export``, ``plan``, ``demo``, ``serve``, ``ask``, ``ledger``.
+"""Command line: ``dpcvx fit``, ``predict``, ``export``, ``score``, ``plan``, ``serve``, ``ask``, ``ledger``.
 
 Only typer and the standard library are imported here, so that ``dpcvx --help`` answers at once.
 """
@@ -20,6 +20,7 @@ from dpcvx.cli.options import RUN, with_parameters
 from dpcvx.cli.output import print_json, write
 from dpcvx.cli.plan import plan
 from dpcvx.cli.predict import predict
+from dpcvx.cli.score import score
 from dpcvx.cli.service import ask, keys_app, serve
 
 __all__ = ["main"]
@@ -60,6 +61,7 @@ def version(
 app.command(epilog=BOUNDS_EXAMPLE)(with_parameters(fit))
 app.command()(predict)
 app.command()(export)
+app.command()(score)
 app.command()(with_parameters(plan, without=RUN))
 
 

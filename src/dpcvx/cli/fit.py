@@ -13,7 +13,7 @@ from dpcvx.cli.options import AsJson, DataFile, LedgerUrl, make_estimator, needs
 from dpcvx.cli.output import check_writable, print_json, write
 from dpcvx.errors import WrongValue
 
-__all__ = ["BOUNDS_EXAMPLE", "fit"]
+__all__ = ["BOUNDS_EXAMPLE", "fit", "open_ledger"]
 
 BOUNDS_EXAMPLE = """A bounds file looks like this (in your own units; from what you know, not from the data):
 
@@ -51,7 +51,7 @@ def fit(
     parameters = given | {"verbose": int(sys.stderr.isatty() and not quiet)}
     if declared.data_norm is not None:
         parameters.setdefault("data_norm", declared.data_norm)
-    if (payer := _ledger(ledger, given.get("account"))) is not None:
+    if (payer := open_ledger(ledger, given.get("account"))) is not None:
         parameters["ledger"] = payer
     parameters |= _target(model, declared, bounds)
     check_writable(out, data, bounds)
@@ -80,8 +80,8 @@ def fit(
         typer.echo(f"{estimator.plan_}\n\n{statement}\n\nModel written to {out}")
 
 
-def _ledger(url: str | None, account: str | None) -> Any:
-    """The ledger that pays: the user's own file where only an account is named."""
+def open_ledger(url: str | None, account: str | None) -> Any:
+    """Open the ledger that pays: the user's own file where only an account is named."""
     if account is None:
         if url is not None:
             raise WrongValue("--ledger needs --account, the name of the account that pays.")

@@ -11,7 +11,7 @@ from dpcvx.cli.options import AsJson, Extrapolation
 from dpcvx.cli.output import check_writable, print_json, write
 from dpcvx.errors import Unreadable, WrongValue
 
-__all__ = ["open_model", "predict"]
+__all__ = ["open_model", "predict", "read_rows"]
 
 
 def open_model(path: Path, extrapolation: str | None) -> Any:
@@ -28,6 +28,27 @@ def open_model(path: Path, extrapolation: str | None) -> Any:
     return model.set_params(extrapolation=extrapolation)
 
 
+def read_rows(estimator: Any, model: Path, data: Path, target: str | None = None) -> tuple[Any, Any]:
+    """Return the columns of a table that a model needs, and the target where one is named.
+
+    `estimator`: read from the file `model`; `data`: the file of the table.
+    """
+    from dpcvx.data.files import open_table
+
+    if not hasattr(estimator, "feature_names_in_"):
+        raise WrongValue(
+            f"{model} was fitted to an array, whose columns have no names to find in {data}: fit it to a "
+            "table, or use dpcvx.load(...) in Python."
+        )
+    table = open_table(data)
+    names = [str(name) for name in estimator.feature_names_in_]
+    wanted = names if target is None else [*names, target]
+    if missing := [name for name in wanted if name not in table.columns]:
+        raise WrongValue(f"{data} lacks columns that the model needs: {', '.join(missing)}.")
+    classes = getattr(estimator, "classes_", None)
+    return table.read(names, estimator.levels_, target, None if classes is None else classes.tolist())
+
+
 def predict(
     model: Annotated[Path, typer.Argument(help="Model file written by dpcvx fit.")],
     data: Annotated[Path, typer.Argument(help="Table with the model's feature columns, .csv or .parquet.")],
@@ -39,21 +60,10 @@ def predict(
     import csv
     import io
 
-    from dpcvx.data.files import open_table
-
     if out is not None:
         check_writable(out, data, model)
     estimator = open_model(model, extrapolation)
-    if not hasattr(estimator, "feature_names_in_"):
-        raise WrongValue(
-            f"{model} was fitted to an array, whose columns have no names to find in {data}: fit it to a "
-            "table, or use dpcvx.load(...).predict(...) in Python."
-        )
-    table = open_table(data)
-    names = [str(name) for name in estimator.feature_names_in_]
-    if missing := [name for name in names if name not in table.columns]:
-        raise WrongValue(f"{data} lacks columns that the model needs: {', '.join(missing)}.")
-    X, _ = table.read(names, estimator.levels_)
+    X, _ = read_rows(estimator, model, data)
     predictions = estimator.predict(X).tolist()
     if as_json:
         print_json({"predictions": predictions})

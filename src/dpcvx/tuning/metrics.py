@@ -18,13 +18,15 @@ from dpcvx.data.levels import DeclaredLevels
 from dpcvx.errors import WrongType, WrongValue
 from dpcvx.words import show
 
-__all__ = ["CLASSIFICATION", "METRICS", "REGRESSION", "UNIT", "Metric", "metric_of"]
+__all__ = ["CLASSIFICATION", "METRICS", "REGRESSION", "UNIT", "Metric", "metric_of", "score_edges"]
 
 UNIT = 2**20  # lattice steps of the largest contribution of a row to a total
 # A class that was given a chance below one in a hundred counts as if it had been given that chance.
 LARGEST_LOG_LOSS = math.log(100.0)
-# Errors of a regressor are clipped to half the width of the target's bounds: the constant in their middle has
-# no larger ones, and a quarter of the noise is needed.
+# A regressor's totals are sums over the rows that have a target; a share of the count of these rows keeps the
+# price low (PRIVACY_MATH §17).
+COUNT_SHARE = 1 / 8
+BINS = 40  # of scores, for the area under the ROC curve and for calibration
 LEAST_VARIANCE = 1e-6  # of a target, in squares of half the width of its bounds
 
 
@@ -61,8 +63,8 @@ class Metric(Protocol):
 
 
 def _steps(shares: Vector) -> IntVector:
-    """Sum of contributions between 0 and 1, in lattice steps; what is no number counts as the largest."""
-    clipped = np.clip(np.where(np.isnan(shares), 1.0, shares), 0.0, 1.0)
+    """Sum of contributions between -1 and 1, in lattice steps; what is no number counts as the largest."""
+    clipped = np.clip(np.where(np.isnan(shares), 1.0, shares), -1.0, 1.0)
     sums: IntVector = np.rint(UNIT * clipped).astype(np.int64).sum(axis=0)
     return sums
 
@@ -117,14 +119,10 @@ class BalancedAccuracy:
 
 @dataclass(frozen=True)
 class MeanLoss:
-    """Minus the mean loss of the rows, each clipped to a public bound."""
+    """Minus the mean loss of a classifier's probabilities over the rows, each clipped to a public bound."""
 
-    # {"log", "brier", "squared", "root", "absolute"}: of the probabilities of a classifier (log, Brier), or
-    # of the error of a regressor; "root" is the root of the mean square
-    loss: str
+    loss: str  # {"log", "brier"}
     largest: float  # bound on one row's loss
-    # bounds of a regressor's target and predictions, to which both are clipped
-    target: tuple[float, float] | None = None
 
     l1: ClassVar[int] = UNIT
     l2: ClassVar[float] = UNIT
@@ -133,64 +131,173 @@ class MeanLoss:
     @property
     def range(self) -> tuple[float, float]:
         """From minus the bound to 0."""
-        return -math.sqrt(self.largest) if self.loss == "root" else -self.largest, 0.0
+        return -self.largest, 0.0
 
     def totals(self, model: Any, X: Any, y: Any) -> IntVector:
-        """Return the sum of the losses."""
-        with np.errstate(all="ignore"):
-            if self.target is not None:
-                predicted, truth = _predictions(model, X, y, self.target)
-                losses = abs(predicted - truth) ** (1 if self.loss == "absolute" else 2)
-            else:
-                losses = self._of_probabilities(model, X, y)
-            return _steps((losses / self.largest)[:, None])
-
-    def _of_probabilities(self, model: Any, X: Any, y: Any) -> Vector:
+        """Return the sum of the losses; a label that is none of the classes has the largest."""
         labels = _labels(model, y)
-        chances = model.predict_log_proba(X)
-        if self.loss == "log":
-            losses: Vector = -chances[np.arange(len(labels)), labels]
-        else:
-            truth = labels[:, None] == np.arange(chances.shape[1])
-            losses = self.largest / 2 * ((np.exp(chances) - truth) ** 2).sum(axis=1)
-        return np.where(labels < 0, self.largest, losses)
+        with np.errstate(all="ignore"):
+            chances = model.predict_log_proba(X)
+            if self.loss == "log":
+                losses = -chances[np.arange(len(labels)), labels]
+            else:
+                truth = labels[:, None] == np.arange(chances.shape[1])
+                losses = self.largest / 2 * ((np.exp(chances) - truth) ** 2).sum(axis=1)
+            shares = np.maximum(np.where(labels < 0, self.largest, losses) / self.largest, 0.0)
+        return _steps(shares[:, None])
 
     def value(self, totals: Vector, n: int) -> float:
-        """Return minus the mean, or minus its root."""
-        mean = self.largest * float(totals[0]) / n
-        return -math.sqrt(max(mean, 0.0)) if self.loss == "root" else -mean
+        """Return minus the mean."""
+        return -self.largest * float(totals[0]) / n
+
+
+@dataclass(frozen=True)
+class MeanError:
+    """Minus the mean error of a regressor over the rows that have a target.
+
+    Two totals: the errors, over their largest value, and an eighth of the number of rows with a target. A row
+    that gets or loses its target changes them by at most 1 and 1/8; two rows with one, the first by 1.
+    """
+
+    error: str  # {"squared", "root", "absolute"}; "root" is the root of the mean square
+    target: tuple[float, float]  # bounds of target and predictions, to which both are clipped
+
+    l1: ClassVar[int] = UNIT + int(COUNT_SHARE * UNIT)
+    l2: ClassVar[float] = math.hypot(1, COUNT_SHARE) * UNIT
+    size: ClassVar[int] = 2
+
+    @property
+    def largest(self) -> float:
+        """Largest error of a row: the width of the bounds, or its square."""
+        width = self.target[1] - self.target[0]
+        return width if self.error == "absolute" else width**2
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """From minus the bound to 0."""
+        return -math.sqrt(self.largest) if self.error == "root" else -self.largest, 0.0
+
+    def totals(self, model: Any, X: Any, y: Any) -> IntVector:
+        """Return both sums."""
+        low, high = self.target
+        predicted, truth, present = _predictions(model, X, y, self.target)
+        errors = (abs(predicted - truth) / (high - low)) ** (1 if self.error == "absolute" else 2)
+        return _steps(present[:, None] * np.column_stack([errors, np.full_like(errors, COUNT_SHARE)]))
+
+    def value(self, totals: Vector, n: int) -> float:
+        """Return minus the mean, or minus its root; noise may leave fewer targets than one."""
+        mean = self.largest * float(totals[0]) / max(float(totals[1]) / COUNT_SHARE, 1.0)
+        return -math.sqrt(max(mean, 0.0)) if self.error == "root" else -mean
 
 
 @dataclass(frozen=True)
 class R2:
     """Share of the variance of a target that is explained, 1 - residual squares / squares about the mean.
 
-    Three totals: squares of residuals and of the target about the middle of its bounds, both over half the
-    width of the bounds, and the place of the target between them; each contribution is in [0, 1].
+    Target and predictions are clipped to bounds, errors are not clipped further: the R^2 of a target within
+    its bounds. Four totals over the rows that have a target, u in [-1, 1] being its place between the bounds:
+    the squared error over the squared width, u^2/2, u/4 and 1/8. A row that gets or loses its target changes
+    them by at most 1, 1/2, 1/4 and 1/8. Two rows with targets u and v change the second and third by
+    |u - v| (|u + v|/2 + 1/4) <= 25/32 in all, as |u - v| + |u + v| <= 2: less than 7/8.
     """
 
     target: tuple[float, float]  # bounds of target and predictions, to which both are clipped
 
-    l1: ClassVar[int] = 3 * UNIT
-    l2: ClassVar[float] = math.sqrt(3) * UNIT
-    size: ClassVar[int] = 3
+    l1: ClassVar[int] = UNIT + UNIT // 2 + UNIT // 4 + UNIT // 8
+    l2: ClassVar[float] = math.hypot(1, 1 / 2, 1 / 4, 1 / 8) * UNIT
+    size: ClassVar[int] = 4
     range: ClassVar[tuple[float, float]] = (-math.inf, 1.0)
 
     def totals(self, model: Any, X: Any, y: Any) -> IntVector:
-        """Return the three sums."""
+        """Return the four sums."""
         low, high = self.target
-        predicted, truth = ((part - low) / (high - low) for part in _predictions(model, X, y, self.target))
-        return _steps(np.column_stack([4 * (predicted - truth) ** 2, (2 * truth - 1) ** 2, truth]))
+        predicted, truth, present = _predictions(model, X, y, self.target)
+        place = 2 * ((truth - low) / (high - low)) - 1
+        parts = [
+            ((predicted - truth) / (high - low)) ** 2,
+            place**2 / 2,
+            place / 4,
+            np.full_like(place, 1 / 8),
+        ]
+        return _steps(present[:, None] * np.column_stack(parts))
 
     def value(self, totals: Vector, n: int) -> float:
         """Return R^2; a variance that noise made too small counts as the least one."""
-        residual, square, mean = totals / n
-        variance = max(square - (2 * mean - 1) ** 2, LEAST_VARIANCE)
-        return float(1 - residual / variance)
+        error, square, place, count = totals
+        present = max(8 * count, 1.0)
+        variance = max(2 * square / present - (4 * place / present) ** 2, LEAST_VARIANCE)
+        return float(1 - 4 * error / present / variance)
 
 
-CLASSIFICATION = ("accuracy", "balanced_accuracy", "neg_log_loss", "neg_brier_score")
+@dataclass(frozen=True)
+class AreaUnderCurve:
+    """Area under the ROC curve of two classes, from histograms of the scores of either class.
+
+    A row is in one of 2 B cells, its class and the bin of its score, or, without a declared label, in none:
+    replacing it changes two counts by one (l1 2, l2 sqrt 2), as for counts of a class target. Bins are those
+    of `score_edges`, made of released numbers. Two rows of one bin count as ordered by half, so the area is
+    wrong by at most half the chance that a row of either class fall into one bin.
+    """
+
+    bins: int = BINS
+
+    l1: ClassVar[int] = 2 * UNIT
+    l2: ClassVar[float] = math.sqrt(2) * UNIT
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return 2 * self.bins
+
+    def totals(self, model: Any, X: Any, y: Any) -> IntVector:
+        """Return the counts: by bin of the first class, then of the second."""
+        labels = _labels(model, y)
+        with np.errstate(all="ignore"):
+            scores = model.decision_function(X)
+        places = np.searchsorted(score_edges(model, self.bins), np.where(np.isnan(scores), 0.0, scores))
+        return UNIT * np.bincount((places + self.bins * labels)[labels >= 0], minlength=self.size)
+
+    def value(self, totals: Vector, n: int) -> float:
+        """Return the area; noise may leave a class fewer rows than one."""
+        below, above = totals.reshape(2, -1)
+        ranks = np.cumsum(below) - below / 2
+        return float(above @ ranks / (max(below.sum(), 1.0) * max(above.sum(), 1.0)))
+
+
+def score_edges(model: Any, bins: int = BINS) -> Vector:
+    """Return public edges between bins of a two-class model's scores, shape (bins - 1,).
+
+    They are dense where scores are expected, and reach as far as scores can: about the score of the centre of
+    the features, in steps that grow like sinh with the distance in standard deviations of independent
+    features. Centre and deviations are those of the fit's region, or of numbers spread evenly over the bounds
+    that the privacy statement lists. Every number used was released or declared.
+
+    `model`: fitted, with two classes.
+    """
+    region, coef = model.formula_.row_map.region, model.coef_
+    if region is None:
+        bounds = model.privacy_statement_.bounds["bounds"]
+        low, high = np.array(bounds["low"]), np.array(bounds["high"])
+        center, scale = (low + high) / 2, (high - low) / math.sqrt(12)
+        farthest = float(abs(coef) @ (high - low)) / 2
+    else:
+        center, scale = region.center, region.scale
+        farthest = float(np.linalg.norm(coef * scale)) * region.length
+    spread = float(np.linalg.norm(coef * scale)) or 1.0
+    reach = math.asinh(max(farthest / spread, 1.0))
+    steps = np.linspace(-reach, reach, bins + 1)[1:-1]
+    edges: Vector = float(center @ coef) + model.intercept_ + spread * np.sinh(steps)
+    return edges
+
+
+CLASSIFICATION = ("accuracy", "balanced_accuracy", "roc_auc", "neg_log_loss", "neg_brier_score")
 REGRESSION = ("r2", "neg_mean_squared_error", "neg_root_mean_squared_error", "neg_mean_absolute_error")
+ERRORS = {
+    "neg_mean_squared_error": "squared",
+    "neg_root_mean_squared_error": "root",
+    "neg_mean_absolute_error": "absolute",
+}
 METRICS = (*CLASSIFICATION, *REGRESSION)
 
 
@@ -211,16 +318,8 @@ def metric_of(
     if name in ("neg_log_loss", "neg_brier_score") and not hasattr(model, "predict_log_proba"):
         raise WrongType(f"{name} needs probabilities, which {type(model).__name__} does not have.")
     if regressor:
-        low, high = _pair(_target_bounds(model) if bounds is None else bounds)
-        largest = (high - low) / 2
-        match name:
-            case "r2":
-                return R2((low, high))
-            case "neg_mean_absolute_error":
-                return MeanLoss("absolute", largest, (low, high))
-            case "neg_root_mean_squared_error":
-                return MeanLoss("root", largest**2, (low, high))
-        return MeanLoss("squared", largest**2, (low, high))
+        target = _pair(_target_bounds(model) if bounds is None else bounds)
+        return R2(target) if name == "r2" else MeanError(ERRORS[name], target)
     if bounds is not None and name != "neg_log_loss":
         raise WrongValue(f"{name} is bounded as it is; leave bounds None.")
     match name:
@@ -228,6 +327,10 @@ def metric_of(
             return Accuracy()
         case "balanced_accuracy":
             return BalancedAccuracy(n_classes)
+        case "roc_auc":
+            if n_classes != 2:
+                raise WrongValue(f"roc_auc is for two classes, and this model has {n_classes}.")
+            return AreaUnderCurve()
         case "neg_brier_score":
             return MeanLoss("brier", 1.0 if n_classes == 2 else 2.0)  # as scikit-learn has it
     low, high = (0.0, LARGEST_LOG_LOSS) if bounds is None else _pair(bounds)
@@ -267,11 +370,18 @@ def _predicted(model: Any, X: Any) -> IntVector:
     return codes
 
 
-def _predictions(model: Any, X: Any, y: Any, bounds: tuple[float, float]) -> tuple[Vector, Vector]:
-    """Predictions and targets within the bounds; what is no number is in their middle."""
+def _predictions(model: Any, X: Any, y: Any, bounds: tuple[float, float]) -> tuple[Vector, Vector, Vector]:
+    """Predictions and targets within the bounds, and whether each target is a finite number.
+
+    A prediction that is no number, and a target that is missing, are in the middle of the bounds.
+    """
     low, high = bounds
-    parts = (model.predict(X), read_numbers(native_array(y).reshape(-1)))
+    with np.errstate(all="ignore"):
+        predicted = model.predict(X)
+    truth = read_numbers(native_array(y).reshape(-1))
+    present = np.isfinite(truth)
     first, second = (
-        np.clip(np.where(np.isnan(part), low + (high - low) / 2, part), low, high) for part in parts
+        np.clip(np.where(known, part, low + (high - low) / 2), low, high)
+        for part, known in ((predicted, ~np.isnan(predicted)), (truth, present))
     )
-    return first, second
+    return first, second, present.astype(np.float64)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -35,7 +36,7 @@ from dpcvx.tuning.metrics import CLASSIFICATION, METRICS, REGRESSION, UNIT, Metr
 if TYPE_CHECKING:
     from dpcvx.ledger import Ledger
 
-__all__ = ["METRICS", "NoisyScore", "Score", "private_score"]
+__all__ = ["METRICS", "NoisyScore", "Payment", "ReleasedTotals", "Score", "private_score", "release_totals"]
 
 LARGEST_LAPLACE = 2**50  # scale of the noise; a draw then leaves 62 bits with chance e^-4096, which is 0 here
 
@@ -106,6 +107,11 @@ class NoisyScore:
         return 0.0
 
     @property
+    def deviation(self) -> float:
+        """Standard deviation of the noise on a total, in units of a row's largest contribution."""
+        return self.noise * (math.sqrt(2) if isinstance(self.law, PureDP) else 1.0)
+
+    @property
     def _scale(self) -> int:
         if isinstance(self.law, PureDP):
             return math.ceil(self.metric.l1 / Fraction(self.law.epsilon))
@@ -124,8 +130,7 @@ class NoisyScore:
 
     def standard_error(self, totals: Vector) -> float:
         """Return how far the noise moves the metric, by moving each total by a standard deviation."""
-        deviation = self.noise * (math.sqrt(2) if isinstance(self.law, PureDP) else 1.0)
-        moves = deviation * np.eye(self.n_draws)
+        moves = self.deviation * np.eye(self.n_draws)
         value = self.metric.value
         return math.hypot(
             *((value(totals + move, self.n) - value(totals - move, self.n)) / 2 for move in moves)
@@ -179,15 +184,18 @@ def private_score(
     model : estimator
         A fitted estimator of dpcvx, or a `PrivateSearchCV`.
     X, y : as for ``model.predict`` and ``model.fit``
-        Private rows, one per person. Missing cells count as they do in a prediction, a label that is none of
-        the classes as wrong, a missing target as the middle of the bounds.
+        Private rows, one per person. Missing cells count as they do in a prediction. A label that is none of
+        the classes counts as wrong, for "balanced_accuracy" and "roc_auc" not at all. Rows without a target
+        have no part in the score of a regressor.
     epsilon : float
         Privacy loss that one person may suffer; delta is 0.
     scoring : str, optional
         scikit-learn's name of a metric; by default "accuracy" or "r2". See `dpcvx.tuning.score.METRICS`.
     bounds : pair of float, optional
-        Of a regressor: bounds of the target, by default the model's ``y_bounds``; an error counts as half
-        their width at most. Of "neg_log_loss": 0 and the largest loss of a row, by default log(100).
+        Of a regressor: bounds of the target, by default the model's ``y_bounds``. Targets and predictions
+        are clipped to them, so a target with values beyond them needs wider ones, or its score is flattered;
+        noise grows with the width, squared for squared errors and "r2". Of "neg_log_loss": 0 and the largest
+        loss of a row, by default log(100).
     ledger : Ledger, path or URL, optional
         Where the score is charged, durably, before a row is read.
     account : str, optional
@@ -199,6 +207,47 @@ def private_score(
     -------
     Score
     """
+    model = getattr(model, "best_estimator_", model)
+    released = release_totals(
+        model,
+        (X, y),
+        lambda model: metric_of(model, scoring, bounds, n_classes=len(getattr(model, "classes_", ()))),
+        scoring or (REGRESSION if hasattr(model, "y_bounds") else CLASSIFICATION)[0],
+        Payment(epsilon, ledger, account, random_state),
+    )
+    question, totals = released.question, released.totals
+    return Score(released.name, question.value(totals), question.standard_error(totals), released.statement)
+
+
+@dataclass(frozen=True)
+class Payment:
+    """Price of a score, who pays it, and its randomness; see `private_score`."""
+
+    epsilon: float
+    ledger: Ledger | str | os.PathLike[str] | None
+    account: str | None
+    random_state: Any
+
+
+@dataclass(frozen=True)
+class ReleasedTotals:
+    """Noisy totals of a metric, paid for."""
+
+    model: Any
+    name: str
+    question: NoisyScore
+    totals: Vector
+    statement: PrivacyStatement
+
+
+def release_totals(
+    model: Any, records: tuple[Any, Any], metric_for: Callable[[Any], Metric], name: str, payment: Payment
+) -> ReleasedTotals:
+    """Charge for the totals of a metric, and release them.
+
+    `model`: as of `private_score`; `records`: private rows and targets; `metric_for`: returns the metric of
+    the estimator; `name`: of the metric, for statement and ledger.
+    """
     from sklearn.utils.validation import check_is_fitted
 
     from dpcvx.estimators import LinearModel, check_records
@@ -206,22 +255,21 @@ def private_score(
     model = getattr(model, "best_estimator_", model)
     if not isinstance(model, LinearModel):
         raise WrongType(
-            f"private_score needs an estimator of dpcvx, got {type(model).__name__}: what another predicts "
+            f"Private scores need an estimator of dpcvx, got {type(model).__name__}: what another predicts "
             "for one row could depend on other rows, or fail because of one."
         )
     check_is_fitted(model)
-    n = check_records(model, X, y)
-    metric = metric_of(model, scoring, bounds, n_classes=len(getattr(model, "classes_", ())))
-    question = NoisyScore(metric, n, PureDP(float(epsilon)))
-    rng = generator_of(random_state)
-    name = scoring or (REGRESSION if hasattr(model, "y_bounds") else CLASSIFICATION)[0]
+    n = check_records(model, *records)
+    metric, epsilon = metric_for(model), float(payment.epsilon)
+    question = NoisyScore(metric, n, PureDP(epsilon))
+    rng = generator_of(payment.random_state)
     parts = (Stage(question, 1).description,)
-    price = Price(question.event, parts, question.failure, Budget(float(epsilon), 0.0), PureComposition())
+    price = Price(question.event, parts, question.failure, Budget(epsilon, 0.0), PureComposition())
     price.check_samplers()
     price.check_budget()
     purpose = f"{name} of {type(model).__name__} on {n} records"
-    receipt = charge(price, ledger, account, private=rng.private, purpose=purpose)
-    totals = question(model, X, y, rng)
+    receipt = charge(price, payment.ledger, payment.account, private=rng.private, purpose=purpose)
+    totals = question(model, *records, rng)
     statement = PrivacyStatement.of(
         price,
         model=f"private_score of {type(model).__name__}",
@@ -230,7 +278,7 @@ def private_score(
         public={"n": n, "metric": name, "model": "released before, by a statement of its own"},
         receipt=receipt,
     )
-    return Score(name, question.value(totals), question.standard_error(totals), statement)
+    return ReleasedTotals(model, name, question, totals, statement)
 
 
 def _facts(metric: Any) -> dict[str, Any]:

@@ -1,0 +1,55 @@
+"""``dpcvx score``: a noisy metric of a model file on private rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpcvx.cli.fit import open_ledger
+from dpcvx.cli.options import AsJson, DataFile, LedgerUrl
+from dpcvx.cli.output import print_json
+from dpcvx.cli.predict import open_model, read_rows
+
+__all__ = ["score"]
+
+
+def score(
+    model: Annotated[Path, typer.Argument(help="Model file written by dpcvx fit.")],
+    data: DataFile,
+    target: Annotated[str, typer.Option(help="Column that the model predicts.")],
+    epsilon: Annotated[float, typer.Option(help="Privacy loss that one person may suffer; delta is 0.")],
+    scoring: Annotated[
+        str | None,
+        typer.Option(
+            help="scikit-learn's name of a metric; by default accuracy or r2. roc_auc also shows log loss "
+            "and calibration, at the same price."
+        ),
+    ] = None,
+    ledger: LedgerUrl = None,
+    account: Annotated[str | None, typer.Option(help="Account of the ledger that pays.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the noise, for tests: NOT PRIVATE.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score a model on private rows: a noisy metric, charged like a fit."""
+    from dpcvx.tuning import private_curves, private_score
+
+    estimator = open_model(model, None)
+    payer = open_ledger(ledger, account)
+    X, y = read_rows(estimator, model, data, target)
+    settings = {"epsilon": epsilon, "ledger": payer, "account": account, "random_state": seed}
+    if scoring == "roc_auc":
+        curves = private_curves(estimator, X, y, **settings)
+        found, text = curves.roc_auc, str(curves)
+    else:
+        found = private_score(estimator, X, y, scoring=scoring, **settings)
+        text = str(found)
+    if as_json:
+        content = {"metric": found.name, "value": found.value, "standard_error": found.standard_error}
+        if scoring == "roc_auc" and curves.link == "logit":
+            content["neg_log_loss"] = curves.log_loss().value
+            content["calibration"] = [group._asdict() for group in curves.calibration()]
+        print_json({**content, "statement": found.statement.to_dict()})
+    else:
+        typer.echo(f"{text}\n\n{found.statement}")
