@@ -13,7 +13,7 @@ from dpcvx.arrays import Vector
 from dpcvx.errors import WrongType
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.tuning.metrics import metric_of, score_edges
-from dpcvx.tuning.score import Payment, Score, release_totals
+from dpcvx.tuning.score import Score, ScorePayment, release_totals
 from dpcvx.words import align_columns
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def private_curves(
         (X, y),
         lambda model: metric_of(model, name, n_classes=len(getattr(model, "classes_", ()))),
         name,
-        Payment(epsilon, ledger, account, random_state),
+        ScorePayment(epsilon, ledger, account, random_state),
     )
     question, totals = released.question, released.totals
     area = Score(name, question.value(totals), question.standard_error(totals), released.statement)

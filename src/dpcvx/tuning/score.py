@@ -36,7 +36,15 @@ from dpcvx.tuning.metrics import CLASSIFICATION, METRICS, REGRESSION, UNIT, Metr
 if TYPE_CHECKING:
     from dpcvx.ledger import Ledger
 
-__all__ = ["METRICS", "NoisyScore", "Payment", "ReleasedTotals", "Score", "private_score", "release_totals"]
+__all__ = [
+    "METRICS",
+    "NoisyScore",
+    "ReleasedTotals",
+    "Score",
+    "ScorePayment",
+    "private_score",
+    "release_totals",
+]
 
 LARGEST_LAPLACE = 2**50  # scale of the noise; a draw then leaves 62 bits with chance e^-4096, which is 0 here
 
@@ -213,14 +221,14 @@ def private_score(
         (X, y),
         lambda model: metric_of(model, scoring, bounds, n_classes=len(getattr(model, "classes_", ()))),
         scoring or (REGRESSION if hasattr(model, "y_bounds") else CLASSIFICATION)[0],
-        Payment(epsilon, ledger, account, random_state),
+        ScorePayment(epsilon, ledger, account, random_state),
     )
     question, totals = released.question, released.totals
     return Score(released.name, question.value(totals), question.standard_error(totals), released.statement)
 
 
 @dataclass(frozen=True)
-class Payment:
+class ScorePayment:
     """Price of a score, who pays it, and its randomness; see `private_score`."""
 
     epsilon: float
@@ -241,7 +249,11 @@ class ReleasedTotals:
 
 
 def release_totals(
-    model: Any, records: tuple[Any, Any], metric_for: Callable[[Any], Metric], name: str, payment: Payment
+    model: Any,
+    records: tuple[Any, Any],
+    metric_for: Callable[[Any], Metric],
+    name: str,
+    payment: ScorePayment,
 ) -> ReleasedTotals:
     """Charge for the totals of a metric, and release them.
 
