@@ -46,6 +46,7 @@ WAITING = 8  # requests of one key that may wait for the engine at the same time
 # Argon2 verifications of keys that were not accepted before: one at a time, which takes 19 MiB and a core, so
 # that wrong keys leave the other cores to the service. So many may wait, in all and from one address.
 CHECKING, CHECKING_OF_ONE = 64, 8
+REFUSED_SLOTS = 4  # fewest slots from a request to the refusal of its key: the next wrong one comes later
 
 Result = TypeVar("Result")
 Bearer = Annotated[
@@ -126,7 +127,7 @@ class ServiceState:
             self._waiting[key.id] -= 1
 
     async def verify(self, text: str, source: str) -> ApiKey:
-        """Return the API key of a text, or refuse it after a whole number of slots.
+        """Return the API key of a text, or refuse it after a whole number of slots, `REFUSED_SLOTS` at least.
 
         A key that was accepted before waits for nobody. `source`: address that the request came from.
         """
@@ -139,7 +140,7 @@ class ServiceState:
             if key is None:
                 raise Refusal("unauthorised", "Send a valid API key: Authorization: Bearer <key>.")
         except Refusal:
-            await self.next_slot(started)  # a client that tries one wrong key after another is slow
+            await self.next_slot(started, REFUSED_SLOTS)
             raise
         return key
 
@@ -157,10 +158,10 @@ class ServiceState:
             self._checking[source] -= 1
             self._checking = +self._checking  # forgets addresses that wait no longer
 
-    async def next_slot(self, started: float) -> None:
-        """Wait until a whole number of slots has passed since a request came."""
+    async def next_slot(self, started: float, least: int = 1) -> None:
+        """Wait until a whole number of slots has passed since a request came, and at least so many."""
         elapsed = asyncio.get_running_loop().time() - started
-        await asyncio.sleep(math.ceil(elapsed / self.slot) * self.slot - elapsed)
+        await asyncio.sleep(max(least, math.ceil(elapsed / self.slot)) * self.slot - elapsed)
 
 
 def _state(request: Request) -> ServiceState:
