@@ -13,6 +13,7 @@ from dpcvx.estimators.registry import ESTIMATORS
 
 if TYPE_CHECKING:
     from dpcvx.accounting import Budget
+    from dpcvx.audit.pipeline import check_pipeline
     from dpcvx.data.cluster import from_dask
     from dpcvx.data.memory import source
     from dpcvx.data.shards import Shards, from_arrow, from_batches, from_csv, from_parquet, open_shards
@@ -67,6 +68,7 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "accounting": "Budget",
+    "audit.pipeline": "check_pipeline",
     "data.memory": "source",
     "data.cluster": "from_dask",
     "data.shards": "Shards from_arrow from_batches from_csv from_parquet open_shards",

@@ -81,7 +81,7 @@ def test_fit_prints_plan_and_statement_and_predict_reads_the_model(folder, run):
     code, out, err = run(FIT)
     assert (code, err) == (0, "")
     model = dpcvx.load("model.json")
-    assert "Plan, fixed before a record is read" in out
+    assert "Plan, fixed from public facts alone" in out
     assert str(model.privacy_statement_) in out
     assert "NOT PRIVATE" not in out
     assert model.coef_names_.tolist() == ["age", "sex=F", "sex=M", "hours"]

@@ -57,7 +57,9 @@ def test_the_statement_names_the_account_and_its_cap(ledger, account):
     model = regression(ledger).fit(X, Y)
     said = model.privacy_statement_.to_dict()
     (entry,) = account.history()
-    assert said["ledger"].startswith("charged to account 'people' before a record was read, entry 2")
+    assert said["ledger"].startswith(
+        "charged to account 'people' before anything was computed from the records, entry 2"
+    )
     assert entry.hash in said["ledger"]
     assert "epsilon 1 and delta 1e-06" in said["ledger"]
     assert not any("second fit" in item for item in said["not_covered"])

@@ -117,3 +117,22 @@ def test_long_lists_are_shortened_in_words_only():
     statement = model.privacy_statement_
     assert len(statement.public["features"]) == 40
     assert "40 values from x0 to x39" in " ".join(str(statement).split())
+
+
+def test_the_statement_says_where_the_guarantee_starts():
+    assert any("check_pipeline" in item for item in logistic().privacy_statement_.not_covered)
+
+
+def test_labels_taken_from_the_data_limit_the_neighbours_that_are_meant():
+    """Replacing the only record of a label changes classes_, with certainty."""
+    declared, read = (logistic(classes=classes).privacy_statement_ for classes in ((0, 1), "from_y"))
+    assert "have the same set of labels" in read.meaning
+    assert "labels" not in declared.meaning
+
+
+def test_the_statement_says_what_becomes_of_unknown_levels():
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"age": X[:, 0], "town": ["x", "zz"] * 100})
+    settings = {"epsilon": 2.0, "bounds": {"age": (0, 10)}, "y_bounds": (-10, 10)}
+    model = dpcvx.PrivateLinearRegression(**settings, categories={"town": ["x", "y"]}).fit(table, Y)
+    assert "none of the levels of its column counts as 0" in model.privacy_statement_.bounds["enforced"]

@@ -4,6 +4,9 @@ With the answers frozen, whatever still differs between the two runs depends on 
 private solver then asks the same questions in the same order, and the exact sums behind two answers differ by
 no more than the sensitivity that the noise was made for. One pair of runs shows a violation, without any
 statistics.
+
+Replays begin at the rows that a plan is run on. Whatever a pipeline computed from records before is not seen
+here: `check_pipeline` names such steps.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from dpcvx.estimators.links import label_scores, log_probabilities
 from dpcvx.estimators.planning import FitDeclaration, parameters
 from dpcvx.losses import Logistic, Loss, SmoothHinge, Softmax
 from dpcvx.plans import Release
+from dpcvx.plans.statement import FROM_Y
 from dpcvx.solvers.typical_data import inflation
 from dpcvx.words import quantity
 
@@ -196,4 +197,4 @@ def _labels_of(y: NDArray[Any]) -> Labels:
     if array.dtype.kind == "f" and (array == np.rint(array)).all() and (abs(array) < 2**53).all():
         array = array.astype(np.int64)  # a missing cell makes a column of integers one of floats
     check_classification_targets(array)
-    return Labels(array, origin="taken from y and declared public")
+    return Labels(array, origin=FROM_Y)

@@ -132,8 +132,8 @@ PARAMETERS = {
     ),
     "ledger": Parameter(
         "Ledger, path or URL, optional",
-        "Where the fit is charged, durably, before a record is read; given together with ``account``. "
-        "Without one nothing is charged, and the statement says so.",
+        "Where the fit is charged, durably, before anything is computed from the records; given together "
+        "with ``account``. Without one nothing is charged, and the statement says so.",
         str,
     ),
     "account": Parameter(
@@ -166,7 +166,7 @@ ATTRIBUTES = {
     "feature_names_in_": ("ndarray of str", "Column names of X, where it had any."),
     "formula_": ("Formula", "The computation of ``predict``: ``print`` it, or ``to_json()``."),
     "n_iter_": ("int", "Private answers used; fixed by the plan."),
-    "plan_": ("Plan", "Everything that was fixed before a record was read."),
+    "plan_": ("Plan", "Everything that was fixed in advance, from public facts."),
     "release_": ("Release", "The released parameter in scaled units, and its plan."),
     "privacy_statement_": ("PrivacyStatement", "Privacy statement: ``print`` it, or ``to_json()``."),
 }

@@ -466,6 +466,8 @@ def _bounds_facts(made: FitDeclaration) -> dict[str, Any]:
         "enforced": "cells are clipped to their bounds; a missing, infinite or non-numeric one counts as "
         + ("0" if not columns.center.any() else "the middle of its bounds"),
     }
+    if any(levels is not None for levels in columns.levels):
+        bounds["enforced"] += "; one that is none of the levels of its column counts as 0 for each of them"
     if is_private(stated.bounds):
         bounds["bounds_are"] = RELEASED
     if stated.data_norm is not None:

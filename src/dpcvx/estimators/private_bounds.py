@@ -31,7 +31,7 @@ from dpcvx.plans import Answers, Plan, Stage
 from dpcvx.solvers.defaults import default
 
 PRIVATE = "private"  # what the user writes in the place of bounds
-RELEASED = "drawn around two noisy quantiles of each column, which this fit released first"
+RELEASED = "drawn around two noisy quantiles, which this fit released first"
 PLACEHOLDER = (-1.0, 1.0)
 SHARE: float = default("estimators.private_bounds.SHARE")
 # The rank asked for is log(parts of the grid times questions) + 7 scales of the noise from the end: an answer

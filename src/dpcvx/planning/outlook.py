@@ -53,7 +53,7 @@ class Doubt:
         return (
             f"{_shape(self.plan)} the model is predicted to be hardly better, if at all, than one "
             f"that gives everybody the same answer: their predicted excess risks are {self.predicted:.2g} "
-            f"and {self.trivial:.2g}. {advice}. This follows from public numbers; no record was read."
+            f"and {self.trivial:.2g}. {advice}. This follows from public numbers."
         )
 
 
@@ -107,7 +107,7 @@ def warn_if_useless(
         text = (
             f"{_shape(plan)} the model may be no better than one that gives everybody the same answer: the "
             f"noise exceeds the largest gradient of rows with {USUAL_CELLS} cells that are not 0. This "
-            "follows from public numbers; no record was read."
+            "follows from public numbers."
         )
     else:
         return

@@ -360,7 +360,7 @@ class Plan:
             mechanism = stage.mechanism
             facts.append(("question", f"{stage.n_calls} x {stage.label}, {stage.price}"))
             facts.append(("", f"sensitivity {mechanism.sensitivity:.4g}, noise {mechanism.noise:.4g}"))
-        lines = ["Plan, fixed before a record is read", *(f"  {name:<10} {value}" for name, value in facts)]
+        lines = ["Plan, fixed from public facts alone", *(f"  {name:<10} {value}" for name, value in facts)]
         if self.candidates:
             rows = [each.row(chosen=each is self.chosen) for each in self.candidates]
             lines += ["", *align_columns([HEADER, *rows])]

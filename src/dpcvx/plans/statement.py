@@ -20,14 +20,21 @@ if TYPE_CHECKING:
 __all__ = ["PrivacyStatement"]
 
 UNIT = "one row is one person"
+FROM_Y = "taken from y and declared public"
 CRYPTOGRAPHIC = "cryptographic: AES-256-CTR keyed by the operating system"
 SEEDED = "NOT PRIVATE: a seeded generator drew the noise; whoever knows or guesses the seed can subtract it"
 NO_LEDGER = "no ledger: nothing was charged; releases on the same people add up"
 TUNING = (
-    "dpcvx tuned nothing on the data; settings that somebody chose by looking at the data are not covered"
+    "dpcvx chose settings from public facts and the noisy answers above alone; settings that somebody chose "
+    "by looking at the data are not covered"
+)
+BEFORE = (
+    "anything computed from records before this run, for instance by scalers, encoders and imputers of a "
+    "pipeline: the guarantee starts at the rows given to it (dpcvx.check_pipeline names such steps)"
 )
 SECOND_FIT = "a second fit on the same people: its epsilon and delta are added to these"
 NOT_COVERED = (
+    BEFORE,
     "score() and any other metric computed on the private rows",
     "the scores and the choice of GridSearchCV and other tuners",
     "running time and memory",
@@ -139,16 +146,15 @@ class PrivacyStatement:
     @property
     def meaning(self) -> str:
         """The guarantee in one plain paragraph."""
+        released, treated = _RELEASED.get(self.model.split(",")[0].split(" ")[0], _MODEL)
         if not self.private:
             return (
                 "This run gives no guarantee. Its noise came from a seed and can be computed again, so treat "
-                "the model as if it had been fitted without privacy. Fit again with random_state=None before "
-                "publishing anything."
+                f"{treated} before publishing anything."
             )
-        released = "the published model"
-        if self.model.startswith(("QueryEngine", "private_score")):
-            released = "the answers" if self.model.startswith("QueryEngine") else "the score"
         pair = Neighbours(self.relation).words
+        if self.bounds.get("classes_are") == FROM_Y:
+            pair += " and have the same set of labels"
         return (
             f"Take {pair}. Any conclusion that somebody could draw from {released} "
             f"is at most e^{self.epsilon:g} times as likely with one as with the other, apart from an "
@@ -220,11 +226,33 @@ class PrivacyStatement:
         return "\n".join(lines)
 
 
+# What is released, and how to treat it without a guarantee.
+_MODEL = (
+    "the published model",
+    "the model as if it had been fitted without privacy. Fit again with random_state=None",
+)
+_RELEASED = {
+    "QueryEngine": (
+        "the answers",
+        "the answers as if they had been computed without privacy. Start again without a seed",
+    ),
+    "private_score": (
+        "the score",
+        "the score as if it had been computed without privacy. Score again with random_state=None",
+    ),
+}
+
+
+def charged_first(account: str) -> str:
+    """Say that an account was charged in time."""
+    return f"charged to account {account!r} before anything was computed from the records"
+
+
 def _charged(receipt: Receipt) -> str:
     return (
-        f"charged to account {receipt.account!r} before a record was read, entry {receipt.sequence}, "
-        f"{receipt.time}, hash {receipt.hash}; everything charged to that account together has epsilon "
-        f"{receipt.budget.epsilon:g} and delta {receipt.budget.delta:.3g}"
+        f"{charged_first(receipt.account)}, entry {receipt.sequence}, {receipt.time}, hash {receipt.hash}; "
+        f"everything charged to that account together has at most epsilon {receipt.budget.epsilon:g} and "
+        f"delta {receipt.budget.delta:.3g}"
     )
 
 

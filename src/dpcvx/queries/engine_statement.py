@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpcvx.plans import Price
-from dpcvx.plans.statement import NO_LEDGER, PrivacyStatement
+from dpcvx.plans.statement import BEFORE, NO_LEDGER, PrivacyStatement, charged_first
 from dpcvx.queries.universe import Universe
 
 __all__ = ["engine_statement"]
+
+UNCOVERED = ("running time and memory", "a person who is in several rows")
 
 
 def engine_statement(
@@ -31,6 +33,6 @@ def engine_statement(
         bounds={"cells": "every record is mapped to a declared cell of the schema; none is refused"},
         public={"n": n, "attributes": list(universe.schema.names), "cells": universe.n_cells},
     )
-    where = NO_LEDGER if account is None else f"charged to account {account!r} before a record was read"
-    uncovered = ("running time and memory", "a person who is in several rows")
+    where = NO_LEDGER if account is None else charged_first(account)
+    uncovered = (BEFORE, *UNCOVERED)
     return replace(statement, ledger=where, not_covered=uncovered)

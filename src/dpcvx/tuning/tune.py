@@ -176,7 +176,8 @@ def _warn_if_useless(priced: _PricedSearch, n: int) -> None:
         warnings.warn(
             f"With {quantity(n, 'record')} and epsilon {priced.models[0].epsilon:.2g} for one trial, "
             "none of the settings is predicted to do better than a model that gives everybody the same "
-            "answer. Fewer trials, a larger epsilon or more records would help. No record was read.",
+            "answer. Fewer trials, a larger epsilon or more records would help. This follows from public "
+            "numbers.",
             UselessModelWarning,
             stacklevel=3,
         )
