@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import warnings
 
 import numpy as np
@@ -12,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression
 
 import dpcvx
 from dpcvx import (
@@ -65,7 +67,7 @@ OWN = {
     PrivateLowRankRegression: {"y_bounds": None},
     PrivateHuberRegressor: {"y_bounds": None, "domain": "l2", "threshold": None},
     PrivateQuantileRegressor: {"y_bounds": None, "domain": "l2", "quantile": 0.5},
-    PrivateLogisticRegression: {"classes": None, "domain": "l2"},
+    PrivateLogisticRegression: {"classes": None, "domain": "l2", "class_weight": None},
     PrivateLinearSVC: {"classes": None, "domain": "l2"},
 }
 
@@ -245,6 +247,53 @@ def test_shapes_of_two_and_three_classes(kind, n_classes):
     assert model.decision_function(X).shape == ((1500,) if n_classes == 2 else (1500, 3))
     assert (model.predict(X) == labels).mean() > (0.9 if n_classes == 2 else 0.6)
     assert model.plan_.problem.outputs == (1 if n_classes == 2 else 3)
+
+
+@pytest.mark.parametrize("classes", [(0, 1), (0, 1, 2)])
+def test_class_weights_move_scores_by_their_logarithms_and_nothing_else(classes):
+    X, y = people()
+    labels = np.digitize(y, [8, 14]).clip(max=max(classes))
+    plain = classification(classes=classes).fit(X, labels)
+    weights = {label: 2.0 + label**2 for label in classes}
+    model = classification(classes=classes, class_weight=weights).fit(X, labels)
+    np.testing.assert_array_equal(model.coef_, plain.coef_)
+    moves = np.log([weights[label] for label in classes])
+    moves = moves[1] - moves[0] if len(classes) == 2 else moves
+    np.testing.assert_allclose(model.intercept_ - plain.intercept_, moves, rtol=1e-9)
+    odds = model.predict_proba(X) / plain.predict_proba(X)
+    np.testing.assert_allclose(odds[:, 1] / odds[:, 0], weights[1] / weights[0], rtol=1e-9)
+    assert model.plan_.price.event == plain.plan_.price.event
+    assert model.privacy_statement_.bounds["class_weights"] == pytest.approx(list(weights.values()))
+
+
+def test_weights_do_what_a_weighted_loss_does_to_a_model_that_is_right():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 10, (20_000, 2))
+    y = (rng.random(20_000) < 1 / (1 + np.exp(4 - 0.5 * X[:, 0]))).astype(int)
+    weights = {0: 1.0, 1: 5.0}
+    model = classification(class_weight=weights, epsilon=50.0).fit(X, y)
+    reference = LogisticRegression(class_weight=weights, C=1e6).fit(X, y)
+    assert abs(model.predict_proba(X) - reference.predict_proba(X)).max() < 0.05
+
+
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [
+        ("balanced", "shares of the classes in y are private. Use shares that you know"),
+        ({0: 1.0}, "every class"),
+        ({0: 1.0, "1": 2.0}, "every class"),
+        ({0: 1.0, 1: 0.0}, "positive finite"),
+        ({0: 1.0, 1: np.inf}, "positive finite"),
+        ([1, 2], "mapping"),
+    ],
+)
+def test_other_class_weights_are_refused_in_words_before_a_charge(weights, words, tmp_path):
+    X, y = people()
+    account = dpcvx.Ledger(tmp_path / "l.db").create("people", epsilon=100.0, delta=0.1)
+    paid = {"ledger": account.ledger, "account": "people", "random_state": None}
+    with pytest.raises(ValueError, match=re.escape(words)):
+        classification(class_weight=weights, **paid).fit(X, (y > 10).astype(int))
+    assert not account.history()
 
 
 @pytest.mark.parametrize("classes", [(0, 1), (0, 1, 2)])

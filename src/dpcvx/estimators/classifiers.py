@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +25,7 @@ from dpcvx.losses import Logistic, Loss, SmoothHinge, Softmax
 from dpcvx.plans import Release
 from dpcvx.plans.statement import FROM_Y
 from dpcvx.solvers.typical_data import inflation
-from dpcvx.words import quantity
+from dpcvx.words import is_number, quantity, show
 
 __all__ = ["LinearClassifier", "PrivateLinearSVC", "PrivateLogisticRegression"]
 
@@ -109,6 +111,8 @@ class PrivateLogisticRegression(LinearClassifier):
     they grow by. A solver object clips only if its ``clip`` says so, a fit with ``uncertainty`` never does.
     """
 
+    class_weight: Any = None
+
     def predict_proba(self, X: Any) -> Vector:
         """Predict the probability of each class.
 
@@ -159,8 +163,32 @@ class PrivateLogisticRegression(LinearClassifier):
     def _loss(self, target: Target) -> Loss:
         return Logistic() if target.outputs == 1 else Softmax()
 
+    def _declare_target(self, stated: Declarations, y: NDArray[Any]) -> Labels:
+        target = super()._declare_target(stated, y)
+        self._log_weights(target)  # refused before a charge
+        return target
+
+    def _log_weights(self, target: Labels) -> Vector:
+        """Logarithm of each class's weight, in the order of the classes."""
+        given, classes = self.class_weight, target.classes.tolist()
+        if given is None:
+            return np.zeros(len(classes))
+        if isinstance(given, str):
+            raise WrongValue(
+                f"class_weight must be a mapping from label to weight, got {show(given)}: the shares of the "
+                "classes in y are private. Use shares that you know: class_weight={label: 1/share, ...}."
+            )
+        if not isinstance(given, Mapping) or {*given} != {*classes}:
+            raise WrongValue(
+                "class_weight must be a mapping from every class to its weight, for instance "
+                f"{{{show(classes[0])}: 1.0, {show(classes[1])}: 4.0}}, got {show(given)}."
+            )
+        if not all(is_number(weight, 0, math.inf) for weight in given.values()):
+            raise WrongValue(f"class_weight needs positive finite weights, got {show(given)}.")
+        return np.log([float(given[label]) for label in classes])
+
     def _units(self, release: Release, target: Target) -> tuple[Any, Any, dict[str, Any]]:
-        center, scale, facts = super()._units(release, target)
+        center, scale, facts = self._weighted_units(*super()._units(release, target), target)
         fit = release.plan.solver.innermost(release.plan)
         clip, origin = fit.solver.clip, np.zeros(fit.problem.shape)
         # Towards 0 the coefficients stay in a set that holds it.
@@ -169,6 +197,24 @@ class PrivateLogisticRegression(LinearClassifier):
         factor = inflation(clip)
         slopes = f"clipped at {clip:g}; scores, {factor:.3g} times too large by that, are divided by it"
         return center, 1 / factor, {**facts, "slopes": slopes}
+
+    def _weighted_units(
+        self, center: Any, scale: Any, facts: dict[str, Any], target: Target
+    ) -> tuple[Any, Any, dict[str, Any]]:
+        """Units of scores that the weights of the classes move; this follows the fit, and costs nothing."""
+        if self.class_weight is None or not isinstance(target, Labels):
+            return center, scale, facts
+        moves = self._log_weights(target)
+        words = "declared; they move scores by their logarithms after the fit"
+        return (
+            center + (float(moves[1] - moves[0]) if target.outputs == 1 else moves),
+            scale,
+            {
+                **facts,
+                "class_weights": [float(weight) for weight in np.exp(moves)],
+                "class_weights_are": words,
+            },
+        )
 
 
 @document

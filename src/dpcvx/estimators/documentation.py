@@ -56,6 +56,13 @@ PARAMETERS = {
         '``"from_y"`` takes them from y and states that the set of labels is public.',
         instead=BOUNDS_FILE,
     ),
+    "class_weight": Parameter(
+        "mapping from label to weight, optional",
+        "Weights of the classes, from public knowledge, for instance 1/share. Scores are moved by the "
+        "logarithms of the weights after the fit. Weighting the loss does the same to a logistic model that "
+        "is right, but needs noise for the largest weight; this costs nothing.",
+        instead=PYTHON_ONLY,
+    ),
     "categories": Parameter(
         "mapping from column to levels, optional",
         "Declared levels of columns that hold no numbers; each level becomes a 0/1 feature, an undeclared "

@@ -54,7 +54,8 @@ LEAK_WARNING = (
 
 REFUSED = {
     "sample_weight": "a weight changes how far one person can move the model, and weights are private too",
-    "class_weight": "a class's weight changes how far one person can move the model",
+    "class_weight": "a class's weight changes how far one person can move the model; "
+    "PrivateLogisticRegression(class_weight={label: weight}) moves scores after the fit instead",
     "groups": "one row is one person here; rows that share a person are not protected together",
 }
 
