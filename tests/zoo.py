@@ -63,6 +63,7 @@ from dpcvx.losses import (
 )
 from dpcvx.mechanisms import (
     Mechanism,
+    NoisyCounts,
     NoisyDifference,
     NoisyGradient,
     NoisyLength,
@@ -230,6 +231,7 @@ ALL_MECHANISMS: dict[str, Callable[[Neighbours], Mechanism]] = {
     "minimiser": lambda who: NoisyMinimiser(_ball, 100, 1.0, 2.0, who),
     "perturbed minimiser": lambda who: PerturbedMinimiser(_ball, 100, 1.0, 2.0, 100.0, who),
     "quantile": lambda who: NoisyQuantile(100, 50, 0.1),  # the same for both relations
+    "counts": lambda who: NoisyCounts(100, 3, (2, 5), 1.0, who),
 }
 
 

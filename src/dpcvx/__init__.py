@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         PrivacyLeakWarning,
         ShardsDamaged,
         StoreUnavailable,
+        UnrecognisedDataWarning,
         UselessModelWarning,
     )
     from dpcvx.estimators import *  # noqa: F403
@@ -75,7 +76,8 @@ _NAMES = {
     "domains": "Box GroupBall InterpolationBall L1Ball L2Ball LinfBall NuclearBall Simplex SubmodularBall "
     "VertexHull",
     "errors": "BudgetExceeded ClusterFailed DeadKey Incompatible KeyReused LedgerDamaged LedgerUnavailable "
-    "NotAccountable PrivacyLeakWarning ShardsDamaged StoreUnavailable UselessModelWarning",
+    "NotAccountable PrivacyLeakWarning ShardsDamaged StoreUnavailable UnrecognisedDataWarning "
+    "UselessModelWarning",
     "estimators": "load",
     "ledger": "Ledger",
     "losses": "Huber Logistic Quantile Sigmoid SmoothHinge Softmax Squared Welsch",

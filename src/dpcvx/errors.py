@@ -133,5 +133,9 @@ class UselessModelWarning(UserWarning):
     """A model is probably no better than a constant prediction, by public facts or released values."""
 
 
+class UnrecognisedDataWarning(UserWarning):
+    """Noisy counts show columns, levels or labels that are hardly ever recognised in the data."""
+
+
 class PrivacyLeakWarning(UserWarning):
     """A result computed from private data is not covered by the guarantee."""

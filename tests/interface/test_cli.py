@@ -324,7 +324,9 @@ def test_plan_shows_table_and_words_without_data(tmp_path, monkeypatch, run):
     content = json.loads(run(PLAIN + " --json")[1])
     (chosen,) = (each for each in content["plan"]["candidates"] if each["chosen"])
     assert chosen["solver"] == content["plan"]["solver"]
-    assert chosen["answers"] == sum(stage["count"] for stage in content["plan"]["stages"])
+    first, *others = content["plan"]["stages"]
+    assert first["question"] == "NoisyCounts"  # of raw cells: no answer to the solver
+    assert chosen["answers"] == sum(stage["count"] for stage in others)
     assert len(content["plan"]["candidates"]) > 4
     assert content["plan"]["delta"] == 1 / 5000**2
 

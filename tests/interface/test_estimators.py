@@ -50,6 +50,7 @@ COMMON = {
     "standardize": "auto",
     "extrapolation": "clip",
     "uncertainty": 0,
+    "check": 0.01,
     "solver": "auto",
     "n_iter": None,
     "ledger": None,

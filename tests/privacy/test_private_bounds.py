@@ -108,7 +108,7 @@ def fitted(column_count=3, n=4000, **settings):
     rng = np.random.default_rng(2)
     X = rng.normal([10.0, -5.0, 0.0][:column_count], [1.0, 20.0, 1e-3][:column_count], (n, column_count))
     y = (X[:, 0] > 10).astype(int)
-    base = {"epsilon": 4.0, "delta": 1e-6, "bounds": "private", "classes": (0, 1), "n_iter": 3}
+    base = {"epsilon": 4.0, "delta": 1e-6, "bounds": "private", "classes": (0, 1), "n_iter": 3, "check": 0}
     return dpcvx.PrivateLogisticRegression(**{**base, **settings}).fit(X, y), X, y
 
 

@@ -11,7 +11,7 @@ import typer
 
 from dpcvx.cli.options import AsJson, DataFile, LedgerUrl, make_estimator, needs_classes
 from dpcvx.cli.output import check_writable, print_json, write
-from dpcvx.errors import WrongValue
+from dpcvx.errors import UnrecognisedDataWarning, WrongValue
 
 __all__ = ["BOUNDS_EXAMPLE", "fit", "open_ledger"]
 
@@ -65,19 +65,20 @@ def fit(
     estimator = make_estimator(model, parameters)
     X, y = table.read(names, declared.categories, target, parameters.get("classes"))
     with warnings.catch_warnings():
-        if quiet:
-            warnings.simplefilter("ignore", UserWarning)
+        warnings.simplefilter("ignore", UserWarning if quiet else UnrecognisedDataWarning)  # shown below
         try:
             estimator.fit(X, y)
         finally:  # a warning that is an error may come when the budget is spent
             if hasattr(estimator, "release_"):
                 write(out, estimator.save)
-    statement = estimator.privacy_statement_
+    statement, check = estimator.privacy_statement_, estimator.check_
     if as_json:
-        planned = estimator.plan_.to_plain()
-        print_json({"model": str(out), "plan": planned, "statement": statement.to_dict()})
+        planned, counts = estimator.plan_.to_plain(), None if check is None else check.to_plain()
+        print_json({"model": str(out), "plan": planned, "check": counts, "statement": statement.to_dict()})
     elif not quiet:
         typer.echo(f"{estimator.plan_}\n\n{statement}\n\nModel written to {out}")
+    if check is not None and check.findings and not quiet:
+        typer.echo(f"dpcvx: {check.warning}\n{check}", err=True)
 
 
 def open_ledger(url: str | None, account: str | None) -> Any:

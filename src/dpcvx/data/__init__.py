@@ -1,6 +1,7 @@
 """Records: reading, clipping and quantising them, and the data sources that compute exact sums over them."""
 
 from dpcvx.data.curvature import SPREAD_UNIT, CurvatureBound, CurvatureSum, largest_spread
+from dpcvx.data.dataset import Dataset
 from dpcvx.data.gram_scores import HasGramScores, Linear
 from dpcvx.data.lattice import (
     FEATURE_BITS,
@@ -20,6 +21,7 @@ from dpcvx.data.lazy_scores import HasLazyScores, Lazy, Terms
 from dpcvx.data.memory import Arrays
 from dpcvx.data.objective import BLOCK_ROWS, Objective, SumOfLosses
 from dpcvx.data.quantise import Quantiser, targets
+from dpcvx.data.recognised import RecognisedCells, cells_to_count
 from dpcvx.data.region import Region
 from dpcvx.data.rows import Dense, Records, Sparse
 from dpcvx.data.source import CanStandardise, DataSource, Margins
@@ -39,6 +41,7 @@ __all__ = [
     "CurvatureBound",
     "CurvatureSum",
     "DataSource",
+    "Dataset",
     "Dense",
     "DifferenceSum",
     "GradientSum",
@@ -51,6 +54,7 @@ __all__ = [
     "MomentSum",
     "Objective",
     "Quantiser",
+    "RecognisedCells",
     "Records",
     "Region",
     "ResidualBound",
@@ -59,6 +63,7 @@ __all__ = [
     "Sum",
     "SumOfLosses",
     "Terms",
+    "cells_to_count",
     "exact_sum",
     "fixed_point",
     "integer_bounds",

@@ -6,7 +6,7 @@ Errors here speak of shapes, names and declarations. The content of a cell never
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -130,22 +130,14 @@ class Columns:
             parts[start : start + len(block)] = stored.values
         return Dense(parts)
 
-    def recognised(self, table: Table, start: int, stop: int) -> NDArray[np.bool_]:
-        """Say of each cell of rows start..stop whether it is a finite number, or a declared level.
+    def recognised(self, table: Table) -> Iterator[NDArray[np.bool_]]:
+        """Say of each feature of dense records, a block at a time, whether its cell is recognised.
 
-        Returns an array of shape (stop - start, raw columns). A cell that is not recognised counts as the
-        centre of a number's bounds, or as no level.
+        A number is if it is finite; a level is where it is the cell's own.
         """
-        if table.sparse:
-            finite: NDArray[np.bool_] = np.isfinite(table.compressed(start, stop).toarray())
-            return finite
-        known = np.empty((stop - start, len(self.levels)), dtype=np.bool_)
-        for j, declared in enumerate(self.levels):
-            if declared is None:
-                known[:, j] = np.isfinite(table.column_numbers(j, start, stop))
-            else:
-                known[:, j] = table.codes(j, start, stop, declared) >= 0
-        return known
+        is_level = _is_level(self.levels)
+        for _, block in table.feature_blocks(self.levels):
+            yield np.where(is_level, block == 1, np.isfinite(block))
 
 
 def feature_names(labels: Sequence[str], levels: Levels) -> tuple[str, ...]:
@@ -159,9 +151,13 @@ def feature_names(labels: Sequence[str], levels: Levels) -> tuple[str, ...]:
 
 def _unit_map(levels: Levels, low: Vector, high: Vector) -> tuple[Vector, Vector]:
     """Centre and scale that take numbers from their bounds to [-1, 1] and leave levels at 0 and 1."""
-    is_level = np.concatenate([[False] if each is None else [True] * len(each) for each in levels])
-    half = (high - low) / 2
+    is_level, half = _is_level(levels), (high - low) / 2
     return np.where(is_level, 0.0, low + half), np.where(is_level, 1.0, half)
+
+
+def _is_level(levels: Levels) -> NDArray[np.bool_]:
+    """Say of each feature whether it stands for a level of a column."""
+    return np.concatenate([[False] if each is None else [True] * len(each) for each in levels])
 
 
 def _declared_levels(table: Table, categories: Mapping[Any, Sequence[Any]] | None) -> Levels:

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from dpcvx.errors import Incompatible
 
 if TYPE_CHECKING:
+    from dpcvx.arrays import IntVector
     from dpcvx.data.columns import Columns
     from dpcvx.data.quantise import Quantiser
+    from dpcvx.data.recognised import RecognisedCells
     from dpcvx.data.source import DataSource
     from dpcvx.data.table import Table
     from dpcvx.data.target import Target
@@ -61,6 +63,15 @@ class Dataset(Protocol):
         """
         ...
 
+    @property
+    def countable(self) -> bool:
+        """Whether `count` can answer: not where records were quantised without counts of their cells."""
+        ...
+
+    def count(self, question: RecognisedCells) -> IntVector:
+        """Return the exact counts of recognised cells over all records; mechanisms ask."""
+        ...
+
     def source(self, columns: Columns, quantiser: Quantiser, target: Target, layout: str) -> DataSource:
         """Return the data source of all records, clipped and quantised.
 
@@ -91,9 +102,18 @@ class InMemory:
         self.n = self.table.n
         self.declarations: Mapping[str, Any] = {}
 
+    @property
+    def countable(self) -> bool:
+        """Raw cells are at hand."""
+        return True
+
     def labels(self) -> Any:
         """Return every label."""
         return self.target
+
+    def count(self, question: RecognisedCells) -> IntVector:
+        """Return the exact counts of recognised cells."""
+        return question.of(self.table, self.target)
 
     def source(self, columns: Columns, quantiser: Quantiser, target: Target, layout: str) -> DataSource:
         """Return the data source of all records, clipped and quantised."""

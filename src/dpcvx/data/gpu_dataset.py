@@ -10,9 +10,11 @@ from dpcvx.errors import Incompatible
 if TYPE_CHECKING:
     import torch
 
+    from dpcvx.arrays import IntVector
     from dpcvx.data.columns import Columns
     from dpcvx.data.memory import Arrays
     from dpcvx.data.quantise import Quantiser
+    from dpcvx.data.recognised import RecognisedCells
     from dpcvx.data.shards.dataset import Shards
     from dpcvx.data.source import DataSource
     from dpcvx.data.table import Table
@@ -68,6 +70,7 @@ class ShardsForDevice:
     def __init__(self, shards: Shards, device: torch.device) -> None:
         self._shards, self._device = shards, device
         self.n, self.target, self.declarations = shards.n, shards.target, shards.declarations
+        self.countable = shards.countable
 
     @property
     def table(self) -> Table:
@@ -77,6 +80,10 @@ class ShardsForDevice:
     def labels(self) -> Any:
         """Return the labels that occur."""
         return self._shards.labels()
+
+    def count(self, question: RecognisedCells) -> IntVector:
+        """Return the exact counts of recognised cells, stored with the shards."""
+        return self._shards.count(question)
 
     def source(self, columns: Columns, quantiser: Quantiser, target: Target, layout: str) -> DataSource:
         """Return the quantised records, on the device if it has room."""

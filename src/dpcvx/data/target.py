@@ -20,6 +20,7 @@ from dpcvx.data.canonical import canonical_cells, read_numbers
 from dpcvx.data.cells import cell_codes, native_array
 from dpcvx.data.columns import bound_pair
 from dpcvx.data.levels import DeclaredLevels
+from dpcvx.data.table import Levels
 from dpcvx.errors import WrongType, WrongValue
 from dpcvx.words import quantity, show
 
@@ -68,13 +69,19 @@ class Labels:
             "labels": "a row with another label, or without one, has no part in the fit; " + STILL_MEASURED,
         }
 
+    @property
+    def levels(self) -> Levels:
+        """Declared labels of the raw target, as the levels of columns are."""
+        return (DeclaredLevels(tuple(self.classes.tolist())),)
+
     def codes(self, y: Any) -> NDArray[np.int64]:
         """Return the place of each raw target among the classes, shape (n,); -1 where it is none of them."""
         return cell_codes(y, DeclaredLevels(tuple(self.classes.tolist())), read_one)
 
     def recognised(self, y: Any) -> NDArray[np.bool_]:
-        """Say of each raw target whether it is one of the classes, shape (n,)."""
-        return self.codes(y) >= 0
+        """Say of each class whether it is the label of a record, shape (n, classes)."""
+        found: NDArray[np.bool_] = self.codes(y)[:, None] == np.arange(len(self.classes))
+        return found
 
     def encode(self, y: Any) -> Vector:
         """Return targets of the loss, shape (n, K); a label that is none of the classes is 0, as code -1."""
@@ -141,13 +148,19 @@ class Numbers:
         known = {"y_bounds": [self.low.tolist(), self.high.tolist()], "y_enforced": f"clipped; {NO_PART}"}
         return known if self.origin is None else {**known, "y_bounds_are": self.origin}
 
+    @property
+    def levels(self) -> Levels:
+        """No declared labels for any of the raw targets, as for columns of numbers."""
+        return (None,) * self.outputs
+
     def numbers(self, y: Any) -> Vector:
         """Return raw targets as numbers, shape (n,) or (n, K); NaN where one is none."""
         return read_numbers(read_several(y) if self.shape else read_one(y))
 
     def recognised(self, y: Any) -> NDArray[np.bool_]:
-        """Say of each raw target whether it is a finite number, shape (n,) or (n, K)."""
-        return np.isfinite(self.numbers(y))
+        """Say of each raw target whether it is a finite number, shape (n, K)."""
+        found: NDArray[np.bool_] = np.isfinite(self.numbers(y)).reshape(-1, self.outputs)
+        return found
 
     def encode(self, y: Any) -> Vector:
         """Return targets in [-1, 1], shape (n, K); one that is no finite number is NaN and has no part."""

@@ -12,6 +12,7 @@ from dpcvx.estimators.registry import ESTIMATORS
 
 if TYPE_CHECKING:
     from dpcvx.estimators.classifiers import *  # noqa: F403
+    from dpcvx.estimators.data_check import *  # noqa: F403
     from dpcvx.estimators.export import *  # noqa: F403
     from dpcvx.estimators.formula import Formula as Formula
     from dpcvx.estimators.linear_model import *  # noqa: F403
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _HOME = {name: entry.module for name, entry in ESTIMATORS.items()}
 for _module, _names in {
     "classifiers": "LinearClassifier",
+    "data_check": "CheckedColumn DataCheck check_stages release_check",
     "export": "ExportedClassifier ExportedRegressor FeatureMap",
     "formula": "Formula",
     "linear_model": "LinearModel check_records declare_fit fit_silently refuse_metadata",

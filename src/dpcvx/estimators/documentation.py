@@ -108,6 +108,14 @@ PARAMETERS = {
         "Share of the budget, below 1, for the Hessian that standard errors and intervals need; 0 for none.",
         float,
     ),
+    "check": Parameter(
+        "float",
+        "Share of the budget (of mu^2, twice rho) for noisy counts of recognised cells in every column, "
+        "level and target; they show a wrong column, a misspelt level or labels of another coding, see "
+        "``check_``. 0 for none. Nothing is asked, and the plan says so, where the standard deviation of a "
+        "count would be a twentieth of the records or more, and where delta is 0.",
+        float,
+    ),
     "threshold": Parameter(
         "float, optional",
         "Residual in y's units beyond which Huber's loss is linear; by default a tenth of the width of "
@@ -173,6 +181,7 @@ ATTRIBUTES = {
     "feature_names_in_": ("ndarray of str", "Column names of X, where it had any."),
     "formula_": ("Formula", "The computation of ``predict``: ``print`` it, or ``to_json()``."),
     "n_iter_": ("int", "Private answers used; fixed by the plan."),
+    "check_": ("DataCheck or None", "Noisy counts of recognised cells, as a table: ``print`` it."),
     "plan_": ("Plan", "Everything that was fixed in advance, from public facts."),
     "release_": ("Release", "The released parameter in scaled units, and its plan."),
     "privacy_statement_": ("PrivacyStatement", "Privacy statement: ``print`` it, or ``to_json()``."),

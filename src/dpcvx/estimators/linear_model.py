@@ -28,11 +28,24 @@ from dpcvx.data.declarations import Declarations
 from dpcvx.data.row_map import RowMap
 from dpcvx.data.table import Table
 from dpcvx.data.target import Target, open_target, read_one
-from dpcvx.errors import PrivacyLeakWarning, UselessModelWarning, WrongType, WrongValue
+from dpcvx.errors import (
+    PrivacyLeakWarning,
+    UnrecognisedDataWarning,
+    UselessModelWarning,
+    WrongType,
+    WrongValue,
+)
+from dpcvx.estimators.data_check import DataCheck, release_check
 from dpcvx.estimators.intervals import Intervals
 from dpcvx.estimators.new_rows import open_new_rows
 from dpcvx.estimators.planning import FitDeclaration, Planning
-from dpcvx.estimators.private_bounds import RELEASED, is_private, release_declarations, with_placeholders
+from dpcvx.estimators.private_bounds import (
+    RELEASED,
+    is_private,
+    private_columns,
+    release_declarations,
+    with_placeholders,
+)
 from dpcvx.noise import Generator, generator_of
 from dpcvx.planning.outlook import warn_if_useless
 from dpcvx.plans import Answers, Checkpoint, Plan, Release, execute
@@ -68,6 +81,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
     intercept_: Any
     n_iter_: int
     coef_names_: NDArray[Any]
+    check_: DataCheck | None
     plan_: Plan
     release_: Release
     privacy_statement_: PrivacyStatement
@@ -112,6 +126,10 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         self._run(dataset, made, rng, checkpoint)
         if self.release_.caution is not None:  # last: nothing is lost to those who make warnings errors
             warnings.warn(self.release_.caution, UselessModelWarning, stacklevel=2)
+        if self.check_ is not None and (found := self.check_.warning):
+            warnings.warn(
+                f"{found} print(model.check_) shows all counts.", UnrecognisedDataWarning, stacklevel=2
+            )
         return self
 
     def plan(self, n: int, features: int | Sequence[str], *, targets: int = 1) -> Plan:
@@ -159,7 +177,9 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
 
         def records(answers: Answers) -> DataSource:
             nonlocal made
-            if plan.before:
+            check = release_check(plan.before, dataset, made.columns, made.target, answers)
+            made = dataclasses.replace(made, check=check)
+            if private_columns(made.stated, made.columns, made.target):
                 made = self._with_released_bounds(dataset, made, answers)
             # Standardisation makes the intercept's feature itself, after the rows have been centred.
             stored = 0.0 if plan.solver.standardises else made.intercept
@@ -196,7 +216,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         plan, facts = made.plan, (made.stated, made.columns, made.target)
 
         def again(n: int, epsilon: float) -> Plan:
-            return self._plan_fit(n, facts, epsilon, dense=_can_standardize(dataset))[0]
+            return self._plan_fit(n, facts, epsilon, dataset)[0]
 
         rule = type(self), self.delta, self.n_iter, self.standardize
         unbounded = dataset.table.sparse and made.stated.data_norm is None
@@ -214,7 +234,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             values = self._read_target(dataset.labels())
         target = self._declare_target(placed, values)
         facts = stated, columns, target
-        plan, intercept = self._plan_fit(n, facts, float(self.epsilon or 0), dense=_can_standardize(dataset))
+        plan, intercept = self._plan_fit(n, facts, float(self.epsilon or 0), dataset)
         return FitDeclaration(*facts, plan, intercept)
 
     def _open_target(self, y: Any, n: int) -> NDArray[Any]:
@@ -296,6 +316,8 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         self._check_number("data_norm", stated.data_norm)
         if self.uncertainty != 0:
             self._check_number("uncertainty", self.uncertainty, "0, or a share of the budget below 1")
+        if self.check != 0 and not is_number(self.check, 0, 1):
+            raise WrongValue(f"check must be 0, or a share of the budget below 1, got {show(self.check)}.")
         if self.l2 != 0:
             self._check_number("l2", self.l2, "0 or a positive finite number")
         if self.delta is not None and self.delta >= 1:
@@ -361,7 +383,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             )
         self.n_iter_ = release.n_iter
         self.coef_names_ = np.array(columns.names, dtype=object)
-        self.plan_, self.release_ = release.plan, release
+        self.check_, self.plan_, self.release_ = made.check, release.plan, release
         self._leak_warned = False
         self.privacy_statement_ = PrivacyStatement.of(
             release.plan.price,
@@ -474,12 +496,9 @@ def _bounds_facts(made: FitDeclaration) -> dict[str, Any]:
     if stated.data_norm is not None:
         bounds["data_norm"] = float(stated.data_norm)
         bounds["enforced"] += "; rows are shrunk to l2 norm data_norm"
+    if made.check is not None or made.plan.notes:
+        bounds["check"] = "; ".join(made.plan.notes) if made.check is None else made.check.summary
     return bounds
-
-
-def _can_standardize(dataset: Dataset) -> bool:
-    """Whether the records can be centred: by the kind of their storage, which is public."""
-    return not dataset.table.sparse
 
 
 def _describe(

@@ -19,6 +19,7 @@ from dpcvx.data.levels import DeclaredLevels
 from dpcvx.data.row_map import RowMap
 from dpcvx.domains import set_functions as submodular
 from dpcvx.errors import WrongType, WrongValue
+from dpcvx.estimators.data_check import DataCheck
 from dpcvx.estimators.registry import ESTIMATORS, estimator_class
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.plans.uncertainty import Uncertainty
@@ -28,7 +29,8 @@ __all__ = ["load", "save"]
 FORMAT = "dpcvx.model"
 SCHEMA = 2
 FIELDS = {
-    "format", "schema", "class", "parameters", "formula", "n_iter", "uncertainty", "privacy_statement",
+    "format", "schema", "class", "parameters", "formula", "n_iter", "uncertainty", "check",
+    "privacy_statement",
 }  # fmt: skip
 # Schema 1 named every feature and repeated its bounds, centre and scale; "trim" was the region.
 OLD_FIELDS = {
@@ -64,6 +66,7 @@ def save(model: Any, path: str | Path) -> None:
         "formula": model.formula_.to_dict(),
         "n_iter": model.n_iter_,
         "uncertainty": _uncertainty_fields(model._uncertainty),
+        "check": None if model.check_ is None else model.check_.to_plain(),
         "privacy_statement": _short_statement(model.privacy_statement_.to_dict(), model._row_map.names),
     }
     lines = [f" {json.dumps(name)}: {_text(value)}" for name, value in content.items()]
@@ -112,6 +115,8 @@ def load(path: str | Path) -> Any:
     if old:
         content.setdefault("uncertainty", None)  # files of a version without it
         content.setdefault("trim", None)
+    else:
+        content.setdefault("check", None)
     if wrong := set(content) ^ (OLD_FIELDS if old else FIELDS):
         raise WrongValue(f"{path} has unknown or missing fields: {sorted(wrong)}.")
     try:
@@ -166,6 +171,7 @@ def _restore(content: dict[str, Any]) -> Any:
     model.coef_names_ = np.array(row_map.names, dtype=object)
     model._row_map, model._link = row_map, formula["link"]
     model._uncertainty = _uncertainty(content["uncertainty"], width + 1)
+    model.check_ = None if content["check"] is None else DataCheck.from_plain(content["check"])
     model.n_features_in_ = d
     if isinstance(names, list):
         model.feature_names_in_ = np.array(names, dtype=object)
@@ -211,6 +217,7 @@ def _from_schema_1(content: dict[str, Any]) -> dict[str, Any]:
         },
         "n_iter": content["n_iter"],
         "uncertainty": content["uncertainty"],
+        "check": None,
         "privacy_statement": content["privacy_statement"],
     }
 

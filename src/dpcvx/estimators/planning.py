@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
-from dpcvx.accounting import Accountant, Budget, default_delta
+from dpcvx.accounting import Accountant, Budget, Following, Tight, default_delta
+from dpcvx.data import Dataset
 from dpcvx.data.columns import Columns
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.target import Target
 from dpcvx.domains import NAMED_BALLS, Domain, HasEuclideanRadius
 from dpcvx.errors import Incompatible, WrongType, WrongValue
-from dpcvx.estimators.private_bounds import with_quantile_stages
+from dpcvx.estimators.data_check import DataCheck, check_stages
+from dpcvx.estimators.private_bounds import private_columns, quantile_stages
+from dpcvx.events import Compose, Repeat
 from dpcvx.losses import Loss
 from dpcvx.planning.planner import (
     automatic,
@@ -26,7 +30,7 @@ from dpcvx.planning.planner import (
     residual_clip,
     standardisation_pays,
 )
-from dpcvx.plans import Plan, Solver
+from dpcvx.plans import Plan, Solver, Stage
 from dpcvx.problem import Problem
 from dpcvx.solvers import NAMED_SOLVERS, NoisyGradientDescent, Standardised, configured
 from dpcvx.solvers.defaults import default
@@ -36,6 +40,7 @@ from dpcvx.solvers.standardised import INTERCEPT as STANDARDISED_INTERCEPT
 __all__ = ["FitDeclaration", "Parameters", "Planning", "parameters"]
 
 
+CHECK: float = default("estimators.planning.CHECK")
 INTERCEPT: float = default("estimators.planning.INTERCEPT")
 INTERCEPT_BESIDE_UNIT_ROWS: float = default("estimators.planning.INTERCEPT_BESIDE_UNIT_ROWS")
 
@@ -49,6 +54,7 @@ class FitDeclaration:
     target: Target  # from raw targets to those of the loss
     plan: Plan
     intercept: float  # value of the intercept's feature in scaled units, 0 for none
+    check: DataCheck | None = None  # counts of recognised cells, once the fit has released them
 
 
 Model = TypeVar("Model")
@@ -78,6 +84,7 @@ class Parameters:
     standardize: Any = "auto"
     extrapolation: str = "clip"
     uncertainty: float = 0
+    check: float = CHECK
     solver: Any = "auto"
     n_iter: int | None = None
     ledger: Any = None
@@ -97,9 +104,12 @@ class Planning(Parameters):
         raise NotImplementedError
 
     def _plan_fit(
-        self, n: int, fit: tuple[Declarations, Columns, Target], epsilon: float, *, dense: bool = True
+        self, n: int, fit: tuple[Declarations, Columns, Target], epsilon: float, dataset: Dataset
     ) -> tuple[Plan, float]:
-        """Plan of a fit to n records, and the value of the intercept's feature, from public facts alone."""
+        """Plan of a fit to n records, and the value of the intercept's feature, from public facts alone.
+
+        `dataset`: whether its records are sparse, and whether they can be counted; no record is read.
+        """
         stated, columns, target = fit
         loss = self._loss(target)
         domain = self._domain_of(loss, target.outputs, columns)
@@ -116,12 +126,14 @@ class Planning(Parameters):
         plain = dataclasses.replace(
             problem, d=columns.width, bounds=columns.row_bounds(stated.data_norm, 0.0)
         )
-        standardize = self._standardizes(plain, n, budget, dense)
+        standardize = self._standardizes(plain, n, budget, dense=not dataset.table.sparse)
         make = partial(self._plan, problem, n, budget)
         if standardize:
             make = partial(self._plan, self._with_room(plain), n, budget, standardize=True)
             intercept = float(self.fit_intercept)
-        return with_quantile_stages(fit, n, budget, make), intercept
+        check, note = check_stages(dataset, columns, target, n, budget, float(self.check))
+        before = (*check, *quantile_stages(n, private_columns(*fit), budget))
+        return dataclasses.replace(_after(before, make), notes=(note,) if note else ()), intercept
 
     def _with_room(self, problem: Problem) -> Problem:
         """The problem in a default ball in which a standardised fit's intercept reaches all of y's range.
@@ -140,7 +152,7 @@ class Planning(Parameters):
             problem, domain=C.with_euclidean_radius(math.hypot(C.radius, 1 / STANDARDISED_INTERCEPT))
         )
 
-    def _standardizes(self, problem: Problem, n: int, budget: Budget, dense: bool) -> bool:
+    def _standardizes(self, problem: Problem, n: int, budget: Budget, *, dense: bool) -> bool:
         """Whether the fit standardises: as the user says, or where public facts say that it pays."""
         if self.standardize not in (True, False, "auto"):
             raise WrongValue(f'standardize must be True, False or "auto", got {self.standardize!r}.')
@@ -229,3 +241,14 @@ class Planning(Parameters):
             raise WrongType(f"solver must be a name or a Solver object, got {self.solver!r}.")
         solver: Any = self.solver
         return (solver if n_iter is None else dataclasses.replace(solver, n_iter=n_iter),)
+
+
+def _after(before: tuple[Stage, ...], make: Callable[[Accountant], Plan]) -> Plan:
+    """Return the plan of a fit after questions about raw records, all within one budget.
+
+    `make`: makes the plan of the fit itself with an accountant.
+    """
+    if not before:
+        return make(Tight())
+    asked = Compose(tuple(Repeat(stage.mechanism.event, stage.n_calls) for stage in before))
+    return dataclasses.replace(make(Following(asked, Tight())), before=before, accountant=Tight())

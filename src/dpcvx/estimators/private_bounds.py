@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcvx.accounting import Accountant, Budget, Following, Tight, gaussian_mu, spendable
+from dpcvx.accounting import Budget, gaussian_mu, spendable
 from dpcvx.arrays import Vector
 from dpcvx.data.canonical import read_numbers
 from dpcvx.data.columns import Columns
@@ -24,12 +24,12 @@ from dpcvx.data.declarations import Declarations
 from dpcvx.data.table import Table
 from dpcvx.data.target import Target
 from dpcvx.errors import Incompatible
-from dpcvx.events import Compose, Repeat
 from dpcvx.mechanisms import NoisyQuantile, as_quantile, quantile_grid
 from dpcvx.mechanisms.quantile import LEAST_EXPONENT
 from dpcvx.plans import Answers, Plan, Stage
 from dpcvx.solvers.defaults import default
 
+QUESTION = NoisyQuantile.traits.question
 PRIVATE = "private"  # what the user writes in the place of bounds
 RELEASED = "drawn around two noisy quantiles, which this fit released first"
 PLACEHOLDER = (-1.0, 1.0)
@@ -64,24 +64,14 @@ def with_placeholders(stated: Declarations, dataset: Dataset, threshold: float |
     return dataclasses.replace(stated, **placed)
 
 
-def with_quantile_stages(
-    fit: tuple[Declarations, Columns, Target], n: int, budget: Budget, make: Callable[[Accountant], Plan]
-) -> Plan:
-    """Return the plan of a fit, with the quantiles before it where bounds are to be released.
-
-    `n`: number of records; `budget`: of quantiles and fit together; `make`: makes the plan of the fit itself
-    with an accountant.
-    """
-    stated, columns, target = fit
+def private_columns(stated: Declarations, columns: Columns, target: Target) -> int:
+    """Return the number of columns and targets whose bounds the fit is to release."""
     wanted = 0
     if is_private(stated.bounds):
         wanted += sum(levels is None for levels in columns.levels)
     if is_private(stated.y_bounds):
         wanted += target.outputs
-    if not (before := quantile_stages(n, wanted, budget)):
-        return make(Tight())
-    asked = Compose(tuple(Repeat(stage.mechanism.event, stage.n_calls) for stage in before))
-    return dataclasses.replace(make(Following(asked, Tight())), before=before, accountant=Tight())
+    return wanted
 
 
 def quantile_stages(n: int, columns: int, budget: Budget) -> tuple[Stage, ...]:
@@ -154,7 +144,8 @@ def release_declarations(
     names = _private_names(stated)
     places = [j for j, levels in enumerate(columns.levels) if levels is None] if "bounds" in names else []
     targets = y.reshape(table.n, -1) if "y_bounds" in names else np.empty((table.n, 0))
-    low, high = release_bounds(plan.before, _cells(table, places, targets), answers)
+    asked = tuple(stage for stage in plan.before if stage.mechanism.traits.question == QUESTION)
+    low, high = release_bounds(asked, _cells(table, places, targets), answers)
     found: dict[str, Any] = {}
     if "bounds" in names:
         lows, highs = np.zeros(table.d), np.ones(table.d)

@@ -228,6 +228,8 @@ class Plan:
         Candidates of the planner, best first; empty for a plan that was not chosen.
     before : tuple of Stage
         Queries about raw columns, such as their bounds, that are asked before the records are quantised.
+    notes : tuple of str
+        Remarks for the reader, such as why a usual question is not asked.
     advise : callable, optional
         Returns a sentence on whether the plan is expected to be useful, or nothing; planners set it.
     """
@@ -240,6 +242,7 @@ class Plan:
     accountant: Accountant = field(default_factory=Tight)
     candidates: tuple[Candidate, ...] = ()
     before: tuple[Stage, ...] = ()
+    notes: tuple[str, ...] = ()
     advise: Callable[[Plan], str] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -339,6 +342,7 @@ class Plan:
                 f"{chosen.privacy:.3g} from the noise, so {larger} dominates. "
                 + (TYPICAL if chosen.basis == "typical" else WORST_CASE)
             )
+        sentences += [f"{note[0].upper()}{note[1:]}." for note in self.notes]
         if self.advise is not None and (advice := self.advise(self)):
             sentences.append(advice)
         return " ".join(sentences)
@@ -360,6 +364,7 @@ class Plan:
             mechanism = stage.mechanism
             facts.append(("question", f"{stage.n_calls} x {stage.label}, {stage.price}"))
             facts.append(("", f"sensitivity {mechanism.sensitivity:.4g}, noise {mechanism.noise:.4g}"))
+        facts += [("note", note) for note in self.notes]
         lines = ["Plan, fixed from public facts alone", *(f"  {name:<10} {value}" for name, value in facts)]
         if self.candidates:
             rows = [each.row(chosen=each is self.chosen) for each in self.candidates]
@@ -382,6 +387,7 @@ class Plan:
             "certified_epsilon": self.price.epsilon,
             "solver": type(self.solver).__name__,
             "stages": [stage.to_plain() for stage in self.questions],
+            "notes": list(self.notes),
             "candidates": [each.to_plain(chosen=each is self.chosen) for each in self.candidates],
         }
 

@@ -19,16 +19,34 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
-from dpcvx.accounting import GDP, RDP, Budget, Tight, calibrate, default_delta, gaussian_epsilon, spendable
+from dpcvx.accounting import (
+    GDP,
+    RDP,
+    Accountant,
+    Budget,
+    Following,
+    Tight,
+    calibrate,
+    default_delta,
+    gaussian_epsilon,
+    spendable,
+)
 from dpcvx.data.cells import open_typed
 from dpcvx.data.dataset import Dataset, open_dataset
 from dpcvx.data.target import Labels
-from dpcvx.errors import Incompatible, NotAccountable, UselessModelWarning, WrongType, WrongValue
-from dpcvx.estimators import LinearModel, declare_fit, fit_silently
+from dpcvx.errors import (
+    Incompatible,
+    NotAccountable,
+    UnrecognisedDataWarning,
+    UselessModelWarning,
+    WrongType,
+    WrongValue,
+)
+from dpcvx.estimators import DataCheck, LinearModel, check_stages, declare_fit, fit_silently, release_check
 from dpcvx.events import Compose, Event, Gaussian, RepeatAndSelect, Worst
 from dpcvx.noise import Generator, exponential, generator_of
 from dpcvx.planning.outlook import is_useful
-from dpcvx.plans import Plan, Price, Stage, charge
+from dpcvx.plans import Answers, Plan, Price, Stage, charge
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.solvers.defaults import default
 from dpcvx.tuning.metrics import metric_of
@@ -39,7 +57,8 @@ from dpcvx.words import is_number, quantity, show
 __all__ = ["TuningResult", "private_tune"]
 
 PAID = ("epsilon", "delta", "ledger", "account", "random_state")  # of the search, not of one setting
-FIXED = (*PAID, "classes", "y_bounds", "verbose")  # scores of different settings must be of one kind
+# Scores of different settings must be of one kind; the data are checked once, for all of them.
+FIXED = (*PAID, "classes", "y_bounds", "check", "verbose")
 IN_MEMORY = ("auto", "torch")  # backends that open arrays and tables
 DRAWN_TRIALS: float = default("tuning.tune.DRAWN_TRIALS")
 TRIALS_PER_SETTING: float = default("tuning.tune.TRIALS_PER_SETTING")
@@ -120,8 +139,11 @@ def private_tune(
     dataset = open_dataset(X, y, base.backend)
     n = dataset.n
     n_test = _test_rows(test_size, n)
-    target = declare_fit(base, dataset, n).target
+    declared = declare_fit(base, dataset, n)
+    columns, target = declared.columns, declared.target
     budget = Budget(float(base.epsilon), default_delta(n) if base.delta is None else base.delta)
+    check, note = check_stages(dataset, columns, target, n, budget, float(base.check))
+    base.set_params(check=0)
     labels = target.classes if isinstance(target, Labels) else None
     if labels is not None:
         base.set_params(classes=labels.tolist())  # also those that one part of the rows lacks
@@ -133,11 +155,13 @@ def private_tune(
         n - n_test,
         budget,
         (mean, LAWS[distribution]),
+        check,
     )
     _warn_if_useless(priced, n - n_test)
     purpose = f"search of {len(candidates)} settings of {type(base).__name__} on {n} records"
     receipt = charge(priced.price, base.ledger, base.account, private=rng.private, purpose=purpose)
 
+    checked = release_check(check, dataset, columns, target, Answers(rng))
     train, test = _split(X, y, (n, n_test), rng)
     place, model, value = _best(priced, repetitions(mean, LAWS[distribution], rng), train, test, rng)
     chosen = candidates[place]
@@ -147,7 +171,7 @@ def private_tune(
         dataclasses.replace(priced.price, parts=parts),
         model=f"{type(base).__name__}, chosen by private tuning",
         private=rng.private,
-        bounds={**own.bounds, **target.facts},
+        bounds={**own.bounds, **target.facts, **_check_facts(checked, note)},
         public={
             **own.public,
             "n": n,
@@ -166,8 +190,17 @@ def private_tune(
         "search; how many trials there were is not published"
     )
     model.privacy_statement_ = dataclasses.replace(statement, tuning=words)
+    model.check_ = checked
+    if checked is not None and checked.warning:
+        warnings.warn(checked.warning, UnrecognisedDataWarning, stacklevel=2)
     low, high = metric.range
     return TuningResult(model, dict(chosen), min(max(value, low), high), model.privacy_statement_)
+
+
+def _check_facts(checked: DataCheck | None, note: str) -> dict[str, str]:
+    """Entry of the privacy statement about the check of the data."""
+    words = note if checked is None else checked.summary
+    return {"check": words} if words else {}
 
 
 def _warn_if_useless(priced: _PricedSearch, n: int) -> None:
@@ -253,18 +286,21 @@ def _price(
     n_train: int,
     budget: Budget,
     law: tuple[float, float | None],
+    check: tuple[Stage, ...] = (),
 ) -> _PricedSearch:
     """Give every setting the same budget of a run, the largest with which the search keeps its own.
 
     The reference is a Gaussian run. A held-out score is such a run, and a fit beside it works on other rows,
     so each row meets the worse of both (`Worst`); a score on the rows of the fit is composed with it. The
     reference covers fits with Gaussian noise; others add their curves, and the noise of all grows until the
-    worst of everything that may run is within the budget.
+    worst of everything that may run is within the budget. The check of the data is asked once, before all.
     """
     paid = spendable(budget)
+    asked = tuple(stage.mechanism.event for stage in check)
+    accountant: Accountant = Following(Compose(asked), Tight()) if asked else Tight()
     held_out = n_train < dataset.n
     share = 0.0 if held_out else SCORE_SHARE
-    noise = calibrate(lambda t: RepeatAndSelect(Gaussian(t), *law), paid, Tight())
+    noise = calibrate(lambda t: RepeatAndSelect(Gaussian(t), *law), paid, accountant)
     while True:
         reference = Gaussian(noise)
         score = dataclasses.replace(score, law=Gaussian(noise if held_out else noise / math.sqrt(share)))
@@ -284,12 +320,14 @@ def _price(
                 others[run] = None
             plans.append(plan)
         event = RepeatAndSelect(Worst((reference, *others)) if others else reference, *law)
-        total = Tight().epsilon(event, paid.delta)
+        total = accountant.epsilon(event, paid.delta)
         if total <= budget.epsilon:
             break
         noise *= (1 + MARGIN) * total / budget.epsilon
     failure = law[0] * (max(plan.price.failure for plan in plans) + score.failure) + LAW_FAILURE
-    price = Price(event, (Stage(score, 1).description,), failure, budget)
+    failure += math.fsum(stage.mechanism.failure for stage in check)
+    parts = tuple(stage.description for stage in (*check, Stage(score, 1)))
+    price = Price(Compose((*asked, event)) if asked else event, parts, failure, budget)
     price.check_samplers()
     price.check_budget()
     return _PricedSearch(tuple(models), tuple(plans), score, price)

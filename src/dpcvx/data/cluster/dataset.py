@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from dpcvx.arrays import IntVector
 from dpcvx.data.cells import native_array
 from dpcvx.data.cluster.partitions import Partitions, compute_all, open_partitions
 from dpcvx.data.cluster.source import Distributed, distribute
@@ -14,6 +15,7 @@ from dpcvx.data.cluster.worker_side import Failure, Part, guard
 from dpcvx.data.cluster.workers import Workers, connect
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.quantise import Quantiser
+from dpcvx.data.recognised import RecognisedCells
 from dpcvx.errors import ClusterFailed, Incompatible, WrongValue
 
 if TYPE_CHECKING:
@@ -90,6 +92,7 @@ class DaskDataset:
         self.n, self.declarations = partitions.n, declarations
         self.table: Table = Table(partitions.header)
         self.target = partitions.target_header
+        self._kind = _Kind(self.table.names, self.table.d, self.table.sparse)
 
     def labels(self) -> list[Any]:
         """Return the labels that occur in each partition; the user states that their set is public."""
@@ -103,12 +106,53 @@ class DaskDataset:
                 raise ClusterFailed(f"The labels of a partition could not be read ({labels.words}).")
         return list(dict.fromkeys(label for labels in found for label in labels))
 
+    @property
+    def countable(self) -> bool:
+        """The graph gives the raw cells again."""
+        return True
+
+    def count(self, question: RecognisedCells) -> IntVector:
+        """Return the exact counts of recognised cells: each worker counts in its partitions."""
+        from dask import delayed
+
+        parts = self._partitions
+        task = delayed(partial(_counts, question, self._kind, parts.target), pure=False)
+        targets = parts.targets or [None] * len(parts.records)
+        tasks = [task(X, y) for X, y in zip(parts.records, targets, strict=True)]
+        found = compute_all(tasks, self._client)
+        for counts in found:
+            if isinstance(counts, Failure):
+                raise ClusterFailed(f"The cells of a partition could not be counted ({counts.words}).")
+        total: IntVector = sum(found[1:], found[0])
+        return total
+
     def source(self, columns: Columns, quantiser: Quantiser, target: Target, layout: str) -> Distributed:
         """Clip and quantise every record, on the workers."""
-        prepare = _Prepare(columns, quantiser, target, self.table.names, self.table.d, self.table.sparse)
+        prepare = _Prepare(columns, quantiser, target, self._kind)
         return distribute(
             self._partitions, prepare, bounds=quantiser.bounds, layout=layout, client=self._client
         )
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Declared columns of a collection, which every partition must have."""
+
+    names: tuple[Any, ...] | None
+    d: int
+    sparse: bool
+
+    def open(self, X: Any) -> Table:
+        """Return a raw partition as a table."""
+        from dpcvx.data.table import Table
+
+        table = Table(X)
+        if (table.names, table.d, table.sparse) != (self.names, self.d, self.sparse):
+            raise Incompatible(
+                "a partition has other columns, or another kind of rows, than its collection declares: "
+                "give Dask the right meta"
+            )
+        return table
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,20 +162,21 @@ class _Prepare:
     columns: Columns
     quantiser: Quantiser
     target: Target
-    names: tuple[Any, ...] | None
-    d: int
-    sparse: bool
+    kind: _Kind
 
     def __call__(self, X: Any, y: Any) -> Part:
-        from dpcvx.data.table import Table
+        return self.columns.rows(self.kind.open(X), self.quantiser), self.target.encode(y)
 
-        table = Table(X)
-        if (table.names, table.d, table.sparse) != (self.names, self.d, self.sparse):
-            raise Incompatible(
-                "a partition has other columns, or another kind of rows, than its collection declares: "
-                "give Dask the right meta"
-            )
-        return self.columns.rows(table, self.quantiser), self.target.encode(y)
+
+def _counts(question: RecognisedCells, kind: _Kind, target: Any, X: Any, y: Any) -> IntVector | Failure:
+    """Exact counts in one partition."""
+
+    def read() -> IntVector:
+        raw, labels = (X, y) if target is None else (X.drop(columns=target), X[target])
+        return question.of(kind.open(raw), labels)
+
+    counts: IntVector | Failure = guard(read)
+    return counts
 
 
 def _labels(target: Any, part: Any) -> list[Any] | Failure:

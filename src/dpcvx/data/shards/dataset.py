@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from dpcvx.arrays import Vector
+from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.columns import Columns
 from dpcvx.data.quantise import Quantiser
+from dpcvx.data.recognised import RecognisedCells
 from dpcvx.data.shards.folder import Store
-from dpcvx.data.shards.recipe import Recipe, empty_record, parameters
+from dpcvx.data.shards.recipe import RECOGNISED, Recipe, empty_record, parameters
 from dpcvx.data.shards.source import ShardSource, map_shard, source_of
 from dpcvx.data.table import Table
 from dpcvx.data.target import Labels, Numbers, Target
@@ -73,6 +74,20 @@ class Shards:
     def labels(self) -> Any:
         """Return the declared labels."""
         return self.declarations["classes"]
+
+    @property
+    def countable(self) -> bool:
+        """Whether the shards have counts of recognised cells; those of version 0.1 have none."""
+        return RECOGNISED in self._store.manifest.parts
+
+    def count(self, question: RecognisedCells) -> IntVector:
+        """Return the exact counts of recognised cells, which were taken when the shards were written."""
+        self._levels(question.target)  # refuses other classes or bounds than the stored ones
+        stored = [self._store.arrays(index)[RECOGNISED] for index in range(len(self._shards))]
+        total: IntVector = np.sum(stored, axis=0)
+        if total.shape != (question.numbers + sum(question.levels),):
+            raise Incompatible(f"The counts in {self.folder} are of other columns: make new shards.")
+        return total
 
     def source(self, columns: Columns, quantiser: Quantiser, target: Target, layout: str) -> ShardSource:
         """Return the stored records, which were clipped and quantised when they were written.

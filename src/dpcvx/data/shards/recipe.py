@@ -20,6 +20,7 @@ from dpcvx.data.declarations import Declarations
 from dpcvx.data.lattice import FEATURE_BITS, integer_bounds
 from dpcvx.data.levels import DeclaredLevels
 from dpcvx.data.quantise import Quantiser
+from dpcvx.data.recognised import RecognisedCells
 from dpcvx.data.rows import Dense, Sparse
 from dpcvx.data.table import Table
 from dpcvx.data.target import Labels, Numbers, Target, open_target, read_one, read_several
@@ -29,6 +30,7 @@ from dpcvx.words import is_number, show
 
 __all__ = ["Recipe", "empty_record", "is_binary", "normalise", "parameters"]
 
+RECOGNISED = "recognised"  # array of a shard with the counts of its recognised cells
 SHARD_BYTES = 2**26  # small enough to be copied in memory, large enough for a pass to be one long read
 COMPRESSION = 4  # a product of compressed rows costs about four dense ones
 INDEX_BYTES = 4
@@ -110,6 +112,7 @@ class Recipe:
     columns: Columns  # from raw columns to features
     quantiser: Quantiser  # without an intercept
     target: Target  # from raw targets to stored ones
+    sparse: bool  # whether raw records are sparse matrices
     compressed: bool  # whether rows are stored in compressed form
     step: int  # unit of the stored integers: 2^14 where declarations leave -1, 0 and 1 alone
 
@@ -131,6 +134,7 @@ class Recipe:
             columns,
             Quantiser(_bounds(columns, norm), columns.center, columns.scale),
             _target(y, table.n, given),
+            table.sparse,
             table.sparse or dense_bytes > COMPRESSION * sparse_bytes,
             2**FEATURE_BITS if binary else 1,
         )
@@ -144,10 +148,16 @@ class Recipe:
     def parts(self) -> dict[str, str]:
         """Type of each array of a shard."""
         values = "int8" if self.step > 1 else "int16"
+        others = {"targets": "float64", RECOGNISED: "int64"}
         if not self.compressed:
-            return {"values": values, "targets": "float64"}
+            return {"values": values, **others}
         indices = "int32" if self.columns.width < 2**31 else "int64"
-        return {"indptr": "int64", "indices": indices, "values": values, "targets": "float64"}
+        return {"indptr": "int64", "indices": indices, "values": values, **others}
+
+    @property
+    def question(self) -> RecognisedCells:
+        """The counts of recognised cells that are stored with a shard: raw cells are not."""
+        return RecognisedCells(None if self.sparse else self.columns, self.target)
 
     @property
     def row_bytes(self) -> int:

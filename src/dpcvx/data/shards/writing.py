@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcvx.arrays import Vector
+from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.rows import Dense, Records, Sparse
 from dpcvx.data.shards.dataset import Shards
 from dpcvx.data.shards.folder import Manifest, Store
 from dpcvx.data.shards.readers import ArrowReader, BatchReader, CsvReader, ParquetReader, Reader
-from dpcvx.data.shards.recipe import Recipe, is_binary, normalise
+from dpcvx.data.shards.recipe import RECOGNISED, Recipe, is_binary, normalise
 from dpcvx.data.shards.source import part_of
 from dpcvx.data.table import Table
 from dpcvx.errors import ShardsDamaged, StoreUnavailable, WrongType, WrongValue
@@ -281,14 +281,14 @@ def _fill(store: Store, reader: Reader, recipe: Recipe, verbose: int) -> None:
         store.drop_last()
     d, names, sparse = store.manifest.columns, store.manifest.names, store.manifest.compressed
     at_once = ROWS_AT_ONCE if sparse else max(1, min(ROWS_AT_ONCE, CELLS_AT_ONCE // recipe.columns.width))
-    waiting: list[Records] = []
+    waiting: list[tuple[Records, NDArray[np.bool_]]] = []
     with _bar(verbose) as show:
         for X, y in reader.batches(store.manifest.n, at_once):
             table = Table(X)
             if (table.d, table.names, table.sparse) != (d, names, sparse):
                 raise WrongValue("A batch has other columns than the first one; all must have the same.")
-            waiting.append(Records(*recipe.quantised(X, y)))
-            while sum(piece.rows.shape[0] for piece in waiting) >= recipe.rows:
+            waiting.append((Records(*recipe.quantised(X, y)), recipe.question.rows(table, y)))
+            while sum(len(seen) for _, seen in waiting) >= recipe.rows:
                 _append(store, _cut(waiting, recipe.rows), expected)
                 expected = None
             show(*reader.progress)
@@ -316,19 +316,25 @@ def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
     return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
 
 
-def _cut(waiting: list[Records], rows: int) -> tuple[int, dict[str, NDArray[Any]]]:
-    """Take the first records out of a list of pieces, as the arrays of one shard."""
+def _cut(waiting: list[tuple[Records, NDArray[np.bool_]]], rows: int) -> tuple[int, dict[str, NDArray[Any]]]:
+    """Take the first records out of a list of pieces, as the arrays of one shard.
+
+    A piece is records and which of their cells are recognised.
+    """
     taken: list[tuple[Dense | Sparse, Vector]] = []
+    counts: list[IntVector] = []
     missing = rows
     while waiting and missing:
-        piece = waiting.pop(0)
-        count = min(missing, piece.rows.shape[0])
+        piece, seen = waiting.pop(0)
+        count = min(missing, len(seen))
         taken.append(part_of(piece, 0, count))
-        if count < piece.rows.shape[0]:
-            waiting.insert(0, Records(*part_of(piece, count, None)))
+        counts.append(seen[:count].sum(axis=0))
+        if count < len(seen):
+            waiting.insert(0, (Records(*part_of(piece, count, None)), seen[count:]))
         missing -= count
     arrays = {"values": np.concatenate([part.values for part, _ in taken])}
     arrays["targets"] = np.concatenate([y for _, y in taken], axis=1)
+    arrays[RECOGNISED] = np.sum(counts, axis=0)
     compressed = [part for part, _ in taken if isinstance(part, Sparse)]
     if compressed:
         lengths = np.concatenate([np.diff(part.indptr) for part in compressed])

@@ -1,0 +1,69 @@
+"""Counts of recognised cells: finite numbers, declared levels and declared labels, in raw records.
+
+They are asked of raw records: a quantised row no longer tells a missing cell from one in the middle of its
+bounds. Counts are exact and private; `dpcvx.mechanisms.NoisyCounts` releases them with noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcvx.arrays import IntVector
+
+if TYPE_CHECKING:
+    from dpcvx.data.columns import Columns
+    from dpcvx.data.table import Levels, Table
+    from dpcvx.data.target import Target
+
+__all__ = ["RecognisedCells", "cells_to_count"]
+
+
+@dataclass(frozen=True, eq=False)
+class RecognisedCells:
+    """One count for each number and each declared level, of the columns and then of the target.
+
+    Sparse records leave their columns out: a cell that is not stored is the number 0, and one that is stored
+    has a type of numbers.
+    """
+
+    columns: Columns | None  # None for sparse records
+    target: Target
+
+    @property
+    def declared(self) -> Levels:
+        """Declared levels of each column and target; None for a number."""
+        return (() if self.columns is None else self.columns.levels) + self.target.levels
+
+    @property
+    def numbers(self) -> int:
+        """Columns and targets that hold numbers."""
+        return sum(levels is None for levels in self.declared)
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """Number of levels of each column of levels, and of classes of the target."""
+        return tuple(len(levels) for levels in self.declared if levels is not None)
+
+    def of(self, table: Table, y: Any) -> IntVector:
+        """Return the exact counts in some records, a block of rows at a time."""
+        target: IntVector = self.target.recognised(y).sum(axis=0)
+        if self.columns is None:
+            return target
+        parts = (seen.sum(axis=0) for seen in self.columns.recognised(table))
+        return np.concatenate([sum(parts), target])
+
+    def rows(self, table: Table, y: Any) -> NDArray[np.bool_]:
+        """Return the summand of every record, shape (n, counts); of few records at a time."""
+        target = self.target.recognised(y)
+        if self.columns is None:
+            return target
+        return np.hstack([np.concatenate(list(self.columns.recognised(table))), target])
+
+
+def cells_to_count(table: Table, columns: Columns, target: Target) -> RecognisedCells:
+    """Return the counts that a check of some records asks for; no record is read."""
+    return RecognisedCells(None if table.sparse else columns, target)

@@ -1,0 +1,91 @@
+"""Counts of recognised cells, with lattice Gaussian noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from dpcvx.accounting import REPLACE_ONE, Neighbours
+from dpcvx.arrays import Vector
+from dpcvx.errors import Incompatible
+from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
+from dpcvx.mechanisms.mechanism import Mechanism, Traits, check_capacity
+
+if TYPE_CHECKING:
+    from dpcvx.data import Dataset, RecognisedCells
+    from dpcvx.noise import Generator
+
+__all__ = ["NoisyCounts", "as_counts"]
+
+LATTICE_BITS = 20  # of a count: the square root in the sensitivity is rounded up on a grid this fine
+
+
+@dataclass(frozen=True)
+class NoisyCounts(GaussianMechanism):
+    """Numbers of recognised cells: one count for each column of numbers, one for each level of a category.
+
+    Question: S(D) = sum_i s_i in Z^p. The summand s_i of a record holds, for each number, 1 if its cell is a
+    finite number and 0 otherwise; for each category the unit vector of its level, or 0 if the cell is none of
+    the declared levels. Targets count like columns, a class label as a category. The answer is
+    S + 2^-20 K with K = round(scale Z), Z standard normal.
+
+    Sensitivity (l2): two summands differ by at most 1 in the entry of a number, and by at most sqrt(2) in the
+    entries of a category, which hold at most one 1 each. So it is sqrt(numbers + 2 categories) under
+    replace-one. The norm of a summand is at most sqrt(numbers + categories): that is the sensitivity under
+    add/remove. A person whose rows have weights that sum to one row's adds a point of the convex hull of all
+    summands and 0, which has the same diameter (PRIVACY_MATH §16, §18).
+
+    Event: Gaussian(noise_multiplier).
+    """
+
+    n: int  # number of records, public
+    numbers: int  # columns and targets that hold numbers
+    levels: tuple[int, ...]  # number of levels of each category, and of classes of the target
+    noise_multiplier: float  # standard deviation of the noise over the sensitivity
+    neighbours: Neighbours = REPLACE_ONE  # the data sets that must look alike
+
+    traits: ClassVar[Traits] = Traits("count of recognised cells", measures=True)
+
+    def __post_init__(self) -> None:
+        check_capacity(self, self.n)
+
+    @property
+    def size(self) -> int:
+        """Number of counts."""
+        return self.numbers + sum(self.levels)
+
+    @property
+    def gaussians(self) -> tuple[LatticeGaussian, ...]:
+        """Noise of the counts."""
+        categories = len(self.levels)
+        squared = self.neighbours.squared_diameter(self.numbers + 2 * categories, self.numbers + categories)
+        sensitivity = math.isqrt(squared << 2 * LATTICE_BITS) + 1
+        return (LatticeGaussian(sensitivity, self.noise_multiplier, self.size, 2.0**-LATTICE_BITS),)
+
+    @property
+    def capacity(self) -> int:
+        """Most records whose exact counts, with their noise, stay inside 62 bits."""
+        return self.gaussians[0].room(2**LATTICE_BITS)
+
+    @property
+    def evaluations(self) -> float:
+        """One pass over the raw cells, none of it a gradient."""
+        return 0.0
+
+    def __call__(self, question: RecognisedCells, data: Dataset, rng: Generator) -> Vector:
+        """Return the noisy counts of a data set's raw cells, in the order of the question."""
+        if (question.numbers, question.levels) != (self.numbers, self.levels):
+            raise Incompatible("The counts that are asked for are not those that were planned.")
+        (noise,) = self.gaussians
+        released: Vector = ((data.count(question) << LATTICE_BITS) + noise.draw(rng)) * np.float64(noise.unit)
+        return released
+
+
+def as_counts(mechanism: Mechanism) -> NoisyCounts:
+    """Return a mechanism that releases counts; refuse any other."""
+    if not isinstance(mechanism, NoisyCounts):
+        raise Incompatible(f"Counts were expected; the stage asks {type(mechanism).__name__}.")
+    return mechanism
