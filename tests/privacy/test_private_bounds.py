@@ -99,6 +99,39 @@ def test_an_answer_beyond_all_records_is_rare(make):
         assert chances[:first].sum() + chances[last + 1 :].sum() <= math.exp(-7) / 10
 
 
+def share_of_budget(stages, budget):
+    paid = spendable(budget)
+    spent = sum(stage.n_calls * stage.mechanism.eta**2 / 4 for stage in stages)
+    return spent / gaussian_mu(paid.epsilon, paid.delta) ** 2
+
+
+def test_few_records_spend_as_much_as_their_ranks_need_and_at_most_half():
+    """At epsilon 1 and delta 1e-5 452 records are enough; at 15 % of the budget 824 were needed."""
+    budget = Budget(1.0, 1e-5)
+    shares = []
+    for n in (452, 500, 600, 800, 824, 5000):
+        stages = quantile_stages(n, 1, budget)
+        assert stages[0].mechanism.rank <= n / 4
+        assert stages[1].mechanism.rank == n - stages[0].mechanism.rank
+        shares.append(share_of_budget(stages, budget))
+    assert shares == sorted(shares, reverse=True)
+    assert 0.49 < shares[0] <= 0.5 * (1 + 1e-12)
+    assert shares[-1] == pytest.approx(0.15)
+    with pytest.raises(Incompatible, match=r"need 452 records, these are 451.*half of the budget"):
+        quantile_stages(451, 1, budget)
+
+
+@pytest.mark.long
+def test_private_bounds_of_a_target_make_a_useful_model_of_few_records():
+    rng = np.random.default_rng(0)
+    X, noise = rng.uniform(-1, 1, (500, 3)), rng.normal(0, 6.5, 500)
+    y = 50 + 14 * X[:, 0] + noise
+    settings = {"epsilon": 1.0, "bounds": (-1, 1), "y_bounds": "private"}
+    fits = [dpcvx.PrivateLinearRegression(**settings, random_state=seed).fit(X, y) for seed in range(9)]
+    explained = [1 - ((model.predict(X) - y) ** 2).mean() / y.var() for model in fits]
+    assert np.median(explained) > 0.2
+
+
 def curve(stages, mu, orders):
     eta, count = stages[0].mechanism.eta, sum(stage.n_calls for stage in stages)
     return count * selection_renyi(orders, eta) + orders * mu**2 / 2

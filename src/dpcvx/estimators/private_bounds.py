@@ -37,6 +37,7 @@ SHARE: float = default("estimators.private_bounds.SHARE")
 # The rank asked for is log(parts of the grid times questions) + 7 scales of the noise from the end: an answer
 # beyond all records, whose score is that much lower, comes with a chance of e^-7 = 0.001 in the whole fit.
 SAFETY = 7.0
+MOST_SHARE: float = default("estimators.private_bounds.MOST_SHARE")
 LARGEST_SHARE: float = default("estimators.private_bounds.LARGEST_SHARE")
 DEVIATIONS: float = default("estimators.private_bounds.DEVIATIONS")
 
@@ -88,14 +89,26 @@ def quantile_stages(n: int, columns: int, budget: Budget) -> tuple[Stage, ...]:
     if budget.delta == 0:
         raise Incompatible("Private bounds need delta > 0.")
     paid = spendable(budget)
-    eta = 2 * gaussian_mu(paid.epsilon, paid.delta) * math.sqrt(SHARE / (2 * columns))
-    rank = math.ceil(2 / eta * (math.log(2 * columns * (quantile_grid().size + 1)) + SAFETY))
-    if rank > LARGEST_SHARE * n:
+    mu = gaussian_mu(paid.epsilon, paid.delta)
+    scales = math.log(2 * columns * (quantile_grid().size + 1)) + SAFETY
+
+    def selection(share: float) -> tuple[float, int]:
+        """Bounded range of one selection for a share of the budget, and the rank that it can ask for."""
+        eta = 2 * mu * math.sqrt(share / (2 * columns))
+        return eta, math.ceil(2 / eta * scales)
+
+    # Few records need more of the budget: the smallest share whose rank is not too far in, a little above
+    # it so that rounding does not spoil it.
+    wanted = math.floor(LARGEST_SHARE * n)
+    needed_share = 1.001 * 2 * columns * (scales / (mu * max(wanted, 1))) ** 2
+    eta, rank = selection(min(max(SHARE, needed_share), MOST_SHARE))
+    if rank > wanted:
         needed = math.ceil(rank / LARGEST_SHARE)
         raise Incompatible(
             f"Private bounds of {columns} column(s) at epsilon={budget.epsilon:g} need {needed} records, "
             f"these are {n}: declare bounds, use a larger epsilon, or fewer columns. The number is for "
-            f"delta={budget.delta:.3g}; where delta falls as records are added, as by default, it grows."
+            f"delta={budget.delta:.3g} and half of the budget; where delta falls as records are added, as by "
+            "default, it grows."
         )
     return tuple(Stage(NoisyQuantile(n, at, eta), columns) for at in (rank, n - rank))
 
