@@ -34,8 +34,8 @@ PARAMETERS = {
         'pair, pair of arrays, mapping from column to pair, or "private"',
         "Bounds (low, high) of the columns in your units, from public knowledge; required. Dense columns "
         "are centred between them and scaled to [-1, 1]; sparse ones are scaled only, and their bounds "
-        'must contain 0. ``"private"`` spends 15 % of the budget (up to half if records are few) on two noisy '
-        "quantiles of each dense column, and new rows are clipped to what came out.",
+        'must contain 0. ``"private"`` spends 15 % of the budget (up to half if records are few) on two '
+        "noisy quantiles of each dense column, and new rows are clipped to what came out.",
         instead=BOUNDS_FILE,
     ),
     "data_norm": Parameter(
