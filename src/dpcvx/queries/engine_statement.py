@@ -10,7 +10,7 @@ from dpcvx.queries.universe import Universe
 
 __all__ = ["engine_statement"]
 
-UNCOVERED = ("running time and memory", "a person who is in several rows")
+UNCOVERED = ("caches and memory of the machine that answers", "a person who is in several rows")
 
 
 def engine_statement(

@@ -66,7 +66,7 @@ def application(analysts: Analysts, *, slot: float = 0.25) -> FastAPI:
     """Return the service as an ASGI application.
 
     `analysts`: keys, history and engine. `slot`: seconds. The time from a query to its answer is a whole
-    number of slots.
+    number of slots. The work of an answer takes a public number of steps; slots hide what caches add.
     """
     state = ServiceState(analysts, slot)
 
