@@ -12,6 +12,7 @@ from dpcvx.noise import SeededGenerator
 from dpcvx.queries import Attribute, Binned, Count, Marginal, Mean, QueryEngine, Regression, Schema
 from dpcvx.queries.answer import Answer, Coefficient, reading_note
 from dpcvx.queries.error_bars import in_units, inverse_hessian
+from dpcvx.service.analysts import pad
 
 SCHEMA = Schema(
     (
@@ -120,7 +121,7 @@ def test_what_is_no_query_is_refused_by_name(engine, query):
 def test_an_answer_says_why_it_was_not_checked(engine):
     assert engine.comparisons == (0, 0)
     words = str(engine.ask(Count({"sex": ["f"]})))
-    assert "no comparisons at this size" in words
+    assert "this engine makes no comparisons" in words
     assert "left for new measurements" not in words
     spent = str(replace(ANSWER, checked=False, remaining=0.0))
     assert "not checked: the comparisons are used up" in spent
@@ -142,3 +143,22 @@ def test_an_answer_without_a_bound_says_so():
     assert "confidence" not in str(bare)
     with pytest.raises(ValueError, match="if and only if an argument covers it"):
         Answer.from_json({**bare.to_json(), "covered_by": "noise"})
+
+
+def test_the_length_on_the_wire_does_not_tell_which_argument_covers_an_answer():
+    bare = replace(
+        ANSWER,
+        coefficients=(Coefficient("count", 10.0, None, None, None),),
+        error=None,
+        error_bound=None,
+        covered_by="none",
+        typical=None,
+    )
+    kinds = [replace(ANSWER, covered_by=name) for name in ("noise", "comparison", "measurement")]
+    assert len({len(pad(answer.body)) for answer in (bare, *kinds)}) == 1
+
+
+def test_the_statement_of_a_seeded_engine_speaks_of_answers_and_seeds(engine):
+    meaning = engine.statement().meaning
+    assert "the answers as if they had been computed without privacy" in meaning
+    assert "random_state" not in meaning

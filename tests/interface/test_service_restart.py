@@ -209,7 +209,7 @@ def test_a_stopped_server_says_so_and_ends_well(people):
 @pytest.mark.parametrize(
     ("runs", "words"),
     [
-        ((0, 0), "no comparisons at this size"),
+        ((0, 0), "this engine makes no comparisons"),
         ((0, 4), "0 of 4 runs left: answers are no longer"),
         ((3, 4), "3 of 4 runs left; a stop loses"),
     ],

@@ -16,6 +16,8 @@ __all__ = ["AccountStatement", "event_words"]
 NOT_COVERED = (
     "releases on the same people that were not charged to this account",
     "the same people in another account or ledger: the caps of both are added",
+    "a charge whose event, as its caller described it, is not that of its release",
+    "anything computed from records that was not charged, for instance by steps of a pipeline before a fit",
     "running time and memory",
     "a person who is in several rows",
 )
@@ -51,7 +53,7 @@ class AccountStatement:
             f"Take {self.budget.neighbours.words}. Any conclusion that somebody could draw from "
             f"everything that was or will be charged to account {self.account!r} "
             f"is at most e^{self.budget.epsilon:g} times as likely with one as with the other, apart from an "
-            f"extra probability of at most {self.budget.delta:.3g}. The charges were chosen in the light of "
+            f"extra probability of at most {self.budget.delta:.3g}. The charges may depend on "
             "earlier answers, so the guarantee is the whole cap even where less of it was used."
         )
 

@@ -86,7 +86,7 @@ def charge(
     purpose: str,
     key: str | None = None,
 ) -> Receipt | None:
-    """Pay for a release from an account before a record is read; return None where no account is given.
+    """Pay for a release from an account before anything is computed; return None where no account is given.
 
     `account`: name of the account; it is given if and only if a ledger is; `private`: whether the noise will
     be cryptographic; see `open_account`; `purpose`: what the history says of it; `key`: a key that was
@@ -127,7 +127,7 @@ def execute(
         Source of randomness; None draws from a cryptographic generator, a ``SeededGenerator`` marks the
         release "not private".
     ledger : Ledger, path or URL, optional
-        Where the run is charged, durably, before a record is read.
+        Where the run is charged, durably, before anything is computed from the records.
     account : str, optional
         Name of the account; it is given if and only if a ledger is.
     purpose : str, optional

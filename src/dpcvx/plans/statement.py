@@ -226,7 +226,7 @@ class PrivacyStatement:
         return "\n".join(lines)
 
 
-# What is released, and how to treat it without a guarantee.
+# Words for the thing released, and for how to treat it without a guarantee.
 _MODEL = (
     "the published model",
     "the model as if it had been fitted without privacy. Fit again with random_state=None",

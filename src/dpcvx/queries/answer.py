@@ -191,7 +191,7 @@ class Answer:
     def _unchecked(self) -> str:
         if self.checked:
             return ""
-        why = "the comparisons are used up" if self.comparable else "no comparisons at this size"
+        why = "the comparisons are used up" if self.comparable else "this engine makes no comparisons"
         return f", not checked: {why}"
 
 

@@ -189,7 +189,7 @@ def _opening(settings: ServiceSettings, account: Account, analysts: Analysts) ->
 
 def _comparisons(left: int, total: int) -> str:
     if not total:
-        return "no comparisons at this size: every answer comes from the first measurements"
+        return "this engine makes no comparisons: its budget went to other measurements"
     words = f"comparisons: {left} of {total} runs left"
     if not left:
         return f"{words}: answers are no longer checked, and there are no new measurements"

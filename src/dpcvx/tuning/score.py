@@ -205,7 +205,7 @@ def private_score(
         noise grows with the width, squared for squared errors and "r2". Of "neg_log_loss": 0 and the largest
         loss of a row, by default log(100).
     ledger : Ledger, path or URL, optional
-        Where the score is charged, durably, before a row is read.
+        Where the score is charged, durably, before anything is computed from the rows.
     account : str, optional
         Name of the account that pays; given together with ``ledger``.
     random_state : None or int

@@ -51,7 +51,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         Share of the rows that are kept for scores; models are fitted to the others, and each row pays for one
         of both. None scores on the rows of the fit, and they pay for both.
     ledger, account : optional
-        Where the search is charged, once, before a row is read; by default the estimator's.
+        Where the search is charged, once, before anything is computed; by default the estimator's.
     random_state : None or int, optional
         None draws cryptographically; by default the estimator's. Anything else is for tests: the statement is
         stamped NOT PRIVATE.

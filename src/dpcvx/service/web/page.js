@@ -290,7 +290,7 @@ function report(part, answer) {
   const sure = `${Math.round(100 * answer.confidence)} %`;
   const error = answer.query.kind === "regression" ? "excess loss" : "error";
   const proof = ARGUMENTS[answer.covered_by];
-  const spent = answer.comparable === false ? "no comparisons at this size" : "no: the comparisons are used up";
+  const spent = answer.comparable === false ? "this engine makes no comparisons" : "no: the comparisons are used up";
   const facts = [
     ["found by", answer.branch === "oracle" ? "a new private measurement" : "the public histogram, at no new cost"],
     [`${error}, by noise alone`, number(answer.error)],
@@ -351,7 +351,7 @@ async function showBudget() {
   $("gauge-bar").style.width = `${100 * share}%`;
   $("gauge").setAttribute("aria-valuemax", left.epsilon);
   $("gauge").setAttribute("aria-valuenow", left.remaining);
-  const none = left.comparisons ? "the comparisons are used up, there are no new measurements" : "no comparisons at this size";
+  const none = left.comparisons ? "the comparisons are used up, there are no new measurements" : "this engine makes no comparisons";
   const checks = left.comparisons_left ? `comparisons: ${left.comparisons_left} of ${left.comparisons} runs left` : none;
   $("budget-words").textContent =
     `${number(left.remaining)} of ε = ${number(left.epsilon)} (δ = ${number(left.delta)}) left for new measurements; ` +
