@@ -96,16 +96,21 @@ class Interrupted(KeyboardInterrupt):
         File that holds the answers so far.
     answers : int
         Number of private answers so far.
+    account : str or None
+        Name of the account, if it is not known whether the charge was written.
     """
 
-    def __init__(self, receipt: Any, checkpoint: Any, answers: int) -> None:
+    def __init__(self, receipt: Any, checkpoint: Any, answers: int, account: str | None = None) -> None:
         self.receipt, self.checkpoint, self.answers = receipt, checkpoint, answers
+        self.account = account if receipt is None else None
         kept = "Nothing was kept"
         if checkpoint is not None:
             kept = (
                 f"The answers are kept in {checkpoint}: the same fit with this checkpoint goes on after them"
             )
         charged = ", and nothing was charged."
+        if self.account is not None:
+            charged = f". A charge to account {account!r} had begun: its history shows whether it is there."
         if receipt is not None:
             again = "a new charge" if checkpoint is None else "no second charge"
             entry = f"Entry {receipt.sequence} of account {receipt.account!r}"

@@ -16,6 +16,7 @@ import dpcvx
 from dpcvx import cli
 from dpcvx.cli.fit import BOUNDS_EXAMPLE
 from dpcvx.cli.options import RUN
+from dpcvx.estimators import progress
 from dpcvx.estimators.documentation import PARAMETERS
 from dpcvx.estimators.registry import COMMANDS, ESTIMATORS, estimator_class
 
@@ -61,7 +62,8 @@ def write_csv(people, path="people.csv"):
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    """Run the command line; return its exit code, standard output and standard error."""
+    """Run the command line; return its exit code, standard output and standard error without progress."""
+    monkeypatch.setattr(progress, "FIRST", 1000.0)
 
     def run(command, *more):
         monkeypatch.setattr(sys, "argv", ["dpcvx", *command.split(), *more])
@@ -73,8 +75,9 @@ def run(monkeypatch, capsys):
     return run
 
 
-FIT = "fit people.csv --target income --model linear --epsilon 1 --bounds bounds.toml --out model.json"
-LABELS = "fit people.csv --target rich --model logistic --epsilon 1 --bounds labels.toml --out model.json"
+OUT = "--out model.json --force"
+FIT = f"fit people.csv --target income --model linear --epsilon 1 --bounds bounds.toml {OUT}"
+LABELS = f"fit people.csv --target rich --model logistic --epsilon 1 --bounds labels.toml {OUT}"
 
 
 def test_fit_prints_plan_and_statement_and_predict_reads_the_model(folder, run):
@@ -565,7 +568,7 @@ def test_an_output_that_cannot_be_written_costs_no_privacy(folder, run, monkeypa
 def test_a_warning_that_is_an_error_leaves_the_model_that_was_paid_for(folder, run, monkeypatch):
     fit = dpcvx.PrivateLinearRegression.fit
 
-    def warned(model, X, y):
+    def warned(model, X, y, **_):
         fit(model, X, y)
         raise dpcvx.UselessModelWarning
 
@@ -612,7 +615,7 @@ def test_predict_names_missing_columns_and_writes_files(folder, run, people):
 
 @pytest.mark.parametrize("error", [RuntimeError, ValueError, TypeError, OSError])
 def test_the_text_of_an_unexpected_error_is_withheld(folder, run, monkeypatch, error):
-    def fit(*_):
+    def fit(*_, **__):
         raise error("a cell holds secret")
 
     monkeypatch.setattr(dpcvx.PrivateLinearRegression, "fit", fit)
@@ -634,11 +637,13 @@ def test_what_dpcvx_raises_has_a_type_of_its_own():
 
 
 def test_an_interrupt_has_its_own_exit_code(folder, run, monkeypatch):
-    def fit(*_):
+    def fit(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(dpcvx.PrivateLinearRegression, "fit", fit)
-    assert run(FIT) == (130, "", "")
+    code, out, err = run(FIT)
+    assert (code, out) == (130, "")
+    assert "Interrupted before the fit began" in err
 
 
 def test_help_and_version_need_no_numpy():

@@ -5,6 +5,7 @@ Only typer and the standard library are imported here, so that ``dpcvx --help`` 
 
 from __future__ import annotations
 
+import signal
 import sys
 import traceback
 import warnings
@@ -17,7 +18,7 @@ from dpcvx.cli.export import export
 from dpcvx.cli.fit import BOUNDS_EXAMPLE, fit
 from dpcvx.cli.ledger import ledger_app
 from dpcvx.cli.options import RUN, with_parameters
-from dpcvx.cli.output import print_json, write
+from dpcvx.cli.output import Stopped, print_json, write
 from dpcvx.cli.plan import plan
 from dpcvx.cli.predict import predict
 from dpcvx.cli.score import score
@@ -26,7 +27,7 @@ from dpcvx.cli.service import ask, keys_app, serve
 __all__ = ["main"]
 
 # Exit codes; 2 is also the one of a wrong command line, and typer turns an interrupt into 130.
-UNEXPECTED, REFUSED, FILE_PROBLEM = 1, 2, 3
+UNEXPECTED, REFUSED, FILE_PROBLEM, INTERRUPTED = 1, 2, 3, 130
 
 HELP = """Fit models on data about people with a proved differential privacy guarantee.
 
@@ -85,6 +86,7 @@ app.add_typer(ledger_app, name="ledger")
 
 def main() -> None:
     """Run the command line; every error a person can mend is one sentence and an exit code."""
+    before = signal.signal(signal.SIGINT, _interrupt)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _say
@@ -95,12 +97,21 @@ def main() -> None:
             print_json({"error": {"message": message, "exit_code": code}})
         else:
             typer.echo(message if message.startswith("Usage:") else f"dpcvx: {message}", err=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _interrupt(*_: Any) -> None:
+    """Let the first Ctrl-C end the command in order; a second one ends it at once."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    raise KeyboardInterrupt
+
+
 def _say(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Print a warning as one sentence, without the line of code that gave it."""
-    typer.echo(f"dpcvx: {message}", err=True)
+    """Print a warning as one sentence, without the line of code that gave it, on a clean line."""
+    clear = "\r\x1b[K" if sys.stderr.isatty() else ""
+    typer.echo(f"{clear}dpcvx: {message}", err=True)
 
 
 def _explained(error: Exception) -> tuple[str, int]:
@@ -111,6 +122,8 @@ def _explained(error: Exception) -> tuple[str, int]:
         return str(error.format_message()), REFUSED
     if isinstance(error, Unreadable | LedgerUnavailable | NotInstalled):
         return str(error), FILE_PROBLEM
+    if isinstance(error, Stopped):
+        return str(error), INTERRUPTED
     if isinstance(error, DpcvxError):
         return str(error), REFUSED
     last = traceback.extract_tb(error.__traceback__)[-1]

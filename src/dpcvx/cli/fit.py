@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,10 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from dpcvx.cli.options import AsJson, DataFile, LedgerUrl, make_estimator, needs_classes
-from dpcvx.cli.output import check_writable, print_json, write
-from dpcvx.errors import UnrecognisedDataWarning, WrongValue
+from dpcvx.cli.output import Stopped, check_new, check_writable, print_json, replace_file
+from dpcvx.errors import Interrupted, Unreadable, UnrecognisedDataWarning, WrongValue
+from dpcvx.words import quantity
 
 __all__ = ["BOUNDS_EXAMPLE", "fit", "open_ledger"]
+
+MINUTE = 60.0  # seconds: a fit that is expected to take longer has a checkpoint
 
 BOUNDS_EXAMPLE = """A bounds file looks like this (in your own units; from what you know, not from the data):
 
@@ -40,37 +42,62 @@ def fit(
         str, typer.Option(help="Columns to use, separated by commas. Default: all declared.")
     ] = "",
     ledger: LedgerUrl = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a model file that exists.")] = False,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="File for the private answers so far, so that a fit that is stopped can go on. Default: the "
+            "model file's name and .checkpoint, for a fit that is expected to take more than a minute."
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a fit that was stopped, without a second charge.")
+    ] = False,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
 ) -> None:
     """Fit a private model and write it to a file, with its privacy statement."""
-    from dpcvx.cli.bounds_file import BoundsFile
-    from dpcvx.data.files import open_table
+    from dpcvx.estimators.progress import ProgressReport
 
-    declared = BoundsFile.read(bounds)
-    parameters = given | {"verbose": int(sys.stderr.isatty() and not quiet)}
-    if declared.data_norm is not None:
-        parameters.setdefault("data_norm", declared.data_norm)
-    if (payer := open_ledger(ledger, given.get("account"))) is not None:
-        parameters["ledger"] = payer
-    parameters |= _target(model, declared, bounds)
     check_writable(out, data, bounds)
-    table = open_table(data)
-    wanted = [name.strip() for name in features.split(",") if name.strip()]
-    names = declared.features(table.columns, target, wanted)
-    levels = {name: list(declared.categories[name]) for name in names if name in declared.categories}
-    if groups := declared.column_groups(names) if model == "group-lasso" else None:
-        parameters["groups"] = groups
-    parameters |= {"bounds": declared.column_bounds(names), "categories": levels or None}
-    estimator = make_estimator(model, parameters)
-    X, y = table.read(names, declared.categories, target, parameters.get("classes"))
+    check_new(out, force=force)
+    kept = checkpoint or out.with_name(f"{out.name}.checkpoint")
+    _check_checkpoint(kept, resume=resume)
+    with ProgressReport("dpcvx fit", shown=not quiet) as progress:
+        progress.step("starting")
+        from dpcvx.cli.bounds_file import BoundsFile
+        from dpcvx.data.files import open_table
+        from dpcvx.plans import Checkpoint
+
+        declared = BoundsFile.read(bounds)
+        parameters = given | {"verbose": int(not quiet)}
+        if declared.data_norm is not None:
+            parameters.setdefault("data_norm", declared.data_norm)
+        if (payer := open_ledger(ledger, given.get("account"))) is not None:
+            parameters["ledger"] = payer
+        parameters |= _target(model, declared, bounds)
+        progress.step(f"reading {data}")
+        table = open_table(data)
+        wanted = [name.strip() for name in features.split(",") if name.strip()]
+        names = declared.features(table.columns, target, wanted)
+        levels = {name: list(declared.categories[name]) for name in names if name in declared.categories}
+        if groups := declared.column_groups(names) if model == "group-lasso" else None:
+            parameters["groups"] = groups
+        parameters |= {"bounds": declared.column_bounds(names), "categories": levels or None}
+        estimator = make_estimator(model, parameters)
+        X, y = table.read(names, declared.categories, target, parameters.get("classes"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning if quiet else UnrecognisedDataWarning)  # shown below
         try:
-            estimator.fit(X, y)
+            estimator.fit(X, y, checkpoint=Checkpoint(kept, shortest=0.0 if checkpoint else MINUTE))
+        except Interrupted as stopped:
+            raise Stopped(_explain_stop(stopped)) from None
+        except KeyboardInterrupt:
+            raise Stopped("Interrupted before the fit began: nothing was charged or written.") from None
         finally:  # a warning that is an error may come when the budget is spent
             if hasattr(estimator, "release_"):
-                write(out, estimator.save)
+                replace_file(out, estimator.save)
+                kept.unlink(missing_ok=True)
     statement, check = estimator.privacy_statement_, estimator.check_
     if as_json:
         planned, counts = estimator.plan_.to_plain(), None if check is None else check.to_plain()
@@ -81,8 +108,36 @@ def fit(
         typer.echo(f"dpcvx: {check.warning}\n{check}", err=True)
 
 
+def _check_checkpoint(path: Path, *, resume: bool) -> None:
+    """Refuse to go on with a fit, or to begin another one beside it, unless that is what was asked for."""
+    if resume and not path.is_file():
+        raise Unreadable(f"There is nothing to resume: {path} does not exist. Leave --resume out.")
+    if not resume and path.exists():
+        raise WrongValue(
+            f"{path} holds the private answers of a fit that was stopped: add --resume to go on with it, "
+            "without a second charge; or delete it to begin again."
+        )
+
+
+def _explain_stop(stopped: Interrupted) -> str:
+    """Say in the words of the command line what was charged and what was kept."""
+    done, receipt = quantity(stopped.answers, "private answer"), stopped.receipt
+    charged = "Nothing was charged."
+    if stopped.account is not None:
+        charged = f"A charge to account {stopped.account} had begun: see dpcvx ledger history."
+    if receipt is not None:
+        charged = f"Entry {receipt.sequence} of account {receipt.account} is charged and stays so."
+    if stopped.checkpoint is None:
+        cost = "" if receipt is None else ", which is a new charge"
+        return f"Interrupted after {done}. {charged} Nothing was kept: run the command again{cost}."
+    return (
+        f"Interrupted after {done}. {charged} The answers are kept in {stopped.checkpoint}: run the command "
+        "again with --resume to go on, without a second charge."
+    )
+
+
 def open_ledger(url: str | None, account: str | None) -> Any:
-    """Open the ledger that pays: the user's own file where only an account is named."""
+    """The ledger that pays: the user's own file where only an account is named."""
     if account is None:
         if url is not None:
             raise WrongValue("--ledger needs --account, the name of the account that pays.")

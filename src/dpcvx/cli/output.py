@@ -10,9 +10,13 @@ from typing import Any
 
 import typer
 
-from dpcvx.errors import Unreadable, WrongValue
+from dpcvx.errors import DpcvxError, Unreadable, WrongValue
 
-__all__ = ["check_writable", "print_json", "write"]
+__all__ = ["Stopped", "check_new", "check_writable", "print_json", "replace_file", "write"]
+
+
+class Stopped(DpcvxError):  # noqa: N818
+    """The user stopped a command; the message says what was charged and what was kept."""
 
 
 def check_writable(path: Path, *inputs: Path) -> None:
@@ -22,6 +26,27 @@ def check_writable(path: Path, *inputs: Path) -> None:
     folder = path.absolute().parent
     if path.is_dir() or not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
         raise Unreadable(f"{path} cannot be written: choose a file in a folder where you may write.")
+
+
+def check_new(path: Path, *, force: bool) -> None:
+    """Refuse to replace a model, which is paid for once, unless that is asked for."""
+    if path.is_file() and not force:
+        raise WrongValue(
+            f"{path} exists already, and a model is paid for once: choose another --out, or add --force to "
+            "replace it."
+        )
+
+
+def replace_file(path: Path, write_to: Callable[[Path], Any]) -> None:
+    """Write a file as `write` does; one that exists keeps its content until the new one is on the disk."""
+    if path.exists() and not path.is_file():  # a device such as /dev/stdout
+        write(path, write_to)
+        return
+    part = path.with_name(f"{path.name}.part")
+    write(part, write_to)
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
+    write(path, part.replace)
 
 
 def write(path: Path, write_to: Callable[[Path], Any]) -> None:

@@ -168,8 +168,8 @@ PARAMETERS = {
     ),
     "verbose": Parameter(
         "int",
-        "1 shows a bar of the private answers so far.",
-        instead="shown where the error stream is a terminal, unless --quiet",
+        "1 says on the error stream what is being done, and how many private answers there are so far.",
+        instead="shown unless --quiet",
     ),
 }
 ATTRIBUTES = {

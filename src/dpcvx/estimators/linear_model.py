@@ -10,8 +10,7 @@ import dataclasses
 import math
 import numbers
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -29,6 +28,7 @@ from dpcvx.data.row_map import RowMap
 from dpcvx.data.table import Table
 from dpcvx.data.target import Target, open_target, read_one
 from dpcvx.errors import (
+    Interrupted,
     PrivacyLeakWarning,
     UnrecognisedDataWarning,
     UselessModelWarning,
@@ -46,6 +46,7 @@ from dpcvx.estimators.private_bounds import (
     release_declarations,
     with_placeholders,
 )
+from dpcvx.estimators.progress import ProgressReport
 from dpcvx.noise import Generator, generator_of
 from dpcvx.planning.outlook import warn_if_useless
 from dpcvx.plans import Answers, Checkpoint, Plan, Release, execute
@@ -94,7 +95,9 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         """Target as declared; its labels are those of y where the user states that their set is public."""
         raise NotImplementedError
 
-    def fit(self, X: Any, y: Any = None, *, checkpoint: str | Path | None = None, **metadata: Any) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, *, checkpoint: str | Path | Checkpoint | None = None, **metadata: Any
+    ) -> Self:
         """Fit the model privately.
 
         Parameters
@@ -105,7 +108,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         y : array-like, shape (n,); (n, K) for several targets
             Targets; a Dataset has its own. No cell is refused, and no type: both may be another person's
             doing, see `dpcvx.data.canonical`.
-        checkpoint : str or Path, optional
+        checkpoint : str, Path or Checkpoint, optional
             File in which the private answers are stored as they come. A fit that was killed is called again
             with the same parameters and the same file: it goes on where it stopped, with fresh noise and
             without a second charge. Delete the file once the model is saved; with the file of a finished fit
@@ -119,11 +122,14 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         self
         """
         refuse_metadata(self, metadata)
-        dataset = open_dataset(X, y, self.backend)
-        made = self._declare(dataset, dataset.n)
-        rng = generator_of(self.random_state)
-        self._warn(made, dataset)
-        self._run(dataset, made, rng, checkpoint)
+        with ProgressReport(type(self).__name__, shown=bool(self.verbose)) as progress:
+            progress.step("planning")
+            dataset = open_dataset(X, y, self.backend)
+            made = self._declare(dataset, dataset.n)
+            rng = generator_of(self.random_state)
+            self._warn(made, dataset)
+            progress.step("preparing the records")
+            self._run(dataset, made, rng, progress=progress, checkpoint=checkpoint)
         if self.release_.caution is not None:  # last: nothing is lost to those who make warnings errors
             warnings.warn(self.release_.caution, UselessModelWarning, stacklevel=2)
         if self.check_ is not None and (found := self.check_.warning):
@@ -169,6 +175,8 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         dataset: Dataset,
         made: FitDeclaration,
         rng: Generator,
+        *,
+        progress: ProgressReport | None = None,
         checkpoint: str | Path | Checkpoint | None = None,
     ) -> None:
         """Run a declared fit and publish what it releases; a record is read once the plan is paid for."""
@@ -186,18 +194,22 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             quantiser = Quantiser(plan.problem.bounds, made.columns.center, made.columns.scale, stored)
             return dataset.source(made.columns, quantiser, made.target, plan.layout)
 
-        with _progress(self.verbose, type(self).__name__) as progress:
-            release = execute(
-                plan,
-                records,
-                rng=rng,
-                ledger=self.ledger,
-                account=self.account,
-                purpose=f"fit of {type(self).__name__} to {dataset.n} records",
-                progress=progress,
-                checkpoint=_describe(checkpoint, self, made),
-            )
-        self._publish(release, made)
+        described = _describe(checkpoint, self, made)
+        release = execute(
+            plan,
+            records,
+            rng=rng,
+            ledger=self.ledger,
+            account=self.account,
+            purpose=f"fit of {type(self).__name__} to {dataset.n} records",
+            progress=None if progress is None else progress.count,
+            checkpoint=described,
+        )
+        try:
+            self._publish(release, made)
+        except KeyboardInterrupt:
+            path = None if described is None else described.path
+            raise Interrupted(release.receipt, path, plan.n_calls) from None
 
     def _with_released_bounds(
         self, dataset: Dataset, made: FitDeclaration, answers: Answers
@@ -520,17 +532,3 @@ def _setting(thing: Any) -> str:
     """Public object in one line; of a long one the middle is left out."""
     text = " ".join(repr(thing).split())
     return text if len(text) <= 200 else f"{text[:150]} ... {text[-45:]}"
-
-
-@contextmanager
-def _progress(verbose: int, name: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Bar of the answers so far, a public count, on the error stream."""
-    if not verbose:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True)) as bar:
-        task = bar.add_task(name, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

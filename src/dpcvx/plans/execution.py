@@ -168,7 +168,8 @@ def execute(
                 _check_source(plan, records)
                 return _run(plan, records, answers, receipt, progress, observe)
     except KeyboardInterrupt:
-        raise Interrupted(receipt, None if file is None else file.path, answers.count) from None
+        path = None if file is None else file.path
+        raise Interrupted(receipt, path, answers.count, account) from None
 
 
 def _is_ours(solver: object) -> bool:
