@@ -140,7 +140,7 @@ def test_score_is_a_charged_noisy_metric(folder, run):
         "score model.json people.parquet --target rich --epsilon 5 --scoring roc_auc --seed 3"
     )
     assert (code, err) == (0, "")
-    assert out.startswith("roc_auc = 0.")
+    assert out.startswith("roc_auc = ")
     assert "Calibration:" in out
     assert "NOT PRIVATE" in out
     code, out, _ = run(

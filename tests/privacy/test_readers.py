@@ -287,23 +287,9 @@ def test_columns_and_targets_say_which_cells_they_recognise():
 
     table = Table(pa.table({"a": ["1", "x", "inf", None], "b": ["f", " m", "M", "NA"]}))
     columns = Columns.declare(table, {"a": (0, 1)}, {"b": ["f", "m"]}, None)
-    assert columns.recognised(table, 0, 4).tolist() == [
-        [True, True],
-        [False, True],
-        [False, False],
-        [False, False],
-    ]
-    assert columns.recognised(table, 1, 3).tolist() == [[False, True], [False, False]]
-    assert Labels.declare((0, 1)).recognised(["1", 0.0, True, "yes", None]).tolist() == [
-        True,
-        True,
-        True,
-        False,
-        False,
-    ]
-    assert Numbers.declare((0, 1), ()).recognised(["1", 0.5, "x", math.inf]).tolist() == [
-        True,
-        True,
-        False,
-        False,
-    ]
+    (seen,) = columns.recognised(table)  # the number, and both levels
+    assert seen.astype(int).tolist() == [[1, 1, 0], [0, 0, 1], [0, 0, 0], [0, 0, 0]]
+    labels = Labels.declare((0, 1)).recognised(["1", 0.0, True, "yes", None])
+    assert labels.astype(int).tolist() == [[0, 1], [1, 0], [0, 1], [0, 0], [0, 0]]
+    numbers = Numbers.declare((0, 1), ()).recognised(["1", 0.5, "x", math.inf])
+    assert numbers.astype(int).tolist() == [[1], [1], [0], [0]]
