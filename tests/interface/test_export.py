@@ -264,7 +264,8 @@ def test_a_missing_cell_of_a_sparse_row_counts_as_in_a_dense_one():
 def onnx_inputs(model, rows):
     if not hasattr(model, "feature_names_in_"):
         return {"X": np.asarray(rows, dtype=np.float64)}
-    sexes = rows["sex"].map(lambda cell: "" if cell is None else cell).to_numpy(dtype=object)
+    stripped = rows["sex"].map(lambda cell: cell.strip() if isinstance(cell, str) else "")
+    sexes = stripped.to_numpy(dtype=object)
     return {"age": rows[["age"]].to_numpy(), "sex": sexes[:, None], "code": rows[["code"]].to_numpy()}
 
 
@@ -300,6 +301,19 @@ def test_onnx_predicts_within_rounding(name, extrapolation):
     assert_array_equal(found["label"], model.predict(rows))
     if hasattr(model, "predict_proba"):
         np.testing.assert_allclose(found["probabilities"], model.predict_proba(rows), atol=1e-12)
+
+
+def test_a_missing_cell_is_the_level_that_is_written_like_one_in_onnx_too():
+    pytest.importorskip("onnx", reason="onnx is an optional extra")
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime runs the ONNX models of this test")
+    rows = pd.DataFrame({"land": ["NA", "DE", None, ""] * 50})
+    settings = {"epsilon": 50.0, "bounds": {}, "categories": {"land": ["DE", "NA"]}, "random_state": 0}
+    model = dp.PrivateLasso(**settings, y_bounds=(0, 1)).fit(rows, np.arange(200) % 2)
+    session = runtime.InferenceSession(model.to_onnx().SerializeToString())
+    cells = np.array([["NA"], ["DE"], [""], ["FR"]], dtype=object)
+    (found,) = session.run(None, {"land": cells})
+    np.testing.assert_allclose(found, model.predict(pd.DataFrame({"land": cells[:, 0]})), rtol=1e-12)
+    assert found[0] == found[2] != found[3]
 
 
 def test_without_onnx_the_error_says_what_to_install(monkeypatch):

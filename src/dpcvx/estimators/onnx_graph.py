@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dpcvx.data.canonical import canonical
 from dpcvx.data.levels import DeclaredLevels
 from dpcvx.errors import Incompatible, NotInstalled
 from dpcvx.estimators.formula import Formula
@@ -93,12 +94,16 @@ def _is_infinite(graph: _Graph, cells: str) -> str:
 def _level_features(graph: _Graph, name: str, levels: DeclaredLevels) -> str:
     """Column of shape (n, 1) as 0/1 features of shape (n, number of levels)."""
     if all(isinstance(level, str) for level in levels):
+        # Where a level is written like a missing cell, such as "NA", a missing cell is that level.
+        missing = [code for code, level in enumerate(levels) if canonical(level) is None and level != ""]
+        keys = [*levels, *([""] if missing else [])]
+        codes_of_keys = [*range(len(levels)), *missing]
         codes = graph.add(
             "LabelEncoder",
             graph.input(name, "STRING", 1),
             domain="ai.onnx.ml",
-            keys_strings=list(levels),
-            values_int64s=list(range(len(levels))),
+            keys_strings=keys,
+            values_int64s=codes_of_keys,
             default_int64=-1,
         )
         same = graph.add("Equal", codes, graph.constant(np.arange(len(levels), dtype=np.int64)))
