@@ -93,8 +93,8 @@ class Formula:
         if any(declared is not None for declared in levels):
             steps.append(
                 "Encode. Each declared level of a column is a feature x_j: 1 where the cell is this level, 0 "
-                'where it is not. Cells are compared by value: 1, 1.0, "1" and true are one, text has no white '
-                "space around it. A missing cell or another level is 0 in all of them."
+                'where it is not. Cells are compared by value: 1, 1.0, "1" and true are one, text has no '
+                "white space around it. A missing cell or another level is 0 in all of them."
             )
         return steps
 
