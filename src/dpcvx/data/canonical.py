@@ -13,16 +13,24 @@ import numbers
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
 
-__all__ = ["NUMBER_KINDS", "UNKNOWN", "canonical", "canonical_cells", "read_number", "read_numbers"]
+__all__ = [
+    "NUMBER_KINDS",
+    "UNKNOWN",
+    "canonical",
+    "canonical_cells",
+    "map_cells",
+    "read_number",
+    "read_numbers",
+]
 
 NUMBER_KINDS = "biuf"
 
@@ -51,6 +59,8 @@ class _Unknown:
 UNKNOWN: Final = _Unknown()
 
 Canonical = float | str | None | _Unknown
+Value = TypeVar("Value")
+KEPT = frozenset((str, int, bool))
 
 
 def canonical(cell: Any) -> Canonical:
@@ -70,11 +80,34 @@ def canonical(cell: Any) -> Canonical:
         return UNKNOWN
 
 
-def canonical_cells(cells: NDArray[Any]) -> Iterator[Canonical]:
+def canonical_cells(cells: NDArray[Any]) -> list[Canonical]:
     """Return the canonical value of each cell, in order."""
-    if cells.dtype.kind in "M":
+    return map_cells(cells, lambda value: value)
+
+
+def map_cells(cells: NDArray[Any], function: Callable[[Canonical], Value]) -> list[Value]:
+    """Return a function of the canonical value of each cell, in order."""
+    if cells.dtype.kind == "M":
         cells = np.datetime_as_string(cells)
-    return _each(cells.ravel().tolist())
+    known = _Known(function)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a cell's own conversion: it would tell of the cell
+        # Values of equal cells are kept for types whose equal objects are one cell.
+        return [
+            known[cell] if type(cell) in KEPT else function(canonical(cell))
+            for cell in cells.ravel().tolist()
+        ]
+
+
+class _Known(dict[Any, Any]):
+    """A function of the canonical value of cells, computed once for equal ones."""
+
+    def __init__(self, function: Callable[[Canonical], Any]) -> None:
+        self._function = function
+
+    def __missing__(self, cell: Any) -> Any:
+        self[cell] = value = self._function(canonical(cell))
+        return value
 
 
 def read_numbers(cells: NDArray[Any]) -> Vector:
@@ -87,34 +120,22 @@ def read_numbers(cells: NDArray[Any]) -> Vector:
             return np.ascontiguousarray(np.where(cells.imag == 0, cells.real, np.nan), dtype=np.float64)
     if kind in "mMV":
         return np.full(cells.shape, np.nan)
-    values = (value if isinstance(value, float) else math.nan for value in canonical_cells(cells))
-    return np.fromiter(values, dtype=np.float64, count=cells.size).reshape(cells.shape)
+    values = map_cells(cells, lambda value: value if isinstance(value, float) else math.nan)
+    return np.array(values, dtype=np.float64).reshape(cells.shape)
 
 
 def read_number(text: str) -> float:
     """Return the number that a text is, NaN if it is none."""
-    value = canonical(text)
-    return value if isinstance(value, float) else math.nan
-
-
-def _each(cells: Iterable[Any]) -> Iterator[Canonical]:
-    known: dict[str, Canonical] = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a cell's own conversion: it would tell of the cell
-        for cell in cells:
-            if type(cell) is float:
-                yield None if cell != cell else cell
-            elif type(cell) is int:
-                yield _of_number(cell)
-            elif type(cell) is str:  # of no other type: two equal objects may be different cells
-                if cell not in known:
-                    known[cell] = canonical(cell)
-                yield known[cell]
-            else:
-                yield canonical(cell)
+    try:
+        return float(text)  # no mark of a missing cell is a finite number
+    except ValueError:
+        value = canonical(text)
+        return value if isinstance(value, float) else math.nan
 
 
 def _canonical(cell: Any) -> Canonical:
+    if isinstance(cell, float):
+        return _of_number(cell)
     if cell is None or cell is np.ma.masked:
         return None
     if isinstance(cell, str):

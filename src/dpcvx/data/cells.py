@@ -33,7 +33,7 @@ ALL = slice(None)
 
 
 def open_typed(values: Any) -> Any:
-    """Return a narwhals frame or series of whatever has declared column types, anything else as it is."""
+    """Return a narwhals frame or series of whatever has typed columns, anything else as it is."""
     import narwhals as nw
 
     pa, pd = nw.dependencies.get_pyarrow(), nw.dependencies.get_pandas()

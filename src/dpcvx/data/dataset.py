@@ -48,12 +48,12 @@ class Dataset(Protocol):
 
     @property
     def table(self) -> Table:
-        """The columns and their declared types. Its rows may be made up: a fit reads none of them."""
+        """The columns. Its rows may be made up: a fit reads none of them."""
         ...
 
     @property
     def target(self) -> Any:
-        """As many targets as the table has rows, of the declared type; they may be made up too."""
+        """As many targets as the table has rows; they may be made up too."""
         ...
 
     def labels(self) -> Any:

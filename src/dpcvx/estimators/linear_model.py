@@ -467,7 +467,7 @@ def fit_silently(model: LinearModel, X: Any, y: Any) -> None:
 def declare_fit(model: LinearModel, dataset: Dataset, n: int) -> FitDeclaration:
     """Return a model's fit to n such records as it would be fixed before a record is read.
 
-    `model`: it is not changed; `dataset`: its columns and declared types are read, and no record; `n`: number
+    `model`: it is not changed; `dataset`: its columns are read, and no record; `n`: number
     of records.
     """
     return model._declare(dataset, n)
