@@ -128,22 +128,41 @@ def test_an_edited_ledger_is_reported(run):
     assert "Account 'people' was edited" in err
 
 
-def test_fit_charges_an_account(run, folder):
+FIT = "fit p.csv --target y --model linear --bounds bounds.toml --out m.json --epsilon 1 --delta 1e-7"
+
+
+@pytest.fixture
+def table(folder):
     rng = np.random.default_rng(0)
     rows = "\n".join(f"{x:.3f},{2 * x:.3f}" for x in rng.uniform(size=200))
     (folder / "p.csv").write_text(f"x,y\n{rows}\n")
     (folder / "bounds.toml").write_text("[bounds]\nx = [0, 1]\n[target]\nbounds = [0, 2]\n")
-    fit = "fit p.csv --target y --model linear --bounds bounds.toml --out m.json --epsilon 1 --delta 1e-7"
+
+
+def test_a_fit_with_a_witness_refuses_an_old_copy_of_the_ledger(run, folder, table):
+    where = " --account people --ledger book.db --witness told.txt"
+    assert run("ledger create people --epsilon 4 --delta 1e-6 --ledger book.db --witness told.txt")[0] == 0
+    old = (folder / "book.db").read_bytes()
+    assert run(FIT + where)[0] == 0
+    (folder / "book.db").write_bytes(old)
+    for command in (FIT + " --force", "score m.json p.csv --target y --epsilon 0.1"):
+        code, out, err = run(command + where)
+        assert (code, out) == (2, "")
+        assert "witness" in err
+    assert "--witness needs --account" in run(FIT + " --force --witness told.txt")[2]
+
+
+def test_fit_charges_an_account(run, folder, table):
     assert run("ledger create people --epsilon 1.1 --delta 1e-6")[0] == 0  # in the user's own file
-    code, out, err = run(fit + " --account people")
+    code, out, err = run(FIT + " --account people")
     assert (code, err) == (0, "")
     assert "charged to account 'people'" in " ".join(out.split())
     assert len(dpcvx.Ledger().account("people").history()) == 1
     (folder / "m.json").unlink()
-    code, out, err = run(fit + " --account people")
+    code, out, err = run(FIT + " --account people")
     assert (code, out) == (2, "")
     assert "was requested but only" in err
     assert not (folder / "m.json").exists()
-    assert "--ledger needs --account" in run(fit + " --ledger book.db")[2]
-    assert run(fit)[0] == 0  # without an account nothing is charged
+    assert "--ledger needs --account" in run(FIT + " --ledger book.db")[2]
+    assert run(FIT)[0] == 0  # without an account nothing is charged
     assert len(dpcvx.Ledger().account("people").history()) == 1

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpcvx.cli.options import AsJson, DataFile, LedgerUrl, make_estimator, needs_classes
+from dpcvx.cli.options import AsJson, DataFile, LedgerUrl, Witness, make_estimator, needs_classes
 from dpcvx.cli.output import Stopped, check_new, check_writable, print_json, replace_file
 from dpcvx.errors import Interrupted, Unreadable, UnrecognisedDataWarning, WrongValue
 from dpcvx.words import quantity
@@ -42,6 +42,7 @@ def fit(
         str, typer.Option(help="Columns to use, separated by commas. Default: all declared.")
     ] = "",
     ledger: LedgerUrl = None,
+    witness: Witness = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a model file that exists.")] = False,
     checkpoint: Annotated[
         Path | None,
@@ -73,7 +74,7 @@ def fit(
         parameters = given | {"verbose": int(not quiet)}
         if declared.data_norm is not None:
             parameters.setdefault("data_norm", declared.data_norm)
-        if (payer := open_ledger(ledger, given.get("account"))) is not None:
+        if (payer := open_ledger(ledger, given.get("account"), witness)) is not None:
             parameters["ledger"] = payer
         parameters |= _target(model, declared, bounds)
         progress.step(f"reading {data}")
@@ -136,15 +137,16 @@ def _explain_stop(stopped: Interrupted) -> str:
     )
 
 
-def open_ledger(url: str | None, account: str | None) -> Any:
+def open_ledger(url: str | None, account: str | None, witness: Path | None) -> Any:
     """The ledger that pays: the user's own file where only an account is named."""
     if account is None:
-        if url is not None:
-            raise WrongValue("--ledger needs --account, the name of the account that pays.")
+        if url is not None or witness is not None:
+            option = "--witness" if url is None else "--ledger"
+            raise WrongValue(f"{option} needs --account, the name of the account that pays.")
         return None
     from dpcvx.ledger import Ledger
 
-    return Ledger(url)
+    return Ledger(url, witness=witness)
 
 
 def _target(model: str, declared: Any, path: Path) -> dict[str, Any]:

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpcvx.cli.options import AsJson, LedgerUrl
+from dpcvx.cli.options import AsJson, LedgerUrl, Witness
 
 if TYPE_CHECKING:
     from dpcvx.ledger import Account
 
 __all__ = ["ledger_app"]
 
-Witness = Annotated[
-    Path | None, typer.Option(help="File that is told of every entry, so that an old copy is noticed.")
-]
 Name = Annotated[str, typer.Argument(help="Name of the account.")]
 GAUGE = 30  # characters
 

@@ -19,6 +19,7 @@ __all__ = [
     "DataFile",
     "Extrapolation",
     "LedgerUrl",
+    "Witness",
     "make_estimator",
     "needs_classes",
     "with_parameters",
@@ -27,6 +28,10 @@ __all__ = [
 DataFile = Annotated[Path, typer.Argument(help="Table, .csv or .parquet; one row is one person.")]
 LedgerUrl = Annotated[
     str | None, typer.Option("--ledger", help="File or URL of the ledger. Default: the user's own file.")
+]
+Witness = Annotated[
+    Path | None,
+    typer.Option(help="File that is told of every entry of the ledger, so that an old copy is noticed."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, errors too.")]
 Extrapolation = Annotated[

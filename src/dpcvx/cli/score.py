@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dpcvx.cli.fit import open_ledger
-from dpcvx.cli.options import AsJson, DataFile, LedgerUrl
+from dpcvx.cli.options import AsJson, DataFile, LedgerUrl, Witness
 from dpcvx.cli.output import print_json
 from dpcvx.cli.predict import open_model, read_rows
 
@@ -28,6 +28,7 @@ def score(
         ),
     ] = None,
     ledger: LedgerUrl = None,
+    witness: Witness = None,
     account: Annotated[str | None, typer.Option(help="Account of the ledger that pays.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the noise, for tests: NOT PRIVATE.")] = None,
     as_json: AsJson = False,
@@ -36,7 +37,7 @@ def score(
     from dpcvx.tuning import private_curves, private_score
 
     estimator = open_model(model, None)
-    payer = open_ledger(ledger, account)
+    payer = open_ledger(ledger, account, witness)
     X, y = read_rows(estimator, model, data, target)
     settings = {"epsilon": epsilon, "ledger": payer, "account": account, "random_state": seed}
     if scoring == "roc_auc":
