@@ -190,7 +190,7 @@ def main_setting(arguments):
     print(f"composition, first {few} of {PLANNED} queries: mean {mean:.4g}, max {largest:.4g}")
     at_one = next((row for row in rows if row["epsilon"] == 1.0 and row["method"] == "warm"), None)
     if at_one is not None:
-        numbers = {name: at_one[name] for name in ("n", "queries", "mean", "exceeded")}
+        numbers = {name: at_one[name] for name in ("n", "queries", "mean", "below_typical")}
         save("queries", {**numbers, "mean_composition": mean, "queries_composition": few, "planned": PLANNED})
     return rows
 
