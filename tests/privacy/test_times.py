@@ -12,10 +12,11 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from dpcvx.domains import Box, GroupBall, L1Ball, L2Ball, LinfBall, Simplex
+from dpcvx.domains import Box, L1Ball, L2Ball, LinfBall, Simplex
 from dpcvx.losses import Huber, Quantile, SmoothHinge
 from dpcvx.noise import SeededGenerator
 from dpcvx.queries import Attribute, Binned, Count, Marginal, Mean, Regression, Schema, descent_kernels
+from dpcvx.queries.compiled import kernel_domain
 from dpcvx.queries.histogram import Counts
 from dpcvx.queries.marginals import NoisyMarginals
 from dpcvx.queries.measuring import Measurer
@@ -35,14 +36,7 @@ SCHEMA = Schema(
 )
 N = 6
 FEATURES = ("work", "age", "sex")
-DOMAINS = [
-    L2Ball(3.0),
-    L1Ball(3.0),
-    LinfBall(1.0),
-    Box(-1.0, 2.0),
-    Simplex(2.0),
-    GroupBall([1, 3, 1, 1], 3.0),
-]
+DOMAINS = [L2Ball(3.0), L1Ball(3.0), LinfBall(1.0), Box(-1.0, 2.0), Simplex(2.0)]
 QUERIES = [
     *(Regression("ill", FEATURES, loss=loss) for loss in ("logistic", "squared", "huber", "smooth_hinge")),
     Regression("ill", ("age",), loss="quantile", radius=1.0),
@@ -159,3 +153,16 @@ def test_every_other_access_to_the_records_runs_the_same_lines_on_neighbours(pat
             runs.append(counted)
         assert runs[1] == runs[2]
         assert sum(runs[1].values()) > 5
+
+
+def test_no_step_computes_with_subnormal_numbers():
+    """A coordinate that shrinks by a constant factor would become subnormal, which takes longer."""
+    A, nothing = np.diag([1.0, 0.1, 0.003]), np.zeros((0, 0))
+    objective = (A, np.zeros(3), np.zeros((3, 0)), np.zeros(0), nothing, nothing, nothing, nothing)
+    domain = kernel_domain(Box(-1.0, 1.0), 3)
+    for steps in (10, 1000, 3000, 30_000, 100_000):
+        point = descent_kernels.descend(
+            (descent_kernels.QUADRATIC, 1.0), objective, domain, np.ones(3), 0.9, steps
+        )
+        assert all(x == 0 or abs(x) >= 1e-100 for x in point)
+    assert (point == 0).all()

@@ -2,8 +2,8 @@
 
 The weights of the cells may be private, so nothing here depends on them but numbers: no loop ends early, and
 no branch is taken by a weight, a gradient or an iterate (PRIVACY_MATH §19). Branches on the kind of loss and
-set are public. The exponential is made of basic operations, whose time is the same for all arguments, and
-never yields a subnormal number, which would take longer.
+set are public. The exponential is made of basic operations, whose time is the same for all arguments.
+Subnormal numbers would take longer: exponents are clipped, and coordinates that vanish become 0 before that.
 """
 
 # Numba gives the kernels their types when it compiles them.
@@ -19,6 +19,7 @@ from dpcvx.data.kernels import compiled
 from dpcvx.losses.slopes import exp_basic
 
 QUADRATIC, PIECES, LOGISTIC = 0, 1, 2  # kinds of losses; PIECES: a line that is constant beyond two points
+VANISHED = 1e-100  # far below any rounding error; its square and its products with weights are not subnormal
 BALL, BOX, SIMPLEX = 0, 1, 2  # kinds of sets; BALL: the sum of the l2 norms of groups of entries is bounded
 
 exponential = compiled(exp_basic)
@@ -54,6 +55,7 @@ def descend(loss, objective, domain, theta, size, steps):
                         slopes[i] += weights[level, i] * slope
             gradient += np.dot(features, slopes)
         moved = project(ahead - size * gradient, domain)
+        moved = np.where(np.abs(moved) < VANISHED, 0.0, moved)
         following = (1.0 + math.sqrt(1.0 + 4.0 * t * t)) / 2.0
         ahead = moved + (t - 1.0) / following * (moved - theta)
         theta, t = moved, following
