@@ -8,7 +8,7 @@ from dpcvx.accounting.bounded_range import AdaptiveSelection, selection_delta, s
 from dpcvx.accounting.budget import SAMPLER_SHARE, Budget, calibrate, default_delta, sampler_delta, spendable
 from dpcvx.accounting.gaussian import GDP, gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpcvx.accounting.loss_distribution import PLD
-from dpcvx.accounting.neighbours import REPLACE_ONE, Neighbours
+from dpcvx.accounting.neighbours import REPLACE_ONE, WEIGHT, WEIGHT_BITS, Neighbours
 from dpcvx.accounting.objective import ObjectiveProfile, objective_delta, objective_epsilon, objective_renyi
 from dpcvx.accounting.pure import PureComposition
 from dpcvx.accounting.renyi import RDP
@@ -24,6 +24,8 @@ __all__ = [
     "AdaptiveSelection",
     "Budget",
     "Following",
+    "WEIGHT",
+    "WEIGHT_BITS",
     "Neighbours",
     "ObjectiveProfile",
     "PureComposition",

@@ -24,11 +24,18 @@ class Budget:
         At least 0 and less than 1.
     relation : {"replace", "add_remove"}
         Neighbours differ by replacing one record (their number is public), or by adding or removing one.
+    unit : {"row", "person"}
+        What is protected: a row, or a person with all of her rows.
+    rows, weight : int
+        Rows of a person that count, and the whole weight of a unit whose rows are weighted; see `Neighbours`.
     """
 
     epsilon: float
     delta: float
     relation: str = "replace"
+    unit: str = "row"
+    rows: int = 1
+    weight: int = 1
 
     def __post_init__(self) -> None:
         if not (self.epsilon > 0 and math.isfinite(self.epsilon)):
@@ -36,11 +43,12 @@ class Budget:
         require_delta(self.delta)
         if self.relation not in RELATIONS:
             raise WrongValue(f"relation is {self.relation!r}; use one of {', '.join(RELATIONS)}.")
+        _ = self.neighbours  # refuses another unit
 
     @property
     def neighbours(self) -> Neighbours:
-        """Data sets that must look alike: those that differ in one row."""
-        return Neighbours(self.relation)
+        """Data sets that must look alike: those that differ in one unit."""
+        return Neighbours(self.relation, self.unit, self.rows, self.weight)
 
 
 LARGEST_DELTA = 1e-5

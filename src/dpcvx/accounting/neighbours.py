@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import RELATIONS
 
-__all__ = ["REPLACE_ONE", "Neighbours"]
+__all__ = ["REPLACE_ONE", "WEIGHT", "WEIGHT_BITS", "Neighbours"]
 
 UNITS = ("row", "person")
+WEIGHT_BITS = 14  # b of PRIVACY_MATH §16
+WEIGHT = 2**WEIGHT_BITS  # the whole weight of a unit, as an integer
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,9 @@ class Neighbours:
     # rows of a unit that count, k. A row counts once. A person counts as k rows if at most k of its rows are
     # used, and as one if its rows have weights that add up to that of one row.
     rows: int = 1
+    # Records enter integer sums with integer weights, and those of a unit add up to at most this; 1 where
+    # they have no weights. See `WEIGHT`.
+    weight: int = 1
 
     def __post_init__(self) -> None:
         if self.relation not in RELATIONS:
@@ -37,6 +42,8 @@ class Neighbours:
             raise WrongValue(f"rows must be a positive integer, got {self.rows!r}.")
         if self.unit == "row" and self.rows != 1:
             raise WrongValue(f"A row is one row, got rows={self.rows}: give unit='person'.")
+        if self.weight not in (1, WEIGHT):
+            raise WrongValue(f"weight must be 1, or {WEIGHT} for weighted records, got {self.weight!r}.")
 
     @property
     def replaces(self) -> bool:
@@ -51,8 +58,10 @@ class Neighbours:
         """
         if not self.replaces:
             return self.rows**2 * longest
-        # A person may have fewer rows than count, or none: 0 is among its values even where it is not in Q.
-        return self.rows**2 * (apart if self.unit == "row" else max(apart, longest))
+        # A person may have fewer rows than count, or none, and a weight may be 0: 0 is then among the values
+        # of a unit even where it is not in Q.
+        always = self.unit == "row" and self.weight == 1
+        return self.rows**2 * (apart if always else max(apart, longest))
 
     @property
     def ball(self) -> int:
@@ -91,15 +100,23 @@ class Neighbours:
     @property
     def change(self) -> str:
         """The difference between neighbours, for the sentence "neighbours differ by ..."."""
-        what = "record" if self.unit == "row" else "person"
-        return f"replacing one {what}" if self.replaces else f"adding or removing one {what}"
+        return f"replacing one {self.noun}" if self.replaces else f"adding or removing one {self.noun}"
+
+    @property
+    def noun(self) -> str:
+        """What is counted: "record" or "person"."""
+        return "record" if self.unit == "row" else "person"
 
     def require_rows(self, what: str) -> None:
-        """Refuse persons with several rows where a proof covers single rows only."""
+        """Refuse persons with several rows, and weighted rows, where a proof covers single rows only."""
         if self.unit != "row":
             raise Incompatible(
                 f"{what} is proved private for one row per person, not for persons with several rows: "
                 "use another solver, or data with one row per person."
+            )
+        if self.weight != 1:
+            raise Incompatible(
+                f"{what} is not available for weighted rows: use another solver, or leave the weights out."
             )
 
 

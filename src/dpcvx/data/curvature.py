@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcvx.accounting import WEIGHT
 from dpcvx.arrays import Vector
 from dpcvx.data.lattice import FEATURE_BITS, RESIDUAL_BITS, ResidualBound, fixed_point
 from dpcvx.data.rows import Dense, Records, Sparse, dense_block
@@ -57,7 +58,8 @@ class CurvatureSum:
     """Second moments of rows weighted by curvature, and the squared lengths of gradients.
 
     omega_i is the curvature of record i at the score <x_i, theta>, s_i its slope on the grid 2^-8, and
-    q_i = floor(||k_i||^2/2^14); see `CurvatureTotals`.
+    q_i = floor(||k_i||^2/2^14); see `CurvatureTotals`. Of weighted records omega_i is floor(w omega/2^14),
+    and the second sum has the terms floor(w^2 s^2 q/2^28).
     """
 
     loss: Loss  # of one score
@@ -78,7 +80,7 @@ class CurvatureSum:
         """Return both sums over records in memory."""
         self.check(records.d)
         y = records.targets(self.loss, 1)
-        return _totals(records.whole_rows(), y, self)
+        return _totals(records.whole_rows(), y[:1], records.weights, self)
 
     def add(self, parts: Iterable[CurvatureTotals], n: int) -> CurvatureTotals:
         """Add sums over disjoint records; the mechanism's capacity keeps the first inside 62 bits."""
@@ -98,7 +100,9 @@ class CurvatureSum:
         ]
 
 
-def _totals(rows: Dense | Sparse, y: Vector, question: CurvatureSum) -> CurvatureTotals:
+def _totals(
+    rows: Dense | Sparse, y: Vector, weights: NDArray[np.int64] | None, question: CurvatureSum
+) -> CurvatureTotals:
     from dpcvx.data import kernels
 
     loss, slope, bend = question.loss, question.slope, question.bend
@@ -128,9 +132,17 @@ def _totals(rows: Dense | Sparse, y: Vector, question: CurvatureSum) -> Curvatur
         kernels.multiply_dense(block, integers, 0, stop - start, 0, margins)
         rise = residuals(margins + shift, targets, wide) - residuals(margins - shift, targets, wide)
         omega = np.clip(np.rint(rise * factor), 0, bend.largest)
+        if weights is not None:
+            omega = np.floor(omega * weights[start:stop] / WEIGHT)
         exact = block.astype(np.float64)
         moments += (exact.T @ (exact * omega[:, None])).astype(np.int64)
         slopes = np.rint(residuals(margins, targets, slope.linf) * 2.0 ** (SLOPE_BITS - RESIDUAL_BITS))
         squares = (exact**2).sum(axis=1) // 2**FEATURE_BITS
-        spread += int((slopes.astype(np.int64) ** 2 * squares.astype(np.int64)).sum())
+        terms = slopes.astype(np.int64) ** 2 * squares.astype(np.int64)
+        if weights is None:
+            spread += int(terms.sum())
+        else:  # in Python's integers: a weighted term may need more than 62 bits
+            spread += sum(
+                int(t) * int(w) ** 2 // WEIGHT**2 for t, w in zip(terms, weights[start:stop], strict=True)
+            )
     return CurvatureTotals(moments, spread)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcvx.accounting import WEIGHT
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.lattice import ResidualBound, exact_sum, integer_bounds, records_at_once
 from dpcvx.data.margins import MarginsInMemory
@@ -72,6 +74,8 @@ class Arrays:
     `block_rows`: rows of a block. No answer depends on it.
     `step`: unit of the values of the rows, in units of 2^-14: 2^14 where they are -1, 0 and 1.
     `constant`: value of a last feature that is the same in every row and is not among them; 0 for none.
+    `weights`: ndarray of integers, shape (n,): weights of the rows, those of a person at most 2^14 together.
+    `units`: number of persons, which is public, where rows have weights; that of rows is then private.
     """
 
     def __init__(
@@ -85,18 +89,27 @@ class Arrays:
         block_rows: int | None = None,
         step: int = 1,
         constant: int = 0,
+        weights: IntVector | None = None,
+        units: int | None = None,
     ) -> None:
         if layout not in ("rows", "columns"):
             raise WrongValue(f"layout must be 'rows' or 'columns', got {layout!r}.")
         if layout == "columns":
             rows, step, constant = whole_rows(rows, step, constant), 1, 0
-        self.n, self.d = rows.shape[0], rows.shape[1] + (constant > 0)
-        if y is not None and y.shape[0] != self.n:
-            raise WrongValue(f"X has {quantity(self.n, 'row')} but y has {y.shape[0]}; they must agree.")
+        self._count, self.d = rows.shape[0], rows.shape[1] + (constant > 0)
+        self.n = self._count if units is None else units
+        if y is not None and y.shape[0] != self._count:
+            raise WrongValue(f"X has {quantity(self._count, 'row')} but y has {y.shape[0]}; they must agree.")
         for name, value in (("threads", threads), ("block_rows", block_rows)):
             if value is not None and value < 1:
                 raise WrongValue(f"{name} must be at least 1, got {value}.")
-        self._y = np.ascontiguousarray(np.zeros((0, self.n)) if y is None else y.T, dtype=np.float64)
+        targets = np.zeros((0, self._count)) if y is None else y.T
+        self.weighted = weights is not None
+        if weights is not None:
+            if weights.min() < 0 or weights.max() > WEIGHT:  # of the package's own making
+                raise WrongValue(f"Weights must be integers from 0 to {WEIGHT}.")
+            targets = np.vstack([targets, weights])
+        self._y = np.ascontiguousarray(targets, dtype=np.float64)
         self._rows = rows if layout == "rows" else None
         self._columns = rows.transpose() if layout == "columns" else None
         self._size = rows.size
@@ -111,13 +124,9 @@ class Arrays:
             enforced, wanted = (integer_bounds(each, self.d) for each in (self._bounds, bounds))
             if enforced[0] <= wanted[0] and enforced[1] <= wanted[1]:
                 return self
-        return Arrays(
-            enforce(self._whole_rows(), bounds),
-            self._y.T,
-            bounds=bounds,
-            layout=self._layout,
-            threads=self._threads,
-            block_rows=self._block_rows,
+        held = self.records()
+        return self._again(
+            replace(held, rows=enforce(self._whole_rows(), bounds), step=1, constant=0), bounds
         )
 
     def sum(self, question: Sum[Answer]) -> Answer:
@@ -126,14 +135,35 @@ class Arrays:
 
     def objective(self, loss: Loss, outputs: int, z_max: float) -> Objective:
         """Return the sum of the losses, phi continued along its tangent beyond |z| = z_max."""
-        return Objective(self._whole_rows(), self._targets(loss, outputs), loss, z_max)
+        held = self.records()
+        y = held.targets(loss, outputs)
+        weights = held.weights
+        if weights is None:
+            return Objective(self._whole_rows(), y, loss, z_max)
+        return Objective(self._whole_rows(), y[:-1], loss, z_max, weights / WEIGHT, self.n)
 
     def mapped(self, quantiser: Quantiser, center: float, scale: float) -> Arrays:
         """Return these records with rows quantised again and targets (y - center)/scale, a public map."""
-        again = remap(self.records(), quantiser, center, scale)
+        return self._again(remap(self.records(), quantiser, center, scale), quantiser.bounds)
+
+    def _again(self, records: Records, bounds: Bounds) -> Arrays:
+        """A source of the same records after a map, kept alike."""
+        weights, targets = records.weights, len(records.y) - records.weighted
         return Arrays(
-            again.rows, again.y.T, bounds=quantiser.bounds, layout=self._layout, threads=self._threads
+            records.rows,
+            records.y[:targets].T,
+            bounds=bounds,
+            layout=self._layout,
+            threads=self._threads,
+            block_rows=self._block_rows,
+            weights=weights,
+            units=self.n if self.weighted else None,
         )
+
+    @property
+    def weight(self) -> int:
+        """Largest sum of the weights of a person: 1 where rows have none."""
+        return WEIGHT if self.weighted else 1
 
     def follow(self, loss: Loss, outputs: int) -> MarginsInMemory:
         """Return margins that start at w = 0."""
@@ -190,12 +220,14 @@ class Arrays:
                 kernels.accumulate_sparse(rows.indptr, rows.indices, rows.values, weights, start, stop, sums)
             return sums
 
-        parts = self.parts(part, self.n, self._size * rho.shape[0], records_at_once(bound))
-        return exact_sum(parts, self.n, bound)
+        parts = self.parts(part, self._count, self._size * rho.shape[0], records_at_once(bound))
+        return exact_sum(parts, self._count, bound)
 
     def records(self) -> Records:
         """Return rows and targets, for another place that sums them."""
-        return Records(self._row_major(), self._y, *self._extra, self._threads, self._block_rows)
+        return Records(
+            self._row_major(), self._y, *self._extra, self._threads, self._block_rows, self.weighted
+        )
 
     def parts(
         self, part: Callable[[int, int], Any], count: int, work: int, largest: int | None = None
@@ -204,7 +236,7 @@ class Arrays:
         return in_threads(part, count, work, threads=self._threads, largest=largest)
 
     def _targets(self, loss: Loss, outputs: int) -> Vector:
-        return targets_for(loss, outputs, self._y)
+        return targets_for(loss, outputs, self._y, self.weighted)
 
     def _whole_rows(self) -> Dense | Sparse:
         return whole_rows(self._row_major(), *self._extra)

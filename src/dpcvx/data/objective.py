@@ -47,11 +47,21 @@ class Objective:
     record without a target has no part.
 
     `rows`: stored integers, row-major; `y`: ndarray, shape (K, n), targets, or one row of class codes;
-    `z_max`: public bound on |<x, theta>| over the set; inf without one.
+    `z_max`: public bound on |<x, theta>| over the set; inf without one; `weights`: weights of the records in
+    [0, 1], shape (n,); `units`: number of units, where it is not that of rows.
     """
 
-    def __init__(self, rows: Dense | Sparse, y: Vector, loss: Loss, z_max: float) -> None:
-        self.n, self.d = rows.shape
+    def __init__(
+        self,
+        rows: Dense | Sparse,
+        y: Vector,
+        loss: Loss,
+        z_max: float,
+        weights: Vector | None = None,
+        units: int | None = None,
+    ) -> None:
+        count, self.d = rows.shape
+        self.n = count if units is None else units
         self._loss, self._z_max = loss, math.inf if loss.joint else z_max
         unit = 2.0**-FEATURE_BITS
         if isinstance(rows, Dense):
@@ -60,7 +70,7 @@ class Objective:
             from scipy.sparse import csr_array
 
             X = csr_array((rows.values * unit, rows.indices, rows.indptr), shape=rows.shape)
-        blocks = [X[start : start + BLOCK_ROWS] for start in range(0, self.n, BLOCK_ROWS)]
+        blocks = [X[start : start + BLOCK_ROWS] for start in range(0, count, BLOCK_ROWS)]
         self._blocks = [(block, block.T) for block in blocks]
         self._X = X
         if loss.target == "labels":
@@ -69,7 +79,11 @@ class Objective:
             y = np.clip(y, *loss.y_range)
         y = y[0] if len(y) == 1 else np.ascontiguousarray(y.T)
         missing = np.isnan(y)
-        self._known = np.where(missing, 0.0, 1.0)
+        parts = np.ones(count) if weights is None else weights
+        # Of a joint loss all scores of a record have its weight, and a missing label has the slope 0.
+        shaped = parts[:, None] if loss.joint or y.ndim == 2 else parts
+        self._shares = shaped if loss.joint else np.where(missing, 0.0, shaped)
+        self._value_shares = parts if loss.joint else self._shares
         self._y = np.where(missing, -1.0 if loss.target == "codes" else 0.0, y)
 
     def value(self, theta: Vector) -> float:
@@ -77,12 +91,12 @@ class Objective:
         z = self._X @ theta
         inside = np.clip(z, -self._z_max, self._z_max)
         tangent = self._slopes(inside) * (z - inside) if np.isfinite(self._z_max) else 0.0
-        return math.fsum((self._known * self._loss.value(inside, self._y) + tangent).ravel())
+        values = self._value_shares * self._loss.value(inside, self._y)
+        return math.fsum(values.ravel()) + math.fsum(np.ravel(tangent))
 
     def _slopes(self, z: Vector) -> Vector:
         """phi' of every record, in the shape of z."""
-        slopes = self._loss.grad(z, self._y)
-        return slopes if self._loss.joint else self._known * slopes
+        return self._shares * self._loss.grad(z, self._y)
 
     def gradient(self, theta: Vector) -> Vector:
         """Return the gradient at theta, in its shape, within `RidgeFacts.rounding` of the exact one."""

@@ -137,7 +137,10 @@ def remap(records: Records, quantiser: Quantiser, center: float, scale: float) -
         raise WrongValue("Sparse records cannot be standardised: a centre would fill them.")
     # Stored integers are read as they are, in blocks.
     of_integers = replace(quantiser, center=unit * quantiser.center, scale=unit * quantiser.scale)
-    return Records(of_integers.quantise(rows.values), np.ascontiguousarray((records.y - center) / scale))
+    y = (records.y - center) / scale
+    if records.weighted:
+        y[-1] = records.y[-1]
+    return Records(of_integers.quantise(rows.values), np.ascontiguousarray(y), weighted=records.weighted)
 
 
 def targets(y: Any, limit: float | None = None, missing: float = math.nan) -> Vector:

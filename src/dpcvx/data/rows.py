@@ -115,12 +115,15 @@ def dense_block(rows: Dense | Sparse, start: int, stop: int) -> NDArray[np.int16
     return full
 
 
-def targets_for(loss: Loss, outputs: int, y: Vector) -> Vector:
-    """Return targets (K, n), and refuse those of another kind than the loss takes."""
-    if len(y) == 0:
+def targets_for(loss: Loss, outputs: int, y: Vector, weighted: bool = False) -> Vector:
+    """Return targets (K, n), and refuse those of another kind than the loss takes.
+
+    `weighted`: whether a last row of y, which stays, holds weights.
+    """
+    if len(y) == weighted:
         raise WrongValue("These records have no targets; give y when the source is made.")
     width = 1 if loss.joint else outputs
-    if y.shape[0] != width:
+    if y.shape[0] != width + weighted:
         raise WrongValue(f"{type(loss).__name__} with {outputs} output(s) needs y with {width} column(s).")
     return y
 
@@ -130,12 +133,20 @@ class Records:
     """Records in memory as sums read them."""
 
     rows: Dense | Sparse  # stored integers, row-major
-    y: Vector  # shape (K, n): targets; K = 0 without any
+    # shape (K, n): targets; K = 0 without any. Where records have weights, a last row with these follows.
+    y: Vector
     step: int = 1  # unit of the stored integers, in units of 2^-14: 2^14 where they are -1, 0 and 1
     constant: int = 0  # value of a last feature that is the same in every row and is not stored; 0 for none
     # threads of a pass; by default one per core where the work is worth it. No answer depends on it.
     threads: int | None = None
     block_rows: int | None = None  # rows of a block. No answer depends on it.
+    # whether records have weights: integers from 0 to 2^14, and those of a person add up to at most 2^14
+    weighted: bool = False
+
+    @property
+    def weights(self) -> NDArray[np.int64] | None:
+        """Weights of the records, (n,); None without."""
+        return self.y[-1].astype(np.int64) if self.weighted else None
 
     @property
     def n(self) -> int:
@@ -159,8 +170,9 @@ class Records:
         return self.block_rows or min(self.n, max(8, BLOCK_BYTES // row_bytes))
 
     def targets(self, loss: Loss, outputs: int) -> Vector:
-        """Return the targets, and refuse those of another kind than the loss takes."""
-        return np.ascontiguousarray(targets_for(loss, outputs, self.y), dtype=np.float64)
+        """Return the targets, and refuse those of another kind than the loss takes; weights follow them."""
+        known = targets_for(loss, outputs, self.y, self.weighted)
+        return np.ascontiguousarray(known, dtype=np.float64)
 
     def whole_rows(self) -> Dense | Sparse:
         """Return 16-bit rows with nothing left out."""

@@ -31,11 +31,16 @@ class DataSource(Protocol):
 
     @property
     def n(self) -> int:
-        """Number of records."""
+        """Number of records, which is public; of persons, where records have persons."""
 
     @property
     def d(self) -> int:
         """Number of stored features."""
+
+    @property
+    def weight(self) -> int:
+        """Largest sum of the weights of one unit's records; 1 where records have none."""
+        return 1
 
     def within(self, bounds: Bounds) -> DataSource:
         """Return these records with every stored row inside the bounds: a longer one is shrunk."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcvx.accounting import WEIGHT_BITS
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.lattice import (
     FEATURE_BITS,
@@ -203,13 +204,17 @@ class MomentSum:
 
     Columns are the stored features and then as many targets, rounded to the same grid, as there are centres
     left; a missing target adds nothing. Where ``presence`` is not 0, as many sums follow: each adds
-    ``presence`` for every record that has the target.
+    ``presence`` for every record that has the target. Where ``whole`` is not 0, the sum of ``whole`` over all
+    records comes after the features. Of weighted records the terms of order 1 are multiplied by integer
+    weights, which makes the unit 2^-28; those of order 2 are (weight * square) >> 14, at most as much as the
+    square of one row for all rows of a person.
     """
 
     order: int
     centers: IntVector  # centers, limits: public integers, one for each column
     limits: IntVector
     presence: int = 0
+    whole: int = 0
 
     def check(self, d: int) -> None:
         """Refuse fewer centres than there are features."""
@@ -225,9 +230,9 @@ class MomentSum:
         d, centers, limits = records.d, self.centers, self.limits
         self.check(d)
         measured = len(centers) - d
-        y = records.y[:measured]
-        if len(y) < measured:
-            raise WrongValue(f"{measured} target(s) are to be measured; these records have {len(y)}.")
+        y, weights = records.y[:measured], records.weights
+        if len(records.y) - records.weighted < measured:
+            raise WrongValue(f"{measured} target(s) are to be measured; these records have fewer.")
         rows = records.whole_rows()
         total = np.zeros(len(centers), dtype=np.int64)
         for start in range(0, records.n, records.block):
@@ -238,10 +243,15 @@ class MomentSum:
             block = np.hstack([dense_block(rows, start, stop), targets]) - centers
             powers = np.clip(block, -limits, limits) ** self.order
             powers[:, d:] *= known
+            if weights is not None:
+                powers *= weights[start:stop, None]
+                if self.order == 2:
+                    powers >>= WEIGHT_BITS
             total += powers.sum(axis=0)
-        if self.presence == 0:
-            return total
-        return np.append(total, self.presence * (~np.isnan(y)).sum(axis=1))
+        every = np.ones(records.n, dtype=np.int64) if weights is None else weights
+        if self.presence:
+            total = np.append(total, self.presence * (every * ~np.isnan(y)).sum(axis=1, dtype=np.int64))
+        return np.insert(total, d, self.whole * every.sum()) if self.whole else total
 
     def add(self, parts: Iterable[IntVector], n: int) -> IntVector:
         """Add sums over disjoint records; the mechanism's capacity keeps them inside 62 bits."""
@@ -254,22 +264,26 @@ class MomentSum:
         d, k_inf, k2 = row
         limits = [int(limit) for limit in self.limits[d:]]
         if self.order == 1:
-            features = neighbours.ball**2 * k2
-            targets = sum(present_squared(neighbours, v, self.presence) for v in limits)
+            weight = neighbours.weight**2
+            features = weight * present_squared(neighbours, k2, self.whole)
+            targets = weight * sum(present_squared(neighbours, v**2, self.presence) for v in limits)
         else:
             share = neighbours.interval**2
             features, targets = share * d * k_inf**4, share * sum(v**4 for v in limits)
-        return [(_squares(one[:d], other[:d]), features), (_squares(one[d:], other[d:]), targets)]
+        last = d + (self.whole > 0)
+        return [(_squares(one[:last], other[:last]), features), (_squares(one[last:], other[last:]), targets)]
 
 
 def present_squared(neighbours: Neighbours, largest: int, presence: int) -> int:
-    """Return the squared l2 sensitivity of (t, presence) of a target |t| <= largest, (0, 0) where missing.
+    """Return the squared l2 sensitivity of (t, presence), ||t||^2 <= largest; (0, 0) where t is missing.
 
-    Two targets that are there differ by at most 2 largest, and one that is there is at most
-    sqrt(largest^2 + presence^2) from one that is not (PRIVACY_MATH §17).
+    Two that are there differ by at most 2 ||t||, and one that is there is at most sqrt(||t||^2 + presence^2)
+    from one that is not (PRIVACY_MATH §17). A weight multiplies both, and the distance is a convex function
+    of the weights, so that it is largest where they are 0 or whole.
     """
-    longest = largest**2 + presence**2
-    return neighbours.squared_diameter(max(4 * largest**2, longest), longest)
+    longest = largest + presence**2
+    missing = longest if presence else 0
+    return neighbours.squared_diameter(max(4 * largest, missing), longest)
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,8 @@ class NoisyMoments(GaussianMechanism):
     and (0, 0) sqrt(3) T, which is the sensitivity under add/remove; order 2, K_inf^2 sqrt(d) and T^2 sqrt(m)
     under either relation, since every square lies in an interval of that length that has 0 in it
     (PRIVACY_MATH §12b, §17).
+    Of weighted records each term is multiplied by its weight over 2^14, those of a person adding up to at
+    most 1, so that a person's terms are in the hull of those of single rows and 0 (PRIVACY_MATH §16).
     Event: Gaussian(noise_multiplier) for the features, Gaussian(target_multiplier) for the targets.
     """
 
@@ -81,8 +83,29 @@ class NoisyMoments(GaussianMechanism):
         return max(1, math.isqrt(2 * self._largest_target**2)) if self.order == 1 and self.targets else 0
 
     @property
+    def whole(self) -> int:
+        """What a record of whole weight adds to the sum of weights; 0 where records have none."""
+        if self.order == 2 or self.neighbours.weight == 1:
+            return 0
+        return math.isqrt(2 * integer_bounds(self.problem.bounds, self.problem.d)[1])
+
+    @property
+    def _shares(self) -> Vector:
+        """Factors of what is released: 1 for moments, and one for shares of weights and of targets."""
+        ones = [np.ones(self.problem.d), np.ones(self.targets)]
+        scale = 2.0 ** (self.order * FEATURE_BITS)
+        of_weights = [scale / self.whole] if self.whole else []
+        of_targets = [scale / self.presence] * self.targets if self.presence else []
+        return np.concatenate([ones[0], of_weights, ones[1], of_targets])
+
+    @property
     def _unit(self) -> float:
-        return 2.0 ** -(self.order * FEATURE_BITS) / self.n
+        return 2.0 ** -(self.order * FEATURE_BITS) / (self.n * self._weight)
+
+    @property
+    def _weight(self) -> int:
+        """Whole weight of a person, by which sums of order 1 are multiplied; squares are not."""
+        return self.neighbours.weight if self.order == 1 else 1
 
     @property
     def gaussians(self) -> tuple[LatticeGaussian, ...]:
@@ -90,29 +113,34 @@ class NoisyMoments(GaussianMechanism):
         k_inf, k2 = integer_bounds(self.problem.bounds, self.problem.d)
         largest, neighbours, sums = self._largest_target, self.neighbours, self.targets
         if self.order == 1:
-            features = neighbours.ball**2 * k2
-            targets = self.targets * present_squared(neighbours, largest, self.presence)
+            features = present_squared(neighbours, k2, self.whole)
+            targets = self.targets * present_squared(neighbours, largest**2, self.presence)
             sums *= 2
         else:
             features = neighbours.interval**2 * self.problem.d * k_inf**4
             targets = neighbours.interval**2 * self.targets * largest**4
         return _with_targets(
-            LatticeGaussian(math.isqrt(features) + 1, self.noise_multiplier, self.problem.d, self._unit),
-            LatticeGaussian(math.isqrt(targets) + 1, self.target_multiplier, sums, self._unit),
+            LatticeGaussian(
+                math.isqrt(self._weight**2 * features) + 1,
+                self.noise_multiplier,
+                self.problem.d + (self.whole > 0),
+                self._unit,
+            ),
+            LatticeGaussian(
+                math.isqrt(self._weight**2 * targets) + 1, self.target_multiplier, sums, self._unit
+            ),
         )
 
     @property
     def deviations(self) -> Vector:
         """Standard deviation of the noise on each number that is released."""
         found = np.concatenate([np.full(each.size, each.noise) for each in self.gaussians])
-        if self.presence:
-            found[-self.targets :] *= 2.0**FEATURE_BITS / self.presence
-        return found
+        return found * self._shares
 
     @property
     def capacity(self) -> int:
         """Most records whose exact sums stay inside 62 bits; none where the noise does not."""
-        largest = max(int(max(self.limits)) ** self.order, self.presence)
+        largest = self._weight * max(int(max(self.limits)) ** self.order, self.presence, self.whole)
         return room(largest, max(each.scale for each in self.gaussians))
 
     @property
@@ -121,9 +149,11 @@ class NoisyMoments(GaussianMechanism):
         return 0.0
 
     def __call__(self, centers: Vector | None, data: DataSource, rng: Generator) -> Vector:
-        """Return the noisy moments: features, targets, and of order 1 the shares of targets that are there.
+        """Return the noisy moments: of features and of targets.
 
-        They are sums over n: the mean of a target is its moment over its share.
+        The share of weights that is given comes after the features of weighted records, the shares of targets
+        that are there after the targets, both of order 1. All are sums over n: the mean of a target is its
+        moment over its share.
         """
         if centers is not None and self.order == 1:
             raise WrongValue("Means are taken about 0: a record's distance from a centre has no bound here.")
@@ -131,12 +161,10 @@ class NoisyMoments(GaussianMechanism):
         whole: NDArray[np.int64] = np.zeros_like(limits)
         if centers is not None:
             whole = np.clip(np.rint(centers * 2.0**FEATURE_BITS), -limits, limits).astype(np.int64)
-        total = data.sum(MomentSum(self.order, whole, limits, self.presence))
+        total = data.sum(MomentSum(self.order, whole, limits, self.presence, self.whole))
         noise = np.concatenate([each.draw(rng) for each in self.gaussians])
         released: Vector = (total + noise) * np.float64(self._unit)
-        if self.presence:
-            released[-self.targets :] *= 2.0**FEATURE_BITS / self.presence
-        return released
+        return released * self._shares
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["NoisySecondMoments", "SecondMoments"]
 
 MOST_BITS = 12  # of a curvature; fewer where that many records would not fit exact sums
+WEIGHTED_BITS = 20  # of one that is multiplied by a weight: what is cut off then must not count
 LARGEST_WIDTH = 4096  # features whose (d, d) sums are worth holding
 
 
@@ -92,7 +93,8 @@ class NoisySecondMoments(GaussianMechanism):
         k_inf, _ = integer_bounds(self.problem.bounds, self.problem.d)
         beta = max(1.0, self.problem.loss.smoothness(self.problem.z_max))
         left = math.floor(math.log2(LARGEST_SUM / (4 * self.n * k_inf**2 * beta)))
-        return max(1, min(MOST_BITS, left))
+        most = MOST_BITS if self.neighbours.weight == 1 else WEIGHTED_BITS
+        return max(1, min(most, left))
 
     @property
     def _largest(self) -> int:

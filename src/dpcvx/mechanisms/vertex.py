@@ -330,10 +330,12 @@ class NoisyVertex:
         """Point at the start of the run, and the records' margins there."""
         if not isinstance(self.problem.domain, HasCoordinateVertices):
             return self.origin(), None
-        if self._may_be_lazy and isinstance(data, HasLazyScores) and data.sparse:
+        # Lines of lazy scores are rounded row by row, and products of columns have no weights.
+        plain = self.neighbours.weight == 1
+        if plain and self._may_be_lazy and isinstance(data, HasLazyScores) and data.sparse:
             lazy = data.follow_lazily(self.problem.loss, self._terms)
             return self.origin(lazy), lazy
-        if self._linear and isinstance(data, HasGramScores) and not data.sparse:
+        if plain and self._linear and isinstance(data, HasGramScores) and not data.sparse:
             linear = data.follow_products(self.problem.loss)
             return self.origin(linear), linear
         margins = data.follow(self.problem.loss, self.problem.outputs)

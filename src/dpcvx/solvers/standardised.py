@@ -145,13 +145,15 @@ class Standardised(Solver):
         problem, d, inner = plan.problem, plan.problem.d, self.inner(plan.problem)
         means, squares, lengths = (_any(stage.mechanism) for stage in plan.stages[:3])
         limits = means.limits * 2.0**-FEATURE_BITS
-        moments, present = ask.moments(), plan.n
+        moments, noise, present, weight = ask.moments(), means.deviations, plan.n, plan.n
+        if means.whole:
+            weight = present = _count(plan.n, moments[d], noise[d])
+            moments, noise = np.delete(moments, d), np.delete(noise, d)
         if problem.loss.unit_free:
-            moments, share, error = moments[:-1], float(moments[-1]), float(means.deviations[-1])
-            # Below two deviations of the noise a share may be nothing but noise.
-            present = max(1, round(plan.n * min(1.0, max(share, 2 * error))))
-        # Sums over records that have a target, divided by n, become means of these.
-        more = np.where(np.arange(len(moments)) < d, 1.0, plan.n / present)
+            present = _count(plan.n, moments[-1], noise[-1])
+            moments = moments[:-1]
+        # Sums divided by n become means over the weight that is given, and over records that have a target.
+        more = plan.n / np.where(np.arange(len(moments)) < d, weight, present)
         m = np.clip(more * moments, -limits, limits) * self.intercept
         # And so may a mean square.
         measured, least = more * ask.moments(m), 2 * more * squares.deviations
@@ -162,7 +164,8 @@ class Standardised(Solver):
             y_scale = min(RESIDUAL_DEVIATIONS * float(s[d]), problem.loss.y_range[1] + abs(y_center))
         ask.remap(Quantiser(Bounds(1.0), m[:d], self.reach * s[:d]), y_center, y_scale)
         mean_square, *again = ask.length()
-        mean_square, closer = min(max(float(mean_square), 2 * lengths.noise), float(d)), 1.0
+        mean_square = plan.n / weight * max(float(mean_square), 2 * lengths.noise)
+        mean_square, closer = min(mean_square, float(d)), 1.0
         caution = None
         if again and measured[d] < least[d]:
             found, noise = (plan.n / present * float(each) for each in (again[0], lengths.target_noise))
@@ -197,6 +200,14 @@ class Standardised(Solver):
     def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
         """The other solver's prediction, in standardised units."""
         return self.solver.predict(self.inner(problem), n, budget)
+
+
+def _count(n: int, share: float, deviation: float) -> int:
+    """Number of units that a released share stands for.
+
+    Below two standard deviations of its noise a share may be nothing but noise.
+    """
+    return max(1, round(n * min(1.0, max(float(share), 2 * float(deviation)))))
 
 
 class _PresentAsk(Asking):

@@ -21,6 +21,7 @@ from numba import cfunc, njit, types
 from numba.core.errors import NumbaError
 
 from dpcvx import losses
+from dpcvx.accounting import WEIGHT
 from dpcvx.data.kernels.jit import compiled
 from dpcvx.data.kernels.quantise import SHRINK_SLACK
 from dpcvx.data.lattice import RESIDUAL_BITS
@@ -29,6 +30,7 @@ from dpcvx.errors import WrongType
 __all__ = ["bind", "block_residuals", "compile_slope", "residuals_of", "shrink"]
 
 RESIDUAL_ONE = float(2**RESIDUAL_BITS)
+WHOLE_WEIGHT = float(WEIGHT)  # products with 32-bit residuals are exact in float64
 LARGEST_MARGIN = 2.0**30  # scores are clamped here before a slope sees them
 LARGEST_ROUNDED = 2.0**31
 ROUNDING = 1.5 * 2.0**52  # adding and subtracting it rounds to the nearest integer, ties to even, below 2^51
@@ -69,8 +71,22 @@ def shrink(rho, i, l2):
             rho[k, i] = int(rho[k, i] * factor)
 
 
+@compiled
+def weigh(rho, weights, first, at, count):
+    """Replace rho by trunc(w rho / 2^14), w the integer weight of its record: PRIVACY_MATH §16.
+
+    |rho| <= R before, so that the residuals of rows whose weights add up to 2^14 add up to at most R.
+    """
+    for k in range(rho.shape[0]):
+        for i in range(count):
+            rho[k, at + i] = int(rho[k, at + i] * weights[first + i] / WHOLE_WEIGHT)
+
+
 def scalar_residuals(margins, y, first, at, count, unit, parameter, l2, linf, rho):
-    """rho of `count` records whose targets start at `first` and whose margins and residuals start at `at`."""
+    """rho of `count` records whose targets start at `first` and whose margins and residuals start at `at`.
+
+    A row of y after the targets holds the records' weights.
+    """
     outputs = margins.shape[0]
     for k in range(outputs):
         m, target, r = margins[k][at : at + count], y[k][first : first + count], rho[k][at : at + count]
@@ -80,6 +96,8 @@ def scalar_residuals(margins, y, first, at, count, unit, parameter, l2, linf, rh
             r[i] = rounded(slope(clamped(m[i] * unit), target[i], parameter), linf) if known else 0  # noqa: F821
     for i in range(count):
         shrink(rho, at + i, l2)
+    if y.shape[0] > outputs:
+        weigh(rho, y[outputs], first, at, count)
 
 
 def vector_residuals(margins, y, first, at, count, unit, parameter, l2, linf, rho):
@@ -95,6 +113,8 @@ def vector_residuals(margins, y, first, at, count, unit, parameter, l2, linf, rh
         for k in range(outputs):
             rho[k, at + i] = rounded(out[k], linf)
         shrink(rho, at + i, l2)
+    if y.shape[0] > 1:
+        weigh(rho, y[1], first, at, count)
 
 
 RESIDUALS = types.void(
