@@ -25,7 +25,7 @@ class Budget:
     relation : {"replace", "add_remove"}
         Neighbours differ by replacing one record (their number is public), or by adding or removing one.
     unit : {"row", "person"}
-        What is protected: a row, or a person with all of her rows.
+        Unit that is protected: a row, or a person with all of her rows.
     rows, weight : int
         Rows of a person that count, and the whole weight of a unit whose rows are weighted; see `Neighbours`.
     """

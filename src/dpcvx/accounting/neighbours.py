@@ -104,19 +104,24 @@ class Neighbours:
 
     @property
     def noun(self) -> str:
-        """What is counted: "record" or "person"."""
+        """The word for a unit: "record" or "person"."""
         return "record" if self.unit == "row" else "person"
 
+    def require_samples_of_rows(self) -> None:
+        """Refuse samples of records where a record is not a unit, or has a weight."""
+        self.require_rows("A sample of records")
+        if self.weight != 1:
+            raise Incompatible(
+                "A sample of weighted records is not covered: differences of their residuals are rounded one "
+                "by one. Use another solver, or leave the weights out."
+            )
+
     def require_rows(self, what: str) -> None:
-        """Refuse persons with several rows, and weighted rows, where a proof covers single rows only."""
+        """Refuse persons with several rows where a proof covers single rows only."""
         if self.unit != "row":
             raise Incompatible(
                 f"{what} is proved private for one row per person, not for persons with several rows: "
                 "use another solver, or data with one row per person."
-            )
-        if self.weight != 1:
-            raise Incompatible(
-                f"{what} is not available for weighted rows: use another solver, or leave the weights out."
             )
 
 

@@ -80,13 +80,18 @@ def fit(
         progress.step(f"reading {data}")
         table = open_table(data)
         wanted = [name.strip() for name in features.split(",") if name.strip()]
-        names = declared.features(table.columns, target, wanted)
+        person = given.get("person")
+        if person is not None and (person not in table.columns or person == target):
+            raise WrongValue("--person must name a column of the table's header other than the target.")
+        names = declared.features([name for name in table.columns if name != person], target, wanted)
         levels = {name: list(declared.categories[name]) for name in names if name in declared.categories}
         if groups := declared.column_groups(names) if model == "group-lasso" else None:
             parameters["groups"] = groups
         parameters |= {"bounds": declared.column_bounds(names), "categories": levels or None}
         estimator = make_estimator(model, parameters)
-        X, y = table.read(names, declared.categories, target, parameters.get("classes"))
+        ids = [] if person is None else [person]
+        texts = {**declared.categories, **dict.fromkeys(ids, ())}
+        X, y = table.read([*names, *ids], texts, target, parameters.get("classes"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning if quiet else UnrecognisedDataWarning)  # shown below
         try:

@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from dpcvx.errors import Incompatible
+from dpcvx.accounting import REPLACE_ONE
+from dpcvx.data.cells import native_array
+from dpcvx.errors import Incompatible, WrongValue
 
 if TYPE_CHECKING:
     from dpcvx.arrays import IntVector
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from dpcvx.data.source import DataSource
     from dpcvx.data.table import Table
     from dpcvx.data.target import Target
+    from dpcvx.data.units import Units
 
 __all__ = ["BACKENDS", "Dataset", "InMemory", "closing", "open_dataset"]
 
@@ -101,6 +104,16 @@ class InMemory:
         self.table, self.target = Table(X), y
         self.n = self.table.n
         self.declarations: Mapping[str, Any] = {}
+        self.units: Units | None = None
+        self.neighbours = REPLACE_ONE
+
+    def weigh_by(self, units: Units, name: str) -> None:
+        """Let rows count as units say; ``name`` is the argument that they came from."""
+        targets = self.table.n if self.target is None else len(native_array(self.target, ndim=2))
+        # Numbers of rows are private where persons have several, so that no message names one.
+        if not units.count == self.table.n == targets:
+            raise WrongValue(f"X, y and {name} must have the same number of rows.")
+        self.units, self.n, self.neighbours = units, units.n, units.neighbours
 
     @property
     def countable(self) -> bool:
@@ -119,8 +132,11 @@ class InMemory:
         """Return the data source of all records, clipped and quantised."""
         from dpcvx.data.memory import Arrays
 
-        rows = columns.rows(self.table, quantiser)
-        return Arrays(rows, target.encode(self.target), bounds=quantiser.bounds, layout=layout)
+        rows, y = columns.rows(self.table, quantiser), target.encode(self.target)
+        if self.units is None:
+            return Arrays(rows, y, bounds=quantiser.bounds, layout=layout)
+        weights = self.units.weigh(rows, y)
+        return Arrays(rows, y, bounds=quantiser.bounds, layout=layout, weights=weights, units=self.n)
 
 
 def open_dataset(X: Any, y: Any, backend: str) -> Dataset:

@@ -133,6 +133,11 @@ class OnDevice:
         self.n, self.d, self.device = host.n, host.d, device
         self.stored = [_sent(part.whole_rows(), device) for part in self._parts]
 
+    @property
+    def weight(self) -> int:
+        """Largest sum of the weights of one unit's records; 1 where records have none."""
+        return self._host.weight
+
     def within(self, bounds: Bounds) -> OnDevice:
         """Return these records with every stored row inside the bounds: a longer one is shrunk."""
         held = self._host.within(bounds)

@@ -44,6 +44,8 @@ def check_stages(
         return (), ""
     if budget.delta == 0:
         return (), "no check of the data: its noise is Gaussian, which needs delta > 0"
+    if budget.neighbours.weight != 1:
+        return (), "no check of the data: it counts single rows, not persons or weighted rows"
     if not dataset.countable:
         return (), "no check of the data: these shards were written without counts of their cells"
     paid = spendable(budget)

@@ -145,6 +145,31 @@ PARAMETERS = {
     "n_iter": Parameter(
         "int, optional", "Number of private answers; by default chosen from public facts.", int
     ),
+    "person": Parameter(
+        "str, optional",
+        "Column of X with the id of each row's person, which is never a feature. A person with all of her "
+        "rows is then protected; the rows share the weight of one row, and their number is private. "
+        "``fit(X, y, groups=ids)`` is the same for ids beside X. By default one row is one person.",
+        str,
+    ),
+    "persons": Parameter(
+        "int, optional",
+        "Number of persons where it is known beforehand; by default that of different ids, which is then "
+        "public.",
+        int,
+    ),
+    "max_rows": Parameter(
+        "int, optional",
+        "Rows used of each person, with as much weight each as if they were of different persons; noise "
+        "grows in proportion. By default all rows of a person share the weight of one row.",
+        int,
+    ),
+    "weight_bounds": Parameter(
+        "pair (0, V), optional",
+        "Bounds of ``sample_weight``, from public knowledge. Noise is made for a row of weight V, so that a "
+        "few large weights make all others noisier: the smaller V, the better.",
+        instead=PYTHON_ONLY,
+    ),
     "ledger": Parameter(
         "Ledger, path or URL, optional",
         "Where the fit is charged, durably, before anything is computed from the records; given together "

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dpcvx.accounting import REPLACE_ONE, WEIGHT, Neighbours
 from dpcvx.arrays import Vector
 from dpcvx.data import DataSource, Quantiser
 from dpcvx.data.columns import Columns
@@ -27,7 +28,9 @@ from dpcvx.data.declarations import Declarations
 from dpcvx.data.row_map import RowMap
 from dpcvx.data.table import Table
 from dpcvx.data.target import Target, open_target, read_one
+from dpcvx.data.units import persons, survey_weights, take_column, without_column
 from dpcvx.errors import (
+    Incompatible,
     Interrupted,
     PrivacyLeakWarning,
     UnrecognisedDataWarning,
@@ -67,7 +70,7 @@ LEAK_WARNING = (
 )
 
 REFUSED = {
-    "sample_weight": "a weight changes how far one person can move the model, and weights are private too",
+    "sample_weight": "a weight changes how far one person can move the result, and weights are private too",
     "class_weight": "a class's weight changes how far one person can move the model; "
     "PrivateLogisticRegression(class_weight={label: weight}) moves scores after the fit instead",
     "groups": "one row is one person here; rows that share a person are not protected together",
@@ -96,18 +99,29 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def fit(
-        self, X: Any, y: Any = None, *, checkpoint: str | Path | Checkpoint | None = None, **metadata: Any
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        groups: Any = None,
+        checkpoint: str | Path | Checkpoint | None = None,
+        **metadata: Any,
     ) -> Self:
         """Fit the model privately.
 
         Parameters
         ----------
         X : array-like, SciPy sparse matrix, pandas / polars / Arrow table, shape (n, d); or a Dataset
-            One row per person. Cells that are missing, infinite or no numbers count as the middle of their
-            bounds (sparse records, and with ``data_norm``: as 0); cells beyond the bounds are clipped.
+            One row per person, unless ``groups`` or ``person`` are given. Cells that are missing, infinite or
+            no numbers count as the middle of their bounds (sparse records, and with ``data_norm``: as 0);
+            cells beyond the bounds are clipped.
         y : array-like, shape (n,); (n, K) for several targets
             Targets; a Dataset has its own. No cell is refused, and no type: both may be another person's
             doing, see `dpcvx.data.canonical`.
+        groups : array-like, shape (n,), optional
+            Id of each row's person: text, or numbers below 2^53. All rows of a person are protected together,
+            and share the weight of one row (see ``max_rows``); rows without an id have no part. The number of
+            rows is then private.
         checkpoint : str, Path or Checkpoint, optional
             File in which the private answers are stored as they come. A fit that was killed is called again
             with the same parameters and the same file: it goes on where it stopped, with fresh noise and
@@ -115,16 +129,19 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             the same model comes back. Without a ledger keep one copy only: an old one would be continued too,
             and answers are paid for once.
         **metadata
-            None is accepted: weights and groups are refused with the reason.
+            ``sample_weight``: array-like, shape (n,), survey weights within ``weight_bounds``; a missing or
+            negative one is 0. Class weights are refused with the reason.
 
         Returns
         -------
         self
         """
+        # Not in the signature: scikit-learn would take weights without bounds for granted.
+        sample_weight = metadata.pop("sample_weight", None)
         refuse_metadata(self, metadata)
         with ProgressReport(type(self).__name__, shown=bool(self.verbose)) as progress:
             progress.step("planning")
-            dataset = open_dataset(X, y, self.backend)
+            dataset = self._open(X, y, groups, sample_weight)
             made = self._declare(dataset, dataset.n)
             rng = generator_of(self.random_state)
             self._warn(made, dataset)
@@ -138,15 +155,57 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             )
         return self
 
+    def _open(self, X: Any, y: Any, groups: Any, sample_weight: Any) -> Dataset:
+        """The data set of a fit, with its units where a row is not one."""
+        if self.person is not None:
+            if groups is not None:
+                raise Incompatible("groups and person both say whose rows are whose: give one of them.")
+            X, groups = take_column(X, self.person)
+        dataset = open_dataset(X, y, self.backend)
+        units, name = None, ""
+        if groups is not None:
+            if sample_weight is not None:
+                raise Incompatible(
+                    "sample_weight is not available for persons with several rows: how far weights within a "
+                    "person can move the model has not been derived. Leave one of the two out."
+                )
+            units, name = persons(groups, declared=self.persons, max_rows=self.max_rows), "groups"
+        elif sample_weight is not None:
+            units, name = survey_weights(sample_weight, self.weight_bounds), "sample_weight"
+        elif self.persons is not None or self.max_rows is not None:
+            raise Incompatible(
+                "persons and max_rows are about rows of persons: give fit groups=ids, or person."
+            )
+        if units is not None:
+            if not isinstance(dataset, InMemory):
+                raise Incompatible(
+                    f"{name} are taken with arrays and tables in memory, and not yet with "
+                    f"{type(dataset).__name__}."
+                )
+            if self.ledger is not None and units.neighbours.unit != "row":
+                raise Incompatible(
+                    "Accounts of a ledger are kept for single rows, and this fit protects persons with all "
+                    "of their rows: leave ledger and account out, and keep account of it yourself."
+                )
+            dataset.weigh_by(units, name)
+        return dataset
+
+    def _planned_neighbours(self) -> Neighbours:
+        """Neighbours of a plan without data, by the parameters."""
+        if any(each is not None for each in (self.person, self.persons, self.max_rows)):
+            return Neighbours("replace", "person", self.max_rows or 1, WEIGHT)
+        return REPLACE_ONE if self.weight_bounds is None else Neighbours(weight=WEIGHT)
+
     def plan(self, n: int, features: int | Sequence[str], *, targets: int = 1) -> Plan:
         """Plan a fit without data: what would be asked, with how much noise, at what cost.
 
         Parameters
         ----------
         n : int
-            Number of records.
+            Number of records; of persons where ``person`` is given.
         features : int or sequence of str
-            Number of columns, or their names where ``bounds`` or ``categories`` use names.
+            Number of columns without that of persons, or their names where ``bounds`` or ``categories`` use
+            names.
         targets : int
             Number of targets, for estimators that take several.
 
@@ -168,7 +227,9 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
                 {name: pa.nulls(1, pa.string() if name in levels else pa.float64()) for name in features}
             )
         y = np.zeros(1 if targets == 1 else (1, targets), dtype=object)
-        return self._declare(InMemory(X, y), n).plan
+        dataset = InMemory(X, y)
+        dataset.neighbours = self._planned_neighbours()
+        return self._declare(dataset, n * dataset.neighbours.rows).plan
 
     def _run(
         self,
@@ -201,7 +262,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             rng=rng,
             ledger=self.ledger,
             account=self.account,
-            purpose=f"fit of {type(self).__name__} to {dataset.n} records",
+            purpose=f"fit of {type(self).__name__} to {dataset.n} {plan.budget.neighbours.noun}s",
             progress=None if progress is None else progress.count,
             checkpoint=described,
         )
@@ -230,7 +291,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         def again(n: int, epsilon: float) -> Plan:
             return self._plan_fit(n, facts, epsilon, dataset)[0]
 
-        rule = type(self), self.delta, self.n_iter, self.standardize
+        rule = type(self), self.delta, self.n_iter, self.standardize, plan.budget.neighbours
         unbounded = dataset.table.sparse and made.stated.data_norm is None
         warn_if_useless(plan, again, rule, sparse=unbounded, stacklevel=3)
 
@@ -247,7 +308,8 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         target = self._declare_target(placed, values)
         facts = stated, columns, target
         plan, intercept = self._plan_fit(n, facts, float(self.epsilon or 0), dataset)
-        return FitDeclaration(*facts, plan, intercept)
+        units = getattr(dataset, "units", None)
+        return FitDeclaration(*facts, plan, intercept, units={} if units is None else units.facts)
 
     def _open_target(self, y: Any, n: int) -> NDArray[Any]:
         """Raw targets of n records, of a shape that fits."""
@@ -401,7 +463,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             release.plan.price,
             model=type(self).__name__,
             private=release.private,
-            bounds={**_bounds_facts(made), **facts},
+            bounds={**_bounds_facts(made), **facts, **made.units},
             public=self._public_facts(release.plan, columns, intercept),
             receipt=release.receipt,
         )
@@ -409,7 +471,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
     def _public_facts(self, chosen: Plan, columns: Columns, intercept: float) -> dict[str, Any]:
         problem = chosen.problem
         return {
-            "n": chosen.n,
+            **_size_facts(chosen),
             "features": list(columns.names),
             "loss": _setting(problem.loss),
             "domain": _setting(problem.domain),
@@ -418,7 +480,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             "standardized": chosen.solver.standardises,
             "n_iter": self.n_iter_,
             "intercept": intercept,
-            "delta_rule": "given" if self.delta is not None else "min(1/n^2, 1e-5)",
+            "delta_rule": "given" if self.delta is not None else _delta_rule(chosen),
             "x_inf": problem.bounds.x_inf,
             "x_2": problem.row_norm,
         }
@@ -460,6 +522,7 @@ def fit_silently(model: LinearModel, X: Any, y: Any) -> None:
 
     `X`, `y`: as for its ``fit``.
     """
+    _require_rows(model)
     dataset = open_dataset(X, y, model.backend)
     model._run(dataset, model._declare(dataset, dataset.n), generator_of(model.random_state))
 
@@ -470,7 +533,17 @@ def declare_fit(model: LinearModel, dataset: Dataset, n: int) -> FitDeclaration:
     `model`: it is not changed; `dataset`: its columns are read, and no record; `n`: number
     of records.
     """
+    _require_rows(model)
     return model._declare(dataset, n)
+
+
+def _require_rows(model: LinearModel) -> None:
+    """Refuse persons and weights where rows are split, or come without ids."""
+    if any(each is not None for each in (model.person, model.persons, model.max_rows, model.weight_bounds)):
+        raise Incompatible(
+            "A private search splits and scores single rows, so that it takes neither persons with several "
+            "rows nor weights: leave person, persons, max_rows and weight_bounds out, or fit the model alone."
+        )
 
 
 def check_records(model: LinearModel, X: Any, y: Any) -> int:
@@ -478,7 +551,7 @@ def check_records(model: LinearModel, X: Any, y: Any) -> int:
 
     `model`: fitted; `X`, `y`: private rows and targets: names and shapes are looked at, and no cell.
     """
-    table = Table(X)
+    table = Table(without_column(X, model.person))
     validate_data(model, table.header(), reset=False, skip_check_array=True)
     model._open_target(y, table.n)
     return table.n
@@ -492,6 +565,16 @@ def refuse_metadata(model: object, metadata: dict[str, Any]) -> None:
             raise WrongType(f"{name}.fit() got an unexpected keyword argument {keyword!r}.")
         if value is not None:
             raise WrongType(f"{name} does not take {keyword}: {REFUSED[keyword]}.")
+
+
+def _size_facts(plan: Plan) -> dict[str, Any]:
+    """The public number of units."""
+    neighbours = plan.budget.neighbours
+    return {"n": plan.n} if neighbours.unit == "row" else {"persons": plan.n // neighbours.rows}
+
+
+def _delta_rule(plan: Plan) -> str:
+    return f"min(1/{'n' if plan.budget.unit == 'row' else 'persons'}^2, 1e-5)"
 
 
 def _bounds_facts(made: FitDeclaration) -> dict[str, Any]:

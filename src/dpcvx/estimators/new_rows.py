@@ -7,6 +7,7 @@ from typing import Any
 from sklearn.utils.validation import validate_data
 
 from dpcvx.data.table import Table
+from dpcvx.data.units import without_column
 
 __all__ = ["open_new_rows"]
 
@@ -16,6 +17,6 @@ def open_new_rows(estimator: Any, X: Any) -> Table:
 
     `estimator`: its ``n_features_in_`` and ``feature_names_in_`` are compared.
     """
-    table = Table(X)
+    table = Table(without_column(X, getattr(estimator, "person", None)))
     validate_data(estimator, table.header(), reset=False, skip_check_array=True)
     return table

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
-from dpcvx.accounting import Accountant, Budget, Following, Tight, default_delta
+from dpcvx.accounting import REPLACE_ONE, Accountant, Budget, Following, Neighbours, Tight, default_delta
 from dpcvx.data import Dataset
 from dpcvx.data.columns import Columns
 from dpcvx.data.declarations import Declarations
@@ -55,6 +55,8 @@ class FitDeclaration:
     plan: Plan
     intercept: float  # value of the intercept's feature in scaled units, 0 for none
     check: DataCheck | None = None  # counts of recognised cells, once the fit has released them
+    # entries of the statement about persons or weights
+    units: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 Model = TypeVar("Model")
@@ -87,6 +89,10 @@ class Parameters:
     check: float = CHECK
     solver: Any = "auto"
     n_iter: int | None = None
+    person: str | None = None
+    persons: int | None = None
+    max_rows: int | None = None
+    weight_bounds: Any = None
     ledger: Any = None
     account: Any = None
     random_state: Any = None
@@ -106,9 +112,10 @@ class Planning(Parameters):
     def _plan_fit(
         self, n: int, fit: tuple[Declarations, Columns, Target], epsilon: float, dataset: Dataset
     ) -> tuple[Plan, float]:
-        """Plan of a fit to n records, and the value of the intercept's feature, from public facts alone.
+        """Plan of a fit to n units, and the value of the intercept's feature, from public facts alone.
 
-        `dataset`: whether its records are sparse, and whether they can be counted; no record is read.
+        `dataset`: its neighbours, whether its records are sparse, and whether they can be counted; no record
+        is read.
         """
         stated, columns, target = fit
         loss = self._loss(target)
@@ -122,7 +129,21 @@ class Planning(Parameters):
             outputs=target.outputs,
             l2=self._ridge(domain),
         )
-        budget = Budget(epsilon, default_delta(n) if self.delta is None else float(self.delta))
+        neighbours: Neighbours = getattr(dataset, "neighbours", REPLACE_ONE)
+        units = n // neighbours.rows
+        budget = Budget(
+            epsilon,
+            default_delta(units) if self.delta is None else float(self.delta),
+            neighbours.relation,
+            neighbours.unit,
+            neighbours.rows,
+            neighbours.weight,
+        )
+        if self.uncertainty and neighbours.unit == "person":
+            raise Incompatible(
+                "Standard errors are not available for persons with several rows: the spread of sums over "
+                "all rows of a person is not asked for. Leave uncertainty at 0, or use one row per person."
+            )
         plain = dataclasses.replace(
             problem, d=columns.width, bounds=columns.row_bounds(stated.data_norm, 0.0)
         )

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcvx.accounting import Budget, gaussian_mu, spendable
+from dpcvx.accounting import REPLACE_ONE, Budget, gaussian_mu, spendable
 from dpcvx.arrays import Vector
 from dpcvx.data.canonical import read_numbers
 from dpcvx.data.columns import Columns
@@ -85,6 +85,11 @@ def quantile_stages(n: int, columns: int, budget: Budget) -> tuple[Stage, ...]:
     if not budget.neighbours.replaces:
         raise Incompatible(
             "Private bounds count ranks among a public number of records: use relation='replace'."
+        )
+    if budget.neighbours != REPLACE_ONE:
+        raise Incompatible(
+            "Private bounds rank single rows: declare bounds for persons with several rows and for weighted "
+            "rows."
         )
     if budget.delta == 0:
         raise Incompatible("Private bounds need delta > 0.")

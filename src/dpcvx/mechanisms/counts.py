@@ -50,6 +50,8 @@ class NoisyCounts(GaussianMechanism):
     traits: ClassVar[Traits] = Traits("count of recognised cells", measures=True)
 
     def __post_init__(self) -> None:
+        if self.neighbours.weight != 1:
+            raise Incompatible("Recognised cells are counted row by row, without weights: give check=0.")
         check_capacity(self, self.n)
 
     @property

@@ -51,7 +51,7 @@ class NoisyDifference(GaussianMechanism):
     traits: ClassVar[Traits] = Traits("difference")
 
     def __post_init__(self) -> None:
-        self.neighbours.require_rows("A sample of records")
+        self.neighbours.require_samples_of_rows()
         if probability_above(self.probability) != self.probability:
             raise WrongValue(
                 f"probability is {self.probability!r}; it must be a multiple of 2^-16 in (0, 1]: "

@@ -84,7 +84,7 @@ class NoisyMoments(GaussianMechanism):
 
     @property
     def whole(self) -> int:
-        """What a record of whole weight adds to the sum of weights; 0 where records have none."""
+        """The term of a record of whole weight in the sum of weights; 0 where records have none."""
         if self.order == 2 or self.neighbours.weight == 1:
             return 0
         return math.isqrt(2 * integer_bounds(self.problem.bounds, self.problem.d)[1])

@@ -219,12 +219,13 @@ def _check_source(plan: Plan, source: DataSource) -> None:
         raise Incompatible("These records cannot be mapped again: give standardize=False.")
     if plan.budget.neighbours.replaces and source.n != plan.n:
         raise Incompatible(
-            f"The plan is for n={plan.n} {plan.budget.neighbours.noun}s, the source has {source.n}: plan again "
-            f"with n={source.n}."
+            f"The plan is for n={plan.n} {plan.budget.neighbours.noun}s, the source has {source.n}: plan "
+            f"again with n={source.n}."
         )
     if getattr(source, "weight", 1) != plan.budget.neighbours.weight:
         raise Incompatible(
-            "The plan and the source disagree on whether records have weights: plan with the relation of the source."
+            "The plan and the source disagree on whether records have weights: plan with the unit and "
+            "weight of the source."
         )
     if source.n > min(stage.mechanism.capacity for stage in plan.stages):
         raise Incompatible("The source has more records than the plan's exact sums have room for.")

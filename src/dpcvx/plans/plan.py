@@ -317,7 +317,7 @@ class Plan:
         loss, budget = self.problem.loss.name, self.budget
         sentences = [
             f"The fit minimises the {loss} loss over {_set(self.problem.domain)} ({self._shape}) "
-            f"from {quantity(self.n, 'record')}.",
+            f"from {self._size}.",
             *self._choice(),
         ]
         for stage in self.questions:
@@ -351,7 +351,7 @@ class Plan:
         budget = self.budget
         facts = [
             ("problem", f"{self.problem.loss.name} loss over {_set(self.problem.domain)}, {self._shape}"),
-            ("records", f"n = {self.n:,}, {self._neighbours}"),
+            (self._noun, f"{self._number}, {self._neighbours}"),
             ("budget", f"epsilon = {budget.epsilon:g}, delta = {budget.delta:.3g}"),
             (
                 "certified",
@@ -381,6 +381,7 @@ class Plan:
             "d": self.problem.d,
             "outputs": self.problem.outputs,
             "n": self.n,
+            "unit": self.budget.unit,
             "relation": self.budget.relation,
             "epsilon": self.budget.epsilon,
             "delta": self.budget.delta,
@@ -430,6 +431,26 @@ class Plan:
     def _shape(self) -> str:
         outputs = self.problem.outputs
         return f"d = {self.problem.d:,}" + (f" x {outputs}" if outputs > 1 else "")
+
+    @property
+    def _noun(self) -> str:
+        return f"{self.budget.neighbours.noun}s"
+
+    @property
+    def _number(self) -> str:
+        """The public number of units, and the rows used of each."""
+        neighbours = self.budget.neighbours
+        if neighbours.rows > 1:
+            return f"{self.n // neighbours.rows:,} with {neighbours.rows} rows each at most"
+        if neighbours.unit == "person":
+            return f"{self.n:,}, whose rows share the weight of one row"
+        weighted = ", weighted, with noise for a row of the largest weight" * (neighbours.weight > 1)
+        return f"n = {self.n:,}{weighted}"
+
+    @property
+    def _size(self) -> str:
+        neighbours = self.budget.neighbours
+        return quantity(self.n // neighbours.rows, neighbours.noun)
 
     @property
     def _neighbours(self) -> str:

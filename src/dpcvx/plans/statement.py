@@ -21,6 +21,7 @@ __all__ = ["PrivacyStatement"]
 
 UNIT = "one row is one person"
 FROM_Y = "taken from y and declared public"
+PERSON = "one person with all of her rows"
 CRYPTOGRAPHIC = "cryptographic: AES-256-CTR keyed by the operating system"
 SEEDED = "NOT PRIVATE: a seeded generator drew the noise; whoever knows or guesses the seed can subtract it"
 NO_LEDGER = "no ledger: nothing was charged; releases on the same people add up"
@@ -33,13 +34,14 @@ BEFORE = (
     "pipeline: the guarantee starts at the rows given to it (dpcvx.check_pipeline names such steps)"
 )
 SECOND_FIT = "a second fit on the same people: its epsilon and delta are added to these"
+SEVERAL_ROWS = "a person who is in several rows"
 NOT_COVERED = (
     BEFORE,
     "score() and any other metric computed on the private rows",
     "the scores and the choice of GridSearchCV and other tuners",
     "running time and memory",
     SECOND_FIT,
-    "a person who is in several rows",
+    SEVERAL_ROWS,
 )
 CHARGED_NOT_COVERED = tuple(
     "a fit on the same people that is not charged to the same account" if item == SECOND_FIT else item
@@ -128,7 +130,7 @@ class PrivacyStatement:
             model=model,
             version=__version__,
             private=private,
-            unit=UNIT,
+            unit=UNIT if price.budget.unit == "row" else PERSON,
             relation=price.budget.neighbours.relation,
             epsilon=price.budget.epsilon,
             delta=price.budget.delta,
@@ -140,7 +142,11 @@ class PrivacyStatement:
             public=dict(public),
             randomness=CRYPTOGRAPHIC if private else SEEDED,
             ledger=NO_LEDGER if receipt is None else _charged(receipt),
-            not_covered=NOT_COVERED if receipt is None else CHARGED_NOT_COVERED,
+            not_covered=tuple(
+                item
+                for item in (NOT_COVERED if receipt is None else CHARGED_NOT_COVERED)
+                if price.budget.unit == "row" or item != SEVERAL_ROWS
+            ),
         )
 
     @property
@@ -152,7 +158,7 @@ class PrivacyStatement:
                 "This run gives no guarantee. Its noise came from a seed and can be computed again, so treat "
                 f"{treated} before publishing anything."
             )
-        pair = Neighbours(self.relation).words
+        pair = self._neighbours.words
         if self.bounds.get("classes_are") == FROM_Y:
             pair += " and have the same set of labels"
         return (
@@ -161,6 +167,10 @@ class PrivacyStatement:
             f"extra probability of at most {self.delta:.3g}. This holds whatever else that person "
             "knows, has, or computes later."
         )
+
+    @property
+    def _neighbours(self) -> Neighbours:
+        return Neighbours(self.relation, "person" if self.unit == PERSON else "row")
 
     def to_dict(self) -> dict[str, Any]:
         """Return every field as plain types that JSON can hold."""
@@ -207,7 +217,7 @@ class PrivacyStatement:
                 "guarantee",
                 f"epsilon = {self.epsilon:g}, delta = {self.delta:.3g}" if self.private else "none",
             ),
-            ("whose", f"{self.unit}; neighbours are {Neighbours(self.relation).words} ({self.relation!r})"),
+            ("whose", f"{self.unit}; neighbours are {self._neighbours.words} ({self.relation!r})"),
             *(("asked", _sentence(part)) for part in self.mechanisms),
             (
                 "accounting",

@@ -141,6 +141,11 @@ class Distributed:
         return sum(shard.facts.n for shard in self._shards)
 
     @property
+    def weight(self) -> int:
+        """Rows of a cluster have no weights."""
+        return 1
+
+    @property
     def d(self) -> int:
         """Number of stored features."""
         return self._shards[0].facts.d if self._d is None else self._d

@@ -138,6 +138,11 @@ class ShardSource:
         self.n, self.d = self.starts[-1], first.rows.shape[1] + (first.constant > 0)
         self._row_bytes = first.rows.values.nbytes + first.y.nbytes
 
+    @property
+    def weight(self) -> int:
+        """Rows of shards have no weights."""
+        return 1
+
     def within(self, bounds: Bounds) -> ShardSource:
         """Return these records with every row inside the bounds: a longer one is shrunk when it is read."""
         wanted = integer_bounds(bounds, self.d)

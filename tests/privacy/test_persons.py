@@ -1,0 +1,452 @@
+"""Persons with several rows: what a whole person can change, whose rows are whose, and what nobody learns."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from numpy.testing import assert_array_equal
+from scipy.sparse import csr_array
+
+import dpcvx as dp
+from dpcvx import cli
+from dpcvx.accounting import WEIGHT, Budget, Neighbours, Tight
+from dpcvx.audit.replay import discrepancies, record, replay
+from dpcvx.data import (
+    CurvatureBound,
+    CurvatureSum,
+    GradientSum,
+    LengthSum,
+    MomentSum,
+    ResidualBound,
+    RowBounds,
+    integer_bounds,
+)
+from dpcvx.data import units as units_module
+from dpcvx.data.memory import Arrays
+from dpcvx.data.quantise import Quantiser
+from dpcvx.data.units import persons, survey_weights
+from dpcvx.errors import Incompatible, WrongValue
+from dpcvx.noise import SeededGenerator
+from dpcvx.solvers import (
+    NoisyFrankWolfe,
+    NoisyGradientDescent,
+    NoisyMirrorDescent,
+    NoisySVRG,
+    ObjectivePerturbation,
+    OutputPerturbation,
+    Standardised,
+    SufficientStatistics,
+)
+
+D = 3
+BOUNDS = dp.Bounds(1.0, 1.5)
+PERSON = Neighbours("replace", "person", weight=WEIGHT)
+UNIT = 2**14
+REGRESSION = {"epsilon": 2.0, "bounds": (-1, 1), "y_bounds": (-1, 1), "random_state": 0}
+
+
+def of(ids, X, y, neighbours=None, layout="rows", n=None, max_rows=None, sparse=False):
+    """Source of rows with ids."""
+    units = persons(ids, declared=n, max_rows=max_rows)
+    rows = Quantiser(BOUNDS).quantise(csr_array(X) if sparse else X)
+    y = np.asarray(y, dtype=float).reshape(len(X), -1)
+    return Arrays(rows, y, bounds=BOUNDS, layout=layout, weights=units.weigh(rows, y), units=units.n)
+
+
+def person(generator, m):
+    """Rows of one person, extreme ones among them, and targets, some missing."""
+    rows = generator.choice([-9.0, -1.0, 0.0, 0.3, 1.0, 9.0], (m, D))
+    if generator.random() < 0.5:
+        rows[:] = rows[0]
+    return rows, generator.choice([-1.0, 1.0, 0.2, np.nan], m)
+
+
+QUESTIONS = {
+    "gradient": GradientSum(dp.Squared(), np.zeros(D), ResidualBound(2**20, 2**20)),
+    "means": MomentSum(1, np.zeros(D + 1, int), np.full(D + 1, UNIT), math.isqrt(2 * UNIT**2), 2**15),
+    "squares": MomentSum(2, np.array([0, UNIT, -UNIT, 3000]), np.full(D + 1, UNIT)),
+    "length": LengthSum(),
+    "curvature": CurvatureSum(
+        dp.Squared(), np.zeros(D), ResidualBound(2**20, 2**20), CurvatureBound(2**12, 12)
+    ),
+}
+
+
+@pytest.mark.parametrize("max_rows", [None, 3])
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_no_two_persons_are_further_apart_than_the_sensitivity_and_some_are_as_far(name, max_rows):
+    question, generator = QUESTIONS[name], np.random.default_rng(0)
+    row = RowBounds(D, *integer_bounds(BOUNDS, D))
+    neighbours = replace(PERSON, rows=max_rows or 1)
+    answers = []
+    for m in (1, 1, 1, 2, 3, 7, 100, 20_000):
+        for _ in range(8 if m < 50 else 1):
+            rows, y = person(generator, m)
+            answers.append(of(np.zeros(m), rows, y, max_rows=max_rows).sum(question))
+    answers.append(of([None], np.ones((1, D)), [1.0], n=1, max_rows=max_rows).sum(question))  # nobody
+    edge = np.full((1, D), 1.5 / math.sqrt(3))
+    for sign in (-1, 1):
+        k = max_rows or 1
+        answers.append(
+            of(np.zeros(k), np.repeat(sign * edge, k, 0), [-1.0] * k, max_rows=max_rows).sum(question)
+        )
+        answers.append(
+            of(np.zeros(k), np.repeat(edge, k, 0), [float(sign)] * k, max_rows=max_rows).sum(question)
+        )
+    reached = 0.0
+    for one in answers:
+        for other in answers:
+            for distance, allowed in question.distances(one, other, row, neighbours):
+                assert distance <= allowed
+                reached = max(reached, distance / allowed)
+    assert reached > 0.9
+
+
+def test_scores_of_persons_stay_within_the_bound():
+    generator, bound = np.random.default_rng(1), ResidualBound(2**20, 2**20)
+    k_inf, _ = integer_bounds(BOUNDS, D)
+    for sparse in (False, True):
+        for m in (1, 2, 50, 3000):
+            rows, y = person(generator, m)
+            margins = of(np.zeros(m), rows, y, layout="columns", sparse=sparse).follow(dp.Squared(), 1)
+            margins.add(1, 2**28)
+            assert abs(margins.scores(2.0**-42, bound)).max() <= bound.linf * k_inf
+
+
+def test_a_persons_rows_weigh_as_much_as_one_row_and_rows_without_id_nothing():
+    ids = ["a", "b", "b", "b", None, "", 2**53, "c", "c"]
+    units = persons(ids)
+    assert units.n == 3
+    assert units.weigh(None, None).tolist() == [WEIGHT] + [WEIGHT // 3] * 3 + [0] * 3 + [WEIGHT // 2] * 2
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [1, 2, 1],
+        np.array([1.0, 2.0, 1.0]),
+        ["1", "2", " 1"],
+        ["1", "2", "1.0"],
+        pd.Series([1, 2, True], dtype=object),
+        pl.Series(["1", "2", "1"], dtype=pl.Categorical),
+        pd.Series([1, 2, 1], dtype="Int64"),
+        np.array([1, 2, 1], dtype=np.uint8),
+    ],
+    ids=str,
+)
+def test_equality_of_ids_does_not_depend_on_the_type_that_a_reader_chose(ids):
+    units = persons(ids)
+    assert units.n == 2
+    assert units.weigh(None, None).tolist() == [WEIGHT // 2, WEIGHT, WEIGHT // 2]
+
+
+def test_another_persons_cell_changes_no_weights():
+    """One odd cell makes a column of numbers text, one missing cell makes integers floats."""
+    for other in (7, "abc", None, 2**60, math.nan, 0.5):
+        weights = persons([1, 1, 2, other]).weigh(None, None)
+        assert weights[:3].tolist() == [WEIGHT // 2, WEIGHT // 2, WEIGHT]
+
+
+# -- replay of whole persons
+
+
+def problem(loss=None, domain=None, l2=0.0):
+    return dp.Problem(loss or dp.Squared(), domain or dp.L2Ball(2.0), bounds=BOUNDS, d=D, l2=l2)
+
+
+PLANS = {
+    "descent": (problem(), NoisyGradientDescent(n_iter=4)),
+    "several": (replace(problem(), outputs=2), NoisyGradientDescent(n_iter=3)),
+    "mirror": (problem(dp.Quantile(0.3), dp.L1Ball(2.0)), NoisyMirrorDescent(n_iter=4)),
+    "frank-wolfe": (problem(domain=dp.L1Ball(2.0)), NoisyFrankWolfe(n_iter=5)),
+    "output": (problem(dp.Huber(0.5), l2=0.1), OutputPerturbation()),
+    "statistics": (problem(), SufficientStatistics()),
+    "standardised": (problem(), Standardised(NoisyGradientDescent(n_iter=4))),
+    "standardised labels": (problem(dp.Logistic()), Standardised(NoisyGradientDescent(n_iter=4))),
+}
+
+
+def audit(name, max_rows=None, rounds=6):
+    """Violations over replays in which one person's rows are replaced by any number of others."""
+    task, solver = PLANS[name]
+    found, generator = [], np.random.default_rng(5)
+    sizes = generator.integers(1, 6, 8)
+    parts = [person(generator, m) for m in sizes]
+    outputs = task.outputs
+
+    def source(parts):
+        ids = np.repeat(np.arange(len(parts)), [len(y) for _, y in parts])
+        X, y = np.vstack([rows for rows, _ in parts]), np.concatenate([y for _, y in parts])
+        if task.loss.target == "labels":
+            y = np.sign(y)
+        return of(ids, X, np.repeat(y[:, None], outputs, 1), max_rows=max_rows)
+
+    k = max_rows or 1
+    budget = Budget(2.0, 1e-4, unit="person", rows=k, weight=WEIGHT)
+    plan = solver.plan(task, len(parts) * k, budget, Tight())
+    first = record(plan, source(parts), SeededGenerator(0))
+    for m in generator.integers(1, 40, rounds):
+        others = list(parts)
+        others[int(generator.integers(len(parts)))] = person(generator, m)
+        second = replay(plan, source(others), SeededGenerator(1), first)
+        found += discrepancies(plan, first, second)
+    return found
+
+
+@pytest.mark.parametrize("max_rows", [None, 2])
+@pytest.mark.parametrize("name", PLANS)
+def test_a_whole_person_is_replaced_without_a_violation(name, max_rows):
+    assert not audit(name, max_rows)
+
+
+@pytest.mark.parametrize("name", ["descent", "standardised", "statistics"])
+def test_weights_of_half_of_the_rows_are_found_out(name, monkeypatch):
+    """A fault: a person's rows are counted by pairs, so that they weigh twice as much as one row."""
+
+    def half(owners):
+        return np.minimum(WEIGHT, WEIGHT // np.maximum(1, np.bincount(owners)[owners] // 2))
+
+    monkeypatch.setattr(units_module, "_equal_weights", half)
+    assert audit(name, rounds=12)
+
+
+# -- fits
+
+
+def people(repeats, seed=0, n=300):
+    """Records, repeated under their person's id."""
+    generator = np.random.default_rng(seed)
+    X = generator.uniform(-1, 1, (n, D))
+    y = np.clip(X @ [0.5, -0.3, 0.1] + 0.1 * generator.standard_normal(n), -1, 1)
+    owner = np.repeat(np.arange(n), repeats)
+    return X[owner], y[owner], owner
+
+
+def test_the_number_of_rows_is_shown_nowhere():
+    told = []
+    for repeats in (1, 2, np.arange(300) % 7 + 1):
+        X, y, owner = people(repeats)
+        model = dp.PrivateLinearRegression(**REGRESSION).fit(X, y, groups=owner)
+        statement = model.privacy_statement_
+        assert statement.unit == "one person with all of her rows"
+        assert statement.public["persons"] == 300
+        assert "n" not in statement.public
+        assert "a person who is in several rows" not in statement.not_covered
+        told.append(
+            (statement.to_json(), str(model.plan_), model.plan_.explain(), str(model.plan_.to_plain()))
+        )
+        assert "300 persons" in model.plan_.explain()
+    assert told[0] == told[1] == told[2]
+
+
+def test_messages_about_lengths_name_no_number():
+    X, y, owner = people(2)
+    for arguments in ((X, y, owner[:-1]), (X, y[:-1], owner), (X[:-1], y, owner)):
+        with pytest.raises(WrongValue) as refused:
+            dp.PrivateLinearRegression(**REGRESSION).fit(*arguments[:2], groups=arguments[2])
+        assert not any(character.isdigit() for character in str(refused.value))
+
+
+def test_a_single_row_of_each_person_is_a_fit_of_rows():
+    """Weights are whole then, and sums are those of rows; only standardisation asks for more, their sum."""
+    X, y, owner = people(1)
+    settings = {**REGRESSION, "standardize": False}
+    rows = dp.PrivateLinearRegression(**settings).fit(X, y)
+    assert_array_equal(dp.PrivateLinearRegression(**settings).fit(X, y, groups=owner).coef_, rows.coef_)
+    twice, again, owners = people(2)
+    repeated = dp.PrivateLinearRegression(**settings).fit(twice, again, groups=owners)
+    np.testing.assert_allclose(repeated.coef_, rows.coef_, atol=1e-5)
+
+
+def test_a_column_of_persons_is_no_feature_and_predictions_do_without_it(tmp_path):
+    X, y, owner = people(3)
+    frame = pd.DataFrame(X, columns=list("abc")).assign(id=owner)
+    model = dp.PrivateLinearRegression(**REGRESSION, person="id").fit(frame, y)
+    beside = dp.PrivateLinearRegression(**REGRESSION).fit(frame.drop(columns="id"), y, groups=owner)
+    assert_array_equal(model.coef_, beside.coef_)
+    assert model.coef_names_.tolist() == ["a", "b", "c"]
+    assert_array_equal(model.predict(frame), model.predict(frame.drop(columns="id")))
+    assert str(model.plan(300, ["a", "b", "c"])) == str(model.plan_)
+    model.save(tmp_path / "model.json")
+    assert_array_equal(dp.load(tmp_path / "model.json").predict(frame), model.predict(frame))
+    with pytest.raises(WrongValue, match="names a column"):
+        model.fit(X, y)
+
+
+def test_default_delta_is_that_of_persons():
+    X, y, owner = people(np.arange(300) % 5 + 1)
+    model = dp.PrivateLinearRegression(**REGRESSION).fit(X, y, groups=owner)
+    assert model.plan_.budget.delta == min(1 / 300**2, 1e-5)
+    kept = dp.PrivateLinearRegression(**REGRESSION, max_rows=4).fit(X, y, groups=owner)
+    assert kept.plan_.budget.delta == model.plan_.budget.delta
+    declared = dp.PrivateLinearRegression(**REGRESSION, persons=1000).fit(X, y, groups=owner)
+    assert declared.privacy_statement_.public["persons"] == 1000
+
+
+X0, Y0, IDS = people(2, n=60)
+
+
+@pytest.mark.parametrize(
+    ("settings", "data", "words"),
+    [
+        ({"uncertainty": 0.2}, {"groups": IDS}, "Standard errors are not available for persons"),
+        ({"bounds": "private"}, {"groups": IDS}, "Private bounds rank single rows"),
+        ({"solver": ObjectivePerturbation()}, {"groups": IDS}, "proved private for one row per person"),
+        ({"solver": NoisySVRG()}, {"groups": IDS}, "proved private for one row per person"),
+        ({"ledger": "x.db", "account": "a", "random_state": None}, {"groups": IDS}, "kept for single rows"),
+        ({"weight_bounds": (0, 1)}, {"groups": IDS, "sample_weight": Y0}, "has not been derived"),
+        ({}, {"sample_weight": Y0}, "needs weight_bounds"),
+        ({"weight_bounds": (1, 2)}, {"sample_weight": Y0}, r"must be \(0, V\)"),
+        ({"solver": NoisySVRG(), "weight_bounds": (0, 1)}, {"sample_weight": Y0}, "weighted records"),
+        ({"max_rows": 2}, {}, "give fit groups=ids"),
+        ({"max_rows": 0}, {"groups": IDS}, "must be a positive integer"),
+    ],
+    ids=lambda part: part if isinstance(part, str) else "",
+)
+def test_what_is_not_proved_is_refused_with_the_reason(settings, data, words):
+    with pytest.raises((Incompatible, WrongValue), match=words):
+        dp.PrivateLinearRegression(**{**REGRESSION, "standardize": False, "l2": 0.1, **settings}).fit(
+            X0, Y0, **data
+        )
+
+
+def test_a_plan_of_rows_refuses_a_source_of_persons():
+    plan = NoisyGradientDescent(n_iter=2).plan(problem(), 2, Budget(1.0, 1e-4), Tight())
+    with pytest.raises(Incompatible, match="whether records have weights"):
+        dp.execute(plan, of([0, 1, 1], np.ones((3, D)), np.ones(3)), rng=SeededGenerator(0))
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", [dp.PrivateLinearRegression, dp.PrivateLogisticRegression])
+def test_rows_repeated_under_a_persons_id_cost_nothing(kind):
+    """Excess of 60 fits to a table whose rows are repeated 1 to 50 times, and to the table itself."""
+    generator = np.random.default_rng(3)
+    weights = np.array([1.0, -0.6, 0.3])
+    excess = {"rows": [], "persons": []}
+    for seed in range(60):
+        X = generator.uniform(-1, 1, (2000, D))
+        z = X @ weights
+        settings = {"epsilon": 1.0, "bounds": (-1, 1), "random_state": seed}
+        if kind is dp.PrivateLinearRegression:
+            y, settings["y_bounds"] = z + 0.3 * generator.standard_normal(2000), (-3, 3)
+        else:
+            y = (generator.random(2000) < 1 / (1 + np.exp(-3 * z))).astype(int)
+            settings["classes"] = (0, 1)
+        owner = np.repeat(np.arange(2000), generator.integers(1, 51, 2000))
+        for name, data in (("rows", (X, y)), ("persons", (X[owner], y[owner]))):
+            groups = {"groups": owner} if name == "persons" else {}
+            model = kind(**settings).fit(*data, **groups)
+            if kind is dp.PrivateLinearRegression:
+                excess[name].append(np.mean((model.predict(X) - z) ** 2))
+            else:
+                chance = model.predict_proba(X)[:, 1]
+                best = 1 / (1 + np.exp(-3 * z))
+                excess[name].append(
+                    np.mean(best * np.log(best / chance) + (1 - best) * np.log((1 - best) / (1 - chance)))
+                )
+    assert np.mean(excess["persons"]) < 1.05 * np.mean(excess["rows"])
+
+
+def test_the_command_line_names_the_column_of_persons(tmp_path, monkeypatch):
+    def main(arguments):
+        monkeypatch.setattr("sys.argv", ["dpcvx", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return ended.value.code or 0
+
+    X, y, owner = people(3, n=200)
+    pd.DataFrame(X, columns=list("abc")).assign(id=owner, y=y).to_csv(tmp_path / "people.csv", index=False)
+    (tmp_path / "bounds.toml").write_text("default = [-1, 1]\n[target]\nbounds = [-1, 1]\n")
+    common = ["fit", str(tmp_path / "people.csv"), "--target", "y", "--bounds", str(tmp_path / "bounds.toml")]
+    common += [
+        "--model",
+        "linear",
+        "--epsilon",
+        "2",
+        "--seed",
+        "0",
+        "--out",
+        str(tmp_path / "m.json"),
+        "--quiet",
+    ]
+    assert main([*common, "--person", "id"]) == 0
+    model = dp.load(tmp_path / "m.json")
+    assert model.coef_names_.tolist() == ["a", "b", "c"]
+    assert model.privacy_statement_.public["persons"] == 200
+    assert main([*common, "--person", "nobody"]) == 2
+
+
+def test_a_search_refuses_persons_and_weights():
+    search = dp.PrivateSearchCV(
+        dp.PrivateLinearRegression(bounds=(-1, 1), y_bounds=(-1, 1), person="id"),
+        {"radius": [1.0]},
+        epsilon=1.0,
+    )
+    with pytest.raises(Incompatible, match="splits and scores single rows"):
+        search.fit(pd.DataFrame(X0).assign(id=IDS), Y0)
+
+
+# -- survey weights
+
+
+def test_survey_weights_are_held_to_their_bounds():
+    units = survey_weights([0.0, 1.0, 2.0, 5.0, -3.0, None, math.nan, math.inf, "1", "x"], (0, 2))
+    assert units.weigh(None, None).tolist() == [
+        0, WEIGHT // 2, WEIGHT, WEIGHT, 0, 0, 0, WEIGHT, WEIGHT // 2, 0
+    ]  # fmt: skip
+    assert units.n == 10
+    assert units.neighbours == Neighbours(weight=WEIGHT)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_no_two_weighted_rows_are_further_apart_than_the_sensitivity(name):
+    question, generator = QUESTIONS[name], np.random.default_rng(2)
+    row, neighbours = RowBounds(D, *integer_bounds(BOUNDS, D)), Neighbours(weight=WEIGHT)
+    answers = []
+    for weight in (0, 1, 5000, WEIGHT, WEIGHT, WEIGHT):
+        for _ in range(8):
+            rows, y = person(generator, 1)
+            stored = Quantiser(BOUNDS).quantise(rows)
+            source = Arrays(stored, y[:, None], bounds=BOUNDS, weights=np.array([weight]), units=1)
+            answers.append(source.sum(question))
+    for one in answers:
+        for other in answers:
+            for distance, allowed in question.distances(one, other, row, neighbours):
+                assert distance <= allowed
+
+
+@pytest.mark.parametrize("standardize", [True, False])
+def test_a_weighted_fit_is_one_of_rows_repeated_as_often(standardize):
+    """Without noise to speak of: rows of weight 0 to 3, and the same rows 0 to 3 times."""
+    X, y, _ = people(1, n=2000)
+    weights = np.arange(2000) % 4
+    y = np.where(weights == 3, np.clip(y + 0.3, -1, 1), y)
+    settings = {**REGRESSION, "epsilon": 100.0, "delta": 1e-3, "standardize": standardize, "n_iter": 400}
+    weighted = dp.PrivateLinearRegression(**settings, weight_bounds=(0, 3)).fit(X, y, sample_weight=weights)
+    again = np.repeat(np.arange(2000), weights)
+    repeated = dp.PrivateLinearRegression(**settings).fit(X[again], y[again])
+    plain = dp.PrivateLinearRegression(**settings).fit(X, y)
+    assert abs(weighted.intercept_ - repeated.intercept_) < 0.03 < abs(plain.intercept_ - repeated.intercept_)
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=0.04)
+    assert "weights" in weighted.privacy_statement_.bounds
+    assert "noise for a row of the largest weight" in str(weighted.plan_)
+
+
+def test_weights_of_one_row_enter_standard_errors_squared():
+    """Standard errors of a weighted fit are those of the weighted sandwich, up to noise."""
+    generator = np.random.default_rng(0)
+    X = generator.uniform(-1, 1, (60_000, 2))
+    weights = generator.choice([0.1, 2.0], 60_000)
+    y = 0.5 * X[:, 0] + 0.1 * generator.standard_normal(60_000)
+    settings = {**REGRESSION, "epsilon": 20.0, "uncertainty": 0.5, "weight_bounds": (0, 2)}
+    model = dp.PrivateLinearRegression(**settings).fit(X, y, sample_weight=weights)
+    design = np.column_stack([X, np.ones(len(X))])
+    H = design.T @ (weights[:, None] * design)
+    meat = design.T @ ((weights**2 * 0.1**2)[:, None] * design)
+    wanted = np.sqrt(np.diag(np.linalg.inv(H) @ meat @ np.linalg.inv(H)))[:2]
+    assert (model.coef_std_ >= 0.95 * wanted).all()
+    assert (model.coef_std_ <= 2.0 * wanted).all()
