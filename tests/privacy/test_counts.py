@@ -168,3 +168,20 @@ def test_small_shards_have_counts_of_their_own(tmp_path, monkeypatch):
 def test_sparse_records_count_their_target_alone():
     data = InMemory(csr_array(np.eye(4)), np.array([0, 1, 1, 9]))
     assert data.count(RecognisedCells(None, LABELS)).tolist() == [1, 2, 0]
+
+
+@pytest.mark.long
+def test_a_cluster_counts_what_records_in_memory_do():
+    """An error of a partition is told by its kind alone."""
+    dd = pytest.importorskip("dask.dataframe")
+    from distributed import Client, LocalCluster
+
+    asked, expected = memory_counts()
+    frame = TABLE.to_pandas().assign(label=Y)
+    sizes = {"n_workers": 1, "threads_per_worker": 2, "processes": False}
+    with LocalCluster(**sizes, dashboard_address=None, silence_logs=50) as cluster, Client(cluster):
+        data = dp.from_dask(dd.from_pandas(frame, npartitions=3), target="label")
+        assert data.countable
+        assert data.count(asked).tolist() == expected.tolist()
+        with pytest.raises(dp.ClusterFailed, match=r"could not be counted \(AttributeError\)"):
+            data.count(RecognisedCells(None, "no target"))

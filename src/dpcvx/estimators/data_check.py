@@ -27,7 +27,7 @@ LARGEST_NOISE: float = default("estimators.data_check.LARGEST_NOISE")
 FALSE_ALARM: float = default("estimators.data_check.FALSE_ALARM")
 MANY_MISSING: float = default("estimators.data_check.MANY_MISSING")
 FEW_PEOPLE: float = default("estimators.data_check.FEW_PEOPLE")
-LIKELY = 2.0  # standard deviations; cells that are not recognised are then likely, and only half of a finding
+LIKELY = 2.5  # standard deviations: cells that are not recognised are then likely, which is half of a finding
 NAMED = 3  # levels of a column that a warning names; the table has all
 QUESTION = NoisyCounts.traits.question
 
