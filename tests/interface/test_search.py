@@ -161,7 +161,7 @@ def test_the_price_may_be_the_estimators_or_the_searchs():
         ({"distribution": "uniform"}, "distribution must be one of geometric"),
         ({"test_size": 1.0}, "test_size must be"),
         ({"test_size": 0.0001}, "leaves one part empty"),
-        ({"scoring": "roc_auc"}, "scoring must be one of accuracy"),
+        ({"scoring": "f1"}, "scoring must be one of accuracy"),
         ({"scoring": "r2"}, "scoring must be one of accuracy"),
     ],
 )
@@ -247,7 +247,7 @@ class TestPrivateScore:
             dpcvx.private_score(self.model, X, Y, epsilon=1.0, scoring="neg_log_loss", bounds=(1, 2))
 
     def test_others_are_refused(self):
-        with pytest.raises(TypeError, match="needs an estimator of dpcvx"):
+        with pytest.raises(TypeError, match="need an estimator of dpcvx"):
             dpcvx.private_score(LogisticRegression().fit(X, Y), X, Y, epsilon=1.0)
         with pytest.raises(NotFittedError):
             dpcvx.private_score(logistic(), X, Y, epsilon=1.0)

@@ -13,7 +13,7 @@ import dpcvx.tuning.score
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, PureDP
 from dpcvx.noise import SeededGenerator
-from dpcvx.tuning.metrics import CLASSIFICATION, REGRESSION, UNIT, metric_of
+from dpcvx.tuning.metrics import CLASSIFICATION, REGRESSION, UNIT, metric_of, score_edges
 from dpcvx.tuning.score import NoisyScore, private_score
 
 N = 6
@@ -227,6 +227,26 @@ def test_the_area_is_exact_up_to_its_binning_error(kind, standardize):
     assert (np.diff(true) >= 0).all()
     assert np.trapezoid(true, false) == pytest.approx(float(curves.roc_auc), abs=1e-6)
     assert (np.count_nonzero(curves.counts.sum(axis=0) > 0.5)) > 15  # the bins are where the scores are
+
+
+def test_test_vector_of_the_area():
+    """Of four pairs of the two classes three are ordered, and one is in one bin."""
+    model, *_ = two_groups()
+    asked = question(model, "roc_auc", PureDP(0.5), 4)
+    assert (asked.metric.size, asked.sensitivity, asked.noise) == (80, 2.0, 4.0)
+    assert asked.deviation == pytest.approx(4 * math.sqrt(2))
+    counts = np.zeros((2, 40))
+    counts[0, [5, 20]] = 1
+    counts[1, [20, 35]] = 1
+    assert asked.value(counts.ravel()) == (1 + 0.5 + 1 + 1) / 4
+    model.set_params(extrapolation="linear")
+    model.coef_, model.intercept_ = np.array([1.0, 0.0, 0.0]), 0.0
+    edges = score_edges(model)
+    cells = (edges[:-1] + edges[1:]) / 2
+    rows = np.column_stack([cells[[4, 19, 19, 34]], np.zeros((4, 2))])
+    found = asked.metric.totals(model, rows, np.array([0.0, 0.0, 1.0, 1.0]))
+    np.testing.assert_array_equal(found, UNIT * counts.ravel())
+    assert not asked.metric.totals(model, rows, np.array([7.0, math.nan, 2.0, -1.0])).any()
 
 
 def test_binned_log_loss_and_calibration_are_those_of_the_rows():
