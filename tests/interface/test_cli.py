@@ -15,7 +15,7 @@ import pytest
 import dpcvx
 from dpcvx import cli
 from dpcvx.cli.fit import BOUNDS_EXAMPLE
-from dpcvx.cli.options import RUN
+from dpcvx.cli.options import RUN, in_options
 from dpcvx.estimators import progress
 from dpcvx.estimators.documentation import PARAMETERS
 from dpcvx.estimators.registry import COMMANDS, ESTIMATORS, estimator_class
@@ -397,7 +397,7 @@ WRONG = {
     "unknown model": (FIT.replace("--model linear", "--model forest"), 2, "forest"),
     "unknown solver": (FIT + " --solver newton", 2, "newton"),
     "foreign option": (FIT + " --quantile 0.9", 2, "--quantile belongs to --model quantile"),
-    "no iterations": (FIT + " --n-iter 0", 2, "n_iter"),
+    "no iterations": (FIT + " --n-iter 0", 2, "--n-iter"),
     "out is the data": (FIT.replace("model.json", "./people.csv"), 2, "would overwrite an input"),
     "out is the bounds": (FIT.replace("model.json", "bounds.toml"), 2, "would overwrite an input"),
     "out in no folder": (FIT.replace("model.json", "none/model.json"), 3, "cannot be written"),
@@ -748,3 +748,79 @@ def test_predictions_do_not_overwrite_the_model_or_the_data(folder, run):
         code, _, err = run(f"predict model.json people.csv --out {name}")
         assert (code, "would overwrite an input" in err) == (2, True)
         assert (folder / name).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("python", "words"),
+    [
+        ("radius must be a positive finite number, got -1.0.", "--radius must be a positive"),
+        (
+            "NoisyGradientDescent has no iterations: leave n_iter None.",
+            "gradient_descent has no iterations: leave --n-iter out.",
+        ),
+        (
+            "solver must be one of 'auto' or a Solver object, got 'x'.",
+            "--solver must be one of 'auto', got 'x'.",
+        ),
+        ("random_state must be None or a non-negative integer, got -1.", "--seed must be a non-negative"),
+        (
+            "cannot be mapped again: give standardize=False.",
+            "cannot be mapped again: give --standardize false.",
+        ),
+        ('leave the choice to solver="auto".', "leave the choice to --solver auto."),
+        ("PrivateLasso needs y_bounds=(low, high).", "--model lasso needs [target] bounds = [low, high]."),
+        ('bounds="private" needs dense records.', 'default = "private" needs dense records.'),
+        ("give fit_intercept=False or check=..., please", "give --no-fit-intercept or --check, please"),
+        (
+            "n=5 records at epsilon=3, delta=1e-05 in n_iter.csv",
+            "n=5 records at epsilon=3, delta=1e-05 in n_iter.csv",
+        ),
+        ("classes must hold two labels or more.", "classes must hold two labels or more."),
+    ],
+)
+def test_messages_speak_of_options(python, words):
+    assert words in in_options(python)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["--radius -1", "--n-iter 0", "--solver nobody", "--uncertainty 2", "--l2 -1", "--seed -1", "--delta 2"],
+)
+def test_a_wrong_option_is_named_as_it_was_typed(folder, run, wrong):
+    code, _, err = run(f"{FIT} {wrong}")
+    assert code == 2
+    assert err.startswith(f"dpcvx: {wrong.split()[0]} ")
+    assert not re.search(r"\b[a-z]+_[a-z]+\b(?<!descent)(?<!wolfe)(?<!perturbation)(?<!statistics)", err)
+
+
+def test_probabilities_of_each_class(folder, run):
+    assert run(LABELS)[0] == 0
+    code, out, _ = run("predict model.json people.csv --proba")
+    assert code == 0
+    header, *lines = out.splitlines()
+    assert header == "prediction,probability_no,probability_yes"
+    model = dpcvx.load("model.json")
+    X = pq.read_table("people.parquet").select(["age", "sex", "hours"])
+    shares = np.array([[float(cell) for cell in line.split(",")[1:]] for line in lines])
+    np.testing.assert_array_equal(shares, model.predict_proba(X))
+    code, out, _ = run("predict model.json people.csv --proba --json")
+    assert np.allclose(json.loads(out)["probability_yes"], shares[:, 1])
+    assert run(FIT)[0] == 0
+    code, _, err = run("predict model.json people.csv --proba")
+    assert code == 2
+    assert "has no probabilities: --proba is for models of --model logistic" in err
+
+
+def test_private_bounds_without_a_file(folder, run, people):
+    numbers = people.select(["age", "hours", "income", "rich"])
+    big = pa.concat_tables([numbers] * 5)
+    pq.write_table(big, "numbers.parquet")
+    start = f"fit numbers.parquet --epsilon 5 --bounds private {OUT}"
+    assert run(f"{start} --target income --model linear --features age,hours")[0] == 0
+    model = dpcvx.load("model.json")
+    assert model.bounds == model.y_bounds == "private"
+    code, _, err = run(f"{start} --target rich --model logistic --features age,hours")
+    assert code == 2
+    assert "--model logistic needs the labels: give --classes no,yes." in err
+    assert run(f"{start} --target rich --model logistic --features age,hours --classes no,yes")[0] == 0
+    assert dpcvx.load("model.json").classes_.tolist() == ["no", "yes"]

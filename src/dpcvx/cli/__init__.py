@@ -17,7 +17,7 @@ import typer
 from dpcvx.cli.export import export
 from dpcvx.cli.fit import BOUNDS_EXAMPLE, fit
 from dpcvx.cli.ledger import ledger_app
-from dpcvx.cli.options import RUN, with_parameters
+from dpcvx.cli.options import RUN, in_options, with_parameters
 from dpcvx.cli.output import Stopped, print_json, write
 from dpcvx.cli.plan import plan
 from dpcvx.cli.predict import predict
@@ -111,7 +111,7 @@ def _interrupt(*_: Any) -> None:
 def _say(message: Warning | str, *_: Any, **__: Any) -> None:
     """Print a warning as one sentence, without the line of code that gave it, on a clean line."""
     clear = "\r\x1b[K" if sys.stderr.isatty() else ""
-    typer.echo(f"{clear}dpcvx: {message}", err=True)
+    typer.echo(f"{clear}dpcvx: {in_options(str(message))}", err=True)
 
 
 def _explained(error: Exception) -> tuple[str, int]:
@@ -121,11 +121,11 @@ def _explained(error: Exception) -> tuple[str, int]:
     if hasattr(error, "format_message"):  # of typer: the command line itself is wrong
         return str(error.format_message()), REFUSED
     if isinstance(error, Unreadable | LedgerUnavailable | NotInstalled):
-        return str(error), FILE_PROBLEM
+        return in_options(str(error)), FILE_PROBLEM
     if isinstance(error, Stopped):
         return str(error), INTERRUPTED
     if isinstance(error, DpcvxError):
-        return str(error), REFUSED
+        return in_options(str(error)), REFUSED
     last = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(last.filename).name}, line {last.lineno}"
     return (

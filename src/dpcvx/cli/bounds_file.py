@@ -40,6 +40,11 @@ class BoundsFile:
     data_norm: float | None = None  # largest l2 norm of a row
 
     @classmethod
+    def all_private(cls) -> BoundsFile:
+        """Declare that every column is a number, and that the fit releases bounds of columns and target."""
+        return cls(default=PRIVATE, target_bounds=PRIVATE)
+
+    @classmethod
     def read(cls, path: Path) -> BoundsFile:
         """Read a bounds file: TOML, as in the page on bounds.toml."""
         try:

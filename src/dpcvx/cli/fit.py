@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from dpcvx.words import quantity
 
 __all__ = ["BOUNDS_EXAMPLE", "fit", "open_ledger"]
 
+PRIVATE = "private"  # in the place of a bounds file
 MINUTE = 60.0  # seconds: a fit that is expected to take longer has a checkpoint
 
 BOUNDS_EXAMPLE = """A bounds file looks like this (in your own units; from what you know, not from the data):
@@ -35,11 +37,20 @@ def fit(
     data: DataFile,
     target: Annotated[str, typer.Option(help="Column to predict.")],
     model: str,
-    bounds: Annotated[Path, typer.Option(help="Bounds file, TOML; see below.")],
+    bounds: Annotated[
+        Path,
+        typer.Option(
+            help="Bounds file, TOML; see below. Or the word private: every column is a number, and the fit "
+            "spends a part of the budget on bounds of columns and target."
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="Model file to write, JSON.")],
     given: dict[str, Any],
     features: Annotated[
         str, typer.Option(help="Columns to use, separated by commas. Default: all declared.")
+    ] = "",
+    classes: Annotated[
+        str, typer.Option(help="Labels of the target, separated by commas. Default: the bounds file's.")
     ] = "",
     ledger: LedgerUrl = None,
     witness: Witness = None,
@@ -60,7 +71,7 @@ def fit(
     """Fit a private model and write it to a file, with its privacy statement."""
     from dpcvx.estimators.progress import ProgressReport
 
-    check_writable(out, data, bounds)
+    check_writable(out, *([data] if str(bounds) == PRIVATE else [data, bounds]))
     check_new(out, force=force)
     kept = checkpoint or out.with_name(f"{out.name}.checkpoint")
     _check_checkpoint(kept, resume=resume)
@@ -70,7 +81,9 @@ def fit(
         from dpcvx.data.files import open_table
         from dpcvx.plans import Checkpoint
 
-        declared = BoundsFile.read(bounds)
+        declared = BoundsFile.all_private() if str(bounds) == PRIVATE else BoundsFile.read(bounds)
+        if labels := [label.strip() for label in classes.split(",") if label.strip()]:
+            declared = replace(declared, classes=tuple(labels))
         parameters = given | {"verbose": int(not quiet)}
         if declared.data_norm is not None:
             parameters.setdefault("data_norm", declared.data_norm)
@@ -157,9 +170,8 @@ def open_ledger(url: str | None, account: str | None, witness: Path | None) -> A
 def _target(model: str, declared: Any, path: Path) -> dict[str, Any]:
     if needs_classes(model):
         if declared.classes is None:
-            raise WrongValue(
-                f'--model {model} needs the labels: add  [target] classes = ["no", "yes"]  to {path}.'
-            )
+            add = "" if str(path) == PRIVATE else f', or add  [target] classes = ["no", "yes"]  to {path}'
+            raise WrongValue(f"--model {model} needs the labels: give --classes no,yes{add}.")
         return {"classes": list(declared.classes)}
     if declared.target_bounds is None:
         raise WrongValue(

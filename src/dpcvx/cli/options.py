@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -20,6 +22,7 @@ __all__ = [
     "Extrapolation",
     "LedgerUrl",
     "Witness",
+    "in_options",
     "make_estimator",
     "needs_classes",
     "with_parameters",
@@ -41,6 +44,21 @@ Extrapolation = Annotated[
 
 NAMES = {"random_state": "seed"}  # of parameters whose option is called otherwise
 REQUIRED = ("epsilon",)
+# where the bounds file declares what Python has a parameter for
+IN_FILE = {
+    "bounds": "default",
+    "y_bounds": "[target] bounds",
+    "classes": "[target] classes",
+    "categories": "[categories]",
+    "groups": "[groups]",
+}
+PHRASES = {
+    " or None": "",
+    "None or a ": "a ",
+    "--check ...": "--check",
+    " or a Solver object": "",
+    "True or False": "true or false",
+}  # of Python alone
 OWN_FORM = ("ledger",)  # the command line has a default of its own
 WORDS = {"true": True, "false": False}
 RUN = ("account", "backend", "extrapolation", "random_state")  # of a run or its model, not of its plan
@@ -80,9 +98,49 @@ def with_parameters(command: Callable[..., None], *, without: tuple[str, ...] = 
     return run
 
 
+def in_options(message: str) -> str:
+    """Return a message about parameters of estimators in the words of the command line.
+
+    A parameter is recognised by its underscore, by a value that is assigned to it, or at the start of the
+    message; models and solvers by the names of their classes.
+    """
+    from dpcvx.solvers import NAMED_SOLVERS
+
+    for name, entry in PARAMETERS.items():
+        word = _spelled(name) if entry.option is not None else IN_FILE.get(name, name)
+        assign = partial(_assigned, word, switch=entry.option is bool)
+        message = re.sub(rf"\bleave {name} None\b", f"leave {word} out", message)
+        message = re.sub(rf"(?<![\w.]){name}=(\"\w+\"|'\w+'|\([^)]*\)|True|False|\.\.\.)", assign, message)
+        if entry.option is not None or "_" in name:
+            start = r"(?<![\w./'\"-])" if "_" in name else "^"
+            message = re.sub(rf"{start}{name}\b(?! *[(=./]| in )", word, message)
+    classes = {kind: f"--model {command}" for command, kind in COMMANDS.items()}
+    classes |= {kind.__name__: f"--solver {name}" for name, kind in NAMED_SOLVERS.items()}
+    for kind, word in classes.items():
+        message = re.sub(rf"\b{kind}\b", word, message)
+    for python, word in PHRASES.items():
+        message = message.replace(python, word)
+    return message
+
+
+def _assigned(word: str, found: re.Match[str], *, switch: bool) -> str:
+    """Write an assignment of Python as an option with its value, or as an entry of the bounds file."""
+    value = found[1].strip("\"'")
+    if switch:
+        return word if value == "True" else f"--no-{word[2:]}"
+    if not word.startswith("--"):
+        return f"{word} = {found[1].replace('(', '[').replace(')', ']')}"
+    return f"{word} {value.lower() if value in ('True', 'False') else value}"
+
+
+def _spelled(name: str) -> str:
+    """Return the option of a parameter."""
+    return "--" + NAMES.get(name, name).replace("_", "-")
+
+
 def _option(name: str) -> inspect.Parameter:
     entry = PARAMETERS[name]
-    spelled = "--" + NAMES.get(name, name).replace("_", "-")
+    spelled = _spelled(name)
     text = entry.text.replace("``", "").replace('"', "")
     return _parameter(name, entry.option, spelled, text, required=name in REQUIRED)
 

@@ -53,24 +53,43 @@ def predict(
     model: Annotated[Path, typer.Argument(help="Model file written by dpcvx fit.")],
     data: Annotated[Path, typer.Argument(help="Table with the model's feature columns, .csv or .parquet.")],
     out: Annotated[Path | None, typer.Option(help="CSV file to write; standard output by default.")] = None,
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Write the probability of each class too; for --model logistic.")
+    ] = False,
     extrapolation: Extrapolation = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict for the rows of a table."""
-    import csv
-    import io
+    from dpcvx.estimators.progress import ProgressReport
 
     if out is not None:
         check_writable(out, data, model)
     estimator = open_model(model, extrapolation)
-    X, _ = read_rows(estimator, model, data)
-    predictions = estimator.predict(X).tolist()
+    if proba and not hasattr(estimator, "predict_proba"):
+        raise WrongValue(f"{model} has no probabilities: --proba is for models of --model logistic.")
+    with ProgressReport("dpcvx predict") as progress:
+        progress.step(f"reading {data}")
+        X, _ = read_rows(estimator, model, data)
+        progress.step("predicting")
+        predictions = estimator.predict(X).tolist()
+        shares: dict[str, list[float]] = {}
+        if proba:
+            names = [f"probability_{label}" for label in estimator.classes_.tolist()]
+            shares = dict(zip(names, estimator.predict_proba(X).T.tolist(), strict=True))
     if as_json:
-        print_json({"predictions": predictions})
+        print_json({"predictions": predictions, **shares})
     if out is not None or not as_json:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([["prediction"], *([value] for value in predictions)])
+        text = _as_csv({"prediction": predictions, **shares})
         if out is None:
-            typer.echo(text.getvalue(), nl=False)
+            typer.echo(text, nl=False)
         else:
-            write(out, lambda path: path.write_text(text.getvalue(), encoding="utf-8"))
+            write(out, lambda path: path.write_text(text, encoding="utf-8"))
+
+
+def _as_csv(columns: dict[str, list[Any]]) -> str:
+    import csv
+    import io
+
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([list(columns), *zip(*columns.values(), strict=True)])
+    return text.getvalue()
