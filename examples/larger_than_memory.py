@@ -25,7 +25,7 @@ people = dpcvx.from_parquet(
     folder / "people.parquet",
     target="income",
     bounds={"age": (18, 90)},
-    categories={"town": ["Delft", "Gouda"]},
+    categories={"town": ["Delft", "Gouda", "elsewhere"]},
     y_bounds=(0, 100),
 )
 model = dpcvx.PrivateLinearRegression(epsilon=1.0).fit(people)  # y and all declarations belong to the shards
