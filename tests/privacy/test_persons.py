@@ -29,6 +29,8 @@ from dpcvx.data.memory import Arrays
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.units import persons, survey_weights
 from dpcvx.errors import Incompatible, WrongValue
+from dpcvx.events import Gaussian
+from dpcvx.mechanisms import NoisyQuantile
 from dpcvx.noise import SeededGenerator
 from dpcvx.solvers import (
     NoisyFrankWolfe,
@@ -148,6 +150,38 @@ def test_another_persons_cell_changes_no_weights():
     for other in (7, "abc", None, 2**60, math.nan, 0.5):
         weights = persons([1, 1, 2, other]).weigh(None, None)
         assert weights[:3].tolist() == [WEIGHT // 2, WEIGHT // 2, WEIGHT]
+
+
+def test_no_person_moves_the_score_of_a_quantile_by_more_than_one():
+    """Weighted ranks: persons of any number of rows, with less than the whole weight, or none."""
+    generator, n = np.random.default_rng(4), 6
+    quantile = NoisyQuantile(n, 5, 1.0, PERSON)
+    largest = 0.0
+    for _ in range(200):
+        cells, weights = generator.normal(size=40), persons(generator.integers(0, n, 40)).weigh(None, None)
+        m = int(generator.integers(0, 20))
+        share = WEIGHT // max(m, 1) // int(generator.integers(1, 3))
+        added = [generator.choice([-9.0, 0.0, 9.0]), *generator.normal(size=m)][:m]
+        more = np.concatenate([cells, added]), np.concatenate([weights, np.full(m, share)])
+        one, other = (
+            quantile.scores(*more),
+            quantile.scores(np.append(cells, 99.0), np.append(weights, WEIGHT)),
+        )
+        largest = max(largest, abs(one - other).max())
+    assert 0.5 < largest <= 1 + 1e-14  # rounding of quotients is paid out of eta
+    with pytest.raises(Incompatible, match="whether records have weights"):
+        quantile.scores(np.zeros(3))
+
+
+def test_quantiles_of_repeated_rows_are_those_of_the_rows():
+    cells = np.random.default_rng(0).normal(size=50)
+    plain = NoisyQuantile(50, 40, 1.0).scores(cells)
+    owner = np.repeat(np.arange(50), 4)
+    weighted = NoisyQuantile(50, 40, 1.0, PERSON).scores(cells[owner], persons(owner).weigh(None, None))
+    np.testing.assert_allclose(weighted, plain, atol=1e-9)
+    X, y, ids = people(3, n=2000)
+    model = dp.PrivateLinearRegression(**{**REGRESSION, "bounds": "private"}).fit(X, y, groups=ids)
+    assert (abs(np.array(model.privacy_statement_.bounds["bounds"]["high"])) < 4).all()
 
 
 # -- replay of whole persons
@@ -293,10 +327,9 @@ X0, Y0, IDS = people(2, n=60)
     ("settings", "data", "words"),
     [
         ({"uncertainty": 0.2}, {"groups": IDS}, "Standard errors are not available for persons"),
-        ({"bounds": "private"}, {"groups": IDS}, "Private bounds rank single rows"),
+        ({"bounds": "private", "max_rows": 2}, {"groups": IDS}, "Private bounds come before max_rows"),
         ({"solver": ObjectivePerturbation()}, {"groups": IDS}, "proved private for one row per person"),
         ({"solver": NoisySVRG()}, {"groups": IDS}, "proved private for one row per person"),
-        ({"ledger": "x.db", "account": "a", "random_state": None}, {"groups": IDS}, "kept for single rows"),
         ({"weight_bounds": (0, 1)}, {"groups": IDS, "sample_weight": Y0}, "has not been derived"),
         ({}, {"sample_weight": Y0}, "needs weight_bounds"),
         ({"weight_bounds": (1, 2)}, {"sample_weight": Y0}, r"must be \(0, V\)"),
@@ -378,6 +411,30 @@ def test_the_command_line_names_the_column_of_persons(tmp_path, monkeypatch):
     assert model.coef_names_.tolist() == ["a", "b", "c"]
     assert model.privacy_statement_.public["persons"] == 200
     assert main([*common, "--person", "nobody"]) == 2
+
+
+def test_an_account_has_a_unit_and_refuses_another(tmp_path):
+    X, y, owner = people(2)
+    ledger = dp.Ledger(tmp_path / "ledger.db")
+    for unit in ("row", "person"):
+        ledger.create(unit, epsilon=4.0, delta=1e-3, unit=unit)
+    settings = {**REGRESSION, "random_state": None, "ledger": ledger}
+    model = dp.PrivateLinearRegression(**settings, account="person").fit(X, y, groups=owner)
+    assert "charged to account 'person'" in model.privacy_statement_.ledger
+    (entry,) = ledger.account("person").history()
+    assert entry.purpose == "fit of PrivateLinearRegression to 300 persons"
+    assert "replace/person" in str(ledger.account("person").statement())
+    dp.PrivateLinearRegression(**settings, account="row").fit(X, y)
+    with pytest.raises(Incompatible, match="Account 'row' protects a row"):
+        dp.PrivateLinearRegression(**settings, account="row").fit(X, y, groups=owner)
+    with pytest.raises(Incompatible, match="Account 'person' protects a person"):
+        dp.PrivateLinearRegression(**settings, account="person").fit(X, y)
+    with pytest.raises(Incompatible, match="Account 'person' protects a person"):
+        ledger.account("person").charge(Gaussian(100.0), purpose="of unknown unit")
+    assert len(ledger.account("person").history()) == len(ledger.account("row").history()) == 1
+    ledger.verify()
+    with pytest.raises(WrongValue, match="unit must be one of"):
+        ledger.create("house", epsilon=1.0, delta=1e-3, unit="house")
 
 
 def test_a_search_refuses_persons_and_weights():

@@ -5,7 +5,15 @@ Every constant here is a function of events alone. `Tight` is the default accoun
 
 from dpcvx.accounting.accountant import Accountant, Following
 from dpcvx.accounting.bounded_range import AdaptiveSelection, selection_delta, selection_renyi
-from dpcvx.accounting.budget import SAMPLER_SHARE, Budget, calibrate, default_delta, sampler_delta, spendable
+from dpcvx.accounting.budget import (
+    SAMPLER_SHARE,
+    Budget,
+    budget_of,
+    calibrate,
+    default_delta,
+    sampler_delta,
+    spendable,
+)
 from dpcvx.accounting.gaussian import GDP, gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpcvx.accounting.loss_distribution import PLD
 from dpcvx.accounting.neighbours import REPLACE_ONE, WEIGHT, WEIGHT_BITS, Neighbours
@@ -30,6 +38,7 @@ __all__ = [
     "ObjectiveProfile",
     "PureComposition",
     "Tight",
+    "budget_of",
     "calibrate",
     "default_delta",
     "gaussian_delta",

@@ -50,6 +50,17 @@ class Budget:
         """Data sets that must look alike: those that differ in one unit."""
         return Neighbours(self.relation, self.unit, self.rows, self.weight)
 
+    @property
+    def relation_word(self) -> str:
+        """Relation and unit as one word, in which ledgers store them: "replace", or "replace/person"."""
+        return self.relation if self.unit == "row" else f"{self.relation}/{self.unit}"
+
+
+def budget_of(epsilon: float, delta: float, relation_word: str) -> Budget:
+    """Return the budget with a relation and a unit that were stored as `Budget.relation_word`."""
+    relation, _, unit = relation_word.partition("/")
+    return Budget(epsilon, delta, relation, unit or "row")
+
 
 LARGEST_DELTA = 1e-5
 

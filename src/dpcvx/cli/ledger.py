@@ -29,6 +29,7 @@ def create(
     epsilon: Annotated[float, typer.Option(help="Cap: epsilon of everything that will ever be charged.")],
     delta: Annotated[float, typer.Option(help="Cap: delta; well below one over the number of records.")],
     relation: Annotated[str, typer.Option(help="Neighbours: replace or add_remove.")] = "replace",
+    unit: Annotated[str, typer.Option(help="Unit that is protected: row, or person with all rows.")] = "row",
     ledger: LedgerUrl = None,
     witness: Witness = None,
     as_json: AsJson = False,
@@ -36,7 +37,8 @@ def create(
     """Open an account with a budget that never changes."""
     from dpcvx.ledger import Ledger
 
-    account = Ledger(ledger, witness=witness).create(name, epsilon=epsilon, delta=delta, relation=relation)
+    book = Ledger(ledger, witness=witness)
+    account = book.create(name, epsilon=epsilon, delta=delta, relation=relation, unit=unit)
     _print(_record(account), as_json, _gauge(account))
 
 
@@ -139,7 +141,7 @@ def _record(account: Account) -> dict[str, Any]:
         "account": account.name,
         "epsilon": cap.epsilon,
         "delta": cap.delta,
-        "relation": cap.relation,
+        "relation": cap.relation_word,
         "used": account.used,
         "remaining": account.remaining(),
         "charges": len(account.history()),

@@ -179,6 +179,8 @@ class Arrays:
         """Return lazy scores that start at w = 0."""
         from dpcvx.data.lazy_scores import LazyScores
 
+        if self.weighted:
+            raise WrongValue("Lines of lazy scores are rounded row by row, which weights do not allow for.")
         rows, columns = self._whole_rows(), self._column_major()
         if not (isinstance(rows, Sparse) and isinstance(columns, Sparse)):
             raise WrongValue("Lazy scores need compressed records; these are dense.")
@@ -189,6 +191,8 @@ class Arrays:
         from dpcvx.data import kernels
         from dpcvx.data.gram_scores import GramScores
 
+        if self.weighted:
+            raise WrongValue("Products of columns have no weights.")
         columns = self._column_major()
         if not isinstance(columns, Dense):
             raise WrongValue("Products of columns need dense records; these are compressed.")

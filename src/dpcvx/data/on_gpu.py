@@ -95,8 +95,8 @@ def _has_room(parts: list[Records], device: torch.device) -> bool:
     free, _ = torch.cuda.mem_get_info(device)
     if needed + SPARE_BYTES <= free:
         return True
-    # How many cells of compressed records are filled is private, so nothing is said of them.
-    if not any(_is_sparse(part) for part in parts):
+    # How many cells of compressed records are filled is private, and so is the number of rows of persons.
+    if not any(_is_sparse(part) or part.weighted for part in parts):
         warnings.warn(
             f"The records take {needed / 2**30:.1f} GiB and the GPU has {free / 2**30:.1f} GiB free, so the "
             "CPU does the work, with the same integer sums.",

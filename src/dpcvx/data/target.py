@@ -210,8 +210,14 @@ def read_one(y: Any) -> NDArray[Any]:
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1:
-        raise WrongValue(f"y should be a 1d array, got an array of shape {values.shape} instead.")
+        raise WrongValue(f"y should be a 1d array, got one with {_dimensions(values)} instead.")
     return values
+
+
+def _dimensions(values: NDArray[Any]) -> str:
+    """Shape of targets in words, without the number of rows: it may be private."""
+    rest = "".join(f" x {length}" for length in values.shape[1:])
+    return f"shape n{rest}" if values.size else "no cells"
 
 
 def read_several(y: Any) -> NDArray[Any]:
@@ -223,7 +229,7 @@ def read_several(y: Any) -> NDArray[Any]:
         # One odd row must not decide how many targets a list has.
         raise WrongValue("The rows of a list must all have the same number of cells.")
     if values.ndim not in (1, 2) or values.size == 0:
-        raise WrongValue(f"y must have shape (n, K) or (n,), got an array of shape {values.shape}.")
+        raise WrongValue(f"y must have shape (n, K) or (n,), got one with {_dimensions(values)}.")
     return values
 
 

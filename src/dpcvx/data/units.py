@@ -26,7 +26,7 @@ from dpcvx.words import show
 __all__ = ["Units", "persons", "survey_weights", "take_column", "without_column"]
 
 LARGEST_ID = 2.0**53  # integers from here on are equal to others once a reader made them floats
-Weigh = Callable[[Dense | Sparse, Vector], IntVector]
+Weigh = Callable[[Dense | Sparse | None, Vector | None], IntVector]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,7 +37,8 @@ class Units:
     neighbours: Neighbours  # data sets that must look alike
     facts: Mapping[str, Any]  # entries of the privacy statement
     count: int  # number of rows, private where units are persons
-    weigh: Weigh  # integer weights of quantised rows with their targets; private
+    # private: integer weights of quantised rows with their targets; only a choice of rows looks at these
+    weigh: Weigh
 
 
 def persons(ids: Any, *, declared: int | None = None, max_rows: int | None = None) -> Units:
@@ -160,11 +161,13 @@ def _equal_weights(owners: IntVector) -> IntVector:
     return weights
 
 
-def _choose(owners: IntVector, rows: Dense | Sparse, y: Vector, most: int) -> NDArray[np.bool_]:
+def _choose(owners: IntVector, rows: Dense | Sparse | None, y: Vector | None, most: int) -> NDArray[np.bool_]:
     """At most so many rows of each person, by a hash of what is stored of a row; none of rows of nobody.
 
     The choice is a function of the person's own rows, and not of their order.
     """
+    if rows is None or y is None:
+        raise WrongValue("Rows are chosen by their content, so that they are quantised first.")
     ranks = np.array([_rank(rows, y, i) for i in range(len(owners))], dtype=np.uint64)
     order = np.lexsort((ranks, owners))
     starts = np.searchsorted(owners[order], owners[order], side="left")

@@ -182,11 +182,6 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
                     f"{name} are taken with arrays and tables in memory, and not yet with "
                     f"{type(dataset).__name__}."
                 )
-            if self.ledger is not None and units.neighbours.unit != "row":
-                raise Incompatible(
-                    "Accounts of a ledger are kept for single rows, and this fit protects persons with all "
-                    "of their rows: leave ledger and account out, and keep account of it yourself."
-                )
             dataset.weigh_by(units, name)
         return dataset
 
@@ -277,7 +272,9 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
     ) -> FitDeclaration:
         """Release the private bounds of a paid plan; declare columns and target again with them."""
         table, y = dataset.table, self._read_target(dataset.target)
-        found = release_declarations(made.stated, table, y, made.columns, made.plan, answers)
+        units = getattr(dataset, "units", None)
+        weights = None if units is None else units.weigh(None, None)
+        found = release_declarations(made.stated, table, y, made.columns, made.plan, answers, weights)
         columns = Columns.declare(table, found.bounds, found.categories, found.data_norm)
         target = self._declare_target(found, y)
         if is_private(made.stated.y_bounds):

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcvx.accounting import REPLACE_ONE, Budget, gaussian_mu, spendable
-from dpcvx.arrays import Vector
+from dpcvx.accounting import Budget, gaussian_mu, spendable
+from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.canonical import read_numbers
 from dpcvx.data.columns import Columns
 from dpcvx.data.dataset import Dataset, InMemory
@@ -86,11 +86,8 @@ def quantile_stages(n: int, columns: int, budget: Budget) -> tuple[Stage, ...]:
         raise Incompatible(
             "Private bounds count ranks among a public number of records: use relation='replace'."
         )
-    if budget.neighbours != REPLACE_ONE:
-        raise Incompatible(
-            "Private bounds rank single rows: declare bounds for persons with several rows and for weighted "
-            "rows."
-        )
+    if budget.neighbours.rows > 1:
+        raise Incompatible("Private bounds come before max_rows rows are chosen: declare bounds.")
     if budget.delta == 0:
         raise Incompatible("Private bounds need delta > 0.")
     paid = spendable(budget)
@@ -115,11 +112,11 @@ def quantile_stages(n: int, columns: int, budget: Budget) -> tuple[Stage, ...]:
             f"delta={budget.delta:.3g} and half of the budget; where delta falls as records are added, as by "
             "default, it grows."
         )
-    return tuple(Stage(NoisyQuantile(n, at, eta), columns) for at in (rank, n - rank))
+    return tuple(Stage(NoisyQuantile(n, at, eta, budget.neighbours), columns) for at in (rank, n - rank))
 
 
 def release_bounds(
-    stages: tuple[Stage, ...], columns: Iterator[Vector], answers: Answers
+    stages: tuple[Stage, ...], columns: Iterator[Vector], answers: Answers, weights: IntVector | None = None
 ) -> tuple[Vector, Vector]:
     """Ask for both quantiles of every column, and draw bounds around them.
 
@@ -128,15 +125,17 @@ def release_bounds(
     law to three deviations. Where the quantiles g are equal, to the grid, half of their distance counts as
     the larger of |g| and 1.
 
-    `stages`: of `quantile_stages`; `columns`: cells of each column; private; `answers`: of the run. Returns
-    lows and highs, one for each column.
+    `stages`: of `quantile_stages`; `columns`: cells of each column; private; `answers`: of the run;
+    `weights`: of the records, where they have any; private. Returns lows and highs, one for each column.
     """
     from scipy.special import ndtri
 
     low, high = (as_quantile(stage.mechanism) for stage in stages)
 
     def ask(quantile: NoisyQuantile, cells: Vector, j: int, end: int) -> float:
-        found: tuple[float, float] = answers.give(("bounds", j, end), lambda rng: quantile(cells, rng))
+        found: tuple[float, float] = answers.give(
+            ("bounds", j, end), lambda rng: quantile(cells, rng, weights)
+        )
         return found[end]
 
     asked = np.array(
@@ -152,18 +151,24 @@ def release_bounds(
 
 
 def release_declarations(
-    stated: Declarations, table: Table, y: NDArray[Any], columns: Columns, plan: Plan, answers: Answers
+    stated: Declarations,
+    table: Table,
+    y: NDArray[Any],
+    columns: Columns,
+    plan: Plan,
+    answers: Answers,
+    weights: IntVector | None = None,
 ) -> Declarations:
     """Ask for the quantiles of a plan; return the declarations with the bounds that were released.
 
     `stated`: some of them "private"; `table`: records; private; `y`: raw targets; private; `columns`:
-    declared with placeholders.
+    declared with placeholders; `weights`: of the records, where they have any; private.
     """
     names = _private_names(stated)
     places = [j for j, levels in enumerate(columns.levels) if levels is None] if "bounds" in names else []
     targets = y.reshape(table.n, -1) if "y_bounds" in names else np.empty((table.n, 0))
     asked = tuple(stage for stage in plan.before if stage.mechanism.traits.question == QUESTION)
-    low, high = release_bounds(asked, _cells(table, places, targets), answers)
+    low, high = release_bounds(asked, _cells(table, places, targets), answers, weights)
     found: dict[str, Any] = {}
     if "bounds" in names:
         lows, highs = np.zeros(table.d), np.ones(table.d)

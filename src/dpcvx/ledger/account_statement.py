@@ -77,7 +77,10 @@ class AccountStatement:
         budget = self.budget
         lines = [f"Privacy statement of account {self.account!r}", "", *textwrap.wrap(self.meaning, 110), ""]
         rows = [
-            ("guarantee", f"epsilon = {budget.epsilon:g}, delta = {budget.delta:.3g} ({budget.relation!r})"),
+            (
+                "guarantee",
+                f"epsilon = {budget.epsilon:g}, delta = {budget.delta:.3g} ({budget.relation_word!r})",
+            ),
             ("used", f"{self.used:.1%} of the cap, in {len(self.history)} charge(s)"),
             *(
                 ("charged", f"{entry.time}  {entry.purpose}: {event_words(entry.event)}")

@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from dpcvx.accounting import Budget
+from dpcvx.accounting import Budget, budget_of
 from dpcvx.errors import BudgetExceeded, DeadKey, Incompatible, LedgerDamaged, WrongType, WrongValue
 from dpcvx.events import Event, Poisson, count_leaves, to_plain, walk
 from dpcvx.ledger.account_statement import AccountStatement
@@ -80,7 +80,9 @@ class Ledger:
         witness = "" if self.witness is None else f", witness={_without_password(self.witness)!r}"
         return f"Ledger({_without_password(self.url)!r}{witness})"
 
-    def create(self, name: str, *, epsilon: float, delta: float, relation: str = "replace") -> Account:
+    def create(
+        self, name: str, *, epsilon: float, delta: float, relation: str = "replace", unit: str = "row"
+    ) -> Account:
         """Open an account; its cap never changes.
 
         Parameters
@@ -91,13 +93,16 @@ class Ledger:
             The cap: the guarantee of everything that will ever be charged to the account.
         relation : {"replace", "add_remove"}
             Neighbouring relation of the cap and of every charge.
+        unit : {"row", "person"}
+            Unit that the cap protects: a row, or a person with all of her rows. Charges of releases that
+            protect another unit are refused.
 
         Returns
         -------
         Account
         """
         _check_text("name", name)
-        cap = Budget(float(epsilon), float(delta), relation)
+        cap = Budget(float(epsilon), float(delta), relation, unit)
         with preparing(self.url) as connection:
             metadata.create_all(connection)
             if connection.execute(sa.select(head_table.c.id)).first() is None:
@@ -110,7 +115,7 @@ class Ledger:
             known = sa.select(account_table.c.name).where(account_table.c.name == name)
             if connection.execute(known).first() is not None:
                 raise Incompatible(f"The ledger has an account {name!r} already: open it with account().")
-            limits = {"epsilon": cap.epsilon, "delta": cap.delta, "relation": cap.relation}
+            limits = {"epsilon": cap.epsilon, "delta": cap.delta, "relation": cap.relation_word}
             start = {"spending": canonical(FRESH.to_plain()), "used": 0, "failed": 0}
             connection.execute(account_table.insert(), {"name": name, **limits, **start})
             head = append(connection, head, name, "create", None, limits)[0]
@@ -291,16 +296,16 @@ class Account:
             "failure": float(failure),
             "planned_delta": None if budget is None else budget.delta,
         }
-        relation = None if budget is None else budget.relation
+        relation, unit = (None, "row") if budget is None else (budget.relation, budget.unit)
         relations = {relation, *(getattr(leaf, "relation", None) for leaf in walk(event))} - {None}
         if any(isinstance(leaf, Poisson) for leaf in count_leaves(event)):
             cap, spending = self._state()
-            self._check_relations(cap, relations)
+            self._check_relations(cap, relations, unit)
             self._admit(cap, spending, event, details)  # seconds of work, kept for the locked part below
         with writing(self.ledger.url) as connection:
             head = self.ledger._lock(connection)
             cap, spending = self._state(connection)
-            self._check_relations(cap, relations)
+            self._check_relations(cap, relations, unit)
             if key is not None and (paid := self._paid(connection, key)) is not None:
                 return self._again(connection, cap, paid, details)
             after = self._admit(cap, spending, event, details)
@@ -435,10 +440,15 @@ class Account:
         row = connection.execute(_ACCOUNT, {"wanted": self.name}).first()
         if row is None:
             raise Incompatible(f"The ledger has no account {self.name!r}; make it with Ledger.create.")
-        cap = Budget(row.epsilon, row.delta, row.relation)
+        cap = budget_of(row.epsilon, row.delta, row.relation)
         return cap, Spending.from_plain(json.loads(row.spending))
 
-    def _check_relations(self, cap: Budget, relations: set[Any]) -> None:
+    def _check_relations(self, cap: Budget, relations: set[Any], unit: str) -> None:
+        if unit != cap.unit:
+            raise Incompatible(
+                f"Account {self.name!r} protects a {cap.unit}, this release protects a {unit}"
+                f"{' with all of her rows' * (unit == 'person')}: charge it to an account of its own unit."
+            )
         if relations - {cap.relation}:
             raise Incompatible(
                 f"Account {self.name!r} is kept under {cap.relation!r}; the release is private under "

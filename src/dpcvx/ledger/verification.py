@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from dpcvx.accounting import Budget
+from dpcvx.accounting import Budget, budget_of
 from dpcvx.errors import LedgerDamaged, WrongValue
 from dpcvx.events import from_plain
 from dpcvx.ledger.chain import FORMAT, canonical, digest, genesis
@@ -116,7 +116,7 @@ def _check_entry(row: Any, hashes: list[str], replayed: dict[str, _State]) -> No
     if row.kind == "create":
         if row.account in replayed:
             raise WrongValue("The account was made twice.")
-        replayed[row.account] = _State(Budget(content["epsilon"], content["delta"], content["relation"]))
+        replayed[row.account] = _State(budget_of(content["epsilon"], content["delta"], content["relation"]))
     elif row.kind == "charge":
         _check_charge(content, replayed[row.account])
     elif row.account not in replayed:
@@ -141,5 +141,5 @@ def _check_account(row: Any, told: _State) -> None:
     cap, spending = told.cap, told.spending
     stored = (row.epsilon, row.delta, row.relation, row.spending, row.used, row.failed)
     plain = canonical(spending.to_plain())
-    if stored != (cap.epsilon, cap.delta, cap.relation, plain, spending.used(cap), spending.failed(cap)):
+    if stored != (cap.epsilon, cap.delta, cap.relation_word, plain, spending.used(cap), spending.failed(cap)):
         raise LedgerDamaged(f"Account {row.name!r} was edited: its entries tell another total or cap.")

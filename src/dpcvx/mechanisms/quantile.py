@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate, pairwise
 from typing import ClassVar
 
 import numpy as np
 
-from dpcvx.accounting import REPLACE_ONE, Neighbours
-from dpcvx.arrays import Vector
+from dpcvx.accounting import REPLACE_ONE, WEIGHT, Neighbours
+from dpcvx.arrays import IntVector, Vector
 from dpcvx.data import LARGEST_SUM
 from dpcvx.errors import Incompatible
 from dpcvx.events import Event, Exponential
@@ -45,6 +46,9 @@ class NoisyQuantile:
     finite number counts as 0. The part with the quantile has score 0, however coarse the grid and however
     many cells are equal.
     Sensitivity (replace-one, each score): 1, as every count changes by one at most; scores are integers.
+    Of weighted records c(g) is the sum of their weights over 2^14, and the rank is taken of the sum of all
+    weights, which is private: a score is a maximum of sums of w (1[x <= g] - rank/n), so that a person whose
+    weights add up to at most 2^14 changes it by at most 1 (PRIVACY_MATH §16).
     Event: Exponential(eta), eta-bounded-range (PRIVACY_MATH §15). Rounding of log-weights is paid out of
     eta (PRIVACY_MATH §11).
     """
@@ -52,10 +56,13 @@ class NoisyQuantile:
     n: int  # number of records, public
     rank: int  # number of cells at or below the quantile
     eta: float  # bounded range of one selection
+    neighbours: Neighbours = REPLACE_ONE  # the data sets that must look alike
 
     traits: ClassVar[Traits] = Traits("quantile", measures=True)
 
     def __post_init__(self) -> None:
+        if not self.neighbours.replaces or self.neighbours.rows > 1:
+            raise Incompatible("Ranks are counted for one row of each person, and under replace-one.")
         if self._temperature <= 0:
             raise Incompatible(
                 f"The rounding of scores of n={self.n} records takes all of eta={self.eta:g}; use fewer."
@@ -75,11 +82,6 @@ class NoisyQuantile:
     def noise(self) -> float:
         """Scale of an equivalent Gumbel noise on a score: ranks."""
         return 2 / self.eta
-
-    @property
-    def neighbours(self) -> Neighbours:
-        """Data sets that differ by replacing one record."""
-        return REPLACE_ONE
 
     @property
     def capacity(self) -> int:
@@ -103,23 +105,45 @@ class NoisyQuantile:
 
     @property
     def _temperature(self) -> float:
-        """Eta left for the selection once rounding is paid; a log-weight is at most eta n / 2."""
-        return self.eta - exponential.log_weight_error(self.eta * self.n / 2)
+        """Eta left for the selection once rounding is paid; a log-weight is at most eta n / 2.
 
-    def scores(self, cells: Vector) -> Vector:
-        """Return minus the distance of the rank from the counts at both ends of each part; exact integers."""
+        A score of weighted records is a quotient, which is rounded once more.
+        """
+        roundings = 1 if self.neighbours.weight == 1 else 2
+        return self.eta - exponential.log_weight_error(roundings * self.eta * self.n / 2)
+
+    def scores(self, cells: Vector, weights: IntVector | None = None) -> Vector:
+        """Return minus the distance of the rank from the counts at both ends of each part.
+
+        They are exact integers, or for weighted records quotients of exact integers.
+        """
+        if (weights is None) != (self.neighbours.weight == 1):
+            raise Incompatible("The plan and the records disagree on whether records have weights.")
         grid = quantile_grid()
         # The first point that is not below a cell is the first that counts it.
         first = np.searchsorted(grid, np.where(np.isfinite(cells), cells, 0.0), side="left")
+        if weights is not None:
+            return self._weighted(first, weights)
         counts = np.cumsum(np.bincount(first, minlength=grid.size + 1))
         below, above = np.concatenate([[0], counts[:-1]]), counts
         scores: Vector = -np.maximum(0.0, np.maximum(below - self.rank, self.rank - above))
         return scores
 
-    def __call__(self, cells: Vector, rng: Generator) -> tuple[float, float]:
+    def _weighted(self, first: IntVector, weights: IntVector) -> Vector:
+        """Scores of weighted records, ``first`` being the first point of the grid that counts each."""
+        # Sums of integers are exact in float64 up to 2^53.
+        sums = np.bincount(first, weights, minlength=quantile_grid().size + 1)
+        counts = [0, *accumulate(map(int, sums))]
+        wanted = self.rank * counts[-1]  # in Python's integers, times n
+        far = [max(0, self.n * a - wanted, wanted - self.n * b) for a, b in pairwise(counts)]
+        return np.array([-each / (self.n * WEIGHT) for each in far])
+
+    def __call__(
+        self, cells: Vector, rng: Generator, weights: IntVector | None = None
+    ) -> tuple[float, float]:
         """Return the ends of the part with a noisy quantile of a column; beyond the grid both are its end."""
         grid = quantile_grid()
-        part = exponential.select(self.scores(cells) * (self._temperature / 2), rng)
+        part = exponential.select(self.scores(cells, weights) * (self._temperature / 2), rng)
         return float(grid[max(part - 1, 0)]), float(grid[min(part, grid.size - 1)])
 
 

@@ -43,9 +43,9 @@ class Doubt:
     def __str__(self) -> str:
         remedies, epsilon = [], self.plan.budget.epsilon
         if self.records is not None:
-            remedies.append(f"about {quantity(self.records, 'record')} at epsilon {epsilon:g}")
+            remedies.append(f"about {_units(self.plan, self.records)} at epsilon {epsilon:g}")
         if self.epsilon is not None:
-            remedies.append(f"about epsilon {self.epsilon:g} with {quantity(self.plan.n, 'record')}")
+            remedies.append(f"about epsilon {self.epsilon:g} with {_units(self.plan, self.plan.n)}")
         enough = " or ".join(remedies)
         advice = "More of either does not help"
         if remedies:
@@ -57,8 +57,14 @@ class Doubt:
         )
 
 
+def _units(plan: Plan, n: int) -> str:
+    """A number of records, or of persons, in words."""
+    neighbours = plan.budget.neighbours
+    return quantity(n // neighbours.rows, neighbours.noun)
+
+
 def _shape(plan: Plan) -> str:
-    records, size = quantity(plan.n, "record"), quantity(plan.problem.size, "coefficient")
+    records, size = _units(plan, plan.n), quantity(plan.problem.size, "coefficient")
     return f"With {records}, {size} and epsilon {plan.budget.epsilon:g}"
 
 
