@@ -295,12 +295,17 @@ def same(one, other):
 
 
 def compare(enter, read, cells, folder):
-    """Compare neighbours; return how many pairs there were."""
+    """Compare the file with its neighbours; those that a reader itself refuses enter nowhere."""
     expected, private = None, []
     for place, cell in enumerate((None, *cells)):
         here = folder / f"table_{place:03}"
         here.mkdir()
-        shown, records = observed(enter, read(content(cell)), here, () if cell is None else Exception)
+        try:
+            table = read(content(cell))
+        except OverflowError:  # pandas' own, of integers beyond 64 bits on Arrow
+            assert cell == "9" * 23
+            continue
+        shown, records = observed(enter, table, here, () if cell is None else Exception)
         shown = shown.replace(str(here), "")
         if cell is None:
             expected, private = shown, records
@@ -310,7 +315,12 @@ def compare(enter, read, cells, folder):
             changed = [place for place in range(N) if not same(one[place], other[place])]
             assert set(changed) <= {REPLACED}, cell
             assert len(one) == len(other) == N
-    return len(cells)
+
+
+def test_the_table_has_thousands_of_pairs():
+    pairs = len(READERS) * len(CELLS) * len(ENTRANCES) + (2 * len(FEW) + 3) * len(FILES) + 4 * len(FEW)
+    print(f"{len(READERS)} readers, {len(CELLS)} cells, {len(ENTRANCES)} entrances, and files: {pairs} pairs")
+    assert pairs > 17_000
 
 
 @pytest.mark.parametrize("reader", ["pandas", "polars", "Arrow"])

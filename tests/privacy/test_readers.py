@@ -49,7 +49,12 @@ def check(reader, texts):
         own = {}
         for kind, (first, last) in CONTEXTS.items():
             content = csv_bytes(["cell", "other"], [[first, "9"], [text, "9"], [last, "9"]])
-            found = values(READERS[reader](content))
+            try:
+                table = READERS[reader](content)
+            except OverflowError:  # pandas' own, of integers beyond 64 bits: no table enters
+                assert reader == "pandas on Arrow"
+                continue
+            found = values(table)
             own[kind] = found[1]
             assert [found[0], found[2]] == [canonical(first), canonical(last)], (text, kind)
         assert len(set(own.values())) == 1, (text, own)
