@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 
 import dpcvx
 from dpcvx.data.canonical import UNKNOWN, canonical, canonical_cells, read_numbers
-from dpcvx.data.cells import column_cells, open_typed
+from dpcvx.data.cells import column_cells, native_array, open_typed
 from dpcvx.data.levels import DeclaredLevels
 from readers import CELLS, READERS, csv_bytes
 
@@ -166,6 +166,32 @@ def test_other_objects_are_unknown_and_change_no_other_cell():
         column = np.fromiter(["a", cell, "b", 1], dtype=object, count=4)
         assert DeclaredLevels(("a", "b", "1")).codes(column).tolist() == [0, -1, 1, 2]
         assert_array_equal(read_numbers(column), [np.nan, np.nan, np.nan, 1])
+
+
+def test_moments_and_time_spans_are_no_numbers_in_any_container():
+    days = np.array(["2020-01-01", "2020-01-02", "NaT"], dtype="M8[ns]")
+    spans = np.array([1, 2, 3], dtype="m8[ns]")
+    levels = DeclaredLevels(("2020-01-02", 1, 2))
+    for cells in (
+        days,
+        pd.Series(days),
+        pl.Series(days),
+        pa.array(days),
+        list(days),
+        pd.Series(days).astype("category"),
+    ):
+        column = native_array(cells)
+        assert levels.codes(column).tolist() == [-1, 0, -1]
+        assert np.isnan(read_numbers(column)).all()
+    for cells in (spans, pd.Series(spans), pl.Series(spans), pa.array(spans), list(spans)):
+        assert levels.codes(native_array(cells)).tolist() == [-1, -1, -1]
+        assert np.isnan(read_numbers(native_array(cells))).all()
+    several = pd.DataFrame(
+        {"a": [0.5, 1.0, 2.0], "b": days, "c": spans, "d": [True, False, True], "e": ["1", "x", ""]}
+    )
+    expected = [[0.5, np.nan, np.nan, 1, 1], [1, np.nan, np.nan, 0, np.nan], [2, np.nan, np.nan, 1, np.nan]]
+    for table in (several, pl.from_pandas(several), pa.Table.from_pandas(several)):
+        assert_array_equal(read_numbers(native_array(table)), expected)
 
 
 def test_a_level_written_as_a_missing_mark_takes_every_missing_cell():

@@ -89,6 +89,8 @@ def map_cells(cells: NDArray[Any], function: Callable[[Canonical], Value]) -> li
     """Return a function of the canonical value of each cell, in order."""
     if cells.dtype.kind == "M":
         cells = np.datetime_as_string(cells)
+    elif cells.dtype.kind in "mV":  # NumPy would make integers of time spans
+        return [function(UNKNOWN)] * cells.size
     known = _Known(function)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a cell's own conversion: it would tell of the cell

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
-from dpcvx.data.canonical import NUMBER_KINDS, UNKNOWN, read_numbers
+from dpcvx.data.canonical import NUMBER_KINDS, UNKNOWN, canonical_cells, read_numbers
 from dpcvx.data.levels import DeclaredLevels
 from dpcvx.errors import WrongValue
 
@@ -108,7 +108,11 @@ def cell_codes(values: Any, levels: DeclaredLevels, read: Callable[[Any], NDArra
 def _read_pandas(native: Any) -> tuple[NDArray[Any], Places]:
     dtype = native.dtype
     if isinstance(dtype, np.dtype):
-        return np.asarray(native), ALL
+        cells = np.asarray(native)
+        if dtype.kind not in "mM":
+            return cells, ALL
+        different, inverse = np.unique(cells, return_inverse=True)
+        return _objects(canonical_cells(different)), inverse
     if hasattr(dtype, "categories") and hasattr(native, "cat"):
         cells, places = _read_pandas(native.cat.categories.to_series())
         return _with_missing(cells[places]), np.asarray(native.cat.codes, dtype=np.int64)
