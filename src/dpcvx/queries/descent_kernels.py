@@ -19,6 +19,7 @@ from dpcvx.data.kernels import compiled
 from dpcvx.losses.slopes import exp_basic
 
 QUADRATIC, PIECES, LOGISTIC = 0, 1, 2  # kinds of losses; PIECES: a line that is constant beyond two points
+LARGEST = 40.0  # exponents beyond are clipped, which changes a slope by e^-40
 VANISHED = 1e-100  # far below any rounding error; its square and its products with weights are not subnormal
 BALL, BOX, SIMPLEX = 0, 1, 2  # kinds of sets; BALL: the sum of the l2 norms of groups of entries is bounded
 
@@ -47,7 +48,8 @@ def descend(loss, objective, domain, theta, size, steps):
                 if kind == LOGISTIC:
                     for i in range(slopes.size):
                         y = targets[level, i]
-                        slopes[i] -= weights[level, i] * (y / (1.0 + exponential(y * margins[i])))
+                        exponent = min(max(y * margins[i], -LARGEST), LARGEST)
+                        slopes[i] -= weights[level, i] * (y / (1.0 + exponential(exponent)))
                 else:
                     for i in range(slopes.size):
                         line = bend * (margins[i] - targets[level, i])
@@ -80,10 +82,17 @@ def project(v, domain):
 
 @compiled
 def shift(v, radius):
-    """Return tau with sum_j max(v_j - tau, 0) = radius: the largest one of the means that may be it."""
-    ordered = np.sort(v)
-    total, tau = -radius, -np.inf
+    """Return tau with sum_j max(v_j - tau, 0) = radius.
+
+    It is the largest of (sum of the entries from v_j on - radius) / (their number) over j. Sorting would
+    be faster for many entries, but its branches depend on them.
+    """
+    tau = -np.inf
     for j in range(v.size):
-        total += ordered[v.size - 1 - j]
-        tau = max(tau, total / (j + 1))
+        total, count = -radius, 0.0
+        for i in range(v.size):
+            above = 1.0 if v[i] >= v[j] else 0.0
+            total += above * v[i]
+            count += above
+        tau = max(tau, total / count)
     return tau
