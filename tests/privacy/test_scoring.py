@@ -4,12 +4,15 @@ import math
 from itertools import combinations, product
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 from sklearn.metrics import get_scorer, log_loss, roc_auc_score
 
 import dpcvx
 import dpcvx.tuning.score
+from dpcvx.accounting import WEIGHT
+from dpcvx.data.units import shared_weights
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, PureDP
 from dpcvx.noise import SeededGenerator
@@ -201,6 +204,82 @@ def test_a_seeded_score_is_stamped_and_never_charged(tmp_path):
     dpcvx.Ledger(tmp_path / "l.db").create("people", epsilon=1.0, delta=0)
     with pytest.raises(Incompatible, match="seeded"):
         private_score(model, X, y, epsilon=1.0, random_state=5, ledger=tmp_path / "l.db", account="people")
+
+
+# -- persons with several rows
+
+
+@cases
+def test_replacing_all_rows_of_a_person_moves_the_totals_by_at_most_the_sensitivity(name, make):
+    """One person's rows against any number of hostile rows, beside others with one to three rows."""
+    model, y = make()
+    metric = question(model, name, PureDP(1.0)).metric
+    rng = np.random.default_rng(0)
+    targets = LABELS if name in CLASSIFICATION else NUMBERS
+    pool = [(X[0], y[0]), *product(CELLS, targets)]
+    others = np.repeat(np.arange(1, N), [1, 2, 3, 1, 2])
+    found = []
+    for count in [1] * len(pool) + [2, 3, 5, 8] * 8 + [0]:
+        drawn = [pool[len(found)]] if count == 1 else [pool[k] for k in rng.integers(len(pool), size=count)]
+        rows = np.array([*(cells for cells, _ in drawn), *X[others]], dtype=float)
+        truth = np.array([*(target for _, target in drawn), *y[others]], dtype=float)
+        ids = [*["p"] * count, *(f"q{k}" for k in others)]
+        weights, _ = shared_weights(ids)
+        found.append(metric.totals(model, rows, truth, weights))
+    pairs = [np.abs(one - other) for one, other in combinations(found, 2)]
+    assert max(move.sum() for move in pairs) <= WEIGHT * metric.l1
+    assert max(np.linalg.norm(move) for move in pairs) <= WEIGHT * metric.l2 * (1 + 1e-12)
+    assert max(move.sum() for move in pairs) >= WEIGHT * metric.l1 / 2
+
+
+@cases
+def test_repeated_rows_of_a_person_give_the_score_of_the_rows(name, make):
+    model, y = make()
+    times = np.array([1, 2, 3, 5, 8, 50])
+    ids, large = np.repeat(np.arange(N), times), {"epsilon": 1e6, "scoring": name}
+    plain = float(private_score(model, X, y, **large))
+    again = private_score(model, np.repeat(X, times, axis=0), np.repeat(y, times), groups=ids, **large)
+    assert float(again) == pytest.approx(plain, abs=0.01)
+    assert again.statement.unit == "one person with all of her rows"
+    assert again.statement.public["persons"] == N
+    assert "n" not in again.statement.public
+
+
+def test_a_score_of_persons_says_nothing_of_the_number_of_rows():
+    model, y = classifier()
+    scores = [
+        private_score(
+            model, np.repeat(X, k, axis=0), np.repeat(y, k), groups=np.repeat(range(N), k), epsilon=1.0
+        )
+        for k in (1, 7)
+    ]
+    assert str(scores[0].statement) == str(scores[1].statement)
+
+
+def test_a_model_of_persons_is_not_scored_by_rows(tmp_path):
+    ids = [f"p{k // 2}" for k in range(N)]
+    settings = {"epsilon": 50.0, "classes": (0, 1), "random_state": 1}
+    y = np.arange(N) % 2
+    model = dpcvx.PrivateLogisticRegression(**settings, bounds=(-1, 1)).fit(X, y, groups=ids)
+    with pytest.raises(Incompatible, match=r"protects persons with all of their rows.*groups=ids"):
+        private_score(model, X, y, epsilon=1.0)
+    assert private_score(model, X, y, groups=ids, epsilon=1.0).statement.public["persons"] == N // 2
+    with pytest.raises(ValueError, match="one id for each row"):
+        private_score(model, X, y, groups=ids[:4], epsilon=1.0)
+    dpcvx.Ledger(tmp_path / "l.db").create("people", epsilon=10.0, delta=0)
+    with pytest.raises(Incompatible, match="Accounts of a ledger are kept for single rows"):
+        private_score(model, X, y, groups=ids, epsilon=1.0, ledger=tmp_path / "l.db", account="people")
+
+
+def test_the_column_of_persons_is_found_and_left_out():
+    table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "who": [f"p{k // 2}" for k in range(N)]})
+    y = np.arange(N) % 2
+    settings = {"epsilon": 50.0, "classes": (0, 1), "bounds": {"a": (-1, 1), "b": (-1, 1)}, "random_state": 1}
+    model = dpcvx.PrivateLogisticRegression(**settings, person="who").fit(table, y)
+    curves = dpcvx.private_curves(model, table, y, epsilon=1e6)
+    assert curves.statement.public["persons"] == N // 2
+    assert curves.counts.sum() == pytest.approx(N // 2, abs=0.01)
+    np.testing.assert_array_equal(model.to_sklearn().predict(table), model.predict(table))
 
 
 # -- ROC curve and calibration

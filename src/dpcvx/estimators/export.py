@@ -22,12 +22,14 @@ __all__ = ["ExportedClassifier", "ExportedRegressor", "FeatureMap", "pipeline_of
 class FeatureMap(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Features of new rows, as the model's formula multiplies them; there is nothing to fit.
 
-    `row_map`: the model's; `columns`: names of the columns, or their number where they have none.
+    `row_map`: the model's; `columns`: names of the columns, or their number where they have none; `person`:
+    name of a column that is left out where rows have it.
     """
 
-    def __init__(self, row_map: RowMap, columns: tuple[str, ...] | int) -> None:
+    def __init__(self, row_map: RowMap, columns: tuple[str, ...] | int, person: str | None = None) -> None:
         self.row_map = row_map
         self.columns = columns
+        self.person = person
 
     @property
     def n_features_in_(self) -> int:
@@ -156,4 +158,6 @@ def pipeline_of(model: Any) -> Pipeline:
         if hasattr(model, "classes_")
         else ExportedRegressor(*parts)
     )
-    return Pipeline([("features", FeatureMap(model._prediction_map(), columns)), ("model", last)])
+    return Pipeline(
+        [("features", FeatureMap(model._prediction_map(), columns, model.person)), ("model", last)]
+    )

@@ -156,6 +156,7 @@ def private_curves(
     y: Any = None,
     *,
     epsilon: float,
+    groups: Any = None,
     ledger: Ledger | str | os.PathLike[str] | None = None,
     account: str | None = None,
     random_state: Any = None,
@@ -171,10 +172,10 @@ def private_curves(
     model : estimator
         A fitted classifier of dpcvx with two classes, or a `PrivateSearchCV` of one.
     X, y : as for ``model.predict`` and ``model.fit``
-        Private rows, one per person; rows without a declared label have no part.
+        Private rows, one per person unless there are ``groups``; rows without a declared label have no part.
     epsilon : float
         Privacy loss that one person may suffer; delta is 0.
-    ledger, account, random_state
+    groups, ledger, account, random_state
         As for `private_score`.
 
     Returns
@@ -184,7 +185,7 @@ def private_curves(
     name = "roc_auc"
     released = release_totals(
         model,
-        (X, y),
+        (X, y, groups),
         lambda model: metric_of(model, name, n_classes=len(getattr(model, "classes_", ()))),
         name,
         ScorePayment(epsilon, ledger, account, random_state),

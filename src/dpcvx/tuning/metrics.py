@@ -53,8 +53,11 @@ class Metric(Protocol):
         """Values that the metric can have."""
         ...
 
-    def totals(self, model: Any, X: Any, y: Any) -> IntVector:
-        """Return the exact sums over the rows, in lattice steps; no cell can cause an error."""
+    def totals(self, model: Any, X: Any, y: Any, weights: IntVector | None = None) -> IntVector:
+        """Return the exact sums over the rows, in lattice steps; no cell can cause an error.
+
+        `weights`: integer weights of the rows, by default 1.
+        """
         ...
 
     def value(self, totals: Vector, n: int) -> float:
@@ -62,11 +65,20 @@ class Metric(Protocol):
         ...
 
 
-def _steps(shares: Vector) -> IntVector:
+def _steps(shares: Vector, weights: IntVector | None) -> IntVector:
     """Sum of contributions between -1 and 1, in lattice steps; what is no number counts as the largest."""
     clipped = np.clip(np.where(np.isnan(shares), 1.0, shares), -1.0, 1.0)
-    sums: IntVector = np.rint(UNIT * clipped).astype(np.int64).sum(axis=0)
+    steps: IntVector = np.rint(UNIT * clipped).astype(np.int64)
+    sums: IntVector = steps.sum(axis=0) if weights is None else weights @ steps
     return sums
+
+
+def _counts(cells: IntVector, labels: IntVector, size: int, weights: IntVector | None) -> IntVector:
+    """Weight of the rows with a declared label in each cell, in lattice steps."""
+    known = labels >= 0
+    counts: IntVector = np.zeros(size, dtype=np.int64)
+    np.add.at(counts, cells[known], 1 if weights is None else weights[known])
+    return UNIT * counts
 
 
 @dataclass(frozen=True)
@@ -78,9 +90,9 @@ class Accuracy:
     size: ClassVar[int] = 1
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
-    def totals(self, model: Any, X: Any, y: Any) -> IntVector:
+    def totals(self, model: Any, X: Any, y: Any, weights: IntVector | None = None) -> IntVector:
         """Return the number of rows that are right."""
-        return _steps((_predicted(model, X) == _labels(model, y))[:, None].astype(np.float64))
+        return _steps((_predicted(model, X) == _labels(model, y))[:, None].astype(np.float64), weights)
 
     def value(self, totals: Vector, n: int) -> float:
         """Return the share."""
@@ -105,11 +117,11 @@ class BalancedAccuracy:
         """Number of cells."""
         return 2 * self.classes
 
-    def totals(self, model: Any, X: Any, y: Any) -> IntVector:
+    def totals(self, model: Any, X: Any, y: Any, weights: IntVector | None = None) -> IntVector:
         """Return the counts: right ones by class, then wrong ones; other labels are in no cell."""
         labels = _labels(model, y)
         cells = labels + self.classes * (_predicted(model, X) != labels)
-        return UNIT * np.bincount(cells[labels >= 0], minlength=self.size)
+        return _counts(cells, labels, self.size, weights)
 
     def value(self, totals: Vector, n: int) -> float:
         """Return the mean of the shares; noise may leave a class fewer rows than one."""
@@ -133,7 +145,7 @@ class MeanLoss:
         """From minus the bound to 0."""
         return -self.largest, 0.0
 
-    def totals(self, model: Any, X: Any, y: Any) -> IntVector:
+    def totals(self, model: Any, X: Any, y: Any, weights: IntVector | None = None) -> IntVector:
         """Return the sum of the losses; a label that is none of the classes has the largest."""
         labels = _labels(model, y)
         with np.errstate(all="ignore"):
@@ -144,7 +156,7 @@ class MeanLoss:
                 truth = labels[:, None] == np.arange(chances.shape[1])
                 losses = self.largest / 2 * ((np.exp(chances) - truth) ** 2).sum(axis=1)
             shares = np.maximum(np.where(labels < 0, self.largest, losses) / self.largest, 0.0)
-        return _steps(shares[:, None])
+        return _steps(shares[:, None], weights)
 
     def value(self, totals: Vector, n: int) -> float:
         """Return minus the mean."""
@@ -177,12 +189,13 @@ class MeanError:
         """From minus the bound to 0."""
         return -math.sqrt(self.largest) if self.error == "root" else -self.largest, 0.0
 
-    def totals(self, model: Any, X: Any, y: Any) -> IntVector:
+    def totals(self, model: Any, X: Any, y: Any, weights: IntVector | None = None) -> IntVector:
         """Return both sums."""
         low, high = self.target
         predicted, truth, present = _predictions(model, X, y, self.target)
         errors = (abs(predicted - truth) / (high - low)) ** (1 if self.error == "absolute" else 2)
-        return _steps(present[:, None] * np.column_stack([errors, np.full_like(errors, COUNT_SHARE)]))
+        parts = np.column_stack([errors, np.full_like(errors, COUNT_SHARE)])
+        return _steps(present[:, None] * parts, weights)
 
     def value(self, totals: Vector, n: int) -> float:
         """Return minus the mean, or minus its root; noise may leave fewer targets than one."""
@@ -208,7 +221,7 @@ class R2:
     size: ClassVar[int] = 4
     range: ClassVar[tuple[float, float]] = (-math.inf, 1.0)
 
-    def totals(self, model: Any, X: Any, y: Any) -> IntVector:
+    def totals(self, model: Any, X: Any, y: Any, weights: IntVector | None = None) -> IntVector:
         """Return the four sums."""
         low, high = self.target
         predicted, truth, present = _predictions(model, X, y, self.target)
@@ -219,7 +232,7 @@ class R2:
             place / 4,
             np.full_like(place, 1 / 8),
         ]
-        return _steps(present[:, None] * np.column_stack(parts))
+        return _steps(present[:, None] * np.column_stack(parts), weights)
 
     def value(self, totals: Vector, n: int) -> float:
         """Return R^2; a variance that noise made too small counts as the least one."""
@@ -250,13 +263,13 @@ class AreaUnderCurve:
         """Number of cells."""
         return 2 * self.bins
 
-    def totals(self, model: Any, X: Any, y: Any) -> IntVector:
+    def totals(self, model: Any, X: Any, y: Any, weights: IntVector | None = None) -> IntVector:
         """Return the counts: by bin of the first class, then of the second."""
         labels = _labels(model, y)
         with np.errstate(all="ignore"):
             scores = model.decision_function(X)
         places = np.searchsorted(score_edges(model, self.bins), np.where(np.isnan(scores), 0.0, scores))
-        return UNIT * np.bincount((places + self.bins * labels)[labels >= 0], minlength=self.size)
+        return _counts(places + self.bins * labels, labels, self.size, weights)
 
     def value(self, totals: Vector, n: int) -> float:
         """Return the area; noise may leave a class fewer rows than one."""

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dpcvx.accounting import REPLACE_ONE, Budget, Neighbours, PureComposition
-from dpcvx.arrays import Vector
+from dpcvx.accounting import REPLACE_ONE, WEIGHT, Budget, Neighbours, PureComposition
+from dpcvx.arrays import IntVector, Vector
 from dpcvx.data import room
-from dpcvx.errors import Incompatible, WrongType
+from dpcvx.data.units import shared_weights, take_column
+from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.events import Event, Gaussian, PureDP
 from dpcvx.mechanisms import Traits
 from dpcvx.noise import (
@@ -30,6 +31,7 @@ from dpcvx.noise import (
     lattice_laplace,
 )
 from dpcvx.plans import Price, Stage, charge
+from dpcvx.plans.statement import UNIT as UNIT_IS_ROW
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.tuning.metrics import CLASSIFICATION, METRICS, REGRESSION, UNIT, Metric, metric_of
 
@@ -55,14 +57,18 @@ class NoisyScore:
 
     Question: the metric's totals T(D) in Z^k, in lattice steps of 2^-20 of a row's largest contribution; the
     answer is T + K, K lattice noise on each, and the metric is computed from it.
-    Sensitivity (replace-one): the metric's l1 or l2 bound, as only one row's contributions change.
+    Sensitivity (replace-one): the metric's l1 or l2 bound, as only one row's contributions change. Rows of a
+    person share the weight of one row, so a person's contributions are in the convex hull of 0 and those of a
+    row; the bounds cover two points of that too, as 0 is as near to a row as another row, or is itself the
+    contribution of a row without a target (PRIVACY_MATH §16).
     Event: PureDP(epsilon) by discrete Laplace noise of scale l1 / epsilon, or Gaussian(noise_multiplier) by
     lattice Gaussian noise of deviation noise_multiplier times l2 (PRIVACY_MATH §11b).
     """
 
     metric: Metric
-    n: int  # number of rows, public
+    n: int  # number of rows, or of persons, public
     law: PureDP | Gaussian  # its noise
+    neighbours: Neighbours = REPLACE_ONE
 
     traits: ClassVar[Traits] = Traits("score")
 
@@ -79,11 +85,6 @@ class NoisyScore:
         return self.law
 
     @property
-    def neighbours(self) -> Neighbours:
-        """Data sets that differ by replacing one record."""
-        return REPLACE_ONE
-
-    @property
     def sensitivity(self) -> float:
         """Largest change of the totals in the norm of the law, in units of a row's largest contribution."""
         return (self.metric.l1 if isinstance(self.law, PureDP) else self.metric.l2) / UNIT
@@ -91,12 +92,12 @@ class NoisyScore:
     @property
     def noise(self) -> float:
         """Scale of the noise on a total, in units of a row's largest contribution."""
-        return self._scale / UNIT
+        return self._scale / self._unit
 
     @property
     def capacity(self) -> int:
         """Most rows whose exact totals, with their noise, stay inside 62 bits."""
-        return room(UNIT, self._scale)
+        return room(self._unit, self._scale)
 
     @property
     def n_draws(self) -> int:
@@ -120,16 +121,28 @@ class NoisyScore:
         return self.noise * (math.sqrt(2) if isinstance(self.law, PureDP) else 1.0)
 
     @property
-    def _scale(self) -> int:
-        if isinstance(self.law, PureDP):
-            return math.ceil(self.metric.l1 / Fraction(self.law.epsilon))
-        return math.ceil(Fraction(self.law.noise_multiplier) * (math.isqrt(math.ceil(self.metric.l2**2)) + 1))
+    def _unit(self) -> int:
+        """Lattice steps of the largest contribution of a unit."""
+        return UNIT * self.neighbours.weight
 
-    def __call__(self, model: Any, X: Any, y: Any, rng: Generator) -> Vector:
-        """Return the noisy totals, in units of a row's largest contribution."""
-        totals = self.metric.totals(model, X, y)
+    @property
+    def _scale(self) -> int:
+        weight = self.neighbours.weight
+        if isinstance(self.law, PureDP):
+            return math.ceil(weight * self.metric.l1 / Fraction(self.law.epsilon))
+        length = math.isqrt(math.ceil(self.metric.l2**2)) + 1
+        return math.ceil(Fraction(self.law.noise_multiplier) * weight * length)
+
+    def __call__(
+        self, model: Any, X: Any, y: Any, rng: Generator, weights: IntVector | None = None
+    ) -> Vector:
+        """Return the noisy totals, in units of a row's largest contribution.
+
+        `weights`: integer weights of rows, those of a unit adding up to at most ``neighbours.weight``.
+        """
+        totals = self.metric.totals(model, X, y, weights)
         draw = lattice_laplace if isinstance(self.law, PureDP) else lattice_gaussian
-        return (totals + draw(self._scale, self.n_draws, rng)) / UNIT
+        return (totals + draw(self._scale, self.n_draws, rng)) / self._unit
 
     def value(self, totals: Vector) -> float:
         """Return the metric of noisy totals, among the values that it can have."""
@@ -181,6 +194,7 @@ def private_score(
     epsilon: float,
     scoring: str | None = None,
     bounds: tuple[float, float] | None = None,
+    groups: Any = None,
     ledger: Ledger | str | os.PathLike[str] | None = None,
     account: str | None = None,
     random_state: Any = None,
@@ -192,7 +206,8 @@ def private_score(
     model : estimator
         A fitted estimator of dpcvx, or a `PrivateSearchCV`.
     X, y : as for ``model.predict`` and ``model.fit``
-        Private rows, one per person. Missing cells count as they do in a prediction. A label that is none of
+        Private rows, one per person unless there are ``groups``. Missing cells count as they do in a
+        prediction. A label that is none of
         the classes counts as wrong, for "balanced_accuracy" and "roc_auc" not at all. Rows without a target
         have no part in the score of a regressor.
     epsilon : float
@@ -204,6 +219,10 @@ def private_score(
         are clipped to them, so a target with values beyond them needs wider ones, or its score is flattered;
         noise grows with the width, squared for squared errors and "r2". Of "neg_log_loss": 0 and the largest
         loss of a row, by default log(100).
+    groups : array-like, shape (n,), optional
+        Id of each row's person, by default the column that the model's ``person`` names. All rows of a person
+        are protected together and share the weight of one row; the number of persons is public, that of rows
+        is not. A model that protects persons needs it.
     ledger : Ledger, path or URL, optional
         Where the score is charged, durably, before anything is computed from the rows.
     account : str, optional
@@ -218,7 +237,7 @@ def private_score(
     model = getattr(model, "best_estimator_", model)
     released = release_totals(
         model,
-        (X, y),
+        (X, y, groups),
         lambda model: metric_of(model, scoring, bounds, n_classes=len(getattr(model, "classes_", ()))),
         scoring or (REGRESSION if hasattr(model, "y_bounds") else CLASSIFICATION)[0],
         ScorePayment(epsilon, ledger, account, random_state),
@@ -250,15 +269,15 @@ class ReleasedTotals:
 
 def release_totals(
     model: Any,
-    records: tuple[Any, Any],
+    records: tuple[Any, Any, Any],
     metric_for: Callable[[Any], Metric],
     name: str,
     payment: ScorePayment,
 ) -> ReleasedTotals:
     """Charge for the totals of a metric, and release them.
 
-    `model`: as of `private_score`; `records`: private rows and targets; `metric_for`: returns the metric of
-    the estimator; `name`: of the metric, for statement and ledger.
+    `model`: as of `private_score`; `records`: private rows, targets and ids of persons (None: a row is
+    one); `metric_for`: returns the metric of the estimator; `name`: of the metric, for statement and ledger.
     """
     from sklearn.utils.validation import check_is_fitted
 
@@ -271,26 +290,52 @@ def release_totals(
             "for one row could depend on other rows, or fail because of one."
         )
     check_is_fitted(model)
-    n = check_records(model, *records)
+    X, y, groups = records
+    if model.person is not None and groups is None:
+        X, groups = take_column(X, model.person)
+    n = check_records(model, X, y)
+    neighbours, weights, counted = REPLACE_ONE, None, "n"
+    if groups is not None:
+        neighbours, counted = Neighbours("replace", "person", weight=WEIGHT), "persons"
+        weights, n = _person_weights(groups, n, payment)
+    elif model.privacy_statement_.unit != UNIT_IS_ROW:
+        raise Incompatible(
+            "This model protects persons with all of their rows, and a score of single rows would not: give "
+            "groups=ids, one for each row."
+        )
     metric, epsilon = metric_for(model), float(payment.epsilon)
-    question = NoisyScore(metric, n, PureDP(epsilon))
+    question = NoisyScore(metric, n, PureDP(epsilon), neighbours)
     rng = generator_of(payment.random_state)
     parts = (Stage(question, 1).description,)
-    price = Price(question.event, parts, question.failure, Budget(epsilon, 0.0), PureComposition())
+    budget = Budget(epsilon, 0.0, "replace", neighbours.unit, weight=neighbours.weight)
+    price = Price(question.event, parts, question.failure, budget, PureComposition())
     price.check_samplers()
     price.check_budget()
-    purpose = f"{name} of {type(model).__name__} on {n} records"
+    purpose = f"{name} of {type(model).__name__} on {n} {neighbours.noun}s"
     receipt = charge(price, payment.ledger, payment.account, private=rng.private, purpose=purpose)
-    totals = question(model, *records, rng)
+    totals = question(model, X, y, rng, weights)
     statement = PrivacyStatement.of(
         price,
         model=f"private_score of {type(model).__name__}",
         private=rng.private,
         bounds={**_facts(metric), "enforced": "what a row adds to a total is clipped to its largest share"},
-        public={"n": n, "metric": name, "model": "released before, by a statement of its own"},
+        public={counted: n, "metric": name, "model": "released before, by a statement of its own"},
         receipt=receipt,
     )
     return ReleasedTotals(model, name, question, totals, statement)
+
+
+def _person_weights(groups: Any, rows: int, payment: ScorePayment) -> tuple[IntVector, int]:
+    """Integer weights of rows, and the number of persons."""
+    if payment.ledger is not None:
+        raise Incompatible(
+            "Accounts of a ledger are kept for single rows, and this score protects persons with all of "
+            "their rows: leave ledger and account out, and keep account of it yourself."
+        )
+    weights, persons = shared_weights(groups)
+    if len(weights) != rows:
+        raise WrongValue("groups must have one id for each row.")
+    return weights, persons
 
 
 def _facts(metric: Any) -> dict[str, Any]:
