@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 SHIFT = 2.0**-6  # half the distance of the two scores; phi'' changes little over it
 SLOPE_BITS = 8  # slopes are squared on the grid 2^-8, and multiplied by ||x||^2 on the grid 2^-14
 SPREAD_UNIT = 2.0 ** -(2 * SLOPE_BITS + FEATURE_BITS)
+# from squares of sums rho k, in units of 2^-68, to that unit
+SQUARE_BITS = 2 * (RESIDUAL_BITS + FEATURE_BITS) - (2 * SLOPE_BITS + FEATURE_BITS)
 LARGEST_EXACT = 2**53  # integers up to here are exact in float64, whatever the order of a sum
 CELLS_AT_ONCE = 2**19
 
@@ -59,7 +61,9 @@ class CurvatureSum:
 
     omega_i is the curvature of record i at the score <x_i, theta>, s_i its slope on the grid 2^-8, and
     q_i = floor(||k_i||^2/2^14); see `CurvatureTotals`. Of weighted records omega_i is floor(w omega/2^14),
-    and the second sum has the terms floor(w^2 s^2 q/2^28).
+    and the second sum has the terms floor(w^2 s^2 q/2^28). Where records have persons, it is over these: the
+    squared length of a person's gradient, floor(||sum_i rho_i k_i||^2/2^38), is at most that of one row. All
+    rows of a person must then be among the records.
     """
 
     loss: Loss  # of one score
@@ -80,7 +84,10 @@ class CurvatureSum:
         """Return both sums over records in memory."""
         self.check(records.d)
         y = records.targets(self.loss, 1)
-        return _totals(records.whole_rows(), y[:1], records.weights, self)
+        found = _totals(records.whole_rows(), y[:1], records.weights, self)
+        if records.owners is None:
+            return found
+        return found._replace(spread=_spread_of_persons(records, y, records.owners, self))
 
     def add(self, parts: Iterable[CurvatureTotals], n: int) -> CurvatureTotals:
         """Add sums over disjoint records; the mechanism's capacity keeps the first inside 62 bits."""
@@ -98,6 +105,33 @@ class CurvatureSum:
             (squares, neighbours.cone_squared * (self.bend.largest * row.k2) ** 2),
             (spread, (neighbours.interval * largest_spread(self.slope, row.k2)) ** 2),
         ]
+
+
+def _spread_of_persons(records: Records, y: Vector, owners: NDArray[np.int64], question: CurvatureSum) -> int:
+    """Sum of the squared lengths of the persons' gradients, in `SPREAD_UNIT`."""
+    from dpcvx.data import kernels
+
+    loss, rows = question.loss, records.whole_rows()
+    integers, unit = fixed_point(question.theta)
+    n, d = rows.shape
+    function = kernels.residuals_of(loss.slope, loss.joint)
+    sums = np.zeros((int(owners.max(initial=-1)) + 1, d), dtype=np.int64)
+    for start in range(0, n, max(1, CELLS_AT_ONCE // d)):
+        stop = min(n, start + max(1, CELLS_AT_ONCE // d))
+        block, targets = dense_block(rows, start, stop), np.ascontiguousarray(y[:, start:stop])
+        margins = np.empty((1, stop - start), dtype=np.int64)
+        kernels.multiply_dense(block, integers, 0, stop - start, 0, margins)
+        rho = np.empty(margins.shape, dtype=np.int32)
+        limit = question.slope.linf
+        kernels.block_residuals(
+            function, margins, targets, 0, 0, stop - start, unit, loss.parameter, limit, limit, rho
+        )
+        owned = owners[start:stop] >= 0
+        np.add.at(sums, owners[start:stop][owned], (rho[0, :, None].astype(np.int64) * block)[owned])
+    # A square may need more than 62 bits. In float64 its relative error is far below 2^-40, by which it is
+    # made smaller, so that no person adds more than the bound.
+    squares = (sums.astype(np.float64) ** 2).sum(axis=1) * (1 - 2.0**-40)
+    return int(np.floor(squares * 2.0**-SQUARE_BITS).astype(np.int64).sum())
 
 
 def _totals(

@@ -136,7 +136,15 @@ class InMemory:
         if self.units is None:
             return Arrays(rows, y, bounds=quantiser.bounds, layout=layout)
         weights = self.units.weigh(rows, y)
-        return Arrays(rows, y, bounds=quantiser.bounds, layout=layout, weights=weights, units=self.n)
+        return Arrays(
+            rows,
+            y,
+            bounds=quantiser.bounds,
+            layout=layout,
+            weights=weights,
+            units=self.n,
+            owners=self.units.owners,
+        )
 
 
 def open_dataset(X: Any, y: Any, backend: str) -> Dataset:

@@ -76,6 +76,7 @@ class Arrays:
     `constant`: value of a last feature that is the same in every row and is not among them; 0 for none.
     `weights`: ndarray of integers, shape (n,): weights of the rows, those of a person at most 2^14 together.
     `units`: number of persons, which is public, where rows have weights; that of rows is then private.
+    `owners`: ndarray of integers, shape (n,): number of each row's person, -1 for none.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Arrays:
         constant: int = 0,
         weights: IntVector | None = None,
         units: int | None = None,
+        owners: IntVector | None = None,
     ) -> None:
         if layout not in ("rows", "columns"):
             raise WrongValue(f"layout must be 'rows' or 'columns', got {layout!r}.")
@@ -104,7 +106,7 @@ class Arrays:
             if value is not None and value < 1:
                 raise WrongValue(f"{name} must be at least 1, got {value}.")
         targets = np.zeros((0, self._count)) if y is None else y.T
-        self.weighted = weights is not None
+        self.weighted, self._owners = weights is not None, owners
         if weights is not None:
             if weights.min() < 0 or weights.max() > WEIGHT:  # of the package's own making
                 raise WrongValue(f"Weights must be integers from 0 to {WEIGHT}.")
@@ -158,6 +160,7 @@ class Arrays:
             block_rows=self._block_rows,
             weights=weights,
             units=self.n if self.weighted else None,
+            owners=records.owners,
         )
 
     @property
@@ -230,7 +233,13 @@ class Arrays:
     def records(self) -> Records:
         """Return rows and targets, for another place that sums them."""
         return Records(
-            self._row_major(), self._y, *self._extra, self._threads, self._block_rows, self.weighted
+            self._row_major(),
+            self._y,
+            *self._extra,
+            self._threads,
+            self._block_rows,
+            self.weighted,
+            self._owners,
         )
 
     def parts(

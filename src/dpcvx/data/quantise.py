@@ -140,7 +140,12 @@ def remap(records: Records, quantiser: Quantiser, center: float, scale: float) -
     y = (records.y - center) / scale
     if records.weighted:
         y[-1] = records.y[-1]
-    return Records(of_integers.quantise(rows.values), np.ascontiguousarray(y), weighted=records.weighted)
+    return Records(
+        of_integers.quantise(rows.values),
+        np.ascontiguousarray(y),
+        weighted=records.weighted,
+        owners=records.owners,
+    )
 
 
 def targets(y: Any, limit: float | None = None, missing: float = math.nan) -> Vector:

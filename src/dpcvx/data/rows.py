@@ -142,6 +142,7 @@ class Records:
     block_rows: int | None = None  # rows of a block. No answer depends on it.
     # whether records have weights: integers from 0 to 2^14, and those of a person add up to at most 2^14
     weighted: bool = False
+    owners: NDArray[np.int64] | None = None  # number of each record's person, -1 for none; private
 
     @property
     def weights(self) -> NDArray[np.int64] | None:

@@ -39,6 +39,7 @@ class Units:
     count: int  # number of rows, private where units are persons
     # private: integer weights of quantised rows with their targets; only a choice of rows looks at these
     weigh: Weigh
+    owners: IntVector | None = None  # private: number of each row's person, -1 for none
 
 
 def persons(ids: Any, *, declared: int | None = None, max_rows: int | None = None) -> Units:
@@ -77,7 +78,7 @@ def persons(ids: Any, *, declared: int | None = None, max_rows: int | None = Non
     }
     if max_rows is None:
         neighbours = Neighbours("replace", "person", weight=WEIGHT)
-        return Units(known, neighbours, facts, len(owners), lambda rows, y: _equal_weights(owners))
+        return Units(known, neighbours, facts, len(owners), lambda rows, y: _equal_weights(owners), owners)
     neighbours = Neighbours("replace", "person", max_rows, WEIGHT)
     return Units(
         known * max_rows,

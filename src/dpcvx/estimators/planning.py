@@ -139,10 +139,10 @@ class Planning(Parameters):
             neighbours.rows,
             neighbours.weight,
         )
-        if self.uncertainty and neighbours.unit == "person":
+        if self.uncertainty and neighbours.rows > 1:
             raise Incompatible(
-                "Standard errors are not available for persons with several rows: the spread of sums over "
-                "all rows of a person is not asked for. Leave uncertainty at 0, or use one row per person."
+                "Standard errors are not available with max_rows: rows of one person do not vary "
+                "independently. Leave uncertainty at 0, or max_rows out: rows that share a weight have them."
             )
         plain = dataclasses.replace(
             problem, d=columns.width, bounds=columns.row_bounds(stated.data_norm, 0.0)

@@ -58,6 +58,9 @@ class NoisySecondMoments(GaussianMechanism):
     lying in an interval of that length (PRIVACY_MATH §15).
     Noise: the Frobenius norm counts an entry off the diagonal twice, so its noise has 1/sqrt(2) of the
     deviation of one on the diagonal, and mirrored entries share theirs.
+    Of weighted rows omega_i is multiplied by w/2^14 and the terms of V by its square; of persons with several
+    rows a term of V is the squared length of the person's mean gradient, in the same interval
+    (PRIVACY_MATH §16).
     Event: Gaussian(noise_multiplier), and Gaussian(spread_multiplier) beside it.
     """
 
@@ -80,6 +83,8 @@ class NoisySecondMoments(GaussianMechanism):
                 f"convex losses of one score per record; got {type(loss).__name__} with "
                 f"{self.problem.outputs} output(s). Leave uncertainty at 0, or fit one target or two classes."
             )
+        if self.spread_multiplier is not None and self.neighbours.rows > 1:
+            raise Incompatible("The spread of gradients is for one row, or one mean of rows, of each person.")
         if d > LARGEST_WIDTH:
             raise Incompatible(
                 f"Second moments of {d} features are {d}^2 numbers; at most {LARGEST_WIDTH} features "

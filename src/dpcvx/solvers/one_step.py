@@ -138,7 +138,9 @@ class OneStep(Solver):
         paid = spendable(budget)
         mu = gaussian_mu(paid.epsilon, paid.delta) * math.sqrt(self.share)
         # Gradients of a likelihood vary as its Hessian says, those of clipped slopes do not.
-        if problem.loss.dispersion_known and self.solver.clip is None:
+        # Nor do those of weighted rows and of persons with several rows: the meat of their sandwich is asked.
+        single = budget.neighbours.weight == 1
+        if problem.loss.dispersion_known and self.solver.clip is None and single:
             return NoisySecondMoments(problem, n, 1 / mu, None, budget.neighbours)
         hessian, spread = (1 / (mu * math.sqrt(part)) for part in (1 - SPREAD_SHARE, SPREAD_SHARE))
         return NoisySecondMoments(problem, n, hessian, spread, budget.neighbours)
