@@ -155,6 +155,18 @@ def test_score_is_a_charged_noisy_metric(folder, run):
     assert (code, err) == (2, "dpcvx: people.csv lacks columns that the model needs: wealth.\n")
 
 
+def test_score_protects_the_persons_of_the_model(folder, run, people):
+    ids = np.array([f"p{k // 2}" for k in range(N)])
+    write_csv(people.append_column("who", pa.array(ids)), "twice.csv")
+    assert run(f"{LABELS.replace('people.csv', 'twice.csv')} --person who --quiet")[0] == 0
+    code, out, err = run("score model.json twice.csv --target rich --epsilon 2 --json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["statement"]["public"]["persons"] == N // 2
+    code, _, err = run("score model.json people.csv --target rich --epsilon 2")
+    assert (code, err) == (2, "dpcvx: people.csv lacks columns that the model needs: who.\n")
+    assert run("predict model.json people.csv")[0] == 0
+
+
 def test_predict_says_that_a_model_of_an_array_has_no_column_names(folder, run):
     rows = np.random.default_rng(0).uniform(0, 1, (N, 2))
     dpcvx.PrivateLinearRegression(epsilon=1.0, bounds=(0, 1), y_bounds=(0, 1)).fit(rows, rows[:, 0]).save(

@@ -41,12 +41,15 @@ def read_rows(estimator: Any, model: Path, data: Path, target: str | None = None
             "table, or use dpcvx.load(...) in Python."
         )
     table = open_table(data)
-    names = [str(name) for name in estimator.feature_names_in_]
+    # Whose rows are whose matters to a score alone.
+    ids = [] if target is None or estimator.person is None else [estimator.person]
+    names = [*map(str, estimator.feature_names_in_), *ids]
     wanted = names if target is None else [*names, target]
     if missing := [name for name in wanted if name not in table.columns]:
         raise WrongValue(f"{data} lacks columns that the model needs: {', '.join(missing)}.")
     classes = getattr(estimator, "classes_", None)
-    return table.read(names, estimator.levels_, target, None if classes is None else classes.tolist())
+    levels = {**estimator.levels_, **dict.fromkeys(ids, ())}
+    return table.read(names, levels, target, None if classes is None else classes.tolist())
 
 
 def predict(
