@@ -57,7 +57,7 @@ def test_features_of_different_scales_are_learnt_as_one():
     rng = np.random.default_rng(1)
     X = np.column_stack([rng.uniform(-1, 1, (20000, 4)), rng.uniform(-0.01, 0.01, 20000) + 0.4])
     y = np.where(rng.random(len(X)) < 1 / (1 + np.exp(-300 * (X[:, 4] - 0.4))), 1, 0)
-    kept = {"epsilon": 1.0, "bounds": (-1, 1), "classes": (0, 1), "random_state": 0}
+    kept = {"epsilon": 1.0, "bounds": (-1, 1), "classes": (0, 1), "random_state": 0, "check": 0}
     accuracy = {
         standardize: np.mean(
             dp.PrivateLogisticRegression(standardize=standardize, **kept).fit(X, y).predict(X) == y

@@ -75,7 +75,7 @@ class _Recorder:
         self, source: DataSource, bounds: Bounds, earlier: tuple[RecordedQuestion, ...] | None
     ) -> None:
         self._source, self._earlier = source, earlier
-        self.n, self.d, self.weight = source.n, source.d, source.weight
+        self.n, self.d, self.weight = source.n, source.d, getattr(source, "weight", 1)
         self.questions: list[RecordedQuestion] = []
         self._row = RowBounds(source.d, *integer_bounds(bounds, source.d))
         # The recorder has the optional abilities of its source, and no others.
