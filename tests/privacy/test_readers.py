@@ -194,6 +194,31 @@ def test_moments_and_time_spans_are_no_numbers_in_any_container():
         assert_array_equal(read_numbers(native_array(table)), expected)
 
 
+@pytest.mark.parametrize("cell", [np.datetime64("2020"), np.datetime64("2020-02", "M")], ids=str)
+def test_years_and_months_are_dates_in_a_column_of_their_own_and_among_others(cell):
+    """A column of years was read as numbers, unless NumPy had made days of it for another cell."""
+    levels = DeclaredLevels((2020, "2020-01-01", "2020-02-01"))
+    own = levels.codes(np.fromiter(["a", cell], dtype=object, count=2))[1]
+    columns = [[cell, cell], [cell, np.datetime64("NaT")], [cell, np.datetime64("2021-03-04")]]
+    assert {int(levels.codes(np.array(column))[0]) for column in columns} == {own}
+    assert levels[own] == f"{cell}-01-01"[:10]
+
+
+def test_a_missing_time_span_is_missing_in_every_column():
+    for column in (pd.Series([pd.NaT, pd.Timedelta(1)]), pd.Series([np.timedelta64("NaT"), "abc"])):
+        cells = column_cells(open_typed(column))
+        assert DeclaredLevels(("NA", 1)).codes(cells).tolist() == [0, -1]
+    assert DeclaredLevels(("NA", 1)).codes(np.array(["NaT", 1], "m8[s]")).tolist() == [0, -1]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Paris", "Nowhere/At all"])
+def test_moments_with_zones_need_no_database_of_zones(zone):
+    """Arrow finds a zone where all cells have one, and looked it up: an error where there is no database."""
+    column = pa.array([0, None, 1_500_000_000], pa.timestamp("ns", zone))
+    cells = canonical_cells(column_cells(open_typed(column)))
+    assert cells == ["1970-01-01T00:00:00Z", None, "1970-01-01T00:00:01.5Z"]
+
+
 def test_a_level_written_as_a_missing_mark_takes_every_missing_cell():
     levels = DeclaredLevels.declare(["DE", "NA"], "categories['country']")
     for cells in (["DE", "NA", None], ["DE", "", math.nan]):

@@ -88,8 +88,10 @@ def canonical_cells(cells: NDArray[Any]) -> list[Canonical]:
 def map_cells(cells: NDArray[Any], function: Callable[[Canonical], Value]) -> list[Value]:
     """Return a function of the canonical value of each cell, in order."""
     if cells.dtype.kind == "M":
-        cells = np.datetime_as_string(cells)
-    elif cells.dtype.kind in "mV":  # NumPy would make integers of time spans
+        cells = _iso(cells)
+    elif cells.dtype.kind == "m":  # NumPy would make integers of time spans
+        cells = np.array([UNKNOWN, None])[np.isnat(cells).astype(np.int64)]
+    elif cells.dtype.kind == "V":
         return [function(UNKNOWN)] * cells.size
     known = _Known(function)
     with warnings.catch_warnings():
@@ -145,19 +147,26 @@ def _canonical(cell: Any) -> Canonical:
     if isinstance(cell, bytes | bytearray):
         return _of_text(cell.decode("utf-8", errors="replace"))
     if isinstance(cell, np.timedelta64 | datetime.timedelta):
-        return UNKNOWN
+        return None if cell != cell else UNKNOWN
     if isinstance(cell, numbers.Real | Decimal | np.bool_):
         return _of_number(cell)
     if isinstance(cell, datetime.date | datetime.time):
         return _of_text(cell.isoformat())
     if isinstance(cell, np.datetime64):
-        return _of_text(str(cell))
+        return _of_text(str(_iso(np.array(cell))))
     if isinstance(cell, np.ndarray) and cell.ndim == 0:
         return canonical(cell.item())
     if isinstance(cell, numbers.Complex) and complex(cell).imag == 0:
         return _of_number(complex(cell).real)
     pandas = sys.modules.get("pandas")
     return None if pandas is not None and cell is pandas.NA else UNKNOWN
+
+
+def _iso(moments: NDArray[np.datetime64]) -> NDArray[Any]:
+    """Moments as text, years and months by their first day: NumPy writes them so beside a finer one."""
+    texts = np.datetime_as_string(moments)
+    rest = {"Y": "-01-01", "M": "-01"}.get(np.datetime_data(moments.dtype)[0])
+    return texts if rest is None else np.where(np.isnat(moments), texts, np.char.add(texts, rest))
 
 
 def _of_number(cell: Any) -> float | None:

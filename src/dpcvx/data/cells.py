@@ -158,8 +158,15 @@ def _read_arrow(stored: Any) -> tuple[NDArray[Any], Places]:
         return _objects([UNKNOWN, None]), missing.astype(np.int64)
     coded = stored.combine_chunks().dictionary_encode()
     places = coded.indices.cast(pa.int64()).fill_null(-1)
-    cells = coded.dictionary.cast(pa.large_string()) if temporal else coded.dictionary
-    return _objects([*cells.to_pylist(), None]), places.to_numpy(zero_copy_only=False)
+    cells = coded.dictionary
+    zone = ""
+    if types.is_timestamp(kind) and kind.tz is not None:
+        # In UTC, as they are stored: Arrow would look the zone up, which fails without a database of zones.
+        cells, zone = cells.cast(pa.timestamp(kind.unit)), "Z"
+    if temporal:
+        cells = cells.cast(pa.large_string())
+    texts = [f"{cell}{zone}" for cell in cells.to_pylist()] if zone else cells.to_pylist()
+    return _objects([*texts, None]), places.to_numpy(zero_copy_only=False)
 
 
 def _is_binary(kind: Any) -> bool:
