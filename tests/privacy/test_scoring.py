@@ -266,9 +266,13 @@ def test_a_model_of_persons_is_not_scored_by_rows(tmp_path):
     assert private_score(model, X, y, groups=ids, epsilon=1.0).statement.public["persons"] == N // 2
     with pytest.raises(ValueError, match="one id for each row"):
         private_score(model, X, y, groups=ids[:4], epsilon=1.0)
-    dpcvx.Ledger(tmp_path / "l.db").create("people", epsilon=10.0, delta=0)
-    with pytest.raises(Incompatible, match="Accounts of a ledger are kept for single rows"):
-        private_score(model, X, y, groups=ids, epsilon=1.0, ledger=tmp_path / "l.db", account="people")
+    ledger = dpcvx.Ledger(tmp_path / "l.db")
+    ledger.create("rows", epsilon=10.0, delta=0)
+    account = ledger.create("persons", epsilon=10.0, delta=0, unit="person")
+    with pytest.raises(Incompatible, match="protects a row, this release protects a person"):
+        private_score(model, X, y, groups=ids, epsilon=1.0, ledger=ledger, account="rows")
+    private_score(model, X, y, groups=ids, epsilon=1.0, ledger=ledger, account="persons")
+    assert account.used == pytest.approx(0.1)
 
 
 def test_the_column_of_persons_is_found_and_left_out():

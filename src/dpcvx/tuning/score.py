@@ -297,7 +297,7 @@ def release_totals(
     neighbours, weights, counted = REPLACE_ONE, None, "n"
     if groups is not None:
         neighbours, counted = Neighbours("replace", "person", weight=WEIGHT), "persons"
-        weights, n = _person_weights(groups, n, payment)
+        weights, n = _person_weights(groups, n)
     elif model.privacy_statement_.unit != UNIT_IS_ROW:
         raise Incompatible(
             "This model protects persons with all of their rows, and a score of single rows would not: give "
@@ -325,13 +325,8 @@ def release_totals(
     return ReleasedTotals(model, name, question, totals, statement)
 
 
-def _person_weights(groups: Any, rows: int, payment: ScorePayment) -> tuple[IntVector, int]:
+def _person_weights(groups: Any, rows: int) -> tuple[IntVector, int]:
     """Integer weights of rows, and the number of persons."""
-    if payment.ledger is not None:
-        raise Incompatible(
-            "Accounts of a ledger are kept for single rows, and this score protects persons with all of "
-            "their rows: leave ledger and account out, and keep account of it yourself."
-        )
     weights, persons = shared_weights(groups)
     if len(weights) != rows:
         raise WrongValue("groups must have one id for each row.")
