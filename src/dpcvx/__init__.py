@@ -16,7 +16,18 @@ if TYPE_CHECKING:
     from dpcvx.audit.pipeline import check_pipeline
     from dpcvx.data.cluster import from_dask
     from dpcvx.data.memory import source
+    from dpcvx.data.schema_columns import (
+        BooleanColumn,
+        DateColumn,
+        HashedColumn,
+        IgnoredColumn,
+        LevelColumn,
+        NumberColumn,
+        PersonColumn,
+    )
     from dpcvx.data.shards import Shards, from_arrow, from_batches, from_csv, from_parquet, open_shards
+    from dpcvx.data.table import read_variables
+    from dpcvx.data.table_schema import TableSchema
     from dpcvx.domains import (
         Box,
         GroupBall,
@@ -72,7 +83,11 @@ _NAMES = {
     "audit.pipeline": "check_pipeline",
     "data.memory": "source",
     "data.cluster": "from_dask",
+    "data.schema_columns": "BooleanColumn DateColumn HashedColumn IgnoredColumn LevelColumn NumberColumn "
+    "PersonColumn",
     "data.shards": "Shards from_arrow from_batches from_csv from_parquet open_shards",
+    "data.table": "read_variables",
+    "data.table_schema": "TableSchema",
     "domains": "Box GroupBall InterpolationBall L1Ball L2Ball LinfBall NuclearBall Simplex SubmodularBall "
     "VertexHull",
     "errors": "BudgetExceeded ClusterFailed DeadKey Incompatible KeyReused LedgerDamaged LedgerUnavailable "

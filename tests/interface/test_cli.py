@@ -307,7 +307,7 @@ def test_private_bounds_are_declared_in_the_bounds_file(folder, run, people):
     (folder / "bounds.toml").write_text(text)
     assert run(FIT.replace("--epsilon 1", "--epsilon 20") + " --quiet")[:2] == (0, "")
     model = dpcvx.load("model.json")
-    assert (model.bounds, model.y_bounds) == ("private", "private")
+    assert (model.schema.columns["age"].bounds, model.y_bounds) == ("private", "private")
     assert model.feature_names_in_.tolist() == ["age", "sex", "hours"]
     assert "noisy quantiles" in model.privacy_statement_.bounds["bounds_are"]
     (folder / "bounds.toml").write_text(text + "[bounds]\nage = [17, 90]\n")
@@ -323,7 +323,10 @@ def test_a_default_makes_every_column_a_feature(folder, run, people):
     )
     assert run(FIT + " --quiet")[0] == 0
     model = dpcvx.load("model.json")
-    assert {name: tuple(pair) for name, pair in model.bounds.items()} == {"age": (17, 90), "hours": (0, 100)}
+    assert {name: column.bounds for name, column in model.schema.columns.items()} == {
+        "age": (17, 90),
+        "hours": (0, 100),
+    }
 
 
 PLAIN = "plan --n 5000 --features 20 --model logistic --epsilon 1"
@@ -389,21 +392,22 @@ WRONG = {
     "broken pages of a parquet": (FIT.replace("people.csv", "pages.parquet"), 3, "Copy or write it again"),
     "same name twice": (FIT.replace("people.csv", "twice.csv"), 2, "names a column more than once"),
     "unknown target": (FIT.replace("--target income", "--target wealth"), 2, "'wealth'"),
-    "unknown column": (FIT.replace("bounds.toml", "unknown.toml"), 2, "'height'"),
     "undeclared column": (FIT + " --features age,rich", 2, "Nothing is declared for 'rich'"),
     "unknown feature": (FIT + " --features age,height", 2, "'height'"),
-    "target as a feature": (FIT.replace("bounds.toml", "both.toml"), 2, "'income' is the target"),
+    "target as a feature": (FIT + " --features age,income", 2, "'income' is the target"),
     "no feature": (FIT.replace("bounds.toml", "none.toml"), 2, "declares no feature"),
     "declared twice": (FIT.replace("bounds.toml", "doubled.toml"), 2, "'age' under [bounds] and under"),
     "wrong toml": (FIT.replace("bounds.toml", "wrong.toml"), 2, "not valid TOML"),
     "binary toml": (FIT.replace("bounds.toml", "binary.toml"), 2, "not valid TOML"),
     "unknown entry": (FIT.replace("bounds.toml", "entry.toml"), 2, "unknown entries 'limits'"),
     "unknown target entry": (FIT.replace("bounds.toml", "target.toml"), 2, "unknown entries 'range'"),
-    "pair of one": (FIT.replace("bounds.toml", "pair.toml"), 2, "[bounds] age in pair.toml must be a pair"),
+    "pair of one": (FIT.replace("bounds.toml", "pair.toml"), 2, "[bounds] age in pair.toml: bounds must be"),
     "pair upside down": (FIT.replace("bounds.toml", "upside.toml"), 2, "[bounds] age in upside.toml"),
     "section is a number": (FIT.replace("bounds.toml", "flat.toml"), 2, "must be a section"),
-    "mixed levels": (FIT.replace("bounds.toml", "mixed.toml"), 2, "[categories] sex in mixed.toml"),
-    "negative norm": (FIT.replace("bounds.toml", "norm.toml"), 2, "data_norm in norm.toml"),
+    "equal levels": (FIT.replace("bounds.toml", "equal.toml"), 2, "[categories] sex in equal.toml"),
+    "not confirmed": (FIT.replace("bounds.toml", "guess.toml"), 2, "The schema is not confirmed"),
+    "not filled in": (FIT.replace("bounds.toml", "open.toml"), 2, "stands for bounds of 'age'"),
+    "negative norm": (FIT.replace("bounds.toml", "norm.toml"), 2, "norm.toml: --data-norm must be"),
     "no target bounds": (FIT.replace("bounds.toml", "labels.toml"), 2, "[target] bounds"),
     "no classes": (LABELS.replace("labels.toml", "bounds.toml"), 2, "[target] classes"),
     "unknown model": (FIT.replace("--model linear", "--model forest"), 2, "forest"),
@@ -431,10 +435,8 @@ def break_things(folder):
         "text.parquet": "age,hours,sex,income\n",
         "twice.csv": "age,age,hours,sex,income\n1,2,3,F,5\n",
         "people.xlsx": "?",
-        "unknown.toml": REGRESSION.replace("hours", "height"),
         "text.toml": REGRESSION.replace("hours = [0, 80]", "rich = [0, 1]"),
         "levels.toml": REGRESSION.replace("hours = [0, 80]\n", "").replace("sex =", 'hours = ["few"]\nsex ='),
-        "both.toml": REGRESSION.replace("hours", "income"),
         "none.toml": "[target]\nbounds = [0, 100]\n",
         "doubled.toml": REGRESSION.replace("sex", "age"),
         "wrong.toml": "[bounds\nage = [17, 90]",
@@ -443,7 +445,9 @@ def break_things(folder):
         "pair.toml": REGRESSION.replace("[17, 90]", "[17]"),
         "upside.toml": REGRESSION.replace("[17, 90]", "[90, 17]"),
         "flat.toml": "bounds = 3\n",
-        "mixed.toml": REGRESSION.replace('"M"', "1"),
+        "equal.toml": REGRESSION.replace('"M"', '" F"'),
+        "guess.toml": "confirmed = false\n" + REGRESSION,
+        "open.toml": REGRESSION.replace("[17, 90]", '"?"'),
         "norm.toml": "data_norm = -1\n" + REGRESSION,
     }
     for name, text in texts.items():
@@ -675,18 +679,18 @@ def test_help_and_version_need_no_numpy():
 
 
 def test_the_example_of_a_bounds_file_is_in_the_help_and_is_valid(run, tmp_path):
-    from dpcvx.cli.bounds_file import BoundsFile
+    from dpcvx.data.table_schema import TableSchema
 
     code, out, _ = run("fit --help")
     assert code == 0
     example = BOUNDS_EXAMPLE.split("\b\n")[1]
     assert all(line.strip() in out for line in example.splitlines())
     (tmp_path / "bounds.toml").write_text(example)
-    schema = BoundsFile.read(tmp_path / "bounds.toml")
-    assert schema.bounds == {"age": (17.0, 90.0)}
+    schema = TableSchema.from_toml(tmp_path / "bounds.toml")
+    assert schema.columns["age"].bounds == (17.0, 90.0)
     assert schema.default == (0.0, 1.0)
-    assert schema.categories == {"sex": ("Female", "Male")}
-    assert schema.target_bounds == (0.0, 100000.0)
+    assert schema.columns["sex"].levels == ("Female", "Male")
+    assert schema.target_parameters() == {"y_bounds": (0.0, 100000.0)}
     assert schema.data_norm == 3.0
 
 
@@ -830,7 +834,7 @@ def test_private_bounds_without_a_file(folder, run, people):
     start = f"fit numbers.parquet --epsilon 5 --bounds private {OUT}"
     assert run(f"{start} --target income --model linear --features age,hours")[0] == 0
     model = dpcvx.load("model.json")
-    assert model.bounds == model.y_bounds == "private"
+    assert model.y_bounds == model.schema.columns["age"].bounds == "private"
     code, _, err = run(f"{start} --target rich --model logistic --features age,hours")
     assert code == 2
     assert "--model logistic needs the labels: give --classes no,yes." in err

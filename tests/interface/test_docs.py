@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpcvx import cli
-from dpcvx.cli.bounds_file import BoundsFile
+from dpcvx.data.table_schema import TableSchema
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -147,10 +147,13 @@ def test_the_layout_in_contributing_is_what_its_generator_writes():
 
 
 def test_the_example_bounds_file_is_valid():
-    schema = BoundsFile.read(ROOT / "examples" / "bounds.toml")
-    assert schema.bounds == {"age": (17.0, 90.0), "hours": (0.0, 80.0)}
-    assert schema.categories == {"sex": ("Female", "Male")}
-    assert schema.target_bounds == (0.0, 100000.0)
+    schema = TableSchema.from_toml(ROOT / "examples" / "bounds.toml")
+    assert [schema.columns[name].bounds for name in ("age", "hours")] == [(17.0, 90.0), (0.0, 80.0)]
+    assert schema.columns["sex"].levels == ("Female", "Male")
+    assert schema.target_parameters() == {"y_bounds": (0.0, 100000.0)}
+    schema = TableSchema.from_toml(ROOT / "examples" / "people.toml")
+    schema.require_confirmed()
+    assert schema.target_parameters() == {"y_bounds": (0.0, 100000.0)}
 
 
 GROUPS = ("ledger", "keys")  # commands that have commands of their own

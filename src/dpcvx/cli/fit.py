@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +15,10 @@ from dpcvx.cli.output import Stopped, check_new, check_writable, print_json, rep
 from dpcvx.errors import Interrupted, Unreadable, UnrecognisedDataWarning, WrongValue
 from dpcvx.words import quantity
 
-__all__ = ["BOUNDS_EXAMPLE", "fit", "open_ledger"]
+if TYPE_CHECKING:
+    from dpcvx.data.table_schema import TableSchema
+
+__all__ = ["BOUNDS_EXAMPLE", "choose_columns", "fit", "open_ledger"]
 
 PRIVATE = "private"  # in the place of a bounds file
 MINUTE = 60.0  # seconds: a fit that is expected to take longer has a checkpoint
@@ -77,34 +81,38 @@ def fit(
     _check_checkpoint(kept, resume=resume)
     with ProgressReport("dpcvx fit", shown=not quiet) as progress:
         progress.step("starting")
-        from dpcvx.cli.bounds_file import BoundsFile
         from dpcvx.data.files import open_table
+        from dpcvx.data.schema_columns import LevelColumn
+        from dpcvx.data.table_schema import TableSchema
         from dpcvx.plans import Checkpoint
 
-        declared = BoundsFile.all_private() if str(bounds) == PRIVATE else BoundsFile.read(bounds)
+        declared = _private() if str(bounds) == PRIVATE else TableSchema.from_toml(bounds)
+        declared.require_confirmed()
         if labels := [label.strip() for label in classes.split(",") if label.strip()]:
-            declared = replace(declared, classes=tuple(labels))
+            declared = replace(declared, target_values=LevelColumn(labels))
         parameters = given | {"verbose": int(not quiet)}
         if declared.data_norm is not None:
             parameters.setdefault("data_norm", declared.data_norm)
         if (payer := open_ledger(ledger, given.get("account"), witness)) is not None:
             parameters["ledger"] = payer
-        parameters |= _target(model, declared, bounds)
+        parameters |= _target(model, declared, target, bounds)
         progress.step(f"reading {data}")
         table = open_table(data)
         wanted = [name.strip() for name in features.split(",") if name.strip()]
-        person = given.get("person")
+        if declared.person in table.columns:
+            parameters.setdefault("person", declared.person)
+        person = parameters.get("person")
         if person is not None and (person not in table.columns or person == target):
             raise WrongValue("--person must name a column of the table's header other than the target.")
-        names = declared.features([name for name in table.columns if name != person], target, wanted)
-        levels = {name: list(declared.categories[name]) for name in names if name in declared.categories}
-        if groups := declared.column_groups(names) if model == "group-lasso" else None:
-            parameters["groups"] = groups
-        parameters |= {"bounds": declared.column_bounds(names), "categories": levels or None}
-        estimator = make_estimator(model, parameters)
+        others = [name for name in table.columns if name != person]
+        schema = choose_columns(declared, others, target, wanted)
+        if model == "group-lasso" and schema.groups:
+            parameters["groups"] = schema.groups
+        estimator = make_estimator(model, parameters | {"schema": schema})
         ids = [] if person is None else [person]
-        texts = {**declared.categories, **dict.fromkeys(ids, ())}
-        X, y = table.read([*names, *ids], texts, target, parameters.get("classes"))
+        texts = [*schema.text_columns(), *ids]
+        X, y = table.read([*schema.columns, *ids], texts, target, parameters.get("classes"))
+        unused = [name for name in declared.columns if name not in table.columns]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning if quiet else UnrecognisedDataWarning)  # shown below
         try:
@@ -123,6 +131,8 @@ def fit(
         print_json({"model": str(out), "plan": planned, "check": counts, "statement": statement.to_dict()})
     elif not quiet:
         typer.echo(f"{estimator.plan_}\n\n{statement}\n\nModel written to {out}")
+    if unused and not quiet:
+        typer.echo(f"dpcvx: not used, since the table has no such column: {', '.join(unused)}.", err=True)
     if check is not None and check.findings and not quiet:
         typer.echo(f"dpcvx: {check.warning}\n{check}", err=True)
 
@@ -167,14 +177,53 @@ def open_ledger(url: str | None, account: str | None, witness: Path | None) -> A
     return Ledger(url, witness=witness)
 
 
-def _target(model: str, declared: Any, path: Path) -> dict[str, Any]:
+def _private() -> TableSchema:
+    """Declare that every column is a number, and that the fit releases bounds of columns and target."""
+    from dpcvx.data.schema_columns import NumberColumn
+    from dpcvx.data.table_schema import TableSchema
+
+    return TableSchema({}, default=PRIVATE, target_values=NumberColumn(PRIVATE))
+
+
+def choose_columns(
+    schema: TableSchema, columns: Sequence[str], target: str, chosen: Sequence[str]
+) -> TableSchema:
+    """Return the schema of one table, with the features that were chosen.
+
+    `columns`: of the table; `target`: the column to predict; `chosen`: columns to use; all declared ones if
+    there are none. Of the table's own columns no message says anything: the first line of a file without a
+    header is somebody's record.
+    """
+    from dpcvx.data.files import HEADER_HINT
+
+    grouped = [name for group in schema.groups.values() for name in group if name not in schema.columns]
+    for names, complaint in (
+        ([target], "The table's header lacks the target"),
+        (grouped, "The bounds file groups columns that the table's header lacks:"),
+        (chosen, "--features names columns that the table's header lacks:"),
+    ):
+        if absent := [name for name in names if name not in columns]:
+            raise WrongValue(f"{complaint} {', '.join(map(repr, absent))}; {HEADER_HINT}")
+    if target in chosen:
+        raise WrongValue(f"{target!r} is the target and a feature at once; leave it out of --features.")
+    found = schema.for_table([name for name in columns if not chosen or name in chosen], target)
+    if undeclared := [name for name in chosen if name not in found.columns]:
+        raise WrongValue(
+            f"Nothing is declared for {', '.join(map(repr, undeclared))}, or it is no feature: add a section "
+            "[columns.NAME] for each, or give a default."
+        )
+    return found
+
+
+def _target(model: str, declared: TableSchema, target: str, path: Path) -> dict[str, Any]:
+    known = replace(declared, target=target).target_parameters()
     if needs_classes(model):
-        if declared.classes is None:
+        if "classes" not in known:
             add = "" if str(path) == PRIVATE else f', or add  [target] classes = ["no", "yes"]  to {path}'
             raise WrongValue(f"--model {model} needs the labels: give --classes no,yes{add}.")
-        return {"classes": list(declared.classes)}
-    if declared.target_bounds is None:
+        return {"classes": known["classes"]}
+    if "y_bounds" not in known:
         raise WrongValue(
             f"--model {model} needs the target's bounds: add  [target] bounds = [low, high]  to {path}."
         )
-    return {"y_bounds": declared.target_bounds}
+    return {"y_bounds": known["y_bounds"]}

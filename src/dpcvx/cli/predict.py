@@ -41,15 +41,17 @@ def read_rows(estimator: Any, model: Path, data: Path, target: str | None = None
             "table, or use dpcvx.load(...) in Python."
         )
     table = open_table(data)
+    schema = estimator.schema
+    read = [*map(str, estimator.feature_names_in_)] if schema is None else [*schema.columns]
     # Whose rows are whose matters to a score alone.
     ids = [] if target is None or estimator.person is None else [estimator.person]
-    names = [*map(str, estimator.feature_names_in_), *ids]
+    names = [*read, *ids]
     wanted = names if target is None else [*names, target]
     if missing := [name for name in wanted if name not in table.columns]:
         raise WrongValue(f"{data} lacks columns that the model needs: {', '.join(missing)}.")
     classes = getattr(estimator, "classes_", None)
-    levels = {**estimator.levels_, **dict.fromkeys(ids, ())}
-    return table.read(names, levels, target, None if classes is None else classes.tolist())
+    words = [*(estimator.levels_ if schema is None else schema.text_columns()), *ids]
+    return table.read(names, words, target, None if classes is None else classes.tolist())
 
 
 def predict(

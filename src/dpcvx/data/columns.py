@@ -33,7 +33,8 @@ LEAST_CELL = 2.0**-FEATURE_BITS  # of the grid that features are stored on
 class Columns:
     """The public map from raw columns to features: a declared level becomes a 0/1 feature, a number stays.
 
-    A feature of the stored row is (v - center) / scale, v clipped to [low, high] first.
+    A feature of the stored row is (v - center) / scale, v clipped to [low, high] first. A cell that is no
+    finite number counts as `fill`.
     """
 
     levels: Levels  # for each raw column its declared levels, or None for a number
@@ -42,6 +43,7 @@ class Columns:
     high: Vector
     center: Vector  # center, scale: the map to scaled units
     scale: Vector
+    fill: Vector
 
     @classmethod
     def declare(
@@ -50,8 +52,12 @@ class Columns:
         bounds: Any,
         categories: Mapping[Any, Sequence[Any]] | None,
         data_norm: float | None,
+        missing: Mapping[Any, float] | None = None,
     ) -> Columns:
-        """Derive the map from the schema of a table and the user's declarations."""
+        """Derive the map from the columns of a table and the user's declarations.
+
+        `missing`: numbers that cells without one count as, by column, where they are not the centre.
+        """
         levels = _declared_levels(table, categories)
         raw_low, raw_high = _declared_bounds(table, bounds, levels)
         names = feature_names([table.label(j) for j in range(table.d)], levels)
@@ -72,7 +78,11 @@ class Columns:
             center, scale = np.zeros(len(names)), np.maximum(abs(lowest), abs(highest))
         else:
             center, scale = _unit_map(levels, lowest, highest)
-        return cls(levels, names, lowest, highest, center, scale)
+        fill = center.copy()
+        places = dict(zip(names, range(len(names)), strict=False))
+        for name, value in (missing or {}).items():
+            fill[places[name]] = min(max(value, lowest[places[name]]), highest[places[name]])
+        return cls(levels, names, lowest, highest, center, scale, fill)
 
     @property
     def width(self) -> int:
@@ -124,6 +134,8 @@ class Columns:
         clip = not (np.array_equal(center, self.center) and np.array_equal(scale, self.scale))
         parts = np.empty((table.n, self.width + (quantiser.intercept != 0)), dtype=np.int16)
         for start, block in table.feature_blocks(self.levels):
+            if not np.array_equal(self.fill, self.center):
+                block = np.where(np.isfinite(block), block, self.fill)
             if clip:
                 block = np.where(np.isfinite(block), block, np.nan).clip(self.low, self.high)
             stored = quantiser.quantise(block)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from dpcvx.accounting import REPLACE_ONE
 from dpcvx.data.cells import native_array
+from dpcvx.data.declarations import check_schema
 from dpcvx.errors import Incompatible, WrongValue
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from dpcvx.data.recognised import RecognisedCells
     from dpcvx.data.source import DataSource
     from dpcvx.data.table import Table
+    from dpcvx.data.table_schema import TableSchema
     from dpcvx.data.target import Target
     from dpcvx.data.units import Units
 
@@ -95,13 +97,15 @@ class InMemory:
     """Arrays and tables in this process.
 
     `X`: array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d); `y`: array-like,
-    shape (n,) or (n, K).
+    shape (n,) or (n, K); None where the schema names the target; `schema`: declares the table's columns.
     """
 
-    def __init__(self, X: Any, y: Any) -> None:
-        from dpcvx.data.table import Table
+    def __init__(self, X: Any, y: Any, schema: TableSchema | None = None) -> None:
+        from dpcvx.data.table import Table, open_declared
 
-        self.table, self.target = Table(X), y
+        self.table, self.target = Table(X) if schema is None else open_declared(X, schema), y
+        if y is None and schema is not None and schema.target is not None:
+            self.target = self.table.raw(schema.target)
         self.n = self.table.n
         self.declarations: Mapping[str, Any] = {}
         self.units: Units | None = None
@@ -147,21 +151,27 @@ class InMemory:
         )
 
 
-def open_dataset(X: Any, y: Any, backend: str) -> Dataset:
+def open_dataset(X: Any, y: Any, backend: str, schema: TableSchema | None = None) -> Dataset:
     """Return the data set given to a fit; a backend opens arrays and tables.
 
-    `backend`: a name of `BACKENDS`.
+    `backend`: a name of `BACKENDS`; `schema`: the estimator's.
     """
+    check_schema(schema)
     if not isinstance(backend, str) or backend not in BACKENDS:
         known = ", ".join(map(repr, BACKENDS))
         raise Incompatible(f"backend must be one of {known}, got {backend!r}.")
     if isinstance(X, Dataset):
         if y is not None:
             raise Incompatible(f"{type(X).__name__} has its own target: leave y out.")
+        if schema is not None:
+            raise Incompatible(
+                f"{type(X).__name__} has its own declarations: give the schema to the function that opens "
+                "the data, and leave it out here."
+            )
         if backend != "torch":
             return X
     module, name = BACKENDS[backend].split(":")
-    dataset: Dataset = getattr(import_module(module), name)(X, y)
+    dataset: Dataset = getattr(import_module(module), name)(X, y, schema=schema)
     return dataset
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dpcvx.errors import Incompatible
+from dpcvx.errors import Incompatible, WrongType
+from dpcvx.words import show
 
-__all__ = ["Declarations"]
+if TYPE_CHECKING:
+    from dpcvx.data.table_schema import TableSchema
+
+__all__ = ["Declarations", "check_schema"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +25,8 @@ class Declarations:
     data_norm: float | None = None  # bound on the l2 norm of a row
     classes: Any = None  # sequence or "from_y": labels of the target
     y_bounds: Any = None  # pair or "private": bounds of the target
+    schema: TableSchema | None = None  # in place of bounds and categories, and perhaps of the others
+    missing: Mapping[Any, float] | None = None  # numbers that missing cells count as, from a schema
 
     @classmethod
     def of(cls, model: Any) -> Declarations:
@@ -45,3 +51,32 @@ class Declarations:
                     f"{name} is declared with the data and with the estimator: declare it once."
                 )
         return replace(self, **declared)
+
+    def resolved(self, schema: TableSchema | None) -> Declarations:
+        """Return the declarations that follow from a schema; without one, these.
+
+        `schema`: of one table, see `TableSchema.for_table`. Declarations beside it take the place of its
+        target and of its data_norm.
+        """
+        if schema is None:
+            return self
+        for name in ("bounds", "categories"):
+            if getattr(self, name) is not None:
+                raise Incompatible(f"schema declares the columns, and {name} is given too: give one of them.")
+        variables = schema.variables()
+        bounds = {each.name: each.bounds for each in variables if each.levels is None}
+        values = {"data_norm": schema.data_norm, **schema.target_parameters()}
+        given: dict[str, Any] = {"schema": schema}
+        given["bounds"] = "private" if "private" in bounds.values() else bounds
+        given["categories"] = {each.name: each.levels for each in variables if each.levels is not None}
+        given["missing"] = {each.name: each.missing for each in variables if each.missing is not None}
+        given |= {name: value for name, value in values.items() if getattr(self, name) is None}
+        return replace(self, **given)
+
+
+def check_schema(schema: Any) -> None:
+    """Refuse a parameter ``schema`` that is no schema."""
+    if schema is not None and not hasattr(schema, "for_table"):
+        raise WrongType(
+            f"schema must be a TableSchema, such as TableSchema.from_toml(path), got {show(schema)}."
+        )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,16 +47,16 @@ class TableFile:
     def read(
         self,
         features: Sequence[str],
-        categories: Mapping[str, Sequence[Level]],
+        words: Collection[str],
         target: str | None = None,
         classes: Sequence[Level] | None = None,
     ) -> tuple[Any, Any]:
         """Return the features as an Arrow table, and the target as an Arrow array.
 
-        `features`: columns to return; `categories`: levels of those that are not numbers; `target`: column of
-        the target; None returns no target; `classes`: its labels; None for a numeric target.
+        `features`: columns to return; `words`: those that are not numbers; `target`: column of the target;
+        None returns no target; `classes`: its labels; None for a numeric target.
         """
-        labelled = {*categories} if classes is None else {*categories, target}
+        labelled = {*words} if classes is None else {*words, target}
         wanted = [*features] if target is None else [*features, target]
         table = self._read(
             [name for name in wanted if name not in labelled], [name for name in wanted if name in labelled]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from dpcvx.arrays import Vector
 from dpcvx.data.region import Region, ordered_sum
 from dpcvx.data.table import Levels, Table
 from dpcvx.errors import WrongType
+
+if TYPE_CHECKING:
+    from dpcvx.data.table_schema import TableSchema
 
 __all__ = ["RowMap", "linear_scores"]
 
@@ -28,6 +31,7 @@ class RowMap:
     fill: Vector  # value of a feature whose cell is missing, one per feature
     bounds: tuple[Vector, Vector] | None = None  # lowest and highest value of each feature
     region: Region | None = None
+    schema: TableSchema | None = None  # how columns are read, where one was declared
 
     def features(self, table: Table) -> Any:
         """Return the features of all rows, shape (n, d): a CSR array of sparse rows that are not clipped."""

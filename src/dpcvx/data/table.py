@@ -7,19 +7,31 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
 from dpcvx.data.canonical import read_numbers
-from dpcvx.data.cells import column_codes, column_numbers, compressed_rows, native_array, open_typed
+from dpcvx.data.cells import (
+    Places,
+    column_codes,
+    column_numbers,
+    compressed_rows,
+    native_array,
+    open_typed,
+    read_column,
+)
 from dpcvx.data.levels import DeclaredLevels
 from dpcvx.data.quantise import CELLS_AT_ONCE
 from dpcvx.errors import WrongType, WrongValue
 
-__all__ = ["Levels", "Table", "n_features"]
+if TYPE_CHECKING:
+    from dpcvx.data.table_schema import TableSchema
+
+__all__ = ["Levels", "Table", "n_features", "open_declared", "read_variables"]
 
 Levels = tuple[DeclaredLevels | None, ...]  # per raw column: its declared levels, or None for a number
 
@@ -32,11 +44,12 @@ def n_features(levels: Levels) -> int:
 class Table:
     """Rows of any accepted kind behind one reader.
 
-    `X`: array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d), raw records. `n`,
-    `d`: rows and columns; `names`: column names of a data frame; `sparse`: whether the rows are compressed.
+    `X`: array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d), raw records;
+    `schema`: of this table, whose variables then take the place of its columns. `n`, `d`: rows and columns;
+    `names`: column names of a data frame; `sparse`: whether the rows are compressed.
     """
 
-    def __init__(self, X: Any) -> None:
+    def __init__(self, X: Any, schema: TableSchema | None = None) -> None:
         import narwhals as nw
 
         if hasattr(type(X), "labels") and hasattr(type(X), "source"):  # a `dpcvx.data.dataset.Dataset`
@@ -46,6 +59,7 @@ class Table:
                 "them a part at a time if they are many."
             )
         self.names: tuple[Any, ...] | None = None
+        self.schema = schema
         self.sparse = hasattr(X, "tocsr")
         self._rows: Any = X
         if not self.sparse:
@@ -61,6 +75,11 @@ class Table:
                 "X.reshape(1, -1) for one row."
             )
         self.n, self.d = (int(length) for length in self._rows.shape)
+        self.variables = () if schema is None else schema.variables()
+        if schema is not None:
+            self._require_columns([each.column for each in self.variables])
+            self.names = tuple(each.name for each in self.variables)
+            self.d = len(self.names)
         for length, what in ((self.n, "sample"), (self.d, "feature")):
             if length == 0:
                 raise WrongValue(
@@ -72,7 +91,7 @@ class Table:
         """A table without rows that has the same columns, in a form whose names every scikit-learn reads."""
         if self.names is None:
             return np.empty((0, self.d))
-        if not all(isinstance(name, str) for name in self.names):
+        if self.schema is None and not all(isinstance(name, str) for name in self.names):
             return self._rows.head(0).to_native()
         import pyarrow
 
@@ -93,15 +112,41 @@ class Table:
 
     def codes(self, j: int, start: int, stop: int, levels: DeclaredLevels) -> NDArray[np.int64]:
         """Places of one column's cells among levels, -1 for a cell that is none of them."""
+        if self.variables:
+            cells, places = self._variable(j, start, stop)
+            return levels.codes(cells)[places]
         if self.names is None:
             return levels.codes(self._rows[start:stop, j])
         return column_codes(self._rows[start:stop, j], levels)
 
     def column_numbers(self, j: int, start: int, stop: int) -> Vector:
         """Cells of one column as numbers, NaN where one is none."""
+        if self.variables:
+            cells, places = self._variable(j, start, stop)
+            return read_numbers(cells)[places]
         if self.names is None:
             return read_numbers(self._rows[start:stop, j])
         return column_numbers(self._rows[start:stop, j])
+
+    def raw(self, name: str) -> Any:
+        """Return a raw column of a data frame as it is, such as the target."""
+        self._require_columns([name])
+        return self._rows[name].to_native()
+
+    def _variable(self, j: int, start: int, stop: int) -> tuple[NDArray[Any], Places]:
+        """Different cells of a variable, and the place of every record's among them."""
+        variable = self.variables[j]
+        cells, places = read_column(self._rows[variable.column][start:stop])
+        return variable.read(cells), places
+
+    def _require_columns(self, wanted: list[str]) -> None:
+        known = getattr(self._rows, "columns", None)
+        if known is None:
+            raise WrongType(
+                "A schema names columns: give a pandas, polars or Arrow table, whose columns have names."
+            )
+        if absent := [name for name in wanted if name not in known]:
+            raise WrongValue(f"The table lacks column(s) {', '.join(absent)}, which the model reads.")
 
     def numbers(self, start: int, stop: int) -> Vector:
         """Every cell of rows start..stop as a number, NaN where it is none."""
@@ -139,3 +184,43 @@ class Table:
         """Rows start..stop as a fresh float64 CSR array, duplicates summed."""
         whole = start == 0 and stop is None
         return compressed_rows(self._rows if whole else self._rows.tocsr()[start:stop])
+
+
+def open_declared(X: Any, schema: TableSchema, target: str | None = None) -> Table:
+    """Open a table with a schema that may name more columns, or other ones, than it has.
+
+    `target`: column that is no feature, by default the schema's.
+    """
+    names = Table(X).names
+    if names is None:
+        raise WrongType(
+            "A schema names columns: give a pandas, polars or Arrow table, whose columns have names."
+        )
+    return Table(X, schema.for_table(names, target))
+
+
+def read_variables(X: Any, schema: TableSchema) -> Any:
+    """Return the variables of every record as an Arrow table: numbers, and levels as text.
+
+    A variable is a function of its own record and of the schema alone, so that this may come before any
+    private computation. A cell that is no number, or none of the levels, is missing.
+
+    Parameters
+    ----------
+    X : pandas / polars / Arrow table
+        Columns that the schema does not name are left out.
+    schema : TableSchema
+        Its target is a variable like the others.
+    """
+    import pyarrow as pa
+
+    rows = open_declared(X, replace(schema, target=None))
+    columns = {}
+    for j, each in enumerate(rows.variables):
+        if each.levels is None:
+            columns[each.name] = pa.array(rows.column_numbers(j, 0, rows.n), from_pandas=True)
+        else:
+            labels = [*map(str, each.levels), None]
+            codes = rows.codes(j, 0, rows.n, DeclaredLevels(each.levels))
+            columns[each.name] = pa.array([labels[code] for code in codes], pa.large_string())
+    return pa.table(columns)

@@ -69,6 +69,13 @@ PARAMETERS = {
         "one is 0 in all of them. Columns are named for data frames, numbered for arrays.",
         instead=BOUNDS_FILE,
     ),
+    "schema": Parameter(
+        "TableSchema, optional",
+        "Declaration of a table's columns, in place of ``bounds`` and ``categories``: numbers, levels, "
+        "dates, hashed text, columns to leave out, and perhaps the target. It may name more columns than the "
+        "table has.",
+        instead=BOUNDS_FILE,
+    ),
     "fit_intercept": Parameter(
         "bool",
         "Add a constant feature in scaled units, inside the norm of a row and inside the set. Without it the "

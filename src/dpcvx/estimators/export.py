@@ -49,7 +49,7 @@ class FeatureMap(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def transform(self, X: Any) -> Any:
         """Return the features of new rows, shape (n, d)."""
-        return self.row_map.features(open_new_rows(self, X))
+        return self.row_map.features(open_new_rows(self, X, self.row_map.schema))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the features: a column's, or "column=level"."""

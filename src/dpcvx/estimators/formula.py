@@ -66,6 +66,7 @@ class Formula:
             "fill": _short(rows.fill),
             "bounds": None if rows.bounds is None else [_short(bound) for bound in rows.bounds],
             "region": None if rows.region is None else _region(rows.region),
+            "schema": None if rows.schema is None else rows.schema.to_dict(),
             "extrapolation": self.extrapolation,
             "coef": _sparse(self.coef),
             "intercept": np.asarray(self.intercept).tolist(),
@@ -84,7 +85,7 @@ class Formula:
 
     def _reading(self) -> list[str]:
         levels = self.row_map.levels
-        steps = []
+        steps = self._derived()
         if any(declared is None for declared in levels):
             steps.append(
                 'Read. A cell that is no finite number takes the value "missing" of its column. Each number '
@@ -97,6 +98,16 @@ class Formula:
                 "white space around it. A missing cell or another level is 0 in all of them."
             )
         return steps
+
+    def _derived(self) -> list[str]:
+        """The step that makes variables of columns, where some are not the columns themselves."""
+        names = (
+            []
+            if self.row_map.schema is None
+            else [each.name for each in self.row_map.schema.variables() if each.derived]
+        )
+        listed = ", ".join(names[:FEW_FEATURES]) + (" and others" if len(names) > FEW_FEATURES else "")
+        return [f"Derive {listed} from their columns, as the schema in to_json() says."] if names else []
 
     def _clipping(self) -> list[str]:
         rows = self.row_map

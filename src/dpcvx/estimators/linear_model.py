@@ -28,7 +28,7 @@ from dpcvx.data.declarations import Declarations
 from dpcvx.data.row_map import RowMap
 from dpcvx.data.table import Table
 from dpcvx.data.target import Target, open_target, read_one
-from dpcvx.data.units import persons, survey_weights, take_column, without_column
+from dpcvx.data.units import persons, survey_weights, take_column
 from dpcvx.errors import (
     Incompatible,
     Interrupted,
@@ -116,8 +116,8 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             no numbers count as the middle of their bounds (sparse records, and with ``data_norm``: as 0);
             cells beyond the bounds are clipped.
         y : array-like, shape (n,); (n, K) for several targets
-            Targets; a Dataset has its own. No cell is refused, and no type: both may be another person's
-            doing, see `dpcvx.data.canonical`.
+            Targets; a Dataset has its own, and so has a table whose schema names the target. No cell is
+            refused, and no type: both may be another person's doing, see `dpcvx.data.canonical`.
         groups : array-like, shape (n,), optional
             Id of each row's person: text, or numbers below 2^53. All rows of a person are protected together,
             and share the weight of one row (see ``max_rows``); rows without an id have no part. The number of
@@ -161,7 +161,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             if groups is not None:
                 raise Incompatible("groups and person both say whose rows are whose: give one of them.")
             X, groups = take_column(X, self.person)
-        dataset = open_dataset(X, y, self.backend)
+        dataset = open_dataset(X, y, self.backend, self.schema)
         units, name = None, ""
         if groups is not None:
             if sample_weight is not None:
@@ -222,7 +222,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
                 {name: pa.nulls(1, pa.string() if name in levels else pa.float64()) for name in features}
             )
         y = np.zeros(1 if targets == 1 else (1, targets), dtype=object)
-        dataset = InMemory(X, y)
+        dataset = InMemory(X, y, self.schema)
         dataset.neighbours = self._planned_neighbours()
         return self._declare(dataset, n * dataset.neighbours.rows).plan
 
@@ -275,7 +275,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         units = getattr(dataset, "units", None)
         weights = None if units is None else units.weigh(None, None)
         found = release_declarations(made.stated, table, y, made.columns, made.plan, answers, weights)
-        columns = Columns.declare(table, found.bounds, found.categories, found.data_norm)
+        columns = Columns.declare(table, found.bounds, found.categories, found.data_norm, found.missing)
         target = self._declare_target(found, y)
         if is_private(made.stated.y_bounds):
             target = dataclasses.replace(target, origin=RELEASED)
@@ -294,12 +294,12 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
 
     def _declare(self, dataset: Dataset, n: int) -> FitDeclaration:
         """Declare a fit to n such records, from public facts."""
-        stated = Declarations.of(self).with_data(dataset.declarations, self)
+        stated = Declarations.of(self).with_data(dataset.declarations, self).resolved(dataset.table.schema)
         self._check_parameters(stated)
         table = dataset.table
         placed = with_placeholders(stated, dataset, getattr(self, "threshold", None))
         values = self._open_target(dataset.target, table.n)
-        columns = Columns.declare(table, placed.bounds, placed.categories, placed.data_norm)
+        columns = Columns.declare(table, placed.bounds, placed.categories, placed.data_norm, placed.missing)
         if isinstance(stated.classes, str):  # "from_y": their set is public
             values = self._read_target(dataset.labels())
         target = self._declare_target(placed, values)
@@ -443,9 +443,10 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         self._row_map = RowMap(
             columns.levels,
             columns.names,
-            columns.center,
+            columns.fill,
             (columns.low, columns.high) if is_private(made.stated.bounds) else None,
             None if region is None else region.in_units(columns.center, columns.scale),
+            made.stated.schema,
         )
         self._uncertainty = None
         if release.uncertainty is not None:
@@ -497,7 +498,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         return self._row_map if clips else dataclasses.replace(self._row_map, bounds=None, region=None)
 
     def _new_rows(self, X: Any) -> Table:
-        return open_new_rows(self, X)
+        return open_new_rows(self, X, self._row_map.schema)
 
     def _warn_of_leak(self) -> None:
         """Warn once per fitted model, at the line that asked for a score."""
@@ -520,7 +521,7 @@ def fit_silently(model: LinearModel, X: Any, y: Any) -> None:
     `X`, `y`: as for its ``fit``.
     """
     _require_rows(model)
-    dataset = open_dataset(X, y, model.backend)
+    dataset = open_dataset(X, y, model.backend, model.schema)
     model._run(dataset, model._declare(dataset, dataset.n), generator_of(model.random_state))
 
 
@@ -548,8 +549,7 @@ def check_records(model: LinearModel, X: Any, y: Any) -> int:
 
     `model`: fitted; `X`, `y`: private rows and targets: names and shapes are looked at, and no cell.
     """
-    table = Table(without_column(X, model.person))
-    validate_data(model, table.header(), reset=False, skip_check_array=True)
+    table = model._new_rows(X)
     model._open_target(y, table.n)
     return table.n
 
@@ -581,6 +581,9 @@ def _bounds_facts(made: FitDeclaration) -> dict[str, Any]:
         "enforced": "cells are clipped to their bounds; a missing, infinite or non-numeric one counts as "
         + ("0" if not columns.center.any() else "the middle of its bounds"),
     }
+    if stated.missing:
+        bounds["enforced"] += ", or as the number that is declared for it"
+        bounds["missing"] = dict(stated.missing)
     if any(levels is not None for levels in columns.levels):
         bounds["enforced"] += "; one that is none of the levels of its column counts as 0 for each of them"
     if is_private(stated.bounds):
@@ -600,7 +603,9 @@ def _describe(
     if given is None:
         return None
     checkpoint = given if isinstance(given, Checkpoint) else Checkpoint(Path(given))
-    about = (type(model).__name__, made.columns, made.target, made.intercept)
+    about: tuple[Any, ...] = (type(model).__name__, made.columns, made.target, made.intercept)
+    if made.stated.schema is not None:  # how cells are read
+        about += (made.stated.schema.to_toml(),)
     return dataclasses.replace(checkpoint, about=about)
 
 

@@ -17,6 +17,7 @@ from dpcvx.data import Region
 from dpcvx.data.columns import feature_names
 from dpcvx.data.levels import DeclaredLevels
 from dpcvx.data.row_map import RowMap
+from dpcvx.data.table_schema import TableSchema
 from dpcvx.domains import set_functions as submodular
 from dpcvx.errors import WrongType, WrongValue
 from dpcvx.estimators.data_check import DataCheck
@@ -38,7 +39,8 @@ OLD_FIELDS = {
     "feature_names_in", "columns", "trim", "classes", "uncertainty", "privacy_statement",
 }  # fmt: skip
 FORMULA = {
-    "columns", "levels", "fill", "bounds", "region", "extrapolation", "coef", "intercept", "link", "classes",
+    "columns", "levels", "fill", "bounds", "region", "schema", "extrapolation", "coef", "intercept", "link",
+    "classes",
 }  # fmt: skip
 MOST_COLUMNS = 2**25  # without names; a short file must not ask for more memory than there is
 LINKS = ("identity", "log", "sign", "logit")
@@ -58,9 +60,9 @@ def save(model: Any, path: str | Path) -> None:
         "schema": SCHEMA,
         "class": type(model).__name__,
         # The ledger's address may hold a password. Without it a model that is read back refuses to fit
-        # again, because its account is still named.
+        # again, because its account is still named. The schema is in the formula.
         "parameters": {
-            name: None if name == "ledger" else _plain(value, name)
+            name: None if name in ("ledger", "schema") else _plain(value, name)
             for name, value in model.get_params(deep=False).items()
         },
         "formula": model.formula_.to_dict(),
@@ -137,7 +139,7 @@ def _restore(content: dict[str, Any]) -> Any:
     if unknown:
         raise WrongValue(f"{name} has no parameters {sorted(unknown)}.")
     model = kind(**{key: _object(value, key) for key, value in parameters.items()})
-    formula = _mapping(content["formula"], "formula")
+    formula = {"schema": None, **_mapping(content["formula"], "formula")}  # older files have none
     if wrong := set(formula) ^ FORMULA:
         raise WrongValue(f"formula has unknown or missing fields: {sorted(wrong)}.")
     if formula["extrapolation"] != model.extrapolation:
@@ -148,7 +150,11 @@ def _restore(content: dict[str, Any]) -> Any:
         raise WrongValue(f"A model has at most {MOST_COLUMNS} columns.")
     labels = _texts(names, "columns", d) if isinstance(names, list) else [f"x{j}" for j in range(d)]
     levels = _levels(formula["levels"], d)
-    row_map = _row_map(formula, labels, levels)
+    if formula["schema"] is not None:
+        model.schema = TableSchema.from_dict(formula["schema"])
+        if list(names) != [variable.name for variable in model.schema.variables()]:
+            raise WrongValue("columns must be the variables of the schema.")
+    row_map = dataclasses.replace(_row_map(formula, labels, levels), schema=model.schema)
     width = len(row_map.names)
     n_classes = 0
     if hasattr(kind, "decision_function"):

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sklearn.utils.validation import validate_data
 
 from dpcvx.data.table import Table
 from dpcvx.data.units import without_column
 
+if TYPE_CHECKING:
+    from dpcvx.data.table_schema import TableSchema
+
 __all__ = ["open_new_rows"]
 
 
-def open_new_rows(estimator: Any, X: Any) -> Table:
+def open_new_rows(estimator: Any, X: Any, schema: TableSchema | None) -> Table:
     """Open new rows, which must have the columns of the fit.
 
-    `estimator`: its ``n_features_in_`` and ``feature_names_in_`` are compared.
+    `estimator`: its ``n_features_in_`` and ``feature_names_in_`` are compared; `schema`: of the fit's table:
+    with one, columns are found by name, and others are left out.
     """
-    table = Table(without_column(X, getattr(estimator, "person", None)))
+    table = Table(without_column(X, getattr(estimator, "person", None)), schema)
     validate_data(estimator, table.header(), reset=False, skip_check_array=True)
     return table

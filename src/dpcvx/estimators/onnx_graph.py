@@ -22,6 +22,13 @@ def onnx_model(formula: Formula) -> Any:
         import onnx
     except ImportError as missing:
         raise NotInstalled('ONNX models need onnx: run  pip install "dpcvx[onnx]"') from missing
+    schema = formula.row_map.schema
+    if schema is not None and (derived := [each.name for each in schema.variables() if each.derived]):
+        raise Incompatible(
+            f"ONNX has no reading of {', '.join(derived[:8])}: dates, hashed text, booleans and levels that "
+            "other cells count as are derived from cells by dpcvx. Use to_sklearn(), or derive them before "
+            "the fit and declare numbers and levels."
+        )
     graph = _Graph()
     features = _clipped(graph, formula, _features(graph, formula))
     outputs = _outputs(graph, formula, _scores(graph, formula, features))

@@ -80,6 +80,7 @@ class Parameters:
     bounds: Any = None
     data_norm: float | None = None
     categories: dict[Any, Any] | None = None
+    schema: Any = None
     fit_intercept: bool = True
     radius: float | None = None
     l2: float | None = 0

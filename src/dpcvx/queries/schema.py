@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.levels import DeclaredLevels
+from dpcvx.data.table_schema import TableSchema
 from dpcvx.errors import WrongValue
 
 __all__ = ["Attribute", "Binned", "Column", "Schema"]
@@ -226,6 +227,29 @@ class Schema:
     def to_json(self) -> str:
         """Return the declaration as JSON text."""
         return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+
+    @classmethod
+    def of(cls, table: TableSchema) -> Schema:
+        """Return the attributes that the declaration of a table gives: levels, and numbers that have bins.
+
+        The engine is then given ``read_variables(people, table)``, whose columns are these attributes.
+
+        Parameters
+        ----------
+        table : TableSchema
+            Its numbers need ``bins``; those without are left out.
+        """
+        found: list[Column] = []
+        for each in table.variables():
+            if each.levels is not None and len(each.levels) > 1:
+                found.append(Attribute(each.name, each.levels))
+            elif each.bins is not None:
+                edges = each.bins
+                if isinstance(edges, int):
+                    low, high = each.bounds
+                    edges = tuple(np.linspace(low, high, edges + 1).tolist())
+                found.append(Binned(each.name, edges, each.missing))
+        return cls(tuple(found))
 
     @classmethod
     def from_dict(cls, content: Any) -> Schema:

@@ -136,7 +136,7 @@ def private_tune(
     mean, candidates = _candidates(base, param_grid, n_trials, rng)
     if distribution not in LAWS:
         raise WrongValue(f"distribution must be one of {', '.join(LAWS)}, got {distribution!r}.")
-    dataset = open_dataset(X, y, base.backend)
+    dataset = open_dataset(X, y, base.backend, base.schema)
     n = dataset.n
     n_test = _test_rows(test_size, n)
     declared = declare_fit(base, dataset, n)

@@ -21,6 +21,7 @@ from dpcvx.errors import ClusterFailed, Incompatible, WrongValue
 if TYPE_CHECKING:
     from dpcvx.data.columns import Columns
     from dpcvx.data.table import Table
+    from dpcvx.data.table_schema import TableSchema
     from dpcvx.data.target import Target
 
 __all__ = ["DaskDataset", "from_dask"]
@@ -36,6 +37,7 @@ def from_dask(
     y_bounds: Any = None,
     categories: Mapping[Any, Sequence[Any]] | None = None,
     data_norm: float | None = None,
+    schema: TableSchema | None = None,
     client: Any = None,
 ) -> DaskDataset:
     """Open Dask collections for a fit on their cluster.
@@ -52,7 +54,7 @@ def from_dask(
         Targets, in the same order.
     target : str or list of str, optional
         Column(s) of X that hold the targets, in place of y.
-    bounds, classes, y_bounds, categories, data_norm : optional
+    bounds, classes, y_bounds, categories, data_norm, schema : optional
         The estimator's parameters of these names, where they are declared with the data: an estimator that
         declares one of them again is refused.
     client : distributed.Client or str, optional
@@ -70,7 +72,9 @@ def from_dask(
     connection = connect(client)
     Workers(connection).wait_for_any()
     names = target if target is None or isinstance(target, str) else list(target)
-    declared = Declarations(bounds, categories, data_norm, classes, y_bounds)
+    declared = Declarations(bounds, categories, data_norm, classes, y_bounds, schema)
+    if names is None and y is None and schema is not None:
+        names = schema.target
     return DaskDataset(open_partitions(X, y, names, connection), connection, declared.by_name())
 
 
@@ -86,13 +90,14 @@ class DaskDataset:
     """
 
     def __init__(self, partitions: Partitions, client: Any, declarations: Mapping[str, Any]) -> None:
-        from dpcvx.data.table import Table
+        from dpcvx.data.table import Table, open_declared
 
         self._partitions, self._client = partitions, client
         self.n, self.declarations = partitions.n, declarations
-        self.table: Table = Table(partitions.header)
+        raw, schema = Table(partitions.header), declarations.get("schema")
+        self.table: Table = raw if schema is None else open_declared(partitions.header, schema)
         self.target = partitions.target_header
-        self._kind = _Kind(self.table.names, self.table.d, self.table.sparse)
+        self._kind = _Kind(raw.names, raw.d, raw.sparse, self.table.schema)
 
     def labels(self) -> list[Any]:
         """Return the labels that occur in each partition; the user states that their set is public."""
@@ -141,6 +146,7 @@ class _Kind:
     names: tuple[Any, ...] | None
     d: int
     sparse: bool
+    schema: TableSchema | None
 
     def open(self, X: Any) -> Table:
         """Return a raw partition as a table."""
@@ -152,7 +158,7 @@ class _Kind:
                 "a partition has other columns, or another kind of rows, than its collection declares: "
                 "give Dask the right meta"
             )
-        return table
+        return table if self.schema is None else Table(X, self.schema)
 
 
 @dataclass(frozen=True, eq=False)

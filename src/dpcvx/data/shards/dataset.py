@@ -13,7 +13,7 @@ from dpcvx.data.columns import Columns
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.recognised import RecognisedCells
 from dpcvx.data.shards.folder import Store
-from dpcvx.data.shards.recipe import RECOGNISED, Recipe, empty_record, parameters
+from dpcvx.data.shards.recipe import RECOGNISED, Recipe, declared_schema, empty_record, parameters
 from dpcvx.data.shards.source import ShardSource, map_shard, source_of
 from dpcvx.data.table import Table
 from dpcvx.data.target import Labels, Numbers, Target
@@ -52,7 +52,7 @@ class Shards:
         X, self.target = empty_record(
             manifest.names, manifest.columns, manifest.compressed, manifest.declarations
         )
-        self._table, self._store = Table(X), store
+        self._table, self._store = Table(X, declared_schema(manifest.declarations)), store
         self._recipe = Recipe.of(self._table, self.target, manifest.declarations, manifest.step > 1)
         self._shards = [map_shard(store, index) for index in range(len(manifest.shards))]
         self._check = store.unchanged()
@@ -108,6 +108,7 @@ class Shards:
             for ours, theirs in (
                 (mine.quantiser.center, quantiser.center),
                 (mine.quantiser.scale, quantiser.scale),
+                (mine.columns.fill, columns.fill),
             )
         )
         if not same:

@@ -7,7 +7,7 @@ Cells are read by the rules for tables in memory.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -141,8 +141,8 @@ class ParquetReader:
 class CsvReader:
     """CSV files with one header, one after the other; every line below a header is one record.
 
-    `features`: columns to use; by default all but the targets; `categories`: levels of the columns that are
-    not numbers; `classes`: labels of the target; None for numbers.
+    `features`: columns to use; by default all but the targets; `words`: those that are not numbers;
+    `classes`: labels of the target; None for numbers.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class CsvReader:
         features: Sequence[str] | None,
         target: Target,
         *,
-        categories: Mapping[str, Sequence[Any]] | None,
+        words: Collection[str],
         classes: Sequence[Any] | None,
     ) -> None:
         self._paths = _listed(paths, (".csv",))
@@ -161,10 +161,10 @@ class CsvReader:
                 raise WrongValue(f"{path} has another header than {self._paths[0]}; {HEADER_HINT}")
         self._header, self._target = headers[0], target
         self._features = _chosen(self._header, features, target, shown=False)
-        unknown = [name for name in categories or {} if name not in self._features]
+        unknown = [name for name in words if name not in self._features]
         if unknown:
             raise WrongValue(f"categories name {unknown[0]!r}, which is no feature; {HEADER_HINT}")
-        self._categories, self._classes = categories or {}, classes
+        self._words, self._classes = words, classes
         facts = [_file_facts(path) for path in self._paths]
         self.source: Mapping[str, Any] = {"kind": "csv", "files": facts, "schema": self._features}
         self.rows: int | None = None
@@ -198,8 +198,8 @@ class CsvReader:
         table = csv_table(self._header, lines)
         targets = _names(self._target)
         if len(targets) == 1:
-            return table.read(self._features, self._categories, targets[0], self._classes)
-        X, _ = table.read([*self._features, *targets], self._categories)
+            return table.read(self._features, self._words, targets[0], self._classes)
+        X, _ = table.read([*self._features, *targets], self._words)
         return X.select(self._features), X.select(targets)
 
 

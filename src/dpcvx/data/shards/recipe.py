@@ -23,12 +23,13 @@ from dpcvx.data.quantise import Quantiser
 from dpcvx.data.recognised import RecognisedCells
 from dpcvx.data.rows import Dense, Sparse
 from dpcvx.data.table import Table
+from dpcvx.data.table_schema import TableSchema
 from dpcvx.data.target import Labels, Numbers, Target, open_target, read_one, read_several
 from dpcvx.errors import WrongValue
 from dpcvx.problem import Bounds
 from dpcvx.words import is_number, show
 
-__all__ = ["Recipe", "empty_record", "is_binary", "normalise", "parameters"]
+__all__ = ["Recipe", "declared_schema", "empty_record", "is_binary", "normalise", "parameters"]
 
 RECOGNISED = "recognised"  # array of a shard with the counts of its recognised cells
 SHARD_BYTES = 2**26  # small enough to be copied in memory, large enough for a pass to be one long read
@@ -53,7 +54,7 @@ def normalise(table: Table, y: Any, stated: Declarations) -> dict[str, Any]:
             "Declare the target: classes=(...), its labels, for a classifier, or y_bounds=(low, high) for a "
             "regressor; one of them, from public knowledge."
         )
-    columns = Columns.declare(table, stated.bounds, stated.categories, data_norm)
+    columns = Columns.declare(table, stated.bounds, stated.categories, data_norm, stated.missing)
     firsts = [span[0] for span in columns.spans()]
     declared: dict[str, Any] = {
         "bounds": [_plain(columns.low[firsts]), _plain(columns.high[firsts])],
@@ -65,21 +66,35 @@ def normalise(table: Table, y: Any, stated: Declarations) -> dict[str, Any]:
         "data_norm": None if data_norm is None else float(data_norm),
         "targets": several_targets(y),
     }
+    if table.schema is not None:
+        declared["schema"] = table.schema.to_dict()
     if classes is not None:
         return declared | {"classes": list(DeclaredLevels.declare(classes, "classes"))}
     return declared | {"y_bounds": [part.tolist() for part in bound_pair(y_bounds, "y_bounds")]}
 
 
+def declared_schema(declared: Mapping[str, Any]) -> TableSchema | None:
+    """Return the schema among normalised declarations."""
+    return TableSchema.from_dict(declared["schema"]) if "schema" in declared else None
+
+
 def parameters(declared: Mapping[str, Any]) -> dict[str, Any]:
     """Return normalised declarations as parameters of an estimator."""
-    given: dict[str, Any] = {"bounds": tuple(np.array(part) for part in declared["bounds"])}
-    if declared["categories"]:
-        given["categories"] = {name: tuple(levels) for name, levels in declared["categories"]}
+    schema = declared_schema(declared)
+    given: dict[str, Any] = {"schema": schema} if schema is not None else _column_parameters(declared)
     if declared["data_norm"] is not None:
         given["data_norm"] = declared["data_norm"]
     if "classes" in declared:
         return given | {"classes": tuple(declared["classes"])}
     return given | {"y_bounds": tuple(np.array(part) for part in declared["y_bounds"])}
+
+
+def _column_parameters(declared: Mapping[str, Any]) -> dict[str, Any]:
+    """Bounds and levels of normalised declarations, by variable where there is a schema."""
+    given: dict[str, Any] = {"bounds": tuple(np.array(part) for part in declared["bounds"])}
+    if declared["categories"]:
+        given["categories"] = {name: tuple(levels) for name, levels in declared["categories"]}
+    return given
 
 
 def empty_record(
@@ -109,7 +124,8 @@ def empty_record(
 class Recipe:
     """The public map from records and targets to the arrays of a shard."""
 
-    columns: Columns  # from raw columns to features
+    schema: TableSchema | None  # how columns are read, where one was declared
+    columns: Columns  # from columns, or variables of the schema, to features
     quantiser: Quantiser  # without an intercept
     target: Target  # from raw targets to stored ones
     sparse: bool  # whether raw records are sparse matrices
@@ -125,12 +141,15 @@ class Recipe:
         """
         given = parameters(declared)
         norm = given.get("data_norm")
-        columns = Columns.declare(table, given["bounds"], given.get("categories"), norm)
+        own = _column_parameters(declared)
+        missing = Declarations().resolved(table.schema).missing
+        columns = Columns.declare(table, own["bounds"], own.get("categories"), norm, missing)
         numbers = sum(levels is None for levels in columns.levels)
         groups = len(columns.levels) - numbers
         sparse_bytes = (numbers + groups) * (INDEX_BYTES + (1 if binary else 2))
         dense_bytes = columns.width * (1 if binary else 2)
         return cls(
+            table.schema,
             columns,
             Quantiser(_bounds(columns, norm), columns.center, columns.scale),
             _target(y, table.n, given),
@@ -171,9 +190,13 @@ class Recipe:
         """Records of a shard."""
         return max(1, SHARD_BYTES // min(SHARD_BYTES, self.row_bytes))
 
+    def open(self, X: Any) -> Table:
+        """Return some raw records as a table."""
+        return Table(X, self.schema)
+
     def quantised(self, X: Any, y: Any) -> tuple[Dense | Sparse, Vector]:
         """Return stored rows, and stored targets (K, n), of some records."""
-        rows = self.columns.rows(Table(X), self.quantiser)
+        rows = self.columns.rows(self.open(X), self.quantiser)
         if self.compressed and isinstance(rows, Dense):
             from scipy.sparse import csr_array
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.data.declarations import Declarations
+from dpcvx.data.declarations import Declarations, check_schema
 from dpcvx.data.rows import Dense, Records, Sparse
 from dpcvx.data.shards.dataset import Shards
 from dpcvx.data.shards.folder import Manifest, Store
 from dpcvx.data.shards.readers import ArrowReader, BatchReader, CsvReader, ParquetReader, Reader
 from dpcvx.data.shards.recipe import RECOGNISED, Recipe, is_binary, normalise
 from dpcvx.data.shards.source import part_of
-from dpcvx.data.table import Table
+from dpcvx.data.table import Table, open_declared
+from dpcvx.data.table_schema import TableSchema
 from dpcvx.errors import ShardsDamaged, StoreUnavailable, WrongType, WrongValue
 
 __all__ = ["from_arrow", "from_batches", "from_csv", "from_parquet"]
@@ -34,12 +36,13 @@ def from_parquet(
     path: Any,
     *,
     target: str | Sequence[str],
-    bounds: Any,
+    bounds: Any = None,
     classes: Sequence[Any] | None = None,
     y_bounds: Any = None,
     features: Sequence[str] | None = None,
     categories: Mapping[str, Sequence[Any]] | None = None,
     data_norm: float | None = None,
+    schema: TableSchema | None = None,
     store: str | Path | None = None,
     verbose: int = 1,
 ) -> Shards:
@@ -52,7 +55,8 @@ def from_parquet(
     target : str or sequence of str
         Column to predict, or several.
     bounds : pair, pair of arrays, or mapping
-        Bounds of the features, as for an estimator; one entry for each of ``features``.
+        Bounds of the features, as for an estimator; one entry for each of ``features``. Required, unless
+        there is a schema.
     classes : sequence, optional
         Labels of the target, for classifiers.
     y_bounds : pair, optional
@@ -63,6 +67,8 @@ def from_parquet(
         Declared levels of columns that are not numbers.
     data_norm : float, optional
         Bound on the l2 norm of a raw row.
+    schema : TableSchema, optional
+        Declaration of the columns, in place of bounds and categories, and perhaps of the target's.
     store : path, optional
         Folder of the shards; by default the name of the (first) file followed by ".shards". Shards that are
         there already, of the same files with the same declarations, are opened, or finished if a run was
@@ -75,8 +81,10 @@ def from_parquet(
     Shards
         To be given to ``fit``, without y. They hold private records: only their owner may read the files.
     """
+    declared = _declare(target, bounds, categories, data_norm, classes, y_bounds, schema)
     reader = ParquetReader(path, features, target)
-    declared = Declarations(bounds, categories, data_norm, classes, y_bounds)
+    if declared.schema is not None:
+        reader = ParquetReader(path, declared.schema.for_table(reader.source["schema"]).features(), target)
     return _open_or_write(reader, declared, _folder(store, path), verbose)
 
 
@@ -84,12 +92,13 @@ def from_csv(
     path: Any,
     *,
     target: str | Sequence[str],
-    bounds: Any,
+    bounds: Any = None,
     classes: Sequence[Any] | None = None,
     y_bounds: Any = None,
     features: Sequence[str] | None = None,
     categories: Mapping[str, Sequence[Any]] | None = None,
     data_norm: float | None = None,
+    schema: TableSchema | None = None,
     store: str | Path | None = None,
     verbose: int = 1,
 ) -> Shards:
@@ -103,7 +112,7 @@ def from_csv(
     ----------
     path : path or sequence of paths
         A file, several files with the same header, or a folder of them; one row is one person.
-    target, bounds, classes, y_bounds, features, categories, data_norm, store, verbose
+    target, bounds, classes, y_bounds, features, categories, data_norm, schema, store, verbose
         As for `from_parquet`.
 
     Returns
@@ -111,8 +120,16 @@ def from_csv(
     Shards
         To be given to ``fit``, without y.
     """
-    reader = CsvReader(path, features, target, categories=categories, classes=classes)
-    declared = Declarations(bounds, categories, data_norm, classes, y_bounds)
+    declared = _declare(target, bounds, categories, data_norm, classes, y_bounds, schema)
+    labels = declared.classes
+    if declared.schema is not None:
+        header = CsvReader(path, features, target, words=(), classes=labels).source["schema"]
+        own = declared.schema.for_table(header)
+        features, words = own.features(), own.text_columns()
+        labels = own.target_parameters().get("classes") if labels is None else labels
+    else:
+        words = list(categories or {})
+    reader = CsvReader(path, features, target, words=words, classes=labels)
     return _open_or_write(reader, declared, _folder(store, path), verbose)
 
 
@@ -120,13 +137,14 @@ def from_arrow(
     data: Any,
     *,
     target: str | Sequence[str],
-    bounds: Any,
+    bounds: Any = None,
     store: str | Path,
     classes: Sequence[Any] | None = None,
     y_bounds: Any = None,
     features: Sequence[str] | None = None,
     categories: Mapping[str, Sequence[Any]] | None = None,
     data_norm: float | None = None,
+    schema: TableSchema | None = None,
     verbose: int = 1,
 ) -> Shards:
     """Quantise an Arrow stream into mapped shards that every estimator fits.
@@ -135,7 +153,7 @@ def from_arrow(
     ----------
     data : record batch reader, iterable of record batches, table, or what exports an Arrow stream
         Read once, a batch at a time. To go on after an interruption, give the same stream from its beginning.
-    target, bounds, classes, y_bounds, features, categories, data_norm, verbose
+    target, bounds, classes, y_bounds, features, categories, data_norm, schema, verbose
         As for `from_parquet`.
     store : path
         Folder of the shards. One that is complete is refused, since nothing tells two streams apart: open it
@@ -147,19 +165,20 @@ def from_arrow(
         To be given to ``fit``, without y.
     """
     reader = ArrowReader(data, features, target)
-    declared = Declarations(bounds, categories, data_norm, classes, y_bounds)
+    declared = _declare(target, bounds, categories, data_norm, classes, y_bounds, schema)
     return _open_or_write(reader, declared, Path(store), verbose)
 
 
 def from_batches(
     batches: Iterable[tuple[Any, Any]],
     *,
-    bounds: Any,
+    bounds: Any = None,
     store: str | Path,
     classes: Sequence[Any] | None = None,
     y_bounds: Any = None,
     categories: Mapping[Any, Sequence[Any]] | None = None,
     data_norm: float | None = None,
+    schema: TableSchema | None = None,
     verbose: int = 1,
 ) -> Shards:
     """Quantise pairs (X, y) into mapped shards that every estimator fits.
@@ -169,7 +188,7 @@ def from_batches(
     batches : iterable of pairs
         X and y as an estimator's ``fit`` takes them, SciPy sparse matrices included, all with the same
         columns. To go on after an interruption, give the same batches from their beginning.
-    bounds, classes, y_bounds, categories, data_norm, verbose
+    bounds, classes, y_bounds, categories, data_norm, schema, verbose
         As for `from_parquet`.
     store : path
         As for `from_arrow`.
@@ -179,8 +198,24 @@ def from_batches(
     Shards
         To be given to ``fit``, without y.
     """
-    declared = Declarations(bounds, categories, data_norm, classes, y_bounds)
+    declared = _declare(None, bounds, categories, data_norm, classes, y_bounds, schema)
     return _open_or_write(BatchReader(batches), declared, Path(store), verbose)
+
+
+def _declare(
+    target: str | Sequence[str] | None,
+    bounds: Any,
+    categories: Mapping[Any, Sequence[Any]] | None,
+    data_norm: float | None,
+    classes: Sequence[Any] | None,
+    y_bounds: Any,
+    schema: TableSchema | None,
+) -> Declarations:
+    """Declarations of records, the schema with its target."""
+    check_schema(schema)
+    if schema is not None and isinstance(target, str):
+        schema = replace(schema, target=target)
+    return Declarations(bounds, categories, data_norm, classes, y_bounds, schema)
 
 
 def _folder(store: str | Path | None, path: Any) -> Path:
@@ -193,16 +228,17 @@ def _folder(store: str | Path | None, path: Any) -> Path:
 def _open_or_write(reader: Reader, stated: Declarations, folder: Path, verbose: int) -> Shards:
     """Shards of a reader's records: those that are there, or new ones."""
     X, y = reader.header
-    table = Table(X)
-    if table.names is not None and not all(isinstance(name, str) for name in table.names):
+    raw = Table(X)
+    table = raw if stated.schema is None else open_declared(X, stated.schema)
+    if raw.names is not None and not all(isinstance(name, str) for name in raw.names):
         raise WrongType("The names of columns must be text; rename those that are not.")
-    declared = normalise(table, y, stated)
+    declared = normalise(table, y, stated.resolved(table.schema))
     recipe = Recipe.of(table, y, declared, is_binary(table.d, declared))
     fresh = Manifest(
         source=reader.source,
-        names=table.names,
-        columns=table.d,
-        compressed=table.sparse,
+        names=raw.names,
+        columns=raw.d,
+        compressed=raw.sparse,
         declarations=declared,
         parts=recipe.parts,
         width=recipe.columns.width,
@@ -287,7 +323,8 @@ def _fill(store: Store, reader: Reader, recipe: Recipe, verbose: int) -> None:
             table = Table(X)
             if (table.d, table.names, table.sparse) != (d, names, sparse):
                 raise WrongValue("A batch has other columns than the first one; all must have the same.")
-            waiting.append((Records(*recipe.quantised(X, y)), recipe.question.rows(table, y)))
+            seen = recipe.question.rows(recipe.open(X), y)
+            waiting.append((Records(*recipe.quantised(X, y)), seen))
             while sum(len(seen) for _, seen in waiting) >= recipe.rows:
                 _append(store, _cut(waiting, recipe.rows), expected)
                 expected = None

@@ -1,0 +1,470 @@
+"""Declared columns of a table: what one is, and the variables, numbers or levels, that its cells become.
+
+A variable is a function of one cell and of the declaration alone, so that nobody's value depends on another
+person's record. Each column knows its own fields in a schema file; `TableSchema` puts them together.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcvx.arrays import Vector
+from dpcvx.data.canonical import DATE, canonical_cells
+from dpcvx.data.levels import DeclaredLevels
+from dpcvx.errors import WrongValue
+from dpcvx.words import is_number, show
+
+__all__ = [
+    "ASK",
+    "COLUMN_KINDS",
+    "PRIVATE",
+    "BooleanColumn",
+    "DateColumn",
+    "HashedColumn",
+    "IgnoredColumn",
+    "LevelColumn",
+    "NumberColumn",
+    "PersonColumn",
+    "SchemaColumn",
+    "Variable",
+]
+
+ASK = "?"  # in the place of what nobody has declared yet
+PRIVATE = "private"  # in the place of bounds that the fit is to release
+MOST_BUCKETS = 2**16
+Cells = NDArray[Any]
+Level = str | bool | int | float
+
+
+def as_is(cells: Cells) -> Cells:
+    """Return cells unchanged."""
+    return cells
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A number, or one of declared levels, that a model reads from the cell of one column."""
+
+    name: str
+    column: str  # whose cell is read
+    read: Callable[[Cells], Cells]  # cells as numbers, NaN where there is none, or as levels
+    bounds: Any = None  # pair, or "private", of a number; None for levels
+    levels: tuple[Level, ...] | None = None
+    missing: float | None = None  # number that a cell without one counts as; None is the middle of the bounds
+    bins: int | tuple[float, ...] | None = None  # of a number, for queries: how many, or their edges
+
+    @property
+    def derived(self) -> bool:
+        """Whether it is another value than the cell's own."""
+        return self.read is not as_is
+
+
+class SchemaColumn(Protocol):
+    """The declaration of one column."""
+
+    kind: ClassVar[str]  # its word in a schema file
+    text: ClassVar[bool]  # whether cells of a CSV file are needed as text
+
+    def variables(self, name: str) -> tuple[Variable, ...]:
+        """Return the variables that a model reads from the column."""
+        ...
+
+    def target(self, name: str) -> dict[str, Any]:
+        """Return the estimator's parameters where the column is the target."""
+        ...
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """Numbers between declared bounds.
+
+    Parameters
+    ----------
+    bounds : pair of float, or "private"
+        Lowest and highest value, in the table's units; cells outside are clipped.
+    missing : float, optional
+        Value that a missing cell, or one that is no number, counts as; None is the middle of the bounds.
+    bins : int or sequence of float, optional
+        For queries: number of bins of equal width, or their edges.
+    """
+
+    bounds: Any
+    missing: float | None = None
+    bins: Any = None
+    kind: ClassVar[str] = "number"
+    text: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.bounds not in (ASK, PRIVATE):
+            object.__setattr__(self, "bounds", number_pair(self.bounds, "bounds"))
+        if self.missing is not None and not is_number(self.missing):
+            raise WrongValue(f"missing must be a number, got {show(self.missing)}.")
+        if isinstance(self.bins, list | tuple) and all(map(is_number, self.bins)):
+            object.__setattr__(self, "bins", tuple(map(float, self.bins)))
+        elif self.bins is not None and not (type(self.bins) is int and self.bins >= 2):
+            raise WrongValue(f"bins must be two or more, or a list of edges, got {show(self.bins)}.")
+
+    def variables(self, name: str) -> tuple[Variable, ...]:
+        """Return the number itself."""
+        return (Variable(name, name, as_is, self.bounds, missing=self.missing, bins=self.bins),)
+
+    def target(self, name: str) -> dict[str, Any]:
+        """Return the bounds of a numeric target."""
+        return {"y_bounds": self.bounds}
+
+
+@dataclass(frozen=True)
+class LevelColumn:
+    """Declared levels.
+
+    Parameters
+    ----------
+    levels : sequence
+        Different texts, numbers or booleans.
+    missing : optional
+        Level that a missing cell counts as.
+    other : optional
+        Level that every other cell counts as, one of the levels or a name of its own. Without it such a cell
+        matches no level.
+    """
+
+    levels: Any
+    missing: Level | None = None
+    other: Level | None = None
+    kind: ClassVar[str] = "levels"
+    text: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.levels == ASK:
+            return
+        levels = DeclaredLevels.declare(self.levels, "levels")
+        if not len(levels):
+            raise WrongValue(f"levels must name at least one level, got {show(self.levels)}.")
+        object.__setattr__(self, "levels", levels.values)
+        if self.missing is not None and self._place(self.missing) < 0:
+            raise WrongValue(f"missing must be one of the levels, got {show(self.missing)}.")
+
+    @property
+    def declared(self) -> DeclaredLevels:
+        """All levels, that of other cells included."""
+        extra = self.other is not None and DeclaredLevels(self.levels).codes(_cell(self.other))[0] < 0
+        return DeclaredLevels((*self.levels, self.other) if extra else self.levels)
+
+    def _place(self, level: Level) -> int:
+        return int(self.declared.codes(_cell(level))[0])
+
+    def variables(self, name: str) -> tuple[Variable, ...]:
+        """Return the level itself, or the one that the cell counts as."""
+        plain = self.missing is None and self.other is None
+        return (Variable(name, name, as_is if plain else self.read, levels=self.declared.values),)
+
+    def read(self, cells: Cells) -> Cells:
+        """Return each cell's level, None where it has none."""
+        declared = self.declared
+        found = [declared[code] if code >= 0 else None for code in declared.codes(cells)]
+        values = canonical_cells(cells)
+        for place, value in enumerate(values):
+            if found[place] is None:
+                found[place] = self.missing if value is None else self.other
+        return _objects(found)
+
+    def target(self, name: str) -> dict[str, Any]:
+        """Return the labels of a target."""
+        return {"classes": list(self.levels)}
+
+
+@dataclass(frozen=True)
+class BooleanColumn:
+    """True or false, also written as 1 or 0; one feature, 1 for true. Any other cell is missing."""
+
+    kind: ClassVar[str] = "boolean"
+    text: ClassVar[bool] = False
+
+    def variables(self, name: str) -> tuple[Variable, ...]:
+        """Return the number 0 or 1."""
+        return (Variable(name, name, self.read, (0.0, 1.0), bins=2),)
+
+    def read(self, cells: Cells) -> Cells:
+        """Return 1, 0, or NaN for a cell that is neither."""
+        codes = DeclaredLevels((False, True)).codes(cells)
+        return np.where(codes < 0, np.nan, codes)
+
+    def target(self, name: str) -> dict[str, Any]:
+        """Return the labels of a target."""
+        return {"classes": [False, True]}
+
+
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+PARTS = ("year", "month", "weekday")
+UNITS = {"days": 1.0, "weeks": 7.0, "months": 365.25 / 12, "years": 365.25}  # in days
+
+
+@dataclass(frozen=True)
+class DateColumn:
+    """Dates between declared bounds, as a number since a date, or as parts that are levels.
+
+    Dates are written as year-month-day, with or without a time, or have a type of dates.
+
+    Parameters
+    ----------
+    bounds : pair of date
+        First and last date, as ``datetime.date`` or text; dates outside are clipped.
+    unit : {"days", "weeks", "months", "years"}
+        Unit of the number; months and years have their mean length.
+    since : date, optional
+        Date that counts as 0; by default the first of the bounds.
+    parts : sequence of {"year", "month", "weekday"}
+        Parts to use in place of the number, each a variable "column.part" with levels.
+    """
+
+    bounds: Any
+    unit: str = "years"
+    since: Any = None
+    parts: Any = ()
+    kind: ClassVar[str] = "date"
+    text: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.unit not in UNITS:
+            raise WrongValue(f"unit must be one of {', '.join(UNITS)}, got {show(self.unit)}.")
+        parts = (self.parts,) if isinstance(self.parts, str) else tuple(self.parts)
+        if len(set(parts)) < len(parts) or not set(parts) <= set(PARTS):
+            raise WrongValue(f"parts must be different ones of {', '.join(PARTS)}, got {show(self.parts)}.")
+        object.__setattr__(self, "parts", parts)
+        if self.bounds == ASK:
+            return
+        try:
+            first, last = map(as_date, self.bounds)
+        except (TypeError, ValueError):
+            raise WrongValue(
+                f"bounds must be two dates such as 2000-01-31, got {show(self.bounds)}."
+            ) from None
+        if not first < last:
+            raise WrongValue(f"bounds must be two dates, the first before the last, got {first}, {last}.")
+        object.__setattr__(self, "bounds", (first, last))
+        object.__setattr__(self, "since", first if self.since is None else as_date(self.since))
+
+    def variables(self, name: str) -> tuple[Variable, ...]:
+        """Return the number, or one variable of levels for each part."""
+        if not self.parts:
+            low, high = (self._number(datetime.datetime(d.year, d.month, d.day)) for d in self.bounds)
+            return (Variable(name, name, self.numbers, (low, high)),)
+        first, last = self.bounds
+        levels: dict[str, tuple[Level, ...]] = {
+            "year": tuple(range(first.year, last.year + 1)),
+            "month": tuple(range(1, 13)),
+            "weekday": WEEKDAYS,
+        }
+        return tuple(
+            Variable(f"{name}.{part}", name, getattr(self, part), levels=levels[part]) for part in self.parts
+        )
+
+    def _number(self, moment: datetime.datetime) -> float:
+        start = datetime.datetime(self.since.year, self.since.month, self.since.day)
+        return (moment - start) / datetime.timedelta(days=UNITS[self.unit])
+
+    def numbers(self, cells: Cells) -> Vector:
+        """Return the time since the declared date, NaN for a cell that is no date."""
+        return np.array([math.nan if m is None else self._number(m) for m in _moments(cells)], dtype=float)
+
+    def year(self, cells: Cells) -> Cells:
+        """Return the year of each date, within the bounds."""
+        first, last = self.bounds
+        return _objects(
+            [None if m is None else min(max(m.year, first.year), last.year) for m in _moments(cells)]
+        )
+
+    def month(self, cells: Cells) -> Cells:
+        """Return the month of each date, from 1 to 12."""
+        return _objects([None if m is None else m.month for m in _moments(cells)])
+
+    def weekday(self, cells: Cells) -> Cells:
+        """Return the name of each date's day of the week."""
+        return _objects([None if m is None else WEEKDAYS[m.weekday()] for m in _moments(cells)])
+
+    def target(self, name: str) -> dict[str, Any]:
+        """Refuse: a date is no target."""
+        raise _no_target(name, self.kind)
+
+
+@dataclass(frozen=True)
+class HashedColumn:
+    """Text with many levels, mapped to a few buckets by a public hash; a missing cell has no bucket.
+
+    Parameters
+    ----------
+    buckets : int
+        Number of buckets; each is a level, and texts that share one share a coefficient.
+    key : str
+        Key of the hash, public. Another one mixes the texts in another way.
+    """
+
+    buckets: Any
+    key: str = ""
+    kind: ClassVar[str] = "hashed"
+    text: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.buckets != ASK and not (type(self.buckets) is int and 2 <= self.buckets <= MOST_BUCKETS):
+            raise WrongValue(f"buckets must be from 2 to {MOST_BUCKETS}, got {show(self.buckets)}.")
+        if not isinstance(self.key, str) or len(self.key.encode()) > hashlib.blake2b.MAX_KEY_SIZE:
+            raise WrongValue(f"key must be a text of at most {hashlib.blake2b.MAX_KEY_SIZE} bytes.")
+
+    def variables(self, name: str) -> tuple[Variable, ...]:
+        """Return the bucket, a level."""
+        return (Variable(name, name, self.read, levels=tuple(range(self.buckets))),)
+
+    def read(self, cells: Cells) -> Cells:
+        """Return the bucket of each cell, NaN for a missing one."""
+        key, known = self.key.encode(), dict[float | str, int]()
+        found = np.full(cells.size, np.nan)
+        for place, value in enumerate(canonical_cells(cells)):
+            if isinstance(value, float | str):
+                if value not in known:
+                    text = f"n{value.hex()}" if isinstance(value, float) else f"t{value}"
+                    content = text.encode("utf-8", "surrogatepass")
+                    digest = hashlib.blake2b(content, digest_size=8, key=key).digest()
+                    known[value] = int.from_bytes(digest, "big") % self.buckets
+                found[place] = known[value]
+        return found
+
+    def target(self, name: str) -> dict[str, Any]:
+        """Refuse: a hashed text is no target."""
+        raise _no_target(name, self.kind)
+
+
+@dataclass(frozen=True)
+class IgnoredColumn:
+    """A column that is no feature: an identifier, or anything else that no model should read."""
+
+    kind: ClassVar[str] = "ignored"
+    text: ClassVar[bool] = True
+
+    def variables(self, name: str) -> tuple[Variable, ...]:
+        """Return nothing."""
+        return ()
+
+    def target(self, name: str) -> dict[str, Any]:
+        """Refuse: the column is not to be read."""
+        raise _no_target(name, self.kind)
+
+
+@dataclass(frozen=True)
+class PersonColumn:
+    """The column that says which person a row belongs to; it is no feature."""
+
+    kind: ClassVar[str] = "person"
+    text: ClassVar[bool] = True
+
+    def variables(self, name: str) -> tuple[Variable, ...]:
+        """Return nothing."""
+        return ()
+
+    def target(self, name: str) -> dict[str, Any]:
+        """Refuse: a person is no target."""
+        raise _no_target(name, self.kind)
+
+
+COLUMN_KINDS: dict[str, Any] = {
+    each.kind: each
+    for each in (
+        NumberColumn,
+        LevelColumn,
+        BooleanColumn,
+        DateColumn,
+        HashedColumn,
+        IgnoredColumn,
+        PersonColumn,
+    )
+}
+
+
+def column_fields(column: Any) -> dict[str, Any]:
+    """Return the declaration of a column as in a schema file, without fields that have their defaults."""
+    stated = {
+        field.name: getattr(column, field.name)
+        for field in fields(column)
+        if getattr(column, field.name) != field.default
+    }
+    if column.kind == DateColumn.kind and column.bounds != ASK and column.since == column.bounds[0]:
+        del stated["since"]
+    return {"kind": column.kind, **stated}
+
+
+def read_column_fields(content: Any, where: str) -> Any:
+    """Return the column that a section of a schema file declares.
+
+    `where`: the section, for messages.
+    """
+    if not isinstance(content, Mapping) or content.get("kind") not in COLUMN_KINDS:
+        raise WrongValue(f"{where} needs kind = one of {', '.join(map(repr, COLUMN_KINDS))}.")
+    kind = COLUMN_KINDS[content["kind"]]
+    known = {field.name for field in fields(kind)}
+    given = {name: value for name, value in content.items() if name != "kind"}
+    if unknown := sorted(set(given) - known):
+        allowed = ", ".join(sorted(known)) or "no other entry"
+        raise WrongValue(f"{where} has unknown entries {', '.join(unknown)}; {kind.kind} takes {allowed}.")
+    try:
+        return kind(**given)
+    except TypeError:
+        raise WrongValue(f"{where} lacks an entry: {kind.kind} takes {', '.join(sorted(known))}.") from None
+    except WrongValue as error:
+        raise WrongValue(f"{where}: {error}") from None
+
+
+def number_pair(value: Any, what: str) -> tuple[float, float]:
+    """Return a declared pair of numbers, the first below the second."""
+    try:
+        low, high = value
+    except (TypeError, ValueError):
+        low = high = None
+    if not (is_number(low) and is_number(high) and low < high):
+        raise WrongValue(
+            f"{what} must be a pair (lowest, highest) of numbers, the lowest first; got {show(value)}."
+        )
+    return float(low), float(high)
+
+
+def as_date(value: Any) -> datetime.date:
+    """Return a declared date; anything else raises a ValueError."""
+    if isinstance(value, datetime.datetime):
+        return value.date()
+    return value if isinstance(value, datetime.date) else datetime.date.fromisoformat(value)
+
+
+def _moments(cells: Cells) -> Iterable[datetime.datetime | None]:
+    """The moment of each cell, None where it is no date; a zone is turned into UTC."""
+    known: dict[str, datetime.datetime | None] = {}
+    for value in canonical_cells(cells):
+        if not isinstance(value, str):
+            yield None
+            continue
+        if value not in known:
+            try:
+                moment = datetime.datetime.fromisoformat(value.removesuffix("Z"))
+                known[value] = moment if DATE.fullmatch(value) and moment.tzinfo is None else None
+            except ValueError:
+                known[value] = None
+        yield known[value]
+
+
+def _no_target(name: str, kind: str) -> WrongValue:
+    return WrongValue(
+        f"{name!r} is declared as {kind}, which is no target: declare it as number, levels or boolean."
+    )
+
+
+def _cell(value: Any) -> Cells:
+    return _objects([value])
+
+
+def _objects(cells: list[Any]) -> Cells:
+    return np.fromiter(cells, dtype=object, count=len(cells))

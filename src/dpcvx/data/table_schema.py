@@ -1,0 +1,337 @@
+"""The declaration of a table, shared by Python, schema files, the command line, shards, Dask and queries."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from dpcvx.data.files import HEADER_HINT, read_bytes
+from dpcvx.data.schema_columns import (
+    ASK,
+    PRIVATE,
+    IgnoredColumn,
+    LevelColumn,
+    NumberColumn,
+    PersonColumn,
+    Variable,
+    column_fields,
+    number_pair,
+    read_column_fields,
+)
+from dpcvx.errors import Incompatible, WrongType, WrongValue
+from dpcvx.words import is_number, show
+
+__all__ = ["TableSchema"]
+
+KEYS = ("confirmed", "default", "data_norm", "target", "bounds", "categories", "columns", "groups")
+TARGET_KEYS = {"column", "bounds", "classes"}
+NOT_NAMED = IgnoredColumn()
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """Public declaration of the columns of a table.
+
+    It may name more columns than a table has: one schema serves many tables. Columns of a table that it does
+    not name are not used, unless there is a default.
+
+    Parameters
+    ----------
+    columns : mapping from name to column
+        `NumberColumn`, `LevelColumn`, `BooleanColumn`, `DateColumn`, `HashedColumn`, `IgnoredColumn`,
+        `PersonColumn`.
+    target : str, optional
+        Column to predict. It is no feature, and its declaration gives ``y_bounds`` or ``classes`` where the
+        estimator has none.
+    target_values : NumberColumn or LevelColumn, optional
+        Declaration of the target in place of its entry among the columns.
+    default : pair of float, or "private", optional
+        Bounds of every column of the table that is not named here, which is then a number.
+    groups : mapping from name to columns
+        Columns that belong together, for the group lasso.
+    data_norm : float, optional
+        Largest l2 norm of a row.
+    confirmed : bool
+        False for a schema made from names alone: nothing is fitted before somebody has checked it.
+    """
+
+    columns: Mapping[str, Any]
+    target: str | None = None
+    target_values: Any = None
+    default: Any = None
+    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    data_norm: float | None = None
+    confirmed: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.columns, Mapping) or not all(
+            isinstance(name, str) and hasattr(column, "variables") for name, column in self.columns.items()
+        ):
+            raise WrongType(
+                "columns must be a mapping from name to a column such as NumberColumn((0, 100)) or "
+                f"LevelColumn(['no', 'yes']), got {show(self.columns)}."
+            )
+        object.__setattr__(self, "columns", dict(self.columns))
+        object.__setattr__(self, "groups", {name: tuple(group) for name, group in self.groups.items()})
+        if self.default not in (None, PRIVATE):
+            object.__setattr__(self, "default", number_pair(self.default, "default"))
+        if self.data_norm is not None and not is_number(self.data_norm, 0, math.inf):
+            raise WrongValue(f"data_norm must be a positive number, got {show(self.data_norm)}.")
+        numbers = [name for name in self._of_kind(NumberColumn.kind) if self.columns[name].bounds != PRIVATE]
+        if self.default == PRIVATE and numbers:
+            raise WrongValue(
+                f'declares bounds of {_listed(numbers)} beside default = "private": bounds of columns are '
+                "all declared, or all released by the fit."
+            )
+        if len(persons := self._of_kind(PersonColumn.kind)) > 1:
+            raise WrongValue(f"Only one column can say who a person is, got {_listed(persons)}.")
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> TableSchema:
+        """Read a schema file, as on the page "Declaring a table".
+
+        Parameters
+        ----------
+        path : str or Path
+            TOML file.
+        """
+        path = Path(path)
+        try:
+            content = tomllib.loads(read_bytes(path).decode())
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise WrongValue(f"{path} is not valid TOML: {error}") from None
+        return cls.from_dict(content, str(path))
+
+    @classmethod
+    def from_dict(cls, content: Any, where: str = "The schema") -> TableSchema:
+        """Read what `to_dict` returns, or the content of a schema file.
+
+        `where`: name of the file, for messages.
+        """
+        if not isinstance(content, Mapping):
+            raise WrongValue(f"{where} must be a mapping.")
+        if unknown := set(content) - set(KEYS):
+            raise WrongValue(f"{where} has unknown entries {_listed(unknown)}; known are {_listed(KEYS)}.")
+        bounds, levels, columns, groups, target = (
+            _section(content, name, where) for name in ("bounds", "categories", "columns", "groups", "target")
+        )
+        declared: dict[str, Any] = {}
+        home: dict[str, str] = {}  # section of each column
+        for section, entries, make in (
+            ("bounds", bounds, lambda value: {"kind": NumberColumn.kind, "bounds": value}),
+            ("categories", levels, lambda value: {"kind": LevelColumn.kind, "levels": value}),
+            ("columns", columns, lambda value: value),
+        ):
+            for name, value in entries.items():
+                if home.setdefault(name, section) != section:
+                    raise WrongValue(
+                        f"{where} declares {name!r} under [{home[name]}] and under [{section}]; keep one."
+                    )
+                declared[name] = read_column_fields(make(value), f"[{section}] {name} in {where}")
+        if unknown := set(target) - TARGET_KEYS:
+            raise WrongValue(
+                f"[target] in {where} has unknown entries {_listed(unknown)}; known are "
+                f"{_listed(TARGET_KEYS)}."
+            )
+        values: Any = None
+        if "bounds" in target:
+            values = read_column_fields(
+                {"kind": NumberColumn.kind, "bounds": target["bounds"]}, f"[target] bounds in {where}"
+            )
+        if "classes" in target:
+            values = read_column_fields(
+                {"kind": LevelColumn.kind, "levels": target["classes"]}, f"[target] classes in {where}"
+            )
+        if not isinstance(target.get("column", ""), str):
+            raise WrongValue(f"[target] column in {where} must be the name of a column.")
+        for name, group in groups.items():
+            if not isinstance(group, list | tuple) or not all(isinstance(each, str) for each in group):
+                raise WrongValue(f"[groups] {name} in {where} must be a list of columns, got {show(group)}.")
+        if not isinstance(content.get("confirmed", True), bool):
+            raise WrongValue(f"confirmed in {where} must be true or false.")
+        try:
+            return cls(
+                declared,
+                target=target.get("column"),
+                target_values=values,
+                default=content.get("default"),
+                groups=groups,
+                data_norm=content.get("data_norm"),
+                confirmed=content.get("confirmed", True),
+            )
+        except WrongValue as error:
+            raise WrongValue(f"{where}: {error}") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the declaration as plain numbers, texts, lists and mappings."""
+        content: dict[str, Any] = {}
+        if not self.confirmed:
+            content["confirmed"] = False
+        for name in ("default", "data_norm"):
+            if getattr(self, name) is not None:
+                content[name] = _plain(getattr(self, name))
+        target = {} if self.target is None else {"column": self.target}
+        if self.target_values is not None:
+            stated = column_fields(self.target_values)
+            names = {"bounds": "bounds", "levels": "classes"}
+            target |= {names[key]: _plain(value) for key, value in stated.items() if key in names}
+        content["columns"] = {name: _plain(column_fields(column)) for name, column in self.columns.items()}
+        if target:
+            content["target"] = target
+        if self.groups:
+            content["groups"] = _plain(self.groups)
+        return content
+
+    def to_toml(self, path: str | Path | None = None) -> str:
+        """Return the declaration as the text of a schema file, and write it where a path is given."""
+        content = self.to_dict()
+        lines = [f"{key} = {_toml(value)}" for key, value in content.items() if not isinstance(value, dict)]
+        for name, column in content["columns"].items():
+            lines += ["", f"[columns.{_toml(name)}]", *(f"{key} = {_toml(v)}" for key, v in column.items())]
+        for section in ("target", "groups"):
+            if section in content:
+                entries = content[section].items()
+                lines += ["", f"[{section}]", *(f"{_toml(key)} = {_toml(v)}" for key, v in entries)]
+        text = "\n".join(lines).lstrip("\n") + "\n"
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    @property
+    def person(self) -> str | None:
+        """Column that says which person a row belongs to."""
+        return next(iter(self._of_kind(PersonColumn.kind)), None)
+
+    def target_parameters(self) -> dict[str, Any]:
+        """Return the estimator's parameters of the target, as far as they are declared."""
+        declared = self._target_values(self.target)
+        if declared is None:
+            return {}
+        found: dict[str, Any] = declared.target("target" if self.target is None else self.target)
+        return found
+
+    def _target_values(self, target: str | None) -> Any:
+        """The declaration of a target: its own, or that of a column."""
+        if self.target_values is not None:
+            return self.target_values
+        return None if target is None else self.columns.get(target)
+
+    def require_confirmed(self) -> None:
+        """Refuse a schema that somebody still has to check or to fill in."""
+        open_ones = [
+            f"{each.name} of {name!r}"
+            for name, column in self.columns.items()
+            for each in fields(column)
+            if _is_open(getattr(column, each.name))
+        ]
+        if open_ones:
+            raise WrongValue(
+                f'The schema is not complete: "?" stands for {_listed(open_ones, quote=False)}. Fill it in '
+                "from what is publicly known, never from the table, or declare the column as ignored."
+            )
+        if not self.confirmed:
+            raise WrongValue(
+                "The schema is not confirmed: it was made from the names of columns alone. Check every line, "
+                "then delete the line  confirmed = false  (in Python: replace(schema, confirmed=True))."
+            )
+
+    def for_table(self, columns: Sequence[Any], target: str | None = None) -> TableSchema:
+        """Return the schema of one table: the features that it has, in its order, and no default.
+
+        `columns`: names of the table's columns; `target`: the one to predict, by default the schema's.
+        """
+        self.require_confirmed()
+        if self.person in columns:
+            raise WrongValue(
+                f"The schema says that {self.person!r} tells whose row is whose: fit a table with "
+                f"person={self.person!r}, which protects all rows of a person together. Where every row is "
+                "another person, declare the column as ignored."
+            )
+        target = self.target if target is None else target
+        read = [name for name in columns if name != target and self._column(name).variables(name)]
+        if not read:
+            raise WrongValue(
+                f"The schema declares no feature among the columns of the table; {HEADER_HINT} The schema "
+                f"declares {_listed(self.columns)}."
+            )
+        groups = {name: [each for each in group if each in read] for name, group in self.groups.items()}
+        return replace(
+            self,
+            columns={name: self._column(name) for name in read},
+            target=target,
+            target_values=self.target_values if target is None else self._target_values(target),
+            default=None,
+            groups={name: group for name, group in groups.items() if group},
+        )
+
+    def variables(self) -> tuple[Variable, ...]:
+        """Return the variables that a model reads, in the order of the columns."""
+        self.require_confirmed()
+        found = [each for name, column in self.columns.items() for each in column.variables(name)]
+        names = [each.name for each in found]
+        if len(set(names)) < len(names):
+            raise WrongValue("Two columns give variables of one name; rename a column of the table.")
+        private = [each.name for each in found if each.bounds == PRIVATE]
+        declared = [each.name for each in found if each.levels is None and each.bounds != PRIVATE]
+        if private and declared:
+            raise Incompatible(
+                f"Bounds of {_listed(private)} are private and those of {_listed(declared)} are declared: "
+                "bounds of columns are all declared, or all released by the fit."
+            )
+        return tuple(found)
+
+    def features(self) -> list[str]:
+        """Return the columns that are read as features."""
+        return [name for name, column in self.columns.items() if column.variables(name)]
+
+    def text_columns(self) -> list[str]:
+        """Return the columns whose cells are read as text."""
+        return [name for name, column in self.columns.items() if column.text]
+
+    def _column(self, name: Any) -> Any:
+        if name in self.columns:
+            return self.columns[name]
+        return NOT_NAMED if self.default is None else NumberColumn(self.default)
+
+    def _of_kind(self, kind: str) -> list[str]:
+        return [name for name, column in self.columns.items() if column.kind == kind]
+
+
+def _is_open(value: Any) -> bool:
+    return value == ASK or (isinstance(value, list | tuple) and ASK in value)
+
+
+def _section(content: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
+    section = content.get(name, {})
+    if not isinstance(section, dict):
+        raise WrongValue(f"{name} in {where} must be a section: [{name}] followed by its entries.")
+    return section
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return value.isoformat() if isinstance(value, datetime.date) else value
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)  # inf and nan are the same words in TOML
+    text = json.dumps(value, ensure_ascii=False)
+    return text.replace("\x7f", "\\u007f")
+
+
+def _listed(names: Iterable[Any], *, quote: bool = True) -> str:
+    names = sorted(names) if isinstance(names, set | frozenset) else list(names)
+    shown = ", ".join(repr(name) if quote else str(name) for name in names[:20])
+    return shown + (f" and {len(names) - 20} more" if len(names) > 20 else "")

@@ -1,0 +1,241 @@
+"""One declaration of a table, in Python, in files, on the command line, in shards and on a cluster."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+
+import dpcvx as dp
+
+TOML = """\
+default = [0, 1]
+[bounds]
+age = [17, 90]
+[categories]
+sex = ["F", "M"]
+[columns.visit]
+kind = "date"
+bounds = [2010-01-01, 2020-12-31]
+parts = ["month"]
+[columns."home town"]
+kind = "hashed"
+buckets = 16
+[target]
+column = "wage"
+bounds = [0, 100]
+[groups]
+person = ["age", "sex"]
+"""
+SCHEMA = dp.TableSchema(
+    {
+        "age": dp.NumberColumn((17, 90), bins=4),
+        "sex": dp.LevelColumn(["F", "M"]),
+        "visit": dp.DateColumn(("2010-01-01", "2020-12-31"), parts=("month",)),
+        "town": dp.HashedColumn(6),
+        "smoker": dp.BooleanColumn(),
+        "height": dp.NumberColumn((1, 2.5)),  # no table here has it
+        "number": dp.IgnoredColumn(),
+        "wage": dp.NumberColumn((0, 100)),
+    },
+    target="wage",
+)
+N = 400
+
+
+@pytest.fixture(scope="module")
+def people():
+    rng = np.random.default_rng(3)
+    days = pd.to_timedelta(rng.integers(0, 3000, N), unit="D")
+    frame = pd.DataFrame(
+        {
+            "number": np.arange(N),
+            "town": [f"t{k}" for k in rng.integers(0, 50, N)],
+            "age": rng.integers(17, 90, N).astype(float),
+            "sex": rng.choice(["F", "M"], N),
+            "smoker": rng.choice([True, False], N),
+            "visit": (pd.Timestamp("2010-01-01") + days).strftime("%Y-%m-%d"),
+        }
+    )
+    frame["wage"] = 20 + 0.5 * frame.age + 10 * (frame.sex == "M")
+    return frame
+
+
+def model(schema=SCHEMA, **settings):
+    return dp.PrivateLinearRegression(epsilon=50.0, schema=schema, random_state=0, **settings)
+
+
+def test_a_file_is_read_and_written(tmp_path):
+    (tmp_path / "old.toml").write_text(TOML)
+    schema = dp.TableSchema.from_toml(tmp_path / "old.toml")
+    assert schema.columns["home town"] == dp.HashedColumn(16)
+    assert schema.target_parameters() == {"y_bounds": (0, 100)}
+    assert schema.groups == {"person": ("age", "sex")}
+    for each in (schema, SCHEMA):
+        text = each.to_toml(tmp_path / "new.toml")
+        assert dp.TableSchema.from_toml(tmp_path / "new.toml") == each
+        assert (tmp_path / "new.toml").read_text() == text
+        assert dp.TableSchema.from_dict(json.loads(json.dumps(each.to_dict()))) == each
+
+
+def test_strange_names_survive_a_file(tmp_path):
+    names = ['a"b', "c\\d", "e\nf", "g.h", "", "\x7f", "ü"]
+    schema = dp.TableSchema({name: dp.LevelColumn(names) for name in names})
+    schema.to_toml(tmp_path / "s.toml")
+    assert dp.TableSchema.from_toml(tmp_path / "s.toml") == schema
+
+
+def test_a_table_is_fitted_and_predicted_by_names(people):
+    fitted = model().fit(people)
+    assert fitted.feature_names_in_.tolist() == ["town", "age", "sex", "smoker", "visit.month"]
+    apart = model().fit(people.drop(columns="wage"), people["wage"])
+    assert_array_equal(fitted.coef_, apart.coef_)
+    predicted = fitted.predict(people)
+    assert_array_equal(
+        fitted.predict(people[people.columns[::-1]].drop(columns=["wage", "number"])), predicted
+    )
+    assert_array_equal(fitted.to_sklearn().predict(people), predicted)
+    with pytest.raises(ValueError, match="lacks column"):
+        fitted.predict(people.drop(columns="town"))
+    assert "Derive town, smoker, visit.month" in str(fitted.formula_)
+
+
+def test_the_same_plan_without_data_and_the_same_numbers_as_bounds_and_categories(people):
+    plain = people[["age", "sex"]]
+    schema = dp.TableSchema({"age": dp.NumberColumn((17, 90)), "sex": dp.LevelColumn(["F", "M"])})
+    one = model(schema, y_bounds=(0, 100)).fit(plain, people["wage"])
+    other = dp.PrivateLinearRegression(
+        epsilon=50.0,
+        bounds={"age": (17, 90)},
+        categories={"sex": ["F", "M"]},
+        y_bounds=(0, 100),
+        random_state=0,
+    ).fit(plain, people["wage"])
+    assert_array_equal(one.coef_, other.coef_)
+    names = list(people.columns)
+    assert model().plan(N, names).price == model().fit(people).plan_.price
+
+
+def test_a_model_file_holds_the_schema(people, tmp_path):
+    fitted = model().fit(people)
+    fitted.save(tmp_path / "model.json")
+    again = dp.load(tmp_path / "model.json")
+    assert_array_equal(again.predict(people), fitted.predict(people))
+    assert again.schema.columns["visit"] == SCHEMA.columns["visit"]
+    content = json.loads((tmp_path / "model.json").read_text())
+    content["formula"]["schema"]["columns"]["town"]["buckets"] = 7
+    (tmp_path / "model.json").write_text(json.dumps(content))
+    again = dp.load(tmp_path / "model.json")  # a bucket without a coefficient
+    content["formula"]["schema"]["columns"]["town"] = {"kind": "script"}
+    (tmp_path / "model.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="kind"):
+        dp.load(tmp_path / "model.json")
+
+
+def test_shards_have_the_numbers_of_memory(people, tmp_path):
+    fitted = model().fit(people)
+    people.to_csv(tmp_path / "people.csv", index=False)
+    people.to_parquet(tmp_path / "people.parquet")
+    shared = dp.TableSchema(SCHEMA.columns)
+    for kind, read in (("csv", dp.from_csv), ("parquet", dp.from_parquet)):
+        path = tmp_path / f"people.{kind}"
+        shards = read(path, target="wage", schema=shared, verbose=0)
+        shards = dp.open_shards(shards.folder)
+        stored = dp.PrivateLinearRegression(epsilon=50.0, random_state=0).fit(shards)
+        assert_array_equal(stored.coef_, fitted.coef_)
+        assert_array_equal(stored.predict(people), fitted.predict(people))
+        with pytest.raises(dp.Incompatible, match="own declarations"):
+            model().fit(shards)
+    batches = [(people.drop(columns="wage")[k : k + 150], people["wage"][k : k + 150]) for k in (0, 150, 300)]
+    shards = dp.from_batches(batches, schema=SCHEMA, store=tmp_path / "b", verbose=0)
+    stored = dp.PrivateLinearRegression(epsilon=50.0, random_state=0).fit(shards)
+    assert_array_equal(stored.coef_, fitted.coef_)
+
+
+@pytest.mark.long
+def test_a_cluster_has_the_numbers_of_memory(people):
+    dask = pytest.importorskip("dask.dataframe")
+    from distributed import Client
+
+    with Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as client:
+        frame = dask.from_pandas(people, npartitions=3)
+        fitted = dp.PrivateLinearRegression(epsilon=50.0, random_state=0).fit(
+            dp.from_dask(frame, schema=SCHEMA, client=client)
+        )
+    assert_array_equal(fitted.coef_, model().fit(people).coef_)
+    assert_array_equal(fitted.predict(people), model().fit(people).predict(people))
+
+
+def test_queries_read_the_same_declaration(people):
+    schema = dp.Schema.of(dp.TableSchema(SCHEMA.columns))
+    assert schema.names == ("age", "sex", "visit.month", "town", "smoker")
+    small = dp.TableSchema({name: SCHEMA.columns[name] for name in ("age", "sex", "smoker")})
+    engine = dp.QueryEngine(dp.Schema.of(small), dp.read_variables(people, small), dp.Budget(50.0, 1e-6))
+    truth = np.mean(people.sex == "M")
+    assert engine.ask(dp.Count({"sex": ["M"]})).estimates[0] == pytest.approx(truth * N, abs=20)
+
+
+def test_a_column_of_persons_is_never_overlooked(people, tmp_path):
+    schema = dp.TableSchema({**SCHEMA.columns, "number": dp.PersonColumn()}, target="wage")
+    assert schema.person == "number"
+    with pytest.raises(ValueError, match="person='number'"):
+        model(schema).fit(people)
+    people.to_csv(tmp_path / "people.csv", index=False)
+    with pytest.raises(ValueError, match="person='number'"):
+        dp.from_csv(tmp_path / "people.csv", target="wage", schema=schema, verbose=0)
+    with pytest.raises(ValueError, match="person='number'"):
+        dp.from_batches([(people, people["wage"])], schema=schema, store=tmp_path / "b", verbose=0)
+    fitted = model(schema, person="number").fit(people)
+    assert "number" not in fitted.feature_names_in_
+    assert fitted.plan_.price.budget.neighbours.unit == "person"
+    assert len(fitted.predict(people)) == N
+
+
+def test_what_is_open_is_refused(people):
+    guess = dp.TableSchema({"age": dp.NumberColumn("?"), "sex": dp.LevelColumn("?")})
+    with pytest.raises(ValueError, match=r'"\?" stands for bounds of \'age\', levels of \'sex\''):
+        model(guess, y_bounds=(0, 100)).fit(people[["age", "sex"]], people["wage"])
+    guess = dp.TableSchema({"age": dp.NumberColumn((0, 120))}, confirmed=False)
+    with pytest.raises(ValueError, match="not confirmed"):
+        model(guess, y_bounds=(0, 100)).fit(people[["age"]], people["wage"])
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: dp.NumberColumn((3, 1)), "lowest first"),
+        (lambda: dp.NumberColumn((0, 1), bins=1), "two or more"),
+        (lambda: dp.LevelColumn([]), "at least one"),
+        (lambda: dp.LevelColumn(["a"], missing="b"), "one of the levels"),
+        (lambda: dp.DateColumn(("2020-01-01", "2010-01-01")), "first before the last"),
+        (lambda: dp.DateColumn(("soon", "later")), "two dates"),
+        (lambda: dp.DateColumn(("2010-01-01", "2020-01-01"), parts=("hour",)), "year, month, weekday"),
+        (lambda: dp.HashedColumn(1), "from 2"),
+        (lambda: dp.TableSchema({"a": (0, 1)}), "NumberColumn"),
+        (lambda: dp.TableSchema({"a": dp.PersonColumn(), "b": dp.PersonColumn()}), "Only one column"),
+        (lambda: dp.TableSchema.from_dict({"columns": {"a": {"kind": "number"}}}), "lacks an entry"),
+        (
+            lambda: dp.TableSchema.from_dict({"columns": {"a": {"kind": "number", "low": 1}}}),
+            "unknown entries",
+        ),
+    ],
+)
+def test_wrong_declarations_are_refused_in_words(make, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        make()
+
+
+def test_what_does_not_fit_a_schema_is_refused(people):
+    for settings, X, words in (
+        ({"bounds": (0, 1)}, people, "give one of them"),
+        ({}, people.to_numpy(), "names columns"),
+        ({}, people[["number", "wage"]], "declares no feature"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=words):
+            model(**settings).fit(X, people["wage"])
+    with pytest.raises(TypeError, match="must be a TableSchema"):
+        model("people.toml").fit(people)
+    pytest.importorskip("onnx")
+    with pytest.raises(dp.Incompatible, match="ONNX has no reading of town"):
+        model().fit(people).to_onnx()
