@@ -108,7 +108,7 @@ def test_clones_copies_and_pickles_charge_the_same_account(ledger, account):
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore:score is the plain metric")
+@pytest.mark.filterwarnings("ignore:A cross-validation or search")
 def test_every_fit_of_a_parallel_search_is_charged(ledger, account):
     search = GridSearchCV(
         regression(ledger, epsilon=0.05), {"radius": [1.0, 2.0]}, cv=2, n_jobs=2, error_score="raise"

@@ -136,3 +136,13 @@ def test_the_statement_says_what_becomes_of_unknown_levels():
     settings = {"epsilon": 2.0, "bounds": {"age": (0, 10)}, "y_bounds": (-10, 10)}
     model = dpcvx.PrivateLinearRegression(**settings, categories={"town": ["x", "y"]}).fit(table, Y)
     assert "none of the levels of its column counts as 0" in model.privacy_statement_.bounds["enforced"]
+
+
+@pytest.mark.parametrize(("epsilon", "said"), [(10.0, False), (10.5, True)])
+def test_plan_and_statement_say_that_a_large_epsilon_promises_little(epsilon, said):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(100, 2))
+    model = dpcvx.PrivateLinearRegression(epsilon=epsilon, delta=1e-5, bounds=(0, 1), y_bounds=(0, 1))
+    model.fit(X, X[:, 0])
+    for text in (str(model.plan_), str(model.privacy_statement_), model.privacy_statement_.to_json()):
+        assert ("promises little" in " ".join(text.split())) is said

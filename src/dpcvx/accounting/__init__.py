@@ -11,6 +11,7 @@ from dpcvx.accounting.budget import (
     budget_of,
     calibrate,
     default_delta,
+    explain_size,
     sampler_delta,
     spendable,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "budget_of",
     "calibrate",
     "default_delta",
+    "explain_size",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_mu",

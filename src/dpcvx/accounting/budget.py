@@ -12,6 +12,15 @@ from dpcvx.accounting.neighbours import Neighbours
 from dpcvx.errors import NotAccountable, WrongValue
 from dpcvx.events import RELATIONS, Event
 
+LARGE_EPSILON = 10.0  # above it one person may make a conclusion more than e^10 = 22,000 times as likely
+
+
+def explain_size(epsilon: float) -> str:
+    """Say that a large epsilon promises little; empty for others."""
+    if epsilon <= LARGE_EPSILON:
+        return ""
+    return f"An epsilon above {LARGE_EPSILON:g} promises little by itself: e^{LARGE_EPSILON:g} is 22,000."
+
 
 @dataclass(frozen=True)
 class Budget:

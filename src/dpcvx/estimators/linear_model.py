@@ -9,9 +9,11 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
+import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -67,6 +69,12 @@ EXTRAPOLATIONS = ("clip", "linear")
 LEAK_WARNING = (
     "score is the plain metric of the rows it is given. On private rows its value is a release that the "
     "privacy statement does not cover; use rows that may be published."
+)
+
+VALIDATION_WARNING = (
+    "A cross-validation or search of scikit-learn scores this fit by plain metrics of the rows it is given. "
+    "On private rows the scores, and a choice that follows them, are releases that no privacy statement "
+    "covers; use PrivateSearchCV or private_score, or rows that may be published."
 )
 
 REFUSED = {
@@ -153,6 +161,9 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             warnings.warn(
                 f"{found} print(model.check_) shows all counts.", UnrecognisedDataWarning, stacklevel=2
             )
+        if _is_validated():
+            self._leak_warned = True  # score would say the same
+            warnings.warn(VALIDATION_WARNING, PrivacyLeakWarning, stacklevel=2)
         return self
 
     def _open(self, X: Any, y: Any, groups: Any, sample_weight: Any) -> Dataset:
@@ -594,6 +605,16 @@ def _bounds_facts(made: FitDeclaration) -> dict[str, Any]:
     if made.check is not None or made.plan.notes:
         bounds["check"] = "; ".join(made.plan.notes) if made.check is None else made.check.summary
     return bounds
+
+
+def _is_validated() -> bool:
+    """Whether a cross-validation or search of scikit-learn fits; scorers by name call `predict` alone."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith("sklearn.model_selection."):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _describe(

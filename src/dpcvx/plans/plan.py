@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from textwrap import fill
 from typing import Any, ClassVar, Protocol
 
-from dpcvx.accounting import Accountant, Budget, Tight
+from dpcvx.accounting import Accountant, Budget, Tight, explain_size
 from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import Compose, Event, Repeat
@@ -369,7 +369,7 @@ class Plan:
         if self.candidates:
             rows = [each.row(chosen=each is self.chosen) for each in self.candidates]
             lines += ["", *align_columns([HEADER, *rows])]
-        if note := self._explain_handicap():
+        for note in filter(None, (self._explain_handicap(), explain_size(self.budget.epsilon))):
             lines += ["", fill(note, 100, initial_indent="  ", subsequent_indent="  ")]
         return "\n".join(lines)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpcvx.accounting import Neighbours
+from dpcvx.accounting import Neighbours, explain_size
 from dpcvx.errors import WrongValue
 from dpcvx.events import RELATIONS
 
@@ -165,8 +165,8 @@ class PrivacyStatement:
             f"Take {pair}. Any conclusion that somebody could draw from {released} "
             f"is at most e^{self.epsilon:g} times as likely with one as with the other, apart from an "
             f"extra probability of at most {self.delta:.3g}. This holds whatever else that person "
-            "knows, has, or computes later."
-        )
+            f"knows, has, or computes later. {explain_size(self.epsilon)}"
+        ).rstrip()
 
     @property
     def _neighbours(self) -> Neighbours:
