@@ -94,8 +94,8 @@ def is_exact(plan: dp.Plan) -> bool:
     return not rough and type(plan.problem.domain).__name__ in ("L2Ball", "L1Ball", "GroupBall")
 
 
-def fitted(make: Callable[[], Any], X: Any, y: Any = None) -> Seen:
-    model = make().fit(X, y)
+def fitted(make: Callable[[], Any], X: Any, y: Any = None, **data: Any) -> Seen:
+    model = make().fit(X, y, **data)
     parts = [np.ravel(model.coef_), np.ravel(model.intercept_)]
     if model.uncertainty:
         parts.append(np.ravel(model.coef_std_))
@@ -164,6 +164,15 @@ for classifier in ("LogisticRegression", "LinearSVC"):
     add(f"{classifier} sparse", partial(fitted, estimator(classifier, **settings), SPARSE, TWO))
     settings = {**COMMON, "bounds": {"age": (18, 90)}, "categories": {"sex": ["f", "m"]}, "classes": (0, 1)}
     add(f"{classifier} table", partial(fitted, estimator(classifier, **settings), TABLE, TWO))
+for variant, more in {"": {}, " plain": {"standardize": False}, " interval": {"uncertainty": 0.2}}.items():
+    make = estimator("LinearRegression", **REGRESSION, **more)
+    add(f"LinearRegression persons{variant}", partial(fitted, make, A, B, groups=np.arange(n) // 3))
+    some = np.where(np.arange(n) % 4 == 0, np.nan, B)
+    add(f"LinearRegression missing targets{variant}", partial(fitted, make, A, some))
+    make = estimator("LogisticRegression", **COMMON, **more, classes=(0, 1), weight_bounds=(0, 3))
+    add(f"LogisticRegression weights{variant}", partial(fitted, make, A, TWO, sample_weight=np.arange(n) % 4))
+make = estimator("LinearRegression", **REGRESSION, max_rows=2)
+add("LinearRegression two rows of each", partial(fitted, make, A, B, groups=np.arange(n) // 3))
 for solver_name in SOLVER_NAMES.split():
     for regressor in ("LinearRegression", "Lasso"):
         settings = {**REGRESSION, "solver": solver_name, "l2": 0.1}
