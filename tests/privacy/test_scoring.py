@@ -256,6 +256,14 @@ def test_a_score_of_persons_says_nothing_of_the_number_of_rows():
     assert str(scores[0].statement) == str(scores[1].statement)
 
 
+def test_messages_about_a_score_of_persons_name_no_number_of_rows():
+    model, y = classifier()
+    for rows, labels, ids in ((X, y[:-1], range(N)), (X[:-1], y, range(N)), (X, y, range(N - 1))):
+        with pytest.raises(ValueError, match="row") as refused:
+            private_score(model, rows, labels, groups=np.array(ids), epsilon=1.0)
+        assert not any(character.isdigit() for character in str(refused.value))
+
+
 def test_a_model_of_persons_is_not_scored_by_rows(tmp_path):
     ids = [f"p{k // 2}" for k in range(N)]
     settings = {"epsilon": 50.0, "classes": (0, 1), "random_state": 1}

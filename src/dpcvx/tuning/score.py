@@ -17,6 +17,8 @@ import numpy as np
 from dpcvx.accounting import REPLACE_ONE, WEIGHT, Budget, Neighbours, PureComposition
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data import room
+from dpcvx.data.cells import native_array
+from dpcvx.data.table import Table
 from dpcvx.data.units import shared_weights, take_column
 from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.events import Event, Gaussian, PureDP
@@ -293,6 +295,9 @@ def release_totals(
     X, y, groups = records
     if model.person is not None and groups is None:
         X, groups = take_column(X, model.person)
+    if groups is not None and y is not None and len(native_array(y, ndim=2)) != Table(X).n:
+        # Checked before the message that names both numbers: that of rows is private here.
+        raise WrongValue("X, y and groups must have the same number of rows.")
     n = check_records(model, X, y)
     neighbours, weights, counted = REPLACE_ONE, None, "n"
     if groups is not None:
