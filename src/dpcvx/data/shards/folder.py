@@ -44,7 +44,10 @@ class Shard:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Content of a folder of shards; public except for the digests."""
+    """Content of a folder of shards.
+
+    It is as private as the records: sizes and digests of files depend on single cells.
+    """
 
     # where the records came from: kind, files with size and time, columns
     source: Mapping[str, Any]
