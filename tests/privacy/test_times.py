@@ -16,7 +16,6 @@ from dpcvx.domains import Box, L1Ball, L2Ball, LinfBall, Simplex
 from dpcvx.losses import Huber, Quantile, SmoothHinge
 from dpcvx.noise import SeededGenerator
 from dpcvx.queries import Attribute, Binned, Count, Marginal, Mean, Regression, Schema, descent_kernels
-from dpcvx.queries.compiled import kernel_domain
 from dpcvx.queries.histogram import Counts
 from dpcvx.queries.marginals import NoisyMarginals
 from dpcvx.queries.measuring import Measurer
@@ -165,7 +164,7 @@ def test_no_step_computes_with_subnormal_numbers():
     """A coordinate that shrinks by a constant factor would become subnormal, which takes longer."""
     A, nothing = np.diag([1.0, 0.1, 0.05]), np.zeros((0, 0))
     objective = (A, np.zeros(3), np.zeros((3, 0)), np.zeros(0), nothing, nothing, nothing, nothing)
-    domain = kernel_domain(Box(-1.0, 1.0), 3)
+    domain = tuple(Box(-1.0, 1.0).projection_form(3))
     for steps in (10, 1000, 5000, 8000, 12_000, 30_000):
         point = descent_kernels.descend(
             (descent_kernels.QUADRATIC, 1.0), objective, domain, np.ones(3), 0.9, steps

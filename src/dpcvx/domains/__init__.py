@@ -17,6 +17,7 @@ from dpcvx.domains.domain import (
     HasMirrorMap,
     HasPenalty,
     HasProjection,
+    HasProjectionForm,
     HasSupport,
     HasVertices,
 )
@@ -24,6 +25,7 @@ from dpcvx.domains.group import GroupBall
 from dpcvx.domains.interpolation import InterpolationBall
 from dpcvx.domains.nuclear import NuclearBall
 from dpcvx.domains.polytopes import Simplex, VertexHull
+from dpcvx.domains.projection_form import BALL, BOX, SIMPLEX, ProjectionForm
 from dpcvx.domains.regularizers import L1, ElasticNet, GroupL2, Ridge, SubmodularNorm
 from dpcvx.domains.set_functions import (
     Cardinality,
@@ -57,9 +59,12 @@ SETS: tuple[type[Any], ...] = (
 NAMED_BALLS: dict[str, type[Any]] = {"l2": L2Ball, "l1": L1Ball}
 
 __all__ = [
+    "BALL",
+    "BOX",
     "L1",
     "NAMED_BALLS",
     "SETS",
+    "SIMPLEX",
     "Box",
     "Cardinality",
     "ConcaveOfCardinality",
@@ -76,6 +81,7 @@ __all__ = [
     "HasMirrorMap",
     "HasPenalty",
     "HasProjection",
+    "HasProjectionForm",
     "HasSupport",
     "HasVertices",
     "InterpolationBall",
@@ -84,6 +90,7 @@ __all__ = [
     "L2Ball",
     "LinfBall",
     "NuclearBall",
+    "ProjectionForm",
     "Ridge",
     "Simplex",
     "SubmodularBall",

@@ -11,6 +11,7 @@ from dpcvx.arrays import Shape, Vector
 from dpcvx.domains.domain import Domain
 from dpcvx.domains.mirror import Euclidean, MirrorMap, smallest_bound
 from dpcvx.domains.p_norm_map import PNorm, conjugate_order
+from dpcvx.domains.projection_form import ProjectionForm
 from dpcvx.errors import WrongValue
 from dpcvx.vouched import vouched
 
@@ -107,6 +108,10 @@ class L2Ball(Ball):
         """Return v, scaled back to the sphere if it is outside."""
         return v / max(1.0, self.minkowski(v))
 
+    def projection_form(self, d: int) -> ProjectionForm:
+        """Return the ball, all entries being one group."""
+        return ProjectionForm.of_ball(self.radius, np.zeros(d, dtype=np.int64))
+
     def lmo(self, g: Vector) -> Vector:
         """Return -radius g / ||g||_2, and 0 for g = 0."""
         size = float(np.linalg.norm(np.ravel(g)))
@@ -158,6 +163,10 @@ class L1Ball(Ball):
             return v.copy()
         shrunk = project_to_simplex(np.abs(v).ravel(), self.radius)
         return np.copysign(shrunk.reshape(v.shape), v)
+
+    def projection_form(self, d: int) -> ProjectionForm:
+        """Return the ball, each entry being a group of its own."""
+        return ProjectionForm.of_ball(self.radius, np.arange(d))
 
     def lmo(self, g: Vector) -> Vector:
         """Return the vertex against the largest entry of g."""
@@ -238,6 +247,10 @@ class LinfBall(Ball):
     def project(self, v: Vector) -> Vector:
         """Return v with its entries clipped."""
         return np.clip(v, -self.radius, self.radius)
+
+    def projection_form(self, d: int) -> ProjectionForm:
+        """Return the box of all entries up to the radius."""
+        return ProjectionForm.of_box(np.full(d, -self.radius), np.full(d, self.radius))
 
     def lmo(self, g: Vector) -> Vector:
         """Return the corner with the signs of -g."""
@@ -322,6 +335,11 @@ class Box:
         """Return v with its entries clipped."""
         low, high = self._sides(v.shape)
         return np.clip(v, low, high)
+
+    def projection_form(self, d: int) -> ProjectionForm:
+        """Return the box itself."""
+        far = np.full(d, np.inf)
+        return ProjectionForm.of_box(self.project(-far), self.project(far))
 
     def lmo(self, g: Vector) -> Vector:
         """Return the corner that is low where g > 0 and high elsewhere."""

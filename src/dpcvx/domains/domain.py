@@ -4,6 +4,7 @@ from typing import Protocol, Self, runtime_checkable
 
 from dpcvx.arrays import Shape, Vector
 from dpcvx.domains.mirror import MirrorMap
+from dpcvx.domains.projection_form import ProjectionForm
 from dpcvx.domains.regularizers import Regularizer
 
 
@@ -36,6 +37,14 @@ class HasProjection(Protocol):
 
     def project(self, v: Vector) -> Vector:
         """Return argmin_{s in C} ||s - v||_2."""
+
+
+@runtime_checkable
+class HasProjectionForm(Protocol):
+    """A set of vectors whose projection can be compiled."""
+
+    def projection_form(self, d: int) -> ProjectionForm:
+        """Return the set of vectors of d entries as numbers that determine its projection."""
 
 
 @runtime_checkable

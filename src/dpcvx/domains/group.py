@@ -11,6 +11,7 @@ from dpcvx.arrays import IntVector, Shape, Vector
 from dpcvx.domains.balls import Ball, check_radius, normal_moment, project_to_simplex, size_of
 from dpcvx.domains.mirror import Euclidean, MirrorMap, smallest_bound
 from dpcvx.domains.p_norm_map import PNorm, conjugate_order
+from dpcvx.domains.projection_form import ProjectionForm
 from dpcvx.errors import WrongValue
 from dpcvx.vouched import vouched
 
@@ -94,6 +95,10 @@ class GroupBall(Ball):
             return v.copy()
         sizes, rebuild = self.magnitudes(v)
         return rebuild(project_to_simplex(sizes, self.radius))
+
+    def projection_form(self, d: int) -> ProjectionForm:
+        """Return the ball with the group of each entry."""
+        return ProjectionForm.of_ball(self.radius, self.labels(d))
 
     def lmo(self, g: Vector) -> Vector:
         """Return the point against the group of g with the largest norm."""

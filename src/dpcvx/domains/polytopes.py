@@ -10,6 +10,7 @@ from scipy.special import logsumexp
 from dpcvx.arrays import Shape, Vector
 from dpcvx.domains.balls import check_radius, project_to_simplex, size_of, unit_vector
 from dpcvx.domains.mirror import Entropy, Euclidean, MirrorMap, smallest_bound
+from dpcvx.domains.projection_form import ProjectionForm
 from dpcvx.domains.vertex_norm_map import VertexNorm
 from dpcvx.errors import WrongValue
 from dpcvx.vouched import vouched
@@ -67,6 +68,10 @@ class Simplex:
     def project(self, v: Vector) -> Vector:
         """Return v with a common amount taken off its entries and the negative ones set to 0."""
         return project_to_simplex(v.ravel(), self.radius).reshape(v.shape)
+
+    def projection_form(self, d: int) -> ProjectionForm:
+        """Return the simplex itself."""
+        return ProjectionForm.of_simplex(self.radius, d)
 
     def lmo(self, g: Vector) -> Vector:
         """Return the vertex of the smallest entry of g."""

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from dpcvx.arrays import IntVector, Vector
-from dpcvx.domains import SETS, Box, Domain, GroupBall, HasSupport, L1Ball, L2Ball, LinfBall, Simplex
+from dpcvx.arrays import Vector
+from dpcvx.domains import SETS, Domain, HasProjectionForm, HasSupport
 from dpcvx.errors import Incompatible
 from dpcvx.losses import LOSSES
 from dpcvx.problem import Problem
@@ -319,12 +319,19 @@ class CompiledRegression:
         point: Vector = kernels.descend(
             (kind, float(loss.smoothness(math.inf))),
             objective,
-            kernel_domain(self.problem.C, d),
+            tuple(self._set.projection_form(d)),
             start,
             1 / self._smoothness,
             steps,
         )
         return point
+
+    @property
+    def _set(self) -> HasProjectionForm:
+        domain = self.problem.C
+        if not isinstance(domain, HasProjectionForm):
+            raise Incompatible(f"{type(domain).__name__} has no compiled projection, which queries need.")
+        return domain
 
     @cached_property
     def _slopes(self) -> tuple[Vector, Vector]:
@@ -366,28 +373,6 @@ class CompiledRegression:
             theta, t = moved, following
         # The start of these is a point of the set, at most a diameter away from the minimiser.
         return self._descend(weights, theta, min(2 * self.steps(tolerance), self._most_steps))
-
-
-def kernel_domain(domain: Domain, d: int) -> tuple[int, float, IntVector, int, Vector, Vector]:
-    """Describe a set to `descent_kernels.project`: kind, radius, groups and their number, box."""
-    from dpcvx.queries.descent_kernels import BALL, BOX, SIMPLEX
-
-    kind, radius, groups, low, high = BALL, 1.0, np.zeros(d, dtype=np.int64), -np.ones(d), np.ones(d)
-    match domain:
-        case L2Ball():
-            radius = domain.radius
-        case L1Ball():
-            radius, groups = domain.radius, np.arange(d)
-        case GroupBall():
-            radius, groups = domain.radius, domain.labels(d)
-        case Simplex():
-            kind, radius = SIMPLEX, domain.radius
-        case LinfBall() | Box():
-            kind, far = BOX, np.full(d, np.inf)
-            low, high = domain.project(-far), domain.project(far)
-        case _:
-            raise Incompatible(f"{type(domain).__name__} has no compiled projection, which queries need.")
-    return kind, float(radius), groups, int(groups.max()) + 1, low, high
 
 
 def _margin_range(domain: Domain, X: Vector) -> tuple[Vector, Vector]:

@@ -16,12 +16,12 @@ import math
 import numpy as np
 
 from dpcvx.data.kernels import compiled
+from dpcvx.domains import BOX, SIMPLEX
 from dpcvx.losses.slopes import exp_basic
 
 QUADRATIC, PIECES, LOGISTIC = 0, 1, 2  # kinds of losses; PIECES: a line that is constant beyond two points
 LARGEST = 40.0  # exponents beyond are clipped, which changes a slope by e^-40
 VANISHED = 1e-100  # far below any rounding error; its square and its products with weights are not subnormal
-BALL, BOX, SIMPLEX = 0, 1, 2  # kinds of sets; BALL: the sum of the l2 norms of groups of entries is bounded
 
 exponential = compiled(exp_basic)
 
@@ -32,8 +32,8 @@ def descend(loss, objective, domain, theta, size, steps):
 
     `loss`: kind, and bend of `PIECES`; `objective`: A and b of the quadratic part <theta, A theta>/2
     + <b, theta>, then features (d, m), fixed scores (m,), weights (l, m), targets (l, m), lowest and highest
-    slopes (l, m) of the other part; `domain`: kind, radius, group of each entry, number of groups, lowest and
-    highest entries; `theta`: start; `size`: step size.
+    slopes (l, m) of the other part; `domain`: a `ProjectionForm` as a tuple; `theta`: start; `size`: of a
+    step.
     """
     kind, bend = loss
     A, b, features, scores, weights, targets, low, high = objective
