@@ -840,3 +840,24 @@ def test_private_bounds_without_a_file(folder, run, people):
     assert "--model logistic needs the labels: give --classes no,yes." in err
     assert run(f"{start} --target rich --model logistic --features age,hours --classes no,yes")[0] == 0
     assert dpcvx.load("model.json").classes_.tolist() == ["no", "yes"]
+
+
+def test_csv_dialects_are_options(folder, run, people):
+    text = "\r\n".join(
+        [
+            ";".join(people.column_names),
+            *(";".join(map(str, row.values())).replace(".", ",") for row in people.to_pylist()),
+        ]
+    )
+    (folder / "people.csv").write_bytes(text.replace("F", "é").encode("latin-1"))
+    (folder / "bounds.toml").write_text(REGRESSION.replace('"F"', '"é"'), encoding="utf-8")
+    form = "--sep ; --decimal , --encoding latin-1 --quoted-line-breaks"
+    assert run(f"{FIT} {form} --seed 1 --quiet")[0] == 0
+    coefficients = dpcvx.load("model.json").coef_
+    write_csv(people)
+    (folder / "bounds.toml").write_text(REGRESSION)
+    assert run(f"{FIT} --seed 1 --quiet")[0] == 0
+    np.testing.assert_array_equal(coefficients, dpcvx.load("model.json").coef_)
+    code, _, err = run(f"{FIT} --sep ;;")
+    assert code == 2
+    assert err.startswith("dpcvx: --sep must be one character")

@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpcvx.cli.options import AsJson, DataFile, LedgerUrl, Witness, make_estimator, needs_classes
+from dpcvx.cli.options import (
+    AsJson,
+    DataFile,
+    Decimal,
+    Encoding,
+    LedgerUrl,
+    LineBreaks,
+    Sep,
+    Witness,
+    csv_dialect,
+    make_estimator,
+    needs_classes,
+)
 from dpcvx.cli.output import Stopped, check_new, check_writable, print_json, replace_file
 from dpcvx.errors import Interrupted, Unreadable, UnrecognisedDataWarning, WrongValue
 from dpcvx.words import quantity
@@ -69,6 +81,10 @@ def fit(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a fit that was stopped, without a second charge.")
     ] = False,
+    sep: Sep = ",",
+    decimal: Decimal = ".",
+    encoding: Encoding = "utf-8",
+    line_breaks: LineBreaks = False,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
 ) -> None:
@@ -77,6 +93,7 @@ def fit(
 
     check_writable(out, *([data] if str(bounds) == PRIVATE else [data, bounds]))
     check_new(out, force=force)
+    dialect = csv_dialect(sep, decimal, encoding, line_breaks)
     kept = checkpoint or out.with_name(f"{out.name}.checkpoint")
     _check_checkpoint(kept, resume=resume)
     with ProgressReport("dpcvx fit", shown=not quiet) as progress:
@@ -97,7 +114,7 @@ def fit(
             parameters["ledger"] = payer
         parameters |= _target(model, declared, target, bounds)
         progress.step(f"reading {data}")
-        table = open_table(data)
+        table = open_table(data, dialect)
         wanted = [name.strip() for name in features.split(",") if name.strip()]
         if declared.person in table.columns:
             parameters.setdefault("person", declared.person)

@@ -19,9 +19,14 @@ from dpcvx.estimators.registry import COMMANDS, ESTIMATORS, estimator_class
 __all__ = [
     "AsJson",
     "DataFile",
+    "Decimal",
+    "Encoding",
     "Extrapolation",
     "LedgerUrl",
+    "LineBreaks",
+    "Sep",
     "Witness",
+    "csv_dialect",
     "in_options",
     "make_estimator",
     "needs_classes",
@@ -35,6 +40,17 @@ LedgerUrl = Annotated[
 Witness = Annotated[
     Path | None,
     typer.Option(help="File that is told of every entry of the ledger, so that an old copy is noticed."),
+]
+Sep = Annotated[str, typer.Option(help="Character between the cells of a CSV file; or the word tab.")]
+Decimal = Annotated[str, typer.Option(help="Decimal point of numbers in a CSV file.")]
+Encoding = Annotated[str, typer.Option(help="Encoding of a CSV file, such as latin-1.")]
+LineBreaks = Annotated[
+    bool,
+    typer.Option(
+        "--quoted-line-breaks",
+        help="Cells of the CSV file may hold line breaks, inside quotes; quotes inside cells are doubled. "
+        "Without it every line is one record.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, errors too.")]
 Extrapolation = Annotated[
@@ -96,6 +112,16 @@ def with_parameters(command: Callable[..., None], *, without: tuple[str, ...] = 
     run.__annotations__ = {each.name: each.annotation for each in listed}
     vars(run)["__signature__"] = inspect.Signature(listed)
     return run
+
+
+def csv_dialect(sep: str, decimal: str, encoding: str, line_breaks: bool) -> Any:
+    """Return the form of a CSV file as the options declare it."""
+    from dpcvx.data.files import CsvDialect
+
+    try:
+        return CsvDialect({"tab": "\t", "\\t": "\t"}.get(sep, sep), decimal, encoding, line_breaks)
+    except WrongValue as error:
+        raise WrongValue(f"--{error}") from None
 
 
 def in_options(message: str) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpcvx.cli.options import AsJson, Extrapolation
+from dpcvx.cli.options import AsJson, Decimal, Encoding, Extrapolation, LineBreaks, Sep, csv_dialect
 from dpcvx.cli.output import check_writable, print_json, write
 from dpcvx.errors import Unreadable, WrongValue
 
@@ -28,10 +28,12 @@ def open_model(path: Path, extrapolation: str | None) -> Any:
     return model.set_params(extrapolation=extrapolation)
 
 
-def read_rows(estimator: Any, model: Path, data: Path, target: str | None = None) -> tuple[Any, Any]:
+def read_rows(
+    estimator: Any, model: Path, data: Path, dialect: Any, target: str | None = None
+) -> tuple[Any, Any]:
     """Return the columns of a table that a model needs, and the target where one is named.
 
-    `estimator`: read from the file `model`; `data`: the file of the table.
+    `estimator`: read from the file `model`; `data`: the file of the table; `dialect`: its form.
     """
     from dpcvx.data.files import open_table
 
@@ -40,7 +42,7 @@ def read_rows(estimator: Any, model: Path, data: Path, target: str | None = None
             f"{model} was fitted to an array, whose columns have no names to find in {data}: fit it to a "
             "table, or use dpcvx.load(...) in Python."
         )
-    table = open_table(data)
+    table = open_table(data, dialect)
     schema = estimator.schema
     read = [*map(str, estimator.feature_names_in_)] if schema is None else [*schema.columns]
     # Whose rows are whose matters to a score alone.
@@ -62,6 +64,10 @@ def predict(
         bool, typer.Option("--proba", help="Write the probability of each class too; for --model logistic.")
     ] = False,
     extrapolation: Extrapolation = None,
+    sep: Sep = ",",
+    decimal: Decimal = ".",
+    encoding: Encoding = "utf-8",
+    line_breaks: LineBreaks = False,
     as_json: AsJson = False,
 ) -> None:
     """Predict for the rows of a table."""
@@ -69,12 +75,13 @@ def predict(
 
     if out is not None:
         check_writable(out, data, model)
+    dialect = csv_dialect(sep, decimal, encoding, line_breaks)
     estimator = open_model(model, extrapolation)
     if proba and not hasattr(estimator, "predict_proba"):
         raise WrongValue(f"{model} has no probabilities: --proba is for models of --model logistic.")
     with ProgressReport("dpcvx predict") as progress:
         progress.step(f"reading {data}")
-        X, _ = read_rows(estimator, model, data)
+        X, _ = read_rows(estimator, model, data, dialect)
         progress.step("predicting")
         predictions = estimator.predict(X).tolist()
         shares: dict[str, list[float]] = {}

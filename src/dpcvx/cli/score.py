@@ -8,7 +8,17 @@ from typing import Annotated
 import typer
 
 from dpcvx.cli.fit import open_ledger
-from dpcvx.cli.options import AsJson, DataFile, LedgerUrl, Witness
+from dpcvx.cli.options import (
+    AsJson,
+    DataFile,
+    Decimal,
+    Encoding,
+    LedgerUrl,
+    LineBreaks,
+    Sep,
+    Witness,
+    csv_dialect,
+)
 from dpcvx.cli.output import print_json
 from dpcvx.cli.predict import open_model, read_rows
 
@@ -31,6 +41,10 @@ def score(
     witness: Witness = None,
     account: Annotated[str | None, typer.Option(help="Account of the ledger that pays.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the noise, for tests: NOT PRIVATE.")] = None,
+    sep: Sep = ",",
+    decimal: Decimal = ".",
+    encoding: Encoding = "utf-8",
+    line_breaks: LineBreaks = False,
     as_json: AsJson = False,
 ) -> None:
     """Score a model on private rows: a noisy metric, charged like a fit."""
@@ -38,7 +52,8 @@ def score(
 
     estimator = open_model(model, None)
     payer = open_ledger(ledger, account, witness)
-    X, y = read_rows(estimator, model, data, target)
+    dialect = csv_dialect(sep, decimal, encoding, line_breaks)
+    X, y = read_rows(estimator, model, data, dialect, target)
     settings = {"epsilon": epsilon, "ledger": payer, "account": account, "random_state": seed}
     if scoring == "roc_auc":
         curves = private_curves(estimator, X, y, **settings)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 from array import array
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,16 @@ import numpy as np
 from dpcvx.data.canonical import read_number
 from dpcvx.errors import Unreadable, WrongValue
 
-__all__ = ["HEADER_HINT", "NOT_PARQUET", "TableFile", "csv_header", "csv_table", "open_table", "read_bytes"]
+__all__ = [
+    "HEADER_HINT",
+    "NOT_PARQUET",
+    "CsvDialect",
+    "TableFile",
+    "csv_header",
+    "csv_table",
+    "open_table",
+    "read_bytes",
+]
 
 Level = str | int | float
 
@@ -64,45 +74,114 @@ class TableFile:
         return table.select(list(features)), None if target is None else table[target]
 
 
-def open_table(path: Path) -> TableFile:
+@dataclass(frozen=True)
+class CsvDialect:
+    """Form of a CSV file, which the user declares: nothing of it is found out from cells.
+
+    Without `line_breaks` every line is one record, whatever quotes it holds. That is right for files in which
+    no cell has a line break, and one person's quotes cannot reach another record. With `line_breaks` a line
+    feed ends a record if the number of quotes before it in the file is even. That is right for files whose
+    writer puts cells with line breaks or quotes into quotes and doubles the quotes inside, as spreadsheets,
+    databases and the csv modules of programming languages do: such a writer adds an even number of quotes for
+    each cell, so that reading gives back the list of records that was written, and neighbouring lists are
+    read as neighbouring lists. A file that is written otherwise breaks this: one stray quote of a person
+    would join the records after it.
+    """
+
+    sep: str = ","  # between cells
+    decimal: str = "."  # in numbers
+    encoding: str = "utf-8"
+    line_breaks: bool = False  # whether quoted cells may hold some
+
+    def __post_init__(self) -> None:
+        for name, value in (("sep", self.sep), ("decimal", self.decimal)):
+            if len(value) != 1 or value in '"\r\n' or value.isalnum():
+                raise WrongValue(f"{name} must be one character, no letter, digit or quote; got {value!r}.")
+        if self.sep == self.decimal:
+            raise WrongValue(f"sep and decimal are both {self.sep!r}: give two characters.")
+        try:
+            plain = '\r\n"'.encode(self.encoding) == b'\r\n"'
+        except (LookupError, UnicodeError):
+            raise WrongValue(f"encoding {self.encoding!r} is not known: utf-8, latin-1 or cp1252?") from None
+        if not plain:  # lines are told apart before they are decoded, so that no cell can hide the end of one
+            raise WrongValue(
+                f"encoding {self.encoding!r} has line ends of several bytes: save the file as UTF-8."
+            )
+
+    def records(self, content: bytes) -> list[bytes]:
+        """Return the records of a file, the header first, without their line feeds."""
+        lines = content.removesuffix(b"\n").split(b"\n")
+        if not self.line_breaks:
+            return lines
+        found, open_lines, quotes = [], [], 0
+        for line in lines:
+            open_lines.append(line)
+            quotes += line.count(b'"')
+            if quotes % 2 == 0:
+                found.append(b"\n".join(open_lines))
+                open_lines = []
+        return found if not open_lines else [*found, b"\n".join(open_lines)]
+
+    def cells(self, record: bytes) -> list[str]:
+        """Return the cells of one record, read on its own."""
+        text = record.removesuffix(b"\r").decode(self.encoding, errors="replace")
+        if '"' not in text:
+            return text.split(self.sep)
+        try:
+            return next(csv.reader([text], delimiter=self.sep), [])
+        except csv.Error:
+            return []
+
+    def number(self, cell: str) -> float:
+        """Return the number in a cell."""
+        return read_number(cell if self.decimal == "." else cell.replace(".", "x").replace(self.decimal, "."))
+
+
+PLAIN = CsvDialect()
+
+
+def open_table(path: Path, dialect: CsvDialect = PLAIN) -> TableFile:
     """Open a CSV or Parquet file and read its header.
 
-    `path`: ends in .csv or .parquet.
+    `path`: ends in .csv or .parquet; `dialect`: form of a CSV file.
     """
     kind = path.suffix.lower()
     if kind == ".csv":
-        return _open_csv(path)
+        return _open_csv(path, dialect)
+    if dialect != PLAIN:
+        raise WrongValue(
+            f"sep, decimal, encoding and line breaks are declared for CSV files, not for {path}."
+        )
     if kind in (".parquet", ".pq"):
         return _open_parquet(path)
     raise WrongValue(f"{path} must end in .csv or .parquet, to say what it is.")
 
 
-def _open_csv(path: Path) -> TableFile:
-    content = read_bytes(path)
-    lines = content.removesuffix(b"\n").split(b"\n")
-    header = csv_header(lines[0], path)
+def _open_csv(path: Path, dialect: CsvDialect) -> TableFile:
+    lines = dialect.records(read_bytes(path))
+    header = csv_header(lines[0], path, dialect)
     if len(lines) == 1:
         raise Unreadable(f"{path} has no rows below its header.")
-    return csv_table(header, lines[1:])
+    return csv_table(header, lines[1:], dialect)
 
 
-def csv_header(line: bytes, path: Path) -> list[str]:
+def csv_header(line: bytes, path: Path, dialect: CsvDialect = PLAIN) -> list[str]:
     """Return the names of the columns from the first line of a file.
 
-    `line`: without its line feed; `path`: the file, for messages.
+    `line`: without its line feed; `path`: the file, for messages; `dialect`: form of the file.
     """
     if b"\r" in line.removesuffix(b"\r"):
         raise Unreadable(f"{path} has a lone carriage return in its header; end lines with a line feed.")
-    header = _cells(line.removeprefix(b"\xef\xbb\xbf"))
+    header = dialect.cells(line.removeprefix(b"\xef\xbb\xbf"))
     if header in ([], [""]):
         raise Unreadable(f"{path} is empty: the first line must name the columns.")
     return header
 
 
-def csv_table(header: list[str], lines: Sequence[bytes]) -> TableFile:
+def csv_table(header: list[str], lines: Sequence[bytes], dialect: CsvDialect = PLAIN) -> TableFile:
     """Return a table of some lines of a file, each of which is one record.
 
-    `header`: names of the columns; `lines`: without their line feeds.
+    `header`: names of the columns; `lines`: without their line feeds; `dialect`: form of the file.
     """
 
     def read(numeric: Sequence[str], words: Sequence[str]) -> Any:
@@ -112,11 +191,11 @@ def csv_table(header: list[str], lines: Sequence[bytes]) -> TableFile:
         text: list[tuple[int, list[str]]] = [(header.index(name), []) for name in words]
         missing = [""] * len(header)
         for line in lines:
-            cells = _cells(line)
+            cells = dialect.cells(line)
             if len(cells) != len(header):  # a record all the same: n stays the number of lines
                 cells = missing
             for place, values in numbers:
-                values.append(read_number(cells[place]))
+                values.append(dialect.number(cells[place]))
             for place, strings in text:
                 strings.append(cells[place])
         columns = {header[place]: pa.array(np.array(values), pa.float64()) for place, values in numbers}
@@ -124,17 +203,6 @@ def csv_table(header: list[str], lines: Sequence[bytes]) -> TableFile:
         return pa.table(columns)
 
     return TableFile(header, read)
-
-
-def _cells(line: bytes) -> list[str]:
-    """The cells of one line, read on its own so that no quote can swallow the next record."""
-    text = line.removesuffix(b"\r").decode("utf-8", errors="replace")
-    if '"' not in text:
-        return text.split(",")
-    try:
-        return next(csv.reader([text]), [])
-    except csv.Error:
-        return []
 
 
 def _open_parquet(path: Path) -> TableFile:

@@ -1,0 +1,95 @@
+"""CSV dialects: declared, never found out; a person's cell reaches no other record."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+
+from dpcvx.data.files import CsvDialect, open_table
+from dpcvx.errors import WrongValue
+
+HOSTILE = [
+    "plain",
+    "",
+    '"',
+    '""',
+    'a"b',
+    "line\nbreak",
+    "line\r\nbreak",
+    '"\n"',
+    "\n\n\n",
+    "1;5",
+    "1,5",
+    "\t",
+    "é",
+    '"' * 5,
+    '\n",\n"',
+]
+
+
+def written(rows, dialect, end):
+    text = io.StringIO(newline="")
+    csv.writer(text, delimiter=dialect.sep, lineterminator=end).writerows([["a", "b"], *rows])
+    return text.getvalue().encode(dialect.encoding)
+
+
+def parsed(path, dialect):
+    X, _ = open_table(path, dialect).read(["b", "a"], ["b"])
+    return X["b"].to_pylist(), X["a"].to_pylist()
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("sep", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "cp1252"])
+def test_quoted_line_breaks_give_back_the_records_so_neighbours_stay_neighbours(tmp_path, end, sep, encoding):
+    dialect = CsvDialect(sep, encoding=encoding, line_breaks=True)
+    rng, path = np.random.default_rng(0), tmp_path / "people.csv"
+    rows = [[str(k), HOSTILE[j]] for k, j in enumerate(rng.integers(len(HOSTILE), size=12))]
+    path.write_bytes(written(rows, dialect, end))
+    words, numbers = parsed(path, dialect)
+    assert words == [row[1] for row in rows]
+    assert numbers == [float(row[0]) for row in rows]
+    for place in (0, 5, 11):
+        for cell in HOSTILE:
+            other = [*rows[:place], ["7", cell], *rows[place + 1 :]]
+            path.write_bytes(written(other, dialect, end))
+            changed, _ = parsed(path, dialect)
+            assert changed == [*words[:place], cell, *words[place + 1 :]]
+
+
+@pytest.mark.parametrize("cell", [cell for cell in HOSTILE if "\n" not in cell])
+def test_without_them_a_line_is_a_record_whatever_quotes_it_holds(tmp_path, cell):
+    path = tmp_path / "people.csv"
+    path.write_text(f"a,b\n1,x\n2,{cell}\n3,y\n", newline="")
+    words, numbers = parsed(path, CsvDialect())
+    assert (len(words), words[0], words[2]) == (3, "x", "y")
+    assert (numbers[0], numbers[2]) == (1.0, 3.0)
+
+
+def test_decimal_commas(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("a;b\n1,5;x\n-2,25e1;y\n3.5;z\n1.234,5;w\n4;v\n")
+    _, numbers = parsed(path, CsvDialect(";", ","))
+    np.testing.assert_array_equal(numbers, [1.5, -22.5, np.nan, np.nan, 4.0])
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"sep": ";;"}, "sep must be one character"),
+        ({"sep": '"'}, "sep must be one character"),
+        ({"sep": "5"}, "sep must be one character"),
+        ({"decimal": ","}, "sep and decimal are both"),
+        ({"encoding": "nobody"}, "encoding 'nobody' is not known"),
+        ({"encoding": "utf-16"}, "save the file as UTF-8"),
+    ],
+)
+def test_a_dialect_that_cannot_be_is_refused(given, words):
+    with pytest.raises(WrongValue, match=words):
+        CsvDialect(**given)
+
+
+def test_parquet_files_have_no_dialect(tmp_path):
+    with pytest.raises(WrongValue, match="are declared for CSV files"):
+        open_table(tmp_path / "people.parquet", CsvDialect(";"))
