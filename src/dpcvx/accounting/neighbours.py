@@ -107,13 +107,12 @@ class Neighbours:
         """The word for a unit: "record" or "person"."""
         return "record" if self.unit == "row" else "person"
 
-    def require_samples_of_rows(self) -> None:
-        """Refuse samples of records where a record is not a unit, or has a weight."""
-        self.require_rows("A sample of records")
-        if self.weight != 1:
+    def require_samples(self) -> None:
+        """Refuse random samples of units where several whole rows of each count: rows are sampled then."""
+        if self.rows > 1:
             raise Incompatible(
-                "A sample of weighted records is not covered: differences of their residuals are rounded one "
-                "by one. Use another solver, or leave the weights out."
+                "A sample is one of persons, and this solver samples rows where several of a person count: "
+                "use another solver, or leave max_rows out."
             )
 
     def require_rows(self, what: str) -> None:

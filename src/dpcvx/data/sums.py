@@ -139,11 +139,16 @@ class GradientSum:
 
 @dataclass(frozen=True, eq=False)
 class DifferenceSum:
-    """sum_i (rho_i - rho'_i) k_i over the rows of a batch, in units of 2^-34 and the shape of an iterate."""
+    """sum_i (rho_i - rho'_i) k_i over the rows of a batch, in units of 2^-34 and the shape of an iterate.
+
+    A weight multiplies the difference once it is clipped, so that those of a person's rows add up to at most
+    the bound.
+    """
 
     loss: Loss
     points: Points  # public points at which rho_i and rho'_i are taken
-    batch: IntVector  # numbers of the records that take part, ascending
+    # numbers of the records that take part, ascending; of the persons, where records have persons
+    batch: IntVector
     residual: ResidualBound  # of each of the two residuals
     bound: ResidualBound  # of their difference, which is clipped to it
 
@@ -166,11 +171,15 @@ class DifferenceSum:
 
         self.check(records.d)
         (first, first_unit), (second, second_unit) = (_sent(theta, records.d) for theta in self.points)
-        y = records.targets(self.loss, len(first))
+        y, weights = records.targets(self.loss, len(first)), np.empty(0)
         rows, batch = records.rows, self.batch
+        if records.weighted:
+            y, weights = np.ascontiguousarray(y[:-1]), y[-1]
+        if records.owners is not None:
+            batch = np.flatnonzero(np.isin(records.owners, batch))
         function = kernels.residuals_of(self.loss.slope, self.loss.joint)
         rest = (float(self.loss.parameter), self.residual.l2, self.residual.linf)
-        limits = (self.bound.l2, self.bound.linf)
+        limits = (self.bound.l2, self.bound.linf, weights)
         public = (first, second), (first_unit, second_unit), function, rest, limits
 
         def part(start: int, stop: int) -> IntVector:

@@ -39,7 +39,8 @@ class Units:
     count: int  # number of rows, private where units are persons
     # private: integer weights of quantised rows with their targets; only a choice of rows looks at these
     weigh: Weigh
-    owners: IntVector | None = None  # private: number of each row's person, -1 for none
+    # private: number of each row's person, -1 for none; None where each of a person's rows counts by itself
+    owners: IntVector | None = None
 
 
 def persons(ids: Any, *, declared: int | None = None, max_rows: int | None = None) -> Units:

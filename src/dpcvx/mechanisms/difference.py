@@ -35,6 +35,7 @@ class NoisyDifference(GaussianMechanism):
     One record weighs at most C = R sqrt(K2) on the integers. R is the largest possible difference at the two
     public points, so nothing is cut off: min(2 L2, smoothness * ||theta - anchor||) on the scale of
     gradients.
+    Persons with several rows are sampled whole, and their rows' differences share the weight of one row.
     Sensitivity for the same sample (l2, replace-one): 2 C; C under add/remove.
     Event: Poisson(q, noise_multiplier, relation) with scale = noise_multiplier * C (PRIVACY_MATH §6, §8). R
     follows the public points while the ratio, and the event, stay fixed.
@@ -51,7 +52,7 @@ class NoisyDifference(GaussianMechanism):
     traits: ClassVar[Traits] = Traits("difference")
 
     def __post_init__(self) -> None:
-        self.neighbours.require_samples_of_rows()
+        self.neighbours.require_samples()
         if probability_above(self.probability) != self.probability:
             raise WrongValue(
                 f"probability is {self.probability!r}; it must be a multiple of 2^-16 in (0, 1]: "

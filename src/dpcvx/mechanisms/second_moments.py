@@ -83,8 +83,6 @@ class NoisySecondMoments(GaussianMechanism):
                 f"convex losses of one score per record; got {type(loss).__name__} with "
                 f"{self.problem.outputs} output(s). Leave uncertainty at 0, or fit one target or two classes."
             )
-        if self.spread_multiplier is not None and self.neighbours.rows > 1:
-            raise Incompatible("The spread of gradients is for one row, or one mean of rows, of each person.")
         if d > LARGEST_WIDTH:
             raise Incompatible(
                 f"Second moments of {d} features are {d}^2 numbers; at most {LARGEST_WIDTH} features "

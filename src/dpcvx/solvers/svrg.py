@@ -93,7 +93,7 @@ class NoisySVRG(Solver):
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Fix epochs, steps, samples and both noises from public facts."""
         require(self, problem)
-        budget.neighbours.require_samples_of_rows()
+        budget.neighbours.require_samples()
         return self._schedule(problem, n, budget).plan(problem, n, budget, accountant)
 
     def run(self, plan: Plan, ask: Asking) -> Vector:
@@ -183,7 +183,7 @@ class NoisySVRGPlusPlus(Solver):
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Fix epochs, steps, samples and both noises from public facts."""
         require(self, problem)
-        budget.neighbours.require_samples_of_rows()
+        budget.neighbours.require_samples()
         return self._schedule(problem, n, budget).plan(problem, n, budget, accountant)
 
     def run(self, plan: Plan, ask: Asking) -> Vector:

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpcvx.data.kernels.jit import compiled
 from dpcvx.data.kernels.products import accumulate_dense, accumulate_sparse, multiply_dense, multiply_sparse
-from dpcvx.data.kernels.residuals import shrink
+from dpcvx.data.kernels.residuals import WHOLE_WEIGHT, shrink
 
 
 @compiled
@@ -85,6 +85,16 @@ def subtract(rho, before, count, l2, linf):
 
 
 @compiled
+def weigh_sample(rho, weights, batch, first, count):
+    """Multiply the residuals of records batch[first + i] by their weights, where there are any."""
+    if weights.shape[0] == 0:
+        return
+    for k in range(rho.shape[0]):
+        for i in range(count):
+            rho[k, i] = int(rho[k, i] * weights[batch[first + i]] / WHOLE_WEIGHT)
+
+
+@compiled
 def difference_dense(matrix, y, batch, points, units, function, rest, bound, start, stop, block, extra, sums):
     """sums += sum_i (rho_i(points[0]) - rho_i(points[1])) k_i over rows batch[start] to batch[stop - 1].
 
@@ -109,6 +119,7 @@ def difference_dense(matrix, y, batch, points, units, function, rest, bound, sta
         whole_margins(margins, points[1], count, extra)
         function(margins, targets, 0, 0, count, units[1], parameter, l2, linf, before)
         subtract(rho, before, count, bound[0], bound[1])
+        weigh_sample(rho, bound[2], batch, first, count)
         accumulate_dense(rows, rho, 0, count, sums)
         accumulate_constant(rho, count, extra, sums)
 
@@ -138,6 +149,7 @@ def difference_sparse(
         whole_margins(margins, points[1], count, extra)
         function(margins, targets, 0, 0, count, units[1], parameter, l2, linf, before)
         subtract(rho, before, count, bound[0], bound[1])
+        weigh_sample(rho, bound[2], batch, first, count)
         for i in range(count):
             row = batch[first + i]
             accumulate_sparse(indptr, indices, values, rho[:, i : i + 1], row, row + 1, sums)
