@@ -735,7 +735,7 @@ def test_the_demo_prints_tables_and_writes_plot_and_report(tmp_path, monkeypatch
         "epsilon = 8",
         "without privacy",
         "best constant",
-        "Plan, fixed before",
+        "Plan, fixed from public facts",
         "Privacy statement of",
     ):
         assert words in out

@@ -297,7 +297,7 @@ def test_an_interrupted_run_goes_on_where_it_was(people, tmp_path, monkeypatch, 
     with pytest.raises(dpcvx.ShardsDamaged, match="half-written"):
         dpcvx.open_shards(tmp_path / "torn")
     kept = len(list((tmp_path / "torn").glob("*.targets.npy")))
-    assert kept == (len(reference) // 2 if when == "before the end" else 3)
+    assert kept == (len(reference) // 3 if when == "before the end" else 3)
     quantised = recipe.Recipe.quantised
     monkeypatch.setattr(
         recipe.Recipe, "quantised", lambda self, X, y: made.append(X.shape[0]) or quantised(self, X, y)
