@@ -44,6 +44,7 @@ COMMON = {
     "bounds": None,
     "data_norm": None,
     "categories": None,
+    "schema": None,
     "fit_intercept": True,
     "radius": None,
     "l2": 0,

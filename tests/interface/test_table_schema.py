@@ -1,6 +1,8 @@
 """One declaration of a table, in Python, in files, on the command line, in shards and on a cluster."""
 
+import dataclasses
 import json
+import sys
 
 import numpy as np
 import pandas as pd
@@ -8,6 +10,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import dpcvx as dp
+from dpcvx import cli
+from dpcvx.estimators import progress
 
 TOML = """\
 default = [0, 1]
@@ -60,6 +64,21 @@ def people():
     )
     frame["wage"] = 20 + 0.5 * frame.age + 10 * (frame.sex == "M")
     return frame
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run the command line; return its exit code, standard output and standard error without progress."""
+    monkeypatch.setattr(progress, "FIRST", 1000.0)
+
+    def run(command):
+        monkeypatch.setattr(sys, "argv", ["dpcvx", *command.split()])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        captured = capsys.readouterr()
+        return stop.value.code, captured.out, captured.err
+
+    return run
 
 
 def model(schema=SCHEMA, **settings):
@@ -239,3 +258,91 @@ def test_what_does_not_fit_a_schema_is_refused(people):
     pytest.importorskip("onnx")
     with pytest.raises(dp.Incompatible, match="ONNX has no reading of town"):
         model().fit(people).to_onnx()
+
+
+NAMES = ["id", "age", "hoursPerWeek", "sex", "visit_date", "town", "is_smoker", "income", "region"]
+
+
+def test_a_header_gives_a_proposal_that_must_be_confirmed(people):
+    schema = dp.TableSchema.from_header(NAMES, target="income")
+    kinds = {name: column.kind for name, column in schema.columns.items()}
+    assert list(kinds.values()) == [
+        *("ignored", "number", "number", "levels", "date", "hashed", "boolean", "number", "levels")
+    ]
+    assert schema.columns["age"].bounds == (0, 110)
+    assert schema.columns["hoursPerWeek"].bounds == (0, 100)
+    with pytest.raises(ValueError, match="levels of 'sex', bounds of 'visit_date', bounds of 'income'"):
+        schema.variables()
+    typed = dp.TableSchema.from_header(["age", "sex"], {"age": "text", "sex": "number"})
+    assert [column.kind for column in typed.columns.values()] == ["levels", "number"]
+    sure = dp.TableSchema.from_header(["age"])
+    with pytest.raises(ValueError, match="not confirmed"):
+        sure.variables()
+    assert dataclasses.replace(sure, confirmed=True).variables()
+
+
+def declared(people, folder, run, name="people.csv"):
+    code, out, err = run(f"declare {name} --target wage")
+    assert (code, err) == (0, "")
+    assert "Nothing was read" in out
+    return (folder / "people.toml").read_text()
+
+
+def test_declare_edit_fit_and_predict(people, tmp_path, monkeypatch, run):
+    monkeypatch.chdir(tmp_path)
+    people.to_csv("people.csv", index=False)
+    people.rename(columns={"number": "id"}).to_parquet("people.parquet")
+    text = declared(people, tmp_path, run)
+    fit = "fit people.csv --target wage --model linear --epsilon 20 --bounds people.toml --out model.json"
+    code, _, err = run(fit)
+    assert code == 2
+    assert "not complete" in err
+    unknown = (
+        '# bounds: lowest and highest value, as [0, 100]; if it is no number: kind = "levels" and levels = '
+        '["no", "yes"]\nkind = "number"\nbounds = "?"'
+    )
+    for old, new in (
+        ('levels = "?"', 'levels = ["F", "M"]'),  # of sex
+        (f"[columns.smoker]\n{unknown}", '[columns.smoker]\nkind = "boolean"'),
+        (f"[columns.visit]\n{unknown}", '[columns.visit]\nkind = "date"\nbounds = [2010-01-01, 2020-12-31]'),
+        (f"[columns.number]\n{unknown}", '[columns.number]\nkind = "ignored"'),
+        ('bounds = "?"', "bounds = [0, 100]"),  # of wage
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "people.toml").write_text(text)
+    code, _, err = run(fit)
+    assert code == 2
+    assert "not confirmed" in err
+    (tmp_path / "people.toml").write_text(text.replace("confirmed = false\n", ""))
+    assert run(f"{fit} --seed 1")[0] == 0
+    code, out, _ = run("predict model.json people.csv --json")
+    assert code == 0
+    predicted = np.array(json.loads(out)["predictions"])
+    assert np.corrcoef(predicted, people["wage"])[0, 1] > 0.9
+    assert_array_equal(dp.load("model.json").predict(people), predicted)
+    code, _, err = run("declare people.csv")
+    assert code == 2
+    assert "exists already" in err
+
+
+def test_declare_shows_no_value(people, tmp_path, monkeypatch, run):
+    monkeypatch.chdir(tmp_path)
+    text = "age,sex,wage\n" + "\n".join(f"SECRET{k},SECRET,{k}" for k in range(9))
+    (tmp_path / "people.csv").write_text(text)
+    first = declared(people, tmp_path, run)
+    assert "SECRET" not in first
+    (tmp_path / "people.csv").write_bytes(b"age,sex,wage\n\xff\x00\r\r")
+    assert run("declare people.csv --target wage --force")[0] == 0
+    assert (tmp_path / "people.toml").read_text() == first  # no cell has a part in it
+    frame = pd.DataFrame({"age": [1.0], "sex": pd.Categorical(["SECRET"]), "wage": [2]})
+    frame.to_parquet("people.parquet")
+    assert run("declare people.parquet --target wage --force")[0] == 0
+    assert "SECRET" not in (tmp_path / "people.toml").read_text()
+    assert 'kind = "levels"' in (tmp_path / "people.toml").read_text()
+    for first_line in ("17,SECRET,3", "age,,SECRET", "age,2001-02-03"):
+        (tmp_path / "people.csv").write_text(first_line + "\n1,2,3\n")
+        code, out, err = run("declare people.csv --force")
+        assert (code, out) == (3, "")
+        assert "no header" in err
+        assert "SECRET" not in err

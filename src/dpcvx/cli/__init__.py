@@ -1,4 +1,4 @@
-"""Command line: ``dpcvx fit``, ``predict``, ``export``, ``score``, ``plan``, ``serve``, ``ask``, ``ledger``.
+"""Command line: ``dpcvx declare``, ``fit``, ``predict``, ``export``, ``score``, ``plan``, ``serve`` and more.
 
 Only typer and the standard library are imported here, so that ``dpcvx --help`` answers at once.
 """
@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dpcvx.cli.declare import declare
 from dpcvx.cli.export import export
 from dpcvx.cli.fit import BOUNDS_EXAMPLE, fit
 from dpcvx.cli.ledger import ledger_app
@@ -59,6 +60,7 @@ def version(
         raise typer.Exit
 
 
+app.command()(declare)
 app.command(epilog=BOUNDS_EXAMPLE)(with_parameters(fit))
 app.command()(predict)
 app.command()(export)

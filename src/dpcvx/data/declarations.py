@@ -26,7 +26,12 @@ class Declarations:
     classes: Any = None  # sequence or "from_y": labels of the target
     y_bounds: Any = None  # pair or "private": bounds of the target
     schema: TableSchema | None = None  # in place of bounds and categories, and perhaps of the others
-    missing: Mapping[Any, float] | None = None  # numbers that missing cells count as, from a schema
+
+    @property
+    def missing(self) -> dict[str, float]:
+        """Numbers that missing cells count as, by variable of a resolved schema."""
+        variables = () if self.schema is None else self.schema.variables()
+        return {each.name: each.missing for each in variables if each.missing is not None}
 
     @classmethod
     def of(cls, model: Any) -> Declarations:
@@ -69,7 +74,6 @@ class Declarations:
         given: dict[str, Any] = {"schema": schema}
         given["bounds"] = "private" if "private" in bounds.values() else bounds
         given["categories"] = {each.name: each.levels for each in variables if each.levels is not None}
-        given["missing"] = {each.name: each.missing for each in variables if each.missing is not None}
         given |= {name: value for name, value in values.items() if getattr(self, name) is None}
         return replace(self, **given)
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import csv
 from array import array
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from dpcvx.data.canonical import read_number
+from dpcvx.data.canonical import DATE, canonical, read_number
 from dpcvx.errors import Unreadable, WrongValue
 
 __all__ = [
@@ -29,12 +30,15 @@ __all__ = [
     "csv_table",
     "open_table",
     "read_bytes",
+    "read_header",
 ]
 
 Level = str | int | float
 
 # Said instead of the columns found: the first line of a file without a header is somebody's record.
 HEADER_HINT = "check the names: the first line of a CSV file must be its header."
+
+LONGEST_HEADER = 2**24  # bytes
 
 NOT_PARQUET = (
     "cannot be read as Parquet: it is damaged or cut short, as an interrupted copy is, or another kind of "
@@ -157,6 +161,62 @@ def open_table(path: Path, dialect: CsvDialect = PLAIN) -> TableFile:
     raise WrongValue(f"{path} must end in .csv or .parquet, to say what it is.")
 
 
+def read_header(path: Path, dialect: CsvDialect = PLAIN) -> tuple[list[str], dict[str, str]]:
+    """Return the names of a table's columns, and the types that its format declares; no cell is read.
+
+    Types are "number", "text", "boolean" or "date", by column; a CSV file has none. Types in a Parquet file
+    may have been inferred from cells when it was written: they serve proposals that somebody confirms.
+
+    `path`: ends in .csv or .parquet; `dialect`: form of a CSV file.
+    """
+    if path.suffix.lower() in (".parquet", ".pq"):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        read_bytes(path, limit=4)  # says what is wrong with the path
+        try:
+            schema = pq.read_schema(path)
+        except (pa.ArrowException, OSError):
+            raise Unreadable(f"{path} {NOT_PARQUET}") from None
+        kinds = {field.name: _kind(field.type) for field in schema}
+        return list(schema.names), {name: kind for name, kind in kinds.items() if kind is not None}
+    if path.suffix.lower() != ".csv":
+        raise WrongValue(f"{path} must end in .csv or .parquet, to say what it is.")
+    with _open_binary(path) as file:
+        line = file.readline(LONGEST_HEADER).removesuffix(b"\n")
+    names = csv_header(line, path, dialect)
+    if len(line) == LONGEST_HEADER or any(map(_is_value, names)):
+        raise Unreadable(
+            f"{path} has no header: its first line must name the columns, and numbers, dates and empty cells "
+            "are no names. Add a line of names."
+        )
+    if len(set(names)) < len(names):
+        raise WrongValue(f"The table names a column more than once; {HEADER_HINT}")
+    return names, {}
+
+
+def _is_value(name: str) -> bool:
+    """Whether a name of a header is a number, a date or nothing, as cells are."""
+    value = canonical(name)
+    return not isinstance(value, str) or DATE.fullmatch(value) is not None
+
+
+def _kind(type_: Any) -> str | None:
+    from pyarrow import types
+
+    if types.is_dictionary(type_):
+        return _kind(type_.value_type)
+    for kind, tests in (
+        ("boolean", (types.is_boolean,)),
+        ("number", (types.is_integer, types.is_floating, types.is_decimal)),
+        ("date", (types.is_date, types.is_timestamp)),
+        ("text", (types.is_string, types.is_large_string)),
+    ):
+        if any(test(type_) for test in tests):
+            return kind
+    return None
+
+
 def _open_csv(path: Path, dialect: CsvDialect) -> TableFile:
     lines = dialect.records(read_bytes(path))
     header = csv_header(lines[0], path, dialect)
@@ -229,9 +289,15 @@ def _open_parquet(path: Path) -> TableFile:
 
 def read_bytes(path: Path, limit: int = -1) -> bytes:
     """Return the first bytes of a file, or all, and say in one sentence where that fails."""
+    with _open_binary(path) as file:
+        return file.read(limit)
+
+
+@contextmanager
+def _open_binary(path: Path) -> Iterator[BinaryIO]:
     try:
         with path.open("rb") as file:
-            return file.read(limit)
+            yield file
     except FileNotFoundError:
         raise Unreadable(f"{path} does not exist.") from None
     except OSError as error:

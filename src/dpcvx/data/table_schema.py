@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcvx.data.files import HEADER_HINT, read_bytes
+from dpcvx.data.proposals import propose_column
 from dpcvx.data.schema_columns import (
     ASK,
     PRIVATE,
@@ -32,6 +34,7 @@ __all__ = ["TableSchema"]
 KEYS = ("confirmed", "default", "data_norm", "target", "bounds", "categories", "columns", "groups")
 TARGET_KEYS = {"column", "bounds", "classes"}
 NOT_NAMED = IgnoredColumn()
+BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")  # that TOML takes without quotes
 
 
 @dataclass(frozen=True)
@@ -188,16 +191,40 @@ class TableSchema:
             content["groups"] = _plain(self.groups)
         return content
 
-    def to_toml(self, path: str | Path | None = None) -> str:
-        """Return the declaration as the text of a schema file, and write it where a path is given."""
+    @classmethod
+    def from_header(
+        cls, names: Sequence[str], types: Mapping[str, str] | None = None, *, target: str | None = None
+    ) -> TableSchema:
+        """Propose a schema from the names of columns; nothing is fitted before somebody has confirmed it.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Names of the table's columns.
+        types : mapping from name to {"number", "text", "boolean", "date"}, optional
+            Declared types, where they are known. The types in a file may have been inferred from its cells.
+        target : str, optional
+            Column to predict.
+        """
+        known = types or {}
+        columns = {name: propose_column(name, known.get(name)).column for name in names}
+        return cls(columns, target=target, confirmed=False)
+
+    def to_toml(self, path: str | Path | None = None, *, notes: Mapping[str, str] | None = None) -> str:
+        """Return the declaration as the text of a schema file, and write it where a path is given.
+
+        `notes`: comments, by column.
+        """
         content = self.to_dict()
         lines = [f"{key} = {_toml(value)}" for key, value in content.items() if not isinstance(value, dict)]
         for name, column in content["columns"].items():
-            lines += ["", f"[columns.{_toml(name)}]", *(f"{key} = {_toml(v)}" for key, v in column.items())]
+            lines += ["", f"[columns.{_key(name)}]"]
+            lines += [f"# {' '.join(note.split())}"] if (note := (notes or {}).get(name)) else []
+            lines += [f"{key} = {_toml(value)}" for key, value in column.items()]
         for section in ("target", "groups"):
             if section in content:
                 entries = content[section].items()
-                lines += ["", f"[{section}]", *(f"{_toml(key)} = {_toml(v)}" for key, v in entries)]
+                lines += ["", f"[{section}]", *(f"{_key(key)} = {_toml(v)}" for key, v in entries)]
         text = "\n".join(lines).lstrip("\n") + "\n"
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
@@ -320,6 +347,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
     return value.isoformat() if isinstance(value, datetime.date) else value
+
+
+def _key(name: str) -> str:
+    return name if BARE_KEY.fullmatch(name) else _toml(name)
 
 
 def _toml(value: Any) -> str:

@@ -1,0 +1,130 @@
+"""Proposals for the declaration of a column, from its name and declared type alone; no cell is read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from dpcvx.data.schema_columns import (
+    ASK,
+    BooleanColumn,
+    DateColumn,
+    HashedColumn,
+    IgnoredColumn,
+    LevelColumn,
+    NumberColumn,
+)
+
+__all__ = ["Proposal", "propose_column"]
+
+BUCKETS = 32
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A column as its name suggests, and the reason, for whoever has to confirm it."""
+
+    column: Any
+    note: str
+
+
+# Words of a name, the first that fits, and what such a column usually is, in which unit. The ranges are those
+# of almost all people, in round numbers.
+NUMBERS = {
+    ("age",): ((0, 110), "years"),
+    ("year", "yr"): ((1900, 2030), "calendar years; a duration in years has other bounds"),
+    ("month",): ((1, 12), "months of the year"),
+    ("hours", "hrs"): ((0, 100), "hours a week"),
+    ("weeks", "wks"): ((0, 53), "weeks of a year"),
+    ("percent", "pct", "percentage"): ((0, 100), "percent"),
+    ("share", "fraction", "proportion", "probability"): ((0, 1), "shares of 1"),
+    ("latitude", "lat"): ((-90, 90), "degrees"),
+    ("longitude", "lon", "lng"): ((-180, 180), "degrees"),
+    ("children", "kids", "siblings"): ((0, 12), "a count"),
+    ("household", "hhsize"): ((1, 12), "persons"),
+    ("educ", "schooling"): ((0, 22), "years of schooling"),
+    ("experience", "exper", "tenure"): ((0, 60), "years"),
+    ("bmi",): ((10, 70), "kg/m^2"),
+}
+IDENTIFIERS = (
+    *(
+        "id",
+        "uuid",
+        "guid",
+        "key",
+        "index",
+        "rownames",
+        "rowname",
+        "name",
+        "firstname",
+        "lastname",
+        "surname",
+    ),
+    *(
+        "email",
+        "mail",
+        "phone",
+        "telephone",
+        "address",
+        "street",
+        "ssn",
+        "passport",
+        "iban",
+        "comment",
+        "note",
+    ),
+)
+DATES = ("date", "dob", "born", "birthday", "birthdate", "timestamp", "datetime", "time", "day")
+PLACES = ("city", "town", "zip", "zipcode", "postcode", "county", "village", "employer", "school", "hospital")
+LEVELS = (
+    *(
+        "sex",
+        "gender",
+        "race",
+        "ethnicity",
+        "region",
+        "state",
+        "country",
+        "religion",
+        "marital",
+        "occupation",
+    ),
+    *("industry", "job", "profession", "category", "type", "group", "status", "class", "sector", "level"),
+)
+FLAGS = ("is", "has", "was", "any", "flag")
+WORDS = re.compile(r"[a-z]+")
+
+
+def propose_column(name: str, kind: str | None = None) -> Proposal:
+    """Return what a column may be, with "?" for what its name does not tell.
+
+    `kind`: declared type, one of "number", "text", "boolean", "date"; None if there is none.
+    """
+    # "hoursPerWeek", "hours_per_week" and "hours.per.week" have the same words.
+    words = WORDS.findall(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
+    if any(word in IDENTIFIERS for word in words):
+        return Proposal(
+            IgnoredColumn(), 'an identifier by its name. If several rows are one person: kind = "person"'
+        )
+    if kind == "boolean" or (kind is None and words[:1] and words[0] in FLAGS):
+        return Proposal(BooleanColumn(), "true or false")
+    if kind == "date" or (kind in (None, "text") and any(word in DATES for word in words)):
+        return Proposal(DateColumn(ASK), "bounds: first and last date that may occur, as [2000-01-31, ...]")
+    if kind == "text":
+        return _text(words)
+    for keys, (bounds, unit) in NUMBERS.items():
+        if any(word in keys for word in words):
+            return Proposal(NumberColumn(bounds), f"guessed from the name, for {unit}: confirm the bounds")
+    if kind is None and any(word in (*PLACES, *LEVELS) for word in words):
+        return _text(words)
+    words_too = "" if kind == "number" else '; if it is no number: kind = "levels" and levels = ["no", "yes"]'
+    return Proposal(NumberColumn(ASK), f"bounds: lowest and highest value, as [0, 100]{words_too}")
+
+
+def _text(words: list[str]) -> Proposal:
+    if any(word in PLACES for word in words):
+        return Proposal(
+            HashedColumn(BUCKETS), "text with many levels, hashed; or declare the levels that matter"
+        )
+    return Proposal(LevelColumn(ASK), 'levels: all that may occur, as ["no", "yes"], spelt as in the table')
