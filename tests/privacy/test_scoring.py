@@ -12,7 +12,7 @@ from sklearn.metrics import get_scorer, log_loss, roc_auc_score
 import dpcvx
 import dpcvx.tuning.score
 from dpcvx.accounting import WEIGHT
-from dpcvx.data.units import shared_weights
+from dpcvx.data.units import persons
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, PureDP
 from dpcvx.noise import SeededGenerator
@@ -224,7 +224,7 @@ def test_replacing_all_rows_of_a_person_moves_the_totals_by_at_most_the_sensitiv
         rows = np.array([*(cells for cells, _ in drawn), *X[others]], dtype=float)
         truth = np.array([*(target for _, target in drawn), *y[others]], dtype=float)
         ids = [*["p"] * count, *(f"q{k}" for k in others)]
-        weights, _ = shared_weights(ids)
+        weights = persons(ids).weigh(None, None)
         found.append(metric.totals(model, rows, truth, weights))
     pairs = [np.abs(one - other) for one, other in combinations(found, 2)]
     assert max(move.sum() for move in pairs) <= WEIGHT * metric.l1
@@ -254,6 +254,8 @@ def test_a_score_of_persons_says_nothing_of_the_number_of_rows():
         for k in (1, 7)
     ]
     assert str(scores[0].statement) == str(scores[1].statement)
+    # Their number is published, so that a data set without one of them is no neighbour.
+    assert "a person has at least one row" in str(scores[0].statement)
 
 
 def test_messages_about_a_score_of_persons_name_no_number_of_rows():

@@ -23,7 +23,7 @@ from dpcvx.data.rows import Dense, Sparse
 from dpcvx.errors import WrongValue
 from dpcvx.words import show
 
-__all__ = ["Units", "persons", "shared_weights", "survey_weights", "take_column", "without_column"]
+__all__ = ["Units", "persons", "survey_weights", "take_column", "without_column"]
 
 LARGEST_ID = 2.0**53  # integers from here on are equal to others once a reader made them floats
 Weigh = Callable[[Dense | Sparse | None, Vector | None], IntVector]
@@ -64,7 +64,8 @@ def persons(ids: Any, *, declared: int | None = None, max_rows: int | None = Non
     owners, found = _owners(ids)
     if declared is None and found == 0:
         raise WrongValue(
-            "No row has the id of a person. Give ids as text, or as numbers below 2^53, or declare persons."
+            "No row has the id of a person. Give ids as text, or as numbers below 2^53; a fit may also "
+            "declare persons."
         )
     known = found if declared is None else declared
     facts: dict[str, Any] = {
@@ -115,17 +116,6 @@ def survey_weights(weights: Any, bounds: Any) -> Units:
         "one as 0. Noise is made for a row of the largest weight"
     }
     return Units(len(values), Neighbours(weight=WEIGHT), facts, len(values), lambda rows, y: integers)
-
-
-def shared_weights(ids: Any) -> tuple[IntVector, int]:
-    """Return integer weights of rows, those of a person adding up to at most `WEIGHT`, and the persons.
-
-    `ids`: as of `persons`; a row without one has weight 0.
-    """
-    owners, found = _owners(ids)
-    if found == 0:
-        raise WrongValue("No row has the id of a person. Give ids as text, or as numbers below 2^53.")
-    return _equal_weights(owners), found
 
 
 def take_column(X: Any, name: str) -> tuple[Any, Any]:

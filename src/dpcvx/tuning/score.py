@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dpcvx.accounting import REPLACE_ONE, WEIGHT, Budget, Neighbours, PureComposition
+from dpcvx.accounting import REPLACE_ONE, Budget, Neighbours, PureComposition
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data import room
 from dpcvx.data.cells import native_array
 from dpcvx.data.table import Table
-from dpcvx.data.units import shared_weights, take_column
+from dpcvx.data.units import persons, take_column
 from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.events import Event, Gaussian, PureDP
 from dpcvx.mechanisms import Traits
@@ -299,10 +299,14 @@ def release_totals(
         # Checked before the message that names both numbers: that of rows is private here.
         raise WrongValue("X, y and groups must have the same number of rows.")
     n = check_records(model, X, y)
+    facts: Mapping[str, Any] = {}
     neighbours, weights, counted = REPLACE_ONE, None, "n"
     if groups is not None:
-        neighbours, counted = Neighbours("replace", "person", weight=WEIGHT), "persons"
-        weights, n = _person_weights(groups, n)
+        units = persons(groups)
+        if units.count != n:
+            raise WrongValue("groups must have one id for each row.")
+        neighbours, weights, facts = units.neighbours, units.weigh(None, None), units.facts
+        counted, n = "persons", units.n
     elif model.privacy_statement_.unit != UNIT_IS_ROW:
         raise Incompatible(
             "This model protects persons with all of their rows, and a score of single rows would not: give "
@@ -323,19 +327,15 @@ def release_totals(
         price,
         model=f"private_score of {type(model).__name__}",
         private=rng.private,
-        bounds={**_facts(metric), "enforced": "what a row adds to a total is clipped to its largest share"},
+        bounds={
+            **_facts(metric),
+            "enforced": "what a row adds to a total is clipped to its largest share",
+            **facts,
+        },
         public={counted: n, "metric": name, "model": "released before, by a statement of its own"},
         receipt=receipt,
     )
     return ReleasedTotals(model, name, question, totals, statement)
-
-
-def _person_weights(groups: Any, rows: int) -> tuple[IntVector, int]:
-    """Integer weights of rows, and the number of persons."""
-    weights, persons = shared_weights(groups)
-    if len(weights) != rows:
-        raise WrongValue("groups must have one id for each row.")
-    return weights, persons
 
 
 def _facts(metric: Any) -> dict[str, Any]:

@@ -114,7 +114,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
-        refuse_metadata(self.estimator, metadata)
+        refuse_metadata(self, metadata)
         settings = {name: value for name, value in self.get_params(deep=False).items() if name not in _FIRST}
         tuned = private_tune(self.estimator, self.param_grid, X, y, **settings)
         self.best_estimator_, self.best_params_ = tuned.model, tuned.params
