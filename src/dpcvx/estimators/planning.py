@@ -22,6 +22,7 @@ from dpcvx.estimators.data_check import DataCheck, check_stages
 from dpcvx.estimators.private_bounds import private_columns, quantile_stages
 from dpcvx.events import Compose, Repeat
 from dpcvx.losses import Loss
+from dpcvx.planning.outlook import USUAL_CELLS
 from dpcvx.planning.planner import (
     automatic,
     default_clip,
@@ -149,7 +150,9 @@ class Planning(Parameters):
             problem, d=columns.width, bounds=columns.row_bounds(stated.data_norm, 0.0)
         )
         standardize = self._standardizes(plain, n, budget, dense=not dataset.table.sparse)
-        make = partial(self._plan, problem, n, budget)
+        # How full compressed rows are is private; their time and memory are told for usual ones.
+        density = min(1.0, USUAL_CELLS / problem.d) if dataset.table.sparse else 1.0
+        make = partial(self._plan, problem, n, budget, density=density)
         if standardize:
             make = partial(self._plan, self._with_room(plain), n, budget, standardize=True)
             intercept = float(self.fit_intercept)
@@ -229,7 +232,14 @@ class Planning(Parameters):
         return INTERCEPT_BESIDE_UNIT_ROWS if beside_unit_rows else INTERCEPT
 
     def _plan(
-        self, problem: Problem, n: int, budget: Budget, accountant: Accountant, *, standardize: bool = False
+        self,
+        problem: Problem,
+        n: int,
+        budget: Budget,
+        accountant: Accountant,
+        *,
+        standardize: bool = False,
+        density: float = 1.0,
     ) -> Plan:
         wrapper = Standardised(NoisyGradientDescent(), bool(self.fit_intercept))
         candidates = self._candidates(wrapper.inner(problem) if standardize else problem, n, budget)
@@ -239,7 +249,7 @@ class Planning(Parameters):
             candidates = tuple(
                 with_uncertainty(each, float(self.uncertainty), problem.loss) for each in candidates
             )
-        return plan(problem, n, budget, candidates, accountant)
+        return plan(problem, n, budget, candidates, accountant, density=density)
 
     def _candidates(self, problem: Problem, n: int, budget: Budget) -> tuple[Solver, ...]:
         """Solvers to weigh: those of the planner, or the one that the user names."""

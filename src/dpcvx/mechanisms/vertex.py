@@ -174,7 +174,7 @@ class NoisyVertex:
     def capacity(self) -> int:
         """Most records that exact scores have room for."""
         most = room(self.problem, self.clip, 0, self.n)
-        if self.neighbours.replaces or not self._may_be_lazy:
+        if self.neighbours.replaces or not self.may_be_lazy:
             return most
         return min(most, SPARE_RECORDS * self.n)
 
@@ -249,7 +249,7 @@ class NoisyVertex:
         return isinstance(C, HasCoordinateVertices) and C.n_vertices(size) == 2 * size
 
     @cached_property
-    def _may_be_lazy(self) -> bool:
+    def may_be_lazy(self) -> bool:
         """Whether lazy scores serve this problem: public numbers decide."""
         problem = self.problem
         suited = self._signed and problem.outputs == 1 and not problem.loss.joint
@@ -332,7 +332,7 @@ class NoisyVertex:
             return self.origin(), None
         # Lines of lazy scores are rounded row by row, and products of columns have no weights.
         plain = self.neighbours.weight == 1
-        if plain and self._may_be_lazy and isinstance(data, HasLazyScores) and data.sparse:
+        if plain and self.may_be_lazy and isinstance(data, HasLazyScores) and data.sparse:
             lazy = data.follow_lazily(self.problem.loss, self._terms)
             return self.origin(lazy), lazy
         if plain and self._linear and isinstance(data, HasGramScores) and not data.sparse:
