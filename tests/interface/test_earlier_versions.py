@@ -54,6 +54,7 @@ def test_an_engine_returns_the_answers_that_its_account_keeps(ledger):
     ill, sex = dp.Attribute("ill", ("no", "yes")), dp.Attribute("sex", ("f", "m"))
     schema = dp.Schema((ill, sex, dp.Binned("age", (0, 30, 60, 90))))
     engine = dp.QueryEngine(schema, PEOPLE, dp.Budget(4.0, 1e-4), ledger=ledger, account="office")
+    assert (engine.data_check, engine.budget_split.counts) == (None, 0)  # not paid for
     queries = {"first": dp.Regression("ill", ("sex", "age")), "second": dp.Count({"sex": ["f"]})}
     for (key, query), said in zip(queries.items(), SAID["answers"], strict=True):
         answer = engine.ask(query, key=key)

@@ -80,7 +80,7 @@ def test_a_selecting_solver_is_not_charged_as_a_gaussian_release(tmp_path, cap, 
     account = ledger.create("people", epsilon=cap, delta=0.15)
     table = {name: np.random.default_rng(0).choice(["0", "1"], 300) for name in ("a", "b")}
     schema = Schema((Attribute("a", ("0", "1")), Attribute("b", ("0", "1"))))
-    given = {"method": "composition", "n_queries": 1, "oracle": NoisyFrankWolfe(n_iter=1)}
+    given = {"method": "composition", "n_queries": 1, "oracle": NoisyFrankWolfe(n_iter=1), "check": 0}
 
     def start():
         return QueryEngine(schema, table, Budget(1.3, 0.15), **given, ledger=ledger, account="people")

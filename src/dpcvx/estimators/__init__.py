@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _HOME = {name: entry.module for name, entry in ESTIMATORS.items()}
 for _module, _names in {
     "classifiers": "LinearClassifier",
-    "data_check": "CheckedColumn DataCheck check_stages release_check",
+    "data_check": "CheckedColumn DataCheck check_stages objection_to_noise release_check",
     "export": "ExportedClassifier ExportedRegressor FeatureMap",
     "formula": "Formula",
     "linear_model": "LinearModel check_records declare_fit fit_silently refuse_metadata",

@@ -21,7 +21,7 @@ from dpcvx.plans import Answers, Stage
 from dpcvx.solvers.defaults import default
 from dpcvx.words import align_columns, is_number, quantity
 
-__all__ = ["CheckedColumn", "DataCheck", "check_stages", "release_check"]
+__all__ = ["CheckedColumn", "DataCheck", "check_stages", "objection_to_noise", "release_check"]
 
 LARGEST_NOISE: float = default("estimators.data_check.LARGEST_NOISE")
 FALSE_ALARM: float = default("estimators.data_check.FALSE_ALARM")
@@ -52,13 +52,22 @@ def check_stages(
     mu = math.sqrt(share) * gaussian_mu(paid.epsilon, paid.delta)
     question = cells_to_count(dataset.table, columns, target)
     counts = NoisyCounts(n, question.numbers, question.levels, 1 / mu, budget.neighbours)
-    if counts.noise >= LARGEST_NOISE * n:
-        return (), (
-            f"no check of the data: with {share:g} of the budget the noise on a count has standard deviation "
-            f"{counts.noise:.3g}, not below {LARGEST_NOISE:g} of {quantity(n, 'record')}; a larger share, "
-            "check=..., may do"
-        )
-    return (Stage(counts, 1),), ""
+    objection = objection_to_noise(counts, share)
+    return ((), objection) if objection else ((Stage(counts, 1),), "")
+
+
+def objection_to_noise(counts: NoisyCounts, share: float) -> str:
+    """Say why counts are too noisy to show anything, as the reason for no check; empty if they are not.
+
+    `share`: of mu^2, that they would cost.
+    """
+    if counts.noise < LARGEST_NOISE * counts.n:
+        return ""
+    return (
+        f"no check of the data: with {share:g} of the budget the noise on a count has standard deviation "
+        f"{counts.noise:.3g}, not below {LARGEST_NOISE:g} of {quantity(counts.n, 'record')}; a larger share, "
+        "check=..., may do"
+    )
 
 
 def release_check(
@@ -90,7 +99,7 @@ class CheckedColumn:
     """Noisy counts of recognised cells of a column or target: one, or one for each declared level."""
 
     name: str
-    levels: tuple[Any, ...] | None  # None for numbers
+    levels: tuple[Any, ...] | None  # None for one count: numbers, or attributes of a query engine
     counts: tuple[float, ...]
 
     @property

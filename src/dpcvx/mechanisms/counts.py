@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dpcvx.accounting import REPLACE_ONE, Neighbours
-from dpcvx.arrays import Vector
+from dpcvx.arrays import IntVector, Vector
 from dpcvx.errors import Incompatible
 from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
 from dpcvx.mechanisms.mechanism import Mechanism, Traits, check_capacity
@@ -81,8 +81,14 @@ class NoisyCounts(GaussianMechanism):
         """Return the noisy counts of a data set's raw cells, in the order of the question."""
         if (question.numbers, question.levels) != (self.numbers, self.levels):
             raise Incompatible("The counts that are asked for are not those that were planned.")
+        return self.add_noise(data.count(question), rng)
+
+    def add_noise(self, exact: IntVector, rng: Generator) -> Vector:
+        """Return exact counts, which are private, with their noise."""
+        if np.shape(exact) != (self.size,):
+            raise Incompatible("The counts that are asked for are not those that were planned.")
         (noise,) = self.gaussians
-        released: Vector = ((data.count(question) << LATTICE_BITS) + noise.draw(rng)) * np.float64(noise.unit)
+        released: Vector = ((exact << LATTICE_BITS) + noise.draw(rng)) * np.float64(noise.unit)
         return released
 
 

@@ -14,10 +14,11 @@ from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import Compose, Event, Exponential, Gaussian, PureDP, Repeat
 from dpcvx.queries.multiplicative_weights import updates_needed
 from dpcvx.queries.sparse_vector import AboveThreshold
+from dpcvx.queries.table_check import objection_to_check
 from dpcvx.queries.universe import Universe
 from dpcvx.solvers.defaults import default
 
-__all__ = ["METHODS", "BudgetSplit", "choose_method", "split_budget"]
+__all__ = ["CHECK", "METHODS", "BudgetSplit", "choose_method", "split_budget"]
 
 METHODS = ("composition", "histogram", "multiplicative_weights", "warm", "offline")
 # Shares of the budget in terms of zCDP: 1/(2 noise^2), epsilon^2/2, eta^2/8.
@@ -28,6 +29,7 @@ CORRECTIONS: int = default("queries.budget_split.CORRECTIONS")
 LARGEST_LEVEL: float = default("queries.budget_split.LARGEST_LEVEL")
 FALSE_ALARM: float = default("queries.budget_split.FALSE_ALARM")
 ROUNDS: int = default("queries.budget_split.ROUNDS")
+CHECK: float = default("queries.budget_split.CHECK")
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class BudgetSplit:
     selection: float = 0.0  # eta of one selection of the worst query of a known family; 0 for none
     oracle: float = 0.0  # noise multiplier that one measurement as a whole is worth; 0 for none
     updates: int = 0  # number of runs, or selections, and of measurements
+    # noise multiplier of the counts of recognised cells; 0 for none, as in splits that version 0.1 stored
+    counts: float = 0.0
 
     @property
     def event(self) -> Event:
@@ -52,7 +56,7 @@ class BudgetSplit:
         """Return the event of further runs and measurements, with the first releases unless ``started``."""
         parts: list[Event] = []
         if not started:
-            parts += [Gaussian(noise) for noise in (self.start, *self.checks) if noise]
+            parts += [Gaussian(noise) for noise in (self.start, *self.checks, self.counts) if noise]
         for event, count in (
             (PureDP(self.run) if self.run else None, runs),
             (Exponential(self.selection) if self.selection else None, runs),
@@ -78,6 +82,8 @@ class BudgetSplit:
         if self.start:
             rows.append((first, 1, Gaussian(self.start), self.start))
         rows += [("NoisyErrors", 1, Gaussian(noise), noise) for noise in self.checks]
+        if self.counts:
+            rows.append(("NoisyCounts", 1, Gaussian(self.counts), self.counts))
         if self.run:
             noise = AboveThreshold(self.run).noise
             rows.append(("AboveThreshold", self.updates, PureDP(self.run), noise))
@@ -105,30 +111,34 @@ def split_budget(
     n_queries: int,
     budget: Budget,
     accountant: Accountant | None = None,
+    *,
+    check: float = 0.0,
 ) -> BudgetSplit:
     """Divide a budget among the parts of a method.
 
     `method`: one of `METHODS`; `n`: number of records; `n_queries`: number of queries that are expected;
     composition answers no more than these; `accountant`: the tightest by default; `RDP` where measurements
-    are not all Gaussian releases.
+    are not all Gaussian releases; `check`: share for the counts of recognised cells, which is taken off all
+    other parts alike, and 0 if they would show nothing.
     """
     if method not in METHODS:
         raise WrongValue(f"method must be one of auto, {', '.join(METHODS)}, got {method!r}.")
     if budget.delta == 0:
         raise Incompatible("The engine's noise is Gaussian, which needs delta > 0: use for instance 1 / n^2.")
     whole = spendable(budget)
+    check = 0.0 if objection_to_check(universe, n, budget, check) else check
     # Close to the noise that the calibration below finds; decides which parts there are.
-    about = 1 / gaussian_mu(whole.epsilon, whole.delta)
+    about = 1 / (math.sqrt(1 - check) * gaussian_mu(whole.epsilon, whole.delta))
     T = _balanced_updates(universe, n, n_queries, about)
     run = AboveThreshold(math.sqrt(NET / CORRECTIONS * RUN_PART) / about)
     net = run.distance(FALSE_ALARM / n_queries) <= LARGEST_LEVEL * n
 
-    def at(noise: float) -> BudgetSplit:
+    def answers(noise: float) -> BudgetSplit:
         def gaussian(part: float) -> float:
-            return noise / math.sqrt(part)
+            return noise / math.sqrt((1 - check) * part)
 
         def pure(part: float) -> float:
-            return math.sqrt(part) / noise
+            return math.sqrt((1 - check) * part) / noise
 
         checks = tuple(gaussian(part) for part in CHECKS)
         left = 1 - sum(CHECKS)
@@ -159,6 +169,9 @@ def split_budget(
             oracle=gaussian(each * (1 - RUN_PART)),
             updates=CORRECTIONS,
         )
+
+    def at(noise: float) -> BudgetSplit:
+        return dataclasses.replace(answers(noise), counts=noise / math.sqrt(check) if check else 0.0)
 
     return at(calibrate(lambda noise: at(noise).event, whole, accountant or Tight()))
 

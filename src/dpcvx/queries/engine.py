@@ -6,6 +6,7 @@ import json
 import math
 import os
 import threading
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -15,11 +16,18 @@ import numpy as np
 
 from dpcvx.accounting import RDP, Accountant, Budget, Tight, sampler_delta, spendable
 from dpcvx.arrays import Vector
-from dpcvx.errors import BudgetExceeded, Incompatible, KeyReused, WrongType, WrongValue
+from dpcvx.errors import (
+    BudgetExceeded,
+    Incompatible,
+    KeyReused,
+    UnrecognisedDataWarning,
+    WrongType,
+    WrongValue,
+)
 from dpcvx.events import ApproxDP
 from dpcvx.plans import Price, Solver, open_account
 from dpcvx.queries.answer import Answer, Coefficient, reading_note
-from dpcvx.queries.budget_split import FALSE_ALARM, BudgetSplit, choose_method, split_budget
+from dpcvx.queries.budget_split import CHECK, FALSE_ALARM, BudgetSplit, choose_method, split_budget
 from dpcvx.queries.compiled import TOLERANCE, CompiledMeans, CompiledQuery, CompiledRegression, Query
 from dpcvx.queries.engine_statement import engine_statement
 from dpcvx.queries.error_bars import (
@@ -48,6 +56,7 @@ from dpcvx.queries.schema import Schema
 from dpcvx.queries.self_check import FAMILIES, RANK, Check, check_queries
 from dpcvx.queries.sparse_vector import AboveThreshold, ComparisonRun
 from dpcvx.queries.synthetic import synthetic_table
+from dpcvx.queries.table_check import NOT_PAID, counts_of, objection_to_check, read_counts
 from dpcvx.queries.transcript import (
     EngineTranscript,
     MemoryTranscript,
@@ -57,8 +66,10 @@ from dpcvx.queries.transcript import (
     pack_measurements,
 )
 from dpcvx.queries.universe import Universe
+from dpcvx.words import is_number, show
 
 if TYPE_CHECKING:
+    from dpcvx.estimators import DataCheck
     from dpcvx.ledger import Ledger
     from dpcvx.noise import Generator
     from dpcvx.plans.statement import PrivacyStatement
@@ -99,6 +110,9 @@ class QueryEngine:
         Solver of single queries; by default the better one of gradient and mirror descent.
     backend : {"auto", "torch"}
         Where all cells are kept: "torch" is a GPU, if there is one. Sums over records are the same integers.
+    check : float
+        Share of the budget for noisy counts of recognised cells, `data_check`, which show wrong columns and
+        misspelt levels; 0 asks nothing. An engine that continues has what it was paid for.
     ledger : Ledger, path or URL, optional
         Where the budget is charged and the transcript kept, so that a new start continues.
     account : str, optional
@@ -117,6 +131,7 @@ class QueryEngine:
         n_queries: int = 5000,
         oracle: Solver | None = None,
         backend: str = "auto",
+        check: float = CHECK,
         ledger: Ledger | str | os.PathLike[str] | None = None,
         account: str | None = None,
         rng: Generator | None = None,
@@ -127,6 +142,8 @@ class QueryEngine:
             )
         if isinstance(n_queries, bool) or not isinstance(n_queries, int) or n_queries < 1:
             raise WrongValue(f"n_queries must be a positive integer, got {n_queries!r}.")
+        if check != 0 and not is_number(check, 0, 1):
+            raise WrongValue(f"check must be 0, or a share of the budget below 1, got {show(check)}.")
         self.schema, self.budget = schema, budget
         self.universe = Universe(schema)
         self._passes = passes_over(self.universe.shape, backend)
@@ -143,12 +160,16 @@ class QueryEngine:
         self._account = open_account(ledger, account, private=self.private)
         self._accountant: Accountant = Tight() if oracle is None else RDP()
         chosen = choose_method(self.universe, n_queries) if method == "auto" else method
-        payment = None if self._account is None else Payment(self._account, self._facts(chosen))
+        payment = None if self._account is None else Payment(self._account, self._facts(chosen, check))
         planned = None if payment is None else payment.paid_split
         self.budget_split: BudgetSplit = planned or split_budget(
-            chosen, self.universe, self.n, n_queries, budget, self._accountant
+            chosen, self.universe, self.n, n_queries, budget, self._accountant, check=check
         )
+        # Why there is no check, if there is none.
+        self._unchecked = objection_to_check(self.universe, self.n, budget, check) or NOT_PAID
         self._start = self._first_mechanism()
+        noise = self.budget_split.counts
+        self._counts = counts_of(self.universe, self.n, noise) if noise else None
         self._measurer = self._single_query_measurer(oracle)
         parts = self.budget_split.parts(type(self._start).__name__)
         self.price = Price(self.budget_split.event, parts, self._sampler_failure, budget, self._accountant)
@@ -168,6 +189,13 @@ class QueryEngine:
         self._measured: list[tuple[Measurement, ...]] = []
         self._shares: Vector | None = None  # as the first release gave them, before the projection
         self._resume()
+        if self.data_check is not None and (found := self.data_check.warning):
+            warnings.warn(
+                f"{found} A level that collects all other values on purpose is no mistake; "
+                "print(engine.data_check) shows all counts.",
+                UnrecognisedDataWarning,
+                stacklevel=2,
+            )
 
     def __reduce__(self) -> NoReturn:
         raise WrongType(
@@ -189,6 +217,16 @@ class QueryEngine:
     def n_updates(self) -> int:
         """Number of new measurements so far."""
         return self._updates
+
+    @property
+    def data_check(self) -> DataCheck | None:
+        """Noisy counts of recognised cells of each attribute, and what they show; None if there are none."""
+        return self._data_check
+
+    @property
+    def check_summary(self) -> str:
+        """The findings of the check of the data in one line, or why there is none."""
+        return self._unchecked if self._data_check is None else self._data_check.summary
 
     @property
     def remaining(self) -> float:
@@ -297,13 +335,18 @@ class QueryEngine:
             self.budget_split.method,
             self.universe,
             self.n,
+            check=self.check_summary,
             account=None if self._account is None else self._account.name,
             private=self.private,
         )
 
-    def _facts(self, method: str) -> dict[str, Any]:
-        """Public facts by which an engine is known again."""
+    def _facts(self, method: str, check: float) -> dict[str, Any]:
+        """Public facts by which an engine is known again.
+
+        The usual share of the check is left out, so that engines of version 0.1 are found; they have none.
+        """
         return {
+            **({} if check == CHECK else {"check": float(check)}),
             "schema": self.schema.to_dict(),
             "n": self.n,
             "n_queries": self.n_queries,
@@ -337,6 +380,7 @@ class QueryEngine:
         """
         own = 0.0 if self._start is None else self._start.failure
         own += sum(NoisyErrors((), 1, noise).failure for noise in self.budget_split.checks)
+        own += 0.0 if self._counts is None else self._counts.failure
         return own + 0.5 * self._reserve
 
     @property
@@ -348,7 +392,7 @@ class QueryEngine:
     def _resume(self) -> None:
         """Continue from the transcript, or make the first releases and write them down."""
         entries = self._transcript.entries()
-        found = {entry.kind: entry.content for entry in entries if entry.kind in ("start", "check")}
+        found = {entry.kind: entry.content for entry in entries if entry.kind in ("start", "check", "counts")}
         if "start" not in found:
             found["start"] = self._release_start()
             self._transcript.append("start", "", found["start"])
@@ -358,6 +402,12 @@ class QueryEngine:
             found["check"] = self._release_checks()
             self._transcript.append("check", "", found["check"])
         self._checks = self._read_checks(found["check"])
+        self._data_check: DataCheck | None = None
+        if self._counts is not None:
+            if "counts" not in found:
+                found["counts"] = pack(counts=self._private_side.count(self._counts))
+                self._transcript.append("counts", "", found["counts"])
+            self._data_check = read_counts(self.schema, self._counts, arrays(found["counts"])["counts"])
         for entry in entries:
             if entry.kind == "run":
                 self._runs += 1

@@ -14,7 +14,7 @@ UNCOVERED = ("caches and memory of the machine that answers", "a person who is i
 
 
 def engine_statement(
-    price: Price, method: str, universe: Universe, n: int, *, account: str | None, private: bool
+    price: Price, method: str, universe: Universe, n: int, *, check: str, account: str | None, private: bool
 ) -> PrivacyStatement:
     """Return the statement of an engine, from public facts alone.
 
@@ -23,6 +23,7 @@ def engine_statement(
     `price`: everything that the engine may ever release.
     `method`: how it answers.
     `n`: number of records.
+    `check`: findings of the check of the data, or why there is none.
     `account`: name of the account that was charged.
     `private`: whether the randomness was cryptographic.
     """
@@ -30,7 +31,10 @@ def engine_statement(
         price,
         model=f"QueryEngine, method {method}",
         private=private,
-        bounds={"cells": "every record is mapped to a declared cell of the schema; none is refused"},
+        bounds={
+            "cells": "every record is mapped to a declared cell of the schema; none is refused",
+            "check": check,
+        },
         public={"n": n, "attributes": list(universe.schema.names), "cells": universe.n_cells},
     )
     where = NO_LEDGER if account is None else charged_first(account)

@@ -164,10 +164,19 @@ class Counts:
         Cell number of every record, as `Universe.encode` returns them.
     passes : Passes, optional
         Where the counts of cells are kept; by default on the host. The sums are the same integers anywhere.
+    recognised : IntVector, optional
+        Number of recognised cells of each attribute, counted in the raw table; by default all of them.
     """
 
-    def __init__(self, universe: Universe, cells: IntVector, passes: Passes | None = None) -> None:
+    def __init__(
+        self,
+        universe: Universe,
+        cells: IntVector,
+        passes: Passes | None = None,
+        recognised: IntVector | None = None,
+    ) -> None:
         self.universe = universe
+        self.recognised = np.full(len(universe.shape), len(cells)) if recognised is None else recognised
         self.n = len(cells)
         self._passes: Passes = HostPasses(universe.shape) if passes is None else passes
         self._cells = cells if self.n < universe.n_cells else None
@@ -178,7 +187,8 @@ class Counts:
     @classmethod
     def of(cls, universe: Universe, table: Any, passes: Passes | None = None) -> Counts:
         """Encode the records of a table."""
-        return cls(universe, universe.encode(table), passes)
+        encoded = universe.read(table)
+        return cls(universe, encoded.cells, passes, encoded.recognised)
 
     def marginal(self, attributes: tuple[int, ...]) -> IntVector:
         """Return the exact number of records in each cell of some attributes, one axis for each."""

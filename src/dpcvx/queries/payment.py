@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Payment"]
 
 FACTS = " facts "  # ends the key of the note that holds an engine's facts, after its digest
+USUAL = "the usual"  # value of a fact that is left out
 NAMES = {
     "schema": "schema",
     "n": "number of records",
@@ -26,6 +27,7 @@ NAMES = {
     "budget": "budget",
     "method": "method",
     "accountant": "accountant",
+    "check": "share of the check of the data",
 }
 
 
@@ -78,9 +80,10 @@ class Payment:
         known = [json.loads(content) for key, content in notes if key.split(" ", 1)[1:] == [FACTS[1:]]]
         wanted = json.loads(json.dumps(self._facts))
         words = []
-        for name, value in wanted.items():
-            if known and all(value != facts.get(name) for facts in known):
-                before = known[-1].get(name)
+        for name in NAMES:
+            value = wanted.get(name, USUAL)
+            if known and all(value != facts.get(name, USUAL) for facts in known):
+                before = known[-1].get(name, USUAL)
                 shown = "" if isinstance(value, dict) else f" ({before}, now {value})"
                 words.append(f"{NAMES[name]}{shown}")
         return (

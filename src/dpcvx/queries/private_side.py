@@ -19,6 +19,7 @@ from dpcvx.queries.mechanisms import PublicAnswer
 from dpcvx.queries.sparse_vector import ComparisonRun
 
 if TYPE_CHECKING:
+    from dpcvx.mechanisms import NoisyCounts
     from dpcvx.noise import Generator
 
 __all__ = ["CellRows", "PrivateSide", "number_of_rows"]
@@ -56,6 +57,10 @@ class PrivateSide:
     def ask(self, mechanism: Any) -> Any:
         """Return the answer of a mechanism on counts."""
         return mechanism(self._counts, self._rng)
+
+    def count(self, mechanism: NoisyCounts) -> Vector:
+        """Return noisy counts of the recognised cells of each attribute."""
+        return mechanism.add_noise(self._counts.recognised, self._rng)
 
     def start(self, mechanism: Any) -> ComparisonRun:
         """Start a run of sparse vector."""

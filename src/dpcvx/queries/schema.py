@@ -77,11 +77,12 @@ class Attribute:
         kinds = {type(level) for level in self.levels}
         return np.array(self.levels, dtype=None if len(kinds) == 1 and kinds != {str} else object)
 
-    def encode(self, cells: NDArray[Any]) -> IntVector:
-        """Return the number of the level of each value, whatever it is."""
+    def encode(self, cells: NDArray[Any]) -> tuple[IntVector, NDArray[np.bool_]]:
+        """Return the number of the level of each value, whatever it is, and whether it is declared."""
         codes = DeclaredLevels(self.levels).codes(cells)
-        codes[codes < 0] = self.levels.index(self.other)
-        return codes
+        declared = codes >= 0
+        codes[~declared] = self.levels.index(self.other)
+        return codes, declared
 
     def to_dict(self) -> dict[str, Any]:
         """Return the declaration as plain types."""
@@ -162,12 +163,12 @@ class Binned:
         """Value of each bin in a table: its midpoint."""
         return self.midpoints
 
-    def encode(self, numbers: Vector) -> IntVector:
-        """Return the number of the bin of each value; NaN is missing."""
+    def encode(self, numbers: Vector) -> tuple[IntVector, NDArray[np.bool_]]:
+        """Return the number of the bin of each value, NaN being missing, and whether it is finite."""
         missing = self.edges[0] if self.missing is None else self.missing  # never None after __post_init__
         wanted = np.where(np.isnan(numbers), missing, numbers)
         codes: IntVector = np.searchsorted(self.edges[1:-1], wanted, side="right").astype(np.int64)
-        return codes
+        return codes, np.isfinite(numbers)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the declaration as plain types."""

@@ -16,7 +16,7 @@ from dpcvx.data.cells import native_array, open_typed, read_column
 from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.queries.schema import Attribute, Column, Schema
 
-__all__ = ["LARGEST_UNIVERSE", "Universe"]
+__all__ = ["LARGEST_UNIVERSE", "EncodedTable", "Universe"]
 
 LARGEST_UNIVERSE = 2**24  # cells; a histogram of so many takes 128 MiB in float64, half of it in float32
 
@@ -69,20 +69,35 @@ class Universe:
         table : pandas / polars / Arrow table, NumPy structured array, or mapping from name to column
             Columns that the schema does not name are not read.
         """
+        return self.read(table).cells
+
+    def read(self, table: Any) -> EncodedTable:
+        """Return the cell number of every record, and how many cells of each column are recognised.
+
+        `table`: as in `encode`.
+        """
         columns = _columns(table, self.schema.names)
-        codes = [_codes(a, columns[a.name]) for a in self.schema.attributes]
-        if len({len(code) for code in codes}) > 1:
+        read = [_codes(a, columns[a.name]) for a in self.schema.attributes]
+        if len({len(codes) for codes, _ in read}) > 1:
             raise WrongValue("The columns of a table must all have the same number of rows.")
-        cells = np.zeros(len(codes[0]), dtype=np.int64)
-        for size, code in zip(self.shape, codes, strict=True):
+        cells = np.zeros(len(read[0][0]), dtype=np.int64)
+        for size, (codes, _) in zip(self.shape, read, strict=True):
             cells *= size
-            cells += code
-        return cells
+            cells += codes
+        return EncodedTable(cells, np.array([recognised for _, recognised in read], dtype=np.int64))
 
     def decode(self, cells: IntVector) -> dict[str, Any]:
         """Return the columns of cells in the units of the table: levels, and midpoints of bins."""
         digits = np.unravel_index(cells, self.shape)
         return {a.name: a.units[code] for a, code in zip(self.schema.attributes, digits, strict=True)}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EncodedTable:
+    """Records as cell numbers, with exact counts of recognised cells; private, for the private side."""
+
+    cells: IntVector  # number of each record's cell, shape (n,)
+    recognised: IntVector  # of each attribute: cells that are a declared level, or a finite number
 
 
 def _columns(table: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
@@ -114,7 +129,8 @@ def _open_column(column: Any) -> Any:
     return open_typed(column)
 
 
-def _codes(attribute: Column, column: Any) -> IntVector:
+def _codes(attribute: Column, column: Any) -> tuple[IntVector, int]:
+    """Return the level or bin of each record, and the number of recognised cells."""
     import narwhals as nw
 
     cells, places = (
@@ -122,4 +138,5 @@ def _codes(attribute: Column, column: Any) -> IntVector:
     )
     if cells.ndim != 1:
         raise WrongValue(f"Column {attribute.name!r} has {cells.ndim} dimensions; it must have one.")
-    return attribute.encode(cells if isinstance(attribute, Attribute) else read_numbers(cells))[places]
+    codes, recognised = attribute.encode(cells if isinstance(attribute, Attribute) else read_numbers(cells))
+    return codes[places], int(np.count_nonzero(recognised[places]))

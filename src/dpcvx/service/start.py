@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from rich.console import Console
 
 from dpcvx.accounting import Budget, default_delta
 from dpcvx.data.files import HEADER_HINT, open_table
-from dpcvx.errors import BudgetExceeded, LedgerUnavailable, Unreadable, WrongValue
+from dpcvx.errors import BudgetExceeded, LedgerUnavailable, Unreadable, UnrecognisedDataWarning, WrongValue
 from dpcvx.ledger import Account, Ledger
 from dpcvx.queries import QueryEngine, Schema, Universe
 from dpcvx.service.analysts import Analysts
@@ -121,7 +122,9 @@ def _serve(
 
 def _engine(schema: Schema, columns: Any, account: Account) -> QueryEngine:
     try:
-        return QueryEngine(schema, columns, account.budget, ledger=account.ledger, account=account.name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnrecognisedDataWarning)  # shown by `_check`
+            return QueryEngine(schema, columns, account.budget, ledger=account.ledger, account=account.name)
     except BudgetExceeded as refused:
         reason = refused.reason or "Other releases were charged to it."
         raise WrongValue(
@@ -178,6 +181,7 @@ def _opening(settings: ServiceSettings, account: Account, analysts: Analysts) ->
         f"account {settings.account}: epsilon {cap.epsilon:g}, delta {cap.delta:.3g} for all "
         f"questions together; {analysts.engine.remaining:.3g} left for new measurements",
         _comparisons(*analysts.engine.comparisons),
+        _check(analysts.engine),
     ]
     if settings.host not in LOCAL:
         lines.append("keys travel unencrypted on this address: put a reverse proxy with TLS in front")
@@ -194,6 +198,14 @@ def _comparisons(left: int, total: int) -> str:
     if not left:
         return f"{words}: answers are no longer checked, and there are no new measurements"
     return f"{words}; a stop loses the current run"
+
+
+def _check(engine: QueryEngine) -> str:
+    """Say what the check of the data found; all counts are shown if something looks wrong."""
+    check = engine.data_check
+    if check is None or not check.findings:
+        return f"check of the data: {engine.check_summary}"
+    return f"warning: {check.warning}\n{check}"
 
 
 def _show_key(analysts: Analysts) -> None:
