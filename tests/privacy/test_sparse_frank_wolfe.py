@@ -171,7 +171,7 @@ def test_units_are_renewed_where_the_scale_has_fallen_far():
     before = None
     for step in range(40):
         scale = 0.8**step
-        scores._move(scale)
+        scores.advance(scale)
         assert scale <= scores._base <= 2 * scale or scale > scores._base * scores._lowest
         slopes = [
             residual(scores, i, scale) + Fraction(float(y_i)) * 2**20 for i, y_i in enumerate(scores._targets)
