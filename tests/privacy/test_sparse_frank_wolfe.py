@@ -174,7 +174,9 @@ def test_units_are_renewed_where_the_scale_has_fallen_far():
         scores.advance(scale)
         assert scale <= scores._base <= 2 * scale or scale > scores._base * scores._lowest
         slopes = [
-            residual(scores, i, scale) + Fraction(float(y_i)) * 2**20 for i, y_i in enumerate(scores._targets)
+            residual(scores, i, scale) + Fraction(float(y_i)) * 2**20
+            for i, y_i in enumerate(scores._targets)
+            if not math.isnan(y_i)  # a row without a target has no part
         ]
         if before is not None:
             np.testing.assert_allclose(np.array(slopes, float), before, atol=4.0)
