@@ -129,6 +129,6 @@ def test_estimators_know_it_by_name():
     assert isinstance(model.plan_.solver, SufficientStatistics)
     np.testing.assert_allclose(model.coef_, [0.4, -0.3, 0.1, 0.2], atol=0.1)
     questions = [part["question"] for part in model.privacy_statement_.mechanisms]
-    assert questions == ["NoisySecondMoments", "NoisyGradient"]
+    assert questions == ["NoisyCounts", "NoisySecondMoments", "NoisyGradient"]
     with pytest.raises(ValueError, match="no iterations"):
         dp.PrivateLinearRegression(solver="sufficient_statistics", n_iter=3, **settings).fit(X, y)
