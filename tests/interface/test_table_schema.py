@@ -346,3 +346,32 @@ def test_declare_shows_no_value(people, tmp_path, monkeypatch, run):
         assert (code, out) == (3, "")
         assert "no header" in err
         assert "SECRET" not in err
+
+
+def test_a_baseline_is_compared_with_and_kept(people, tmp_path):
+    people = people[["age", "sex", "wage"]]
+    columns = {**SCHEMA.columns, "sex": dp.LevelColumn(["F", "M"], baseline="F")}
+    schema = dp.TableSchema(columns, target="wage")
+    fitted = model(schema, check=0.02).fit(people)
+    assert fitted.coef_names_.tolist() == ["age", "sex=M"]
+    assert fitted.coef_[1] == pytest.approx(10, abs=2)
+    assert fitted.levels_ == {"sex": ("F", "M")}
+    assert len(fitted.check_.columns[1].counts) == 2
+    ends = fitted.predict(pd.DataFrame({"age": 40.0, "sex": ["F", "M", "x", None]}))
+    assert ends[2:] == pytest.approx([ends[:2].mean()] * 2)
+    fitted.save(tmp_path / "model.json")
+    assert_array_equal(dp.load(tmp_path / "model.json").predict(people), fitted.predict(people))
+    assert_array_equal(fitted.to_sklearn().predict(people), fitted.predict(people))
+    assert "1/L" in str(fitted.formula_)
+    with pytest.raises(ValueError, match="baseline must be one of the levels"):
+        dp.LevelColumn(["a", "b"], baseline="c")
+
+
+def test_shards_hold_shares_of_levels(people, tmp_path):
+    only = dp.TableSchema({"sex": dp.LevelColumn(["F", "M"], baseline="F")})  # 1/2 does not fit into a byte
+    odd = people.assign(sex=[None, *people["sex"][1:]])[["sex"]]
+    batches = [(odd, people["wage"])]
+    held = dp.from_batches(batches, schema=only, y_bounds=(0, 100), store=tmp_path / "c", verbose=0)
+    one = dp.PrivateLinearRegression(epsilon=50.0, random_state=0).fit(held)
+    other = model(only, y_bounds=(0, 100)).fit(odd, people["wage"])
+    assert_array_equal(one.coef_, other.coef_)

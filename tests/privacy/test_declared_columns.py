@@ -150,3 +150,26 @@ def test_hashes_are_fixed_and_depend_on_the_key():
         assert dp.HashedColumn(8, key="k").read(np.array([cell], dtype=object))[0] == digest[-1] % 8
     assert 0.05 < np.mean(one == other) < 0.2
     assert np.bincount(one.astype(int), minlength=8).min() > 400
+
+
+@pytest.mark.parametrize("size", [2, 3, 40])
+def test_a_baseline_leaves_out_one_feature_and_shares_out_unknown_cells(size):
+    levels = [f"l{k}" for k in range(size)]
+    schema = dp.TableSchema({"a": dp.LevelColumn(levels, baseline="l1"), "b": dp.NumberColumn((0, 1))})
+    frame = pd.DataFrame({"a": [*levels, "other", None], "b": 0.5}, dtype=object)
+    table = open_declared(frame, schema)
+    stated = Declarations().resolved(table.schema)
+    columns = Columns.declare(table, stated.bounds, stated.categories, None, stated.missing)
+    assert columns.names == (*(f"a={level}" for level in levels if level != "l1"), "b")
+    assert columns.labels() == ["a", "b"]
+    assert [len(span) for span in columns.spans()] == [size - 1, 1]
+    (found,) = (block for _, block in table.feature_blocks(columns.levels))
+    assert_array_equal(found[:size, :-1], np.delete(np.eye(size), 1, axis=1))
+    # Equal shares are the mean over the levels, and not the place of the baseline, which is 0.
+    assert_array_equal(found[size:, :-1], np.full((2, size - 1), 1 / size))
+    quantiser = Quantiser(columns.row_bounds(None, 0.0), columns.center, columns.scale)
+    stored = columns.rows(table, quantiser).values.astype(float) / 2**14
+    norms = np.sqrt((stored**2).sum(axis=1))
+    assert norms.max() <= columns.row_norm() == np.sqrt(2)
+    (seen,) = columns.recognised(table)
+    assert_array_equal(seen[:, :-1], np.vstack([np.eye(size), np.zeros((2, size))]))

@@ -64,8 +64,8 @@ class Columns:
         low: list[float] = []
         high: list[float] = []
         for j, declared in enumerate(levels):
-            low += [raw_low[j]] if declared is None else [0.0] * len(declared)
-            high += [raw_high[j]] if declared is None else [1.0] * len(declared)
+            low += [raw_low[j]] if declared is None else [0.0] * len(declared.coded)
+            high += [raw_high[j]] if declared is None else [1.0] * len(declared.coded)
         lowest, highest = np.array(low), np.array(high)
         if table.sparse and not ((lowest <= 0) & (highest >= 0)).all():
             raise WrongValue(
@@ -91,22 +91,24 @@ class Columns:
 
     def spans(self) -> list[range]:
         """Features of each raw column: one of a number, one for each level of a category."""
-        sizes = [1 if declared is None else len(declared) for declared in self.levels]
+        sizes = [1 if declared is None else len(declared.coded) for declared in self.levels]
         return [range(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
 
     def labels(self) -> list[str]:
         """Name of each raw column for people."""
         firsts = [self.names[span[0]] for span in self.spans()]
         return [
-            name if declared is None else name.removesuffix(f"={declared[0]}")
+            name if declared is None else name.removesuffix(f"={declared[declared.coded[0]]}")
             for name, declared in zip(firsts, self.levels, strict=True)
         ]
 
     def row_norm(self) -> float:
-        """Bound on the l2 norm of a centred and scaled row: 1 from each number, 1 from a column of levels."""
-        groups = sum(declared is not None for declared in self.levels)
-        one_hot = sum(len(declared) for declared in self.levels if declared is not None)
-        return math.sqrt(max(1, self.width - one_hot + groups))
+        """Bound on the l2 norm of a centred and scaled row: 1 from each number, 1 from a column of levels.
+
+        The features of a cell that is a level are at most one 1 and otherwise 0. A cell that is none
+        of L levels has features 0, or with a baseline 1/L in L - 1 of them, whose squares sum to less than 1.
+        """
+        return math.sqrt(max(1, len(self.levels)))
 
     def row_bounds(self, data_norm: float | None, intercept: float) -> Bounds:
         """Return bounds of a centred and scaled row with the intercept's feature (0 for none).
@@ -143,12 +145,13 @@ class Columns:
         return Dense(parts)
 
     def recognised(self, table: Table) -> Iterator[NDArray[np.bool_]]:
-        """Say of each feature of dense records, a block at a time, whether its cell is recognised.
+        """Say of each number and level of dense records, a block at a time, whether it is recognised.
 
-        A number is if it is finite; a level is where it is the cell's own.
+        A number is if it is finite; a level, the baseline included, is where it is the cell's own.
         """
-        is_level = _is_level(self.levels)
-        for _, block in table.feature_blocks(self.levels):
+        whole = tuple(None if each is None else DeclaredLevels(each.values) for each in self.levels)
+        is_level = _is_level(whole)
+        for _, block in table.feature_blocks(whole):
             yield np.where(is_level, block == 1, np.isfinite(block))
 
 
@@ -157,7 +160,7 @@ def feature_names(labels: Sequence[str], levels: Levels) -> tuple[str, ...]:
     return tuple(
         label if level is None else f"{label}={level}"
         for label, declared in zip(labels, levels, strict=True)
-        for level in (declared or (None,))
+        for level in ((None,) if declared is None else [declared[code] for code in declared.coded])
     )
 
 
@@ -169,7 +172,7 @@ def _unit_map(levels: Levels, low: Vector, high: Vector) -> tuple[Vector, Vector
 
 def _is_level(levels: Levels) -> NDArray[np.bool_]:
     """Say of each feature whether it stands for a level of a column."""
-    return np.concatenate([[False] if each is None else [True] * len(each) for each in levels])
+    return np.concatenate([[False] if each is None else [True] * len(each.coded) for each in levels])
 
 
 def _declared_levels(table: Table, categories: Mapping[Any, Sequence[Any]] | None) -> Levels:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from dpcvx.data.levels import DeclaredLevels
 from dpcvx.errors import Incompatible, WrongType
 from dpcvx.words import show
 
@@ -21,7 +22,7 @@ class Declarations:
 
     # pair, pair of arrays, mapping from column to pair, or "private": bounds of the columns
     bounds: Any = None
-    categories: Mapping[Any, Sequence[Any]] | None = None  # levels of columns that hold no numbers
+    categories: Mapping[Any, Any] | None = None  # levels of columns that hold no numbers
     data_norm: float | None = None  # bound on the l2 norm of a row
     classes: Any = None  # sequence or "from_y": labels of the target
     y_bounds: Any = None  # pair or "private": bounds of the target
@@ -73,7 +74,11 @@ class Declarations:
         values = {"data_norm": schema.data_norm, **schema.target_parameters()}
         given: dict[str, Any] = {"schema": schema}
         given["bounds"] = "private" if "private" in bounds.values() else bounds
-        given["categories"] = {each.name: each.levels for each in variables if each.levels is not None}
+        given["categories"] = {
+            each.name: DeclaredLevels(each.levels, each.baseline)
+            for each in variables
+            if each.levels is not None
+        }
         given |= {name: value for name, value in values.items() if getattr(self, name) is None}
         return replace(self, **given)
 

@@ -25,16 +25,23 @@ class DeclaredLevels:
 
     Where a level is written like a mark of a missing cell ("NA" for Namibia), every missing cell is that
     level: a reader keeps the text in a column of text, and finds a missing cell in a column of numbers.
+
+    Features of a model: 1 where a cell is the level, 0 where it is another, one for each level but the
+    baseline, where there is one. A cell that is no level is `share` in each of them: 0, or with a baseline
+    1/L, the mean of the L levels' features, so that it does not count as the baseline.
     """
 
     values: tuple[Any, ...]
+    baseline: int | None = None  # place of the level without a feature
 
     @classmethod
     def declare(cls, labels: Any, what: str) -> DeclaredLevels:
         """Return levels as plain text, numbers and booleans, whose canonical values are all different.
 
-        `what`: name of the declaration, for messages.
+        `what`: name of the declaration, for messages; declared levels are returned as they are.
         """
+        if isinstance(labels, DeclaredLevels):
+            return labels
         try:
             plain = tuple(label.item() if isinstance(label, np.generic) else label for label in labels)
         except TypeError:
@@ -65,6 +72,16 @@ class DeclaredLevels:
 
     def __getitem__(self, code: int) -> Any:
         return self.values[code]
+
+    @property
+    def coded(self) -> tuple[int, ...]:
+        """Places of the levels that have a feature."""
+        return tuple(code for code in range(len(self.values)) if code != self.baseline)
+
+    @property
+    def share(self) -> float:
+        """Value of every feature for a cell that is none of the levels."""
+        return 0.0 if self.baseline is None else 1.0 / len(self.values)
 
     def codes(self, cells: NDArray[Any]) -> NDArray[np.int64]:
         """Return the place of each cell among the levels, -1 for a cell that is none of them."""

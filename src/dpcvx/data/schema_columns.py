@@ -58,6 +58,7 @@ class Variable:
     read: Callable[[Cells], Cells]  # cells as numbers, NaN where there is none, or as levels
     bounds: Any = None  # pair, or "private", of a number; None for levels
     levels: tuple[Level, ...] | None = None
+    baseline: int | None = None  # place of the level that has no feature
     missing: float | None = None  # number that a cell without one counts as; None is the middle of the bounds
     bins: int | tuple[float, ...] | None = None  # of a number, for queries: how many, or their edges
 
@@ -134,11 +135,15 @@ class LevelColumn:
     other : optional
         Level that every other cell counts as, one of the levels or a name of its own. Without it such a cell
         matches no level.
+    baseline : optional
+        Level without a feature, which the coefficients of the others are compared with; a cell that matches
+        no level then takes equal shares of all levels. None gives every level a feature.
     """
 
     levels: Any
     missing: Level | None = None
     other: Level | None = None
+    baseline: Level | None = None
     kind: ClassVar[str] = "levels"
     text: ClassVar[bool] = True
 
@@ -151,6 +156,10 @@ class LevelColumn:
         object.__setattr__(self, "levels", levels.values)
         if self.missing is not None and self._place(self.missing) < 0:
             raise WrongValue(f"missing must be one of the levels, got {show(self.missing)}.")
+        if self.baseline is not None and (self._place(self.baseline) < 0 or len(self.declared) < 2):
+            raise WrongValue(
+                f"baseline must be one of the levels, two or more of them; got {show(self.baseline)}."
+            )
 
     @property
     def declared(self) -> DeclaredLevels:
@@ -164,7 +173,9 @@ class LevelColumn:
     def variables(self, name: str) -> tuple[Variable, ...]:
         """Return the level itself, or the one that the cell counts as."""
         plain = self.missing is None and self.other is None
-        return (Variable(name, name, as_is if plain else self.read, levels=self.declared.values),)
+        baseline = None if self.baseline is None else self._place(self.baseline)
+        read = as_is if plain else self.read
+        return (Variable(name, name, read, levels=self.declared.values, baseline=baseline),)
 
     def read(self, cells: Cells) -> Cells:
         """Return each cell's level, None where it has none."""

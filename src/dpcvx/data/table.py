@@ -38,7 +38,7 @@ Levels = tuple[DeclaredLevels | None, ...]  # per raw column: its declared level
 
 def n_features(levels: Levels) -> int:
     """Return the number of features: one of a number, one for each level of a category."""
-    return sum(1 if declared is None else len(declared) for declared in levels)
+    return sum(1 if declared is None else len(declared.coded) for declared in levels)
 
 
 class Table:
@@ -174,10 +174,11 @@ class Table:
                 block[:, place] = self.column_numbers(j, start, stop)
                 place += 1
             else:
-                codes = self.codes(j, start, stop, declared)
-                known = np.flatnonzero(codes >= 0)
-                block[known, place + codes[known]] = 1.0
-                place += len(declared)
+                codes, coded = self.codes(j, start, stop, declared), declared.coded
+                part = block[:, place : place + len(coded)]
+                part[:] = codes[:, None] == np.array(coded)
+                part[codes < 0] = declared.share
+                place += len(coded)
         return block
 
     def compressed(self, start: int = 0, stop: int | None = None) -> Any:

@@ -63,6 +63,11 @@ class Formula:
         return {
             "columns": self.columns if isinstance(self.columns, int) else list(self.columns),
             "levels": {str(j): list(levels) for j, levels in enumerate(rows.levels) if levels is not None},
+            "baselines": {
+                str(j): levels.baseline
+                for j, levels in enumerate(rows.levels)
+                if levels is not None and levels.baseline is not None
+            },
             "fill": _short(rows.fill),
             "bounds": None if rows.bounds is None else [_short(bound) for bound in rows.bounds],
             "region": None if rows.region is None else _region(rows.region),
@@ -96,6 +101,11 @@ class Formula:
                 "Encode. Each declared level of a column is a feature x_j: 1 where the cell is this level, 0 "
                 'where it is not. Cells are compared by value: 1, 1.0, "1" and true are one, text has no '
                 "white space around it. A missing cell or another level is 0 in all of them."
+            )
+        if any(declared is not None and declared.baseline is not None for declared in levels):
+            steps.append(
+                "Compare. In a column with a baseline this level has no feature, and a missing cell or "
+                "another level is 1/L in the features of the others, L being the number of its levels."
             )
         return steps
 

@@ -597,6 +597,8 @@ def _bounds_facts(made: FitDeclaration) -> dict[str, Any]:
         bounds["missing"] = dict(stated.missing)
     if any(levels is not None for levels in columns.levels):
         bounds["enforced"] += "; one that is none of the levels of its column counts as 0 for each of them"
+        if any(levels is not None and levels.baseline is not None for levels in columns.levels):
+            bounds["enforced"] += ", or takes equal shares of them where one is the baseline"
     if is_private(stated.bounds):
         bounds["bounds_are"] = RELEASED
     if stated.data_norm is not None:

@@ -39,8 +39,8 @@ OLD_FIELDS = {
     "feature_names_in", "columns", "trim", "classes", "uncertainty", "privacy_statement",
 }  # fmt: skip
 FORMULA = {
-    "columns", "levels", "fill", "bounds", "region", "schema", "extrapolation", "coef", "intercept", "link",
-    "classes",
+    "columns", "levels", "baselines", "fill", "bounds", "region", "schema", "extrapolation", "coef",
+    "intercept", "link", "classes",
 }  # fmt: skip
 MOST_COLUMNS = 2**25  # without names; a short file must not ask for more memory than there is
 LINKS = ("identity", "log", "sign", "logit")
@@ -139,7 +139,8 @@ def _restore(content: dict[str, Any]) -> Any:
     if unknown:
         raise WrongValue(f"{name} has no parameters {sorted(unknown)}.")
     model = kind(**{key: _object(value, key) for key, value in parameters.items()})
-    formula = {"schema": None, **_mapping(content["formula"], "formula")}  # older files have none
+    # Older files have no schema and no baselines.
+    formula = {"schema": None, "baselines": {}, **_mapping(content["formula"], "formula")}
     if wrong := set(formula) ^ FORMULA:
         raise WrongValue(f"formula has unknown or missing fields: {sorted(wrong)}.")
     if formula["extrapolation"] != model.extrapolation:
@@ -149,7 +150,7 @@ def _restore(content: dict[str, Any]) -> Any:
     if d > MOST_COLUMNS:
         raise WrongValue(f"A model has at most {MOST_COLUMNS} columns.")
     labels = _texts(names, "columns", d) if isinstance(names, list) else [f"x{j}" for j in range(d)]
-    levels = _levels(formula["levels"], d)
+    levels = _levels(formula["levels"], _mapping(formula["baselines"], "baselines"), d)
     if formula["schema"] is not None:
         model.schema = TableSchema.from_dict(formula["schema"])
         if list(names) != [variable.name for variable in model.schema.variables()]:
@@ -228,12 +229,15 @@ def _from_schema_1(content: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _levels(content: Any, d: int) -> tuple[DeclaredLevels | None, ...]:
+def _levels(content: Any, baselines: Mapping[str, Any], d: int) -> tuple[DeclaredLevels | None, ...]:
     declared = {}
     for place, levels in _mapping(content, "levels").items():
         if not place.isdecimal() or not 0 <= int(place) < d or not isinstance(levels, list) or not levels:
             raise WrongValue("levels must map positions of columns to lists of levels.")
-        declared[int(place)] = DeclaredLevels(tuple(map(_scalar, levels)))
+        baseline = baselines.get(place)
+        if baseline is not None and (type(baseline) is not int or not 0 <= baseline < len(levels) >= 2):
+            raise WrongValue("baselines must map positions of columns to places among their levels.")
+        declared[int(place)] = DeclaredLevels(tuple(map(_scalar, levels)), baseline)
     return tuple(declared.get(j) for j in range(d))
 
 

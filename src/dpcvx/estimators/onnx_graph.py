@@ -29,6 +29,10 @@ def onnx_model(formula: Formula) -> Any:
             "other cells count as are derived from cells by dpcvx. Use to_sklearn(), or derive them before "
             "the fit and declare numbers and levels."
         )
+    if any(levels is not None and levels.baseline is not None for levels in formula.row_map.levels):
+        raise Incompatible(
+            "ONNX models have no baseline levels yet: use to_sklearn(), or leave baselines out of the schema."
+        )
     graph = _Graph()
     features = _clipped(graph, formula, _features(graph, formula))
     outputs = _outputs(graph, formula, _scores(graph, formula, features))

@@ -142,8 +142,8 @@ class Recipe:
         given = parameters(declared)
         norm = given.get("data_norm")
         own = _column_parameters(declared)
-        missing = Declarations().resolved(table.schema).missing
-        columns = Columns.declare(table, own["bounds"], own.get("categories"), norm, missing)
+        stated = Declarations(**own) if table.schema is None else Declarations().resolved(table.schema)
+        columns = Columns.declare(table, stated.bounds, stated.categories, norm, stated.missing)
         numbers = sum(levels is None for levels in columns.levels)
         groups = len(columns.levels) - numbers
         sparse_bytes = (numbers + groups) * (INDEX_BYTES + (1 if binary else 2))
@@ -229,11 +229,13 @@ def several_targets(y: Any) -> int | None:
 
 
 def is_binary(columns: int, declared: Mapping[str, Any]) -> bool:
-    """Whether declarations leave only 0 and 1: every column has declared levels.
+    """Whether declarations leave only 0 and 1: every column has declared levels, and none a baseline.
 
     `columns`: number of raw columns; `declared`: normalised declarations.
     """
-    return declared["data_norm"] is None and len(declared["categories"]) == columns
+    schema = declared_schema(declared)
+    shares = schema is not None and any(each.baseline is not None for each in schema.variables())
+    return declared["data_norm"] is None and len(declared["categories"]) == columns and not shares
 
 
 def _plain(numbers: Vector) -> Any:
