@@ -26,8 +26,10 @@ from dpcvx.data import (
     integer_bounds,
 )
 from dpcvx.data import units as units_module
+from dpcvx.data.curvature import CurvatureTotals
 from dpcvx.data.memory import Arrays
 from dpcvx.data.quantise import Quantiser
+from dpcvx.data.rows import Dense
 from dpcvx.data.units import persons, survey_weights
 from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import Gaussian
@@ -139,6 +141,30 @@ def test_a_fit_on_samples_of_persons_is_replaced_without_a_violation():
         assert not audit("svrg")
     finally:
         del PLANS["svrg"]
+
+
+@pytest.mark.parametrize("norm", [0.3573, 0.77, 1.1917, 1.6])
+def test_the_squared_length_of_a_persons_gradient_stays_within_the_bound(norm):
+    """It is rounded once, while the bound of a record rounds ||k||^2 first: it was up to 0.05 % too small."""
+    bounds, m = dp.Bounds(1.0, norm), 2
+    row = RowBounds(D, *integer_bounds(bounds, D))
+    entries, left = [], row.k2
+    for _ in range(D):
+        entries.append(min(row.k_inf, math.isqrt(left)))
+        left -= entries[-1] ** 2
+    units = persons(np.zeros(m))
+    source = Arrays(
+        Dense(np.tile(np.array(entries, dtype=np.int16), (m, 1))),
+        np.full((m, 1), -1.0),
+        bounds=bounds,
+        weights=units.weigh(None, None),
+        units=1,
+        owners=units.owners,
+    )
+    question = QUESTIONS["curvature"]
+    nobody = CurvatureTotals(np.zeros((D, D), dtype=np.int64), 0)
+    _, (distance, allowed) = question.distances(source.sum(question), nobody, row, PERSON)
+    assert 0.99 * allowed < distance <= allowed
 
 
 def test_scores_of_persons_stay_within_the_bound():

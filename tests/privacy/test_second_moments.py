@@ -9,7 +9,7 @@ from scipy import stats
 
 import dpcvx as dp
 from adversary import neighbour, records, stored
-from dpcvx.accounting import Neighbours, Tight
+from dpcvx.accounting import REPLACE_ONE, Neighbours, Tight
 from dpcvx.audit.replay import discrepancies, record, replay, share
 from dpcvx.data import CurvatureSum, Records
 from dpcvx.data.curvature import SPREAD_UNIT, CurvatureBound, largest_spread
@@ -59,7 +59,7 @@ def test_sums_are_those_of_every_record_alone_and_none_is_longer_than_its_bound(
         slope = mechanism._slope(mechanism.problem.margin_bound(theta))
         for part, each in parts:
             assert sum(int(v) ** 2 for v in part.flat) <= (mechanism._largest * k2) ** 2
-            assert 0 <= each <= largest_spread(slope, k2)
+            assert 0 <= each <= largest_spread(slope, k2, REPLACE_ONE)
 
 
 @named

@@ -42,10 +42,14 @@ class CurvatureBound:
     bits: int
 
 
-def largest_spread(slope: ResidualBound, k2: int) -> int:
-    """Return the largest term s^2 q of a record whose slope is within the bound and whose ||k||^2 <= k2."""
+def largest_spread(slope: ResidualBound, k2: int, neighbours: Neighbours) -> int:
+    """Return the largest term of a unit whose slopes are within the bound and whose rows have ||k||^2 <= k2.
+
+    A record adds s^2 q. A person adds the squared length of her gradient, at most R^2 k2, rounded once.
+    """
     steps = -(-slope.linf // (1 << RESIDUAL_BITS - SLOPE_BITS))
-    return steps * steps * (k2 >> FEATURE_BITS)
+    record = steps * steps * (k2 >> FEATURE_BITS)
+    return record if neighbours.unit == "row" else max(record, slope.linf**2 * k2 >> SQUARE_BITS)
 
 
 class CurvatureTotals(NamedTuple):
@@ -103,7 +107,7 @@ class CurvatureSum:
         spread = (one.spread - other.spread) ** 2
         return [
             (squares, neighbours.cone_squared * (self.bend.largest * row.k2) ** 2),
-            (spread, (neighbours.interval * largest_spread(self.slope, row.k2)) ** 2),
+            (spread, (neighbours.interval * largest_spread(self.slope, row.k2, neighbours)) ** 2),
         ]
 
 

@@ -59,8 +59,8 @@ class NoisySecondMoments(GaussianMechanism):
     Noise: the Frobenius norm counts an entry off the diagonal twice, so its noise has 1/sqrt(2) of the
     deviation of one on the diagonal, and mirrored entries share theirs.
     Of weighted rows omega_i is multiplied by w/2^14 and the terms of V by its square; of persons with several
-    rows a term of V is the squared length of the person's mean gradient, in the same interval
-    (PRIVACY_MATH §16).
+    rows a term of V is the squared length of the person's mean gradient, rounded once: from 0 to the larger
+    of S^2 Q and R^2 K2 (PRIVACY_MATH §16).
     Event: Gaussian(noise_multiplier), and Gaussian(spread_multiplier) beside it.
     """
 
@@ -112,7 +112,7 @@ class NoisySecondMoments(GaussianMechanism):
         moments = LatticeGaussian(matrix, self.noise_multiplier, d * (d + 1) // 2, self._unit)
         if self.spread_multiplier is None:
             return (moments,)
-        spread = self.neighbours.interval * max(1, largest_spread(self._slope(z_max), k2))
+        spread = self.neighbours.interval * max(1, largest_spread(self._slope(z_max), k2, self.neighbours))
         return moments, LatticeGaussian(spread, self.spread_multiplier, 1, SPREAD_UNIT / self.n)
 
     @property
