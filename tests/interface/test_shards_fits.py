@@ -376,3 +376,16 @@ def test_another_stream_is_not_appended(people, tmp_path, monkeypatch):
         dpcvx.from_arrow(other, **LABELS, **NUMBERS, store=tmp_path / "s")
     assert files(tmp_path / "s") == before
     assert dpcvx.from_arrow(people, **LABELS, **NUMBERS, store=tmp_path / "s").n == N
+
+
+@pytest.mark.parametrize("written_before", [False, True])
+def test_a_statement_says_how_missing_targets_were_stored(tmp_path, monkeypatch, written_before):
+    X = np.random.default_rng(0).uniform(size=(300, 2))
+    declared = {"bounds": (0, 1), "y_bounds": (0, 2), "store": tmp_path / "s"}
+    shards = dpcvx.from_batches([(X, X.sum(axis=1))], **declared)
+    if written_before:
+        monkeypatch.setattr(type(shards), "countable", False)
+    model = dpcvx.PrivateLinearRegression(epsilon=1.0, random_state=0).fit(shards)
+    said = model.privacy_statement_.bounds["y_enforced"]
+    assert ("stored as the middle" in said) == written_before
+    assert ("has no part" in said) != written_before

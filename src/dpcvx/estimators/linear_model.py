@@ -317,7 +317,8 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         facts = stated, columns, target
         plan, intercept = self._plan_fit(n, facts, float(self.epsilon or 0), dataset)
         units = getattr(dataset, "units", None)
-        return FitDeclaration(*facts, plan, intercept, units={} if units is None else units.facts)
+        stored = {} if units is None else units.facts
+        return FitDeclaration(*facts, plan, intercept, stored={**stored, **getattr(dataset, "facts", {})})
 
     def _open_target(self, y: Any, n: int) -> NDArray[Any]:
         """Raw targets of n records, of a shape that fits."""
@@ -472,7 +473,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             release.plan.price,
             model=type(self).__name__,
             private=release.private,
-            bounds={**_bounds_facts(made), **facts, **made.units},
+            bounds={**_bounds_facts(made), **facts, **made.stored},
             public=self._public_facts(release.plan, columns, intercept),
             receipt=release.receipt,
         )

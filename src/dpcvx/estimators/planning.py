@@ -56,8 +56,8 @@ class FitDeclaration:
     plan: Plan
     intercept: float  # value of the intercept's feature in scaled units, 0 for none
     check: DataCheck | None = None  # counts of recognised cells, once the fit has released them
-    # entries of the statement about persons or weights
-    units: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # entries of the statement about persons, weights, and records that were stored by other rules
+    stored: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 Model = TypeVar("Model")

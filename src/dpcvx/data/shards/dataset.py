@@ -80,6 +80,13 @@ class Shards:
         """Whether the shards have counts of recognised cells; those of version 0.1 have none."""
         return RECOGNISED in self._store.manifest.parts
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Entries of the privacy statement that hold for records written by version 0.1."""
+        if self.countable or "y_bounds" not in self.declarations:
+            return {}
+        return {"y_enforced": "clipped; a missing target was stored as the middle of the bounds"}
+
     def count(self, question: RecognisedCells) -> IntVector:
         """Return the exact counts of recognised cells, which were taken when the shards were written."""
         self._levels(question.target)  # refuses other classes or bounds than the stored ones
