@@ -93,3 +93,14 @@ def test_a_dialect_that_cannot_be_is_refused(given, words):
 def test_parquet_files_have_no_dialect(tmp_path):
     with pytest.raises(WrongValue, match="are declared for CSV files"):
         open_table(tmp_path / "people.parquet", CsvDialect(";"))
+
+
+def test_an_encoding_in_which_other_characters_have_the_byte_of_a_quote_has_no_quoted_line_breaks():
+    """In ISO-2022-JP one person's character joined all records after hers."""
+    assert b'"' in "あ".encode("iso2022_jp")
+    for encoding in ("iso2022_jp", "hz", "iso2022_kr"):
+        CsvDialect(encoding=encoding)
+        with pytest.raises(ValueError, match="uses the byte of a quote"):
+            CsvDialect(encoding=encoding, line_breaks=True)
+    for encoding in ("utf-8", "latin-1", "cp1252", "shift_jis", "gb18030", "big5"):
+        CsvDialect(encoding=encoding, line_breaks=True)

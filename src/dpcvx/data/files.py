@@ -111,6 +111,11 @@ class CsvDialect:
             raise WrongValue(
                 f"encoding {self.encoding!r} has line ends of several bytes: save the file as UTF-8."
             )
+        if self.line_breaks and not _quotes_stand_alone(self.encoding):
+            raise WrongValue(
+                f"encoding {self.encoding!r} uses the byte of a quote in other characters too, so that "
+                "quoted line breaks cannot be told: save the file as UTF-8."
+            )
 
     def records(self, content: bytes) -> list[bytes]:
         """Return the records of a file, the header first, without their line feeds."""
@@ -139,6 +144,12 @@ class CsvDialect:
     def number(self, cell: str) -> float:
         """Return the number in a cell."""
         return read_number(cell if self.decimal == "." else cell.replace(".", "x").replace(self.decimal, "."))
+
+
+def _quotes_stand_alone(encoding: str) -> bool:
+    """Whether no other character has the byte of a quote in it, as some have in ISO-2022-JP."""
+    others = (chr(code) for code in range(128, 2**16) if not 0xD800 <= code < 0xE000)
+    return not any(b'"' in other.encode(encoding, errors="ignore") for other in others)
 
 
 PLAIN = CsvDialect()
