@@ -12,6 +12,8 @@ from numpy.testing import assert_array_equal
 import dpcvx as dp
 from dpcvx import cli
 from dpcvx.estimators import progress
+from dpcvx.service import start
+from dpcvx.service.start import ServiceSettings
 
 TOML = """\
 default = [0, 1]
@@ -375,3 +377,26 @@ def test_shards_hold_shares_of_levels(people, tmp_path):
     one = dp.PrivateLinearRegression(epsilon=50.0, random_state=0).fit(held)
     other = model(only, y_bounds=(0, 100)).fit(odd, people["wage"])
     assert_array_equal(one.coef_, other.coef_)
+
+
+def test_a_service_reads_the_same_file(people, tmp_path):
+    people.to_csv(tmp_path / "people.csv", index=False)
+    dp.TableSchema(SCHEMA.columns, target="wage").to_toml(tmp_path / "people.toml")
+    settings = ServiceSettings(
+        tmp_path / "people.csv",
+        tmp_path / "people.toml",
+        1.0,
+        delta=None,
+        ledger=None,
+        witness=None,
+        account="a",
+        host="127.0.0.1",
+        port=0,
+        slot=0.1,
+    )
+    assert start._declares_table(settings.schema)
+    schema, read = start._open_declared(settings)
+    assert schema.names == ("town", "age", "sex", "smoker", "visit.month")
+    table = read()
+    assert table["visit.month"].to_pylist() == [str(int(day[5:7])) for day in people["visit"]]
+    assert table["sex"].to_pylist() == people["sex"].tolist()

@@ -6,17 +6,20 @@ import signal
 import socket
 import sys
 import tempfile
+import tomllib
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from dpcvx.accounting import Budget, default_delta
-from dpcvx.data.files import HEADER_HINT, open_table
+from dpcvx.data.files import HEADER_HINT, open_table, read_bytes
+from dpcvx.data.table import read_variables
+from dpcvx.data.table_schema import TableSchema
 from dpcvx.errors import BudgetExceeded, LedgerUnavailable, Unreadable, UnrecognisedDataWarning, WrongValue
 from dpcvx.ledger import Account, Ledger
 from dpcvx.queries import QueryEngine, Schema, Universe
@@ -47,18 +50,41 @@ class ServiceSettings:
 
 def run(settings: ServiceSettings) -> None:
     """Serve until told to stop."""
+    Budget(settings.epsilon, settings.delta or 0.0)
+    schema, read = (_open_declared if _declares_table(settings.schema) else _open)(settings)
+    with _listen(settings.host, settings.port) as listening:
+        _serve(schema, read(), settings, listening)
+
+
+def _open(settings: ServiceSettings) -> tuple[Schema, Callable[[], Any]]:
+    """Schema of attributes, and the reading of its columns."""
     schema = _read_schema(settings.schema)
     Universe(schema)  # refuses what is too large
-    Budget(settings.epsilon, settings.delta or 0.0)
     table = open_table(settings.data)
     if absent := [name for name in schema.names if name not in table.columns]:
         raise WrongValue(
             f"{settings.schema} declares columns that {settings.data} lacks: {', '.join(absent)}; "
             f"{HEADER_HINT}"
         )
-    with _listen(settings.host, settings.port) as listening:
-        columns, _ = table.read(list(schema.names), schema.levels)
-        _serve(schema, columns, settings, listening)
+    return schema, lambda: table.read(list(schema.names), schema.levels)[0]
+
+
+def _declares_table(path: Path) -> bool:
+    """Whether a file is the declaration of a table, as for fits, and not of attributes; errors come later."""
+    try:
+        return "attributes" not in tomllib.loads(read_bytes(path).decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        return False
+
+
+def _open_declared(settings: ServiceSettings) -> tuple[Schema, Callable[[], Any]]:
+    """Attributes of the declaration of a table: levels, and numbers that have bins."""
+    declared = TableSchema.from_toml(settings.schema)
+    table = open_table(settings.data)
+    own = replace(declared, target=None, target_values=None).for_table(table.columns)
+    schema = Schema.of(own)
+    Universe(schema)  # refuses what is too large
+    return schema, lambda: read_variables(table.read(own.features(), own.text_columns())[0], own)
 
 
 def demonstration(*, host: str, port: int, slot: float) -> None:
