@@ -173,3 +173,11 @@ def test_a_baseline_leaves_out_one_feature_and_shares_out_unknown_cells(size):
     assert norms.max() <= columns.row_norm() == np.sqrt(2)
     (seen,) = columns.recognised(table)
     assert_array_equal(seen[:, :-1], np.vstack([np.eye(size), np.zeros((2, size))]))
+
+
+def test_the_bucket_of_a_number_does_not_follow_another_persons_minus_zero():
+    """0 and -0 are equal but had two hashes: one "-0" above them moved every 0 to another bucket."""
+    for key in map(str, range(8)):
+        column = dp.HashedColumn(64, key)
+        buckets = [column.read(np.array([first, "0", 0.0], dtype=object)) for first in ("-0", -0.0, "0", "1")]
+        assert len({tuple(found[1:]) for found in buckets}) == 1

@@ -340,7 +340,8 @@ class HashedColumn:
         for place, value in enumerate(canonical_cells(cells)):
             if isinstance(value, float | str):
                 if value not in known:
-                    text = f"n{value.hex()}" if isinstance(value, float) else f"t{value}"
+                    # The sum makes 0 of -0, which is the same key of `known`.
+                    text = f"n{(value + 0.0).hex()}" if isinstance(value, float) else f"t{value}"
                     content = text.encode("utf-8", "surrogatepass")
                     digest = hashlib.blake2b(content, digest_size=8, key=key).digest()
                     known[value] = int.from_bytes(digest, "big") % self.buckets
