@@ -91,7 +91,7 @@ class Interrupted(KeyboardInterrupt):
     Attributes
     ----------
     receipt : Receipt or None
-        Of the charge, which stays.
+        Receipt of the charge, which is not refunded.
     checkpoint : Path or None
         File that holds the answers so far.
     answers : int
@@ -105,9 +105,7 @@ class Interrupted(KeyboardInterrupt):
         self.account = account if receipt is None else None
         kept = "Nothing was kept"
         if checkpoint is not None:
-            kept = (
-                f"The answers are kept in {checkpoint}: the same fit with this checkpoint goes on after them"
-            )
+            kept = f"The answers are kept in {checkpoint}: the same fit with this checkpoint continues there"
         charged = ", and nothing was charged."
         if self.account is not None:
             charged = f". A charge to account {account!r} had begun: its history shows whether it is there."

@@ -390,7 +390,7 @@ X0, Y0, IDS = people(2, n=60)
         ({"uncertainty": 0.2, "max_rows": 2}, {"groups": IDS}, "not available with max_rows"),
         ({"bounds": "private", "max_rows": 2}, {"groups": IDS}, "Private bounds come before max_rows"),
         ({"solver": ObjectivePerturbation()}, {"groups": IDS}, "proved private for one row per person"),
-        ({"solver": NoisySVRG(), "max_rows": 2}, {"groups": IDS}, "A sample is one of persons"),
+        ({"solver": NoisySVRG(), "max_rows": 2}, {"groups": IDS}, "This solver samples records"),
         ({"weight_bounds": (0, 1)}, {"groups": IDS, "sample_weight": Y0}, "has not been derived"),
         ({}, {"sample_weight": Y0}, "needs weight_bounds"),
         ({"weight_bounds": (1, 2)}, {"sample_weight": Y0}, r"must be \(0, V\)"),

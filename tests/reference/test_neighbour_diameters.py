@@ -86,7 +86,7 @@ def test_proofs_for_single_rows_refuse_persons():
     for rows in (1, 2):  # with one row, weights may still spread it over several
         person = Neighbours("replace", "person", rows)
         if rows > 1:
-            with pytest.raises(dp.Incompatible, match="A sample is one of persons"):
+            with pytest.raises(dp.Incompatible, match="This solver samples records"):
                 NoisyDifference(problem, 100, 0.5, 1.0, person)
         with pytest.raises(dp.Incompatible, match="Objective perturbation is proved private for one row"):
             PerturbedMinimiser(problem, 100, 1.0, 10.0, 100.0, person)

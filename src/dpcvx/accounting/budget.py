@@ -16,7 +16,7 @@ LARGE_EPSILON = 10.0  # above it one person may make a conclusion more than e^10
 
 
 def explain_size(epsilon: float) -> str:
-    """Say that a large epsilon promises little; empty for others."""
+    """Return a sentence about the weak guarantee of a large epsilon; empty for a small one."""
     if epsilon <= LARGE_EPSILON:
         return ""
     return f"An epsilon above {LARGE_EPSILON:g} promises little by itself: e^{LARGE_EPSILON:g} is 22,000."
@@ -34,7 +34,7 @@ class Budget:
     relation : {"replace", "add_remove"}
         Neighbours differ by replacing one record (their number is public), or by adding or removing one.
     unit : {"row", "person"}
-        Unit that is protected: a row, or a person with all of her rows.
+        Unit that is protected: a row, or all rows of a person together.
     rows, weight : int
         Rows of a person that count, and the whole weight of a unit whose rows are weighted; see `Neighbours`.
     """
@@ -61,7 +61,7 @@ class Budget:
 
     @property
     def relation_word(self) -> str:
-        """Relation and unit as one word, in which ledgers store them: "replace", or "replace/person"."""
+        """Relation and unit in one word, as ledgers store them: "replace", or "replace/person"."""
         return self.relation if self.unit == "row" else f"{self.relation}/{self.unit}"
 
 

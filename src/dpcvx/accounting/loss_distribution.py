@@ -119,7 +119,7 @@ class PLD:
     def _composed(self, event: Event) -> tuple[Any | None, float]:
         """Return the distribution of the whole event, or None for no protection, and its error in delta.
 
-        Hopeless events are not composed: their distribution would be as long as their losses are large.
+        Events with hardly any protection are not composed: the distribution grows with the privacy loss.
         """
         leaves = accepted_leaves(event, _KINDS, self)
         rounding = leaves.total() * _ROUNDING_PER_RELEASE

@@ -108,11 +108,11 @@ class Neighbours:
         return "record" if self.unit == "row" else "person"
 
     def require_samples(self) -> None:
-        """Refuse random samples of units where several whole rows of each count: rows are sampled then."""
+        """Refuse solvers that sample if several rows of a person count: they would sample single rows."""
         if self.rows > 1:
             raise Incompatible(
-                "A sample is one of persons, and this solver samples rows where several of a person count: "
-                "use another solver, or leave max_rows out."
+                "This solver samples records, and with max_rows it would sample rows instead of persons. "
+                "Use another solver, or leave max_rows out."
             )
 
     def require_rows(self, what: str) -> None:

@@ -37,7 +37,7 @@ class PipelineStep:
 
     @property
     def safe(self) -> bool:
-        """Whether its fit publishes nothing about records but what a private estimator released."""
+        """Whether its fit publishes nothing about records except what a private estimator released."""
         return self.verdict in (COVERED, STATELESS, DECLARED)
 
 
@@ -54,14 +54,16 @@ class PipelineReport:
 
     @property
     def unsafe(self) -> tuple[PipelineStep, ...]:
-        """Steps that read records, or that cannot be known not to."""
+        """Steps that read records, or that may do so."""
         return tuple(step for step in self.steps if not step.safe)
 
     def require(self) -> PipelineReport:
         """Return the report, or raise `Incompatible` if a step is not safe."""
         if not self.safe:
             found = "; ".join(f"{step.place} ({step.kind}): {step.reason}" for step in self.unsafe)
-            raise Incompatible(f"This pipeline is not private as a whole. {found}")
+            raise Incompatible(
+                f"This pipeline is not private as a whole; change or remove these steps. {found}"
+            )
         return self
 
     def __str__(self) -> str:

@@ -112,16 +112,16 @@ class InMemory:
         self.neighbours = REPLACE_ONE
 
     def weigh_by(self, units: Units, name: str) -> None:
-        """Let rows count as units say; ``name`` is the argument that they came from."""
+        """Weight rows by their units, such as persons; ``name`` is the argument of ``fit`` that gave them."""
         targets = self.table.n if self.target is None else len(native_array(self.target, ndim=2))
-        # Numbers of rows are private where persons have several, so that no message names one.
+        # The number of rows is private where persons have several, so the message does not name it.
         if not units.count == self.table.n == targets:
             raise WrongValue(f"X, y and {name} must have the same number of rows.")
         self.units, self.n, self.neighbours = units, units.n, units.neighbours
 
     @property
     def countable(self) -> bool:
-        """Raw cells are at hand."""
+        """True: raw cells are available."""
         return True
 
     def labels(self) -> Any:

@@ -52,7 +52,7 @@ def source(
     layout : {"rows", "columns"}
         "rows" serves gradients, "columns" Frank-Wolfe; the other is made when first needed.
     missing : float
-        Value of a target that is no finite number; by default NaN: the record has no part in a loss.
+        Value of a target that is no finite number; by default NaN: the record is left out of the loss.
 
     Returns
     -------
@@ -75,7 +75,7 @@ class Arrays:
     `step`: unit of the values of the rows, in units of 2^-14: 2^14 where they are -1, 0 and 1.
     `constant`: value of a last feature that is the same in every row and is not among them; 0 for none.
     `weights`: ndarray of integers, shape (n,): weights of the rows, those of a person at most 2^14 together.
-    `units`: number of persons, which is public, where rows have weights; that of rows is then private.
+    `units`: public number of persons, if rows have weights; the number of rows is then private.
     `owners`: ndarray of integers, shape (n,): number of each row's person, -1 for none.
     """
 
@@ -108,7 +108,7 @@ class Arrays:
         targets = np.zeros((0, self._count)) if y is None else y.T
         self.weighted, self._owners = weights is not None, owners
         if weights is not None:
-            if weights.min() < 0 or weights.max() > WEIGHT:  # of the package's own making
+            if weights.min() < 0 or weights.max() > WEIGHT:  # computed by the package, not by the user
                 raise WrongValue(f"Weights must be integers from 0 to {WEIGHT}.")
             targets = np.vstack([targets, weights])
         self._y = np.ascontiguousarray(targets, dtype=np.float64)
@@ -183,7 +183,7 @@ class Arrays:
         from dpcvx.data.lazy_scores import LazyScores
 
         if self.weighted:
-            raise WrongValue("Lines of lazy scores are rounded row by row, which weights do not allow for.")
+            raise WrongValue("Lazy scores cannot be used with weights: they are rounded row by row.")
         rows, columns = self._whole_rows(), self._column_major()
         if not (isinstance(rows, Sparse) and isinstance(columns, Sparse)):
             raise WrongValue("Lazy scores need compressed records; these are dense.")
@@ -195,7 +195,7 @@ class Arrays:
         from dpcvx.data.gram_scores import GramScores
 
         if self.weighted:
-            raise WrongValue("Products of columns have no weights.")
+            raise WrongValue("Products of columns cannot be used with weights.")
         columns = self._column_major()
         if not isinstance(columns, Dense):
             raise WrongValue("Products of columns need dense records; these are compressed.")

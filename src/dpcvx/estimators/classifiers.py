@@ -201,7 +201,7 @@ class PrivateLogisticRegression(LinearClassifier):
     def _weighted_units(
         self, center: Any, scale: Any, facts: dict[str, Any], target: Target
     ) -> tuple[Any, Any, dict[str, Any]]:
-        """Units of scores that the weights of the classes move; this follows the fit, and costs nothing."""
+        """Shift the scores by the logarithms of the class weights; done after the fit, at no cost."""
         if self.class_weight is None or not isinstance(target, Labels):
             return center, scale, facts
         moves = self._log_weights(target)

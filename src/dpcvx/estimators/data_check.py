@@ -1,4 +1,4 @@
-"""check=0.01: noisy counts of recognised cells, released before the fit, show data that were declared wrong.
+"""Check of the data: noisy counts of recognised cells, released before the fit, reveal wrong declarations.
 
 No cell is ever refused, so that a wrong column, a misspelt level or labels of another coding raise no error:
 such cells count as missing. The counts are one Gaussian release; every finding is computed from them alone.
@@ -27,7 +27,7 @@ LARGEST_NOISE: float = default("estimators.data_check.LARGEST_NOISE")
 FALSE_ALARM: float = default("estimators.data_check.FALSE_ALARM")
 MANY_MISSING: float = default("estimators.data_check.MANY_MISSING")
 FEW_PEOPLE: float = default("estimators.data_check.FEW_PEOPLE")
-LIKELY = 2.5  # standard deviations: cells that are not recognised are then likely, which is half of a finding
+LIKELY = 2.5  # standard deviations beyond which a column is likely to have unrecognised cells
 NAMED = 3  # levels of a column that a warning names; the table has all
 QUESTION = NoisyCounts.traits.question
 
@@ -35,9 +35,9 @@ QUESTION = NoisyCounts.traits.question
 def check_stages(
     dataset: Dataset, columns: Columns, target: Target, n: int, budget: Budget, share: float
 ) -> tuple[tuple[Stage, ...], str]:
-    """Return the stage of the check, if it is worth its price, or else the reason why there is none.
+    """Return the stages of the check: one, or none with the reason.
 
-    `dataset`: its kind is looked at, and no record; `columns`, `target`: as declared; `n`: number of records;
+    `dataset`: only its kind is used, no record; `columns`, `target`: as declared; `n`: number of records;
     `budget`: of the whole fit; `share`: of mu^2, twice the rho of zCDP, that the check may cost.
     """
     if not share:
@@ -113,11 +113,11 @@ class DataCheck:
     """Released counts of recognised cells, and what they show; print it for a table.
 
     A column, or target, is named if certainly more than a quarter of its cells are not recognised. A level,
-    or class, is named if no people are visible in it: its count is within the error of 0. That is said if the
-    error is below a twentieth of the records, or if the column is likely to have cells that are not
-    recognised, which may be that level in another spelling. The error is as many standard deviations as all
-    counts together stay within with probability 99 %: where every column has three quarters of its cells and
-    every level at least twice the error of people, something is named with probability 1 % at most.
+    or class, is named if no people are visible in it: its count is within the error of 0. This is reported
+    only if the error is below a twentieth of the records, or if the column is likely to have cells that are
+    not recognised, which may be that level in another spelling. The error is the number of standard
+    deviations that, with probability 99 %, no count exceeds: if every column has three quarters of its cells
+    and every level has at least twice the error in people, something is named with probability 1 % at most.
     """
 
     n: int  # number of records
@@ -134,11 +134,11 @@ class DataCheck:
 
     @property
     def error(self) -> float:
-        """Error of one count; a smaller one cannot be told from 0."""
+        """Largest error of a count; a smaller count cannot be distinguished from 0."""
         return self.deviations * self.noise
 
     def unseen(self, column: CheckedColumn) -> tuple[Any, ...]:
-        """Return the levels without visible people, if that means anything at this noise."""
+        """Return the levels whose count is not distinguishable from 0, if the noise is small enough."""
         if column.levels is None:
             return ()
         unknown = self.n - column.total > LIKELY * self.noise * math.sqrt(len(column.counts))
@@ -176,8 +176,8 @@ class DataCheck:
         return (
             f"The check of the data found: {'; '.join(self.findings)}. These are noisy counts in "
             f"{quantity(self.n, 'record')} (standard deviation {self._deviation}); a cell that is not "
-            "recognised counts as missing. See whether it is the right column, and whether levels and labels "
-            "are spelt and coded as in the data."
+            "recognised counts as missing. Check that these are the right columns, and that levels and "
+            "labels are spelt and coded as in the data."
         )
 
     @property

@@ -119,8 +119,8 @@ PARAMETERS = {
         "float",
         "Share of the budget (of mu^2, twice rho) for noisy counts of recognised cells in every column, "
         "level and target; they show a wrong column, a misspelt level or labels of another coding, see "
-        "``check_``. 0 for none. Nothing is asked, and the plan says so, where the standard deviation of a "
-        "count would be a twentieth of the records or more, and where delta is 0.",
+        "``check_``. 0 for none. No check is made, and the plan says so, if the standard deviation of a "
+        "count would be a twentieth of the records or more, or if delta is 0.",
         float,
     ),
     "threshold": Parameter(
@@ -154,27 +154,27 @@ PARAMETERS = {
     ),
     "person": Parameter(
         "str, optional",
-        "Column of X with the id of each row's person, which is never a feature. A person with all of her "
-        "rows is then protected; the rows share the weight of one row, and their number is private. "
+        "Column of X with the id of each row's person, which is never a feature. All rows of a "
+        "person are then protected together; they share the weight of one row, and their number is private. "
         "``fit(X, y, groups=ids)`` is the same for ids beside X. By default one row is one person.",
         str,
     ),
     "persons": Parameter(
         "int, optional",
-        "Number of persons where it is known beforehand; by default that of different ids, which is then "
-        "public.",
+        "Number of persons, if it is known beforehand; by default the number of different ids, which is "
+        "then public.",
         int,
     ),
     "max_rows": Parameter(
         "int, optional",
-        "Rows used of each person, with as much weight each as if they were of different persons; noise "
-        "grows in proportion. By default all rows of a person share the weight of one row.",
+        "Largest number of rows used of each person, each with the weight of a row; the noise grows in "
+        "proportion. By default all rows of a person share the weight of one row.",
         int,
     ),
     "weight_bounds": Parameter(
         "pair (0, V), optional",
-        "Bounds of ``sample_weight``, from public knowledge. Noise is made for a row of weight V, so that a "
-        "few large weights make all others noisier: the smaller V, the better.",
+        "Bounds of ``sample_weight``, from public knowledge. The noise covers a row of weight V, "
+        "however small most weights are: the smaller V, the better.",
         instead=PYTHON_ONLY,
     ),
     "ledger": Parameter(
@@ -200,7 +200,7 @@ PARAMETERS = {
     ),
     "verbose": Parameter(
         "int",
-        "1 says on the error stream what is being done, and how many private answers there are so far.",
+        "1 shows progress on the error stream: the current step and the number of private answers so far.",
         instead="shown unless --quiet",
     ),
 }

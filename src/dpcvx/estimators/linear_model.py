@@ -121,21 +121,22 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         ----------
         X : array-like, SciPy sparse matrix, pandas / polars / Arrow table, shape (n, d); or a Dataset
             One row per person, unless ``groups`` or ``person`` are given. Cells that are missing, infinite or
-            no numbers count as the middle of their bounds (sparse records, and with ``data_norm``: as 0);
+            not numbers count as the middle of their bounds (sparse records, and with ``data_norm``: as 0);
             cells beyond the bounds are clipped.
         y : array-like, shape (n,); (n, K) for several targets
             Targets; a Dataset has its own, and so has a table whose schema names the target. No cell is
-            refused, and no type: both may be another person's doing, see `dpcvx.data.canonical`.
+            refused, and no type: the type of a column can depend on other people's cells, see
+            `dpcvx.data.canonical`.
         groups : array-like, shape (n,), optional
             Id of each row's person: text, or numbers below 2^53. All rows of a person are protected together,
-            and share the weight of one row (see ``max_rows``); rows without an id have no part. The number of
+            and share the weight of one row (see ``max_rows``); rows without an id are left out. The number of
             rows is then private.
         checkpoint : str, Path or Checkpoint, optional
             File in which the private answers are stored as they come. A fit that was killed is called again
-            with the same parameters and the same file: it goes on where it stopped, with fresh noise and
+            with the same parameters and the same file: it continues where it stopped, with fresh noise and
             without a second charge. Delete the file once the model is saved; with the file of a finished fit
-            the same model comes back. Without a ledger keep one copy only: an old one would be continued too,
-            and answers are paid for once.
+            the same model is returned. Without a ledger keep only one copy: an old copy would be accepted
+            too, and release more than was paid for.
         **metadata
             ``sample_weight``: array-like, shape (n,), survey weights within ``weight_bounds``; a missing or
             negative one is 0. Class weights are refused with the reason.
@@ -144,7 +145,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
-        # Not in the signature: scikit-learn would take weights without bounds for granted.
+        # Not in the signature: scikit-learn would assume that weights work without bounds.
         sample_weight = metadata.pop("sample_weight", None)
         refuse_metadata(self, metadata)
         with ProgressReport(type(self).__name__, shown=bool(self.verbose)) as progress:
@@ -167,10 +168,10 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _open(self, X: Any, y: Any, groups: Any, sample_weight: Any) -> Dataset:
-        """The data set of a fit, with its units where a row is not one."""
+        """Return the data set of a fit, with persons or survey weights if they are given."""
         if self.person is not None:
             if groups is not None:
-                raise Incompatible("groups and person both say whose rows are whose: give one of them.")
+                raise Incompatible("groups and person both give the ids of persons: give one of them.")
             X, groups = take_column(X, self.person)
         dataset = open_dataset(X, y, self.backend, self.schema)
         units, name = None, ""
@@ -185,19 +186,19 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             units, name = survey_weights(sample_weight, self.weight_bounds), "sample_weight"
         elif self.persons is not None or self.max_rows is not None:
             raise Incompatible(
-                "persons and max_rows are about rows of persons: give fit groups=ids, or person."
+                "persons and max_rows need the ids of persons: set person, or give fit groups=ids."
             )
         if units is not None:
             if not isinstance(dataset, InMemory):
                 raise Incompatible(
-                    f"{name} are taken with arrays and tables in memory, and not yet with "
-                    f"{type(dataset).__name__}."
+                    f"fit takes {name} with arrays and tables in memory only, not yet with "
+                    f"{type(dataset).__name__}. Load the records into memory, or leave {name} out."
                 )
             dataset.weigh_by(units, name)
         return dataset
 
     def _planned_neighbours(self) -> Neighbours:
-        """Neighbours of a plan without data, by the parameters."""
+        """Return the neighbouring relation of a plan without data, from the parameters."""
         if any(each is not None for each in (self.person, self.persons, self.max_rows)):
             return Neighbours("replace", "person", self.max_rows or 1, WEIGHT)
         return REPLACE_ONE if self.weight_bounds is None else Neighbours(weight=WEIGHT)
@@ -548,18 +549,18 @@ def declare_fit(model: LinearModel, dataset: Dataset, n: int) -> FitDeclaration:
 
 
 def _require_rows(model: LinearModel) -> None:
-    """Refuse persons and weights where rows are split, or come without ids."""
+    """Refuse persons and weights in a search, which splits rows."""
     if any(each is not None for each in (model.person, model.persons, model.max_rows, model.weight_bounds)):
         raise Incompatible(
-            "A private search splits and scores single rows, so that it takes neither persons with several "
-            "rows nor weights: leave person, persons, max_rows and weight_bounds out, or fit the model alone."
+            "A private search splits and scores single rows, so it takes neither persons with several rows "
+            "nor weights: leave person, persons, max_rows and weight_bounds out, or fit the model alone."
         )
 
 
 def check_records(model: LinearModel, X: Any, y: Any) -> int:
     """Check that rows and targets have the columns and shapes of a model's fit; return their number.
 
-    `model`: fitted; `X`, `y`: private rows and targets: names and shapes are looked at, and no cell.
+    `model`: fitted; `X`, `y`: private rows and targets, of which only names and shapes are used.
     """
     table = model._new_rows(X)
     model._open_target(y, table.n)
@@ -611,7 +612,7 @@ def _bounds_facts(made: FitDeclaration) -> dict[str, Any]:
 
 
 def _is_validated() -> bool:
-    """Whether a cross-validation or search of scikit-learn fits; scorers by name call `predict` alone."""
+    """Whether scikit-learn's model selection calls this fit: its named scorers call only `predict`."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_globals.get("__name__", "").startswith("sklearn.model_selection."):
@@ -623,7 +624,7 @@ def _is_validated() -> bool:
 def _describe(
     given: str | Path | Checkpoint | None, model: LinearModel, made: FitDeclaration
 ) -> Checkpoint | None:
-    """Checkpoint of a fit: it also knows the user's units, because plans are in scaled ones."""
+    """Return the checkpoint of a fit, with the user's units, which the plan does not contain."""
     if given is None:
         return None
     checkpoint = given if isinstance(given, Checkpoint) else Checkpoint(Path(given))

@@ -64,7 +64,7 @@ def dask_source(
     layout : {"rows", "columns"}
         "rows" serves gradients, "columns" Frank-Wolfe; the other is made when first needed.
     missing : float
-        Value of a target that is no finite number; by default NaN: the record has no part in a loss.
+        Value of a target that is no finite number; by default NaN: the record is left out of the loss.
     client : distributed.Client or str, optional
         Client of the cluster, or its scheduler's address; by default the client that this process uses.
 
