@@ -388,7 +388,11 @@ X0, Y0, IDS = people(2, n=60)
     ("settings", "data", "words"),
     [
         ({"uncertainty": 0.2, "max_rows": 2}, {"groups": IDS}, "not available with max_rows"),
-        ({"bounds": "private", "max_rows": 2}, {"groups": IDS}, "Private bounds come before max_rows"),
+        (
+            {"bounds": "private", "max_rows": 2},
+            {"groups": IDS},
+            "Private bounds are not available with max_rows",
+        ),
         ({"solver": ObjectivePerturbation()}, {"groups": IDS}, "proved private for one row per person"),
         ({"solver": NoisySVRG(), "max_rows": 2}, {"groups": IDS}, "This solver samples records"),
         ({"weight_bounds": (0, 1)}, {"groups": IDS, "sample_weight": Y0}, "has not been derived"),

@@ -117,7 +117,7 @@ def test_few_records_spend_as_much_as_their_ranks_need_and_at_most_half():
     assert shares == sorted(shares, reverse=True)
     assert 0.49 < shares[0] <= 0.5 * (1 + 1e-12)
     assert shares[-1] == pytest.approx(0.15)
-    with pytest.raises(Incompatible, match=r"need 452 records, these are 451.*half of the budget"):
+    with pytest.raises(Incompatible, match=r"need 452 records, and there are 451.*half of the budget"):
         quantile_stages(451, 1, budget)
 
 
@@ -200,7 +200,7 @@ def test_a_type_that_one_missing_cell_would_change_changes_nothing():
 
 
 def test_refusals_come_from_public_numbers():
-    with pytest.raises(Incompatible, match=r"need \d+ records, these are 60"):
+    with pytest.raises(Incompatible, match=r"need \d+ records, and there are 60"):
         fitted(n=60)
     with pytest.raises(Incompatible, match="dense records"):
         dpcvx.PrivateLasso(epsilon=1.0, bounds="private", y_bounds=(0, 1)).fit(

@@ -49,11 +49,11 @@ DATE = re.compile(
     re.ASCII,
 )
 TIME = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d+))?)?", re.ASCII)
-FRACTION = 6  # digits of a second that are kept: polars keeps no more
+FRACTION = 6  # decimal digits of a second: polars stores no more
 
 
 class _Unknown:
-    """The canonical value of a cell that is no number, text, date or missing one."""
+    """Canonical value of an object that is not a number, text, a date or a missing cell."""
 
 
 UNKNOWN: Final = _Unknown()
@@ -64,7 +64,7 @@ KEPT = frozenset((str, int, bool))
 
 
 def canonical(cell: Any) -> Canonical:
-    """Return the canonical value of a cell; no cell raises.
+    """Return the value by which a cell is compared, whatever its type; no cell raises an error.
 
     - A number is its value as float64: 1, 1.0, True, "1", " 1", "1e0", "true" and Decimal(1) are one value,
       and so are integers beyond 2^53 that round to one float64.
@@ -86,17 +86,17 @@ def canonical_cells(cells: NDArray[Any]) -> list[Canonical]:
 
 
 def map_cells(cells: NDArray[Any], function: Callable[[Canonical], Value]) -> list[Value]:
-    """Return a function of the canonical value of each cell, in order."""
+    """Apply a function to the canonical value of each cell, in order."""
     if cells.dtype.kind == "M":
         cells = _iso(cells)
-    elif cells.dtype.kind == "m":  # NumPy would make integers of time spans
+    elif cells.dtype.kind == "m":  # NumPy would turn time spans into integers
         cells = np.array([UNKNOWN, None])[np.isnat(cells).astype(np.int64)]
     elif cells.dtype.kind == "V":
         return [function(UNKNOWN)] * cells.size
     known = _Known(function)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a cell's own conversion: it would tell of the cell
-        # Values of equal cells are kept for types whose equal objects are one cell.
+        warnings.simplefilter("ignore")  # a warning from a conversion would reveal the cell
+        # Cached only for types whose equal objects have the same canonical value.
         return [
             known[cell] if type(cell) in KEPT else function(canonical(cell))
             for cell in cells.ravel().tolist()
@@ -104,7 +104,7 @@ def map_cells(cells: NDArray[Any], function: Callable[[Canonical], Value]) -> li
 
 
 class _Known(dict[Any, Any]):
-    """A function of the canonical value of cells, computed once for equal ones."""
+    """Cache of a function of canonical values, by cell."""
 
     def __init__(self, function: Callable[[Canonical], Any]) -> None:
         self._function = function
@@ -115,7 +115,7 @@ class _Known(dict[Any, Any]):
 
 
 def read_numbers(cells: NDArray[Any]) -> Vector:
-    """Return cells as C-contiguous float64, NaN where the canonical value is no number."""
+    """Return cells as C-contiguous float64, NaN where the canonical value is not a number."""
     kind = cells.dtype.kind
     with np.errstate(all="ignore"):
         if kind in NUMBER_KINDS:
@@ -129,7 +129,7 @@ def read_numbers(cells: NDArray[Any]) -> Vector:
 
 
 def read_number(text: str) -> float:
-    """Return the number that a text is, NaN if it is none."""
+    """Return the number that a text stands for, NaN if it is not a number."""
     try:
         return float(text)  # no mark of a missing cell is a finite number
     except ValueError:

@@ -58,9 +58,9 @@ class DeclaredLevels:
                 few = len(plain) <= LARGEST_SHOWN  # many may be records
                 pair = f"{show(plain[before])} and {show(label)}" if few else f"entries {before} and {place}"
                 raise WrongValue(
-                    f"{what} must be a list of different labels, but {pair} count as one: readers of tables "
-                    "write numbers, booleans, dates and missing cells in several ways. Declare one of "
-                    "the two, or rename one in the table."
+                    f"{what} must be a list of different labels, but {pair} count as one value, because "
+                    "readers of tables write numbers, booleans, dates and missing cells in several ways. "
+                    "Declare one of the two, or rename one in the table."
                 )
         return cls(plain)
 

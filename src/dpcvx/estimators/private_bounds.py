@@ -87,7 +87,7 @@ def quantile_stages(n: int, columns: int, budget: Budget) -> tuple[Stage, ...]:
             "Private bounds count ranks among a public number of records: use relation='replace'."
         )
     if budget.neighbours.rows > 1:
-        raise Incompatible("Private bounds come before max_rows rows are chosen: declare bounds.")
+        raise Incompatible("Private bounds are not available with max_rows: declare bounds, or leave it out.")
     if budget.delta == 0:
         raise Incompatible("Private bounds need delta > 0.")
     paid = spendable(budget)
@@ -99,8 +99,7 @@ def quantile_stages(n: int, columns: int, budget: Budget) -> tuple[Stage, ...]:
         eta = 2 * mu * math.sqrt(share / (2 * columns))
         return eta, math.ceil(2 / eta * scales)
 
-    # Few records need more of the budget: the smallest share whose rank is not too far in, a little above
-    # it so that rounding does not spoil it.
+    # With few records: the smallest share of the budget whose rank is small enough, with a rounding margin.
     wanted = math.floor(LARGEST_SHARE * n)
     needed_share = 1.001 * 2 * columns * (scales / (mu * max(wanted, 1))) ** 2
     eta, rank = selection(min(max(SHARE, needed_share), MOST_SHARE))
@@ -108,7 +107,7 @@ def quantile_stages(n: int, columns: int, budget: Budget) -> tuple[Stage, ...]:
         needed = math.ceil(rank / LARGEST_SHARE)
         raise Incompatible(
             f"Private bounds of {columns} column(s) at epsilon={budget.epsilon:g} need {needed} records, "
-            f"these are {n}: declare bounds, use a larger epsilon, or fewer columns. The number is for "
+            f"and there are {n}: declare bounds, use a larger epsilon, or fewer columns. The number is for "
             f"delta={budget.delta:.3g} and half of the budget; where delta falls as records are added, as by "
             "default, it grows."
         )
@@ -121,9 +120,9 @@ def release_bounds(
     """Ask for both quantiles of every column, and draw bounds around them.
 
     The low quantile is the lower end of its part of the grid, the high one the upper end of its own. Bounds
-    are their middle, plus and minus half their distance times as much as takes the same quantiles of a normal
-    law to three deviations. Where the quantiles g are equal, to the grid, half of their distance counts as
-    the larger of |g| and 1.
+    are their middle, plus and minus half their distance, multiplied by the factor that takes the same
+    quantiles of a normal law to three standard deviations. If both quantiles are equal to g, on the grid,
+    half of their distance counts as the larger of |g| and 1.
 
     `stages`: of `quantile_stages`; `columns`: cells of each column; private; `answers`: of the run;
     `weights`: of the records, where they have any; private. Returns lows and highs, one for each column.

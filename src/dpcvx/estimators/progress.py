@@ -1,4 +1,4 @@
-"""Progress of longer work on the error stream: one line on a terminal that changes, else log lines."""
+"""Progress of longer work on the error stream: an updated line on a terminal, otherwise log lines."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from dpcvx.words import duration
 
 __all__ = ["CLEAR", "ProgressReport"]
 
-FIRST = 1.5  # seconds of silence before the first word
-ON_TERMINAL, IN_LOG = 0.5, 5.0  # seconds between two words
-CLEAR = "\r\x1b[K"  # back to the start of a terminal's line, and wipe it
+FIRST = 1.5  # seconds before the first report
+ON_TERMINAL, IN_LOG = 0.5, 5.0  # seconds between two reports
+CLEAR = "\r\x1b[K"  # go to the start of the terminal's line and clear it
 
 
 class ProgressReport:
-    """Says what is being done, from public facts alone: steps, and counts of private answers.
+    """Reports progress from public facts alone: the current step and the number of private answers.
 
-    A thread speaks, because steps such as planning or reading a file take seconds in one call.
+    A thread writes the reports, because a single call, such as planning or reading a file, can take seconds.
 
     Parameters
     ----------
     name : str
         Name of the work.
     shown : bool
-        Whether anything is said.
+        Whether anything is shown.
     """
 
     def __init__(self, name: str, *, shown: bool = True) -> None:
@@ -38,11 +38,11 @@ class ProgressReport:
         self._thread = threading.Thread(target=self._speak, daemon=True)
 
     def step(self, text: str) -> None:
-        """Say what is done next."""
+        """Set the current step."""
         self._text = text
 
     def count(self, done: int, total: int) -> None:
-        """Say how many private answers there are."""
+        """Set the number of private answers so far."""
         now = time.monotonic()
         if self._begun is None:
             self._begun = done, now
@@ -72,7 +72,7 @@ class ProgressReport:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop speaking, and leave a clean line."""
+        """Stop reporting, and leave a clean line."""
         self._ended.set()
         if self._shown:
             self._thread.join()

@@ -94,7 +94,7 @@ class Ledger:
         relation : {"replace", "add_remove"}
             Neighbouring relation of the cap and of every charge.
         unit : {"row", "person"}
-            Unit that the cap protects: a row, or a person with all of her rows. Charges of releases that
+            Unit that the cap protects: a row, or all rows of a person together. Charges of releases that
             protect another unit are refused.
 
         Returns
@@ -111,7 +111,7 @@ class Ledger:
                 connection.execute(head_table.insert(), {**first, "hash": genesis(identity)})
             head = self._lock(connection)
             if head.sequence == 0:
-                self._tell(head)  # so that a witness without any entry of a ledger has lost them
+                self._tell(head)  # a witness that knows no entry of a ledger has therefore lost them
             known = sa.select(account_table.c.name).where(account_table.c.name == name)
             if connection.execute(known).first() is not None:
                 raise Incompatible(f"The ledger has an account {name!r} already: open it with account().")
@@ -203,14 +203,14 @@ class Ledger:
             return head  # both are new, or an earlier attempt to create the ledger was cut off
         if seen is None:
             raise LedgerDamaged(
-                f"The witness of {self!r} is missing or empty: it holds no entry of it, though there are "
-                f"{head.sequence}, and an old copy could not be told from the newest. Put the witness back; "
-                "if it is lost, begin a new one with Ledger.start_witness or dpcvx ledger witness."
+                f"The witness of {self!r} is missing or empty, but the ledger has entries "
+                f"({head.sequence} of them): an old copy could not be told from the newest. Put the witness "
+                "back; if it is lost, begin a new one with Ledger.start_witness or dpcvx ledger witness."
             )
         if seen.identity != head.identity:
             raise LedgerDamaged(
-                f"The witness knows another ledger than {self!r}: this one was put in its place, or "
-                "needs a witness of its own."
+                f"The witness knows another ledger than {self!r}. Restore the ledger that it knows, or "
+                "give this one a witness of its own."
             )
         if seen != head and not has(connection, seen):
             raise LedgerDamaged(
@@ -361,8 +361,8 @@ class Account:
     def note(self, key: str, content: bytes) -> None:
         """Record how much of a charge was used, once for each key; durable when it returns.
 
-        A note is a link of the chain as charges are: without it a restored copy of the ledger would let
-        what was paid once be used twice.
+        Notes are entries of the hash chain, as charges are: otherwise a restored copy of the ledger would
+        allow the same charge to be used twice.
 
         Parameters
         ----------
@@ -372,7 +372,7 @@ class Account:
         Raises
         ------
         Incompatible
-            If the key has a note: of several processes that write it one succeeds.
+            If the key has a note already: of several processes that write it, only the first succeeds.
         """
         with writing(self.ledger.url) as connection:
             head = self.ledger._lock(connection)
@@ -447,7 +447,7 @@ class Account:
         if unit != cap.unit:
             raise Incompatible(
                 f"Account {self.name!r} protects a {cap.unit}, this release protects a {unit}"
-                f"{' with all of her rows' * (unit == 'person')}: charge it to an account of its own unit."
+                f"{' with all rows' * (unit == 'person')}: charge it to an account of its own unit."
             )
         if relations - {cap.relation}:
             raise Incompatible(

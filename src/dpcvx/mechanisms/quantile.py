@@ -62,7 +62,9 @@ class NoisyQuantile:
 
     def __post_init__(self) -> None:
         if not self.neighbours.replaces or self.neighbours.rows > 1:
-            raise Incompatible("Ranks are counted for one row of each person, and under replace-one.")
+            raise Incompatible(
+                "Private quantiles need relation='replace', and one row of each person: leave max_rows out."
+            )
         if self._temperature <= 0:
             raise Incompatible(
                 f"The rounding of scores of n={self.n} records takes all of eta={self.eta:g}; use fewer."

@@ -1,4 +1,4 @@
-"""The answers of a run: each question gets one, a stored one where a checkpoint has it, else a fresh one."""
+"""Answers of a run: one for each query, read from the checkpoint or drawn with fresh noise."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 __all__ = ["Answers"]
 
 PAUSE = 1.0  # seconds between two parts of a checkpoint; a ledger's note takes about a hundredth of one
-SHARE = 0.01  # of the time so far: in a run of hours they come less often
+SHARE = 0.01  # smallest pause between two parts as a share of the time so far: long runs write less often
 LARGEST_PART = 2**26  # characters
 
 
 class Answers:
-    """Gives each question of a run its one answer, and stores it before anybody sees it.
+    """Answers each query of a run once, and stores the answer before anybody sees it.
 
     Parameters
     ----------
     rng : Generator
-        Noise of fresh answers. A seeded one, for tests, starts a new stretch of its sequence for each
-        question, so that a run which is continued draws what an unbroken one would have drawn.
+        Source of the noise. A seeded one, for tests, starts a new part of its sequence for each query, so
+        that a continued run draws the same noise as an uninterrupted one.
     file : CheckpointFile, optional
         Where answers are stored; None stores nothing.
     pause : float
@@ -55,7 +55,7 @@ class Answers:
         return self._next
 
     def recall(self) -> None:
-        """Read the answers of the file, once the run is paid for."""
+        """Read the stored answers; call this after the run is charged."""
         if self.file is None:
             return
         for part in self.file.parts():
@@ -88,8 +88,8 @@ class Answers:
             before, answer = self._stored[number]
             if before != asked:
                 raise Incompatible(
-                    f"Question {number + 1} differs from that of the checkpoint {self.file.path}: another "
-                    "version of dpcvx, or a machine with other arithmetic, began it. Continue it there."
+                    f"Query {number + 1} differs from that of the checkpoint {self.file.path}: another "
+                    "version of dpcvx, or a machine with different arithmetic, began it. Continue it there."
                 )
             return decode(answer)
         if isinstance(self.rng, SeededGenerator):
@@ -101,7 +101,7 @@ class Answers:
         due = self._written + (self._pause and max(self._pause, SHARE * (now - self._began)))
         if now >= due or self._size > LARGEST_PART:
             self.store()
-        return decode(answer)  # what a run that is continued will see, to the last bit and type
+        return decode(answer)  # the same bits and type that a continued run will read
 
     def store(self) -> None:
         """Store the answers that are waiting; they are durable when it returns."""

@@ -138,7 +138,7 @@ def execute(
         Called with the mechanism, the public arguments and the noised answer of each call.
     checkpoint : Checkpoint, optional
         File in which answers are stored before progress, observers or the result can show them. If it exists
-        the run goes on after the answers that it holds, and is not charged again.
+        the run continues after the answers that it holds, and is not charged again.
 
     Raises
     ------
@@ -173,9 +173,9 @@ def execute(
 
 
 def _is_ours(solver: object) -> bool:
-    """Whether a solver is of this package, and what it works around: they show nothing of what they see.
+    """Whether a solver, and any solver inside it, belong to this package: these show nobody an answer.
 
-    Such a solver may be a little ahead of the disk; the next step of another waits for it.
+    Such a solver may go on before an answer is stored; any other solver waits until it is.
     """
     inner = getattr(solver, "solver", None)
     return type(solver).__module__.startswith("dpcvx.") and (inner is None or _is_ours(inner))
@@ -188,7 +188,7 @@ def _pay(
     account: str | None,
     purpose: str,
 ) -> Receipt | None:
-    """Charge a run; a new checkpoint of one that is refused is removed."""
+    """Charge a run; if the charge is refused, remove the new checkpoint."""
     file, private = answers.file, answers.rng.private
     try:
         key = None if file is None else file.key
@@ -200,7 +200,7 @@ def _pay(
 
 
 def _check_slopes(plan: Plan) -> None:
-    """Compile the slopes that the plan's questions need: a loss of the caller's may not compile."""
+    """Compile the slopes that the plan's queries need: a user's own loss may not compile."""
     from dpcvx.data import kernels
 
     for stage in plan.stages:
@@ -210,13 +210,13 @@ def _check_slopes(plan: Plan) -> None:
 
 
 def _check_source(plan: Plan, source: DataSource) -> None:
-    """Refuse a source that the plan is not for: other sizes, or no way to map its records."""
+    """Refuse a source that does not fit the plan: other sizes, or records that cannot be mapped."""
     from dpcvx.data import CanStandardise
 
     if any(stage.mechanism.traits.measures for stage in plan.stages) and not isinstance(
         source, CanStandardise
     ):
-        raise Incompatible("These records cannot be mapped again: give standardize=False.")
+        raise Incompatible("Records of this source cannot be standardised: give standardize=False.")
     if plan.budget.neighbours.replaces and source.n != plan.n:
         raise Incompatible(
             f"The plan is for n={plan.n} {plan.budget.neighbours.noun}s, the source has {source.n}: plan "

@@ -217,10 +217,10 @@ def private_score(
     scoring : str, optional
         scikit-learn's name of a metric; by default "accuracy" or "r2". See `dpcvx.tuning.score.METRICS`.
     bounds : pair of float, optional
-        Of a regressor: bounds of the target, by default the model's ``y_bounds``. Targets and predictions
-        are clipped to them, so a target with values beyond them needs wider ones, or its score is flattered;
-        noise grows with the width, squared for squared errors and "r2". Of "neg_log_loss": 0 and the largest
-        loss of a row, by default log(100).
+        Of a regressor: bounds of the target, by default the model's ``y_bounds``. Targets and predictions are
+        clipped to them, so the score of a target with values beyond them is too good: give wider ones; the
+        noise grows with the width, for squared errors and "r2" with its square. Of "neg_log_loss": 0 and the
+        largest loss of a row, by default log(100).
     groups : array-like, shape (n,), optional
         Id of each row's person, by default the column that the model's ``person`` names. All rows of a person
         are protected together and share the weight of one row; the number of persons is public, that of rows
@@ -288,15 +288,15 @@ def release_totals(
     model = getattr(model, "best_estimator_", model)
     if not isinstance(model, LinearModel):
         raise WrongType(
-            f"Private scores need an estimator of dpcvx, got {type(model).__name__}: what another predicts "
-            "for one row could depend on other rows, or fail because of one."
+            f"Private scores need an estimator of dpcvx, got {type(model).__name__}: with another estimator "
+            "the prediction for one row could depend on other rows, or one row could make it fail."
         )
     check_is_fitted(model)
     X, y, groups = records
     if model.person is not None and groups is None:
         X, groups = take_column(X, model.person)
     if groups is not None and y is not None and len(native_array(y, ndim=2)) != Table(X).n:
-        # Checked before the message that names both numbers: that of rows is private here.
+        # Checked before a message that names the number of rows, which is private here.
         raise WrongValue("X, y and groups must have the same number of rows.")
     n = check_records(model, X, y)
     facts: Mapping[str, Any] = {}
@@ -309,8 +309,8 @@ def release_totals(
         counted, n = "persons", units.n
     elif model.privacy_statement_.unit != UNIT_IS_ROW:
         raise Incompatible(
-            "This model protects persons with all of their rows, and a score of single rows would not: give "
-            "groups=ids, one for each row."
+            "This model protects persons with all of their rows, and a score of single rows would not. Give "
+            "groups=ids, the id of the person for each row."
         )
     metric, epsilon = metric_for(model), float(payment.epsilon)
     question = NoisyScore(metric, n, PureDP(epsilon), neighbours)
