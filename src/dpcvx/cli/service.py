@@ -51,10 +51,19 @@ def serve(
     slot: Annotated[
         float, typer.Option(help="Seconds. The time to an answer is a whole number of slots.", min=0.01)
     ] = 0.25,
+    check: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the budget for counts of recognised cells, which show wrong columns; 0 for none.",
+            min=0.0,
+            max=1.0,
+        ),
+    ] = None,
     demo: Annotated[bool, typer.Option("--demo", help="Serve census data with a temporary ledger.")] = False,
 ) -> None:
     """Answer queries about a table on one privacy budget, by HTTP and on a web page."""
     _require("fastapi", "uvicorn", "argon2", "pydantic")
+    from dpcvx.queries import CHECK
     from dpcvx.service.start import ServiceSettings, demonstration, run
 
     if demo:
@@ -74,6 +83,7 @@ def serve(
             host=host,
             port=port,
             slot=slot,
+            check=CHECK if check is None else check,
         )
     )
 

@@ -1,6 +1,7 @@
 """The query engine: many queries on one budget, answered from a histogram over a public schema."""
 
 from dpcvx.queries.answer import ARGUMENTS, BRANCHES, Answer
+from dpcvx.queries.budget_split import CHECK
 from dpcvx.queries.engine import QueryEngine
 from dpcvx.queries.histogram import Counts, Histogram
 from dpcvx.queries.marginals import Measurement, NoisyMarginals
@@ -21,6 +22,7 @@ from dpcvx.queries.universe import Universe
 __all__ = [
     "ARGUMENTS",
     "BRANCHES",
+    "CHECK",
     "LARGEST_RADIUS",
     "QUERY_LOSSES",
     "Answer",

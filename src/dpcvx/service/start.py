@@ -22,7 +22,7 @@ from dpcvx.data.table import read_variables
 from dpcvx.data.table_schema import TableSchema
 from dpcvx.errors import BudgetExceeded, LedgerUnavailable, Unreadable, UnrecognisedDataWarning, WrongValue
 from dpcvx.ledger import Account, Ledger
-from dpcvx.queries import QueryEngine, Schema, Universe
+from dpcvx.queries import CHECK, QueryEngine, Schema, Universe
 from dpcvx.service.analysts import Analysts
 from dpcvx.service.application import application
 from dpcvx.service.database import ServiceDatabase
@@ -46,6 +46,7 @@ class ServiceSettings:
     host: str  # host, port: address to listen on
     port: int
     slot: float  # seconds. The time from a query to its answer is a whole number of slots.
+    check: float = CHECK  # share of the budget for counts of recognised cells
 
 
 def run(settings: ServiceSettings) -> None:
@@ -133,7 +134,7 @@ def _serve(
     with database.alone():
         console.print(f"warm start: {len(schema.names)} attributes of {columns.num_rows:,} people")
         with console.status("measuring privately, or reading earlier measurements"):
-            engine = _engine(schema, columns, account)
+            engine = _engine(schema, columns, account, settings.check)
         analysts = Analysts(engine, database)
         if ready is not None:
             ready(analysts)
@@ -146,11 +147,13 @@ def _serve(
         console.print(closing)
 
 
-def _engine(schema: Schema, columns: Any, account: Account) -> QueryEngine:
+def _engine(schema: Schema, columns: Any, account: Account, check: float) -> QueryEngine:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnrecognisedDataWarning)  # shown by `_check`
-            return QueryEngine(schema, columns, account.budget, ledger=account.ledger, account=account.name)
+            return QueryEngine(
+                schema, columns, account.budget, check=check, ledger=account.ledger, account=account.name
+            )
     except BudgetExceeded as refused:
         reason = refused.reason or "Other releases were charged to it."
         raise WrongValue(
@@ -229,8 +232,10 @@ def _comparisons(left: int, total: int) -> str:
 def _check(engine: QueryEngine) -> str:
     """Say what the check of the data found; all counts are shown if something looks wrong."""
     check = engine.data_check
-    if check is None or not check.findings:
-        return f"check of the data: {engine.check_summary}"
+    if check is None:
+        return engine.check_summary.replace("check=", "--check ")  # as the command line has it
+    if not check.findings:
+        return f"check of the data: {check.summary}"
     return f"warning: {check.warning}\n{check}"
 
 
