@@ -65,9 +65,10 @@ def native_array(values: Any, ndim: int = 1) -> NDArray[Any]:
 
 
 def read_column(column: Any) -> tuple[NDArray[Any], Places]:
-    """Return cells of a narwhals series, and the place of every record's cell among them.
+    """Return the cells of a narwhals series, and for each record the position of its cell among them.
 
-    Numbers come as float64, all of them; of text, dates and categories each different cell comes once.
+    All numbers are returned, as float64; text, dates and categories are returned once for each different
+    cell.
     """
     native = column.to_native()
     if column.implementation.is_pandas_like():
@@ -83,7 +84,7 @@ def column_cells(column: Any) -> NDArray[Any]:
 
 
 def column_numbers(column: Any) -> Vector:
-    """Return cells of a narwhals series as float64, NaN where one is missing or no number."""
+    """Return the cells of a narwhals series as float64, NaN for a cell that is missing or not a number."""
     cells, places = read_column(column)
     return read_numbers(cells)[places]
 
@@ -97,7 +98,7 @@ def column_codes(column: Any, levels: DeclaredLevels) -> NDArray[np.int64]:
 def cell_codes(values: Any, levels: DeclaredLevels, read: Callable[[Any], NDArray[Any]]) -> NDArray[np.int64]:
     """Return the place of each value among levels, -1 for one that is none of them.
 
-    `read`: reads whatever is no typed column.
+    `read`: reads values that are not a typed column.
     """
     import narwhals as nw
 
@@ -126,7 +127,7 @@ def _read_pandas(native: Any) -> tuple[NDArray[Any], Places]:
 
 
 def _with_missing(cells: NDArray[Any]) -> NDArray[Any]:
-    """Cells with one more at the end, a missing one, which the place -1 leads to."""
+    """Append a missing cell, which position -1 then refers to."""
     return _objects([*cells.tolist(), None])
 
 

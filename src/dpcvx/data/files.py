@@ -80,34 +80,36 @@ class TableFile:
 
 @dataclass(frozen=True)
 class CsvDialect:
-    """Form of a CSV file, which the user declares: nothing of it is found out from cells.
+    """Separator, decimal point, encoding and quoting of a CSV file, declared by the user and never guessed.
 
-    Without `line_breaks` every line is one record, whatever quotes it holds. That is right for files in which
-    no cell has a line break, and one person's quotes cannot reach another record. With `line_breaks` a line
-    feed ends a record if the number of quotes before it in the file is even. That is right for files whose
-    writer puts cells with line breaks or quotes into quotes and doubles the quotes inside, as spreadsheets,
-    databases and the csv modules of programming languages do: such a writer adds an even number of quotes for
-    each cell, so that reading gives back the list of records that was written, and neighbouring lists are
-    read as neighbouring lists. A file that is written otherwise breaks this: one stray quote of a person
-    would join the records after it.
+    Without `line_breaks` every line is one record, whatever quotes it holds. This is correct for files in
+    which no cell has a line break, and one person's quotes cannot affect another record. With `line_breaks` a
+    line feed ends a record if the number of quotes before it in the file is even. This is correct for files
+    whose writer puts cells with line breaks or quotes into quotes and doubles the quotes inside, as
+    spreadsheets, databases and the csv modules of programming languages do: such a writer adds an even number
+    of quotes for each cell, so that reading gives back the list of records that was written, and neighbouring
+    lists are read as neighbouring lists. In any other file one person's stray quote would join the records
+    after it.
     """
 
     sep: str = ","  # between cells
     decimal: str = "."  # in numbers
     encoding: str = "utf-8"
-    line_breaks: bool = False  # whether quoted cells may hold some
+    line_breaks: bool = False  # whether quoted cells may contain line breaks
 
     def __post_init__(self) -> None:
         for name, value in (("sep", self.sep), ("decimal", self.decimal)):
             if len(value) != 1 or value in '"\r\n' or value.isalnum():
-                raise WrongValue(f"{name} must be one character, no letter, digit or quote; got {value!r}.")
+                raise WrongValue(
+                    f"{name} must be one character that is not a letter, digit or quote; got {value!r}."
+                )
         if self.sep == self.decimal:
             raise WrongValue(f"sep and decimal are both {self.sep!r}: give two characters.")
         try:
             plain = '\r\n"'.encode(self.encoding) == b'\r\n"'
         except (LookupError, UnicodeError):
             raise WrongValue(f"encoding {self.encoding!r} is not known: utf-8, latin-1 or cp1252?") from None
-        if not plain:  # lines are told apart before they are decoded, so that no cell can hide the end of one
+        if not plain:  # files are split into lines before decoding, so that no cell can hide a line end
             raise WrongValue(
                 f"encoding {self.encoding!r} has line ends of several bytes: save the file as UTF-8."
             )

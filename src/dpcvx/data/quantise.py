@@ -2,7 +2,7 @@
 
 The bounds of a record are checked on the stored integers, so the sensitivity of a sum holds without slack.
 
-Nothing here raises, warns or chooses a path because of a value or of the type of an array: errors speak of
+Nothing here raises, warns or chooses a path because of a value or of the type of an array: errors name only
 shapes and parameters.
 """
 

@@ -1,7 +1,7 @@
 """Counts of recognised cells: finite numbers, declared levels and declared labels, in raw records.
 
-They are asked of raw records: a quantised row no longer tells a missing cell from one in the middle of its
-bounds. Counts are exact and private; `dpcvx.mechanisms.NoisyCounts` releases them with noise.
+They are computed from raw records, because in a quantised row a missing cell looks like one in the middle of
+its bounds. Counts are exact and private; `dpcvx.mechanisms.NoisyCounts` releases them with noise.
 """
 
 from __future__ import annotations
@@ -65,5 +65,5 @@ class RecognisedCells:
 
 
 def cells_to_count(table: Table, columns: Columns, target: Target) -> RecognisedCells:
-    """Return the counts that a check of some records asks for; no record is read."""
+    """Return the counts that the check of a table needs; no record is read."""
     return RecognisedCells(None if table.sparse else columns, target)

@@ -22,8 +22,8 @@ __all__ = ["RowMap", "linear_scores"]
 class RowMap:
     """Map from the cells of a new row to features: read, encode levels, fill, clip.
 
-    A cell that is no finite number is `fill`; every declared level is a 0/1 feature. Then cells are clipped
-    to `bounds`, and rows to `region`, where the fit did so with released numbers.
+    A cell that is not a finite number is replaced by `fill`; every declared level is a 0/1 feature. Then
+    cells are clipped to `bounds`, and rows to `region`, if the fit did so with released numbers.
     """
 
     levels: Levels  # for each raw column its declared levels, or None for a number
@@ -31,7 +31,7 @@ class RowMap:
     fill: Vector  # value of a feature whose cell is missing, one per feature
     bounds: tuple[Vector, Vector] | None = None  # lowest and highest value of each feature
     region: Region | None = None
-    schema: TableSchema | None = None  # how columns are read, where one was declared
+    schema: TableSchema | None = None  # how columns are read, if a schema was declared
 
     def features(self, table: Table) -> Any:
         """Return the features of all rows, shape (n, d): a CSR array of sparse rows that are not clipped."""
@@ -70,7 +70,8 @@ class RowMap:
         """Sparse rows, whose absent cells are 0."""
         if self.bounds is not None or any(declared is not None for declared in self.levels):
             raise WrongType(
-                "This model has categories or released bounds; it predicts from dense arrays or data frames."
+                "This model has categories or released bounds, so it cannot predict from sparse rows. Give a "
+                "dense array or a data frame."
             )
         rows = table.compressed()
         rows.data = np.where(np.isfinite(rows.data), rows.data, self.fill[rows.indices])

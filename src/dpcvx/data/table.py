@@ -188,9 +188,9 @@ class Table:
 
 
 def open_declared(X: Any, schema: TableSchema, target: str | None = None) -> Table:
-    """Open a table with a schema that may name more columns, or other ones, than it has.
+    """Open a table with a schema, which may name columns that the table does not have.
 
-    `target`: column that is no feature, by default the schema's.
+    `target`: column that is not used as a feature, by default the schema's target.
     """
     names = Table(X).names
     if names is None:
@@ -203,8 +203,8 @@ def open_declared(X: Any, schema: TableSchema, target: str | None = None) -> Tab
 def read_variables(X: Any, schema: TableSchema) -> Any:
     """Return the variables of every record as an Arrow table: numbers, and levels as text.
 
-    A variable is a function of its own record and of the schema alone, so that this may come before any
-    private computation. A cell that is no number, or none of the levels, is missing.
+    A variable is a function of its own record and of the schema alone, so that this
+    costs no budget. A cell that is not a number, or none of the levels, is missing.
 
     Parameters
     ----------

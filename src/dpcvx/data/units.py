@@ -25,7 +25,7 @@ from dpcvx.words import show
 
 __all__ = ["Units", "persons", "survey_weights", "take_column", "without_column"]
 
-LARGEST_ID = 2.0**53  # integers from here on are equal to others once a reader made them floats
+LARGEST_ID = 2.0**53  # larger integers may become equal when a reader turns them into floats
 Weigh = Callable[[Dense | Sparse | None, Vector | None], IntVector]
 
 
@@ -44,19 +44,19 @@ class Units:
 
 
 def persons(ids: Any, *, declared: int | None = None, max_rows: int | None = None) -> Units:
-    """Return persons with several rows each.
+    """Return the units of records in which a person may have several rows.
 
     Parameters
     ----------
     ids : array-like, shape (n,)
         Id of each row's person, compared by canonical value. A row without an id, or with a number of 2^53 or
-        more, has no part.
+        more, is left out.
     declared : int, optional
         Number of persons where it is known beforehand; by default the number of different ids, which is then
         public.
     max_rows : int, optional
-        Rows kept of a person, by a hash of their content; by default all rows of a person share the weight of
-        one row.
+        Largest number of rows used of a person, chosen by a hash of their content; by default all rows of a
+        person share the weight of one row.
     """
     for name, value in (("persons", declared), ("max_rows", max_rows)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):

@@ -1,4 +1,4 @@
-"""The projection onto a set as plain numbers, for compiled code whose time is the same inside and outside."""
+"""Description of a set by plain numbers, for compiled projections whose time does not depend on the point."""
 
 from typing import NamedTuple, Self
 

@@ -20,7 +20,7 @@ __all__ = ["ExportedClassifier", "ExportedRegressor", "FeatureMap", "pipeline_of
 
 
 class FeatureMap(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Features of new rows, as the model's formula multiplies them; there is nothing to fit.
+    """Transformer from new rows to the features that the coefficients multiply; there is nothing to fit.
 
     `row_map`: the model's; `columns`: names of the columns, or their number where they have none; `person`:
     name of a column that is left out where rows have it.

@@ -21,7 +21,7 @@ FEW_FEATURES = 40  # a text lists so many features; JSON has all
 
 @dataclass(frozen=True, eq=False)
 class Formula:
-    """Computation of a prediction, in double precision; terms are added in the order of the features.
+    """All steps of a prediction, in double precision, with terms added in the order of the features.
 
     `model`: class of the model. `columns`: names of the columns of X, or their number where they have none.
     `row_map`: from cells to features. `extrapolation`: "linear" leaves the clipping steps of the map out.

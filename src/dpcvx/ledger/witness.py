@@ -91,7 +91,7 @@ class FileWitness:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Wait until the name of a new file is on the disk."""
+    """Write the folder's entry of a new file to the disk."""
     if os.name != "posix":
         return
     opened = os.open(folder, os.O_RDONLY)

@@ -42,9 +42,9 @@ class Mechanism(Protocol):
     """One private query, with its sensitivity, its noise and its price.
 
     It is called as ``mechanism(*public, data=source, rng=generator)``. One that has a method ``start`` keeps
-    a public state between calls: what ``start(source)`` returns comes before the public arguments. If the
-    state also follows the calls themselves, ``skip(*state)`` brings it to where a call would, and releases
-    nothing: a run that is continued has the earlier answers already.
+    a public state between calls: what ``start(source)`` returns comes before the public arguments. If a
+    call also changes the state, ``skip(*state)`` makes the same change and releases nothing; a run that is
+    continued from a checkpoint uses it for the answers that it has already.
     """
 
     @property

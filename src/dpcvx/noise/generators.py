@@ -133,7 +133,7 @@ class SeededGenerator:
         self._seed, self._bits = seed, np.random.Philox(seed)
 
     def jump(self, place: int) -> None:
-        """Go on at the start of one of 2^64 stretches of the sequence, 0 or more; they do not overlap."""
+        """Move to the start of one of 2^64 parts of the sequence that do not overlap."""
         self._bits = np.random.Philox(self._seed)
         self._bits.advance((place + 1) << 64)
 

@@ -111,9 +111,9 @@ class Solver(Protocol):
         return self.predict(problem, n, budget)
 
     def with_records(self, plan: Plan, n: int) -> Solver:
-        """Return the solver with the step sizes of n records, where a released number takes the place of n.
+        """Return the solver with step sizes for n records, a released number of those that have a target.
 
-        `plan`: the solver's own, whose questions stay as they are.
+        `plan`: the solver's own; its queries are not changed.
         """
         return self
 
@@ -229,7 +229,7 @@ class Plan:
     before : tuple of Stage
         Queries about raw columns, such as their bounds, that are asked before the records are quantised.
     notes : tuple of str
-        Remarks for the reader, such as why a usual question is not asked.
+        Remarks for the reader, such as why no check of the data is made.
     advise : callable, optional
         Returns a sentence on whether the plan is expected to be useful, or nothing; planners set it.
     """

@@ -129,7 +129,7 @@ class ServiceState:
     async def verify(self, text: str, source: str) -> ApiKey:
         """Return the API key of a text, or refuse it after a whole number of slots, `REFUSED_SLOTS` at least.
 
-        A key that was accepted before waits for nobody. `source`: address that the request came from.
+        A key that was accepted before is not queued. `source`: address that the request came from.
         """
         keys, started = self.analysts.keys, asyncio.get_running_loop().time()
         key = await asyncio.to_thread(keys.recognise, text) if keys.was_accepted(text) else None

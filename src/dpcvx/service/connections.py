@@ -35,7 +35,7 @@ class TimedConnection(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Read part of a request, of several, or of none."""
+        """Read bytes, which may be part of a request, or of several."""
         super().data_received(data)
         self._watch()
 

@@ -102,7 +102,7 @@ class Standardised(Solver):
         return tuple(min(1.0, share * plan.problem.bounds.x_inf**2 / least) for share in shares)
 
     def _fit(self, plan: Plan, n: int | None = None) -> Plan:
-        """The part of a plan after the measures, as it looks from a number of records that have a target."""
+        """Return the part of a plan after the moments, for n records that have a target."""
         inner, stages = self.inner(plan.problem), plan.stages[3:]
         if n is not None:
             stages = tuple(_divided_by(n, stage) for stage in stages)
@@ -155,7 +155,7 @@ class Standardised(Solver):
         # Sums divided by n become means over the weight that is given, and over records that have a target.
         more = plan.n / np.where(np.arange(len(moments)) < d, weight, present)
         m = np.clip(more * moments, -limits, limits) * self.intercept
-        # And so may a mean square.
+        # A mean square below twice the standard deviation of its noise is replaced by that.
         measured, least = more * ask.moments(m), 2 * more * squares.deviations
         s = np.sqrt(np.maximum(measured, least))
         y_center, y_scale = 0.0, 1.0
@@ -203,9 +203,9 @@ class Standardised(Solver):
 
 
 def _count(n: int, share: float, deviation: float) -> int:
-    """Number of units that a released share stands for.
+    """Return the number of units, n times a released share of them.
 
-    Below two standard deviations of its noise a share may be nothing but noise.
+    A share below two standard deviations of its noise is replaced by these: it may be noise alone.
     """
     return max(1, round(n * min(1.0, max(float(share), 2 * float(deviation)))))
 
@@ -239,7 +239,7 @@ class _PresentAsk(Asking):
 
 
 def _divided_by(n: int, stage: Stage) -> Stage:
-    """A stage whose answers `_PresentAsk` rescales, with the noise that they have then."""
+    """Return a stage with the noise that its answers have once `_PresentAsk` has rescaled them."""
     if stage.mechanism.traits.question not in DIVIDED:
         return stage
     return replace(stage, mechanism=replace(_any(stage.mechanism), n=n))

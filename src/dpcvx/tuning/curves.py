@@ -39,12 +39,12 @@ class CalibrationGroup(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ScoreCurves:
-    """Noisy histograms of the scores of either class, and what follows from them at no further cost.
+    """Noisy histograms of the scores of both classes, with the ROC curve, calibration and log loss they give.
 
     Parameters
     ----------
     edges : ndarray of shape (bins - 1,)
-        Public edges between the bins, in scores; the first and the last bin have no outer end.
+        Public edges between the bins of the score; the first and the last bin are unbounded.
     counts : ndarray of shape (2, bins)
         Noisy numbers of rows with each class and bin.
     noise : float
@@ -66,7 +66,7 @@ class ScoreCurves:
 
     @property
     def binning_error(self) -> float:
-        """Estimate of the most that binning can change ``roc_auc``: half the chance of a tie."""
+        """Estimated upper bound on the change of ``roc_auc`` by binning: half the probability of a tie."""
         shares = np.maximum(self.counts, 0.0) / np.maximum(self.counts.sum(axis=1, keepdims=True), 1.0)
         return float(shares[0] @ shares[1]) / 2
 
@@ -97,8 +97,9 @@ class ScoreCurves:
     def calibration(self) -> list[CalibrationGroup]:
         """Return predicted and observed shares of the second class in groups of neighbouring bins.
 
-        Bins are joined from below until a group has 20 standard deviations of its noise; a rest that has
-        fewer joins the last group. Returns no group where all rows together have fewer.
+        Bins are joined from below until the count of a group is 20 standard deviations of its noise;
+        remaining bins with fewer rows join the last group. The list is empty if all rows together are too
+        few.
         """
         self._need_probabilities()
         ends = np.concatenate([[-math.inf], self.edges, [math.inf]])
@@ -161,7 +162,7 @@ def private_curves(
     account: str | None = None,
     random_state: Any = None,
 ) -> ScoreCurves:
-    """Release ROC curve, calibration and log loss of a two-class model on private rows, for one price.
+    """Release ROC curve, calibration and log loss of a two-class model on private rows, at one price.
 
     The query is `dpcvx.tuning.metrics.AreaUnderCurve`: the number of rows of either class in 40 public bins
     of their score; one row changes two counts by one. Every count gets discrete Laplace noise of scale

@@ -21,7 +21,7 @@ from dpcvx.words import show
 __all__ = ["CLASSIFICATION", "METRICS", "REGRESSION", "UNIT", "Metric", "metric_of", "score_edges"]
 
 UNIT = 2**20  # lattice steps of the largest contribution of a row to a total
-# A class that was given a chance below one in a hundred counts as if it had been given that chance.
+# Predicted probabilities below 1/100 count as 1/100.
 LARGEST_LOG_LOSS = math.log(100.0)
 # A regressor's totals are sums over the rows that have a target; a share of the count of these rows keeps the
 # price low (PRIVACY_MATH §17).
@@ -66,7 +66,7 @@ class Metric(Protocol):
 
 
 def _steps(shares: Vector, weights: IntVector | None) -> IntVector:
-    """Sum of contributions between -1 and 1, in lattice steps; what is no number counts as the largest."""
+    """Sum of contributions between -1 and 1, in lattice steps; NaN counts as 1."""
     clipped = np.clip(np.where(np.isnan(shares), 1.0, shares), -1.0, 1.0)
     steps: IntVector = np.rint(UNIT * clipped).astype(np.int64)
     sums: IntVector = steps.sum(axis=0) if weights is None else weights @ steps
@@ -248,8 +248,8 @@ class AreaUnderCurve:
 
     A row is in one of 2 B cells, its class and the bin of its score, or, without a declared label, in none:
     replacing it changes two counts by one (l1 2, l2 sqrt 2), as for counts of a class target. Bins are those
-    of `score_edges`, made of released numbers. Two rows of one bin count as ordered by half, so the area is
-    wrong by at most half the chance that a row of either class fall into one bin.
+    of `score_edges`, made of released numbers. Two rows in the same bin count as half ordered, so
+    the error of the area is at most half the probability that a row of each class share a bin.
     """
 
     bins: int = BINS

@@ -23,7 +23,7 @@ def _has(name: str) -> Any:
 
 
 class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Search over settings of an estimator, in the place of ``GridSearchCV``, private as a whole.
+    """Private search over settings of an estimator, in place of ``GridSearchCV``.
 
     Settings are drawn at random, fitted and scored with noise, a random number of times; the best run is
     released, and epsilon covers the search: every fit, every score and the choice. Its model is
