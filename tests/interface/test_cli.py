@@ -16,6 +16,7 @@ import dpcvx
 from dpcvx import cli
 from dpcvx.cli.fit import BOUNDS_EXAMPLE
 from dpcvx.cli.options import RUN, in_options
+from dpcvx.data.files import HEADER_HINT
 from dpcvx.estimators import progress
 from dpcvx.estimators.documentation import PARAMETERS
 from dpcvx.estimators.registry import COMMANDS, ESTIMATORS, estimator_class
@@ -76,6 +77,7 @@ def run(monkeypatch, capsys):
 
 
 OUT = "--out model.json --force"
+LACKS = "lacks columns that the model needs:"
 FIT = f"fit people.csv --target income --model linear --epsilon 1 --bounds bounds.toml {OUT}"
 LABELS = f"fit people.csv --target rich --model logistic --epsilon 1 --bounds labels.toml {OUT}"
 
@@ -93,6 +95,24 @@ def test_fit_prints_plan_and_statement_and_predict_reads_the_model(folder, run):
     assert (code, err, header, len(lines)) == (0, "", "prediction", N)
     expected = model.predict(pq.read_table("people.parquet", columns=["age", "sex", "hours"]))
     assert [float(line) for line in lines] == expected.tolist()
+
+
+def test_the_bounds_file_may_name_the_target(folder, run):
+    named = FIT.replace("--target income ", "")
+    code, _, err = run(named)
+    assert code == 2
+    assert "Give --target NAME, or add  [target] column" in err
+    content = Path("bounds.toml").read_text()
+    Path("bounds.toml").write_text(content.replace("[target]", '[target]\ncolumn = "income"'))
+    assert run(named)[0] == 0
+    code, _, err = run(FIT.replace("linear", "logistic").replace("income", "incom"))
+    assert code == 2
+    assert "needs the labels of 'incom'" in err
+
+
+def test_the_package_runs_as_a_module():
+    done = subprocess.run([sys.executable, "-m", "dpcvx", "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"dpcvx {dpcvx.__version__}\n")
 
 
 @pytest.mark.parametrize("data", ["people.parquet", "people.csv"])
@@ -152,7 +172,7 @@ def test_score_is_a_charged_noisy_metric(folder, run):
     assert {"low", "observed", "rows"} <= set(said["calibration"][0])
     assert said["statement"]["epsilon"] == 5
     code, _, err = run("score model.json people.csv --target wealth --epsilon 1")
-    assert (code, err) == (2, "dpcvx: people.csv lacks columns that the model needs: wealth.\n")
+    assert (code, err) == (2, f"dpcvx: people.csv {LACKS} wealth; {HEADER_HINT}\n")
 
 
 def test_score_protects_the_persons_of_the_model(folder, run, people):
@@ -163,7 +183,7 @@ def test_score_protects_the_persons_of_the_model(folder, run, people):
     assert (code, err) == (0, "")
     assert json.loads(out)["statement"]["public"]["persons"] == N // 2
     code, _, err = run("score model.json people.csv --target rich --epsilon 2")
-    assert (code, err) == (2, "dpcvx: people.csv lacks columns that the model needs: who.\n")
+    assert (code, err) == (2, f"dpcvx: people.csv {LACKS} who; {HEADER_HINT}\n")
     assert run("predict model.json people.csv")[0] == 0
 
 
@@ -837,7 +857,7 @@ def test_private_bounds_without_a_file(folder, run, people):
     assert model.y_bounds == model.schema.columns["age"].bounds == "private"
     code, _, err = run(f"{start} --target rich --model logistic --features age,hours")
     assert code == 2
-    assert "--model logistic needs the labels: give --classes no,yes." in err
+    assert "--model logistic needs the labels of 'rich': give --classes no,yes." in err
     assert run(f"{start} --target rich --model logistic --features age,hours --classes no,yes")[0] == 0
     assert dpcvx.load("model.json").classes_.tolist() == ["no", "yes"]
 

@@ -16,7 +16,7 @@ ROOT = Path(dpcvx.__file__).parent
 ORDER = (
     "words errors arrays events vouched -> gpu losses domains -> problem -> accounting -> ledger -> noise -> "
     "data -> mechanisms -> plans -> solvers -> planning -> estimators -> tuning queries -> report papers "
-    "audit -> demo service -> cli"
+    "audit -> demo service -> cli -> __main__"
 )
 LEVEL = {name: level for level, names in enumerate(ORDER.split(" -> ")) for name in names.split()}
 HEAVY = {

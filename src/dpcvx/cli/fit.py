@@ -51,7 +51,6 @@ BOUNDS_EXAMPLE = """A bounds file looks like this (in your own units; from what 
 
 def fit(
     data: DataFile,
-    target: Annotated[str, typer.Option(help="Column to predict.")],
     model: str,
     bounds: Annotated[
         Path,
@@ -62,6 +61,9 @@ def fit(
     ],
     out: Annotated[Path, typer.Option(help="Model file to write, JSON.")],
     given: dict[str, Any],
+    target: Annotated[
+        str | None, typer.Option(help="Column to predict. Default: the one that the bounds file names.")
+    ] = None,
     features: Annotated[
         str, typer.Option(help="Columns to use, separated by commas. Default: all declared.")
     ] = "",
@@ -105,6 +107,12 @@ def fit(
 
         declared = _private() if str(bounds) == PRIVATE else TableSchema.from_toml(bounds)
         declared.require_confirmed()
+        target = declared.target if target is None else target
+        if target is None:
+            raise WrongValue(
+                'Which column is to be predicted? Give --target NAME, or add  [target] column = "NAME"  to '
+                "the bounds file."
+            )
         if labels := [label.strip() for label in classes.split(",") if label.strip()]:
             declared = replace(declared, target_values=LevelColumn(labels))
         parameters = given | {"verbose": int(not quiet)}
@@ -237,10 +245,11 @@ def _target(model: str, declared: TableSchema, target: str, path: Path) -> dict[
     if needs_classes(model):
         if "classes" not in known:
             add = "" if str(path) == PRIVATE else f', or add  [target] classes = ["no", "yes"]  to {path}'
-            raise WrongValue(f"--model {model} needs the labels: give --classes no,yes{add}.")
+            raise WrongValue(f"--model {model} needs the labels of {target!r}: give --classes no,yes{add}.")
         return {"classes": known["classes"]}
     if "y_bounds" not in known:
         raise WrongValue(
-            f"--model {model} needs the target's bounds: add  [target] bounds = [low, high]  to {path}."
+            f"--model {model} needs bounds of the target {target!r}: add  [target] bounds = [low, high]  to "
+            f"{path}."
         )
     return {"y_bounds": known["y_bounds"]}

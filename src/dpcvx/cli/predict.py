@@ -35,7 +35,7 @@ def read_rows(
 
     `estimator`: read from the file `model`; `data`: the file of the table; `dialect`: its form.
     """
-    from dpcvx.data.files import open_table
+    from dpcvx.data.files import HEADER_HINT, open_table
 
     if not hasattr(estimator, "feature_names_in_"):
         raise WrongValue(
@@ -50,7 +50,7 @@ def read_rows(
     names = [*read, *ids]
     wanted = names if target is None else [*names, target]
     if missing := [name for name in wanted if name not in table.columns]:
-        raise WrongValue(f"{data} lacks columns that the model needs: {', '.join(missing)}.")
+        raise WrongValue(f"{data} lacks columns that the model needs: {', '.join(missing)}; {HEADER_HINT}")
     classes = getattr(estimator, "classes_", None)
     words = [*(estimator.levels_ if schema is None else schema.text_columns()), *ids]
     return table.read(names, words, target, None if classes is None else classes.tolist())

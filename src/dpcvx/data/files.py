@@ -36,7 +36,10 @@ __all__ = [
 Level = str | int | float
 
 # Said instead of the columns found: the first line of a file without a header is somebody's record.
-HEADER_HINT = "check the names: the first line of a CSV file must be its header."
+HEADER_HINT = (
+    "check the names: the first line of a CSV file must be its header, with a comma between two names "
+    "(dpcvx fit, predict and score take another separator by --sep)."
+)
 
 LONGEST_HEADER = 2**24  # bytes
 
