@@ -23,14 +23,14 @@ BUCKETS = 32
 
 @dataclass(frozen=True)
 class Proposal:
-    """A column as its name suggests, and the reason, for whoever has to confirm it."""
+    """Proposed declaration of a column, with a note for the person who confirms it."""
 
     column: Any
     note: str
 
 
-# Words of a name, the first that fits, and what such a column usually is, in which unit. The ranges are those
-# of almost all people, in round numbers.
+# Words in a column's name, with the usual bounds and unit of such a column; the first match counts. The
+# bounds hold for almost all people, in round numbers.
 NUMBERS = {
     ("age",): ((0, 110), "years"),
     ("year", "yr"): ((1900, 2030), "calendar years; a duration in years has other bounds"),

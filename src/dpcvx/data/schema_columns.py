@@ -37,8 +37,8 @@ __all__ = [
     "Variable",
 ]
 
-ASK = "?"  # in the place of what nobody has declared yet
-PRIVATE = "private"  # in the place of bounds that the fit is to release
+ASK = "?"  # stands for an entry that nobody has filled in yet
+PRIVATE = "private"  # stands for bounds that the fit will release
 MOST_BUCKETS = 2**16
 Cells = NDArray[Any]
 Level = str | bool | int | float
@@ -54,9 +54,9 @@ class Variable:
     """A number, or one of declared levels, that a model reads from the cell of one column."""
 
     name: str
-    column: str  # whose cell is read
+    column: str  # column that is read
     read: Callable[[Cells], Cells]  # cells as numbers, NaN where there is none, or as levels
-    bounds: Any = None  # pair, or "private", of a number; None for levels
+    bounds: Any = None  # bounds of a number, a pair or "private"; None for levels
     levels: tuple[Level, ...] | None = None
     baseline: int | None = None  # place of the level that has no feature
     missing: float | None = None  # number that a cell without one counts as; None is the middle of the bounds
@@ -64,7 +64,7 @@ class Variable:
 
     @property
     def derived(self) -> bool:
-        """Whether it is another value than the cell's own."""
+        """Whether its value differs from the cell's own."""
         return self.read is not as_is
 
 
@@ -287,7 +287,7 @@ class DateColumn:
         return np.array([math.nan if m is None else self._number(m) for m in _moments(cells)], dtype=float)
 
     def year(self, cells: Cells) -> Cells:
-        """Return the year of each date, within the bounds."""
+        """Return the year of each date, clipped to the bounds."""
         first, last = self.bounds
         return _objects(
             [None if m is None else min(max(m.year, first.year), last.year) for m in _moments(cells)]
@@ -315,7 +315,7 @@ class HashedColumn:
     buckets : int
         Number of buckets; each is a level, and texts that share one share a coefficient.
     key : str
-        Key of the hash, public. Another one mixes the texts in another way.
+        Public key of the hash; another key maps texts to other buckets.
     """
 
     buckets: Any
@@ -453,7 +453,7 @@ def as_date(value: Any) -> datetime.date:
 
 
 def _moments(cells: Cells) -> Iterable[datetime.datetime | None]:
-    """The moment of each cell, None where it is no date; a zone is turned into UTC."""
+    """Date and time of each cell, in UTC if it has a zone; None for a cell that is not a date."""
     known: dict[str, datetime.datetime | None] = {}
     for value in canonical_cells(cells):
         if not isinstance(value, str):

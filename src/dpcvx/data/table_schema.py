@@ -89,11 +89,11 @@ class TableSchema:
         numbers = [name for name in self._of_kind(NumberColumn.kind) if self.columns[name].bounds != PRIVATE]
         if self.default == PRIVATE and numbers:
             raise WrongValue(
-                f'declares bounds of {_listed(numbers)} beside default = "private": bounds of columns are '
-                "all declared, or all released by the fit."
+                f'The schema declares bounds of {_listed(numbers)} beside default = "private": '
+                "bounds of columns are all declared, or all released by the fit."
             )
         if len(persons := self._of_kind(PersonColumn.kind)) > 1:
-            raise WrongValue(f"Only one column can say who a person is, got {_listed(persons)}.")
+            raise WrongValue(f"Only one column can hold the ids of persons, got {_listed(persons)}.")
 
     @classmethod
     def from_toml(cls, path: str | Path) -> TableSchema:
@@ -250,7 +250,7 @@ class TableSchema:
         return None if target is None else self.columns.get(target)
 
     def require_confirmed(self) -> None:
-        """Refuse a schema that somebody still has to check or to fill in."""
+        """Refuse a schema that is incomplete or not confirmed."""
         open_ones = [
             f"{each.name} of {name!r}"
             for name, column in self.columns.items()
@@ -269,16 +269,16 @@ class TableSchema:
             )
 
     def for_table(self, columns: Sequence[Any], target: str | None = None) -> TableSchema:
-        """Return the schema of one table: the features that it has, in its order, and no default.
+        """Return the schema for one table: the features that the table has, in its order, without a default.
 
         `columns`: names of the table's columns; `target`: the one to predict, by default the schema's.
         """
         self.require_confirmed()
         if self.person in columns:
             raise WrongValue(
-                f"The schema says that {self.person!r} tells whose row is whose: fit a table with "
-                f"person={self.person!r}, which protects all rows of a person together. Where every row is "
-                "another person, declare the column as ignored."
+                f"The schema says that column {self.person!r} holds the ids of persons: fit a table with "
+                f"person={self.person!r}, which protects all rows of a person together. If every row is a "
+                "different person, declare the column as ignored."
             )
         target = self.target if target is None else target
         read = [name for name in columns if name != target and self._column(name).variables(name)]
@@ -303,7 +303,7 @@ class TableSchema:
         found = [each for name, column in self.columns.items() for each in column.variables(name)]
         names = [each.name for each in found]
         if len(set(names)) < len(names):
-            raise WrongValue("Two columns give variables of one name; rename a column of the table.")
+            raise WrongValue("Two columns give variables of the same name; rename a column of the table.")
         private = [each.name for each in found if each.bounds == PRIVATE]
         declared = [each.name for each in found if each.levels is None and each.bounds != PRIVATE]
         if private and declared:

@@ -1,4 +1,4 @@
-"""check=0.01: noisy counts of recognised cells, released when an engine starts, show a wrong column or level.
+"""Check of the data: noisy counts of recognised cells, released when a query engine starts.
 
 No cell is ever refused: one that is not recognised counts as `other`, or in the bin of `missing`. The counts
 are one Gaussian release, stored in the transcript; every finding is computed from them alone.
