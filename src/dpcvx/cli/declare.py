@@ -18,6 +18,9 @@ HEADING = """\
 # Check every entry and fill in each "?", from what is publicly known and never from the table: nothing here
 # is protected. Delete sections of columns that no model should read. Then delete the next line.
 """
+TYPES = """ and from the types that the file declares.
+# If a program inferred these types from the cells, one cell may have decided a kind below: correct it, and do
+# not share this file before"""
 
 
 def declare(
@@ -44,7 +47,7 @@ def declare(
         raise WrongValue(f"The table's header lacks the target {target!r}; {HEADER_HINT}")
     schema = TableSchema.from_header(names, types, target=target)
     notes = {name: propose_column(name, types.get(name)).note for name in names}
-    heading = HEADING.format(types=" and from the types that the file declares" if types else "")
+    heading = HEADING.format(types=TYPES if types else "")
     text = heading + schema.to_toml(notes=notes)
     write(out, lambda path: path.write_text(text, encoding="utf-8"))
     source = "the names and types of columns" if types else "the first line, the names of columns"
