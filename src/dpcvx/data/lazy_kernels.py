@@ -142,7 +142,7 @@ def due_rows(edges, scale, now, heads, links, dues, marks, mark, batch, count):
 def residuals(margins, targets, count, unit, parameter, limit, rho):
     """rho of `count` records, each from its own margin and target."""
     for at in range(count):
-        known = targets[at] == targets[at]  # one that is not there has no part
+        known = targets[at] == targets[at]  # a record with a missing target adds 0
         rho[at] = rounded(slope(clamped(margins[at] * unit), targets[at], parameter), limit) if known else 0  # noqa: F821
 
 

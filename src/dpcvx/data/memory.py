@@ -44,7 +44,7 @@ def source(
     Parameters
     ----------
     X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
-        Records; they are clipped to the bounds, and cells that are no finite numbers count as 0.
+        Records; they are clipped to the bounds, and cells that are not finite numbers count as 0.
     y : array-like, shape (n,) or (n, K), optional
         Targets, labels -1 and 1, or class codes 0, 1, ... for a joint loss.
     bounds : Bounds
@@ -52,7 +52,7 @@ def source(
     layout : {"rows", "columns"}
         "rows" serves gradients, "columns" Frank-Wolfe; the other is made when first needed.
     missing : float
-        Value of a target that is no finite number; by default NaN: the record is left out of the loss.
+        Value of a target that is not a finite number; by default NaN: the record is left out of the loss.
 
     Returns
     -------

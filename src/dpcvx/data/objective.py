@@ -44,7 +44,7 @@ class Objective:
     Beyond |z| = z_max phi is continued along its tangent, which changes no minimiser over a set where
     |<x, theta>| <= z_max and keeps its slopes bounded everywhere (PRIVACY_MATH §4). Targets are held to the
     range that slopes are bounded for: clipped for regression, and no label at all where it is not -1 or 1. A
-    record without a target has no part.
+    record without a target is left out.
 
     `rows`: stored integers, row-major; `y`: ndarray, shape (K, n), targets, or one row of class codes;
     `z_max`: public bound on |<x, theta>| over the set; inf without one; `weights`: weights of the records in

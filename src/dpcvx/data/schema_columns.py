@@ -92,7 +92,7 @@ class NumberColumn:
     bounds : pair of float, or "private"
         Lowest and highest value, in the table's units; cells outside are clipped.
     missing : float, optional
-        Value that a missing cell, or one that is no number, counts as; None is the middle of the bounds.
+        Value that a missing cell, or one that is not a number, counts as; None is the middle of the bounds.
     bins : int or sequence of float, optional
         For queries: number of bins of equal width, or their edges.
     """
@@ -283,7 +283,7 @@ class DateColumn:
         return (moment - start) / datetime.timedelta(days=UNITS[self.unit])
 
     def numbers(self, cells: Cells) -> Vector:
-        """Return the time since the declared date, NaN for a cell that is no date."""
+        """Return the time since the declared date, NaN for a cell that is not a date."""
         return np.array([math.nan if m is None else self._number(m) for m in _moments(cells)], dtype=float)
 
     def year(self, cells: Cells) -> Cells:
@@ -302,7 +302,7 @@ class DateColumn:
         return _objects([None if m is None else WEEKDAYS[m.weekday()] for m in _moments(cells)])
 
     def target(self, name: str) -> dict[str, Any]:
-        """Refuse: a date is no target."""
+        """Refuse: a date cannot be the target."""
         raise _no_target(name, self.kind)
 
 
@@ -349,13 +349,13 @@ class HashedColumn:
         return found
 
     def target(self, name: str) -> dict[str, Any]:
-        """Refuse: a hashed text is no target."""
+        """Refuse: hashed text cannot be the target."""
         raise _no_target(name, self.kind)
 
 
 @dataclass(frozen=True)
 class IgnoredColumn:
-    """A column that is no feature: an identifier, or anything else that no model should read."""
+    """A column that is not used as a feature: an identifier, or anything else that no model should read."""
 
     kind: ClassVar[str] = "ignored"
     text: ClassVar[bool] = True
@@ -371,7 +371,7 @@ class IgnoredColumn:
 
 @dataclass(frozen=True)
 class PersonColumn:
-    """The column that says which person a row belongs to; it is no feature."""
+    """The column with the id of each row's person; it is not used as a feature."""
 
     kind: ClassVar[str] = "person"
     text: ClassVar[bool] = True
@@ -381,7 +381,7 @@ class PersonColumn:
         return ()
 
     def target(self, name: str) -> dict[str, Any]:
-        """Refuse: a person is no target."""
+        """Refuse: the id of a person cannot be the target."""
         raise _no_target(name, self.kind)
 
 
@@ -470,7 +470,7 @@ def _moments(cells: Cells) -> Iterable[datetime.datetime | None]:
 
 def _no_target(name: str, kind: str) -> WrongValue:
     return WrongValue(
-        f"{name!r} is declared as {kind}, which is no target: declare it as number, levels or boolean."
+        f"{name!r} is declared as {kind}, which cannot be a target: declare it as number, levels or boolean."
     )
 
 

@@ -50,7 +50,7 @@ class TableSchema:
         `NumberColumn`, `LevelColumn`, `BooleanColumn`, `DateColumn`, `HashedColumn`, `IgnoredColumn`,
         `PersonColumn`.
     target : str, optional
-        Column to predict. It is no feature, and its declaration gives ``y_bounds`` or ``classes`` where the
+        Column to predict. It is not a feature; its declaration gives ``y_bounds`` or ``classes`` where the
         estimator has none.
     target_values : NumberColumn or LevelColumn, optional
         Declaration of the target in place of its entry among the columns.

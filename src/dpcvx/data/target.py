@@ -163,7 +163,7 @@ class Numbers:
         return found
 
     def encode(self, y: Any) -> Vector:
-        """Return targets in [-1, 1], shape (n, K); one that is no finite number is NaN and has no part."""
+        """Return targets in [-1, 1], shape (n, K); NaN, which leaves the row out, if not a finite number."""
         with np.errstate(all="ignore"):
             raw = self.numbers(y)
             scaled = np.where(np.isfinite(raw), np.clip((raw - self.center) / self.scale, -1.0, 1.0), np.nan)
@@ -197,7 +197,7 @@ class Amounts(Numbers):
         return {**super().facts, "y_enforced": f"clipped, and to 0 from below; {NO_PART}"}
 
     def encode(self, y: Any) -> Vector:
-        """Return targets in [0, 1], shape (n, K); one that is no finite number is NaN and has no part."""
+        """Return targets in [0, 1], shape (n, K); NaN, which leaves the row out, if not a finite number."""
         return np.maximum(super().encode(y), np.maximum(self.low, 0.0) / self.scale)
 
 

@@ -43,7 +43,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
-            New rows. Cells that are no finite numbers count as they did in the fit; ``extrapolation``
+            New rows. Cells that are not finite numbers count as they did in the fit; ``extrapolation``
             says which others are clipped.
 
         Returns

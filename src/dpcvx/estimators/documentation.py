@@ -52,15 +52,15 @@ PARAMETERS = {
     ),
     "classes": Parameter(
         'sequence of labels, or "from_y"',
-        "The labels that may occur; required. A row with another label, or none, has no part in the fit. "
+        "The labels that may occur; required. A row with another label, or none, is left out of the fit. "
         '``"from_y"`` takes them from y and states that the set of labels is public.',
         instead=BOUNDS_FILE,
     ),
     "class_weight": Parameter(
         "mapping from label to weight, optional",
-        "Weights of the classes, from public knowledge, for instance 1/share. Scores are moved by the "
-        "logarithms of the weights after the fit. Weighting the loss does the same to a logistic model that "
-        "is right, but needs noise for the largest weight; this costs nothing.",
+        "Weights of the classes, from public knowledge, for instance 1/share. Scores are shifted by the "
+        "logarithms of the weights after the fit, which costs nothing. If the logistic model is correctly "
+        "specified, weighting the loss would have the same effect, but needs noise for the largest weight.",
         instead=PYTHON_ONLY,
     ),
     "categories": Parameter(

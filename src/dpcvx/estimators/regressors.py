@@ -51,7 +51,7 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d)
-            New rows. Cells that are no finite numbers count as they did in the fit; ``extrapolation`` says
+            New rows. Cells that are not finite numbers count as they did in the fit; ``extrapolation`` says
             which others are clipped. Predictions are not.
 
         Returns

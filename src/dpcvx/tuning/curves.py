@@ -173,7 +173,8 @@ def private_curves(
     model : estimator
         A fitted classifier of dpcvx with two classes, or a `PrivateSearchCV` of one.
     X, y : as for ``model.predict`` and ``model.fit``
-        Private rows, one per person unless there are ``groups``; rows without a declared label have no part.
+        Private rows, one per person unless there are ``groups``; rows without a declared label are left
+        out.
     epsilon : float
         Privacy loss that one person may suffer; delta is 0.
     groups, ledger, account, random_state

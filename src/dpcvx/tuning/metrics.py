@@ -386,7 +386,7 @@ def _predicted(model: Any, X: Any) -> IntVector:
 def _predictions(model: Any, X: Any, y: Any, bounds: tuple[float, float]) -> tuple[Vector, Vector, Vector]:
     """Predictions and targets within the bounds, and whether each target is a finite number.
 
-    A prediction that is no number, and a target that is missing, are in the middle of the bounds.
+    A prediction that is not a number, and a missing target, count as the middle of the bounds.
     """
     low, high = bounds
     with np.errstate(all="ignore"):

@@ -211,7 +211,7 @@ def private_score(
         Private rows, one per person unless there are ``groups``. Missing cells count as they do in a
         prediction. A label that is none of
         the classes counts as wrong, for "balanced_accuracy" and "roc_auc" not at all. Rows without a target
-        have no part in the score of a regressor.
+        are left out of the score of a regressor.
     epsilon : float
         Privacy loss that one person may suffer; delta is 0.
     scoring : str, optional

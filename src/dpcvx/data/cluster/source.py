@@ -56,7 +56,7 @@ def dask_source(
     Parameters
     ----------
     X : dask.array.Array, shape (n, d), or dask.dataframe.DataFrame
-        Records; they are clipped to the bounds, and cells that are no finite numbers count as 0.
+        Records; they are clipped to the bounds, and cells that are not finite numbers count as 0.
     y : dask.array.Array or dask.dataframe.Series, shape (n,) or (n, K)
         Targets, labels -1 and 1, or class codes 0, 1, ... for a joint loss.
     bounds : Bounds
@@ -64,7 +64,7 @@ def dask_source(
     layout : {"rows", "columns"}
         "rows" serves gradients, "columns" Frank-Wolfe; the other is made when first needed.
     missing : float
-        Value of a target that is no finite number; by default NaN: the record is left out of the loss.
+        Value of a target that is not a finite number; by default NaN: the record is left out of the loss.
     client : distributed.Client or str, optional
         Client of the cluster, or its scheduler's address; by default the client that this process uses.
 

@@ -91,7 +91,7 @@ def scalar_residuals(margins, y, first, at, count, unit, parameter, l2, linf, rh
     for k in range(outputs):
         m, target, r = margins[k][at : at + count], y[k][first : first + count], rho[k][at : at + count]
         for i in range(count):
-            # A target that is not there has no part, whatever the slope would make of NaN.
+            # A record with a missing target adds 0, whatever the slope would make of NaN.
             known = target[i] == target[i]
             r[i] = rounded(slope(clamped(m[i] * unit), target[i], parameter), linf) if known else 0  # noqa: F821
     for i in range(count):
