@@ -137,7 +137,7 @@ class UselessModelWarning(UserWarning):
 
 
 class UnrecognisedDataWarning(UserWarning):
-    """Noisy counts show columns, levels or labels that are hardly ever recognised in the data."""
+    """The table lacks declared columns, or noisy counts show that cells are hardly ever recognised."""
 
 
 class PrivacyLeakWarning(UserWarning):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -48,6 +49,8 @@ SCHEMA = dp.TableSchema(
     target="wage",
 )
 N = 400
+LACKS = "The table lacks columns that the schema declares"
+pytestmark = pytest.mark.filterwarnings(f"ignore:{LACKS}")
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +123,16 @@ def test_a_table_is_fitted_and_predicted_by_names(people):
     with pytest.raises(ValueError, match="lacks column"):
         fitted.predict(people.drop(columns="town"))
     assert "Derive town, smoker, visit.month" in str(fitted.formula_)
+
+
+def test_declared_columns_that_a_table_lacks_are_said_before_a_charge(people):
+    fitted = model()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=LACKS)
+        with pytest.raises(dp.UnrecognisedDataWarning, match="without them: 'height'"):
+            fitted.fit(people)
+        assert not hasattr(fitted, "coef_")
+        model().fit(people.assign(height=1.7))  # neither ignored columns nor the target are missed
 
 
 def test_the_same_plan_without_data_and_the_same_numbers_as_bounds_and_categories(people):

@@ -297,6 +297,14 @@ class TableSchema:
             groups={name: group for name, group in groups.items() if group},
         )
 
+    def features_beside(self, other: TableSchema) -> list[str]:
+        """Return the declared features, by their columns, that another schema does not have."""
+        return [
+            name
+            for name, column in self.columns.items()
+            if name not in other.columns and name != self.target and column.variables(name)
+        ]
+
     def variables(self) -> tuple[Variable, ...]:
         """Return the variables that a model reads, in the order of the columns."""
         self.require_confirmed()

@@ -294,7 +294,15 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         return dataclasses.replace(made, columns=columns, target=target)
 
     def _warn(self, made: FitDeclaration, dataset: Dataset) -> None:
-        """Warn, from public facts, of a plan that promises nothing."""
+        """Warn, from public facts, of declared columns that the table lacks, and of a useless plan."""
+        own = dataset.table.schema
+        if self.schema is not None and own is not None and (absent := self.schema.features_beside(own)):
+            warnings.warn(
+                f"The table lacks columns that the schema declares, and the model does without them: "
+                f"{', '.join(map(repr, absent))}. See whether both spell the names alike.",
+                UnrecognisedDataWarning,
+                stacklevel=3,
+            )
         plan, facts = made.plan, (made.stated, made.columns, made.target)
 
         def again(n: int, epsilon: float) -> Plan:
