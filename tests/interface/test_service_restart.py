@@ -244,7 +244,7 @@ REFUSED = {
     "no such schema": (
         ["serve", "people.csv", "--schema", "no.toml", "--epsilon", "1"],
         3,
-        "no.toml cannot be read",
+        "no.toml does not exist",
     ),
     "no such table": (
         ["serve", "no.csv", "--schema", "schema.toml", "--epsilon", "1"],
