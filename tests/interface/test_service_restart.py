@@ -1,6 +1,8 @@
 """The real server on real data: many analysts at once, and a process that is killed while it answers."""
 
+import io
 import json
+import logging
 import os
 import shutil
 import signal
@@ -24,6 +26,7 @@ from dpcvx.queries.query import Count, Marginal, Mean, Regression
 from dpcvx.queries.schema import Schema
 from dpcvx.service import start
 from dpcvx.service.client import Client
+from dpcvx.service.connections import server_config
 from dpcvx.service.keys import open_keys
 
 API = "/api/v1"
@@ -343,3 +346,12 @@ def test_keys_from_the_command_line(people, monkeypatch, capsys):
     code, shown = run(people, monkeypatch, capsys, "keys", "list", "--account", "x", "--ledger", "ledger.db")
     assert code == 2
     assert "no account 'x'" in shown.err
+
+
+def test_a_server_leaves_the_logging_of_its_process_alone():
+    """Handlers of other libraries close their stream, which may be somebody's standard error."""
+    handler = logging.StreamHandler(io.StringIO())
+    closed = []
+    handler.close = lambda: closed.append(True)
+    server_config(None)
+    assert not closed

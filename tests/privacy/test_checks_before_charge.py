@@ -66,6 +66,6 @@ def test_a_source_that_cannot_be_mapped_is_refused_before_the_charge(account):
         def follow(self, loss, outputs):
             return whole.follow(loss, outputs)
 
-    with pytest.raises(ValueError, match="cannot be mapped"):
+    with pytest.raises(ValueError, match="cannot be standardised"):
         execute(plan, Fixed(), ledger=account.ledger, account="people")
     assert account.history() == ()

@@ -65,5 +65,7 @@ def server_config(app: Any, *, grace: int = GRACE, log_level: str = "warning") -
         h11_max_incomplete_event_size=HEADER_LIMIT,
         server_header=False,
         timeout_graceful_shutdown=grace,
+        # Its own settings of logging would close the handlers of the whole process, and their streams.
+        log_config=None,
         log_level=log_level,
     )
