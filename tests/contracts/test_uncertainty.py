@@ -374,7 +374,7 @@ def test_levels_beside_an_intercept_are_named_as_the_reason_and_all_but_one_are_
     full = regression(**declared, categories={"place": ["north", "south"]}).fit(people, Y)
     with pytest.warns(UserWarning, match="declaring all levels of a category but one"):
         low, high = full.coef_interval()[1]
-    fewer = regression(**declared, categories={"place": ["north"]}).fit(people, Y)
+    fewer = regression(**declared, categories={"place": ["north"]}, check=0).fit(people, Y)
     assert np.diff(fewer.coef_interval()[1]) < (high - low) / 5
 
 

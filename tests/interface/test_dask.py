@@ -276,16 +276,12 @@ def test_a_worker_killed_in_mid_fit_changes_no_bit_and_is_charged_once(client, t
     reference = PrivateLogisticRegression(**settings).fit(X, LABELS)
     killed = []
 
-    @contextmanager
-    def killer(verbose, name):
-        def progress(done, total):
-            if done == 4:
-                killed.append(min(client.nthreads()))
-                kill(client, killed[0])
+    def killer(report, done, total):
+        if done == 4:
+            killed.append(min(client.nthreads()))
+            kill(client, killed[0])
 
-        yield progress
-
-    monkeypatch.setattr("dpcvx.estimators.linear_model._progress", killer)
+    monkeypatch.setattr("dpcvx.estimators.progress.ProgressReport.count", killer)
     model = PrivateLogisticRegression(backend="dask", ledger=ledger, account="people", **settings)
     model.fit(*arrays())
     assert killed

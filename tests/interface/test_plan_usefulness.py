@@ -190,7 +190,7 @@ def test_fit_says_it_in_one_sentence_unless_quiet(run, tmp_path, monkeypatch):
     fit = "fit t.csv --target y --model logistic --epsilon 0.1 --bounds b.toml --out m.json"
     with warnings.catch_warnings():
         warnings.simplefilter("always", dp.UselessModelWarning)
-        loud, quiet = run(fit), run(f"{fit} --quiet")
+        loud, quiet = run(fit), run(f"{fit} --quiet --force")
     assert loud[0] == quiet[0] == 0
     assert loud[2].startswith("dpcvx: With 30 records")
     assert "UselessModelWarning" not in loud[2]

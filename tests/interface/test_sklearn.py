@@ -86,6 +86,7 @@ def test_grid_search_fits_every_candidate_and_says_nothing_of_covering_the_choic
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore::dpcvx.errors.PrivacyLeakWarning")
 def test_two_workers_add_different_noise():
     # A peer's generator was copied to its workers, and every worker added the same noise.
     X, y = people()

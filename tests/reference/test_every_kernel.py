@@ -21,10 +21,11 @@ from dpcvx.data import (
     lattice,
     lazy_scores,
 )
+from dpcvx.data.kernels import residuals
 from dpcvx.data.shards import source as shards
 from dpcvx.mechanisms import vertex
 from dpcvx.noise import SeededGenerator, exponential, lattice_gaussian
-from dpcvx.queries import cell_kernels
+from dpcvx.queries import cell_kernels, descent_kernels
 from dpcvx.solvers import NoisyFrankWolfe
 
 pytestmark = pytest.mark.long
@@ -39,7 +40,7 @@ KERNELS = {
     f"{value.py_func.__module__}.{value.py_func.__name__}": value
     for module in MODULES
     for value in vars(module).values()
-    if isinstance(value, CPUDispatcher)
+    if isinstance(value, CPUDispatcher) and "kernels" in value.py_func.__module__
 }
 RNG = np.random.default_rng(6)
 BOUNDS = dpcvx.Bounds(1.0, 2.0)
@@ -99,6 +100,7 @@ def calls(tmp_path_factory):
             select_lazily(40, 60, [0.02, 0.5])
         draw_noise()
         count_cells()
+        minimise()
         follow_in_memory()
         patch.setattr(lattice, "LARGEST_SUM", 2**40)  # sums that need more than 64 bits
         follow_in_memory()
@@ -169,6 +171,22 @@ def count_cells():
     cell_kernels.scale(weights, rows, columns, RNG.random((2, 3)), np.zeros((3, 4)))
     cell_kernels.shift(weights.copy(), rows, columns, RNG.random((2, 3)))
     cell_kernels.count(np.arange(12) % 6, np.array([3, 1]), np.array([2, 3]), np.zeros(6, dtype=np.int64))
+
+
+def minimise():
+    rho = RNG.integers(-(2**20), 2**20, (2, 5)).astype(np.int32)
+    residuals.weigh(rho, RNG.integers(0, 2**14 + 1, 5).astype(np.float64), 0, 0, 5)
+    d, m = 3, 4
+    pieces = [RNG.normal(size=(2, m)) for _ in range(2)]
+    objective = (np.eye(d), RNG.normal(size=d), RNG.normal(size=(d, m)), RNG.normal(size=m))
+    objective += (RNG.random((2, m)), RNG.choice([-1.0, 1.0], (2, m)), -np.abs(pieces[0]), np.abs(pieces[1]))
+    for domain in (dpcvx.L2Ball(0.5), dpcvx.L1Ball(0.5), dpcvx.Box(-0.1, 0.2), dpcvx.Simplex(1.0)):
+        form = tuple(domain.projection_form(d))
+        for v in (RNG.normal(size=d), 0.01 * RNG.normal(size=d)):
+            descent_kernels.project(v, form)
+        for kind in (descent_kernels.QUADRATIC, descent_kernels.PIECES, descent_kernels.LOGISTIC):
+            descent_kernels.descend((kind, 1.0), objective, form, domain.start(d), 0.1, 20)
+    descent_kernels.shift(RNG.normal(size=d), 1.0)
 
 
 @pytest.mark.parametrize("name", KERNELS)
