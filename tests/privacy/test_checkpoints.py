@@ -389,7 +389,7 @@ def test_killed_fits_are_continued_with_one_charge_and_the_same_bits(tmp_path, p
     )
     results = json.loads(done.stdout)
     assert len(results) == fits
-    assert sum(kills for kills, _, _ in results) >= fits // 2  # a fast machine ends some before the signal
+    assert sum(kills for kills, _, _ in results) >= fits
     for _, coefficients, again in results:
         assert coefficients == again
     if paying == "charged":
