@@ -16,7 +16,7 @@ import dpcvx
 from dpcvx import cli
 from dpcvx.cli.fit import BOUNDS_EXAMPLE
 from dpcvx.cli.options import RUN, in_options
-from dpcvx.data.files import HEADER_HINT
+from dpcvx.data.table_file import HEADER_HINT
 from dpcvx.estimators import progress
 from dpcvx.estimators.documentation import PARAMETERS
 from dpcvx.estimators.registry import COMMANDS, ESTIMATORS, estimator_class
@@ -402,7 +402,7 @@ WRONG = {
     "bounds file missing": (FIT.replace("bounds.toml", "nothing.toml"), 3, "nothing.toml does not exist"),
     "table missing": (FIT.replace("people.csv", "nobody.csv"), 3, "nobody.csv does not exist"),
     "table is a folder": (FIT.replace("people.csv", "folder.csv"), 3, "folder.csv cannot be read"),
-    "kind of table": (FIT.replace("people.csv", "people.xlsx"), 2, "must end in .csv or .parquet"),
+    "kind of table": (FIT.replace("people.csv", "people.xls"), 2, "must end in .csv, .parquet"),
     "empty csv": (FIT.replace("people.csv", "empty.csv"), 3, "empty.csv is empty"),
     "header alone": (FIT.replace("people.csv", "header.csv"), 3, "no rows"),
     "empty parquet": (FIT.replace("people.csv", "empty.parquet"), 3, "empty.parquet is empty"),

@@ -9,6 +9,7 @@ import contextlib
 import io
 import json
 import warnings
+from functools import partial
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -21,6 +22,7 @@ from dpcvx.data.dataset import InMemory
 from dpcvx.estimators.linear_model import declare_fit
 from dpcvx.noise import SeededGenerator
 from dpcvx.service.start import ServiceSettings, run
+from foreign_files import WRITERS
 from readers import CELLS, READERS, csv_bytes
 
 N, REPLACED = 40, 17
@@ -192,6 +194,8 @@ classes = [0, 1]
 
 def as_file(table, folder):
     """The table as a file: bytes are a CSV file, others are written as Parquet by their own library."""
+    if callable(table):
+        return table(folder)
     path = folder / ("people.csv" if isinstance(table, bytes) else "people.parquet")
     if isinstance(table, bytes):
         path.write_bytes(table)
@@ -262,6 +266,18 @@ FILES = {
     "Parquet by polars": READERS["polars"],
     "Parquet by Arrow": READERS["Arrow"],
 }
+FOREIGN = {
+    name: lambda content, write=write, ending=ending: partial(write_foreign, write, ending, content)
+    for name, (write, ending) in WRITERS.items()
+}
+
+
+def write_foreign(write, ending, content, folder):
+    path = folder / f"people{ending}"
+    write(content, path)
+    return path
+
+
 FILE_ENTRANCES = {"command line": command, "service": served, "shards of files": shard_file}
 FEW = (
     "abc",
@@ -352,6 +368,15 @@ def test_neighbours_take_one_public_path_with_every_cell(entrance, reader, tmp_p
 @pytest.mark.parametrize("entrance", FILE_ENTRANCES)
 def test_neighbouring_files_take_one_public_path(entrance, file, tmp_path):
     compare(FILE_ENTRANCES[entrance], FILES[file], FEW[:3] if entrance == "service" else FEW, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("file", FOREIGN)
+@pytest.mark.parametrize("entrance", ["command line", "service"])
+def test_neighbouring_files_of_other_programs_take_one_public_path(entrance, file, tmp_path):
+    pytest.importorskip("pyreadstat")
+    pytest.importorskip("openpyxl")
+    compare(FILE_ENTRANCES[entrance], FOREIGN[file], FEW[:3] if entrance == "service" else FEW, tmp_path)
 
 
 @pytest.mark.long

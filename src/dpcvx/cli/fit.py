@@ -219,7 +219,7 @@ def choose_columns(
     there are none. Of the table's own columns no message says anything: the first line of a file without a
     header is somebody's record.
     """
-    from dpcvx.data.files import HEADER_HINT
+    from dpcvx.data.table_file import HEADER_HINT
 
     grouped = [name for group in schema.groups.values() for name in group if name not in schema.columns]
     for names, complaint in (

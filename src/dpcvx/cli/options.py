@@ -17,6 +17,7 @@ from dpcvx.estimators.documentation import PARAMETERS
 from dpcvx.estimators.registry import COMMANDS, ESTIMATORS, estimator_class
 
 __all__ = [
+    "TABLE_HELP",
     "AsJson",
     "DataFile",
     "Decimal",
@@ -33,7 +34,10 @@ __all__ = [
     "with_parameters",
 ]
 
-DataFile = Annotated[Path, typer.Argument(help="Table, .csv or .parquet; one row is one person.")]
+TABLE_HELP = (
+    "Table: .csv, .parquet, .xlsx, .dta (Stata), .sas7bdat, .xpt (SAS) or .sav (SPSS); one row is one person."
+)
+DataFile = Annotated[Path, typer.Argument(help=TABLE_HELP)]
 LedgerUrl = Annotated[
     str | None, typer.Option("--ledger", help="File or URL of the ledger. Default: the user's own file.")
 ]

@@ -35,7 +35,8 @@ def read_rows(
 
     `estimator`: read from the file `model`; `data`: the file of the table; `dialect`: its form.
     """
-    from dpcvx.data.files import HEADER_HINT, open_table
+    from dpcvx.data.files import open_table
+    from dpcvx.data.table_file import HEADER_HINT
 
     if not hasattr(estimator, "feature_names_in_"):
         raise WrongValue(
@@ -58,7 +59,7 @@ def read_rows(
 
 def predict(
     model: Annotated[Path, typer.Argument(help="Model file written by dpcvx fit.")],
-    data: Annotated[Path, typer.Argument(help="Table with the model's feature columns, .csv or .parquet.")],
+    data: Annotated[Path, typer.Argument(help="Table with the model's feature columns, as for dpcvx fit.")],
     out: Annotated[Path | None, typer.Option(help="CSV file to write; standard output by default.")] = None,
     proba: Annotated[
         bool, typer.Option("--proba", help="Write the probability of each class too; for --model logistic.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpcvx.cli.options import AsJson, LedgerUrl
+from dpcvx.cli.options import TABLE_HELP, AsJson, LedgerUrl
 from dpcvx.errors import NotInstalled, WrongValue
 
 if TYPE_CHECKING:
@@ -35,9 +35,7 @@ keys_app = typer.Typer(help="API keys of the query service.", no_args_is_help=Tr
 
 
 def serve(
-    data: Annotated[
-        Path | None, typer.Argument(help="Table, .csv or .parquet; one row is one person.")
-    ] = None,
+    data: Annotated[Path | None, typer.Argument(help=TABLE_HELP)] = None,
     schema: Annotated[Path | None, typer.Option(help="Schema file, TOML: levels and bins.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Privacy budget of all questions together.")] = None,
     delta: Annotated[float | None, typer.Option(help="Default: min(1/n^2, 1e-5).")] = None,

@@ -10,36 +10,18 @@ from __future__ import annotations
 
 import csv
 from array import array
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from dpcvx.data.canonical import DATE, canonical, read_number
+from dpcvx.data.table_file import FileHeader, TableFile, check_names, open_binary, read_bytes
 from dpcvx.errors import Unreadable, WrongValue
 
-__all__ = [
-    "HEADER_HINT",
-    "NOT_PARQUET",
-    "CsvDialect",
-    "TableFile",
-    "csv_header",
-    "csv_table",
-    "open_table",
-    "read_bytes",
-    "read_header",
-]
-
-Level = str | int | float
-
-# Said instead of the columns found: the first line of a file without a header is somebody's record.
-HEADER_HINT = (
-    "check the names: the first line of a CSV file must be its header, with a comma between two names "
-    "(dpcvx fit, predict and score take another separator by --sep)."
-)
+__all__ = ["NOT_PARQUET", "CsvDialect", "csv_header", "csv_table", "open_table", "read_header"]
 
 LONGEST_HEADER = 2**24  # bytes
 
@@ -47,38 +29,6 @@ NOT_PARQUET = (
     "cannot be read as Parquet: it is damaged or cut short, as an interrupted copy is, or another kind of "
     "file. Copy or write it again."
 )
-
-
-class TableFile:
-    """A CSV or Parquet file whose cells are read only on demand.
-
-    `columns`: names, in the file's order; `read`: returns an Arrow table of the columns of the given names:
-    those of numbers, and those of levels.
-    """
-
-    def __init__(self, columns: list[str], read: Callable[[Sequence[str], Sequence[str]], Any]) -> None:
-        self.columns, self._read = columns, read
-        if len(set(columns)) < len(columns):
-            raise WrongValue(f"The table names a column more than once; {HEADER_HINT}")
-
-    def read(
-        self,
-        features: Sequence[str],
-        words: Collection[str],
-        target: str | None = None,
-        classes: Sequence[Level] | None = None,
-    ) -> tuple[Any, Any]:
-        """Return the features as an Arrow table, and the target as an Arrow array.
-
-        `features`: columns to return; `words`: those that are not numbers; `target`: column of the target;
-        None returns no target; `classes`: its labels; None for a numeric target.
-        """
-        labelled = {*words} if classes is None else {*words, target}
-        wanted = [*features] if target is None else [*features, target]
-        table = self._read(
-            [name for name in wanted if name not in labelled], [name for name in wanted if name in labelled]
-        )
-        return table.select(list(features)), None if target is None else table[target]
 
 
 @dataclass(frozen=True)
@@ -161,44 +111,29 @@ PLAIN = CsvDialect()
 
 
 def open_table(path: Path, dialect: CsvDialect = PLAIN) -> TableFile:
-    """Open a CSV or Parquet file and read its header.
+    """Open the file of a table and read its header.
 
-    `path`: ends in .csv or .parquet; `dialect`: form of a CSV file.
+    `path`: its ending says what it is; `dialect`: form of a CSV file.
     """
-    kind = path.suffix.lower()
-    if kind == ".csv":
+    kind = _format(path)
+    if kind is None:
         return _open_csv(path, dialect)
     if dialect != PLAIN:
         raise WrongValue(
             f"sep, decimal, encoding and line breaks are declared for CSV files, not for {path}."
         )
-    if kind in (".parquet", ".pq"):
-        return _open_parquet(path)
-    raise WrongValue(f"{path} must end in .csv or .parquet, to say what it is.")
+    return kind.open(path)
 
 
-def read_header(path: Path, dialect: CsvDialect = PLAIN) -> tuple[list[str], dict[str, str]]:
-    """Return the names of a table's columns, and the types that its format declares; no cell is read.
+def read_header(path: Path, dialect: CsvDialect = PLAIN) -> FileHeader:
+    """Return the header of a table; no cell is read.
 
-    Types are "number", "text", "boolean" or "date", by column; a CSV file has none. Types in a Parquet file
-    may have been inferred from cells when it was written: they serve proposals that somebody confirms.
-
-    `path`: ends in .csv or .parquet; `dialect`: form of a CSV file.
+    `path`: its ending says what it is; `dialect`: form of a CSV file.
     """
-    if path.suffix.lower() in (".parquet", ".pq"):
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        read_bytes(path, limit=4)  # says what is wrong with the path
-        try:
-            schema = pq.read_schema(path)
-        except (pa.ArrowException, OSError):
-            raise Unreadable(f"{path} {NOT_PARQUET}") from None
-        kinds = {field.name: _kind(field.type) for field in schema}
-        return list(schema.names), {name: kind for name, kind in kinds.items() if kind is not None}
-    if path.suffix.lower() != ".csv":
-        raise WrongValue(f"{path} must end in .csv or .parquet, to say what it is.")
-    with _open_binary(path) as file:
+    kind = _format(path)
+    if kind is not None:
+        return kind.header(path)
+    with open_binary(path) as file:
         line = file.readline(LONGEST_HEADER).removesuffix(b"\n")
     names = csv_header(line, path, dialect)
     if len(line) == LONGEST_HEADER or any(map(_is_value, names)):
@@ -206,9 +141,48 @@ def read_header(path: Path, dialect: CsvDialect = PLAIN) -> tuple[list[str], dic
             f"{path} has no header: its first line must name the columns, and numbers, dates and empty cells "
             "are no names. Add a line of names."
         )
-    if len(set(names)) < len(names):
-        raise WrongValue(f"The table names a column more than once; {HEADER_HINT}")
-    return names, {}
+    check_names(names)
+    return FileHeader(names)
+
+
+@dataclass(frozen=True)
+class _Format:
+    """How files of one format are read, other than CSV."""
+
+    open: Callable[[Path], TableFile]
+    header: Callable[[Path], FileHeader]
+
+
+def _format(path: Path) -> _Format | None:
+    """Return the format of a file, None for CSV."""
+    kind = path.suffix.lower()
+    if kind == ".csv":
+        return None
+    if kind in (".parquet", ".pq"):
+        return _Format(_open_parquet, _parquet_header)
+    from dpcvx.data import foreign_files as foreign
+
+    if kind in foreign.READERS:
+        return _Format(foreign.open_statistics, foreign.statistics_header)
+    if kind == ".xlsx":
+        return _Format(foreign.open_workbook, foreign.workbook_header)
+    raise WrongValue(
+        f"{path} must end in .csv, .parquet, .xlsx, {', '.join(foreign.READERS)}, to say what it is."
+    )
+
+
+def _parquet_header(path: Path) -> FileHeader:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    read_bytes(path, limit=4)  # says what is wrong with the path
+    try:
+        schema = pq.read_schema(path)
+    except (pa.ArrowException, OSError):
+        raise Unreadable(f"{path} {NOT_PARQUET}") from None
+    check_names(schema.names)
+    kinds = {field.name: _kind(field.type) for field in schema}
+    return FileHeader(list(schema.names), {name: kind for name, kind in kinds.items() if kind is not None})
 
 
 def _is_value(name: str) -> bool:
@@ -301,20 +275,3 @@ def _open_parquet(path: Path) -> TableFile:
             raise Unreadable(f"{path} {NOT_PARQUET}") from None
 
     return TableFile(list(file.schema_arrow.names), read)
-
-
-def read_bytes(path: Path, limit: int = -1) -> bytes:
-    """Return the first bytes of a file, or all, and say in one sentence where that fails."""
-    with _open_binary(path) as file:
-        return file.read(limit)
-
-
-@contextmanager
-def _open_binary(path: Path) -> Iterator[BinaryIO]:
-    try:
-        with path.open("rb") as file:
-            yield file
-    except FileNotFoundError:
-        raise Unreadable(f"{path} does not exist.") from None
-    except OSError as error:
-        raise Unreadable(f"{path} cannot be read: {error.strerror}.") from None

@@ -1,11 +1,13 @@
-"""Proposals for the declaration of a column, from its name and declared type alone; no cell is read."""
+"""Proposals for the declaration of a column, from the header of a file alone; no cell is read."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dpcvx.data.canonical import canonical
 from dpcvx.data.schema_columns import (
     ASK,
     BooleanColumn,
@@ -96,11 +98,18 @@ FLAGS = ("is", "has", "was", "any", "flag")
 WORDS = re.compile(r"[a-z]+")
 
 
-def propose_column(name: str, kind: str | None = None) -> Proposal:
+def propose_column(name: str, kind: str | None = None, labels: Sequence[str] = ()) -> Proposal:
     """Return what a column may be, with "?" for what its name does not tell.
 
-    `kind`: declared type, one of "number", "text", "boolean", "date"; None if there is none.
+    `kind`: declared type, one of "number", "text", "boolean", "date"; None if there is none; `labels`: names
+    of values that the file declares.
     """
+    if labels and (levels := _distinct(labels)) is not None:
+        return Proposal(
+            LevelColumn(levels),
+            "value labels of the file. Keep those that may occur by what is publicly known; if cells are "
+            'numbers of which a few have labels: kind = "number"',
+        )
     # "hoursPerWeek", "hours_per_week" and "hours.per.week" have the same words.
     words = WORDS.findall(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
     if any(word in IDENTIFIERS for word in words):
@@ -120,6 +129,12 @@ def propose_column(name: str, kind: str | None = None) -> Proposal:
         return _text(words)
     words_too = "" if kind == "number" else '; if it is no number: kind = "levels" and levels = ["no", "yes"]'
     return Proposal(NumberColumn(ASK), f"bounds: lowest and highest value, as [0, 100]{words_too}")
+
+
+def _distinct(labels: Sequence[str]) -> list[str] | None:
+    """Return labels that are different levels, without those that stand for missing cells; None for none."""
+    found = {value: label for label in labels if (value := canonical(label)) is not None}
+    return [*found.values()] or None
 
 
 def _text(words: list[str]) -> Proposal:

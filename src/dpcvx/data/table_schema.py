@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from dpcvx.data.files import HEADER_HINT, read_bytes
 from dpcvx.data.proposals import propose_column
 from dpcvx.data.schema_columns import (
     ASK,
@@ -26,6 +25,7 @@ from dpcvx.data.schema_columns import (
     number_pair,
     read_column_fields,
 )
+from dpcvx.data.table_file import HEADER_HINT, read_bytes
 from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.words import is_number, show
 
@@ -193,7 +193,12 @@ class TableSchema:
 
     @classmethod
     def from_header(
-        cls, names: Sequence[str], types: Mapping[str, str] | None = None, *, target: str | None = None
+        cls,
+        names: Sequence[str],
+        types: Mapping[str, str] | None = None,
+        *,
+        target: str | None = None,
+        labels: Mapping[str, Sequence[str]] | None = None,
     ) -> TableSchema:
         """Propose a schema from the names of columns; nothing is fitted before somebody has confirmed it.
 
@@ -205,9 +210,11 @@ class TableSchema:
             Declared types, where they are known. The types in a file may have been inferred from its cells.
         target : str, optional
             Column to predict.
+        labels : mapping from name to sequence of str, optional
+            Names of a column's values, where a file declares them, as those of Stata do.
         """
-        known = types or {}
-        columns = {name: propose_column(name, known.get(name)).column for name in names}
+        known, named = types or {}, labels or {}
+        columns = {name: propose_column(name, known.get(name), named.get(name, ())).column for name in names}
         return cls(columns, target=target, confirmed=False)
 
     def to_toml(self, path: str | Path | None = None, *, notes: Mapping[str, str] | None = None) -> str:

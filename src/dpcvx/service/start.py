@@ -17,8 +17,9 @@ from typing import Any
 from rich.console import Console
 
 from dpcvx.accounting import Budget, default_delta
-from dpcvx.data.files import HEADER_HINT, open_table, read_bytes
+from dpcvx.data.files import open_table
 from dpcvx.data.table import read_variables
+from dpcvx.data.table_file import HEADER_HINT, read_bytes
 from dpcvx.data.table_schema import TableSchema
 from dpcvx.errors import BudgetExceeded, LedgerUnavailable, Unreadable, UnrecognisedDataWarning, WrongValue
 from dpcvx.ledger import Account, Ledger

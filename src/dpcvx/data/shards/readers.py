@@ -13,7 +13,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
-from dpcvx.data.files import HEADER_HINT, NOT_PARQUET, csv_header, csv_table
+from dpcvx.data.files import NOT_PARQUET, csv_header, csv_table
+from dpcvx.data.table_file import HEADER_HINT
 from dpcvx.errors import Unreadable, WrongType, WrongValue
 from dpcvx.words import quantity
 

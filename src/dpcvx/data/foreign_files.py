@@ -1,0 +1,321 @@
+"""Tables in files of Stata, SAS, SPSS and Excel, through readers that are installed with ``dpcvx[files]``.
+
+As in other files, a cell's value is a function of that cell and of the file's header alone. The readers'
+own conversions are switched off, because one cell can stop them: text is decoded and dates are computed here,
+cell by cell.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpcvx.data.canonical import canonical, map_cells, read_numbers
+from dpcvx.data.table_file import FileHeader, TableFile, check_names, read_bytes
+from dpcvx.errors import NotInstalled, Unreadable
+
+__all__ = ["READERS", "open_statistics", "open_workbook", "statistics_header", "workbook_header"]
+
+READERS = {
+    ".dta": "read_dta",
+    ".sas7bdat": "read_sas7bdat",
+    ".xpt": "read_xport",
+    ".sav": "read_sav",
+    ".zsav": "read_sav",
+}
+BYTES = "iso-8859-1"  # one character for each byte, so that no cell can stop the reader
+UNKNOWN_TEXT = "\ufffd"  # a cell of a kind that has no text; it matches no level
+DAY, SECOND = datetime.timedelta(days=1), datetime.timedelta(seconds=1)
+STATA = SAS = datetime.datetime(1960, 1, 1)
+SPSS = datetime.datetime(1582, 10, 14)
+
+Moment = Callable[[float], datetime.datetime]
+
+
+def _since(start: datetime.datetime, unit: datetime.timedelta) -> Moment:
+    return lambda number: start + number * unit
+
+
+def _month(months: int) -> Moment:
+    """Months, quarters or halves since 1960, by their first day."""
+    return lambda number: datetime.datetime(
+        1960 + int(number) * months // 12, int(number) * months % 12 + 1, 1
+    )
+
+
+def _week(number: float) -> datetime.datetime:
+    """Weeks of Stata since 1960, 52 a year, by their first day."""
+    return datetime.datetime(1960 + int(number) // 52, 1, 1) + int(number) % 52 * 7 * DAY
+
+
+# Formats of dates, by the beginning of their name; of SPSS and SAS without width.
+DATES: tuple[tuple[tuple[str, ...], str, Moment], ...] = (
+    ((".dta",), r"%-?t?d.*", _since(STATA, DAY)),
+    ((".dta",), r"%-?tc.*", _since(STATA, SECOND / 1000)),
+    ((".dta",), r"%-?tm.*", _month(1)),
+    ((".dta",), r"%-?tq.*", _month(3)),
+    ((".dta",), r"%-?th.*", _month(6)),
+    ((".dta",), r"%-?tw.*", _week),
+    (
+        (".sas7bdat", ".xpt"),
+        r"(?:(?:E8601|B8601|IS8601)?DA|DATE|DAY|DDMMYY[BCDNPS]?|MMDDYY[BCDNPS]?|YYMMDD[BCDNPS]?|JULIAN|MONYY"
+        r"|YYMON|YYMM[CDNPS]?|MMYY[CDNPS]?|YYQ[CDNPS]?|WEEKDATE|WEEKDATX|WORDDATE|WORDDATX|NLDATE|EURDFDE)\d*",
+        _since(SAS, DAY),
+    ),
+    (
+        (".sas7bdat", ".xpt"),
+        r"(?:(?:E8601|B8601|IS8601)DT|DATETIME|DATEAMPM|NLDATM|MDYAMPM)\d*",
+        _since(SAS, SECOND),
+    ),
+    ((".sav", ".zsav"), r"(?:[AEJS]?DATE|QYR|MOYR|WKYR|DATETIME|YMDHMS)\d*", _since(SPSS, SECOND)),
+)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column in the header of a file of Stata, SAS or SPSS."""
+
+    place: str  # name by which the reader finds it
+    text: bool
+    moment: Moment | None = None  # of a column of dates
+    labels: Mapping[float, str] = field(default_factory=dict)  # declared names of values
+
+
+def open_statistics(path: Path) -> TableFile:
+    """Open a file of Stata (.dta), SAS (.sas7bdat, .xpt) or SPSS (.sav, .zsav).
+
+    Of a column that is read as text, labelled values are their labels, and dates are ISO text. A column that
+    is read as numbers gives numbers as they are stored, but for a label that is a number: it counts in place
+    of the stored one, which is a mere position where a program made the labels from cells. Missing values of
+    every kind are missing.
+    """
+    columns, decode = _columns(path)
+
+    def read(numeric: Sequence[str], words: Sequence[str]) -> Any:
+        import pyarrow as pa
+
+        places = {columns[name].place: name for name in (*numeric, *words)}
+        with _reading(path, "pyreadstat") as package:
+            raw, _ = _reader(package, path)(
+                path,
+                usecols=[*places],
+                encoding=BYTES,
+                output_format="dict",
+                disable_datetime_conversion=True,
+            )
+        cells = {places[place]: values for place, values in raw.items()}
+        if not len(next(iter(cells.values()))):
+            raise Unreadable(f"{path} has no rows.")
+        found = {}
+        for name in numeric:
+            found[name] = _numbers([_number(columns[name], cell, decode) for cell in cells[name]])
+        for name in words:
+            found[name] = _texts([_show(columns[name], cell, decode) for cell in cells[name]])
+        return pa.table(found)
+
+    return TableFile([*columns], read)
+
+
+def statistics_header(path: Path) -> FileHeader:
+    """Return names, types and value labels from the header of a file of Stata, SAS or SPSS."""
+    columns, _ = _columns(path)
+    types, labels = {}, {}
+    for name, column in columns.items():
+        types[name] = "text" if column.text else "number" if column.moment is None else "date"
+        if named := tuple(dict.fromkeys(column.labels.values())):
+            types[name], labels[name] = "text", named
+    return FileHeader([*columns], types, labels)
+
+
+def _columns(path: Path) -> tuple[dict[str, _Column], Callable[[Any], Any]]:
+    """Columns by name, and the decoding of a cell."""
+    read_bytes(path, limit=4)  # says what is wrong with the path
+    with _reading(path, "pyreadstat") as package:
+        reader = _reader(package, path)
+        _, plain = reader(path, metadataonly=True, output_format="dict")
+        _, meta = reader(path, metadataonly=True, encoding=BYTES, output_format="dict")
+        decode = _decoder(plain.file_encoding)
+        found = [(decode(place), place) for place in meta.column_names]
+        missing = _declared_missing(reader, path)
+        columns = {
+            name: _Column(
+                place,
+                meta.readstat_variable_types[place] == "string",
+                _moment(path, meta.original_variable_types[place]),
+                {
+                    float(value): decode(label)
+                    for value, label in meta.variable_value_labels.get(place, {}).items()
+                    if not isinstance(value, str) and not missing(place, value)
+                },
+            )
+            for name, place in found
+        }
+    check_names([name for name, _ in found])
+    return columns, decode
+
+
+def _reader(package: Any, path: Path) -> Any:
+    return getattr(package, READERS[path.suffix.lower()])
+
+
+def _declared_missing(reader: Any, path: Path) -> Callable[[str, float], bool]:
+    """Whether a value of a column is declared as missing, as SPSS has it; the reader gives no such cell."""
+    if path.suffix.lower() not in (".sav", ".zsav"):
+        return lambda place, value: False
+    _, meta = reader(path, metadataonly=True, user_missing=True, encoding=BYTES, output_format="dict")
+    ranges: dict[str, list[dict[str, Any]]] = meta.missing_ranges
+    return lambda place, value: any(
+        not isinstance(each["lo"], str) and each["lo"] <= value <= each["hi"]
+        for each in ranges.get(place, ())
+    )
+
+
+def _decoder(encoding: str | None) -> Callable[[Any], Any]:
+    """Return the decoding of a cell that was read byte by byte; only text is changed."""
+    try:
+        "".encode(encoding or "utf-8")
+    except LookupError:
+        encoding = None
+
+    def decode(cell: Any) -> Any:
+        if not isinstance(cell, str):
+            return cell
+        content = cell.encode(BYTES, errors="replace")
+        try:
+            return content.decode(encoding or "utf-8")
+        except UnicodeDecodeError:  # older files of Stata and SAS do not say their encoding
+            return content.decode("cp1252", errors="replace")
+
+    return decode
+
+
+def _moment(path: Path, format_: str | None) -> Moment | None:
+    for endings, pattern, moment in DATES:
+        if path.suffix.lower() in endings and re.fullmatch(pattern, (format_ or "").partition(".")[0], re.I):
+            return moment
+    return None
+
+
+def _number(column: _Column, cell: Any, decode: Callable[[Any], Any]) -> Any:
+    if column.text or not column.labels:
+        return decode(cell)
+    label = canonical(column.labels.get(cell))
+    return label if isinstance(label, float) else cell
+
+
+def _show(column: _Column, cell: Any, decode: Callable[[Any], Any]) -> Any:
+    if cell is None or column.text:
+        return decode(cell)
+    if column.moment is None:
+        return column.labels.get(cell, cell)
+    try:
+        return column.moment(cell)
+    except (OverflowError, ValueError):  # beyond the years 1 to 9999
+        return None
+
+
+def open_workbook(path: Path) -> TableFile:
+    """Open the first sheet of an Excel workbook: the first row names the columns.
+
+    Formulas have the values that were stored with them. Rows below the last one with content are no records.
+    """
+    header = workbook_header(path).names
+
+    def read(numeric: Sequence[str], words: Sequence[str]) -> Any:
+        import pyarrow as pa
+
+        wanted = [*numeric, *words]
+        places = [header.index(name) for name in wanted]
+        cells: list[list[Any]] = []
+        last = 0  # rows up to the last one with content
+        for row in _rows(path, first=2):
+            cells.append([row[place] if place < len(row) else None for place in places])
+            last = len(cells) if any(cell is not None for cell in row[: len(header)]) else last
+        if not last:
+            raise Unreadable(f"{path} has no rows below its header.")
+        columns = dict(zip(wanted, zip(*cells[:last], strict=True), strict=True))
+        found = {name: _numbers(columns[name]) for name in numeric}
+        return pa.table(found | {name: _texts(columns[name]) for name in words})
+
+    return TableFile(header, read)
+
+
+def workbook_header(path: Path) -> FileHeader:
+    """Return the names in the first row of the first sheet; a workbook declares no types."""
+    read_bytes(path, limit=4)  # says what is wrong with the path
+    cells = [cell for row in _rows(path, first=1, last=1) for cell in row]
+    while cells and cells[-1] is None:
+        cells.pop()
+    if not cells:
+        raise Unreadable(f"{path} is empty: the first row of the first sheet must name the columns.")
+    if not all(isinstance(cell, str) and isinstance(canonical(cell), str) for cell in cells):
+        raise Unreadable(
+            f"{path} has no header: the first row of its first sheet must name the columns, and numbers, "
+            "dates and empty cells are no names. Move titles and notes to another sheet."
+        )
+    names = [cell.strip() for cell in cells]
+    check_names(names)
+    return FileHeader(names)
+
+
+def _rows(path: Path, first: int, last: int | None = None) -> list[tuple[Any, ...]]:
+    with _reading(path, "openpyxl") as package:
+        book = package.load_workbook(path, read_only=True, data_only=True)
+        try:
+            sheet = book.worksheets[0]
+            sheet.reset_dimensions()  # some programs store a wrong size
+            return list(sheet.iter_rows(min_row=first, max_row=last, values_only=True))
+        finally:
+            book.close()
+
+
+@contextmanager
+def _reading(path: Path, package: str) -> Iterator[Any]:
+    """Import a reader, and let neither its warnings nor its errors out: their text can hold cells."""
+    try:
+        found = importlib.import_module(package)
+    except ModuleNotFoundError:
+        raise NotInstalled(
+            f'Files that end in {path.suffix} need {package}: run  pip install "dpcvx[files]"'
+        ) from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            yield found
+        except Exception:
+            raise Unreadable(
+                f"{path} cannot be read as {path.suffix}: it is damaged or cut short, or another kind of "
+                "file. Copy or write it again."
+            ) from None
+
+
+def _numbers(cells: Sequence[Any]) -> Any:
+    import pyarrow as pa
+
+    return pa.array(read_numbers(_objects(cells)), pa.float64())
+
+
+def _texts(cells: Sequence[Any]) -> Any:
+    import pyarrow as pa
+
+    return pa.array(map_cells(_objects(cells), _text), pa.large_string())
+
+
+def _text(value: Any) -> str | None:
+    """Return a text with the given canonical value."""
+    if value is None or isinstance(value, str):
+        return value
+    return repr(value) if isinstance(value, float) else UNKNOWN_TEXT
+
+
+def _objects(cells: Sequence[Any]) -> Any:
+    return np.fromiter(cells, dtype=object, count=len(cells))

@@ -1,0 +1,152 @@
+"""Files of Stata, SAS, SPSS and Excel: a cell reaches no other record, and no cell stops a reader."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpcvx as dp
+from dpcvx.data.files import open_table, read_header
+from dpcvx.errors import NotInstalled, Unreadable, WrongValue
+from foreign_files import WRITERS
+from readers import CELLS, csv_bytes
+
+pyreadstat = pytest.importorskip("pyreadstat")
+openpyxl = pytest.importorskip("openpyxl")
+
+ROWS = [[f"{i / 4:g}", "fm"[i % 2], f"2020-01-0{1 + i % 2}"] for i in range(6)]
+HEADER = ["amount", "sex", "day"]
+
+
+def cells(path):
+    X, _ = open_table(path).read(HEADER, ["sex", "day"])
+    return [X[name].to_pylist() for name in HEADER]
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_cell_reaches_no_other_record(kind, tmp_path):
+    write, ending = WRITERS[kind]
+    path = tmp_path / f"people{ending}"
+    write(csv_bytes(HEADER, ROWS), path)
+    before = cells(path)
+    # A column of text cells becomes one of codes where labels are made from cells: the label is the cell.
+    assert before == [[float(a) for a, _, _ in ROWS], [b for _, b, _ in ROWS], [c for _, _, c in ROWS]]
+    for hostile in [*CELLS[:6], *CELLS[28:33], "NA", "True", "2020-01-01 00:00:00", "1" * 300]:
+        write(csv_bytes(HEADER, [*ROWS[:3], [hostile] * 3, *ROWS[4:]]), path)
+        for old, new in zip(before, cells(path), strict=True):
+            assert len(new) == 6, hostile
+            assert [*old[:3], *old[4:]] == [*new[:3], *new[4:]], hostile
+
+
+@pytest.mark.parametrize("ending", [".dta", ".sav", ".xpt"])
+def test_bytes_that_are_no_text_change_their_own_cell_alone(ending, tmp_path):
+    path = tmp_path / f"people{ending}"
+    frame = pd.DataFrame({"amount": [1.0, 2.0], "sex": ["Qqq", "café"]})
+    {".dta": pyreadstat.write_dta, ".sav": pyreadstat.write_sav, ".xpt": pyreadstat.write_xport}[ending](
+        frame, str(path)
+    )
+    path.write_bytes(path.read_bytes().replace(b"Qqq", b"\xff\xfe\xfd"))
+    X, _ = open_table(path).read(["amount", "sex"], ["sex"])
+    assert X["sex"].to_pylist()[1] == "café"
+    assert X["amount"].to_pylist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("ending", "format_", "number"),
+    [
+        (".dta", "%td", 22281),
+        (".dta", "%tdD_m_Y", 22281),
+        (".dta", "%tc", 22281 * 86_400_000),
+        (".dta", "%tm", 732),
+        (".sav", "DATE11", (22281 + 137775) * 86_400),
+        (".xpt", "DATE9.", 22281),
+        (".xpt", "DATETIME20.", 22281 * 86_400),
+    ],
+)
+def test_dates_follow_the_format_and_one_out_of_range_is_missing(ending, format_, number, tmp_path):
+    path = tmp_path / f"people{ending}"
+    write = {".dta": pyreadstat.write_dta, ".sav": pyreadstat.write_sav, ".xpt": pyreadstat.write_xport}[
+        ending
+    ]
+    frame = pd.DataFrame({"day": [float(number), 1e15, np.nan]})
+    write(frame, str(path), variable_format={"day": format_})
+    X, _ = open_table(path).read(["day"], ["day"])
+    assert X["day"].to_pylist() == ["2021-01-01", None, None]
+    assert open_table(path).read(["day"], [])[0]["day"].to_pylist()[0] == number
+    assert read_header(path).types == {"day": "date"}
+
+
+def test_value_labels_are_levels_and_missing_codes_are_missing(tmp_path):
+    path = tmp_path / "people.dta"
+    frame = pd.DataFrame({"sex": [1, 2, 1, 7, "a"], "wage": [1.5, 2.5, "z", 3.0, 4.0]})
+    labels = {"sex": {1: "woman", 2: "man", "a": "refused"}}
+    pyreadstat.write_dta(
+        frame, str(path), variable_value_labels=labels, missing_user_values={"sex": ["a"], "wage": ["z"]}
+    )
+    X, _ = open_table(path).read(["sex", "wage"], ["sex"])
+    assert X["sex"].to_pylist() == ["woman", "man", "woman", "7.0", None]
+    np.testing.assert_array_equal(X["wage"].to_pylist(), [1.5, 2.5, np.nan, 3.0, 4.0])
+    codes = open_table(path).read(["sex"], [])[0]["sex"].to_pylist()
+    np.testing.assert_array_equal(codes, [1.0, 2.0, 1.0, 7.0, np.nan])
+    header = read_header(path)
+    assert header.labels == {"sex": ("woman", "man")}
+    schema = dp.TableSchema.from_header(header.names, header.types, labels=header.labels)
+    assert schema.columns["sex"].levels == ("woman", "man")
+
+
+def test_values_that_spss_declares_as_missing_are_no_levels(tmp_path):
+    path = tmp_path / "people.sav"
+    frame = pd.DataFrame({"sex": [1.0, 2.0, 9.0]})
+    pyreadstat.write_sav(
+        frame,
+        str(path),
+        variable_value_labels={"sex": {1.0: "woman", 2.0: "man", 9.0: "no answer"}},
+        missing_ranges={"sex": [9]},
+    )
+    assert read_header(path).labels == {"sex": ("woman", "man")}
+    assert open_table(path).read(["sex"], ["sex"])[0]["sex"].to_pylist() == ["woman", "man", None]
+
+
+def test_a_sheet_is_read_cell_by_cell(tmp_path):
+    path = tmp_path / "people.xlsx"
+    book = openpyxl.Workbook()
+    sheet = book.active
+    sheet.append(["day", "wage", "sex"])
+    sheet.append([datetime.datetime(2020, 1, 2), 1.5, "f"])
+    sheet.append(["2020-01-03", "2.5", True])
+    sheet.append([])
+    sheet.append([datetime.date(2020, 1, 4), "#DIV/0!", None, "a note beside the table"])
+    sheet.append([None, None, None, "another one"])
+    sheet["A9"].number_format = "yyyy-mm-dd"
+    sheet["A3"].number_format = "yyyy-mm-dd"
+    book.create_sheet("notes").append(["x"])
+    book.save(path)
+    X, _ = open_table(path).read(["day", "wage", "sex"], ["day", "sex"])
+    assert X["day"].to_pylist() == ["2020-01-02", "2020-01-03", None, "2020-01-04"]
+    np.testing.assert_array_equal(X["wage"].to_pylist(), [1.5, 2.5, np.nan, np.nan])
+    assert X["sex"].to_pylist() == ["f", "1.0", None, None]
+
+
+@pytest.mark.parametrize("first", [[1.5, "a"], ["a", None, "b"], ["a", "a"], []])
+def test_a_sheet_without_names_is_refused_without_its_cells(first, tmp_path):
+    path = tmp_path / "people.xlsx"
+    book = openpyxl.Workbook()
+    book.active.append(first)
+    book.active.append([1, 2])
+    book.save(path)
+    with pytest.raises((Unreadable, WrongValue), match=r"no header|more than once|is empty") as caught:
+        open_table(path)
+    assert "1.5" not in str(caught.value)
+
+
+@pytest.mark.parametrize("ending", [".dta", ".sas7bdat", ".xpt", ".sav", ".xlsx"])
+def test_damaged_files_and_absent_readers_are_one_sentence(ending, tmp_path, monkeypatch):
+    path = tmp_path / f"people{ending}"
+    path.write_bytes(b"PK\x03\x04 secret of somebody" * 50)
+    with pytest.raises(Unreadable, match="damaged") as caught:
+        open_table(path)
+    assert "secret" not in str(caught.value)
+    monkeypatch.setitem(__import__("sys").modules, "openpyxl" if ending == ".xlsx" else "pyreadstat", None)
+    with pytest.raises(NotInstalled, match=r"dpcvx\[files\]"):
+        open_table(path)
