@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dpcvx.accounting import Budget
     from dpcvx.audit.pipeline import check_pipeline
     from dpcvx.data.cluster import from_dask
+    from dpcvx.data.column_maps import PrivateQuantiles, PrivateRamps, QuantileMap, Ramps, SignedLog
     from dpcvx.data.memory import source
     from dpcvx.data.schema_columns import (
         BooleanColumn,
@@ -83,6 +84,7 @@ _NAMES = {
     "audit.pipeline": "check_pipeline",
     "data.memory": "source",
     "data.cluster": "from_dask",
+    "data.column_maps": "PrivateQuantiles PrivateRamps QuantileMap Ramps SignedLog",
     "data.schema_columns": "BooleanColumn DateColumn HashedColumn IgnoredColumn LevelColumn NumberColumn "
     "PersonColumn",
     "data.shards": "Shards from_arrow from_batches from_csv from_parquet open_shards",

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
+from dpcvx.data.column_maps import IDENTITY, ColumnMap, Maps, each_map
 from dpcvx.data.lattice import FEATURE_BITS
 from dpcvx.data.levels import DeclaredLevels
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.rows import Dense, Sparse
-from dpcvx.data.table import Levels, Table
-from dpcvx.errors import WrongType, WrongValue
+from dpcvx.data.table import Levels, Table, feature_counts
+from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.problem import Bounds
 from dpcvx.words import show
 
@@ -31,15 +32,16 @@ LEAST_CELL = 2.0**-FEATURE_BITS  # of the grid that features are stored on
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """The public map from raw columns to features: a declared level becomes a 0/1 feature, a number stays.
+    """The public map from raw columns to features: 0/1 for each declared level, a column map for numbers.
 
-    A feature of the stored row is (v - center) / scale, v clipped to [low, high] first. A cell that is no
-    finite number counts as `fill`.
+    A feature of the stored row is (v - center) / scale, v clipped to [low, high] first. The features of a
+    cell that is no finite number are `fill`.
     """
 
     levels: Levels  # for each raw column its declared levels, or None for a number
-    names: tuple[str, ...]  # one name per feature: the column's, or "column=level"
-    low: Vector  # low, high: declared bounds of each feature in the user's units
+    maps: Maps  # for each raw column the map of its numbers
+    names: tuple[str, ...]  # one name per feature: the column's, "column[map]" or "column=level"
+    low: Vector  # low, high: bounds of each feature, those of its column in the user's units once mapped
     high: Vector
     center: Vector  # center, scale: the map to scaled units
     scale: Vector
@@ -53,20 +55,26 @@ class Columns:
         categories: Mapping[Any, Sequence[Any]] | None,
         data_norm: float | None,
         missing: Mapping[Any, float] | None = None,
+        maps: Mapping[int, ColumnMap] | None = None,
     ) -> Columns:
         """Derive the map from the columns of a table and the user's declarations.
 
-        `missing`: numbers that cells without one count as, by column, where they are not the centre.
+        `missing`: numbers that cells without one count as, by column; `maps`: of numbers, by position of
+        their columns, where they are not the identity.
         """
         levels = _declared_levels(table, categories)
         raw_low, raw_high = _declared_bounds(table, bounds, levels)
-        names = feature_names([table.label(j) for j in range(table.d)], levels)
-        low: list[float] = []
-        high: list[float] = []
-        for j, declared in enumerate(levels):
-            low += [raw_low[j]] if declared is None else [0.0] * len(declared.coded)
-            high += [raw_high[j]] if declared is None else [1.0] * len(declared.coded)
-        lowest, highest = np.array(low), np.array(high)
+        mapped = _declared_maps(table, maps or {}, levels, data_norm)
+        names = feature_names([table.label(j) for j in range(table.d)], levels, mapped)
+        is_level, spans = _is_level(levels, mapped), _spans(levels, mapped)
+        counts = feature_counts(levels, mapped)
+        lowest = np.where(is_level, 0.0, np.repeat(raw_low, counts))
+        highest = np.where(is_level, 1.0, np.repeat(raw_high, counts))
+        for j, each in (maps or {}).items():
+            ends = each(np.array([raw_low[j], raw_high[j]]))
+            if not np.isfinite(ends).all():
+                raise WrongValue(f"The map of column {table.label(j)} has no finite values at its bounds.")
+            lowest[spans[j]], highest[spans[j]] = ends
         if table.sparse and not ((lowest <= 0) & (highest >= 0)).all():
             raise WrongValue(
                 "Sparse records are scaled without centring, so bounds must contain 0 for every column. "
@@ -77,12 +85,15 @@ class Columns:
         elif table.sparse:
             center, scale = np.zeros(len(names)), np.maximum(abs(lowest), abs(highest))
         else:
-            center, scale = _unit_map(levels, lowest, highest)
+            center, scale = _unit_map(is_level, lowest, highest)
         fill = center.copy()
-        places = dict(zip(names, range(len(names)), strict=False))
+        filled = {j: each.missing(raw_low[j], raw_high[j]) for j, each in (maps or {}).items()}
         for name, value in (missing or {}).items():
-            fill[places[name]] = min(max(value, lowest[places[name]]), highest[places[name]])
-        return cls(levels, names, lowest, highest, center, scale, fill)
+            j = table.position(name, "missing")
+            filled[j] = each_map(mapped, table.d)[j](np.array([value]))[0]
+        for j, values in filled.items():
+            fill[spans[j]] = np.clip(values, lowest[spans[j]], highest[spans[j]])
+        return cls(levels, mapped, names, lowest, highest, center, scale, fill)
 
     @property
     def width(self) -> int:
@@ -90,25 +101,32 @@ class Columns:
         return len(self.names)
 
     def spans(self) -> list[range]:
-        """Features of each raw column: one of a number, one for each level of a category."""
-        sizes = [1 if declared is None else len(declared.coded) for declared in self.levels]
-        return [range(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
+        """Features of each raw column: those of a number's map, one for each level of a category."""
+        return _spans(self.levels, self.maps)
 
     def labels(self) -> list[str]:
         """Name of each raw column for people."""
         firsts = [self.names[span[0]] for span in self.spans()]
         return [
-            name if declared is None else name.removesuffix(f"={declared[declared.coded[0]]}")
-            for name, declared in zip(firsts, self.levels, strict=True)
+            name.removesuffix(each.suffixes[0] if declared is None else f"={declared[declared.coded[0]]}")
+            for name, declared, each in zip(firsts, self.levels, self._each_map, strict=True)
         ]
 
     def row_norm(self) -> float:
-        """Bound on the l2 norm of a centred and scaled row: 1 from each number, 1 from a column of levels.
+        """Bound on the l2 norm of a centred and scaled row: 1 from a number's feature or a column of levels.
 
         The features of a cell that is a level are at most one 1 and otherwise 0. A cell that is none
         of L levels has features 0, or with a baseline 1/L in L - 1 of them, whose squares sum to less than 1.
         """
-        return math.sqrt(max(1, len(self.levels)))
+        squares = sum(
+            len(each.suffixes) if declared is None else 1
+            for declared, each in zip(self.levels, self._each_map, strict=True)
+        )
+        return math.sqrt(max(1, squares))
+
+    @property
+    def _each_map(self) -> tuple[ColumnMap, ...]:
+        return each_map(self.maps, len(self.levels))
 
     def row_bounds(self, data_norm: float | None, intercept: float) -> Bounds:
         """Return bounds of a centred and scaled row with the intercept's feature (0 for none).
@@ -132,10 +150,10 @@ class Columns:
             np.clip(rows.data, self.low[rows.indices], self.high[rows.indices], out=rows.data)
             return quantiser.quantise(rows)
         # The quantiser clips to the bounds where they became [-1, 1], and levels are 0 or 1 already.
-        center, scale = _unit_map(self.levels, self.low, self.high)
+        center, scale = _unit_map(_is_level(self.levels, self.maps), self.low, self.high)
         clip = not (np.array_equal(center, self.center) and np.array_equal(scale, self.scale))
         parts = np.empty((table.n, self.width + (quantiser.intercept != 0)), dtype=np.int16)
-        for start, block in table.feature_blocks(self.levels):
+        for start, block in table.feature_blocks(self.levels, self.maps):
             if not np.array_equal(self.fill, self.center):
                 block = np.where(np.isfinite(block), block, self.fill)
             if clip:
@@ -155,24 +173,54 @@ class Columns:
             yield np.where(is_level, block == 1, np.isfinite(block))
 
 
-def feature_names(labels: Sequence[str], levels: Levels) -> tuple[str, ...]:
-    """Return one name per feature: that of the column, or "column=level"."""
+def feature_names(labels: Sequence[str], levels: Levels, maps: Maps) -> tuple[str, ...]:
+    """Return one name per feature: that of the column, "column[map]" or "column=level"."""
     return tuple(
-        label if level is None else f"{label}={level}"
-        for label, declared in zip(labels, levels, strict=True)
-        for level in ((None,) if declared is None else [declared[code] for code in declared.coded])
+        label + suffix
+        for label, declared, each in zip(labels, levels, each_map(maps, len(levels)), strict=True)
+        for suffix in (
+            each.suffixes if declared is None else [f"={declared[code]}" for code in declared.coded]
+        )
     )
 
 
-def _unit_map(levels: Levels, low: Vector, high: Vector) -> tuple[Vector, Vector]:
-    """Centre and scale that take numbers from their bounds to [-1, 1] and leave levels at 0 and 1."""
-    is_level, half = _is_level(levels), (high - low) / 2
-    return np.where(is_level, 0.0, low + half), np.where(is_level, 1.0, half)
+def _unit_map(is_level: NDArray[np.bool_], low: Vector, high: Vector) -> tuple[Vector, Vector]:
+    """Centre and scale that take numbers from their bounds to [-1, 1] and leave levels at 0 and 1.
+
+    A feature that is the same for all cells between their bounds has scale 1.
+    """
+    half = (high - low) / 2
+    return np.where(is_level, 0.0, low + half), np.where(is_level | (half == 0), 1.0, half)
 
 
-def _is_level(levels: Levels) -> NDArray[np.bool_]:
+def _spans(levels: Levels, maps: Maps) -> list[range]:
+    """Features of each raw column."""
+    sizes = feature_counts(levels, maps)
+    return [range(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
+
+
+def _is_level(levels: Levels, maps: Maps = None) -> NDArray[np.bool_]:
     """Say of each feature whether it stands for a level of a column."""
-    return np.concatenate([[False] if each is None else [True] * len(each.coded) for each in levels])
+    return np.repeat([each is not None for each in levels], feature_counts(levels, maps))
+
+
+def _declared_maps(
+    table: Table, maps: Mapping[int, ColumnMap], levels: Levels, data_norm: float | None
+) -> Maps:
+    """The map of each column; maps of sparse records, of levels, or beside a norm of rows are refused."""
+    for j, each in maps.items():
+        if not isinstance(each, ColumnMap):
+            raise Incompatible(
+                f"The map of column {table.label(j)} needs private quantiles, which only a fit to dense "
+                "records in memory releases: declare its numbers."
+            )
+        if table.sparse:
+            raise WrongType("maps need dense arrays or data frames; map sparse records beforehand.")
+        if levels[j] is not None:
+            raise WrongValue(f"maps are for numbers, and column {table.label(j)} has declared levels.")
+        if data_norm is not None:
+            raise WrongValue("data_norm bounds rows without maps: leave data_norm or maps out.")
+    return tuple(maps.get(j, IDENTITY) for j in range(table.d)) if maps else None
 
 
 def _declared_levels(table: Table, categories: Mapping[Any, Sequence[Any]] | None) -> Levels:

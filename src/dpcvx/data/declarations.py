@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from dpcvx.data.column_maps import IDENTITY, read_map
 from dpcvx.data.levels import DeclaredLevels
 from dpcvx.errors import Incompatible, WrongType
 from dpcvx.words import show
 
 if TYPE_CHECKING:
+    from dpcvx.data.table import Table
     from dpcvx.data.table_schema import TableSchema
 
 __all__ = ["Declarations", "check_schema"]
@@ -27,6 +29,20 @@ class Declarations:
     classes: Any = None  # sequence or "from_y": labels of the target
     y_bounds: Any = None  # pair or "private": bounds of the target
     schema: TableSchema | None = None  # in place of bounds and categories, and perhaps of the others
+    # mapping from column to column map or request, or one for all numbers
+    maps: Any = None
+
+    def map_of_each(self, table: Table) -> dict[int, Any]:
+        """Return the declared map, or request for one, of each number that has one, by position."""
+        if self.maps is None:
+            return {}
+        if isinstance(self.maps, Mapping) and "kind" not in self.maps:
+            given = {table.position(key, "maps"): each for key, each in self.maps.items()}
+        else:
+            with_levels = {table.position(key, "categories") for key in self.categories or {}}
+            given = {j: self.maps for j in range(table.d) if j not in with_levels}
+        found = {j: read_map(each, f"maps[{table.label(j)!r}]") for j, each in given.items()}
+        return {j: each for j, each in found.items() if each != IDENTITY}
 
     @property
     def missing(self) -> dict[str, float]:
@@ -80,6 +96,10 @@ class Declarations:
             if each.levels is not None
         }
         given |= {name: value for name, value in values.items() if getattr(self, name) is None}
+        own = {each.name: each.map for each in variables if each.map is not None}
+        if own and self.maps is not None:
+            raise Incompatible("schema declares maps of columns, and maps is given too: give one of them.")
+        given |= {"maps": own} if own else {}
         return replace(self, **given)
 
 

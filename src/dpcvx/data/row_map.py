@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpcvx.arrays import Vector
+from dpcvx.data.column_maps import Maps
 from dpcvx.data.region import Region, ordered_sum
 from dpcvx.data.table import Levels, Table
 from dpcvx.errors import WrongType
@@ -20,14 +21,15 @@ __all__ = ["RowMap", "linear_scores"]
 
 @dataclass(frozen=True, eq=False)
 class RowMap:
-    """Map from the cells of a new row to features: read, encode levels, fill, clip.
+    """Map from the cells of a new row to features: read, map numbers, encode levels, fill, clip.
 
-    A cell that is not a finite number is replaced by `fill`; every declared level is a 0/1 feature. Then
-    cells are clipped to `bounds`, and rows to `region`, if the fit did so with released numbers.
+    The features of a cell that is not a finite number are `fill`; every declared level is a 0/1 feature. Then
+    features are clipped to `bounds`, and rows to `region`, if the fit did so with released numbers.
     """
 
     levels: Levels  # for each raw column its declared levels, or None for a number
-    names: tuple[str, ...]  # one name per feature: the column's, or "column=level"
+    maps: Maps  # for each raw column the map of its numbers
+    names: tuple[str, ...]  # one name per feature: the column's, "column[map]" or "column=level"
     fill: Vector  # value of a feature whose cell is missing, one per feature
     bounds: tuple[Vector, Vector] | None = None  # lowest and highest value of each feature
     region: Region | None = None
@@ -40,7 +42,7 @@ class RowMap:
             return rows if self.region is None else self.region(rows.toarray())
         features = np.empty((table.n, len(self.names)))
         with np.errstate(all="ignore"):
-            for start, block in table.feature_blocks(self.levels):
+            for start, block in table.feature_blocks(self.levels, self.maps):
                 features[start : start + len(block)] = self._mapped(block)
         return features
 
@@ -56,7 +58,7 @@ class RowMap:
             table = Table(rows.toarray())
         scores = np.empty((table.n, *coef.shape[1:]))
         with np.errstate(all="ignore"):
-            for start, block in table.feature_blocks(self.levels):
+            for start, block in table.feature_blocks(self.levels, self.maps):
                 scores[start : start + len(block)] = linear_scores(self._mapped(block), coef, intercept)
         return scores
 
@@ -68,10 +70,11 @@ class RowMap:
 
     def _compressed(self, table: Table) -> Any:
         """Sparse rows, whose absent cells are 0."""
-        if self.bounds is not None or any(declared is not None for declared in self.levels):
+        levels = any(declared is not None for declared in self.levels)
+        if levels or self.maps is not None or self.bounds is not None:
             raise WrongType(
-                "This model has categories or released bounds, so it cannot predict from sparse rows. Give a "
-                "dense array or a data frame."
+                "This model has categories, maps or released bounds, so it cannot predict from sparse rows. "
+                "Give a dense array or a data frame."
             )
         rows = table.compressed()
         rows.data = np.where(np.isfinite(rows.data), rows.data, self.fill[rows.indices])

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
 from dpcvx.data.canonical import DATE, canonical_cells
+from dpcvx.data.column_maps import map_fields, read_map
 from dpcvx.data.levels import DeclaredLevels
 from dpcvx.errors import WrongValue
 from dpcvx.words import is_number, show
@@ -60,6 +61,7 @@ class Variable:
     levels: tuple[Level, ...] | None = None
     baseline: int | None = None  # place of the level that has no feature
     missing: float | None = None  # number that a cell without one counts as; None is the middle of the bounds
+    map: Any = None  # of a number: its column map, or the request for one
     bins: int | tuple[float, ...] | None = None  # of a number, for queries: how many, or their edges
 
     @property
@@ -95,11 +97,15 @@ class NumberColumn:
         Value that a missing cell, or one that is not a number, counts as; None is the middle of the bounds.
     bins : int or sequence of float, optional
         For queries: number of bins of equal width, or their edges.
+    map : column map, or its name or fields, optional
+        Map from the number to features of a model, such as ``"log"`` or ``Ramps([20, 40, 60])``; see the page
+        "Preprocessing".
     """
 
     bounds: Any
     missing: float | None = None
     bins: Any = None
+    map: Any = None
     kind: ClassVar[str] = "number"
     text: ClassVar[bool] = False
 
@@ -108,6 +114,8 @@ class NumberColumn:
             object.__setattr__(self, "bounds", number_pair(self.bounds, "bounds"))
         if self.missing is not None and not is_number(self.missing):
             raise WrongValue(f"missing must be a number, got {show(self.missing)}.")
+        if self.map is not None:
+            object.__setattr__(self, "map", read_map(self.map, "map"))
         if isinstance(self.bins, list | tuple) and all(map(is_number, self.bins)):
             object.__setattr__(self, "bins", tuple(map(float, self.bins)))
         elif self.bins is not None and not (type(self.bins) is int and self.bins >= 2):
@@ -115,7 +123,7 @@ class NumberColumn:
 
     def variables(self, name: str) -> tuple[Variable, ...]:
         """Return the number itself."""
-        return (Variable(name, name, as_is, self.bounds, missing=self.missing, bins=self.bins),)
+        return (Variable(name, name, as_is, self.bounds, missing=self.missing, bins=self.bins, map=self.map),)
 
     def target(self, name: str) -> dict[str, Any]:
         """Return the bounds of a numeric target."""
@@ -408,6 +416,8 @@ def column_fields(column: Any) -> dict[str, Any]:
     }
     if column.kind == DateColumn.kind and column.bounds != ASK and column.since == column.bounds[0]:
         del stated["since"]
+    if "map" in stated:
+        stated["map"] = map_fields(stated["map"])
     return {"kind": column.kind, **stated}
 
 

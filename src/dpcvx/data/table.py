@@ -24,6 +24,7 @@ from dpcvx.data.cells import (
     open_typed,
     read_column,
 )
+from dpcvx.data.column_maps import Maps, each_map
 from dpcvx.data.levels import DeclaredLevels
 from dpcvx.data.quantise import CELLS_AT_ONCE
 from dpcvx.errors import WrongType, WrongValue
@@ -31,14 +32,20 @@ from dpcvx.errors import WrongType, WrongValue
 if TYPE_CHECKING:
     from dpcvx.data.table_schema import TableSchema
 
-__all__ = ["Levels", "Table", "n_features", "open_declared", "read_variables"]
+__all__ = ["Levels", "Table", "feature_counts", "open_declared", "read_variables"]
 
 Levels = tuple[DeclaredLevels | None, ...]  # per raw column: its declared levels, or None for a number
 
 
-def n_features(levels: Levels) -> int:
-    """Return the number of features: one of a number, one for each level of a category."""
-    return sum(1 if declared is None else len(declared.coded) for declared in levels)
+def feature_counts(levels: Levels, maps: Maps = None) -> list[int]:
+    """Return the number of features of each column: of a number's map, or one for each level of a category.
+
+    `maps`: None for numbers as they are.
+    """
+    return [
+        len(each.suffixes) if declared is None else len(declared.coded)
+        for declared, each in zip(levels, each_map(maps, len(levels)), strict=True)
+    ]
 
 
 class Table:
@@ -157,28 +164,32 @@ class Table:
             block[:, j] = self.column_numbers(j, start, stop)
         return block
 
-    def feature_blocks(self, levels: Levels) -> Iterator[tuple[int, Vector]]:
+    def feature_blocks(self, levels: Levels, maps: Maps = None) -> Iterator[tuple[int, Vector]]:
         """Yield all rows as features, a block at a time, each with the position of its first row."""
-        step = max(1, CELLS_AT_ONCE // n_features(levels))
+        step = max(1, CELLS_AT_ONCE // sum(feature_counts(levels, maps)))
         for start in range(0, self.n, step):
-            yield start, self.features(levels, start, min(self.n, start + step))
+            yield start, self.features(levels, maps, start, min(self.n, start + step))
 
-    def features(self, levels: Levels, start: int, stop: int) -> Vector:
-        """Rows start..stop as features: a number (NaN where there is none), or a 0/1 for each level."""
-        if all(declared is None for declared in levels):
+    def features(self, levels: Levels, maps: Maps, start: int, stop: int) -> Vector:
+        """Rows start..stop as features: a mapped number (NaN where there is none), or a 0/1 for each level.
+
+        `maps`: None for numbers as they are.
+        """
+        if maps is None and all(declared is None for declared in levels):
             return self.numbers(start, stop)
-        block = np.zeros((stop - start, n_features(levels)))
-        place = 0
-        for j, declared in enumerate(levels):
+        counts = feature_counts(levels, maps)
+        block = np.zeros((stop - start, sum(counts)))
+        end = 0
+        for j, (declared, count) in enumerate(zip(levels, counts, strict=True)):
+            end += count
+            part = block[:, end - count : end]
             if declared is None:
-                block[:, place] = self.column_numbers(j, start, stop)
-                place += 1
+                numbers = self.column_numbers(j, start, stop)
+                part[:] = numbers[:, None] if maps is None else maps[j](numbers)
             else:
-                codes, coded = self.codes(j, start, stop, declared), declared.coded
-                part = block[:, place : place + len(coded)]
-                part[:] = codes[:, None] == np.array(coded)
+                codes = self.codes(j, start, stop, declared)
+                part[:] = codes[:, None] == np.array(declared.coded)
                 part[codes < 0] = declared.share
-                place += len(coded)
         return block
 
     def compressed(self, start: int = 0, stop: int | None = None) -> Any:

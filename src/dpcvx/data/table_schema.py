@@ -371,6 +371,8 @@ def _key(name: str) -> str:
 def _toml(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_key(key)} = {_toml(entry)}" for key, entry in value.items()) + "}"
     if isinstance(value, float) and not math.isfinite(value):
         return repr(value)  # inf and nan are the same words in TOML
     text = json.dumps(value, ensure_ascii=False)

@@ -69,6 +69,12 @@ PARAMETERS = {
         "one is 0 in all of them. Columns are named for data frames, numbered for arrays.",
         instead=BOUNDS_FILE,
     ),
+    "maps": Parameter(
+        "mapping from column to map, or one map, optional",
+        "Maps from numbers to features: ``SignedLog``, ``QuantileMap``, ``Ramps``, or their names; one is "
+        'for all columns of numbers. See the page "Preprocessing".',
+        instead=BOUNDS_FILE,
+    ),
     "schema": Parameter(
         "TableSchema, optional",
         "Declaration of a table's columns, in place of ``bounds`` and ``categories``: numbers, levels, "

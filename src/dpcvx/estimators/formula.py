@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
 from dpcvx.data import Region
+from dpcvx.data.column_maps import IDENTITY, each_map, map_fields
 from dpcvx.data.row_map import RowMap
 from dpcvx.words import align_columns
 
@@ -68,6 +69,7 @@ class Formula:
                 for j, levels in enumerate(rows.levels)
                 if levels is not None and levels.baseline is not None
             },
+            "maps": {str(j): map_fields(each) for j, each in enumerate(rows.maps or ()) if each != IDENTITY},
             "fill": _short(rows.fill),
             "bounds": None if rows.bounds is None else [_short(bound) for bound in rows.bounds],
             "region": None if rows.region is None else _region(rows.region),
@@ -96,6 +98,15 @@ class Formula:
                 'Read. A cell that is no finite number takes the value "missing" of its column. Each number '
                 "is a feature x_j."
             )
+        if self.row_map.maps is not None:
+            maps = [(name, each) for name, each in self._each_map() if each != IDENTITY]
+            shown = "".join(f"\n   {name}: {each.formula()}" for name, each in maps[:FEW_FEATURES])
+            left = len(maps) - FEW_FEATURES
+            steps.append(
+                "Map. Numbers x of these columns become features x_j; for a cell that is no finite number "
+                f'they are the values "missing" of the features.{shown}'
+                + (f"\n   and {left} more, in to_json()" if left > 0 else "")
+            )
         if any(declared is not None for declared in levels):
             steps.append(
                 "Encode. Each declared level of a column is a feature x_j: 1 where the cell is this level, 0 "
@@ -108,6 +119,11 @@ class Formula:
                 "another level is 1/L in the features of the others, L being the number of its levels."
             )
         return steps
+
+    def _each_map(self) -> list[tuple[str, Any]]:
+        """Name and map of each column."""
+        columns = [f"x{j}" for j in range(self.columns)] if isinstance(self.columns, int) else self.columns
+        return list(zip(columns, each_map(self.row_map.maps, len(columns)), strict=True))
 
     def _derived(self) -> list[str]:
         """The step that makes variables of columns, where some are not the columns themselves."""

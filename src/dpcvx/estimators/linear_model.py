@@ -11,7 +11,7 @@ import math
 import numbers
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpcvx.accounting import REPLACE_ONE, WEIGHT, Neighbours
 from dpcvx.arrays import Vector
 from dpcvx.data import DataSource, Quantiser
+from dpcvx.data.column_maps import IDENTITY
 from dpcvx.data.columns import Columns
 from dpcvx.data.dataset import Dataset, InMemory, open_dataset
 from dpcvx.data.declarations import Declarations
@@ -287,7 +288,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         units = getattr(dataset, "units", None)
         weights = None if units is None else units.weigh(None, None)
         found = release_declarations(made.stated, table, y, made.columns, made.plan, answers, weights)
-        columns = Columns.declare(table, found.bounds, found.categories, found.data_norm, found.missing)
+        columns = _declare_columns(table, found, made.maps)
         target = self._declare_target(found, y)
         if is_private(made.stated.y_bounds):
             target = dataclasses.replace(target, origin=RELEASED)
@@ -319,7 +320,8 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         table = dataset.table
         placed = with_placeholders(stated, dataset, getattr(self, "threshold", None))
         values = self._open_target(dataset.target, table.n)
-        columns = Columns.declare(table, placed.bounds, placed.categories, placed.data_norm, placed.missing)
+        maps = stated.map_of_each(table)
+        columns = _declare_columns(table, placed, maps)
         if isinstance(stated.classes, str):  # "from_y": their set is public
             values = self._read_target(dataset.labels())
         target = self._declare_target(placed, values)
@@ -327,7 +329,8 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         plan, intercept = self._plan_fit(n, facts, float(self.epsilon or 0), dataset)
         units = getattr(dataset, "units", None)
         stored = {} if units is None else units.facts
-        return FitDeclaration(*facts, plan, intercept, stored={**stored, **getattr(dataset, "facts", {})})
+        stored = {**stored, **getattr(dataset, "facts", {})}
+        return FitDeclaration(*facts, plan, intercept, maps=maps, stored=stored)
 
     def _open_target(self, y: Any, n: int) -> NDArray[Any]:
         """Raw targets of n records, of a shape that fits."""
@@ -463,6 +466,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         region = release.region
         self._row_map = RowMap(
             columns.levels,
+            columns.maps,
             columns.names,
             columns.fill,
             (columns.low, columns.high) if is_private(made.stated.bounds) else None,
@@ -585,6 +589,11 @@ def refuse_metadata(model: object, metadata: dict[str, Any]) -> None:
             raise WrongType(f"{name} does not take {keyword}: {REFUSED[keyword]}.")
 
 
+def _declare_columns(table: Table, stated: Declarations, maps: Mapping[int, Any]) -> Columns:
+    """Columns of a table with maps, by position."""
+    return Columns.declare(table, stated.bounds, stated.categories, stated.data_norm, stated.missing, maps)
+
+
 def _size_facts(plan: Plan) -> dict[str, Any]:
     """The public number of units."""
     neighbours = plan.budget.neighbours
@@ -609,6 +618,11 @@ def _bounds_facts(made: FitDeclaration) -> dict[str, Any]:
         bounds["enforced"] += "; one that is none of the levels of its column counts as 0 for each of them"
         if any(levels is not None and levels.baseline is not None for levels in columns.levels):
             bounds["enforced"] += ", or takes equal shares of them where one is the baseline"
+    if columns.maps is not None:
+        mapped = zip(columns.labels(), columns.maps, strict=True)
+        bounds["maps"] = {label: each.formula() for label, each in mapped if each != IDENTITY}
+        bounds["enforced"] += "; numbers with a map are mapped first, and a missing one has the features "
+        bounds["enforced"] += "of the map's middle"
     if is_private(stated.bounds):
         bounds["bounds_are"] = RELEASED
     if stated.data_norm is not None:

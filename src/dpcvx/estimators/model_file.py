@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx import domains, solvers
-from dpcvx.data import Region
+from dpcvx.data import Region, column_maps
+from dpcvx.data.column_maps import IDENTITY, ColumnMap, Maps, read_map
 from dpcvx.data.columns import feature_names
 from dpcvx.data.levels import DeclaredLevels
 from dpcvx.data.row_map import RowMap
@@ -39,14 +40,14 @@ OLD_FIELDS = {
     "feature_names_in", "columns", "trim", "classes", "uncertainty", "privacy_statement",
 }  # fmt: skip
 FORMULA = {
-    "columns", "levels", "baselines", "fill", "bounds", "region", "schema", "extrapolation", "coef",
+    "columns", "levels", "baselines", "maps", "fill", "bounds", "region", "schema", "extrapolation", "coef",
     "intercept", "link", "classes",
 }  # fmt: skip
 MOST_COLUMNS = 2**25  # without names; a short file must not ask for more memory than there is
 LINKS = ("identity", "log", "sign", "logit")
 OBJECTS: dict[str, type[Any]] = {
     kind.__name__: kind
-    for module in (domains, solvers, submodular)
+    for module in (domains, solvers, submodular, column_maps)
     for kind in map(vars(module).get, module.__all__)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type) and kind is not submodular.FromCallable
 }
@@ -139,8 +140,8 @@ def _restore(content: dict[str, Any]) -> Any:
     if unknown:
         raise WrongValue(f"{name} has no parameters {sorted(unknown)}.")
     model = kind(**{key: _object(value, key) for key, value in parameters.items()})
-    # Older files have no schema and no baselines.
-    formula = {"schema": None, "baselines": {}, **_mapping(content["formula"], "formula")}
+    # Older files have no schema, no baselines and no maps.
+    formula = {"schema": None, "baselines": {}, "maps": {}, **_mapping(content["formula"], "formula")}
     if wrong := set(formula) ^ FORMULA:
         raise WrongValue(f"formula has unknown or missing fields: {sorted(wrong)}.")
     if formula["extrapolation"] != model.extrapolation:
@@ -241,16 +242,27 @@ def _levels(content: Any, baselines: Mapping[str, Any], d: int) -> tuple[Declare
     return tuple(declared.get(j) for j in range(d))
 
 
+def _maps(content: Any, levels: Sequence[Any]) -> Maps:
+    found = {}
+    for place, fields in _mapping(content, "maps").items():
+        if not place.isdecimal() or not 0 <= int(place) < len(levels) or levels[int(place)] is not None:
+            raise WrongValue("maps must map positions of columns of numbers to maps.")
+        found[int(place)] = read_map(fields, "maps")
+        if not isinstance(found[int(place)], ColumnMap):
+            raise WrongValue("maps must be maps with their numbers.")
+    return tuple(found.get(j, IDENTITY) for j in range(len(levels))) if found else None
+
+
 def _row_map(formula: Mapping[str, Any], labels: Sequence[str], levels: Any) -> RowMap:
-    names = feature_names(labels, levels)
+    maps = _maps(formula["maps"], levels)
+    names = feature_names(labels, levels, maps)
     width, bounds = len(names), formula["bounds"]
     if bounds is not None:
         if not isinstance(bounds, list) or len(bounds) != 2:
             raise WrongValue("bounds must be a pair of numbers or of lists of numbers.")
         bounds = tuple(_vector(bound, "bounds", width) for bound in bounds)
-    return RowMap(
-        levels, names, _vector(formula["fill"], "fill", width), bounds, _region(formula["region"], width)
-    )
+    fill, region = _vector(formula["fill"], "fill", width), _region(formula["region"], width)
+    return RowMap(levels, maps, names, fill, bounds, region)
 
 
 def _vector(value: Any, name: str, width: int) -> NDArray[np.float64]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from dpcvx.data.canonical import canonical
+from dpcvx.data.column_maps import Identity, QuantileMap, Ramps, SignedLog, each_map
 from dpcvx.data.levels import DeclaredLevels
 from dpcvx.errors import Incompatible, NotInstalled
 from dpcvx.estimators.formula import Formula
@@ -76,25 +78,80 @@ class _Graph:
 
 def _features(graph: _Graph, formula: Formula) -> str:
     rows = formula.row_map
-    if all(levels is None for levels in rows.levels):
-        return _filled(graph, graph.input("X", "DOUBLE", len(rows.levels)), rows.fill)
+    numbers = all(levels is None for levels in rows.levels)
+    whole = graph.input("X", "DOUBLE", len(rows.levels)) if numbers else ""
+    if numbers and rows.maps is None:
+        return _filled(graph, whole, whole, rows.fill)
     columns = (
         [f"x{j}" for j in range(formula.columns)] if isinstance(formula.columns, int) else formula.columns
     )
     parts, place = [], 0
-    for name, levels in zip(columns, rows.levels, strict=True):
+    maps = each_map(rows.maps, len(rows.levels))
+    for j, (name, levels, column_map) in enumerate(zip(columns, rows.levels, maps, strict=True)):
         if levels is None:
-            parts.append(_filled(graph, graph.input(name, "DOUBLE", 1), rows.fill[place : place + 1]))
-            place += 1
+            fill = rows.fill[place : place + len(column_map.suffixes)]
+            if numbers:
+                cells = graph.add("Gather", whole, graph.constant(np.array([j])), axis=1)
+            else:
+                cells = graph.input(name, "DOUBLE", 1)
+            parts.append(_filled(graph, cells, MAPS[column_map.kind](graph, cells, column_map), fill))
+            place += len(fill)
         else:
             parts.append(_level_features(graph, name, levels))
             place += len(levels)
     return graph.add("Concat", *parts, axis=1)
 
 
-def _filled(graph: _Graph, cells: str, fill: Any) -> str:
+def _same(graph: _Graph, cells: str, column_map: Any) -> str:
+    return cells
+
+
+def _logarithm(graph: _Graph, cells: str, column_map: Any) -> str:
+    """Signed logarithms; log(1 + u) is u log(v) / (v - 1) with v = 1 + u, precise for small u too."""
+    one, zero = graph.constant(np.float64(1.0)), graph.constant(np.float64(0.0))
+    size = graph.add("Div", graph.add("Abs", cells), graph.constant(np.float64(column_map.scale)))
+    size = graph.add("Min", size, graph.constant(np.finfo(np.float64).max))
+    more = graph.add("Add", size, one)
+    rise = graph.add("Sub", more, one)
+    tiny = graph.add("Equal", rise, zero)
+    slope = graph.add("Div", size, graph.add("Where", tiny, one, rise))
+    logs = graph.add("Where", tiny, size, graph.add("Mul", graph.add("Log", more), slope))
+    return graph.add("Mul", graph.add("Sign", cells), logs)
+
+
+def _ramps(graph: _Graph, cells: str, column_map: Any) -> str:
+    from onnx import TensorProto
+
+    knots = np.array(column_map.knots)
+    start, width = graph.constant(knots[:-1]), np.diff(knots)
+    zero, one = graph.constant(np.float64(0.0)), graph.constant(np.float64(1.0))
+    past = graph.add("Div", graph.add("Sub", cells, start), graph.constant(np.where(width > 0, width, 1.0)))
+    ramps = graph.add("Min", graph.add("Max", past, zero), one)
+    if (width > 0).all():
+        return ramps
+    steps = graph.add("Cast", graph.add("Greater", cells, start), to=TensorProto.DOUBLE)
+    return graph.add("Where", graph.constant(width > 0), ramps, steps)
+
+
+def _piecewise(graph: _Graph, cells: str, column_map: Any) -> str:
+    rises = graph.constant(np.diff(column_map.values)[:, None])
+    passed = graph.add("MatMul", _ramps(graph, cells, column_map), rises)
+    return graph.add("Add", passed, graph.constant(np.float64(column_map.values[0])))
+
+
+# how each kind of column map is written
+MAPS: dict[str, Callable[[_Graph, str, Any], str]] = {
+    Identity.kind: _same,
+    SignedLog.kind: _logarithm,
+    Ramps.kind: _ramps,
+    QuantileMap.kind: _piecewise,
+}
+
+
+def _filled(graph: _Graph, cells: str, features: str, fill: Any) -> str:
+    """Features, those of a cell that is no finite number replaced."""
     odd = graph.add("Or", graph.add("IsNaN", cells), _is_infinite(graph, cells))
-    return graph.add("Where", odd, graph.constant(fill), cells)
+    return graph.add("Where", odd, graph.constant(fill), features)
 
 
 def _is_infinite(graph: _Graph, cells: str) -> str:

@@ -56,6 +56,8 @@ class FitDeclaration:
     plan: Plan
     intercept: float  # value of the intercept's feature in scaled units, 0 for none
     check: DataCheck | None = None  # counts of recognised cells, once the fit has released them
+    # by position of a number's column: its map, or the request for one that the fit releases
+    maps: Mapping[int, Any] = dataclasses.field(default_factory=dict)
     # entries of the statement about persons, weights, and records that were stored by other rules
     stored: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -81,6 +83,7 @@ class Parameters:
     bounds: Any = None
     data_norm: float | None = None
     categories: dict[Any, Any] | None = None
+    maps: Any = None
     schema: Any = None
     fit_intercept: bool = True
     radius: float | None = None

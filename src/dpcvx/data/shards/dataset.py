@@ -110,7 +110,7 @@ class Shards:
             Shards are stored by rows whatever it is; see `ShardSource.columns`.
         """
         mine = self._recipe
-        same = columns.levels == mine.columns.levels and all(
+        same = (columns.levels, columns.maps) == (mine.columns.levels, mine.columns.maps) and all(
             np.array_equal(ours, theirs)
             for ours, theirs in (
                 (mine.quantiser.center, quantiser.center),

@@ -54,7 +54,8 @@ def normalise(table: Table, y: Any, stated: Declarations) -> dict[str, Any]:
             "Declare the target: classes=(...), its labels, for a classifier, or y_bounds=(low, high) for a "
             "regressor; one of them, from public knowledge."
         )
-    columns = Columns.declare(table, stated.bounds, stated.categories, data_norm, stated.missing)
+    maps = stated.map_of_each(table)
+    columns = Columns.declare(table, stated.bounds, stated.categories, data_norm, stated.missing, maps)
     firsts = [span[0] for span in columns.spans()]
     declared: dict[str, Any] = {
         "bounds": [_plain(columns.low[firsts]), _plain(columns.high[firsts])],
@@ -143,7 +144,8 @@ class Recipe:
         norm = given.get("data_norm")
         own = _column_parameters(declared)
         stated = Declarations(**own) if table.schema is None else Declarations().resolved(table.schema)
-        columns = Columns.declare(table, stated.bounds, stated.categories, norm, stated.missing)
+        maps = stated.map_of_each(table)
+        columns = Columns.declare(table, stated.bounds, stated.categories, norm, stated.missing, maps)
         numbers = sum(levels is None for levels in columns.levels)
         groups = len(columns.levels) - numbers
         sparse_bytes = (numbers + groups) * (INDEX_BYTES + (1 if binary else 2))
