@@ -521,6 +521,9 @@ POISON = {
 def released(run, command):
     """Everything a run shows, the released numbers aside."""
     code, out, err = run(command)
+    table = str(dpcvx.load("model.json").summary())  # released numbers alone
+    assert table in out
+    out = out.replace(table, "")
     with open("model.json") as file:
         content = json.load(file)
     formula = content["formula"]
@@ -881,3 +884,22 @@ def test_csv_dialects_are_options(folder, run, people):
     code, _, err = run(f"{FIT} --sep ;;")
     assert code == 2
     assert err.startswith("dpcvx: --sep must be one character")
+
+
+def test_show_prints_the_table_that_fit_ended_with(folder, run):
+    code, out, _ = run(FIT)
+    code, shown, err = run("show model.json")
+    assert (code, err) == (0, "")
+    assert shown in out
+    assert "--uncertainty 0.2" in shown
+    for form, start in (("html", "<!doctype html>"), ("latex", "%"), ("csv", ",coef"), ("markdown", "**")):
+        code, out, err = run(f"show model.json --format {form} --out table --level 0.9")
+        assert (code, out, err) == (0, "", "")
+        assert (folder / "table").read_text().startswith(start)
+    code, out, _ = run("show model.json --format json")
+    assert [row[""] for row in json.loads(out)["rows"]] == ["Intercept", "age", "sex=F", "sex=M", "hours"]
+    code, _, err = run("show model.json --t-test", "age = 0")
+    assert code == 2
+    assert "uncertainty" in err
+    assert run("show model.json --t-test age --wald-test age")[0] == 2
+    assert run("show nothing.json")[0] == 3

@@ -1,4 +1,4 @@
-"""Command line: ``dpcvx declare``, ``fit``, ``predict``, ``export``, ``score``, ``plan``, ``serve`` and more.
+"""Command line: ``dpcvx declare``, ``fit``, ``show``, ``predict``, ``export``, ``plan``, ``serve`` and more.
 
 Only typer and the standard library are imported here, so that ``dpcvx --help`` answers at once.
 """
@@ -24,6 +24,7 @@ from dpcvx.cli.plan import plan
 from dpcvx.cli.predict import predict
 from dpcvx.cli.score import score
 from dpcvx.cli.service import ask, keys_app, serve
+from dpcvx.cli.show import show as show_model
 
 __all__ = ["main"]
 
@@ -63,6 +64,7 @@ def version(
 app.command()(declare)
 app.command(epilog=BOUNDS_EXAMPLE)(with_parameters(fit))
 app.command()(predict)
+app.command("show")(show_model)
 app.command()(export)
 app.command()(score)
 app.command()(with_parameters(plan, without=RUN))

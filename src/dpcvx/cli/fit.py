@@ -153,9 +153,10 @@ def fit(
     statement, check = estimator.privacy_statement_, estimator.check_
     if as_json:
         planned, counts = estimator.plan_.to_plain(), None if check is None else check.to_plain()
-        print_json({"model": str(out), "plan": planned, "check": counts, "statement": statement.to_dict()})
+        content = {"model": str(out), "plan": planned, "check": counts, "statement": statement.to_dict()}
+        print_json(content | {"summary": estimator.summary().to_dict()})
     elif not quiet:
-        typer.echo(f"{estimator.plan_}\n\n{statement}\n\nModel written to {out}")
+        typer.echo(f"{estimator.plan_}\n\n{statement}\n\n{estimator.summary()}\n\nModel written to {out}")
     if unused and not quiet:
         typer.echo(f"dpcvx: not used, since the table has no such column: {', '.join(unused)}.", err=True)
     if check is not None and check.findings and not quiet:

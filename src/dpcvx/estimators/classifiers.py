@@ -163,6 +163,11 @@ class PrivateLogisticRegression(LinearClassifier):
     def _loss(self, target: Target) -> Loss:
         return Logistic() if target.outputs == 1 else Softmax()
 
+    def _family(self) -> str:
+        if self.coef_.ndim == 1:
+            return f"binomial, logit link, of {self.classes_[1]!s} against {self.classes_[0]!s}"
+        return "multinomial, softmax of one score per class"
+
     def _declare_target(self, stated: Declarations, y: NDArray[Any]) -> Labels:
         target = super()._declare_target(stated, y)
         self._log_weights(target)  # refused before a charge
@@ -230,6 +235,9 @@ class PrivateLinearSVC(LinearClassifier):
 
     def _loss(self, target: Target) -> Loss:
         return SmoothHinge()
+
+    def _family(self) -> str:
+        return "smoothed hinge, label by the sign of the score"
 
 
 def _labels_of(y: NDArray[Any]) -> Labels:

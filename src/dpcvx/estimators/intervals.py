@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import warnings
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dpcvx.arrays import Vector
+from dpcvx.data.row_map import RowMap
 from dpcvx.data.table import Table
-from dpcvx.errors import NotReleased, WrongValue
+from dpcvx.errors import Incompatible, NotReleased
+from dpcvx.estimators.hypotheses import ModelTerms
+from dpcvx.estimators.inference import (
+    NO_ERRORS,
+    ContrastTests,
+    Summary,
+    WaldTests,
+    check_adjustment,
+    covariance_fact,
+    interval_of,
+    statement_facts,
+    wald,
+)
+from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.plans.uncertainty import Uncertainty
 
 __all__ = ["Intervals"]
+
+FROM_ESTIMATE = (
+    "coef is the estimate without the bias of the fit (coef_debiased_); predict uses coef_. Standard errors "
+    "cover sampling error and privacy noise. Everything here was computed from released numbers."
+)
+RIDGE = "The model has a ridge (l2): coefficients and intervals are those of the penalised objective."
 
 
 class Intervals:
@@ -25,6 +44,13 @@ class Intervals:
     """
 
     categories: Any
+    l2: float | None
+    coef_: Vector
+    coef_names_: Any
+    intercept_: Any
+    privacy_statement_: PrivacyStatement
+    _link: str
+    _row_map: RowMap
     _uncertainty: Uncertainty | None  # in the user's units, the intercept last
 
     @property
@@ -62,7 +88,7 @@ class Intervals:
             Lower and upper ends, in your units.
         """
         self._warn_of_weak_directions()
-        return _interval(self.coef_debiased_, self.coef_std_, level)
+        return interval_of(self.coef_debiased_, self.coef_std_, level)
 
     def intercept_interval(self, level: float = 0.95) -> Vector:
         """Return an interval for the intercept.
@@ -77,7 +103,172 @@ class Intervals:
         ndarray of shape (2,)
         """
         self._warn_of_weak_directions()
-        return _interval(np.array(self.intercept_debiased_), np.array(self.intercept_std_), level)
+        return interval_of(np.array(self.intercept_debiased_), np.array(self.intercept_std_), level)
+
+    def summary(self, level: float = 0.95, *, adjust: str | None = None) -> Summary:
+        """Return the table of coefficients, with standard errors and tests where they were released.
+
+        Parameters
+        ----------
+        level : float
+            Probability with which an interval covers its coefficient.
+        adjust : {None, "holm"}
+            Adds p-values that are adjusted for the number of coefficients.
+
+        Returns
+        -------
+        Summary
+            ``print`` it; a notebook shows it as HTML; ``to_markdown()``, ``to_latex()``, ``to_json()``,
+            ``to_csv()``, ``to_frame()``. It is computed from released numbers alone.
+        """
+        check_is_fitted(self)
+        known, statement = self._uncertainty, self.privacy_statement_
+        stamp = "" if statement.private else "NOT PRIVATE - "
+        facts = [("family", self._family()), *statement_facts(statement), covariance_fact(known)]
+        facts += self._fit_facts()
+        if known is not None:
+            estimates: tuple[tuple[str, Vector, float], ...] = (
+                ("", known.estimate[:-1], float(known.estimate[-1])),
+            )
+            notes = [FROM_ESTIMATE]
+        else:
+            labels = [
+                str(label) for label in getattr(self, "classes_", range(len(np.atleast_1d(self.intercept_))))
+            ]
+            rows = np.atleast_2d(self.coef_)
+            outputs = labels if len(rows) > 1 else [""]
+            estimates = tuple(zip(outputs, rows, map(float, np.atleast_1d(self.intercept_)), strict=True))
+            notes = [self._interval_objection() or NO_ERRORS]
+        return Summary(
+            f"{stamp}{type(self).__name__}",
+            tuple(facts),
+            self._terms(),
+            estimates,
+            known,
+            level,
+            adjust,
+            (*notes, *self._summary_notes()),
+        )
+
+    def t_test(self, hypotheses: Any, *, level: float = 0.95, adjust: str | None = None) -> ContrastTests:
+        """Test linear combinations of coefficients one by one; the fit needs ``uncertainty``.
+
+        Parameters
+        ----------
+        hypotheses : str, list of str, array-like of shape (q, d) or (q, d + 1), or pair (matrix, values)
+            Such as ``"age = 0"``, ``"age - hours = 0.5"`` or ``"age = 0, hours = 0"``; the coefficients are
+            those of ``summary()``, "Intercept" included. Columns of a matrix are those of ``coef_names_``,
+            with one in front of them for the intercept if there are d + 1.
+        level : float
+            Probability with which an interval covers.
+        adjust : {None, "holm"}
+            Adds p-values that are adjusted for the number of tests.
+
+        Returns
+        -------
+        ContrastTests
+            ``effect``, ``std_err``, ``statistic``, ``pvalue``, ``conf_int()``; ``print`` it.
+        """
+        return ContrastTests(self._terms().hypotheses(hypotheses), self._known(), level, adjust)
+
+    def wald_test(self, hypotheses: Any) -> WaldTests:
+        """Test several hypotheses about coefficients together; the fit needs ``uncertainty``.
+
+        Parameters
+        ----------
+        hypotheses : str, list of str, array-like, or pair (matrix, values)
+            As for `t_test`; or the name of a column, ``"region"`` or ``"C(region)"``: that it has no effect,
+            whatever its level.
+
+        Returns
+        -------
+        WaldTests
+            With one test: ``statistic``, ``df``, ``pvalue``; ``print`` it.
+        """
+        known, terms = self._known(), self._terms()
+        column = terms.whole_column(hypotheses) if isinstance(hypotheses, str) else None
+        if column is not None:
+            return WaldTests((wald(column, known, hypotheses),))
+        wanted = terms.hypotheses(hypotheses)
+        return WaldTests((wald(wanted, known, ", ".join(dict.fromkeys(wanted.names))),))
+
+    def wald_test_terms(self, *, adjust: str | None = None) -> WaldTests:
+        """Test for each column that it has no effect, levels of a category together.
+
+        Parameters
+        ----------
+        adjust : {None, "holm"}
+            Adds p-values that are adjusted for the number of columns.
+
+        Returns
+        -------
+        WaldTests
+            One test for each column.
+        """
+        check_adjustment(adjust)
+        known, terms = self._known(), self._terms()
+        columns = [(label, terms.whole_column(label)) for label, _, _ in terms.columns]
+        return WaldTests(
+            tuple(wald(column, known, label) for label, column in columns if column is not None), adjust
+        )
+
+    def compare_nested(self, smaller: Any) -> WaldTests:
+        """Test whether a model that leaves features out is enough: a Wald test in this, the larger, model.
+
+        The likelihood of the records is private and was not released, so there is no likelihood ratio, AIC
+        or BIC. The covariance of the larger model was, and the hypothesis that the coefficients of the
+        features that the smaller model lacks are 0 needs nothing else.
+
+        Parameters
+        ----------
+        smaller : estimator
+            Fitted model of the same kind whose features are among those of this one.
+
+        Returns
+        -------
+        WaldTests
+        """
+        check_is_fitted(smaller)
+        terms = self._terms()
+        if type(smaller) is not type(self):
+            raise Incompatible(
+                f"{type(self).__name__} and {type(smaller).__name__} are not nested: they minimise "
+                "different losses. Compare models of one class."
+            )
+        few, many = (set(map(str, each.coef_names_)) for each in (smaller, self))
+        if not few < many:
+            raise Incompatible(
+                "The models are not nested: the features of the smaller one must be some of those of this "
+                "one, under the same names. Models that are not nested can be compared by private_score on "
+                "the same rows."
+            )
+        left = [f"`{name}` = 0" for name in terms.names if name not in few]
+        return WaldTests((wald(terms.hypotheses(left), self._known(), f"{len(left)} coefficients are 0"),))
+
+    def _terms(self) -> ModelTerms:
+        check_is_fitted(self)
+        return ModelTerms.of(self._row_map.names, self._row_map.levels)
+
+    def _family(self) -> str:
+        """Return the family of the model in words, from its loss and link."""
+        return f"{self.privacy_statement_.public.get('loss', 'linear')}, {self._link} link".replace("()", "")
+
+    def _fit_facts(self) -> list[tuple[str, str]]:
+        """Return facts about the goodness of the fit."""
+        return []
+
+    def _interval_objection(self) -> str:
+        """Return why the model cannot have standard errors; empty if it can."""
+        if self.coef_.ndim > 1:
+            return (
+                "Standard errors are not available for several scores per record: more than two classes, or "
+                "several targets. Fit two classes, or one target, at a time."
+            )
+        return ""
+
+    def _summary_notes(self) -> list[str]:
+        """Return notes of the model's own for the table."""
+        return [] if not self.l2 else [RIDGE]
 
     def _score_interval(self, X: Any, level: float, extra: float = 0.0) -> Vector:
         """Interval for the linear score of each new row, the variance of a new target added where given."""
@@ -88,7 +279,7 @@ class Intervals:
         table = self._new_rows(X)
         center = self._linear(table, known.estimate[:-1], known.estimate[-1])
         moves = self._linear(table, factor[:-1], factor[-1])
-        return _interval(center, np.sqrt((moves**2).sum(axis=1) + extra), level)
+        return interval_of(center, np.sqrt((moves**2).sum(axis=1) + extra), level)
 
     def _new_rows(self, X: Any) -> Table:
         raise NotImplementedError
@@ -117,10 +308,3 @@ class Intervals:
                 UserWarning,
                 stacklevel=3,
             )
-
-
-def _interval(center: Vector, deviation: Vector, level: float) -> Vector:
-    if not 0 < level < 1:
-        raise WrongValue(f"level must be between 0 and 1, got {level!r}.")
-    half = NormalDist().inv_cdf((1 + level) / 2) * deviation
-    return np.stack([center - half, center + half], axis=-1)

@@ -24,7 +24,7 @@ from dpcvx.errors import WrongType, WrongValue
 from dpcvx.estimators.data_check import DataCheck
 from dpcvx.estimators.registry import ESTIMATORS, estimator_class
 from dpcvx.plans.statement import PrivacyStatement
-from dpcvx.plans.uncertainty import Uncertainty
+from dpcvx.plans.uncertainty import COVARIANCES, NONROBUST, Uncertainty
 
 __all__ = ["load", "save"]
 
@@ -393,27 +393,45 @@ def _uncertainty_fields(known: Uncertainty | None) -> dict[str, Any] | None:
         return None
     fields = {name: np.asarray(value).tolist() for name, value in vars(known).items()}
     # Symmetric: every row up to its diagonal.
-    return fields | {"covariance": [row[: k + 1] for k, row in enumerate(fields["covariance"])]}
+    return fields | {
+        name: [row[: k + 1] for k, row in enumerate(fields[name])]
+        for name in ("covariance", "sampling", "hidden")
+        if fields[name] is not None
+    }
 
 
 def _uncertainty(content: Any, size: int) -> Uncertainty | None:
     if content is None:
         return None
-    fields = _mapping(content, "uncertainty")
+    # Older files do not say which part of the covariance is what.
+    fields = {"sampling": None, "hidden": None, "kind": NONROBUST, **_mapping(content, "uncertainty")}
     if set(fields) != _field_names(Uncertainty):
         raise WrongValue(f"uncertainty must have the fields {sorted(_field_names(Uncertainty))}.")
     weak = fields["weak"]
     if isinstance(weak, bool) or not isinstance(weak, int) or not 0 <= weak <= size:
         raise WrongValue("uncertainty must count its weak directions.")
-    covariance = _numbers(_square(fields["covariance"]), "covariance", (size, size))
-    if (covariance != covariance.T).any() or (np.diag(covariance) < 0).any():
-        raise WrongValue("covariance must be symmetric with no negative variance.")
+    if not isinstance(fields["kind"], str) or fields["kind"] not in COVARIANCES:
+        raise WrongValue(f"uncertainty must be of a kind among {', '.join(COVARIANCES)}.")
     return Uncertainty(
         _numbers(fields["estimate"], "estimate", (size,)),
-        covariance,
+        _covariance(fields["covariance"], "covariance", size),
         float(_numbers(fields["dispersion"], "dispersion", ())),
         weak,
+        _covariance_part(fields["sampling"], "sampling", size),
+        _covariance_part(fields["hidden"], "hidden", size),
+        fields["kind"],
     )
+
+
+def _covariance_part(rows: Any, name: str, size: int) -> NDArray[np.float64] | None:
+    return None if rows is None else _covariance(rows, name, size)
+
+
+def _covariance(rows: Any, name: str, size: int) -> NDArray[np.float64]:
+    matrix = _numbers(_square(rows), name, (size, size))
+    if (matrix != matrix.T).any() or (np.diag(matrix) < 0).any():
+        raise WrongValue(f"{name} must be symmetric with no negative variance (a covariance).")
+    return matrix
 
 
 def _square(rows: Any) -> Any:

@@ -111,6 +111,9 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
 class SquaredRegressor(LinearRegressor):
     """Least squares over a set; the subclass says which."""
 
+    def _family(self) -> str:
+        return "Gaussian (least squares), identity link"
+
     def _loss(self, target: Target) -> Loss:
         return Squared()
 
@@ -206,6 +209,9 @@ class PrivateHuberRegressor(LinearRegressor):
             return Huber(2 * HUBER_SHARE)
         return Huber(float(self.threshold / target.scale))
 
+    def _family(self) -> str:
+        return "Huber's loss, identity link"
+
 
 @document
 @parameters
@@ -221,3 +227,13 @@ class PrivateQuantileRegressor(LinearRegressor):
     def _loss(self, target: Target) -> Loss:
         self._check_number("quantile", self.quantile)
         return Quantile(float(self.quantile))
+
+    def _family(self) -> str:
+        return f"quantile {self.quantile:g}, identity link"
+
+    def _interval_objection(self) -> str:
+        return (
+            "Standard errors are not available for quantile regression: its loss has no curvature, so the "
+            "density of the errors would have to be released too. PrivateHuberRegressor(uncertainty=0.2) has "
+            "standard errors, and is robust to outliers too."
+        )

@@ -13,13 +13,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dpcvx.arrays import Vector
 
-__all__ = ["Curvature", "Steepness", "Uncertainty", "average", "one_step"]
+__all__ = [
+    "COVARIANCES",
+    "NONROBUST",
+    "SCALED",
+    "Curvature",
+    "Steepness",
+    "Uncertainty",
+    "average",
+    "one_step",
+]
+
+NONROBUST, SCALED = "nonrobust", "scaled"
+# Kinds of covariance, and the assumption that each makes.
+COVARIANCES = {
+    NONROBUST: "the model is right: the variance of errors does not depend on the features",
+    SCALED: "as nonrobust, scaled by the released spread of the gradients of persons or weighted rows",
+}
 
 # The Hessian's noise acts along the step, and in a second round along the error that the first one found.
 ROUNDS = 2
@@ -57,14 +73,29 @@ class Uncertainty:
     # number of directions in which the records' curvature is hidden by noise: there the estimate is the fit,
     # and its error is taken to be as large as the set
     weak: int = 0
+    # parts of the covariance, shape (d, d): sampling error, and hidden directions; None where it is not known
+    sampling: Vector | None = None
+    hidden: Vector | None = None
+    kind: str = NONROBUST  # assumption behind the sampling error, one of `COVARIANCES`
 
     def mapped(self, transform: Callable[[Vector], Vector], variance: float = 1.0) -> Uncertainty:
         """Return the same after an affine map of the parameter, in units with another variance of targets."""
         center = transform(np.zeros_like(self.estimate))
         linear = np.column_stack([transform(axis) - center for axis in np.eye(len(self.estimate))])
-        covariance = linear @ self.covariance @ linear.T
-        covariance = (covariance + covariance.T) / 2
-        return Uncertainty(transform(self.estimate), covariance, variance * self.dispersion, self.weak)
+        return replace(
+            self,
+            estimate=transform(self.estimate),
+            covariance=_mapped(self.covariance, linear),
+            dispersion=variance * self.dispersion,
+            sampling=None if self.sampling is None else _mapped(self.sampling, linear),
+            hidden=None if self.hidden is None else _mapped(self.hidden, linear),
+        )
+
+
+def _mapped(covariance: Vector, linear: Vector) -> Vector:
+    """Covariance after a linear map; exactly symmetric."""
+    found: Vector = linear @ covariance @ linear.T
+    return (found + found.T) / 2
 
 
 def average(gradients: Sequence[Steepness]) -> Steepness:
@@ -99,4 +130,11 @@ def one_step(fit: Vector, steepness: Steepness, curvature: Curvature, *, n: int,
         noise = gradient + curvature.deviation**2 * (np.trace(displacement) * np.eye(d) + displacement)
         covariance = inverse @ noise @ inverse
     estimate = steepness.point - step + lost @ (fit - steepness.point)
-    return Uncertainty(estimate, covariance + reach**2 * lost, curvature.dispersion, int(hidden.sum()))
+    return Uncertainty(
+        estimate,
+        covariance + reach**2 * lost,
+        curvature.dispersion,
+        int(hidden.sum()),
+        sampling=inverse @ (curvature.dispersion / n * records) @ inverse,
+        hidden=reach**2 * lost if hidden.any() else None,
+    )

@@ -13,7 +13,7 @@ from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.losses import Loss
 from dpcvx.mechanisms import NoisySecondMoments
 from dpcvx.plans import Asking, Plan, Solver, Stage
-from dpcvx.plans.uncertainty import Curvature, Steepness, average, one_step
+from dpcvx.plans.uncertainty import NONROBUST, SCALED, Curvature, Steepness, average, one_step
 from dpcvx.problem import Problem
 from dpcvx.solvers.defaults import default
 from dpcvx.solvers.objective_perturbation import ObjectivePerturbation
@@ -116,7 +116,9 @@ class OneStep(Solver):
             dispersion = max(answer.spread, 0.0) / trace
         curvature = Curvature(answer.hessian, moments.noise / math.sqrt(2), dispersion, problem.l2)
         reach = problem.C.norm(2, problem.size)
-        ask.publish(one_step(theta, steepness, curvature, n=plan.n, reach=reach))
+        known = one_step(theta, steepness, curvature, n=plan.n, reach=reach)
+        kind = NONROBUST if plan.budget.neighbours.weight == 1 else SCALED
+        ask.publish(replace(known, kind=kind))
         return theta
 
     def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
