@@ -188,7 +188,7 @@ def test_what_is_refused_and_why():
         NoisyMarginals((2,) * 5, 10, 1.0, 4)
     with pytest.raises(ValueError, match="order is 2; it must be from 1 to 1"):
         NoisyMarginals((2,), 10, 1.0, 2)
-    with pytest.raises(AttributeError, match="squared_diameter"):
+    with pytest.raises(AttributeError, match="weight"):
         NoisyMarginals((2, 2), 10, 1.0, 2, "replace")
     with pytest.raises(Incompatible, match="do not fit exact 62-bit sums"):
         NoisyMarginals((2, 2), 2**33, 1.0, 2)

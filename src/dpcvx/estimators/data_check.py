@@ -65,8 +65,8 @@ def objection_to_noise(counts: NoisyCounts, share: float) -> str:
         return ""
     return (
         f"no check of the data: with {share:g} of the budget the noise on a count has standard deviation "
-        f"{counts.noise:.3g}, not below {LARGEST_NOISE:g} of {quantity(counts.n, 'record')}; a larger share, "
-        "check=..., may do"
+        f"{counts.noise:.3g}, not below {LARGEST_NOISE:g} of {quantity(counts.n, counts.neighbours.noun)}; "
+        "a larger share, check=..., may do"
     )
 
 
@@ -99,7 +99,7 @@ class CheckedColumn:
     """Noisy counts of recognised cells of a column or target: one, or one for each declared level."""
 
     name: str
-    levels: tuple[Any, ...] | None  # None for one count: numbers, or attributes of a query engine
+    levels: tuple[Any, ...] | None  # None for one count: numbers
     counts: tuple[float, ...]
 
     @property
@@ -123,6 +123,7 @@ class DataCheck:
     n: int  # number of records
     noise: float  # standard deviation of one count
     columns: tuple[CheckedColumn, ...]  # columns of X, then targets
+    noun: str = "record"  # word for a unit that is counted
 
     @property
     def deviations(self) -> float:
@@ -175,7 +176,7 @@ class DataCheck:
             return ""
         return (
             f"The check of the data found: {'; '.join(self.findings)}. These are noisy counts in "
-            f"{quantity(self.n, 'record')} (standard deviation {self._deviation}); a cell that is not "
+            f"{quantity(self.n, self.noun)} (standard deviation {self._deviation}); a cell that is not "
             "recognised counts as missing. Check that these are the right columns, and that levels and "
             "labels are spelt and coded as in the data."
         )
@@ -192,7 +193,7 @@ class DataCheck:
             pairs = zip(each.levels or (), each.counts, strict=False)
             shares = ", ".join(f"{level}: {self._rounded(count)}" for level, count in pairs)
             rows.append((each.name, self._share(each), shares))
-        records = quantity(self.n, "record")
+        records = quantity(self.n, self.noun)
         title = f"Recognised cells of {records}; noise on a count: standard deviation {self._deviation}"
         named = [f"  ! {finding}" for finding in self.findings]
         return "\n".join([title, *align_columns(rows, left=(0, 2)), *named])

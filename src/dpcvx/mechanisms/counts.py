@@ -50,8 +50,6 @@ class NoisyCounts(GaussianMechanism):
     traits: ClassVar[Traits] = Traits("count of recognised cells", measures=True)
 
     def __post_init__(self) -> None:
-        if self.neighbours.weight != 1:
-            raise Incompatible("Recognised cells are counted row by row, without weights: give check=0.")
         check_capacity(self, self.n)
 
     @property
@@ -79,16 +77,22 @@ class NoisyCounts(GaussianMechanism):
 
     def __call__(self, question: RecognisedCells, data: Dataset, rng: Generator) -> Vector:
         """Return the noisy counts of a data set's raw cells, in the order of the question."""
+        if self.neighbours.weight != 1:
+            raise Incompatible("Recognised cells are counted row by row, without weights: give check=0.")
         if (question.numbers, question.levels) != (self.numbers, self.levels):
             raise Incompatible("The counts that are asked for are not those that were planned.")
         return self.add_noise(data.count(question), rng)
 
     def add_noise(self, exact: IntVector, rng: Generator) -> Vector:
-        """Return exact counts, which are private, with their noise."""
+        """Return exact counts, which are private, with their noise.
+
+        `exact`: where units have weights, sums of weights: a whole unit counts ``neighbours.weight``.
+        """
         if np.shape(exact) != (self.size,):
             raise Incompatible("The counts that are asked for are not those that were planned.")
         (noise,) = self.gaussians
-        released: Vector = ((exact << LATTICE_BITS) + noise.draw(rng)) * np.float64(noise.unit)
+        steps = 2**LATTICE_BITS // self.neighbours.weight
+        released: Vector = (exact * steps + noise.draw(rng)) * np.float64(noise.unit)
         return released
 
 

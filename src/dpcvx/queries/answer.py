@@ -10,6 +10,7 @@ from functools import cached_property
 from types import NoneType
 from typing import Any
 
+from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.errors import WrongValue
 from dpcvx.queries.compiled import Query
 from dpcvx.queries.query import Mean, Regression
@@ -222,8 +223,16 @@ def _coefficient(content: Any) -> Coefficient:
     return Coefficient(**content)
 
 
-def reading_note(query: Query, schema: Schema) -> str:
-    """Return one sentence on how attributes enter an answer, or "" if there is nothing to say."""
+PERSONS = "each person counts once: several rows of a person share its weight"
+
+
+def reading_note(query: Query, schema: Schema, neighbours: Neighbours = REPLACE_ONE) -> str:
+    """Return how attributes and units enter an answer, or "" if there is nothing to say."""
+    notes = [_coding_note(query, schema), PERSONS if neighbours.unit == "person" else ""]
+    return "; ".join(note for note in notes if note)
+
+
+def _coding_note(query: Query, schema: Schema) -> str:
     if isinstance(query, Regression):
         return "coded as " + "; ".join(_coding(schema[name]) for name in (query.target, *query.features))
     if isinstance(query, Mean):

@@ -50,7 +50,7 @@ from dpcvx.queries.mechanisms import NoisyErrors, NoisyHistogram, PublicAnswer, 
 from dpcvx.queries.multiplicative_weights import agree, log_factor, step_size
 from dpcvx.queries.passes import passes_over
 from dpcvx.queries.payment import Payment
-from dpcvx.queries.private_side import PrivateSide, number_of_rows
+from dpcvx.queries.private_side import PrivateSide
 from dpcvx.queries.query import require_query
 from dpcvx.queries.schema import Schema
 from dpcvx.queries.self_check import FAMILIES, RANK, Check, check_queries
@@ -65,8 +65,9 @@ from dpcvx.queries.transcript import (
     pack,
     pack_measurements,
 )
+from dpcvx.queries.units import find_units, number_of_rows
 from dpcvx.queries.universe import Universe
-from dpcvx.words import is_number, show
+from dpcvx.words import is_number, quantity, show
 
 if TYPE_CHECKING:
     from dpcvx.estimators import DataCheck
@@ -98,9 +99,17 @@ class QueryEngine:
     schema : Schema
         Public declaration of the table.
     table : pandas / polars / Arrow table, NumPy structured array, or mapping from name to column
-        The records; one row is one person.
+        The records; one row is one person, unless ``person`` or ``groups`` says whose each row is.
     budget : Budget
         The guarantee of all answers together, under replace-one.
+    person : str, optional
+        Column with the id of each row's person. All rows of a person are then protected together and share
+        the weight of one; the number of rows is private.
+    groups : array-like, optional
+        These ids, in place of a column.
+    persons : int, optional
+        Number of persons, if it is known beforehand; by default the number of different ids, which is then
+        public. A person without rows counts as one without a value in any column.
     method : str
         "warm", "histogram", "composition", "multiplicative_weights" (the paper's cold start), "offline", or
         "auto", which chooses by public sizes.
@@ -127,6 +136,9 @@ class QueryEngine:
         table: Any,
         budget: Budget,
         *,
+        person: str | None = None,
+        groups: Any = None,
+        persons: int | None = None,
         method: str = "auto",
         n_queries: int = 5000,
         oracle: Solver | None = None,
@@ -144,12 +156,17 @@ class QueryEngine:
             raise WrongValue(f"n_queries must be a positive integer, got {n_queries!r}.")
         if check != 0 and not is_number(check, 0, 1):
             raise WrongValue(f"check must be 0, or a share of the budget below 1, got {show(check)}.")
-        self.schema, self.budget = schema, budget
+        units = find_units(schema, table, budget, person=person, groups=groups, persons=persons)
+        if units is not None:
+            budget = replace(budget, unit=units.neighbours.unit, weight=units.neighbours.weight)
+        self.schema, self.budget, self._neighbours = schema, budget, budget.neighbours
         self.universe = Universe(schema)
         self._passes = passes_over(self.universe.shape, backend)
-        self.n = number_of_rows(table)
+        self.n = number_of_rows(table) if units is None else units.n
         if self.n < 1:
             raise WrongValue("The table has no rows.")
+        self._unit_facts = {} if units is None else units.facts
+        self._persons = "the different ids" if persons is None else "declared"
         self.n_queries = n_queries
         if rng is None:
             from dpcvx.noise import SecureGenerator
@@ -169,7 +186,7 @@ class QueryEngine:
         self._unchecked = objection_to_check(self.universe, self.n, budget, check) or NOT_PAID
         self._start = self._first_mechanism()
         noise = self.budget_split.counts
-        self._counts = counts_of(self.universe, self.n, noise) if noise else None
+        self._counts = counts_of(self.universe, self.n, noise, self._neighbours) if noise else None
         self._measurer = self._single_query_measurer(oracle)
         parts = self.budget_split.parts(type(self._start).__name__)
         self.price = Price(self.budget_split.event, parts, self._sampler_failure, budget, self._accountant)
@@ -182,8 +199,9 @@ class QueryEngine:
             price = self.price if oracle is None else replace(self.price, event=whole, accountant=Tight())
             price.check_budget()
             self._transcript = payment.pay(self.budget_split, price)
-        self._private_side = PrivateSide(Counts.of(self.universe, table, self._passes), rng)
-        self._comparison = AboveThreshold(self.budget_split.run) if self.budget_split.run else None
+        self._private_side = PrivateSide(Counts.of(self.universe, table, self._passes, units), rng)
+        run = self.budget_split.run
+        self._comparison = AboveThreshold(run, self._neighbours) if run else None
         self._run: ComparisonRun | None = None
         self._runs = self._updates = 0
         self._measured: list[tuple[Measurement, ...]] = []
@@ -212,6 +230,11 @@ class QueryEngine:
     def method(self) -> str:
         """The method in use."""
         return self.budget_split.method
+
+    @property
+    def noun(self) -> str:
+        """The word for a unit that is protected: "record" or "person"."""
+        return self._neighbours.noun
 
     @property
     def n_updates(self) -> int:
@@ -278,7 +301,8 @@ class QueryEngine:
         """
         if isinstance(compiled, CompiledRegression) and compiled.records != self.n:
             raise Incompatible(
-                f"The query was compiled for {compiled.records:,} records, this engine has {self.n:,}."
+                f"The query was compiled for {quantity(compiled.records, self.noun)}, this engine has "
+                f"{self.n:,}."
             )
         with self._lock:
             if key is not None and (stored := self._transcript.answer(key)) is not None:
@@ -335,6 +359,7 @@ class QueryEngine:
             self.budget_split.method,
             self.universe,
             self.n,
+            facts=self._unit_facts,
             check=self.check_summary,
             account=None if self._account is None else self._account.name,
             private=self.private,
@@ -347,6 +372,7 @@ class QueryEngine:
         """
         return {
             **({} if check == CHECK else {"check": float(check)}),
+            **({} if self.budget.unit == "row" else {"unit": self.budget.unit, "persons": self._persons}),
             "schema": self.schema.to_dict(),
             "n": self.n,
             "n_queries": self.n_queries,
@@ -359,9 +385,10 @@ class QueryEngine:
         if self.budget_split.start == 0:
             return None
         if self.method == "histogram":
-            return NoisyHistogram(self.universe, self.n, self.budget_split.start)
+            return NoisyHistogram(self.universe, self.n, self.budget_split.start, self._neighbours)
         shape, noise = self.universe.shape, self.budget_split.start
-        return NoisyMarginals(shape, self.n, noise, marginal_order(shape, self.n, noise))
+        order = marginal_order(shape, self.n, noise, self._neighbours)
+        return NoisyMarginals(shape, self.n, noise, order, self._neighbours)
 
     def _single_query_measurer(self, solver: Solver | None) -> Measurer | None:
         """The measurements may fail to sample by half of the samplers' share of delta, all together."""
@@ -369,7 +396,8 @@ class QueryEngine:
             return None
         # A plan may fail by a thousandth of its delta over 1 + e^0 at least.
         delta = self.budget.delta / sampler_delta(self.budget.epsilon, 1.0)
-        return Measurer(self.n, self.budget_split.oracle, delta / self.budget_split.updates, solver)
+        part = delta / self.budget_split.updates
+        return Measurer(self.n, self.budget_split.oracle, part, solver, self._neighbours)
 
     @property
     def _sampler_failure(self) -> float:
@@ -443,7 +471,8 @@ class QueryEngine:
             for compiled in check_queries(name, self.schema, self.n):
                 public, propagated = self._histogram_answer(compiled)
                 answers.append(self._near(public, propagated)[0])
-            values.append(self._private_side.ask(NoisyErrors(tuple(answers), RANK, noise)))
+            errors = NoisyErrors(tuple(answers), RANK, noise, self._neighbours)
+            values.append(self._private_side.ask(errors))
         return pack(values=np.array(values))
 
     def _read_checks(self, content: bytes) -> dict[str, Check]:
@@ -585,7 +614,7 @@ class QueryEngine:
             remaining=self.remaining,
             private=self.private,
             comparable=self.comparisons[1] > 0,
-            note=reading_note(compiled.description, self.schema),
+            note=reading_note(compiled.description, self.schema, self._neighbours),
         )
 
     @property
@@ -634,6 +663,7 @@ class QueryEngine:
         """Run one round of the offline variant: select the worst query, measure it, update the histogram."""
         self._note_run()
         answers = tuple(PublicAnswer(each, each.answer(self._marginal(each))) for each in family)
-        worst = answers[self._private_side.ask(WorstQuery(answers, self.n, self.budget_split.selection))]
+        selection = WorstQuery(answers, self.n, self.budget_split.selection, self._neighbours)
+        worst = answers[self._private_side.ask(selection)]
         measured = self._measuring.measure(worst.query, self._private_side)
         self._note_update(self._lesson(worst.query, worst.theta, measured))

@@ -20,6 +20,7 @@ from dpcvx.queries.passes import HostPasses, Passes
 from dpcvx.queries.universe import Universe
 
 if TYPE_CHECKING:
+    from dpcvx.data.units import Units
     from dpcvx.losses import Loss
     from dpcvx.noise import Generator
 
@@ -156,6 +157,12 @@ class Counts:
     """The records as exact integer counts of cells, for the private side.
 
     A pass reads each record, or each cell if there are fewer cells than records, which is a public choice.
+    Where units are persons it reads each cell, whatever the number of rows, which is private.
+
+    Counts of persons are sums of the integer weights of their rows. At most the declared number of persons
+    count, the first that the table names: replacing one of them then replaces one of those. The weight that
+    is missing to a whole person, for a person without rows all of it, is that of a record without a value in
+    any column, so that the counts add up to a public number.
 
     Parameters
     ----------
@@ -165,7 +172,9 @@ class Counts:
     passes : Passes, optional
         Where the counts of cells are kept; by default on the host. The sums are the same integers anywhere.
     recognised : IntVector, optional
-        Number of recognised cells of each attribute, counted in the raw table; by default all of them.
+        Numbers of recognised cells, counted in the raw table; see `universe.count_recognised`.
+    units : Units, optional
+        The persons, where a person may have several records.
     """
 
     def __init__(
@@ -174,24 +183,40 @@ class Counts:
         cells: IntVector,
         passes: Passes | None = None,
         recognised: IntVector | None = None,
+        units: Units | None = None,
     ) -> None:
         self.universe = universe
-        self.recognised = np.full(len(universe.shape), len(cells)) if recognised is None else recognised
-        self.n = len(cells)
+        self.recognised = recognised
+        self.n = len(cells) if units is None else units.n
+        self.weight = 1 if units is None else units.neighbours.weight
         self._passes: Passes = HostPasses(universe.shape) if passes is None else passes
-        self._cells = cells if self.n < universe.n_cells else None
+        self._cells = cells if units is None and self.n < universe.n_cells else None
         self._table = None
-        if self._cells is None:
+        if units is not None:
+            self._table = self._passes.keep(self._weigh(cells, unit_weights(units)))
+        elif self._cells is None:
             self._table = self._passes.keep(np.bincount(cells, minlength=universe.n_cells))
 
     @classmethod
-    def of(cls, universe: Universe, table: Any, passes: Passes | None = None) -> Counts:
+    def of(
+        cls, universe: Universe, table: Any, passes: Passes | None = None, units: Units | None = None
+    ) -> Counts:
         """Encode the records of a table."""
-        encoded = universe.read(table)
-        return cls(universe, encoded.cells, passes, encoded.recognised)
+        encoded = universe.read(table, None if units is None else unit_weights(units))
+        return cls(universe, encoded.cells, passes, encoded.recognised, units)
+
+    def _weigh(self, cells: IntVector, weights: IntVector) -> IntVector:
+        """Sums of weights in every cell; float64 holds them exactly, they are below 2^53."""
+        sums: IntVector = np.bincount(cells, weights, self.universe.n_cells).astype(np.int64)
+        sums[self.universe.missing_cell] += self.n * self.weight - int(weights.sum())
+        return sums
+
+    def shares(self, attributes: tuple[int, ...]) -> Vector:
+        """Return the exact share of the units in each cell of some attributes; private."""
+        return self.marginal(attributes) / (self.n * self.weight)
 
     def marginal(self, attributes: tuple[int, ...]) -> IntVector:
-        """Return the exact number of records in each cell of some attributes, one axis for each."""
+        """Return the exact number of units in each cell of some attributes, times their weight."""
         from dpcvx.queries import cell_kernels as kernels
 
         axes = self.universe.axes(attributes)
@@ -204,3 +229,11 @@ class Counts:
         counted = np.zeros(math.prod(sizes), dtype=np.int64)
         kernels.count(self._cells, strides, np.array(sizes, dtype=np.int64), counted)
         return counted.reshape(sizes)
+
+
+def unit_weights(units: Units) -> IntVector:
+    """Return the weight of each record; persons beyond the declared number have none."""
+    weights = units.weigh(None, None)
+    if units.owners is not None:
+        weights = np.where(units.owners < units.n, weights, 0)
+    return weights

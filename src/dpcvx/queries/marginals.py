@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Measurement", "NoisyMarginals", "marginal_order"]
 
 CONTRAST_BITS = (20, 15, 10)  # resolution of a contrast, by the order; products have 2^30 steps at most
+PERSON_CONTRAST_BITS = (20, 11, 7)  # where weights take 14 bits. The measured functions are the rounded ones.
 LARGEST_ATTRIBUTE = 1024  # levels; products of two columns of contrasts are exact in float64 up to here
 WEIGHT_BITS = 3  # weights of the lower orders are multiples of 1/8
 LARGEST_WEIGHT = 8
@@ -113,7 +114,9 @@ class NoisyMarginals(GaussianMechanism):
     linear functions of it.
     Sensitivity (l2, replace-one): max ||F(x) - F(x')||, bounded on the stored integers by enumeration of how
     many attributes of each size differ; exact if all are binary, where w = 1 and order 2 give
-    2 sqrt(floor((d + 1)^2/4))/n (PRIVACY_MATH §9.5). Under add/remove: max ||F(x)||.
+    2 sqrt(floor((d + 1)^2/4))/n (PRIVACY_MATH §9.5). Under add/remove: max ||F(x)||. With persons
+    S(D) = sum_i w_i F(x_i), and a person's total weight may be below that of one row, so that it is the
+    larger one of max ||F(x) - F(x')|| and max ||F(x)||, times the weight (§16).
     Event: Gaussian(noise_multiplier).
 
     Parameters
@@ -121,7 +124,7 @@ class NoisyMarginals(GaussianMechanism):
     sizes : tuple of int
         Number of cells of each attribute.
     n : int
-        Public normaliser: the number of records.
+        Public normaliser: the number of units.
     noise_multiplier : float
         Standard deviation of the noise over the sensitivity.
     order : int
@@ -168,7 +171,7 @@ class NoisyMarginals(GaussianMechanism):
 
     @property
     def _bits(self) -> int:
-        return CONTRAST_BITS[self.order - 1]
+        return _contrast_bits(self.order, self.neighbours)
 
     def _factor(self, r: int) -> int:
         """Integer by which statistics of r attributes are multiplied: their weight, on a common lattice."""
@@ -184,8 +187,9 @@ class NoisyMarginals(GaussianMechanism):
         weights = _weights(self._grouped, self.order)
         squared = _squared_sensitivity(self._grouped, weights, self._bits, self.neighbours)
         size = sum(math.prod(self.sizes[a] - 1 for a in A) for A in self.subsets)
-        unit = self._unit / self.n
-        return (LatticeGaussian(math.isqrt(squared - 1) + 1, self.noise_multiplier, size, unit),)
+        weight = self.neighbours.weight
+        sensitivity = weight * (math.isqrt(squared - 1) + 1)
+        return (LatticeGaussian(sensitivity, self.noise_multiplier, size, self._unit / weight / self.n),)
 
     @property
     def deviations(self) -> tuple[float, ...]:
@@ -194,10 +198,10 @@ class NoisyMarginals(GaussianMechanism):
 
     @property
     def capacity(self) -> int:
-        """Most records whose exact sum, with its noise, stays inside 62 bits."""
+        """Most units whose exact sum, with its noise, stays inside 62 bits."""
         largest = max(int(abs(contrasts(size, self._bits)).max()) for size in self.sizes)
         term = max(self._factor(r) * largest**r for r in range(1, self.order + 1))
-        return self.gaussians[0].room(term)
+        return self.gaussians[0].room(self.neighbours.weight * term)
 
     @property
     def evaluations(self) -> float:
@@ -210,19 +214,21 @@ class NoisyMarginals(GaussianMechanism):
             raise Incompatible(f"The marginals are of sizes {self.sizes}, the records {data.universe.shape}.")
         if self.neighbours.replaces and data.n != self.n:
             raise Incompatible(f"The marginals are planned for n={self.n} records, there are {data.n}.")
+        if data.weight != self.neighbours.weight:
+            raise Incompatible("The marginals are planned for another unit, row or person, than the records.")
         if data.n > self.capacity:
             raise Incompatible("There are more records than the exact sums have room for.")
         exact = [
             self._factor(len(A)) * _contract(data.marginal(A), tuple(map(self._contrasts, A)))
             for A in self.subsets
         ]
-        noise = self.gaussians[0].draw(rng)
-        parts = np.split(noise, np.cumsum([part.size for part in exact])[:-1])
+        (noise,) = self.gaussians
+        parts = np.split(noise.draw(rng), np.cumsum([part.size for part in exact])[:-1])
         return tuple(
             Measurement(
                 A,
                 tuple(self._contrasts(a) * np.float64(2.0**-self._bits) for a in A),
-                (part + extra) * np.float64(self._unit / self.n / self.weights[len(A) - 1]),
+                (part + extra) * np.float64(noise.unit / self.weights[len(A) - 1]),
                 self.deviations[len(A) - 1],
             )
             for A, part, extra in zip(self.subsets, exact, parts, strict=True)
@@ -255,6 +261,10 @@ def marginal_order(
             break
         best = order
     return best
+
+
+def _contrast_bits(order: int, neighbours: Neighbours) -> int:
+    return (CONTRAST_BITS if neighbours.weight == 1 else PERSON_CONTRAST_BITS)[order - 1]
 
 
 def _factors(weights: tuple[int, ...], bits: int) -> tuple[int, ...]:
@@ -334,7 +344,7 @@ def _weights(grouped: tuple[tuple[int, int], ...], order: int) -> tuple[int, ...
             for r in range(order, 0, -1):
                 shares[r] += shares[r - 1] / size**2
                 shares[r, 1:] += shares[r - 1, :-1] * ((size - 1) / size) ** 2
-    bits = CONTRAST_BITS[order - 1]
+    bits = _contrast_bits(order, REPLACE_ONE)
 
     def variance(weights: tuple[int, ...]) -> float:
         squared = _squared_sensitivity(grouped, weights, bits, REPLACE_ONE)

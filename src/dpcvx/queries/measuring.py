@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from dpcvx.accounting import SAMPLER_SHARE, Budget, spendable
+from dpcvx.accounting import REPLACE_ONE, SAMPLER_SHARE, Budget, Neighbours, spendable
 from dpcvx.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
@@ -44,17 +44,19 @@ class Measurer:
     for the budget (epsilon, delta) of that event; the solver's own event must not exceed it as zCDP.
     """
 
-    n: int  # number of records
+    n: int  # number of units
     noise_multiplier: float  # noise of the Gaussian release that bounds the cost of one measurement
     delta: float  # delta of one measurement: its sampling may fail by a thousandth of this
     solver: Solver | None = None  # by default the better one of gradient and mirror descent for the query
+    neighbours: Neighbours = REPLACE_ONE  # the data sets that must look alike
     _plans: dict[Problem, Plan] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def budget(self) -> Budget:
         """Guarantee of the event Gaussian(noise_multiplier), with a margin of 1e-9."""
-        mu = (1 - 1e-9) / self.noise_multiplier
-        return Budget(gaussian_epsilon(mu, spendable(Budget(1.0, self.delta)).delta), self.delta)
+        mu, unit = (1 - 1e-9) / self.noise_multiplier, self.neighbours
+        epsilon = gaussian_epsilon(mu, spendable(Budget(1.0, self.delta)).delta)
+        return Budget(epsilon, self.delta, unit.relation, unit.unit, unit.rows, unit.weight)
 
     def plan(self, query: CompiledRegression) -> Plan:
         """Plan the measurement of a convex query, from public facts."""
@@ -71,7 +73,13 @@ class Measurer:
         usual: tuple[Solver, ...] = (NoisyGradientDescent(clip=clip), NoisyMirrorDescent(clip=clip))
         solvers = usual if self.solver is None else (self.solver,)
         made = plan(problem, self.n, self.budget, solvers, accountant=GaussianEquivalent())
-        if any(stage.mechanism.traits.question == "minimiser" for stage in made.stages):
+        asked = {stage.mechanism.traits.question for stage in made.stages}
+        if self.neighbours.unit == "person" and asked != {"gradient"}:
+            raise Incompatible(
+                f"{type(made.solver).__name__} asks for more than gradients, which alone are measured for "
+                "persons. Use NoisyGradientDescent or NoisyMirrorDescent as the oracle, or leave it out."
+            )
+        if "minimiser" in asked:
             raise Incompatible(
                 f"The running time of {type(made.solver).__name__} depends on the records, and the time of "
                 "an answer is seen by whoever asked. Use a solver that asks for gradients or vertices."
@@ -94,7 +102,7 @@ class Measurer:
     def _means(self, query: CompiledMeans, private_side: PrivateSide) -> MeasuredAnswer:
         from scipy.special import ndtri
 
-        mechanism = NoisyMeans(query, self.n, self.noise_multiplier)
+        mechanism = NoisyMeans(query, self.n, self.noise_multiplier, self.neighbours)
         if mechanism.failure > SAMPLER_SHARE / 2 * self.delta:
             raise Incompatible(
                 f"{mechanism.n_draws} noise values of finite precision cannot carry so small a delta: use a "

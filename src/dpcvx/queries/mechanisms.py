@@ -1,4 +1,9 @@
-"""Mechanisms on the counts of a universe: means, the histogram, errors of public answers, the worst query."""
+"""Mechanisms on the counts of a universe: means, the histogram, errors of public answers, the worst query.
+
+Where units are persons, counts are sums of integer weights, and those of one person add up to at most
+`accounting.WEIGHT`. A person's part of a sum is then in that weight times K = conv(Q and 0), Q the terms of
+single records, and sensitivities are those of K (PRIVACY_MATH §16). The number of rows enters nothing.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +25,22 @@ from dpcvx.queries.universe import Universe
 __all__ = ["NoisyErrors", "NoisyHistogram", "NoisyMeans", "PublicAnswer", "WorstQuery"]
 
 LATTICE_BITS = 30
+PERSON_BITS = 24  # of the functions of a linear query where weights take 14 bits: room for 2^23 persons
 
 
 class _OnCounts(GaussianMechanism):
-    """A mechanism on a public number of records, whose terms are at most 2^30 lattice steps."""
+    """A mechanism on a public number of units."""
 
     @property
-    def neighbours(self) -> Neighbours:
-        """Data sets that differ by replacing one record."""
-        return REPLACE_ONE
+    def _largest(self) -> int:
+        """Most lattice steps that one unit adds to a sum."""
+        return 1 << LATTICE_BITS
 
     @property
     def capacity(self) -> int:
-        """Most records whose exact sums, with their noise, stay inside 62 bits."""
-        return self.gaussians[0].room(2**LATTICE_BITS)
+        """Most units whose exact sums, with their noise, stay inside 62 bits."""
+        (noise,) = self.gaussians
+        return noise.room(self._largest)
 
     @property
     def evaluations(self) -> float:
@@ -46,15 +53,18 @@ class NoisyMeans(_OnCounts):
     """Means of the functions of a linear query, with lattice Gaussian noise.
 
     Question: S(D) = sum_i k(x_i) in Z^k, k = rint(2^30 q / S) the functions on a public grid, S their widest
-    range; the answer is 2^-30 S (S(D) + K)/n with K = round(scale Z), Z standard normal.
+    range; the answer is 2^-30 S (S(D) + K)/n with K = round(scale Z), Z standard normal. With persons the
+    grid is 2^-24 and S(D) = sum_i w_i k(x_i).
     Sensitivity (l2, replace-one): max ||k(x) - k(x')||, bounded by the ranges, and for functions that are not
-    negative also by sqrt(2) max ||k(x)||: sqrt(2)/n for the cells of a marginal.
+    negative also by sqrt(2) max ||k(x)||: sqrt(2)/n for the cells of a marginal. Functions are measured from
+    their smallest value, so that 0 adds nothing to either bound: it is the same for persons.
     Event: Gaussian(noise_multiplier).
     """
 
     query: CompiledMeans
-    n: int  # public normaliser: the number of records
+    n: int  # public normaliser: the number of units
     noise_multiplier: float  # standard deviation of the noise over the sensitivity
+    neighbours: Neighbours = REPLACE_ONE  # the data sets that must look alike
 
     traits: ClassVar[Traits] = Traits("mean")
 
@@ -62,10 +72,18 @@ class NoisyMeans(_OnCounts):
         check_capacity(self, self.n)
 
     @property
+    def _bits(self) -> int:
+        return LATTICE_BITS if self.neighbours.weight == 1 else PERSON_BITS
+
+    @property
+    def _largest(self) -> int:
+        return self.neighbours.weight << self._bits
+
+    @property
     def integers(self) -> IntVector:
         """k(x) at every cell, measured from the smallest value of each function."""
         values = self.query.values - self.query.values.min(axis=0)
-        integers: IntVector = np.rint(values * (2**LATTICE_BITS / self.query.scale)).astype(np.int64)
+        integers: IntVector = np.rint(values * (2**self._bits / self.query.scale)).astype(np.int64)
         return integers
 
     @property
@@ -74,8 +92,9 @@ class NoisyMeans(_OnCounts):
         integers = self.integers.astype(object)
         ranges: int = sum(integers.max(axis=0) ** 2)  # the smallest value is 0
         longest: int = max((integers**2).sum(axis=1))
-        sensitivity = math.isqrt(int(min(ranges, 2 * longest))) + 1
-        unit = self.query.scale * 2.0**-LATTICE_BITS / self.n
+        squared = self.neighbours.squared_diameter(int(min(ranges, 2 * longest)), int(longest))
+        sensitivity = self.neighbours.weight * (math.isqrt(squared) + 1)
+        unit = self.query.scale / self._largest / self.n
         return (LatticeGaussian(sensitivity, self.noise_multiplier, len(self.query.names), unit),)
 
     def __call__(self, data: Counts, rng: Generator) -> Vector:
@@ -88,16 +107,18 @@ class NoisyMeans(_OnCounts):
 
 @dataclass(frozen=True)
 class NoisyHistogram(_OnCounts):
-    """Number of records in every cell of the universe, with lattice Gaussian noise.
+    """Number of units in every cell of the universe, with lattice Gaussian noise.
 
     Question: the counts, times 2^30, plus round(scale Z).
-    Sensitivity (l2, replace-one): sqrt(2), two counts move by one.
+    Sensitivity (l2, replace-one): sqrt(2), two counts move by one. Two persons' weights are vectors that are
+    not negative and at most 1 long: sqrt(2) too.
     Event: Gaussian(noise_multiplier).
     """
 
     universe: Universe
-    n: int  # number of records
+    n: int  # number of units
     noise_multiplier: float  # standard deviation of the noise over the sensitivity
+    neighbours: Neighbours = REPLACE_ONE  # the data sets that must look alike
 
     traits: ClassVar[Traits] = Traits("histogram")
 
@@ -107,7 +128,7 @@ class NoisyHistogram(_OnCounts):
     @property
     def gaussians(self) -> tuple[LatticeGaussian, ...]:
         """Noise of all counts."""
-        sensitivity = math.isqrt(2 << (2 * LATTICE_BITS)) + 1
+        sensitivity = math.isqrt(self.neighbours.squared_diameter(2, 1) << (2 * LATTICE_BITS)) + 1
         unit = 2.0**-LATTICE_BITS / self.n
         return (LatticeGaussian(sensitivity, self.noise_multiplier, self.universe.n_cells, unit),)
 
@@ -115,7 +136,8 @@ class NoisyHistogram(_OnCounts):
         """Return the noisy shares of all cells, flat."""
         counts = data.marginal(tuple(range(len(self.universe.shape)))).ravel()
         (noise,) = self.gaussians
-        shares: Vector = ((counts << LATTICE_BITS) + noise.draw(rng)) * np.float64(noise.unit)
+        steps = 2**LATTICE_BITS // self.neighbours.weight
+        shares: Vector = (counts * steps + noise.draw(rng)) * np.float64(noise.unit)
         return shares
 
 
@@ -127,8 +149,12 @@ class PublicAnswer:
     theta: Vector
 
     def score(self, data: Counts) -> float:
-        """Return the error over its sensitivity; private. One record moves it by at most 1 + 2 TOLERANCE."""
-        weights = data.marginal(self.query.attributes).ravel() / data.n
+        """Return the error over its sensitivity; private. One unit moves it by at most 1 + 2 TOLERANCE.
+
+        For every theta' in C the term l(theta; x) - l(theta'; x) of a record is in an interval of the length
+        ``range`` which has 0 in it (PRIVACY_MATH §9.1), and the weighted mean of a person's terms too.
+        """
+        weights = data.shares(self.query.attributes).ravel()
         return self.query.error(weights, self.theta) * data.n / self.query.range(self.theta)
 
 
@@ -138,13 +164,15 @@ class NoisyErrors(_OnCounts):
 
     Question: the ``rank``-th smallest of err_q(D) / (range_q / n) over the family, in steps of 2^-30.
     Sensitivity (replace-one): every error moves by at most 1, plus twice the tolerance of the inner
-    minimiser, so every order statistic does; one lattice step for rounding (PRIVACY_MATH §9.1, §15).
+    minimiser, so every order statistic does; one lattice step for rounding (PRIVACY_MATH §9.1, §15). The
+    same for persons, see `PublicAnswer.score`.
     Event: Gaussian(noise_multiplier).
     """
 
     family: tuple[PublicAnswer, ...]  # public queries with their public answers
     rank: int  # from 1 to the size of the family
     noise_multiplier: float  # standard deviation of the noise over the sensitivity
+    neighbours: Neighbours = REPLACE_ONE  # the data sets that must look alike
 
     @property
     def gaussians(self) -> tuple[LatticeGaussian, ...]:
@@ -170,18 +198,14 @@ class WorstQuery:
     """
 
     family: tuple[PublicAnswer, ...]
-    n: int  # number of records, which bounds the scores
+    n: int  # number of units, which bounds the scores
     eta: float  # bounded range of the selection
+    neighbours: Neighbours = REPLACE_ONE  # the data sets that must look alike
 
     @property
     def event(self) -> Event:
         """Exponential(eta)."""
         return Exponential(self.eta)
-
-    @property
-    def neighbours(self) -> Neighbours:
-        """Data sets that differ by replacing one record."""
-        return REPLACE_ONE
 
     @property
     def sensitivity(self) -> float:
@@ -195,7 +219,7 @@ class WorstQuery:
 
     @property
     def capacity(self) -> int:
-        """The planned number of records, by which scores are bounded."""
+        """The planned number of units, by which scores are bounded."""
         return self.n
 
     @property

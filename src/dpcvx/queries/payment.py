@@ -28,6 +28,8 @@ NAMES = {
     "method": "method",
     "accountant": "accountant",
     "check": "share of the check of the data",
+    "unit": "unit, row or person",
+    "persons": "way of counting persons",
 }
 
 

@@ -77,11 +77,16 @@ class Attribute:
         kinds = {type(level) for level in self.levels}
         return np.array(self.levels, dtype=None if len(kinds) == 1 and kinds != {str} else object)
 
+    @property
+    def missing_code(self) -> int:
+        """Number of the level that a missing value counts as."""
+        return self.levels.index(self.other)
+
     def encode(self, cells: NDArray[Any]) -> tuple[IntVector, NDArray[np.bool_]]:
         """Return the number of the level of each value, whatever it is, and whether it is declared."""
         codes = DeclaredLevels(self.levels).codes(cells)
         declared = codes >= 0
-        codes[~declared] = self.levels.index(self.other)
+        codes[~declared] = self.missing_code
         return codes, declared
 
     def to_dict(self) -> dict[str, Any]:
@@ -162,6 +167,11 @@ class Binned:
     def units(self) -> NDArray[Any]:
         """Value of each bin in a table: its midpoint."""
         return self.midpoints
+
+    @property
+    def missing_code(self) -> int:
+        """Number of the bin that a missing value counts in."""
+        return int(self.encode(np.full(1, np.nan))[0][0])
 
     def encode(self, numbers: Vector) -> tuple[IntVector, NDArray[np.bool_]]:
         """Return the number of the bin of each value, NaN being missing, and whether it is finite."""

@@ -29,13 +29,14 @@ class AboveThreshold:
     Question: scores f(D) = (err(D) - level) / (range / n), one for each query of the run, chosen adaptively;
     the answer says whether f(D) plus noise is at least the noisy threshold 0.
     Sensitivity (replace-one): 1 for every score, plus twice the tolerance of the inner minimiser, and one
-    lattice step for rounding: D steps of 2^-30 in all. Scores need not be monotone.
+    lattice step for rounding: D steps of 2^-30 in all, for rows and for persons. Scores need not be monotone.
     Event: PureDP(epsilon) for the whole run, however many scores are below (PRIVACY_MATH §9.2, §15): discrete
     Laplace noise of scale D/e1 on the threshold and 2 D/e2 on each score, e1 + e2 = epsilon. A further run
     draws a further threshold and is a further event.
     """
 
     epsilon: float  # cost of the run
+    neighbours: Neighbours = REPLACE_ONE  # the data sets that must look alike
 
     def __post_init__(self) -> None:
         if not (self.epsilon > 0 and math.isfinite(self.epsilon)):
@@ -49,11 +50,6 @@ class AboveThreshold:
     def event(self) -> Event:
         """PureDP(epsilon)."""
         return PureDP(self.epsilon)
-
-    @property
-    def neighbours(self) -> Neighbours:
-        """Data sets that differ by replacing one record."""
-        return REPLACE_ONE
 
     @property
     def sensitivity(self) -> float:

@@ -7,12 +7,13 @@ are one Gaussian release, stored in the transcript; every finding is computed fr
 from __future__ import annotations
 
 import math
+from itertools import islice
 
-from dpcvx.accounting import Budget, gaussian_mu, spendable
+from dpcvx.accounting import REPLACE_ONE, Budget, Neighbours, gaussian_mu, spendable
 from dpcvx.arrays import Vector
 from dpcvx.estimators import CheckedColumn, DataCheck, objection_to_noise
 from dpcvx.mechanisms import NoisyCounts
-from dpcvx.queries.schema import Schema
+from dpcvx.queries.schema import Attribute, Schema
 from dpcvx.queries.universe import Universe
 
 __all__ = ["NOT_PAID", "counts_of", "objection_to_check", "read_counts"]
@@ -20,13 +21,17 @@ __all__ = ["NOT_PAID", "counts_of", "objection_to_check", "read_counts"]
 NOT_PAID = "no check of the data: the engine was paid for without one"
 
 
-def counts_of(universe: Universe, n: int, noise_multiplier: float) -> NoisyCounts:
+def counts_of(
+    universe: Universe, n: int, noise_multiplier: float, neighbours: Neighbours = REPLACE_ONE
+) -> NoisyCounts:
     """Return the mechanism that counts the recognised cells of each attribute.
 
-    An attribute counts like a number whether it has levels or bins: a record adds 1 or 0 to its count, so
-    that the sensitivity is sqrt(attributes) under replace-one (PRIVACY_MATH §18).
+    A binned column counts as a number, one with levels by its levels (PRIVACY_MATH §18). Where units are
+    persons, who may have no rows, the persons with rows are counted as one number more.
     """
-    return NoisyCounts(n, len(universe.shape), (), noise_multiplier)
+    levels = tuple(len(a.levels) for a in universe.schema.attributes if isinstance(a, Attribute))
+    numbers = len(universe.shape) - len(levels) + (neighbours.unit == "person")
+    return NoisyCounts(n, numbers, levels, noise_multiplier, neighbours)
 
 
 def objection_to_check(universe: Universe, n: int, budget: Budget, share: float) -> str:
@@ -38,11 +43,19 @@ def objection_to_check(universe: Universe, n: int, budget: Budget, share: float)
         return "no check of the data: check=0"
     whole = spendable(budget)
     mu = math.sqrt(share) * gaussian_mu(whole.epsilon, whole.delta)
-    return objection_to_noise(counts_of(universe, n, 1 / mu), share)
+    return objection_to_noise(counts_of(universe, n, 1 / mu, budget.neighbours), share)
 
 
 def read_counts(schema: Schema, mechanism: NoisyCounts, released: Vector) -> DataCheck:
     """Return released counts with their findings."""
-    pairs = zip(schema.names, released.tolist(), strict=True)
-    columns = tuple(CheckedColumn(name, None, (count,)) for name, count in pairs)
-    return DataCheck(mechanism.n, mechanism.noise, columns)
+    numbers = iter(released[: mechanism.numbers].tolist())
+    levels = iter(released[mechanism.numbers :].tolist())
+    columns = tuple(
+        CheckedColumn(a.name, a.levels, tuple(islice(levels, len(a.levels))))
+        if isinstance(a, Attribute)
+        else CheckedColumn(a.name, None, (next(numbers),))
+        for a in schema.attributes
+    )
+    # Persons without rows, as far as the counts show them, have no cells to recognise.
+    n = mechanism.n if mechanism.neighbours.unit == "row" else max(1, min(mechanism.n, round(next(numbers))))
+    return DataCheck(n, mechanism.noise, columns, mechanism.neighbours.noun)

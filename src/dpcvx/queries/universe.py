@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector
 from dpcvx.data.canonical import read_numbers
 from dpcvx.data.cells import native_array, open_typed, read_column
 from dpcvx.errors import Incompatible, WrongType, WrongValue
-from dpcvx.queries.schema import Attribute, Column, Schema
+from dpcvx.queries.schema import Attribute, Binned, Column, Schema
 
 __all__ = ["LARGEST_UNIVERSE", "EncodedTable", "Universe"]
 
@@ -71,20 +72,29 @@ class Universe:
         """
         return self.read(table).cells
 
-    def read(self, table: Any) -> EncodedTable:
+    @property
+    def missing_cell(self) -> int:
+        """Number of the cell of a record that has no value in any column."""
+        return int(np.ravel_multi_index([a.missing_code for a in self.schema.attributes], self.shape))
+
+    def read(self, table: Any, weights: IntVector | None = None) -> EncodedTable:
         """Return the cell number of every record, and how many cells of each column are recognised.
 
-        `table`: as in `encode`.
+        `table`: as in `encode`; `weights`: of the records in the counts, 1 each by default.
         """
         columns = _columns(table, self.schema.names)
         read = [_codes(a, columns[a.name]) for a in self.schema.attributes]
-        if len({len(codes) for codes, _ in read}) > 1:
+        lengths = {len(codes) for codes, _ in read}
+        if len(lengths) > 1:
             raise WrongValue("The columns of a table must all have the same number of rows.")
+        if weights is not None and lengths != {len(weights)}:
+            raise WrongValue("Every row of a table needs the id of its person: give one id for each row.")
         cells = np.zeros(len(read[0][0]), dtype=np.int64)
         for size, (codes, _) in zip(self.shape, read, strict=True):
             cells *= size
             cells += codes
-        return EncodedTable(cells, np.array([recognised for _, recognised in read], dtype=np.int64))
+        found = [np.where(found, codes, -1) for codes, found in read]
+        return EncodedTable(cells, count_recognised(self.schema, found, weights))
 
     def decode(self, cells: IntVector) -> dict[str, Any]:
         """Return the columns of cells in the units of the table: levels, and midpoints of bins."""
@@ -97,7 +107,27 @@ class EncodedTable:
     """Records as cell numbers, with exact counts of recognised cells; private, for the private side."""
 
     cells: IntVector  # number of each record's cell, shape (n,)
-    recognised: IntVector  # of each attribute: cells that are a declared level, or a finite number
+    recognised: IntVector  # as `count_recognised` returns them
+
+
+def count_recognised(schema: Schema, codes: Sequence[IntVector], weights: IntVector | None) -> IntVector:
+    """Return numbers of recognised cells, in the order of `table_check.counts_of`; private.
+
+    First the finite numbers of each binned column, then the weight of all records if they have weights, then
+    the cells of each declared level, column by column.
+
+    `codes`: level or bin of each record, column by column, -1 where its cell is not recognised.
+    """
+    pairs = list(zip(schema.attributes, codes, strict=True))
+    each = np.ones(len(codes[0]), dtype=np.int64) if weights is None else weights
+    numbers = [int(each[found >= 0].sum()) for column, found in pairs if isinstance(column, Binned)]
+    present = [] if weights is None else [int(weights.sum())]
+    levels: list[int] = []
+    for column, found in pairs:
+        if isinstance(column, Attribute):
+            sums = np.bincount(found[found >= 0], each[found >= 0], len(column.levels))
+            levels += sums.astype(np.int64).tolist()
+    return np.array([*numbers, *present, *levels], dtype=np.int64)
 
 
 def _columns(table: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
@@ -129,8 +159,16 @@ def _open_column(column: Any) -> Any:
     return open_typed(column)
 
 
-def _codes(attribute: Column, column: Any) -> tuple[IntVector, int]:
-    """Return the level or bin of each record, and the number of recognised cells."""
+def read_ids(table: Any, name: str) -> Any:
+    """Return the column of a table that says whose record each row is."""
+    import narwhals as nw
+
+    column = _columns(table, (name,))[name]
+    return column.to_native() if isinstance(column, nw.Series) else column
+
+
+def _codes(attribute: Column, column: Any) -> tuple[IntVector, NDArray[np.bool_]]:
+    """Return the level or bin of each record, and whether its cell is recognised."""
     import narwhals as nw
 
     cells, places = (
@@ -139,4 +177,4 @@ def _codes(attribute: Column, column: Any) -> tuple[IntVector, int]:
     if cells.ndim != 1:
         raise WrongValue(f"Column {attribute.name!r} has {cells.ndim} dimensions; it must have one.")
     codes, recognised = attribute.encode(cells if isinstance(attribute, Attribute) else read_numbers(cells))
-    return codes[places], int(np.count_nonzero(recognised[places]))
+    return codes[places], recognised[places]
