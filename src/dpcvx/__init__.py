@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         LevelColumn,
         NumberColumn,
         PersonColumn,
+        WeightColumn,
     )
     from dpcvx.data.shards import Shards, from_arrow, from_batches, from_csv, from_parquet, open_shards
     from dpcvx.data.table import read_variables
@@ -86,7 +87,7 @@ _NAMES = {
     "data.cluster": "from_dask",
     "data.column_maps": "PrivateQuantiles PrivateRamps QuantileMap Ramps SignedLog",
     "data.schema_columns": "BooleanColumn DateColumn HashedColumn IgnoredColumn LevelColumn NumberColumn "
-    "PersonColumn",
+    "PersonColumn WeightColumn",
     "data.shards": "Shards from_arrow from_batches from_csv from_parquet open_shards",
     "data.table": "read_variables",
     "data.table_schema": "TableSchema",

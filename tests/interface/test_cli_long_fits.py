@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from dpcvx import Ledger, cli, load
+from dpcvx import Ledger, load
 from dpcvx.estimators import progress
 from dpcvx.estimators.progress import ProgressReport
 from dpcvx.plans import Answers
@@ -31,20 +31,6 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "people.csv").write_text("\n".join(lines) + "\n")
     (tmp_path / "bounds.toml").write_text("[bounds]\na = [0, 1]\nb = [0, 1]\n[target]\nbounds = [0, 1]\n")
     return tmp_path
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run the command line; return its exit code, standard output and standard error."""
-
-    def run(command):
-        monkeypatch.setattr(sys, "argv", ["dpcvx", *command.split()])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        captured = capsys.readouterr()
-        return stop.value.code, captured.out, captured.err
-
-    return run
 
 
 def stop_after(monkeypatch, count):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import dpcvx
-from dpcvx import cli
 from dpcvx.events import Gaussian, PureDP
 
 CREATE = "ledger create people --epsilon 2 --delta 1e-6 --ledger book.db"
@@ -20,20 +19,6 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setattr(sys, "platform", "linux")
     return tmp_path
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run the command line; return its exit code, standard output and standard error."""
-
-    def run(command):
-        monkeypatch.setattr(sys, "argv", ["dpcvx", *command.split()])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        captured = capsys.readouterr()
-        return stop.value.code, captured.out, captured.err
-
-    return run
 
 
 def test_create_show_history_and_verify(run, folder):

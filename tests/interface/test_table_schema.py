@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import sys
 import warnings
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import dpcvx as dp
-from dpcvx import cli
 from dpcvx.estimators import progress
 from dpcvx.service import start
 from dpcvx.service.start import ServiceSettings
@@ -71,19 +69,9 @@ def people():
     return frame
 
 
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run the command line; return its exit code, standard output and standard error without progress."""
+@pytest.fixture(autouse=True)
+def without_progress(monkeypatch):
     monkeypatch.setattr(progress, "FIRST", 1000.0)
-
-    def run(command):
-        monkeypatch.setattr(sys, "argv", ["dpcvx", *command.split()])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        captured = capsys.readouterr()
-        return stop.value.code, captured.out, captured.err
-
-    return run
 
 
 def model(schema=SCHEMA, **settings):
@@ -361,6 +349,43 @@ def test_declare_shows_no_value(people, tmp_path, monkeypatch, run):
         assert (code, out) == (3, "")
         assert "no header" in err
         assert "SECRET" not in err
+
+
+def test_a_header_that_is_one_column_names_the_separator(tmp_path, monkeypatch, run):
+    monkeypatch.chdir(tmp_path)
+    for sep, word in ((";", '--sep ";"'), ("\t", "--sep tab"), ("|", '--sep "|"')):
+        (tmp_path / "people.csv").write_text(f"age{sep}wage\n1{sep}2\n")
+        code, _, err = run("declare people.csv")
+        assert code == 2
+        assert word in err
+        assert not (tmp_path / "people.toml").exists()
+    code, out, _ = run("declare people.csv --sep |")
+    assert code == 0
+    assert "--sep '|'" in out
+
+
+def test_weights_are_a_column_of_the_schema(people, tmp_path, monkeypatch, run):
+    weighted = people.assign(wt=np.arange(N) % 4)[["age", "wage", "wt"]]
+    weighted.to_csv(tmp_path / "people.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    columns = {"age": dp.NumberColumn((0, 100)), "wage": dp.NumberColumn((0, 100))}
+    schema = dp.TableSchema({**columns, "wt": dp.WeightColumn((0, 3))}, target="wage")
+    schema.to_toml("people.toml")
+    assert dp.TableSchema.from_toml("people.toml") == schema
+    assert (
+        run("fit people.csv --model linear --epsilon 1 --bounds people.toml --seed 0 --out model.json")[0]
+        == 0
+    )
+    fitted = dp.PrivateLinearRegression(epsilon=1.0, schema=schema, weight_bounds=(0, 3), random_state=0)
+    fitted.fit(weighted, sample_weight="wt")
+    assert_array_equal(fitted.coef_, dp.load("model.json").coef_)
+    assert fitted.coef_names_.tolist() == ["age"]
+    with pytest.raises(ValueError, match="sample_weight='wt'"):
+        fitted.fit(weighted)
+    with pytest.raises(ValueError, match="names a column of a data frame"):
+        fitted.fit(weighted, sample_weight="weights")
+    with pytest.raises(ValueError, match="begin at 0"):
+        dp.WeightColumn((1, 3))
 
 
 def test_a_baseline_is_compared_with_and_kept(people, tmp_path):

@@ -129,19 +129,25 @@ def fit(
         person = parameters.get("person")
         if person is not None and (person not in table.columns or person == target):
             raise WrongValue("--person must name a column of the table's header other than the target.")
-        others = [name for name in table.columns if name != person]
+        weight = declared.weight if declared.weight in table.columns else None
+        if weight is not None:
+            if weight == target:
+                raise WrongValue(f"The target {target!r} is declared as weight: choose another --target.")
+            parameters["weight_bounds"] = declared.columns[weight].bounds
+        others = [name for name in table.columns if name not in (person, weight)]
         schema = choose_columns(declared, others, target, wanted)
         if model == "group-lasso" and schema.groups:
             parameters["groups"] = schema.groups
         estimator = make_estimator(model, parameters | {"schema": schema})
-        ids = [] if person is None else [person]
+        ids, weights = ([] if name is None else [name] for name in (person, weight))
         texts = [*schema.text_columns(), *ids]
-        X, y = table.read([*schema.columns, *ids], texts, target, parameters.get("classes"))
+        X, y = table.read([*schema.columns, *ids, *weights], texts, target, parameters.get("classes"))
         unused = [name for name in declared.columns if name not in table.columns]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning if quiet else UnrecognisedDataWarning)  # shown below
         try:
-            estimator.fit(X, y, checkpoint=Checkpoint(kept, shortest=0.0 if checkpoint else MINUTE))
+            checkpoints = Checkpoint(kept, shortest=0.0 if checkpoint else MINUTE)
+            estimator.fit(X, y, checkpoint=checkpoints, sample_weight=weight)
         except Interrupted as stopped:
             raise Stopped(_explain_stop(stopped)) from None
         except KeyboardInterrupt:

@@ -16,6 +16,7 @@ from dpcvx.data.schema_columns import (
     IgnoredColumn,
     LevelColumn,
     NumberColumn,
+    WeightColumn,
 )
 
 __all__ = ["Proposal", "propose_column"]
@@ -94,6 +95,7 @@ LEVELS = (
     ),
     *("industry", "job", "profession", "category", "type", "group", "status", "class", "sector", "level"),
 )
+WEIGHTS = ("wt", "wgt", "wght", "pweight", "pwgt", "perwt", "fnlwgt", "finalwt")
 FLAGS = ("is", "has", "was", "any", "flag")
 WORDS = re.compile(r"[a-z]+")
 
@@ -116,6 +118,8 @@ def propose_column(name: str, kind: str | None = None, labels: Sequence[str] = (
         return Proposal(
             IgnoredColumn(), 'an identifier by its name. If several rows are one person: kind = "person"'
         )
+    if any(word in WEIGHTS for word in words):
+        return Proposal(WeightColumn(ASK), "survey weights by its name. bounds: 0 and the largest, [0, 20]")
     if kind == "boolean" or (kind is None and words[:1] and words[0] in FLAGS):
         return Proposal(BooleanColumn(), "true or false")
     if kind == "date" or (kind in (None, "text") and any(word in DATES for word in words)):
@@ -127,6 +131,10 @@ def propose_column(name: str, kind: str | None = None, labels: Sequence[str] = (
             return Proposal(NumberColumn(bounds), f"guessed from the name, for {unit}: confirm the bounds")
     if kind is None and any(word in (*PLACES, *LEVELS) for word in words):
         return _text(words)
+    if "weight" in words:
+        return Proposal(
+            NumberColumn(ASK), 'bounds: lowest and highest, as [40, 150]; of survey weights kind = "weight"'
+        )
     words_too = "" if kind == "number" else '; if it is no number: kind = "levels" and levels = ["no", "yes"]'
     return Proposal(NumberColumn(ASK), f"bounds: lowest and highest value, as [0, 100]{words_too}")
 

@@ -36,6 +36,7 @@ __all__ = [
     "PersonColumn",
     "SchemaColumn",
     "Variable",
+    "WeightColumn",
 ]
 
 ASK = "?"  # stands for an entry that nobody has filled in yet
@@ -393,6 +394,37 @@ class PersonColumn:
         raise _no_target(name, self.kind)
 
 
+@dataclass(frozen=True)
+class WeightColumn:
+    """The column with the survey weight of each row; it is not used as a feature.
+
+    Parameters
+    ----------
+    bounds : pair (0, V)
+        V is the largest weight: a larger one counts as V, a missing or negative one as 0, and noise is made
+        for a row of weight V.
+    """
+
+    bounds: Any
+    kind: ClassVar[str] = "weight"
+    text: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.bounds == ASK:
+            return
+        object.__setattr__(self, "bounds", number_pair(self.bounds, "bounds"))
+        if self.bounds[0] != 0:
+            raise WrongValue(f"bounds of weights must begin at 0, got {show(self.bounds)}.")
+
+    def variables(self, name: str) -> tuple[Variable, ...]:
+        """Return nothing."""
+        return ()
+
+    def target(self, name: str) -> dict[str, Any]:
+        """Refuse: a weight cannot be the target."""
+        raise _no_target(name, self.kind)
+
+
 COLUMN_KINDS: dict[str, Any] = {
     each.kind: each
     for each in (
@@ -403,6 +435,7 @@ COLUMN_KINDS: dict[str, Any] = {
         HashedColumn,
         IgnoredColumn,
         PersonColumn,
+        WeightColumn,
     )
 }
 

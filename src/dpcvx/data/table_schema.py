@@ -21,6 +21,7 @@ from dpcvx.data.schema_columns import (
     NumberColumn,
     PersonColumn,
     Variable,
+    WeightColumn,
     column_fields,
     number_pair,
     read_column_fields,
@@ -48,7 +49,7 @@ class TableSchema:
     ----------
     columns : mapping from name to column
         `NumberColumn`, `LevelColumn`, `BooleanColumn`, `DateColumn`, `HashedColumn`, `IgnoredColumn`,
-        `PersonColumn`.
+        `PersonColumn`, `WeightColumn`.
     target : str, optional
         Column to predict. It is not a feature; its declaration gives ``y_bounds`` or ``classes`` where the
         estimator has none.
@@ -94,6 +95,8 @@ class TableSchema:
             )
         if len(persons := self._of_kind(PersonColumn.kind)) > 1:
             raise WrongValue(f"Only one column can hold the ids of persons, got {_listed(persons)}.")
+        if len(weights := self._of_kind(WeightColumn.kind)) > 1:
+            raise WrongValue(f"Only one column can hold survey weights, got {_listed(weights)}.")
 
     @classmethod
     def from_toml(cls, path: str | Path) -> TableSchema:
@@ -242,6 +245,11 @@ class TableSchema:
         """Column that says which person a row belongs to."""
         return next(iter(self._of_kind(PersonColumn.kind)), None)
 
+    @property
+    def weight(self) -> str | None:
+        """Column with the survey weights of rows."""
+        return next(iter(self._of_kind(WeightColumn.kind)), None)
+
     def target_parameters(self) -> dict[str, Any]:
         """Return the estimator's parameters of the target, as far as they are declared."""
         declared = self._target_values(self.target)
@@ -286,6 +294,12 @@ class TableSchema:
                 f"The schema says that column {self.person!r} holds the ids of persons: fit a table with "
                 f"person={self.person!r}, which protects all rows of a person together. If every row is a "
                 "different person, declare the column as ignored."
+            )
+        if self.weight in columns:
+            raise WrongValue(
+                f"The schema says that column {self.weight!r} holds survey weights: give fit "
+                f"sample_weight={self.weight!r} and the estimator weight_bounds=(0, V). If rows are not to "
+                "be weighted, declare the column as ignored."
             )
         target = self.target if target is None else target
         read = [name for name in columns if name != target and self._column(name).variables(name)]

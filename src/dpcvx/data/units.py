@@ -118,15 +118,18 @@ def survey_weights(weights: Any, bounds: Any) -> Units:
     return Units(len(values), Neighbours(weight=WEIGHT), facts, len(values), lambda rows, y: integers)
 
 
-def take_column(X: Any, name: str) -> tuple[Any, Any]:
-    """Return a table without the column of persons, and that column."""
+def take_column(X: Any, name: str, parameter: str = "person") -> tuple[Any, Any]:
+    """Return a table without the column of persons or of weights, and that column.
+
+    `parameter`: the one that names the column, for messages.
+    """
     import narwhals as nw
 
     frame = open_typed(X)
     if not isinstance(frame, nw.DataFrame) or name not in frame.columns:
         raise WrongValue(
-            f"person={name!r} names a column of a data frame, which X does not have: give fit "
-            "groups=ids instead."
+            f"{parameter}={name!r} names a column of a data frame, which X does not have: name a column, or "
+            f"give fit {'groups=ids' if parameter == 'person' else 'an array of weights'} instead."
         )
     return frame.drop(name).to_native(), frame[name].to_native()
 

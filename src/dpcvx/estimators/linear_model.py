@@ -139,8 +139,9 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             the same model is returned. Without a ledger keep only one copy: an old copy would be accepted
             too, and release more than was paid for.
         **metadata
-            ``sample_weight``: array-like, shape (n,), survey weights within ``weight_bounds``; a missing or
-            negative one is 0. Class weights are refused with the reason.
+            ``sample_weight``: array-like, shape (n,), or the name of a column of a table, which is then no
+            feature: survey weights within ``weight_bounds``; a missing or negative one is 0. Class
+            weights are refused with the reason.
 
         Returns
         -------
@@ -174,6 +175,8 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             if groups is not None:
                 raise Incompatible("groups and person both give the ids of persons: give one of them.")
             X, groups = take_column(X, self.person)
+        if isinstance(sample_weight, str):
+            X, sample_weight = take_column(X, sample_weight, "sample_weight")
         dataset = open_dataset(X, y, self.backend, self.schema)
         units, name = None, ""
         if groups is not None:
