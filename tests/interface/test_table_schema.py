@@ -301,8 +301,8 @@ def test_declare_edit_fit_and_predict(people, tmp_path, monkeypatch, run):
     assert code == 2
     assert "not complete" in err
     unknown = (
-        '# bounds: lowest and highest value, as [0, 100]; if it is no number: kind = "levels" and levels = '
-        '["no", "yes"]\nkind = "number"\nbounds = "?"'
+        '# bounds: lowest and highest value, as [0, 100]; if it is no number: kind = "boolean", "date", '
+        '"ignored", or "levels" and levels = ["a", "b"]\nkind = "number"\nbounds = "?"'
     )
     for old, new in (
         ('levels = "?"', 'levels = ["F", "M"]'),  # of sex
@@ -362,6 +362,23 @@ def test_a_header_that_is_one_column_names_the_separator(tmp_path, monkeypatch, 
     code, out, _ = run("declare people.csv --sep |")
     assert code == 0
     assert "--sep '|'" in out
+
+
+def test_booleans_are_yes_and_no_in_many_spellings():
+    cells = np.array(
+        ["yes", "No", " Y ", "n", "T", "f", "TRUE", 0, True, 1.0, "2", "maybe", None, "NA"], dtype=object
+    )
+    found = dp.BooleanColumn().read(cells)
+    assert_array_equal(found, [1, 0, 1, 0, 1, 0, 1, 0, 1, 1, np.nan, np.nan, np.nan, np.nan])
+
+
+def test_names_of_groups_and_persons_are_recognised():
+    names = ["ageGroup", "nativeBorn", "patient", "patience", "pweight", "weight", "kids"]
+    found = dp.TableSchema.from_header(names).columns
+    assert [found[name].kind for name in names] == [
+        *("levels", "number", "ignored", "number", "weight", "number", "number")
+    ]
+    assert found["kids"] == dp.NumberColumn((0, 12), missing=1)
 
 
 def test_weights_are_a_column_of_the_schema(people, tmp_path, monkeypatch, run):

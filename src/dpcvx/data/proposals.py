@@ -32,23 +32,24 @@ class Proposal:
     note: str
 
 
-# Words in a column's name, with the usual bounds and unit of such a column; the first match counts. The
-# bounds hold for almost all people, in round numbers.
-NUMBERS = {
-    ("age",): ((0, 110), "years"),
-    ("year", "yr"): ((1900, 2030), "calendar years; a duration in years has other bounds"),
-    ("month",): ((1, 12), "months of the year"),
-    ("hours", "hrs"): ((0, 100), "hours a week"),
-    ("weeks", "wks"): ((0, 53), "weeks of a year"),
-    ("percent", "pct", "percentage"): ((0, 100), "percent"),
-    ("share", "fraction", "proportion", "probability"): ((0, 1), "shares of 1"),
-    ("latitude", "lat"): ((-90, 90), "degrees"),
-    ("longitude", "lon", "lng"): ((-180, 180), "degrees"),
-    ("children", "kids", "siblings"): ((0, 12), "a count"),
-    ("household", "hhsize"): ((1, 12), "persons"),
-    ("educ", "schooling"): ((0, 22), "years of schooling"),
-    ("experience", "exper", "tenure"): ((0, 60), "years"),
-    ("bmi",): ((10, 70), "kg/m^2"),
+# Words in a column's name, with the usual bounds of such a column, a usual value for missing cells where the
+# middle of the bounds is none, and the unit; the first match counts. The bounds hold for almost all people,
+# in round numbers.
+NUMBERS: dict[tuple[str, ...], tuple[tuple[float, float], float | None, str]] = {
+    ("age",): ((0, 110), 40, "years"),
+    ("year", "yr"): ((1900, 2030), None, "calendar years; a duration in years has other bounds"),
+    ("month",): ((1, 12), None, "months of the year"),
+    ("hours", "hrs"): ((0, 100), 38, "hours a week"),
+    ("weeks", "wks"): ((0, 53), 50, "weeks of a year"),
+    ("percent", "pct", "percentage"): ((0, 100), None, "percent"),
+    ("share", "fraction", "proportion", "probability"): ((0, 1), None, "shares of 1"),
+    ("latitude", "lat"): ((-90, 90), None, "degrees"),
+    ("longitude", "lon", "long", "lng"): ((-180, 180), None, "degrees"),
+    ("children", "kids", "siblings"): ((0, 12), 1, "a count"),
+    ("household", "hhsize"): ((1, 12), 2, "persons"),
+    ("educ", "schooling"): ((0, 22), 12, "years of schooling"),
+    ("experience", "exper", "tenure"): ((0, 60), 10, "years"),
+    ("bmi",): ((10, 70), 26, "kg/m^2"),
 }
 IDENTIFIERS = (
     *(
@@ -78,7 +79,7 @@ IDENTIFIERS = (
         "note",
     ),
 )
-DATES = ("date", "dob", "born", "birthday", "birthdate", "timestamp", "datetime", "time", "day")
+DATES = ("date", "dob", "birthday", "birthdate", "timestamp", "datetime", "time", "day")
 PLACES = ("city", "town", "zip", "zipcode", "postcode", "county", "village", "employer", "school", "hospital")
 LEVELS = (
     *(
@@ -95,6 +96,8 @@ LEVELS = (
     ),
     *("industry", "job", "profession", "category", "type", "group", "status", "class", "sector", "level"),
 )
+PERSONS = ("person", "patient", "respondent", "customer", "client", "pupil", "student", "user")
+GROUPS = ("group", "class", "type", "category", "status", "level", "bracket")  # last word of a name of levels
 WEIGHTS = ("wt", "wgt", "wght", "pweight", "pwgt", "perwt", "fnlwgt", "finalwt")
 FLAGS = ("is", "has", "was", "any", "flag")
 WORDS = re.compile(r"[a-z]+")
@@ -114,7 +117,7 @@ def propose_column(name: str, kind: str | None = None, labels: Sequence[str] = (
         )
     # "hoursPerWeek", "hours_per_week" and "hours.per.week" have the same words.
     words = WORDS.findall(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
-    if any(word in IDENTIFIERS for word in words):
+    if any(word in IDENTIFIERS for word in words) or "".join(words) in PERSONS:
         return Proposal(
             IgnoredColumn(), 'an identifier by its name. If several rows are one person: kind = "person"'
         )
@@ -124,19 +127,23 @@ def propose_column(name: str, kind: str | None = None, labels: Sequence[str] = (
         return Proposal(BooleanColumn(), "true or false")
     if kind == "date" or (kind in (None, "text") and any(word in DATES for word in words)):
         return Proposal(DateColumn(ASK), "bounds: first and last date that may occur, as [2000-01-31, ...]")
-    if kind == "text":
+    if kind == "text" or (kind is None and words[-1:] and words[-1] in GROUPS):
         return _text(words)
-    for keys, (bounds, unit) in NUMBERS.items():
+    for keys, (bounds, usual, unit) in NUMBERS.items():
         if any(word in keys for word in words):
-            return Proposal(NumberColumn(bounds), f"guessed from the name, for {unit}: confirm the bounds")
+            entries = "bounds" if usual is None else "bounds, and the number that a missing cell counts as"
+            return Proposal(
+                NumberColumn(bounds, usual), f"guessed from the name, for {unit}: confirm the {entries}"
+            )
     if kind is None and any(word in (*PLACES, *LEVELS) for word in words):
         return _text(words)
     if "weight" in words:
         return Proposal(
             NumberColumn(ASK), 'bounds: lowest and highest, as [40, 150]; of survey weights kind = "weight"'
         )
-    words_too = "" if kind == "number" else '; if it is no number: kind = "levels" and levels = ["no", "yes"]'
-    return Proposal(NumberColumn(ASK), f"bounds: lowest and highest value, as [0, 100]{words_too}")
+    others = '; if it is no number: kind = "boolean", "date", "ignored", or "levels" and levels = ["a", "b"]'
+    known = "" if kind == "number" else others
+    return Proposal(NumberColumn(ASK), f"bounds: lowest and highest value, as [0, 100]{known}")
 
 
 def _distinct(labels: Sequence[str]) -> list[str] | None:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
-from dpcvx.data.canonical import DATE, canonical_cells
+from dpcvx.data.canonical import DATE, canonical_cells, map_cells
 from dpcvx.data.column_maps import map_fields, read_map
 from dpcvx.data.levels import DeclaredLevels
 from dpcvx.errors import WrongValue
@@ -201,12 +201,18 @@ class LevelColumn:
         return {"classes": list(self.levels)}
 
 
+FLAGS = {"yes": 1.0, "y": 1.0, "t": 1.0, "no": 0.0, "n": 0.0, "f": 0.0}  # beside true, false, 1 and 0
+
+
 @dataclass(frozen=True)
 class BooleanColumn:
-    """True or false, also written as 1 or 0; one feature, 1 for true. Any other cell is missing."""
+    """True or false, also written as 1 or 0, yes or no, y or n, t or f, in upper or lower case.
+
+    One feature, 1 for true. Any other cell is missing.
+    """
 
     kind: ClassVar[str] = "boolean"
-    text: ClassVar[bool] = False
+    text: ClassVar[bool] = True
 
     def variables(self, name: str) -> tuple[Variable, ...]:
         """Return the number 0 or 1."""
@@ -214,8 +220,7 @@ class BooleanColumn:
 
     def read(self, cells: Cells) -> Cells:
         """Return 1, 0, or NaN for a cell that is neither."""
-        codes = DeclaredLevels((False, True)).codes(cells)
-        return np.where(codes < 0, np.nan, codes)
+        return np.array(map_cells(cells, _flag), dtype=float)
 
     def target(self, name: str) -> dict[str, Any]:
         """Return the labels of a target."""
@@ -509,6 +514,12 @@ def _moments(cells: Cells) -> Iterable[datetime.datetime | None]:
             except ValueError:
                 known[value] = None
         yield known[value]
+
+
+def _flag(value: Any) -> float:
+    if isinstance(value, str):
+        return FLAGS.get(value.lower(), math.nan)
+    return value if value in (0.0, 1.0) else math.nan
 
 
 def _no_target(name: str, kind: str) -> WrongValue:
