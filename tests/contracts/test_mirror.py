@@ -203,6 +203,7 @@ def test_vertex_norm_of_a_box_of_vertices_is_the_p_norm():
 @pytest.mark.parametrize(
     "C", [C for C, _ in ALL_DOMAINS if isinstance(C, VertexHull)], ids=lambda C: str(len(C.vertices))
 )
+@pytest.mark.long
 def test_vertex_norm_steps_are_soon_solved(C, monkeypatch):
     # Once 3 % of the steps went on until the limit because rounding kept their slope above a tolerance.
     solve, solved = np.linalg.lstsq, []

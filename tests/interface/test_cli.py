@@ -371,6 +371,7 @@ def test_plan_shows_table_and_words_without_data(tmp_path, monkeypatch, run):
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("norm", ["", " --data-norm 90"])
+@pytest.mark.long
 def test_plan_foretells_the_plan_of_the_fit(folder, run, model, norm):
     labels = model in ("logistic", "svc")
     target, bounds = ("rich", "labels.toml") if labels else ("income", "bounds.toml")

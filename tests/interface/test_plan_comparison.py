@@ -60,6 +60,7 @@ def test_every_solver_that_fits_is_listed_once_in_order(problem):
     assert all(math.isnan(each.predicted) for each in candidates[len(weighed) :])
 
 
+@pytest.mark.long
 def test_the_number_in_the_table_is_the_number_that_decides():
     """One basis for all candidates; the smallest product of prediction and handicap runs."""
     for problem in (ROUND, RIDGED, dp.Problem(dp.Logistic(), dp.L2Ball(9.0), bounds=dp.Bounds(1.0), d=5)):

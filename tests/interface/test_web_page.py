@@ -17,6 +17,7 @@ DRIVER = shutil.which("chromedriver")
 needs_browser = pytest.mark.skipif(
     not (CHROMIUM and DRIVER), reason="needs Chromium and chromedriver: apt install chromium chromium-driver"
 )
+pytestmark = pytest.mark.long  # starts a browser and a server
 WIDTHS = {"analysts": (1280, 900), "phone": (390, 844)}
 TABS = ["ask", "data", "history", "synthetic", "promise"]
 

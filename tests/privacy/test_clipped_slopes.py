@@ -179,6 +179,7 @@ def test_a_clipped_minimiser_has_one_score_per_record(standardised):
         (Standardised(solver) if standardised else solver).plan(problem(Softmax(), 3), 30, BUDGET, Tight())
 
 
+@pytest.mark.long
 def test_lazy_scores_of_clipped_slopes_stay_within_their_sensitivity():
     """Lines between two clipped residuals, carried on over many scales; the fit is wholly wrong about one."""
     d, n, bounds = 1200, 40, dp.Bounds(1.0)

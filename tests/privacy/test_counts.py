@@ -99,6 +99,7 @@ def test_test_vector():
     assert mechanism.capacity == room(2**20, noise.scale) > 4e12
 
 
+@pytest.mark.long
 def test_counts_have_noise_of_the_stated_deviation():
     data = dataset([[1.0, "f"]] * 50, [1] * 50)
     asked, rng = question(data, LABELS), SeededGenerator(1)

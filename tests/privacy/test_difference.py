@@ -297,6 +297,7 @@ def svrg_plan(loss, outputs, relation, pair):
 
 @pytest.mark.parametrize("relation", ["replace", "add_remove"])
 @pytest.mark.parametrize("loss", [Logistic(), Squared(), Huber(0.5), Softmax()], ids=repr)
+@pytest.mark.long
 def test_a_run_on_a_neighbour_asks_the_same_and_differs_by_the_sensitivity(loss, relation, monkeypatch):
     scales, sampler = [], dpcvx.noise.gaussian.lattice_gaussian
     monkeypatch.setattr(

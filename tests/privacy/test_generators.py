@@ -136,6 +136,7 @@ def test_forked_processes_draw_different_words(case):
 
 
 @pytest.mark.parametrize("backend", ["loky", "threading"])
+@pytest.mark.long
 def test_parallel_workers_draw_different_noise(backend):
     def draw(_):
         return lattice_gaussian(2**40, 20, SecureGenerator())
@@ -144,6 +145,7 @@ def test_parallel_workers_draw_different_noise(backend):
     assert np.unique(np.concatenate(draws)).size == 80
 
 
+@pytest.mark.long
 def test_a_shared_generator_serves_threads_and_never_reaches_another_process():
     rng = SecureGenerator()
     tasks = [joblib.delayed(lattice_gaussian)(2**40, 20, rng) for _ in range(4)]

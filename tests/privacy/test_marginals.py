@@ -126,6 +126,7 @@ def test_noise_has_the_declared_law():
     assert mechanism.event == Gaussian(1.7)
 
 
+@pytest.mark.long
 def test_the_declared_deviation_is_that_of_the_released_means():
     sizes = (2,) * 6
     mechanism = NoisyMarginals(sizes, 40, 1.0, 2)

@@ -79,6 +79,7 @@ def worst_ratios(relation, losses, bound):
 
 
 @pytest.mark.parametrize("relation", ["replace", "add_remove"])
+@pytest.mark.long
 def test_no_exact_density_breaks_the_profile(relation):
     """PRIVACY_MATH §4. The factor 2 under replace is probably not needed, so no pair comes near it."""
     losses = [Huber(1.0), Huber(0.05), Logistic()]

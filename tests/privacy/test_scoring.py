@@ -138,6 +138,7 @@ def test_rows_without_a_target_have_no_part(name):
 
 @pytest.mark.parametrize("law", [PureDP(0.5), Gaussian(3.0)], ids=["laplace", "gaussian"])
 @pytest.mark.parametrize("name", ["accuracy", "balanced_accuracy"])
+@pytest.mark.long
 def test_noise_has_the_declared_law_and_standard_errors_are_its_deviations(name, law):
     model, y = classifier()
     asked = question(model, name, law)

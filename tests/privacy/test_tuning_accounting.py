@@ -79,6 +79,7 @@ def test_the_exact_divergence_of_the_best_run_is_within_the_curve(mean, shape):
 
 @law
 @pytest.mark.parametrize(("mu", "mean"), [(0.1, 4.0), (0.15, 20.0), (1.0, 10.0)])
+@pytest.mark.long
 def test_the_total_is_that_of_lemma_7_computed_apart(mu, mean, shape):
     total = Tight().epsilon(RepeatAndSelect(Gaussian(1 / mu), mean, shape), 1e-6)
     apart = lemma_7(mu, mean, shape, 1e-6)

@@ -198,6 +198,7 @@ def _fixed_size_epsilon(noise_multiplier, probability, count, delta, interval=1e
     ("noise_multiplier", "probability", "count", "epsilon"),
     [(1, 0.01, 1000, 16.9621), (2, 0.05, 200, 6.1460)],
 )
+@pytest.mark.long
 def test_fixed_size_samples_are_far_worse_than_poisson(noise_multiplier, probability, count, epsilon):
     """No event describes them: they may never be accounted for as Poisson samples."""
     computed = _fixed_size_epsilon(noise_multiplier, probability, count, 1e-6)

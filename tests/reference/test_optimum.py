@@ -332,6 +332,7 @@ def test_variance_reduced_descent_with_doubling_epochs(case):
     ],
     ids=lambda solver: type(solver).__name__,
 )
+@pytest.mark.long
 def test_variance_reduced_descent_with_a_regularizer(case, domain, solver):
     assert planned(solver, problem_with(case, domain), LimitAccountant()) <= CLOSE
 

@@ -53,6 +53,7 @@ def test_draws_have_exponential_weights(how):
 
 
 @pytest.mark.parametrize("how", ["compiled", "exact"])
+@pytest.mark.long
 def test_signed_draws_have_the_weights_of_both_signs(how):
     rng, draws = SeededGenerator(2), 30_000 if how == "compiled" else 6_000
     counts = np.zeros((2, len(LOG_WEIGHTS)))
