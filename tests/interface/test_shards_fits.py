@@ -388,4 +388,4 @@ def test_a_statement_says_how_missing_targets_were_stored(tmp_path, monkeypatch,
     model = dpcvx.PrivateLinearRegression(epsilon=1.0, random_state=0).fit(shards)
     said = model.privacy_statement_.bounds["y_enforced"]
     assert ("stored as the middle" in said) == written_before
-    assert ("has no part" in said) != written_before
+    assert ("is left out of the fit" in said) != written_before

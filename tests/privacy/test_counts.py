@@ -10,11 +10,12 @@ from scipy.sparse import csr_array
 
 import dpcvx as dp
 import dpcvx.noise.gaussian
-from dpcvx.accounting import Neighbours
+from dpcvx.accounting import WEIGHT, Neighbours
 from dpcvx.data import RecognisedCells, room
 from dpcvx.data.columns import Columns
 from dpcvx.data.dataset import InMemory
 from dpcvx.data.target import Labels, Numbers
+from dpcvx.data.units import Units, persons
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian
 from dpcvx.mechanisms import NoisyCounts
@@ -83,6 +84,51 @@ def test_sensitivities_are_those_of_the_formula(numbers, levels, squared):
     assert NoisyCounts(10, numbers, levels, 1.0, k_rows).sensitivity == pytest.approx(
         3 * math.sqrt(squared), rel=1e-5
     )
+
+
+PERSON, WEIGHTED = Neighbours("replace", "person", weight=WEIGHT), Neighbours(weight=WEIGHT)
+
+
+@pytest.mark.parametrize("neighbours", [PERSON, WEIGHTED], ids=lambda each: each.unit)
+@pytest.mark.parametrize("target", [LABELS, NUMBER], ids=["labels", "number"])
+@pytest.mark.parametrize("level", [True, False])
+def test_no_two_persons_are_further_apart_in_counts_than_the_sensitivity(target, level, neighbours, silent):
+    """Any number of rows with any weights, or no rows at all: K is the hull of a row's summands and 0."""
+    generator, answers = np.random.default_rng(0), []
+    cells = ([0.5, math.nan], ["f", "m", "x"], [0, 1, 2, "x"])
+    extreme = [[[*x, y]] for *x, y in itertools.product(*cells)]
+    several = [
+        [[generator.choice(np.array(column, dtype=object)) for column in cells] for _ in range(m)]
+        for m in generator.integers(2, 9, 60)
+    ]
+    for rows in [*extreme, *several] if neighbours.unit == "person" else extreme:
+        m = len(rows)
+        for share in (0, WEIGHT // m // 3, WEIGHT // m):
+            data = dataset([row[: 1 + level] for row in rows], [row[-1] for row in rows])
+            columns = Columns.declare(data.table, (0, 1), {1: ("f", "m")} if level else None, None)
+            asked = RecognisedCells(columns, target)
+            data.units = Units(m, neighbours, {}, np.full(m, share))
+            mechanism = NoisyCounts(1, asked.numbers, asked.levels, 1.0, neighbours)
+            answers.append(tuple(mechanism(asked, data, SeededGenerator(0))))
+    answers = np.array(sorted(set(answers)))
+    distance = max(np.linalg.norm(one - other) for one, other in itertools.combinations(answers, 2))
+    numbers, levels = asked.numbers, len(asked.levels)
+    assert distance <= mechanism.sensitivity
+    assert distance == pytest.approx(math.sqrt(max(numbers + 2 * levels, numbers + levels + 1)))
+    assert mechanism.sensitivity == pytest.approx(distance, rel=1e-5)
+
+
+def test_vector_of_weighted_counts():
+    """Three rows of one person and one of another: whole persons are counted, and their whole weight last."""
+    data = dataset([[1.0, "f"], [math.nan, "f"], [2.0, "m"], [3.0, "?"]], [0, 1, 1, 2])
+    data.units = persons([7, 7, 7, 8])
+    asked = question(data, LABELS)
+    third = WEIGHT // 3
+    wanted = [2 * third + WEIGHT, 2 * third, third, third, 2 * third, WEIGHT, 3 * third + WEIGHT]
+    assert data.count(asked).tolist() == wanted
+    mechanism = NoisyCounts(2, asked.numbers, asked.levels, 2.0, PERSON)
+    assert mechanism.size == 7
+    assert mechanism.gaussians[0].sensitivity == math.isqrt(5 * 2**40) + 1
 
 
 def test_test_vector():

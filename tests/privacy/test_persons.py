@@ -30,10 +30,10 @@ from dpcvx.data.curvature import CurvatureTotals
 from dpcvx.data.memory import Arrays
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.rows import Dense
-from dpcvx.data.units import persons, survey_weights
-from dpcvx.errors import Incompatible, WrongValue
+from dpcvx.data.units import persons, survey_weights, weighted_persons
+from dpcvx.errors import Incompatible, UnrecognisedDataWarning, WrongValue
 from dpcvx.events import Gaussian
-from dpcvx.mechanisms import NoisyQuantile
+from dpcvx.mechanisms import NoisyDifference, NoisyQuantile
 from dpcvx.noise import SeededGenerator
 from dpcvx.solvers import (
     NoisyFrankWolfe,
@@ -135,12 +135,66 @@ def test_no_two_persons_are_further_apart_in_a_sampled_difference():
 
 
 @pytest.mark.long
-def test_a_fit_on_samples_of_persons_is_replaced_without_a_violation():
+@pytest.mark.parametrize("max_rows", [None, 2])
+def test_a_fit_on_samples_of_persons_is_replaced_without_a_violation(max_rows):
     PLANS["svrg"] = problem(l2=0.1), NoisySVRG(n_epochs=1, n_steps=3, batch=3)
     try:
-        assert not audit("svrg")
+        assert not audit("svrg", max_rows)
     finally:
         del PLANS["svrg"]
+
+
+def test_the_noise_of_sampled_persons_covers_all_of_their_kept_rows():
+    """Two persons of r rows each are 2 r C apart in a sample, and the noise is the multiplier times r C."""
+    points = np.array([0.6, -0.5, 0.4]), np.array([-0.4, 0.3, 0.1])
+    single, kept = (NoisyDifference(problem(), 4, 0.5, 1.0, replace(PERSON, rows=rows)) for rows in (1, 3))
+    assert kept.sensitivity == pytest.approx(3 * single.sensitivity, rel=1e-6)
+    assert kept.noise == pytest.approx(3 * single.noise, rel=1e-6)
+    assert kept.event == single.event
+    bound, largest = kept.bound(*points), 0
+    edge = np.full(D, 1.5 / math.sqrt(3))
+    answers = [
+        of(np.zeros(3), np.tile(sign * edge, (3, 1)), [y] * 3, max_rows=3).sum(
+            DifferenceSum(dp.Squared(), points, np.array([0]), ResidualBound(2**22, 2**22), bound)
+        )
+        for sign in (-1, 1)
+        for y in (-1.0, 1.0)
+    ]
+    for one in answers:
+        for other in answers:
+            largest = max(largest, np.linalg.norm((one - other).astype(float)))
+    assert largest <= 2 * kept._gaussian(bound).sensitivity
+
+
+@pytest.mark.parametrize("max_rows", [2, 3])
+def test_private_bounds_and_the_check_count_persons_whatever_rows_are_kept(max_rows):
+    """Rows of a person share one weight there, so that the price is that of one row for each person."""
+    X, y, ids = people(4, n=2000)
+    settings = {**REGRESSION, "bounds": "private"}
+    plain = dp.PrivateLinearRegression(**settings).fit(X, y, groups=ids)
+    kept = dp.PrivateLinearRegression(**settings, max_rows=max_rows).fit(X, y, groups=ids)
+    assert [stage.mechanism for stage in kept.plan_.before] == [
+        stage.mechanism for stage in plain.plan_.before
+    ]
+    assert kept.check_.n == 2000
+    assert kept.privacy_statement_.bounds["bounds"] == plain.privacy_statement_.bounds["bounds"]
+
+
+@pytest.mark.long
+def test_standard_errors_of_kept_rows_are_cluster_robust():
+    """Three rows of a person with a common error count as one draw of it, not as three."""
+    generator = np.random.default_rng(0)
+    owner = np.repeat(np.arange(20_000), 3)
+    X = generator.uniform(-1, 1, (20_000, 2))[owner] * 0.8 + generator.uniform(-0.2, 0.2, (60_000, 2))
+    y = 0.5 * X[:, 0] + 0.1 * generator.standard_normal(20_000)[owner]
+    settings = {**REGRESSION, "epsilon": 60.0, "uncertainty": 0.5, "max_rows": 3}
+    model = dp.PrivateLinearRegression(**settings).fit(X, y, groups=owner)
+    design = np.column_stack([X, np.ones(len(X))])
+    scores = np.add.reduceat(design * (y - 0.5 * X[:, 0])[:, None], np.arange(0, 60_000, 3))
+    bread = np.linalg.inv(design.T @ design)
+    wanted = np.sqrt(np.diag(bread @ (scores.T @ scores) @ bread))[:2]
+    assert (model.coef_std_ >= 0.9 * wanted).all()
+    assert (model.coef_std_ <= 2.0 * wanted).all()
 
 
 @pytest.mark.parametrize("norm", [0.3573, 0.77, 1.1917, 1.6])
@@ -157,7 +211,7 @@ def test_the_squared_length_of_a_persons_gradient_stays_within_the_bound(norm):
         Dense(np.tile(np.array(entries, dtype=np.int16), (m, 1))),
         np.full((m, 1), -1.0),
         bounds=bounds,
-        weights=units.weigh(None, None),
+        weights=units.shares,
         units=1,
         owners=units.owners,
     )
@@ -182,7 +236,7 @@ def test_a_persons_rows_weigh_as_much_as_one_row_and_rows_without_id_nothing():
     ids = ["a", "b", "b", "b", None, "", 2**53, "c", "c"]
     units = persons(ids)
     assert units.n == 3
-    assert units.weigh(None, None).tolist() == [WEIGHT] + [WEIGHT // 3] * 3 + [0] * 3 + [WEIGHT // 2] * 2
+    assert units.shares.tolist() == [WEIGHT] + [WEIGHT // 3] * 3 + [0] * 3 + [WEIGHT // 2] * 2
 
 
 @pytest.mark.parametrize(
@@ -202,13 +256,13 @@ def test_a_persons_rows_weigh_as_much_as_one_row_and_rows_without_id_nothing():
 def test_equality_of_ids_does_not_depend_on_the_type_that_a_reader_chose(ids):
     units = persons(ids)
     assert units.n == 2
-    assert units.weigh(None, None).tolist() == [WEIGHT // 2, WEIGHT, WEIGHT // 2]
+    assert units.shares.tolist() == [WEIGHT // 2, WEIGHT, WEIGHT // 2]
 
 
 def test_another_persons_cell_changes_no_weights():
     """One odd cell makes a column of numbers text, one missing cell makes integers floats."""
     for other in (7, "abc", None, 2**60, math.nan, 0.5):
-        weights = persons([1, 1, 2, other]).weigh(None, None)
+        weights = persons([1, 1, 2, other]).shares
         assert weights[:3].tolist() == [WEIGHT // 2, WEIGHT // 2, WEIGHT]
 
 
@@ -218,7 +272,7 @@ def test_no_person_moves_the_score_of_a_quantile_by_more_than_one():
     quantile = NoisyQuantile(n, 5, 1.0, PERSON)
     largest = 0.0
     for _ in range(200):
-        cells, weights = generator.normal(size=40), persons(generator.integers(0, n, 40)).weigh(None, None)
+        cells, weights = generator.normal(size=40), persons(generator.integers(0, n, 40)).shares
         m = int(generator.integers(0, 20))
         share = WEIGHT // max(m, 1) // int(generator.integers(1, 3))
         added = [generator.choice([-9.0, 0.0, 9.0]), *generator.normal(size=m)][:m]
@@ -237,7 +291,7 @@ def test_quantiles_of_repeated_rows_are_those_of_the_rows():
     cells = np.random.default_rng(0).normal(size=50)
     plain = NoisyQuantile(50, 40, 1.0).scores(cells)
     owner = np.repeat(np.arange(50), 4)
-    weighted = NoisyQuantile(50, 40, 1.0, PERSON).scores(cells[owner], persons(owner).weigh(None, None))
+    weighted = NoisyQuantile(50, 40, 1.0, PERSON).scores(cells[owner], persons(owner).shares)
     np.testing.assert_allclose(weighted, plain, atol=1e-9)
     X, y, ids = people(3, n=2000)
     model = dp.PrivateLinearRegression(**{**REGRESSION, "bounds": "private"}).fit(X, y, groups=ids)
@@ -304,7 +358,7 @@ def test_weights_of_half_of_the_rows_are_found_out(name, monkeypatch):
     def half(owners):
         return np.minimum(WEIGHT, WEIGHT // np.maximum(1, np.bincount(owners)[owners] // 2))
 
-    monkeypatch.setattr(units_module, "_equal_weights", half)
+    monkeypatch.setattr(units_module, "equal_weights", half)
     assert audit(name, rounds=12)
 
 
@@ -326,7 +380,7 @@ def test_the_number_of_rows_is_shown_nowhere():
         X, y, owner = people(repeats)
         model = dp.PrivateLinearRegression(**REGRESSION).fit(X, y, groups=owner)
         statement = model.privacy_statement_
-        assert statement.unit == "one person with all of her rows"
+        assert statement.unit == "one person with all of their rows"
         assert statement.public["persons"] == 300
         assert "n" not in statement.public
         assert "a person who is in several rows" not in statement.not_covered
@@ -387,15 +441,7 @@ X0, Y0, IDS = people(2, n=60)
 @pytest.mark.parametrize(
     ("settings", "data", "words"),
     [
-        ({"uncertainty": 0.2, "max_rows": 2}, {"groups": IDS}, "not available with max_rows"),
-        (
-            {"bounds": "private", "max_rows": 2},
-            {"groups": IDS},
-            "Private bounds are not available with max_rows",
-        ),
         ({"solver": ObjectivePerturbation()}, {"groups": IDS}, "proved private for one row per person"),
-        ({"solver": NoisySVRG(), "max_rows": 2}, {"groups": IDS}, "This solver samples records"),
-        ({"weight_bounds": (0, 1)}, {"groups": IDS, "sample_weight": Y0}, "has not been derived"),
         ({}, {"sample_weight": Y0}, "needs weight_bounds"),
         ({"weight_bounds": (1, 2)}, {"sample_weight": Y0}, r"must be \(0, V\)"),
         ({"max_rows": 2}, {}, "give fit groups=ids"),
@@ -517,12 +563,74 @@ def test_a_search_refuses_persons_and_weights():
         search.fit(pd.DataFrame(X0).assign(id=IDS), Y0)
 
 
+# -- the check of the data
+
+
+@pytest.mark.parametrize("kind", ["persons", "kept rows", "weights"])
+def test_a_misspelt_level_is_named(kind):
+    """Also where rows have weights: shares are those of the released weight of all rows."""
+    X, y, owner = people(3, n=1500)
+    frame = pd.DataFrame(X, columns=list("abc")).assign(town=np.where(X[:, 0] > 0, "York", "Bath"))
+    settings = {**REGRESSION, "bounds": dict.fromkeys("abc", (-1, 1)), "epsilon": 4.0}
+    if kind == "kept rows":
+        settings["max_rows"] = 2
+    data = {"groups": owner}
+    if kind == "weights":
+        data, settings["weight_bounds"] = {"sample_weight": np.full(len(y), 0.5)}, (0, 1)
+    for levels, wrong in ((("York", "Bath"), False), (("York", "bath"), True)):
+        model = dp.PrivateLinearRegression(**settings, categories={"town": levels})
+        if wrong:
+            with pytest.warns(
+                UnrecognisedDataWarning, match=r"town: only 5\d % .* no people are visible at 'bath'"
+            ):
+                model.fit(frame, y, **data)
+        else:
+            model.fit(frame, y, **data)
+        assert model.check_.weight == pytest.approx(4500 / 2 if kind == "weights" else 1500, rel=0.2)
+        assert bool(model.check_.findings) == wrong
+        assert type(model.check_).from_plain(model.check_.to_plain()) == model.check_
+
+
+def test_the_check_of_persons_who_are_mostly_absent_names_no_column():
+    """Declared persons without rows are no unrecognised cells."""
+    X, y, owner = people(3, n=1500)
+    model = dp.PrivateLinearRegression(**{**REGRESSION, "epsilon": 4.0}, persons=6000).fit(X, y, groups=owner)
+    assert not model.check_.findings
+    assert "100 %" in str(model.check_)
+
+
 # -- survey weights
+
+
+def test_weights_of_a_persons_rows_add_up_to_one_row():
+    people_, weights = persons([1, 1, 1, 2, None]), survey_weights([2.0, 9.0, 1.0, 1.0, 2.0], (0, 2))
+    both = weighted_persons(people_, weights)
+    assert both.shares.tolist() == [WEIGHT // 3, WEIGHT // 3, WEIGHT // 6, WEIGHT // 2, 0]
+    assert both.neighbours == PERSON
+    with pytest.raises(WrongValue, match="same number of rows"):
+        weighted_persons(people_, survey_weights([1.0], (0, 2)))
+
+
+@pytest.mark.parametrize("max_rows", [None, 2])
+def test_weights_of_persons_are_those_of_a_weighted_mean(max_rows):
+    """Without noise to speak of: persons of weight 0 to 3, each with two rows, and one row of each person."""
+    X, y, _ = people(1, n=2000)
+    weights = np.arange(2000) % 4
+    y = np.where(weights == 3, np.clip(y + 0.3, -1, 1), y)
+    settings = {**REGRESSION, "epsilon": 100.0, "delta": 1e-3, "n_iter": 400, "weight_bounds": (0, 3)}
+    rows = dp.PrivateLinearRegression(**settings).fit(X, y, sample_weight=weights)
+    twice = np.repeat(np.arange(2000), 2)
+    both = dp.PrivateLinearRegression(**settings, max_rows=max_rows).fit(
+        X[twice], y[twice], groups=twice, sample_weight=weights[twice]
+    )
+    assert both.intercept_ == pytest.approx(rows.intercept_, abs=0.03)
+    np.testing.assert_allclose(both.coef_, rows.coef_, atol=0.04)
+    assert {"person", "weights"} <= set(both.privacy_statement_.bounds)
 
 
 def test_survey_weights_are_held_to_their_bounds():
     units = survey_weights([0.0, 1.0, 2.0, 5.0, -3.0, None, math.nan, math.inf, "1", "x"], (0, 2))
-    assert units.weigh(None, None).tolist() == [
+    assert units.shares.tolist() == [
         0, WEIGHT // 2, WEIGHT, WEIGHT, 0, 0, 0, WEIGHT, WEIGHT // 2, 0
     ]  # fmt: skip
     assert units.n == 10

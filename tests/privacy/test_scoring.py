@@ -225,7 +225,7 @@ def test_replacing_all_rows_of_a_person_moves_the_totals_by_at_most_the_sensitiv
         rows = np.array([*(cells for cells, _ in drawn), *X[others]], dtype=float)
         truth = np.array([*(target for _, target in drawn), *y[others]], dtype=float)
         ids = [*["p"] * count, *(f"q{k}" for k in others)]
-        weights = persons(ids).weigh(None, None)
+        weights = persons(ids).shares
         found.append(metric.totals(model, rows, truth, weights))
     pairs = [np.abs(one - other) for one, other in combinations(found, 2)]
     assert max(move.sum() for move in pairs) <= WEIGHT * metric.l1
@@ -241,7 +241,7 @@ def test_repeated_rows_of_a_person_give_the_score_of_the_rows(name, make):
     plain = float(private_score(model, X, y, **large))
     again = private_score(model, np.repeat(X, times, axis=0), np.repeat(y, times), groups=ids, **large)
     assert float(again) == pytest.approx(plain, abs=0.01)
-    assert again.statement.unit == "one person with all of her rows"
+    assert again.statement.unit == "one person with all of their rows"
     assert again.statement.public["persons"] == N
     assert "n" not in again.statement.public
 

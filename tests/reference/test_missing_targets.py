@@ -197,7 +197,7 @@ def test_the_statement_says_that_rows_without_a_target_have_no_part():
     rows, y = people(0, 0.3, 600)
     model = dp.PrivateLinearRegression(epsilon=2.0, bounds=(-1, 1), y_bounds=(-4, 4), random_state=0)
     told = model.fit(rows, y).privacy_statement_.bounds["y_enforced"]
-    assert "a row whose target is missing, or no finite number, has no part in the fit" in told
+    assert "a row whose target is missing, or no finite number, is left out of the fit" in told
     # No count of such rows is shown, noised or not.
     complete = model.fit(rows, np.nan_to_num(y)).privacy_statement_
     assert complete.to_json() == model.fit(rows, y).privacy_statement_.to_json()

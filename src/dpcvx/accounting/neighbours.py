@@ -54,7 +54,7 @@ class Neighbours:
         """Return the squared l2 sensitivity of a sum of records from any set Q.
 
         `apart`: largest squared distance between two points of Q; `longest`: largest squared norm of a point
-        of Q: the distance from a record that has no part.
+        of Q: the distance from a record that is left out.
         """
         if not self.replaces:
             return self.rows**2 * longest
@@ -106,14 +106,6 @@ class Neighbours:
     def noun(self) -> str:
         """The word for a unit: "record" or "person"."""
         return "record" if self.unit == "row" else "person"
-
-    def require_samples(self) -> None:
-        """Refuse solvers that sample if several rows of a person count: they would sample single rows."""
-        if self.rows > 1:
-            raise Incompatible(
-                "This solver samples records, and with max_rows it would sample rows instead of persons. "
-                "Use another solver, or leave max_rows out."
-            )
 
     def require_rows(self, what: str) -> None:
         """Refuse persons with several rows where a proof covers single rows only."""

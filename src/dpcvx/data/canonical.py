@@ -25,6 +25,7 @@ from dpcvx.arrays import Vector
 __all__ = [
     "NUMBER_KINDS",
     "UNKNOWN",
+    "Canonical",
     "canonical",
     "canonical_cells",
     "map_cells",

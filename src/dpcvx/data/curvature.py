@@ -45,11 +45,37 @@ class CurvatureBound:
 def largest_spread(slope: ResidualBound, k2: int, neighbours: Neighbours) -> int:
     """Return the largest term of a unit whose slopes are within the bound and whose rows have ||k||^2 <= k2.
 
-    A record adds s^2 q. A person adds the squared length of her gradient, at most R^2 k2, rounded once.
+    A record adds s^2 q. A person adds the squared length of their gradient, rounded once: at most R^2 k2, or
+    r^2 times as much if r rows count.
     """
     steps = -(-slope.linf // (1 << RESIDUAL_BITS - SLOPE_BITS))
-    record = steps * steps * (k2 >> FEATURE_BITS)
-    return record if neighbours.unit == "row" else max(record, slope.linf**2 * k2 >> SQUARE_BITS)
+    record = neighbours.interval * steps * steps * (k2 >> FEATURE_BITS)
+    if neighbours.unit == "row":
+        return record
+    return max(record, (neighbours.rows * slope.linf) ** 2 * k2 >> SQUARE_BITS)
+
+
+class PersonGradients(NamedTuple):
+    """Gradients of persons, sums of rho_i k_i over their rows: private."""
+
+    numbers: NDArray[np.int64]  # of the persons, ascending
+    sums: NDArray[np.int64]  # shape (persons, d)
+
+    def join(self, other: PersonGradients) -> PersonGradients:
+        """Add gradients over other rows, perhaps of the same persons."""
+        numbers = np.union1d(self.numbers, other.numbers)
+        sums = np.zeros((len(numbers), self.sums.shape[1]), dtype=np.int64)
+        for each in (self, other):
+            sums[np.searchsorted(numbers, each.numbers)] += each.sums
+        return PersonGradients(numbers, sums)
+
+    @property
+    def spread(self) -> int:
+        """Sum of the squared lengths, each rounded down, in `SPREAD_UNIT`."""
+        # A square may need more than 62 bits. In float64 its relative error is far below 2^-40, by which it
+        # is made smaller, so that no person adds more than the bound.
+        squares = (self.sums.astype(np.float64) ** 2).sum(axis=1) * (1 - 2.0**-40)
+        return int(np.floor(squares * 2.0**-SQUARE_BITS).astype(np.int64).sum())
 
 
 class CurvatureTotals(NamedTuple):
@@ -57,6 +83,7 @@ class CurvatureTotals(NamedTuple):
 
     moments: NDArray[np.int64]
     spread: int
+    persons: PersonGradients | None = None  # where the second sum is over persons
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +93,7 @@ class CurvatureSum:
     omega_i is the curvature of record i at the score <x_i, theta>, s_i its slope on the grid 2^-8, and
     q_i = floor(||k_i||^2/2^14); see `CurvatureTotals`. Of weighted records omega_i is floor(w omega/2^14),
     and the second sum has the terms floor(w^2 s^2 q/2^28). Where records have persons, it is over these: the
-    squared length of a person's gradient, floor(||sum_i rho_i k_i||^2/2^38), is at most that of one row. All
-    rows of a person must then be among the records.
+    squared length of a person's gradient, floor(||sum_i rho_i k_i||^2/2^38), is at most that of one row.
     """
 
     loss: Loss  # of one score
@@ -91,13 +117,20 @@ class CurvatureSum:
         found = _totals(records.whole_rows(), y[:1], records.weights, self)
         if records.owners is None:
             return found
-        return found._replace(spread=_spread_of_persons(records, y, records.owners, self))
+        persons = _gradients_of_persons(records, y, records.owners, self)
+        return CurvatureTotals(found.moments, persons.spread, persons)
 
     def add(self, parts: Iterable[CurvatureTotals], n: int) -> CurvatureTotals:
         """Add sums over disjoint records; the mechanism's capacity keeps the first inside 62 bits."""
-        first, *others = parts
-        moments = sum((part.moments for part in others), first.moments)
-        return CurvatureTotals(moments, sum((part.spread for part in others), first.spread))
+        total, *others = parts
+        for part in others:
+            moments, spread = total.moments + part.moments, total.spread + part.spread
+            if total.persons is None or part.persons is None:
+                total = CurvatureTotals(moments, spread)
+            else:  # a person may have rows in several parts
+                persons = total.persons.join(part.persons)
+                total = CurvatureTotals(moments, persons.spread, persons)
+        return total
 
     def distances(
         self, one: CurvatureTotals, other: CurvatureTotals, row: RowBounds, neighbours: Neighbours
@@ -107,19 +140,22 @@ class CurvatureSum:
         spread = (one.spread - other.spread) ** 2
         return [
             (squares, neighbours.cone_squared * (self.bend.largest * row.k2) ** 2),
-            (spread, (neighbours.interval * largest_spread(self.slope, row.k2, neighbours)) ** 2),
+            (spread, largest_spread(self.slope, row.k2, neighbours) ** 2),
         ]
 
 
-def _spread_of_persons(records: Records, y: Vector, owners: NDArray[np.int64], question: CurvatureSum) -> int:
-    """Sum of the squared lengths of the persons' gradients, in `SPREAD_UNIT`."""
+def _gradients_of_persons(
+    records: Records, y: Vector, owners: NDArray[np.int64], question: CurvatureSum
+) -> PersonGradients:
+    """Gradients of the persons who have rows among the records."""
     from dpcvx.data import kernels
 
     loss, rows = question.loss, records.whole_rows()
     integers, unit = fixed_point(question.theta)
     n, d = rows.shape
     function = kernels.residuals_of(loss.slope, loss.joint)
-    sums = np.zeros((int(owners.max(initial=-1)) + 1, d), dtype=np.int64)
+    numbers = np.unique(owners[owners >= 0])
+    sums = np.zeros((len(numbers), d), dtype=np.int64)
     for start in range(0, n, max(1, CELLS_AT_ONCE // d)):
         stop = min(n, start + max(1, CELLS_AT_ONCE // d))
         block, targets = dense_block(rows, start, stop), np.ascontiguousarray(y[:, start:stop])
@@ -131,11 +167,9 @@ def _spread_of_persons(records: Records, y: Vector, owners: NDArray[np.int64], q
             function, margins, targets, 0, 0, stop - start, unit, loss.parameter, limit, limit, rho
         )
         owned = owners[start:stop] >= 0
-        np.add.at(sums, owners[start:stop][owned], (rho[0, :, None].astype(np.int64) * block)[owned])
-    # A square may need more than 62 bits. In float64 its relative error is far below 2^-40, by which it is
-    # made smaller, so that no person adds more than the bound.
-    squares = (sums.astype(np.float64) ** 2).sum(axis=1) * (1 - 2.0**-40)
-    return int(np.floor(squares * 2.0**-SQUARE_BITS).astype(np.int64).sum())
+        terms = (rho[0, :, None].astype(np.int64) * block)[owned]
+        np.add.at(sums, np.searchsorted(numbers, owners[start:stop][owned]), terms)
+    return PersonGradients(numbers, sums)
 
 
 def _totals(

@@ -130,7 +130,7 @@ class InMemory:
 
     def count(self, question: RecognisedCells) -> IntVector:
         """Return the exact counts of recognised cells."""
-        return question.of(self.table, self.target)
+        return question.of(self.table, self.target, None if self.units is None else self.units.shares)
 
     def source(self, columns: Columns, quantiser: Quantiser, target: Target, layout: str) -> DataSource:
         """Return the data source of all records, clipped and quantised."""

@@ -71,7 +71,7 @@ class ShardsForDevice:
     def __init__(self, shards: Shards, device: torch.device) -> None:
         self._shards, self._device = shards, device
         self.n, self.target, self.declarations = shards.n, shards.target, shards.declarations
-        self.countable, self.facts = shards.countable, shards.facts
+        self.countable, self.facts, self.neighbours = shards.countable, shards.facts, shards.neighbours
 
     @property
     def table(self) -> Table:

@@ -152,7 +152,7 @@ def targets(y: Any, limit: float | None = None, missing: float = math.nan) -> Ve
     """Return targets or class codes as float64 (n, K), clipped.
 
     `y`: array-like or Series, shape (n,) or (n, K), raw targets; `limit`: clip to [-limit, limit]; `missing`:
-    what a cell that is no finite number becomes; NaN for a record that has no part in a loss.
+    what a cell that is no finite number becomes; NaN for a record that is left out of a loss.
     """
     if math.isinf(missing):
         raise WrongValue(f"missing must be a finite number or NaN, got {missing!r}.")

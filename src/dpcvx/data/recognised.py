@@ -26,6 +26,7 @@ __all__ = ["RecognisedCells", "cells_to_count"]
 class RecognisedCells:
     """One count for each number and each declared level, of the columns and then of the target.
 
+    Of weighted records a cell counts as the weight of its row, and the weight of all rows is the last count.
     Sparse records leave their columns out: a cell that is not stored is the number 0, and one that is stored
     has a type of numbers.
     """
@@ -48,13 +49,21 @@ class RecognisedCells:
         """Number of levels of each column of levels, and of classes of the target."""
         return tuple(len(levels) for levels in self.declared if levels is not None)
 
-    def of(self, table: Table, y: Any) -> IntVector:
-        """Return the exact counts in some records, a block of rows at a time."""
-        target: IntVector = self.target.recognised(y).sum(axis=0)
+    def of(self, table: Table, y: Any, weights: IntVector | None = None) -> IntVector:
+        """Return the exact counts in some records, a block of rows at a time.
+
+        `weights`: integer weights of the rows, where records have weights.
+        """
+        parts = [total_of(self.target.recognised(y), weights)]
+        if weights is not None:
+            parts.append(weights.sum(keepdims=True))
         if self.columns is None:
-            return target
-        parts = (seen.sum(axis=0) for seen in self.columns.recognised(table))
-        return np.concatenate([sum(parts), target])
+            return np.concatenate(parts)
+        counts, at = [], 0
+        for seen in self.columns.recognised(table):
+            counts.append(total_of(seen, None if weights is None else weights[at : at + len(seen)]))
+            at += len(seen)
+        return np.concatenate([sum(counts[1:], counts[0]), *parts])
 
     def rows(self, table: Table, y: Any) -> NDArray[np.bool_]:
         """Return the summand of every record, shape (n, counts); of few records at a time."""
@@ -62,6 +71,12 @@ class RecognisedCells:
         if self.columns is None:
             return target
         return np.hstack([np.concatenate(list(self.columns.recognised(table))), target])
+
+
+def total_of(seen: NDArray[np.bool_], weights: IntVector | None) -> IntVector:
+    """Return the sum of some summands, shape (n, counts), in integers."""
+    total: IntVector = seen.sum(axis=0) if weights is None else weights @ seen.astype(np.int64)
+    return total
 
 
 def cells_to_count(table: Table, columns: Columns, target: Target) -> RecognisedCells:

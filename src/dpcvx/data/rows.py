@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -178,3 +178,18 @@ class Records:
     def whole_rows(self) -> Dense | Sparse:
         """Return 16-bit rows with nothing left out."""
         return whole_rows(self.rows, *self.left_out)
+
+    def part(self, start: int, stop: int | None) -> Records:
+        """Return some of the records; nothing is copied."""
+        rows, n = self.rows, self.n
+        stop = n if stop is None else stop
+        if start == 0 and stop == n:
+            return self
+        owners = None if self.owners is None else self.owners[start:stop]
+        if isinstance(rows, Dense):
+            some: Dense | Sparse = Dense(rows.values[start:stop])
+        else:
+            indptr = rows.indptr[start : stop + 1]
+            entries = slice(indptr[0], indptr[-1])
+            some = Sparse(indptr - indptr[0], rows.indices[entries], rows.values[entries], rows.shape[1])
+        return replace(self, rows=some, y=self.y[:, start:stop], owners=owners)

@@ -1,7 +1,7 @@
 """Targets: how declared labels and numbers become the targets of a loss.
 
 Records in memory, on disk and on workers are all encoded here. No cell raises: a label that is not declared
-and a number that is missing have fixed codes, under which a record has no part (PRIVACY_MATH §17).
+and a number that is missing have fixed codes, under which a record is left out (PRIVACY_MATH §17).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dpcvx.errors import WrongType, WrongValue
 from dpcvx.words import quantity, show
 
 STILL_MEASURED = "its features count in means and deviations where these are released"
-NO_PART = f"a row whose target is missing, or no finite number, has no part in the fit; {STILL_MEASURED}"
+NO_PART = f"a row whose target is missing, or no finite number, is left out of the fit; {STILL_MEASURED}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class Labels:
         return {
             "classes": self.classes.tolist(),
             "classes_are": self.origin,
-            "labels": "a row with another label, or without one, has no part in the fit; " + STILL_MEASURED,
+            "labels": "a row with another label, or without one, is left out of the fit; " + STILL_MEASURED,
         }
 
     @property

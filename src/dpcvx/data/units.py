@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,17 +16,29 @@ from numpy.typing import NDArray
 
 from dpcvx.accounting import WEIGHT, Neighbours
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.data.canonical import canonical_cells, read_numbers
+from dpcvx.data.canonical import Canonical, map_cells, read_numbers
 from dpcvx.data.cells import native_array, open_typed
 from dpcvx.data.columns import bound_pair
 from dpcvx.data.rows import Dense, Sparse
 from dpcvx.errors import WrongValue
 from dpcvx.words import show
 
-__all__ = ["Units", "persons", "survey_weights", "take_column", "without_column"]
+__all__ = [
+    "PersonRule",
+    "Persons",
+    "Units",
+    "choose_rows",
+    "content_ranks",
+    "equal_weights",
+    "persons",
+    "survey_weights",
+    "take_column",
+    "weighted_persons",
+    "without_column",
+]
 
 LARGEST_ID = 2.0**53  # larger integers may become equal when a reader turns them into floats
-Weigh = Callable[[Dense | Sparse | None, Vector | None], IntVector]
+Weigh = Callable[[Dense | Sparse, Vector], IntVector]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,11 +48,85 @@ class Units:
     n: int  # number of units, times the rows kept of each: public
     neighbours: Neighbours  # data sets that must look alike
     facts: Mapping[str, Any]  # entries of the privacy statement
-    count: int  # number of rows, private where units are persons
-    # private: integer weights of quantised rows with their targets; only a choice of rows looks at these
-    weigh: Weigh
-    # private: number of each row's person, -1 for none; None where each of a person's rows counts by itself
-    owners: IntVector | None = None
+    # private: integer weights of the rows, those of a unit adding up to at most 2^14
+    shares: IntVector
+    owners: IntVector | None = None  # private: number of each row's person, -1 for none
+    # private: integer weights in a fit, where they depend on quantised rows and targets: of chosen rows
+    choose: Weigh | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of rows, private where units are persons."""
+        return len(self.shares)
+
+    def weigh(self, rows: Dense | Sparse, y: Vector) -> IntVector:
+        """Return the integer weights of quantised rows with their targets in a fit."""
+        return self.shares if self.choose is None else self.choose(rows, y)
+
+
+@dataclass(frozen=True)
+class PersonRule:
+    """What is declared about persons: how many there are, and how their rows count. It is public."""
+
+    declared: int | None = None  # number of persons where it is known beforehand
+    max_rows: int | None = None  # rows that are used of a person; None for all, with the weight of one row
+
+    def __post_init__(self) -> None:
+        for name, value in (("persons", self.declared), ("max_rows", self.max_rows)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise WrongValue(f"{name} must be a positive integer or None, got {show(value)}.")
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """Data sets that must look alike."""
+        return Neighbours("replace", "person", self.max_rows or 1, WEIGHT)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Entries of the privacy statement."""
+        return {
+            "person": "rows with one id, compared by value; a row without an id, or with a number of 2^53 or "
+            "more, is left out",
+            "persons_are": "declared; a person may have no rows"
+            if self.declared is not None
+            else "the different ids, whose number is public: a person has at least one row",
+            "rows_used": "all; those of a person share the weight of one row"
+            if self.max_rows is None
+            else f"at most {self.max_rows} of a person, chosen by a hash of their content",
+        }
+
+    def units(self, found: int) -> int:
+        """Return the public number of units, the rows kept of each included.
+
+        `found`: number of different ids.
+        """
+        if self.declared is None and found == 0:
+            raise WrongValue(
+                "No row has the id of a person. Give ids as text, or as numbers below 2^53; a fit may also "
+                "declare persons."
+            )
+        return (found if self.declared is None else self.declared) * (self.max_rows or 1)
+
+
+class Persons:
+    """Ids of persons, numbered as they are met, a few rows at a time; private.
+
+    Ids are compared by canonical value. A row without an id, or with a number of 2^53 or more, belongs to
+    nobody, -1.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[Canonical, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def number(self, ids: Any) -> IntVector:
+        """Return the number of each row's person; persons that were not met before are added."""
+        known = self._numbers
+        values = _canonical_ids(ids)
+        owners = [-1 if value is None else known.setdefault(value, len(known)) for value in values]
+        return np.array(owners, dtype=np.int64)
 
 
 def persons(ids: Any, *, declared: int | None = None, max_rows: int | None = None) -> Units:
@@ -49,8 +135,7 @@ def persons(ids: Any, *, declared: int | None = None, max_rows: int | None = Non
     Parameters
     ----------
     ids : array-like, shape (n,)
-        Id of each row's person, compared by canonical value. A row without an id, or with a number of 2^53 or
-        more, is left out.
+        Id of each row's person; see `Persons`.
     declared : int, optional
         Number of persons where it is known beforehand; by default the number of different ids, which is then
         public.
@@ -58,37 +143,36 @@ def persons(ids: Any, *, declared: int | None = None, max_rows: int | None = Non
         Largest number of rows used of a person, chosen by a hash of their content; by default all rows of a
         person share the weight of one row.
     """
-    for name, value in (("persons", declared), ("max_rows", max_rows)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise WrongValue(f"{name} must be a positive integer or None, got {show(value)}.")
-    owners, found = _owners(ids)
-    if declared is None and found == 0:
-        raise WrongValue(
-            "No row has the id of a person. Give ids as text, or as numbers below 2^53; a fit may also "
-            "declare persons."
-        )
-    known = found if declared is None else declared
-    facts: dict[str, Any] = {
-        "person": "rows with one id, compared by value; a row without an id, or with a number of 2^53 or "
-        "more, has no part",
-        "persons_are": "declared; a person may have no rows"
-        if declared is not None
-        else "the different ids, whose number is public: a person has at least one row",
-        "rows_used": "all; those of a person share the weight of one row"
-        if max_rows is None
-        else f"at most {max_rows} of a person, chosen by a hash of their content",
-    }
+    rule, met = PersonRule(declared, max_rows), Persons()
+    owners = met.number(ids)
+    units = Units(rule.units(len(met)), rule.neighbours, rule.facts, equal_weights(owners), owners)
     if max_rows is None:
-        neighbours = Neighbours("replace", "person", weight=WEIGHT)
-        return Units(known, neighbours, facts, len(owners), lambda rows, y: _equal_weights(owners), owners)
-    neighbours = Neighbours("replace", "person", max_rows, WEIGHT)
-    return Units(
-        known * max_rows,
-        neighbours,
-        facts,
-        len(owners),
-        lambda rows, y: WEIGHT * _choose(owners, rows, y, max_rows),
-    )
+        return units
+
+    def choose(rows: Dense | Sparse, y: Vector) -> IntVector:
+        weights = np.zeros(len(owners), dtype=np.int64)
+        weights[choose_rows(owners, content_ranks(rows, y), max_rows)] = WEIGHT
+        return weights
+
+    return replace(units, choose=choose)
+
+
+def weighted_persons(people: Units, weights: Units) -> Units:
+    """Return persons whose rows have survey weights: those of a person are divided by the number of rows.
+
+    With ``max_rows`` a row that is kept has its own weight.
+
+    `people`: of `persons`; `weights`: of `survey_weights`, for the same rows.
+    """
+    owners, choose = people.owners, people.choose
+    if owners is None or people.count != weights.count:
+        # The number of rows is private, so the message does not name it.
+        raise WrongValue("groups and sample_weight must have the same number of rows.")
+    whole = weights.shares
+    found = replace(people, shares=_shared(whole, owners), facts={**people.facts, **weights.facts})
+    if choose is None:
+        return found
+    return replace(found, choose=lambda rows, y: np.where(choose(rows, y) > 0, whole, 0))
 
 
 def survey_weights(weights: Any, bounds: Any) -> Units:
@@ -115,7 +199,7 @@ def survey_weights(weights: Any, bounds: Any) -> Units:
         "weights": f"in [0, {float(high):g}]: a larger one counts as {float(high):g}, a missing or negative "
         "one as 0. Noise is made for a row of the largest weight"
     }
-    return Units(len(values), Neighbours(weight=WEIGHT), facts, len(values), lambda rows, y: integers)
+    return Units(len(values), Neighbours(weight=WEIGHT), facts, integers)
 
 
 def take_column(X: Any, name: str, parameter: str = "person") -> tuple[Any, Any]:
@@ -144,42 +228,59 @@ def without_column(X: Any, name: str | None) -> Any:
     return frame.drop(name).to_native() if isinstance(frame, nw.DataFrame) and name in frame.columns else X
 
 
-def _owners(ids: Any) -> tuple[IntVector, int]:
-    """Number of each row's person, -1 for none, and the number of persons."""
+def equal_weights(owners: IntVector, counts: IntVector | None = None) -> IntVector:
+    """Return floor(2^14 / m) for each row of a person with m rows, 0 for a row of nobody.
+
+    `counts`: rows of each person, where these are not all of them.
+    """
+    return _shared(np.where(owners >= 0, WEIGHT, 0), owners, counts)
+
+
+def _shared(whole: IntVector, owners: IntVector, counts: IntVector | None = None) -> IntVector:
+    """floor(w / m) for each row of weight w of a person with m rows, 0 for a row of nobody.
+
+    No w is above 2^14, so the weights of a person add up to at most 2^14.
+    """
+    weights = np.zeros(len(owners), dtype=np.int64)
+    owned = owners >= 0
+    m = np.bincount(owners[owned]) if counts is None else counts
+    weights[owned] = whole[owned] // m[owners[owned]]
+    return weights
+
+
+def choose_rows(owners: IntVector, ranks: NDArray[np.uint64], most: int) -> NDArray[np.int64]:
+    """Return the places of at most so many rows of each person, those of the lowest ranks; none of nobody.
+
+    The choice is a function of the person's own rows. Rows of one rank are alike, so that the first of them
+    may be taken.
+    """
+    order = np.lexsort((ranks, owners))
+    starts = np.searchsorted(owners[order], owners[order], side="left")
+    kept = (np.arange(len(owners)) - starts < most) & (owners[order] >= 0)
+    places: NDArray[np.int64] = np.sort(order[kept])
+    return places
+
+
+def content_ranks(rows: Dense | Sparse, y: Vector) -> NDArray[np.uint64]:
+    """Return a hash of what is stored of each row and its targets, (n,)."""
+    return np.array([_rank(rows, y, i) for i in range(rows.shape[0])], dtype=np.uint64)
+
+
+def _canonical_ids(ids: Any) -> list[Canonical]:
+    """Value of each id; None where a row has none."""
     cells = native_array(ids)
     if cells.ndim == 2 and cells.shape[1] == 1:
         cells = cells[:, 0]
     if cells.ndim != 1:
         raise WrongValue(f"Ids of persons must form a 1d array, got {cells.ndim} dimension(s).")
-    known: dict[Any, int] = {}
-    owners = np.full(len(cells), -1, dtype=np.int64)
-    for row, value in enumerate(canonical_cells(cells)):
-        if isinstance(value, str) or (isinstance(value, float) and abs(value) < LARGEST_ID):
-            owners[row] = known.setdefault(value, len(known))
-    return owners, len(known)
-
-
-def _equal_weights(owners: IntVector) -> IntVector:
-    """floor(2^14 / m) for each of the m rows of a person, 0 for a row of none."""
-    weights = np.zeros(len(owners), dtype=np.int64)
-    owned = owners >= 0
-    weights[owned] = WEIGHT // np.bincount(owners[owned])[owners[owned]]
-    return weights
-
-
-def _choose(owners: IntVector, rows: Dense | Sparse | None, y: Vector | None, most: int) -> NDArray[np.bool_]:
-    """At most so many rows of each person, by a hash of what is stored of a row; none of rows of nobody.
-
-    The choice is a function of the person's own rows, and not of their order.
-    """
-    if rows is None or y is None:
-        raise WrongValue("Rows are chosen by their content, so that they are quantised first.")
-    ranks = np.array([_rank(rows, y, i) for i in range(len(owners))], dtype=np.uint64)
-    order = np.lexsort((ranks, owners))
-    starts = np.searchsorted(owners[order], owners[order], side="left")
-    chosen = np.zeros(len(owners), dtype=bool)
-    chosen[order] = (np.arange(len(owners)) - starts < most) & (owners[order] >= 0)
-    return chosen
+    return map_cells(
+        cells,
+        lambda value: (
+            value
+            if isinstance(value, str) or (isinstance(value, float) and abs(value) < LARGEST_ID)
+            else None
+        ),
+    )
 
 
 def _rank(rows: Dense | Sparse, y: Vector, i: int) -> int:

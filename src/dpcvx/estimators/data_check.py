@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpcvx.accounting import Budget, gaussian_mu, spendable
@@ -44,14 +44,15 @@ def check_stages(
         return (), ""
     if budget.delta == 0:
         return (), "no check of the data: its noise is Gaussian, which needs delta > 0"
-    if budget.neighbours.weight != 1:
-        return (), "no check of the data: it counts single rows, not persons or weighted rows"
     if not dataset.countable:
         return (), "no check of the data: these shards were written without counts of their cells"
     paid = spendable(budget)
     mu = math.sqrt(share) * gaussian_mu(paid.epsilon, paid.delta)
     question = cells_to_count(dataset.table, columns, target)
-    counts = NoisyCounts(n, question.numbers, question.levels, 1 / mu, budget.neighbours)
+    # Rows of a person share the weight of one row here, however many of them the fit uses.
+    neighbours = replace(budget.neighbours, rows=1)
+    units = n // budget.neighbours.rows
+    counts = NoisyCounts(units, question.numbers, question.levels, 1 / mu, neighbours)
     objection = objection_to_noise(counts, share)
     return ((), objection) if objection else ((Stage(counts, 1),), "")
 
@@ -91,7 +92,8 @@ def release_check(
         size = 1 if levels is None else len(levels)
         checked.append(CheckedColumn(name, levels, tuple(released[:size])))
         released = released[size:]
-    return DataCheck(mechanism.n, mechanism.noise, tuple(checked))
+    weight = released[0] if released else None
+    return DataCheck(mechanism.n, mechanism.noise, tuple(checked), weight, mechanism.neighbours.noun)
 
 
 @dataclass(frozen=True)
@@ -118,12 +120,22 @@ class DataCheck:
     not recognised, which may be that level in another spelling. The error is the number of standard
     deviations that, with probability 99 %, no count exceeds: if every column has three quarters of its cells
     and every level has at least twice the error in people, something is named with probability 1 % at most.
+
+    Of weighted records, such as those of persons with several rows, a cell counts as the weight of its row:
+    rows of a person share the weight of one, and a survey weight is divided by its bound. Shares are then
+    those of the released weight of all records.
     """
 
-    n: int  # number of records
+    n: int  # number of records, or of persons
     noise: float  # standard deviation of one count
     columns: tuple[CheckedColumn, ...]  # columns of X, then targets
-    noun: str = "record"  # word for a unit that is counted
+    weight: float | None = None  # noisy weight of all records, where they have weights
+    noun: str = "record"  # {"record", "person"}: what n counts
+
+    @property
+    def whole(self) -> float:
+        """The number that counts are compared with: of records, or their noisy weight."""
+        return float(self.n) if self.weight is None else min(max(self.weight, 1.0), self.n)
 
     @property
     def deviations(self) -> float:
@@ -142,8 +154,8 @@ class DataCheck:
         """Return the levels whose count is not distinguishable from 0, if the noise is small enough."""
         if column.levels is None:
             return ()
-        unknown = self.n - column.total > LIKELY * self.noise * math.sqrt(len(column.counts))
-        if self.error >= FEW_PEOPLE * self.n and not unknown:
+        unknown = self.whole - column.total > LIKELY * self.noise * self._spread(column)
+        if self.error >= FEW_PEOPLE * self.whole and not unknown:
             return ()
         pairs = zip(column.levels, column.counts, strict=True)
         return tuple(level for level, count in pairs if count < self.error)
@@ -155,10 +167,10 @@ class DataCheck:
         for each in self.columns:
             error, unseen = self._error_of_total(each), self.unseen(each)
             cells = "labels" if each.name.startswith("target") and each.levels is not None else "cells"
-            if each.total < error and each.total + error < (1 - MANY_MISSING) * self.n:
+            if each.total < error and each.total + error < (1 - MANY_MISSING) * self.whole:
                 found.append(f"{each.name}: almost none of the {cells} is recognised")
                 continue
-            if each.total + error < (1 - MANY_MISSING) * self.n:
+            if each.total + error < (1 - MANY_MISSING) * self.whole:
                 found.append(f"{each.name}: only {self._share(each)} of the {cells} are recognised")
             if unseen:
                 names = ", ".join(map(repr, unseen[:NAMED]))
@@ -208,13 +220,19 @@ class DataCheck:
             }
             for each in self.columns
         ]
-        return {"n": self.n, "noise": self.noise, "columns": columns}
+        weight = {} if self.weight is None else {"weight": self.weight, "noun": self.noun}
+        return {"n": self.n, "noise": self.noise, "columns": columns, **weight}
 
     @classmethod
     def from_plain(cls, content: Any) -> DataCheck:
         """Read what `to_plain` wrote; anything else is a ValueError."""
-        if not isinstance(content, Mapping) or set(content) != {"n", "noise", "columns"}:
+        if not isinstance(content, Mapping) or set(content) - {"weight", "noun"} != {"n", "noise", "columns"}:
             raise WrongValue("check must have the fields n, noise and columns.")
+        weight, noun = content.get("weight"), content.get("noun", "record")
+        if weight is not None and not is_number(weight, -math.inf, math.inf):
+            raise WrongValue("check.weight must be a finite number.")
+        if noun not in ("record", "person"):
+            raise WrongValue("check.noun must be 'record' or 'person'.")
         n, noise, columns = (content[name] for name in ("n", "noise", "columns"))
         if not (isinstance(n, int) and is_number(n, 0) and is_number(noise, 0, math.inf)):
             raise WrongValue("check needs a number of records and a positive noise.")
@@ -231,19 +249,30 @@ class DataCheck:
                 )
                 for each in columns
             ),
+            None if weight is None else float(weight),
+            noun,
         )
+
+    @property
+    def _size(self) -> str:
+        """Public size of the data."""
+        return quantity(self.n, self.noun)
 
     @property
     def _deviation(self) -> str:
         return f"{self.noise:,.0f}" if self.noise >= 10 else f"{self.noise:.2g}"
 
     def _error_of_total(self, column: CheckedColumn) -> float:
-        return self.error * math.sqrt(len(column.counts))
+        return self.error * self._spread(column)
+
+    def _spread(self, column: CheckedColumn) -> float:
+        """Standard deviation of a total beside the weight of all records, over that of one count."""
+        return math.sqrt(len(column.counts) + (self.weight is not None))
 
     def _share(self, column: CheckedColumn) -> str:
         """Share of recognised cells in per cent, with two standard deviations."""
-        share = 100 * min(max(column.total / self.n, 0.0), 1.0)
-        error = 200 * self.noise * math.sqrt(len(column.counts)) / self.n
+        share = 100 * min(max(column.total / self.whole, 0.0), 1.0)
+        error = 200 * self.noise * self._spread(column) / self.whole
         digits = max(0, -math.floor(math.log10(error)))
         return f"{share:.{digits}f} % +- {error:.{digits}f} %"
 

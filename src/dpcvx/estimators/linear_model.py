@@ -31,7 +31,7 @@ from dpcvx.data.declarations import Declarations
 from dpcvx.data.row_map import RowMap
 from dpcvx.data.table import Table
 from dpcvx.data.target import Target, open_target, read_one
-from dpcvx.data.units import persons, survey_weights, take_column
+from dpcvx.data.units import persons, survey_weights, take_column, weighted_persons
 from dpcvx.errors import (
     Incompatible,
     Interrupted,
@@ -171,6 +171,11 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
 
     def _open(self, X: Any, y: Any, groups: Any, sample_weight: Any) -> Dataset:
         """Return the data set of a fit, with persons or survey weights if they are given."""
+        if isinstance(X, Dataset) and self._planned_neighbours().unit == "person":
+            raise Incompatible(
+                f"Persons are declared with the records of {type(X).__name__}: give person, persons and "
+                "max_rows to the function that opens the data, such as from_parquet, and leave them out here."
+            )
         if self.person is not None:
             if groups is not None:
                 raise Incompatible("groups and person both give the ids of persons: give one of them.")
@@ -180,12 +185,9 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         dataset = open_dataset(X, y, self.backend, self.schema)
         units, name = None, ""
         if groups is not None:
-            if sample_weight is not None:
-                raise Incompatible(
-                    "sample_weight is not available for persons with several rows: how far weights within a "
-                    "person can move the model has not been derived. Leave one of the two out."
-                )
             units, name = persons(groups, declared=self.persons, max_rows=self.max_rows), "groups"
+            if sample_weight is not None:
+                units = weighted_persons(units, survey_weights(sample_weight, self.weight_bounds))
         elif sample_weight is not None:
             units, name = survey_weights(sample_weight, self.weight_bounds), "sample_weight"
         elif self.persons is not None or self.max_rows is not None:
@@ -195,8 +197,9 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         if units is not None:
             if not isinstance(dataset, InMemory):
                 raise Incompatible(
-                    f"fit takes {name} with arrays and tables in memory only, not yet with "
-                    f"{type(dataset).__name__}. Load the records into memory, or leave {name} out."
+                    f"fit takes {name} with arrays and tables in memory only, not with "
+                    f"{type(dataset).__name__}. Name a column of persons, person=, where the data are "
+                    "opened, or load the records into memory."
                 )
             dataset.weigh_by(units, name)
         return dataset
@@ -289,7 +292,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         """Release the private bounds of a paid plan; declare columns and target again with them."""
         table, y = dataset.table, self._read_target(dataset.target)
         units = getattr(dataset, "units", None)
-        weights = None if units is None else units.weigh(None, None)
+        weights = None if units is None else units.shares
         found = release_declarations(made.stated, table, y, made.columns, made.plan, answers, weights)
         columns = _declare_columns(table, found, made.maps)
         target = self._declare_target(found, y)

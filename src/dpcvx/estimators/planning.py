@@ -144,11 +144,6 @@ class Planning(Parameters):
             neighbours.rows,
             neighbours.weight,
         )
-        if self.uncertainty and neighbours.rows > 1:
-            raise Incompatible(
-                "Standard errors are not available with max_rows: rows of one person do not vary "
-                "independently. Leave uncertainty at 0, or max_rows out: rows that share a weight have them."
-            )
         plain = dataclasses.replace(
             problem, d=columns.width, bounds=columns.row_bounds(stated.data_norm, 0.0)
         )

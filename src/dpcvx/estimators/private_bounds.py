@@ -86,10 +86,10 @@ def quantile_stages(n: int, columns: int, budget: Budget) -> tuple[Stage, ...]:
         raise Incompatible(
             "Private bounds count ranks among a public number of records: use relation='replace'."
         )
-    if budget.neighbours.rows > 1:
-        raise Incompatible("Private bounds are not available with max_rows: declare bounds, or leave it out.")
     if budget.delta == 0:
         raise Incompatible("Private bounds need delta > 0.")
+    # Rows of a person share the weight of one row here, however many of them the fit uses.
+    neighbours, n = dataclasses.replace(budget.neighbours, rows=1), n // budget.neighbours.rows
     paid = spendable(budget)
     mu = gaussian_mu(paid.epsilon, paid.delta)
     scales = math.log(2 * columns * (quantile_grid().size + 1)) + SAFETY
@@ -106,12 +106,12 @@ def quantile_stages(n: int, columns: int, budget: Budget) -> tuple[Stage, ...]:
     if rank > wanted:
         needed = math.ceil(rank / LARGEST_SHARE)
         raise Incompatible(
-            f"Private bounds of {columns} column(s) at epsilon={budget.epsilon:g} need {needed} records, "
-            f"and there are {n}: declare bounds, use a larger epsilon, or fewer columns. The number is for "
-            f"delta={budget.delta:.3g} and half of the budget; where delta falls as records are added, as by "
-            "default, it grows."
+            f"Private bounds of {columns} column(s) at epsilon={budget.epsilon:g} need {needed} "
+            f"{neighbours.noun}s, and there are {n}: declare bounds, use a larger epsilon, or fewer columns. "
+            f"The number is for delta={budget.delta:.3g} and half of the budget; where delta falls as the "
+            "number grows, as by default, it grows."
         )
-    return tuple(Stage(NoisyQuantile(n, at, eta, budget.neighbours), columns) for at in (rank, n - rank))
+    return tuple(Stage(NoisyQuantile(n, at, eta, neighbours), columns) for at in (rank, n - rank))
 
 
 def release_bounds(

@@ -35,8 +35,10 @@ class NoisyCounts(GaussianMechanism):
     Sensitivity (l2): two summands differ by at most 1 in the entry of a number, and by at most sqrt(2) in the
     entries of a category, which hold at most one 1 each. So it is sqrt(numbers + 2 categories) under
     replace-one. The norm of a summand is at most sqrt(numbers + categories): that is the sensitivity under
-    add/remove. A person whose rows have weights that sum to one row's adds a point of the convex hull of all
-    summands and 0, which has the same diameter (PRIVACY_MATH §16, §18).
+    add/remove. Where records have weights, s_i has one more entry, which is 1, and the sum has the terms
+    w_i s_i. A unit whose weights add up to at most 1 adds a point of the convex hull K of all summands and 0,
+    and two points of K are at most as far apart as two of these: sqrt(max(numbers + 2 categories,
+    numbers + categories + 1)) (PRIVACY_MATH §16, §18).
 
     Event: Gaussian(noise_multiplier).
     """
@@ -54,14 +56,19 @@ class NoisyCounts(GaussianMechanism):
 
     @property
     def size(self) -> int:
-        """Number of counts."""
-        return self.numbers + sum(self.levels)
+        """Number of counts; of weighted records the weight of all is the last."""
+        return self.numbers + sum(self.levels) + self._weighted
+
+    @property
+    def _weighted(self) -> bool:
+        return self.neighbours.weight != 1
 
     @property
     def gaussians(self) -> tuple[LatticeGaussian, ...]:
         """Noise of the counts."""
         categories = len(self.levels)
-        squared = self.neighbours.squared_diameter(self.numbers + 2 * categories, self.numbers + categories)
+        longest = self.numbers + categories + self._weighted
+        squared = self.neighbours.squared_diameter(self.numbers + 2 * categories, longest)
         sensitivity = math.isqrt(squared << 2 * LATTICE_BITS) + 1
         return (LatticeGaussian(sensitivity, self.noise_multiplier, self.size, 2.0**-LATTICE_BITS),)
 
@@ -77,8 +84,6 @@ class NoisyCounts(GaussianMechanism):
 
     def __call__(self, question: RecognisedCells, data: Dataset, rng: Generator) -> Vector:
         """Return the noisy counts of a data set's raw cells, in the order of the question."""
-        if self.neighbours.weight != 1:
-            raise Incompatible("Recognised cells are counted row by row, without weights: give check=0.")
         if (question.numbers, question.levels) != (self.numbers, self.levels):
             raise Incompatible("The counts that are asked for are not those that were planned.")
         return self.add_noise(data.count(question), rng)

@@ -35,7 +35,8 @@ class NoisyDifference(GaussianMechanism):
     One record weighs at most C = R sqrt(K2) on the integers. R is the largest possible difference at the two
     public points, so nothing is cut off: min(2 L2, smoothness * ||theta - anchor||) on the scale of
     gradients.
-    Persons with several rows are sampled whole, and their rows' differences share the weight of one row.
+    Persons with several rows are sampled whole. Their rows' differences share the weight of one row; where r
+    rows of a person count, C is r times as large.
     Sensitivity for the same sample (l2, replace-one): 2 C; C under add/remove.
     Event: Poisson(q, noise_multiplier, relation) with scale = noise_multiplier * C (PRIVACY_MATH §6, §8). R
     follows the public points while the ratio, and the event, stay fixed.
@@ -44,7 +45,7 @@ class NoisyDifference(GaussianMechanism):
     problem: Problem
     n: int  # public normaliser: the number of records
     probability: float  # chance q of each record to be in a sample; a multiple of 2^-16
-    noise_multiplier: float  # standard deviation of the noise over C, the weight of one record
+    noise_multiplier: float  # standard deviation of the noise over C, the weight of one unit
     neighbours: Neighbours = REPLACE_ONE  # the data sets that must look alike
     # residuals phi' are clipped to this size before they are subtracted; None keeps the loss's own bound
     clip: float | None = None
@@ -52,7 +53,6 @@ class NoisyDifference(GaussianMechanism):
     traits: ClassVar[Traits] = Traits("difference")
 
     def __post_init__(self) -> None:
-        self.neighbours.require_samples()
         if probability_above(self.probability) != self.probability:
             raise WrongValue(
                 f"probability is {self.probability!r}; it must be a multiple of 2^-16 in (0, 1]: "
@@ -79,7 +79,8 @@ class NoisyDifference(GaussianMechanism):
     @property
     def sensitivity(self) -> float:
         """Largest l2 change of the un-noised answer for the same sample, over all pairs of points."""
-        return self.neighbours.ball * int(self.gaussians[0].sensitivity) * self._unit
+        ends = 2 if self.neighbours.replaces else 1
+        return ends * int(self.gaussians[0].sensitivity) * self._unit
 
     @property
     def evaluations(self) -> float:
@@ -113,9 +114,9 @@ class NoisyDifference(GaussianMechanism):
         return ResidualBound(min(largest.l2, l2), min(largest.linf, linf))
 
     def _gaussian(self, bound: ResidualBound) -> LatticeGaussian:
-        """Noise in proportion to C of PRIVACY_MATH §6 and §8, the weight of one record; rounded up."""
+        """Noise in proportion to C of PRIVACY_MATH §6 and §8, the weight of one unit; rounded up."""
         _, k2 = integer_bounds(self.problem.bounds, self.problem.d)
-        weight = math.isqrt(bound.l2**2 * k2) + 1
+        weight = math.isqrt((self.neighbours.rows * bound.l2) ** 2 * k2) + 1
         return LatticeGaussian(weight, self.noise_multiplier, self.problem.size, self._unit)
 
     @property
@@ -126,7 +127,7 @@ class NoisyDifference(GaussianMechanism):
     def __call__(self, theta: Vector, anchor: Vector, data: DataSource, rng: Generator) -> Vector:
         """Return the noisy difference of the gradients at theta and at the anchor."""
         bound = self.bound(theta, anchor)
-        sample = poisson_sample(self.probability, data.n, rng)
+        sample = poisson_sample(self.probability, data.n // self.neighbours.rows, rng)
         total = data.sum(DifferenceSum(self.problem.loss, (theta, anchor), sample, self._residual, bound))
         noise = self._gaussian(bound).draw(rng).reshape(total.shape)
         return (total + noise).astype(np.float64) * self._unit + self.problem.l2 * (theta - anchor)

@@ -60,7 +60,8 @@ class NoisySecondMoments(GaussianMechanism):
     deviation of one on the diagonal, and mirrored entries share theirs.
     Of weighted rows omega_i is multiplied by w/2^14 and the terms of V by its square; of persons with several
     rows a term of V is the squared length of the person's mean gradient, rounded once: from 0 to the larger
-    of S^2 Q and R^2 K2 (PRIVACY_MATH §16).
+    of S^2 Q and R^2 K2. Where r rows of a person count it is that of the sum of their gradients, r^2 times as
+    much (PRIVACY_MATH §16).
     Event: Gaussian(noise_multiplier), and Gaussian(spread_multiplier) beside it.
     """
 
@@ -112,7 +113,7 @@ class NoisySecondMoments(GaussianMechanism):
         moments = LatticeGaussian(matrix, self.noise_multiplier, d * (d + 1) // 2, self._unit)
         if self.spread_multiplier is None:
             return (moments,)
-        spread = self.neighbours.interval * max(1, largest_spread(self._slope(z_max), k2, self.neighbours))
+        spread = max(1, largest_spread(self._slope(z_max), k2, self.neighbours))
         return moments, LatticeGaussian(spread, self.spread_multiplier, 1, SPREAD_UNIT / self.n)
 
     @property
@@ -141,15 +142,15 @@ class NoisySecondMoments(GaussianMechanism):
         """Return the noisy second moments at theta."""
         d, z_max = self.problem.d, self.problem.margin_bound(theta)
         bends = CurvatureBound(self._largest, self._bits)
-        total, spread = data.sum(CurvatureSum(self.problem.loss, theta, self._slope(z_max), bends))
+        exact = data.sum(CurvatureSum(self.problem.loss, theta, self._slope(z_max), bends))
         moments, *others = self._gaussians(z_max)
         off = math.isqrt(moments.scale**2 // 2) + 1
         noise = np.zeros((d, d), dtype=np.int64)
         noise[np.triu_indices(d, 1)] = gaussian.lattice_gaussian(off, d * (d - 1) // 2, rng)
         noise += noise.T
         noise[np.diag_indices(d)] = gaussian.lattice_gaussian(moments.scale, d, rng)
-        hessian: Vector = (total + noise) * np.float64(self._unit)
+        hessian: Vector = (exact.moments + noise) * np.float64(self._unit)
         if not others:
             return SecondMoments(hessian)
-        noised = spread + int(others[0].draw(rng)[0])
+        noised = exact.spread + int(others[0].draw(rng)[0])
         return SecondMoments(hessian, noised * others[0].unit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from textwrap import fill
 from typing import Any, ClassVar, Protocol
 
@@ -246,20 +246,22 @@ class Plan:
     advise: Callable[[Plan], str] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for stage in self.questions:
-            if stage.mechanism.neighbours != self.budget.neighbours:
+        # Rows of a person share the weight of one row in queries about raw columns, whatever rows are kept.
+        own = self.budget.neighbours
+        asked = [(stage, own) for stage in self.stages]
+        for stage, wanted in asked + [(stage, replace(own, rows=1)) for stage in self.before]:
+            if stage.mechanism.neighbours != wanted:
                 raise Incompatible(
-                    f"A stage is private under {stage.mechanism.neighbours}, the budget asks for "
-                    f"{self.budget.neighbours}."
+                    f"A stage is private under {stage.mechanism.neighbours}, the budget asks for {wanted}."
                 )
         # The source is held to the plan's bounds. Later questions may be about mapped records; the oracle
         # holds these to the bounds of each question.
         for stage in self.stages[:1]:
-            own: Problem = getattr(stage.mechanism, "problem", self.problem)
-            if (own.bounds, own.d) != (self.problem.bounds, self.problem.d):
+            task: Problem = getattr(stage.mechanism, "problem", self.problem)
+            if (task.bounds, task.d) != (self.problem.bounds, self.problem.d):
                 raise Incompatible(
-                    f"A stage was made for records of {own.d} features within {own.bounds}, the plan is for "
-                    f"{self.problem.d} within {self.problem.bounds}: make plans with dpcvx.plan."
+                    f"A stage was made for records of {task.d} features within {task.bounds}, the plan is "
+                    f"for {self.problem.d} within {self.problem.bounds}: make plans with dpcvx.plan."
                 )
         self.price.check_samplers()
 

@@ -21,7 +21,7 @@ __all__ = ["PrivacyStatement"]
 
 UNIT = "one row is one person"
 FROM_Y = "taken from y and declared public"
-PERSON = "one person with all of her rows"
+PERSON = "one person with all of their rows"
 CRYPTOGRAPHIC = "cryptographic: AES-256-CTR keyed by the operating system"
 SEEDED = "NOT PRIVATE: a seeded generator drew the noise; whoever knows or guesses the seed can subtract it"
 NO_LEDGER = "no ledger: nothing was charged; releases on the same people add up"

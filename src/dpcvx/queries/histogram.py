@@ -233,7 +233,7 @@ class Counts:
 
 def unit_weights(units: Units) -> IntVector:
     """Return the weight of each record; persons beyond the declared number have none."""
-    weights = units.weigh(None, None)
+    weights = units.shares
     if units.owners is not None:
         weights = np.where(units.owners < units.n, weights, 0)
     return weights

@@ -26,12 +26,10 @@ def counts_of(
 ) -> NoisyCounts:
     """Return the mechanism that counts the recognised cells of each attribute.
 
-    A binned column counts as a number, one with levels by its levels (PRIVACY_MATH §18). Where units are
-    persons, who may have no rows, the persons with rows are counted as one number more.
+    A binned column counts as a number, one with levels by its levels (PRIVACY_MATH §18).
     """
     levels = tuple(len(a.levels) for a in universe.schema.attributes if isinstance(a, Attribute))
-    numbers = len(universe.shape) - len(levels) + (neighbours.unit == "person")
-    return NoisyCounts(n, numbers, levels, noise_multiplier, neighbours)
+    return NoisyCounts(n, len(universe.shape) - len(levels), levels, noise_multiplier, neighbours)
 
 
 def objection_to_check(universe: Universe, n: int, budget: Budget, share: float) -> str:
@@ -56,6 +54,5 @@ def read_counts(schema: Schema, mechanism: NoisyCounts, released: Vector) -> Dat
         else CheckedColumn(a.name, None, (next(numbers),))
         for a in schema.attributes
     )
-    # Persons without rows, as far as the counts show them, have no cells to recognise.
-    n = mechanism.n if mechanism.neighbours.unit == "row" else max(1, min(mechanism.n, round(next(numbers))))
-    return DataCheck(n, mechanism.noise, columns, mechanism.neighbours.noun)
+    weight = next(levels, None)  # of all rows, where units are persons
+    return DataCheck(mechanism.n, mechanism.noise, columns, weight, mechanism.neighbours.noun)

@@ -113,8 +113,8 @@ class EncodedTable:
 def count_recognised(schema: Schema, codes: Sequence[IntVector], weights: IntVector | None) -> IntVector:
     """Return numbers of recognised cells, in the order of `table_check.counts_of`; private.
 
-    First the finite numbers of each binned column, then the weight of all records if they have weights, then
-    the cells of each declared level, column by column.
+    First the finite numbers of each binned column, then the cells of each declared level, column by column,
+    and last the weight of all records if they have weights.
 
     `codes`: level or bin of each record, column by column, -1 where its cell is not recognised.
     """
@@ -127,7 +127,7 @@ def count_recognised(schema: Schema, codes: Sequence[IntVector], weights: IntVec
         if isinstance(column, Attribute):
             sums = np.bincount(found[found >= 0], each[found >= 0], len(column.levels))
             levels += sums.astype(np.int64).tolist()
-    return np.array([*numbers, *present, *levels], dtype=np.int64)
+    return np.array([*numbers, *levels, *present], dtype=np.int64)
 
 
 def _columns(table: Any, names: tuple[str, ...]) -> Mapping[str, Any]:

@@ -93,7 +93,6 @@ class NoisySVRG(Solver):
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Fix epochs, steps, samples and both noises from public facts."""
         require(self, problem)
-        budget.neighbours.require_samples()
         return self._schedule(problem, n, budget).plan(problem, n, budget, accountant)
 
     def run(self, plan: Plan, ask: Asking) -> Vector:
@@ -183,7 +182,6 @@ class NoisySVRGPlusPlus(Solver):
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Fix epochs, steps, samples and both noises from public facts."""
         require(self, problem)
-        budget.neighbours.require_samples()
         return self._schedule(problem, n, budget).plan(problem, n, budget, accountant)
 
     def run(self, plan: Plan, ask: Asking) -> Vector:
@@ -254,7 +252,8 @@ class _Schedule:
         A difference at distance r has noise z C/(q n) with C <= smoothness * r, and a step is 1/smoothness.
         """
         _, sampled = self._multipliers(self._share(problem, n, budget), n, budget)
-        return math.sqrt(max(self.calls) * problem.size) * sampled <= self._probability(n) * n
+        noise = budget.neighbours.rows * sampled
+        return math.sqrt(max(self.calls) * problem.size) * noise <= self._probability(n) * n
 
     def _share(self, problem: Problem, n: int, budget: Budget) -> float:
         return self.solver.share or min(SHARES, key=lambda share: self._noise(share, problem, n, budget))
@@ -278,6 +277,7 @@ class _Schedule:
         full, sampled = self._multipliers(share, n, budget)
         G = problem.lipschitz(2, self.solver.clip)
         anchor = full * budget.neighbours.ball * G / n
+        sampled *= budget.neighbours.rows
         return anchor**2 + (sampled * TYPICAL_DIFFERENCE * G / (self._probability(n) * n)) ** 2
 
 

@@ -305,7 +305,7 @@ def release_totals(
         units = persons(groups)
         if units.count != n:
             raise WrongValue("groups must have one id for each row.")
-        neighbours, weights, facts = units.neighbours, units.weigh(None, None), units.facts
+        neighbours, weights, facts = units.neighbours, units.shares, units.facts
         counted, n = "persons", units.n
     elif model.privacy_statement_.unit != UNIT_IS_ROW:
         raise Incompatible(

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from dpcvx.accounting import REPLACE_ONE
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.columns import Columns
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.recognised import RecognisedCells
 from dpcvx.data.shards.folder import Store
 from dpcvx.data.shards.recipe import RECOGNISED, Recipe, declared_schema, empty_record, parameters
+from dpcvx.data.shards.row_weights import PersonColumnRule
 from dpcvx.data.shards.source import ShardSource, map_shard, source_of
 from dpcvx.data.table import Table
 from dpcvx.data.target import Labels, Numbers, Target
@@ -38,7 +40,9 @@ class Shards:
     Attributes
     ----------
     n : int
-        Number of records.
+        Number of records; of persons, times the rows kept of each, where a column of persons was named.
+    neighbours : Neighbours
+        Data sets that must look alike: they differ in one row, or in one person.
     folder : Path
         Where they are.
     declarations : mapping
@@ -47,7 +51,10 @@ class Shards:
 
     def __init__(self, store: Store) -> None:
         manifest = store.manifest
-        self.n, self.folder = manifest.n, store.folder
+        self.n, self.folder = manifest.n if manifest.units is None else manifest.units, store.folder
+        declared = manifest.declarations.get("person")
+        self._people = None if declared is None else PersonColumnRule.from_plain(declared)
+        self.neighbours = REPLACE_ONE if self._people is None else self._people.rule.neighbours
         self.declarations: Mapping[str, Any] = parameters(manifest.declarations)
         X, self.target = empty_record(
             manifest.names, manifest.columns, manifest.compressed, manifest.declarations
@@ -58,7 +65,8 @@ class Shards:
         self._check = store.unchanged()
 
     def __repr__(self) -> str:
-        records, columns = quantity(self.n, "record"), quantity(self._table.d, "column")
+        units = self.n // self.neighbours.rows
+        records, columns = quantity(units, self.neighbours.noun), quantity(self._table.d, "column")
         return f"<Shards: {records} of {columns} in {self.folder}>"
 
     def __reduce__(self) -> Any:
@@ -82,7 +90,9 @@ class Shards:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Entries of the privacy statement that hold for records written by version 0.1."""
+        """Entries of the privacy statement about persons, and about records written by version 0.1."""
+        if self._people is not None:
+            return self._people.rule.facts
         if self.countable or "y_bounds" not in self.declarations:
             return {}
         return {"y_enforced": "clipped; a missing target was stored as the middle of the bounds"}
@@ -92,7 +102,7 @@ class Shards:
         self._levels(question.target)  # refuses other classes or bounds than the stored ones
         stored = [self._store.arrays(index)[RECOGNISED] for index in range(len(self._shards))]
         total: IntVector = np.sum(stored, axis=0)
-        if total.shape != (question.numbers + sum(question.levels),):
+        if total.shape != (question.numbers + sum(question.levels) + (self._people is not None),):
             raise Incompatible(f"The counts in {self.folder} are of other columns: make new shards.")
         return total
 

@@ -62,6 +62,8 @@ class Manifest:
     rows: int  # records of every shard but the last
     shards: tuple[Shard, ...] = ()
     complete: bool = False  # whether all records are there
+    # number of persons, times the rows kept of each, where records have persons; their number is then private
+    units: int | None = None
 
     @property
     def n(self) -> int:
@@ -149,9 +151,10 @@ class Store:
     def require_complete(self) -> None:
         """Refuse to read a folder whose writing was interrupted."""
         if not self.manifest.complete:
+            done = f", {quantity(self.manifest.n, 'record')} so far" if self.manifest.units is None else ""
             raise ShardsDamaged(
-                f"{self.folder} is half-written, {quantity(self.manifest.n, 'record')} so far: run what made "
-                "it again, with the same declarations, and it goes on where it was."
+                f"{self.folder} is half-written{done}: run what made it again, with the same declarations, "
+                "and it goes on where it was."
             )
 
     def require_room(self, size: int) -> None:
@@ -160,8 +163,9 @@ class Store:
             facts = os.statvfs(self.folder)
         free = facts.f_bavail * facts.f_frsize
         if size > free:
+            needed = f"{size / 2**30:.2f} GiB" if self.manifest.units is None else "more room than there is"
             raise StoreUnavailable(
-                f"The shards need {size / 2**30:.2f} GiB, and {self.folder} has {free / 2**30:.2f} GiB left: "
+                f"The shards need {needed}, and {self.folder} has {free / 2**30:.2f} GiB left: "
                 "make room, or give a store on another disk."
             )
 
@@ -332,7 +336,8 @@ def _parsed(content: bytes, path: Path) -> Manifest:
         Shard(shard["rows"], {part: tuple(facts) for part, facts in shard["files"].items()})
         for shard in fields["shards"]
     )
-    known = {name: _tuple(fields[name]) if name in ("names", "limits") else fields[name] for name in FIELDS}
+    known = {name: fields[name] for name in FIELDS if name in fields}  # version 0.1 has no units
+    known |= {name: _tuple(known[name]) for name in ("names", "limits")}
     return Manifest(shards=shards, **known)
 
 

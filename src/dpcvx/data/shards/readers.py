@@ -18,7 +18,7 @@ from dpcvx.data.table_file import HEADER_HINT
 from dpcvx.errors import Unreadable, WrongType, WrongValue
 from dpcvx.words import quantity
 
-__all__ = ["ArrowReader", "BatchReader", "CsvReader", "ParquetReader", "Reader"]
+__all__ = ["ArrowReader", "BatchReader", "CsvReader", "FileReader", "ParquetReader", "Reader"]
 
 BYTES_AT_ONCE = 2**22  # of a CSV file
 
@@ -45,8 +45,18 @@ class Reader(Protocol):
     def progress(self) -> tuple[int, int | None]:
         """How much has been read, of how much, in any unit."""
 
-    def batches(self, skip: int, rows: int) -> Iterator[Batch]:
-        """Yield records and targets after the first ``skip``, at most ``rows`` of them at a time."""
+    def batches(self, skip: int, rows: int) -> Iterator[tuple[Any, ...]]:
+        """Yield records and targets after the first ``skip``, at most ``rows`` of them at a time.
+
+        Ids of persons follow where there is a column of them.
+        """
+
+
+class FileReader(Reader, Protocol):
+    """Records that can be read twice, so that ids of persons are known before the records are written."""
+
+    def ids(self, rows: int) -> Iterator[Any]:
+        """Yield the ids of all persons, at most ``rows`` of them at a time."""
 
 
 class ArrowReader:
@@ -85,10 +95,12 @@ class ArrowReader:
 class ParquetReader:
     """Parquet files of one schema, one after the other.
 
-    `features`: columns to use; by default all but the targets.
+    `features`: columns to use; by default all but the targets and the ids; `person`: column of ids.
     """
 
-    def __init__(self, paths: Any, features: Sequence[str] | None, target: Target) -> None:
+    def __init__(
+        self, paths: Any, features: Sequence[str] | None, target: Target, person: str | None = None
+    ) -> None:
         self._paths = _listed(paths, (".parquet", ".pq"))
         schemas = []
         self.rows = 0
@@ -96,15 +108,16 @@ class ParquetReader:
             file = _parquet(path)
             schemas.append(file.schema_arrow)
             self.rows += file.metadata.num_rows
-        self._features, self._target = _chosen(schemas[0].names, features, target), target
+        self.features, self._target = _chosen(schemas[0].names, features, target, person), target
+        self._person = person
         for path, schema in zip(self._paths, schemas, strict=True):
             if schema.names != schemas[0].names:
                 raise WrongValue(f"{path} has other columns than {self._paths[0]}.")
-        self.header: Batch = _split(_made_up(schemas[0]), self._features, target)
+        self.header: Batch = _split(_made_up(schemas[0]), self.features, target)
         self.source: Mapping[str, Any] = {
             "kind": "parquet",
             "files": [_file_facts(path) for path in self._paths],
-            "schema": [*self._features, *_names(target)],
+            "schema": [*self.features, *_names(target)],
         }
         self._done = 0
 
@@ -113,12 +126,22 @@ class ParquetReader:
         """Records so far, of all."""
         return self._done, self.rows
 
-    def batches(self, skip: int, rows: int) -> Iterator[Batch]:
-        """Yield records and targets after the first ``skip``, at most ``rows`` of them at a time."""
+    def ids(self, rows: int) -> Iterator[Any]:
+        """Yield the ids of all persons, at most ``rows`` of them at a time."""
+        return (batch.column(self._person) for batch in self._read(0, rows, [self._person]))
+
+    def batches(self, skip: int, rows: int) -> Iterator[tuple[Any, ...]]:
+        """Yield records, targets and ids after the first ``skip``, at most ``rows`` of them at a time."""
+        ids = [] if self._person is None else [self._person]
+        self._done = skip
+        for batch in self._read(skip, rows, [*self.features, *_names(self._target), *ids]):
+            self._done += batch.num_rows
+            yield (*_split(batch, self.features, self._target), *(batch.column(name) for name in ids))
+
+    def _read(self, skip: int, rows: int, wanted: list[str | None]) -> Iterator[Any]:
+        """Record batches of some columns."""
         import pyarrow as pa
 
-        self._done = skip
-        wanted = list(dict.fromkeys([*self._features, *_names(self._target)]))
         for path in self._paths:
             file = _parquet(path)
             if skip >= file.metadata.num_rows:
@@ -132,9 +155,8 @@ class ParquetReader:
                 for batch in file.iter_batches(batch_size=rows, row_groups=groups, columns=wanted):
                     fresh = batch.slice(min(skip, batch.num_rows))
                     skip -= batch.num_rows - fresh.num_rows
-                    self._done += fresh.num_rows
                     if fresh.num_rows:
-                        yield _split(fresh, self._features, self._target)
+                        yield fresh
             except (pa.ArrowException, OSError):
                 raise Unreadable(f"{path} {NOT_PARQUET}") from None
 
@@ -142,8 +164,8 @@ class ParquetReader:
 class CsvReader:
     """CSV files with one header, one after the other; every line below a header is one record.
 
-    `features`: columns to use; by default all but the targets; `words`: those that are not numbers;
-    `classes`: labels of the target; None for numbers.
+    `features`: columns to use; by default all but the targets and the ids; `words`: those that are not
+    numbers; `classes`: labels of the target; None for numbers; `person`: column of ids.
     """
 
     def __init__(
@@ -154,20 +176,21 @@ class CsvReader:
         *,
         words: Collection[str],
         classes: Sequence[Any] | None,
+        person: str | None = None,
     ) -> None:
         self._paths = _listed(paths, (".csv",))
         headers = [csv_header(next(_lines(path), b""), path) for path in self._paths]
         for path, header in zip(self._paths, headers, strict=True):
             if header != headers[0]:  # it may be a record: its text is nobody's business
                 raise WrongValue(f"{path} has another header than {self._paths[0]}; {HEADER_HINT}")
-        self._header, self._target = headers[0], target
-        self._features = _chosen(self._header, features, target, shown=False)
-        unknown = [name for name in words if name not in self._features]
+        self._header, self._target, self._person = headers[0], target, person
+        self.features = _chosen(self._header, features, target, person, shown=False)
+        unknown = [name for name in words if name not in self.features]
         if unknown:
             raise WrongValue(f"categories name {unknown[0]!r}, which is no feature; {HEADER_HINT}")
         self._words, self._classes = words, classes
         facts = [_file_facts(path) for path in self._paths]
-        self.source: Mapping[str, Any] = {"kind": "csv", "files": facts, "schema": self._features}
+        self.source: Mapping[str, Any] = {"kind": "csv", "files": facts, "schema": self.features}
         self.rows: int | None = None
         self.header: Batch = self._read([b"," * (len(self._header) - 1)])
         self._done, self._total = 0, sum(file["bytes"] for file in facts)
@@ -177,8 +200,18 @@ class CsvReader:
         """Bytes so far, of all."""
         return self._done, self._total
 
-    def batches(self, skip: int, rows: int) -> Iterator[Batch]:
-        """Yield records and targets after the first ``skip``, at most ``rows`` of them at a time."""
+    def ids(self, rows: int) -> Iterator[Any]:
+        """Yield the ids of all persons, at most ``rows`` of them at a time."""
+        return map(self._ids, self._some(0, rows))
+
+    def batches(self, skip: int, rows: int) -> Iterator[tuple[Any, ...]]:
+        """Yield records, targets and ids after the first ``skip``, at most ``rows`` of them at a time."""
+        for lines in self._some(skip, rows):
+            yield self._read(lines) if self._person is None else (*self._read(lines), self._ids(lines))
+
+    def _some(self, skip: int, rows: int) -> Iterator[list[bytes]]:
+        """Lines of records after the first ``skip``, at most ``rows`` of them at a time."""
+        self._done = 0
         for path in self._paths:
             lines = _lines(path)
             self._done += len(next(lines)) + 1
@@ -190,18 +223,23 @@ class CsvReader:
                     continue
                 waiting.append(line)
                 if len(waiting) == rows:
-                    yield self._read(waiting)
+                    yield waiting
                     waiting = []
             if waiting:
-                yield self._read(waiting)
+                yield waiting
+
+    def _ids(self, lines: Sequence[bytes]) -> Any:
+        person = "" if self._person is None else self._person
+        table, _ = csv_table(self._header, lines).read([person], [person])
+        return table[person]
 
     def _read(self, lines: Sequence[bytes]) -> Batch:
         table = csv_table(self._header, lines)
         targets = _names(self._target)
         if len(targets) == 1:
-            return table.read(self._features, self._words, targets[0], self._classes)
-        X, _ = table.read([*self._features, *targets], self._words)
-        return X.select(self._features), X.select(targets)
+            return table.read(self.features, self._words, targets[0], self._classes)
+        X, _ = table.read([*self.features, *targets], self._words)
+        return X.select(self.features), X.select(targets)
 
 
 class BatchReader:
@@ -264,9 +302,14 @@ def _names(target: Target) -> list[str]:
 
 
 def _chosen(
-    columns: Sequence[str], features: Sequence[str] | None, target: Target, *, shown: bool = True
+    columns: Sequence[str],
+    features: Sequence[str] | None,
+    target: Target,
+    person: str | None = None,
+    *,
+    shown: bool = True,
 ) -> list[str]:
-    """Names of the features, once they and the targets are known to be there, and once only."""
+    """Names of the features, once they, the targets and the ids are known to be there, and once only."""
     targets = _names(target) if isinstance(target, str | Sequence) else []
     if not targets or not all(isinstance(name, str) for name in targets):
         raise WrongType(f"target must be the name of a column, or a list of names; got {target!r}.")
@@ -276,12 +319,15 @@ def _chosen(
         raise WrongValue(f"The table names a column more than once; {HEADER_HINT}")
     # The first line of a CSV file without a header is somebody's record, so its columns are not listed.
     known = f"Columns: {', '.join(columns)}." if shown else f"C{HEADER_HINT[1:]}"
-    chosen = [name for name in columns if name not in targets] if features is None else list(features)
-    for name in [*targets, *chosen]:
+    others, ids = [*targets, person], [] if person is None else [person]
+    chosen = [name for name in columns if name not in others] if features is None else list(features)
+    for name in [*targets, *ids, *chosen]:
         if name not in columns:
             raise WrongValue(f"There is no column {name!r}. {known}")
     if both := set(chosen) & set(targets):
         raise WrongValue(f"{sorted(both)[0]!r} is a target and a feature at once; leave it out of features.")
+    if person in (*targets, *chosen):
+        raise WrongValue(f"{person!r} holds the ids of persons: it is neither a feature nor a target.")
     if not chosen or len(set(chosen)) < len(chosen):
         raise WrongValue("features must name at least one column, each once.")
     return chosen

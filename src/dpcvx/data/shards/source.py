@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcvx.accounting import WEIGHT
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.lattice import ResidualBound, exact_sum, integer_bounds, records_at_once
 from dpcvx.data.objective import Objective
@@ -38,6 +39,7 @@ CELLS_AT_ONCE = 2**20  # stored integers that become float64 at a time
 DENSE_CELLS = 2**24  # of stored integers that become dense at a time
 BLOCK_BYTES = 2**18  # rows that a pass over followed margins keeps in cache
 LONG_COLUMN = 2**13  # records of a shard from which on columns are read faster than rows; measured
+OWNERS = "owners"  # array of a shard with the number of each record's person
 BLOCK_MARGINS = 2**16  # margins that a pass over columns keeps in cache, its residuals beside them
 
 Answer = TypeVar("Answer")
@@ -96,6 +98,7 @@ def source_of(
         bounds=(max(largest, constant), squares + constant**2),
         changes=() if levels is None else (partial(with_levels, levels),),
         scratch=store.folder,
+        units=store.manifest.units,
     )
 
 
@@ -112,8 +115,13 @@ def map_shard(store: Store, index: int) -> Records:
         rows = Dense(arrays["values"])
         fits = arrays["values"].shape == (n, manifest.width)
     if not fits or y.ndim != 2 or y.shape[1] != n:
-        raise ShardsDamaged(f"Shard {index} of {store.folder} has arrays of wrong shapes: {AGAIN}.")
-    return Records(rows, y, manifest.step)
+        raise ShardsDamaged(f"A shard of {store.folder} has arrays of wrong shapes: {AGAIN}.")
+    if OWNERS not in manifest.parts:
+        return Records(rows, y, manifest.step, weighted=manifest.units is not None)
+    owners = arrays[OWNERS]
+    if owners.shape != (n,):
+        raise ShardsDamaged(f"A shard of {store.folder} has arrays of wrong shapes: {AGAIN}.")
+    return Records(rows, y, manifest.step, weighted=True, owners=owners)
 
 
 class ShardSource:
@@ -121,7 +129,8 @@ class ShardSource:
 
     `bounds`: largest integer, and largest sum of squares of a row, once the changes are made; `changes`: what
     records go through, in this order, each time they are read; a shard, or some of its rows, at a time;
-    `scratch`: folder for files that have no name in it and vanish with the source.
+    `scratch`: folder for files that have no name in it and vanish with the source; `units`: public number of
+    persons, times the rows kept of each, where records have persons; the number of records is then private.
     """
 
     def __init__(
@@ -131,17 +140,20 @@ class ShardSource:
         bounds: tuple[int, int],
         changes: Sequence[Change] = (),
         scratch: Path | None = None,
+        units: int | None = None,
     ) -> None:
         self._shards, self._bounds, self._changes, self._scratch = shards, bounds, tuple(changes), scratch
+        self._units = units
         self.starts = [0, *accumulate(shard.rows.shape[0] for shard in shards)]
         first = self.stored(0, 0, 1)
-        self.n, self.d = self.starts[-1], first.rows.shape[1] + (first.constant > 0)
+        self.count = self.starts[-1]  # number of records
+        self.n, self.d = self.count if units is None else units, first.d
         self._row_bytes = first.rows.values.nbytes + first.y.nbytes
 
     @property
     def weight(self) -> int:
-        """Rows of shards have no weights."""
-        return 1
+        """Largest sum of the weights of a person: 1 where rows have none."""
+        return 1 if self._units is None else WEIGHT
 
     def within(self, bounds: Bounds) -> ShardSource:
         """Return these records with every row inside the bounds: a longer one is shrunk when it is read."""
@@ -152,9 +164,12 @@ class ShardSource:
 
     def sum(self, question: Sum[Answer]) -> Answer:
         """Return an exact sum over all records, a shard at a time."""
-        ranges = enumerate(pairwise(self.starts))
-        parts = (question.among(*ends).of(self.stored(index)) for index, ends in ranges)
-        return question.add(parts, self.n)
+        shards = (self.stored(index) for index in range(len(self._shards)))
+        if self._units is not None:  # a sample names persons, who may have rows in every shard
+            return question.add((question.of(shard) for shard in shards), self.count)
+        ranges = pairwise(self.starts)
+        parts = (question.among(*ends).of(shard) for shard, ends in zip(shards, ranges, strict=True))
+        return question.add(parts, self.count)
 
     def mapped(self, quantiser: Quantiser, center: float, scale: float) -> ShardSource:
         """Return these records with rows quantised again and targets (y - center)/scale, a public map.
@@ -162,15 +177,16 @@ class ShardSource:
         They are written once to scratch files. Where the disk has no room for them, they are quantised
         in each pass again, with the same sums.
         """
-        pieces = [
-            Records(*part_of(self._shards[index], start, stop), *self._shards[index].left_out)
-            for index, start, stop in self._ranges(DENSE_CELLS)
-        ]
+        pieces = [self._shards[index].part(start, stop) for index, start, stop in self._ranges(DENSE_CELLS)]
         bounds = integer_bounds(quantiser.bounds, self.d + (quantiser.constant > 0))
-        source = ShardSource(pieces, bounds=self._bounds, changes=self._changes, scratch=self._scratch)
+        source = ShardSource(
+            pieces, bounds=self._bounds, changes=self._changes, scratch=self._scratch, units=self._units
+        )
         again = source._changed(partial(_remap_stored, quantiser, center, scale), bounds)
         kept = again._in_scratch(lambda stored: stored)
-        return again if kept is None else ShardSource(kept, bounds=bounds, scratch=self._scratch)
+        if kept is None:
+            return again
+        return ShardSource(kept, bounds=bounds, scratch=self._scratch, units=self._units)
 
     @cached_property
     def columns(self) -> list[Records] | None:
@@ -187,7 +203,10 @@ class ShardSource:
 
         def part(where: Range) -> Objective:
             records = self.stored(*where)
-            return Objective(records.whole_rows(), records.targets(loss, outputs), loss, z_max)
+            y, weights = records.targets(loss, outputs), records.weights
+            if weights is None:
+                return Objective(records.whole_rows(), y, loss, z_max)
+            return Objective(records.whole_rows(), y[:-1], loss, z_max, weights / WEIGHT, self.n)
 
         return StreamedObjective(part, list(self._ranges(CELLS_AT_ONCE)), self.n, self.d)
 
@@ -197,8 +216,7 @@ class ShardSource:
 
     def stored(self, index: int, start: int = 0, stop: int | None = None) -> Records:
         """Return a shard, or some of its rows, as it is summed; nothing is copied but what changes."""
-        shard = self._shards[index]
-        stored = Records(*part_of(shard, start, stop), *shard.left_out)
+        stored = self._shards[index].part(start, stop)
         for change in self._changes:
             stored = change(stored)
         return stored
@@ -208,7 +226,7 @@ class ShardSource:
         if self._scratch is None:
             return None
         try:
-            if self.n * self._row_bytes > disk_usage(self._scratch).free:
+            if self.count * self._row_bytes > disk_usage(self._scratch).free:
                 return None
             return [
                 _store_in_scratch(change(self.stored(index)), shard.y, self._scratch)
@@ -219,7 +237,9 @@ class ShardSource:
 
     def _changed(self, change: Change, bounds: tuple[int, int]) -> ShardSource:
         changes = (*self._changes, change)
-        return ShardSource(self._shards, bounds=bounds, changes=changes, scratch=self._scratch)
+        return ShardSource(
+            self._shards, bounds=bounds, changes=changes, scratch=self._scratch, units=self._units
+        )
 
     def _ranges(self, cells: int) -> Iterator[Range]:
         """Ranges of rows, each inside a shard, that would have at most so many cells if they were dense."""
@@ -231,11 +251,14 @@ class ShardSource:
 
 def with_levels(levels: Vector, stored: Records) -> Records:
     """Targets (K, n) of class codes: a row of ``levels`` for each, the last one for a missing label."""
-    return replace(stored, y=np.ascontiguousarray(levels[stored.y[0].astype(np.int64)].T))
+    y = levels[stored.y[0].astype(np.int64)].T
+    if stored.weighted:
+        y = np.vstack([y, stored.y[-1]])
+    return replace(stored, y=np.ascontiguousarray(y))
 
 
 def _shrunk(bounds: Bounds, stored: Records) -> Records:
-    return Records(enforce(stored.whole_rows(), bounds), stored.y)
+    return replace(stored, rows=enforce(stored.whole_rows(), bounds), step=1, constant=0)
 
 
 def _remap_stored(quantiser: Quantiser, center: float, scale: float, stored: Records) -> Records:
@@ -269,26 +292,13 @@ def _mapped_copy(array: NDArray[Any], folder: Path) -> NDArray[Any]:
         return np.asarray(np.memmap(file, dtype=array.dtype, mode="c", shape=array.shape))
 
 
-def part_of(shard: Records, start: int, stop: int | None) -> tuple[Dense | Sparse, Vector]:
-    """Rows and targets of some records of a shard."""
-    rows, n = shard.rows, shard.rows.shape[0]
-    if start == 0 and stop in (None, n):
-        return rows, shard.y
-    y = shard.y[:, start:stop]
-    if isinstance(rows, Dense):
-        return Dense(rows.values[start:stop]), y
-    indptr = rows.indptr[start : (n if stop is None else stop) + 1]
-    entries = slice(indptr[0], indptr[-1])
-    return Sparse(indptr - indptr[0], rows.indices[entries], rows.values[entries], rows.shape[1]), y
-
-
 class MarginsOnDisk:
     """Margins of the records of a `ShardSource`, in memory; moves wait until the records are read anyway."""
 
     def __init__(self, records: ShardSource, loss: Loss, outputs: int) -> None:
         records.stored(0, 0, 1).targets(loss, outputs)  # refuses targets of another kind
         self._records, self._loss, self._columns = records, loss, records.columns
-        self._margins: NDArray[np.int64] = np.zeros((outputs, records.n), dtype=np.int64)
+        self._margins: NDArray[np.int64] = np.zeros((outputs, records.count), dtype=np.int64)
         self._moves: dict[int, int] = {}
 
     def reset(self) -> None:
@@ -310,7 +320,7 @@ class MarginsOnDisk:
         moves = (places // outputs, places % outputs, np.array(list(self._moves.values()), dtype=np.int64))
         rest = (scale, float(self._loss.parameter), bound.l2, bound.linf)
         parts = (self._pass(index, moves, rest, bound) for index in range(len(self._records.starts) - 1))
-        sums = exact_sum(parts, self._records.n, bound)
+        sums = exact_sum(parts, self._records.count, bound)
         self._moves = {}
         return sums[0] if outputs == 1 else sums.T.copy()
 

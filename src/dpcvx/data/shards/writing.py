@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcvx.arrays import IntVector, Vector
+from dpcvx.arrays import IntVector
 from dpcvx.data.declarations import Declarations, check_schema
-from dpcvx.data.rows import Dense, Records, Sparse
+from dpcvx.data.recognised import total_of
+from dpcvx.data.rows import Records, Sparse
 from dpcvx.data.shards.dataset import Shards
 from dpcvx.data.shards.folder import Manifest, Store
-from dpcvx.data.shards.readers import ArrowReader, BatchReader, CsvReader, ParquetReader, Reader
+from dpcvx.data.shards.readers import ArrowReader, BatchReader, CsvReader, FileReader, ParquetReader, Reader
 from dpcvx.data.shards.recipe import RECOGNISED, Recipe, is_binary, normalise
-from dpcvx.data.shards.source import part_of
+from dpcvx.data.shards.row_weights import PersonColumnRule, RowWeights, person_column, weigh_rows
+from dpcvx.data.shards.source import OWNERS
 from dpcvx.data.table import Table, open_declared
 from dpcvx.data.table_schema import TableSchema
 from dpcvx.errors import ShardsDamaged, StoreUnavailable, WrongType, WrongValue
@@ -43,6 +45,9 @@ def from_parquet(
     categories: Mapping[str, Sequence[Any]] | None = None,
     data_norm: float | None = None,
     schema: TableSchema | None = None,
+    person: str | None = None,
+    persons: int | None = None,
+    max_rows: int | None = None,
     store: str | Path | None = None,
     verbose: int = 1,
 ) -> Shards:
@@ -51,7 +56,8 @@ def from_parquet(
     Parameters
     ----------
     path : path or sequence of paths
-        A file, several files with the same columns, or a folder of them; one row is one person.
+        A file, several files with the same columns, or a folder of them; one row is one person, unless
+        ``person`` is given.
     target : str or sequence of str
         Column to predict, or several.
     bounds : pair, pair of arrays, or mapping
@@ -69,6 +75,12 @@ def from_parquet(
         Bound on the l2 norm of a raw row.
     schema : TableSchema, optional
         Declaration of the columns, in place of bounds and categories, and perhaps of the target's.
+    person : str, optional
+        Column with the id of each row's person. All rows of a person, in whatever files, are protected
+        together, and the number of rows is private. The ids are read first, from all files; while the shards
+        are written they are held in memory.
+    persons, max_rows : int, optional
+        As for an estimator. With ``max_rows`` the files are read twice.
     store : path, optional
         Folder of the shards; by default the name of the (first) file followed by ".shards". Shards that are
         there already, of the same files with the same declarations, are opened, or finished if a run was
@@ -82,10 +94,17 @@ def from_parquet(
         To be given to ``fit``, without y. They hold private records: only their owner may read the files.
     """
     declared = _declare(target, bounds, categories, data_norm, classes, y_bounds, schema)
-    reader = ParquetReader(path, features, target)
+    people = person_column(person, persons, max_rows)
+
+    def open_reader(chosen: Sequence[str] | None) -> ParquetReader:
+        return ParquetReader(path, chosen, target, person=person)
+
+    reader = open_reader(features)
     if declared.schema is not None:
-        reader = ParquetReader(path, declared.schema.for_table(reader.source["schema"]).features(), target)
-    return _open_or_write(reader, declared, _folder(store, path), verbose)
+        reader = open_reader(declared.schema.for_table(reader.features).features())
+    return _open_or_write(
+        reader, declared, _folder(store, path), verbose, None if people is None else (people, reader)
+    )
 
 
 def from_csv(
@@ -99,6 +118,9 @@ def from_csv(
     categories: Mapping[str, Sequence[Any]] | None = None,
     data_norm: float | None = None,
     schema: TableSchema | None = None,
+    person: str | None = None,
+    persons: int | None = None,
+    max_rows: int | None = None,
     store: str | Path | None = None,
     verbose: int = 1,
 ) -> Shards:
@@ -111,8 +133,11 @@ def from_csv(
     Parameters
     ----------
     path : path or sequence of paths
-        A file, several files with the same header, or a folder of them; one row is one person.
+        A file, several files with the same header, or a folder of them; one row is one person, unless
+        ``person`` is given.
     target, bounds, classes, y_bounds, features, categories, data_norm, schema, store, verbose
+        As for `from_parquet`.
+    person, persons, max_rows
         As for `from_parquet`.
 
     Returns
@@ -121,16 +146,18 @@ def from_csv(
         To be given to ``fit``, without y.
     """
     declared = _declare(target, bounds, categories, data_norm, classes, y_bounds, schema)
-    labels = declared.classes
+    people, labels = person_column(person, persons, max_rows), declared.classes
     if declared.schema is not None:
-        header = CsvReader(path, features, target, words=(), classes=labels).source["schema"]
+        header = CsvReader(path, features, target, words=(), classes=labels, person=person).features
         own = declared.schema.for_table(header)
         features, words = own.features(), own.text_columns()
         labels = own.target_parameters().get("classes") if labels is None else labels
     else:
         words = list(categories or {})
-    reader = CsvReader(path, features, target, words=words, classes=labels)
-    return _open_or_write(reader, declared, _folder(store, path), verbose)
+    reader = CsvReader(path, features, target, words=words, classes=labels, person=person)
+    return _open_or_write(
+        reader, declared, _folder(store, path), verbose, None if people is None else (people, reader)
+    )
 
 
 def from_arrow(
@@ -225,14 +252,25 @@ def _folder(store: str | Path | None, path: Any) -> Path:
     return first.with_name(first.name + SUFFIX)
 
 
-def _open_or_write(reader: Reader, stated: Declarations, folder: Path, verbose: int) -> Shards:
-    """Shards of a reader's records: those that are there, or new ones."""
+def _open_or_write(
+    reader: Reader,
+    stated: Declarations,
+    folder: Path,
+    verbose: int,
+    people: tuple[PersonColumnRule, FileReader] | None = None,
+) -> Shards:
+    """Shards of a reader's records: those that are there, or new ones.
+
+    `people`: the column of persons, and the same reader, where there is such a column.
+    """
     X, y = reader.header
     raw = Table(X)
     table = raw if stated.schema is None else open_declared(X, stated.schema)
     if raw.names is not None and not all(isinstance(name, str) for name in raw.names):
         raise WrongType("The names of columns must be text; rename those that are not.")
     declared = normalise(table, y, stated.resolved(table.schema))
+    if people is not None:
+        declared["person"] = people[0].to_plain()
     recipe = Recipe.of(table, y, declared, is_binary(table.d, declared))
     fresh = Manifest(
         source=reader.source,
@@ -240,7 +278,7 @@ def _open_or_write(reader: Reader, stated: Declarations, folder: Path, verbose: 
         columns=raw.d,
         compressed=raw.sparse,
         declarations=declared,
-        parts=recipe.parts,
+        parts=recipe.parts if people is None else recipe.parts | {OWNERS: "int64"},
         width=recipe.columns.width,
         limits=recipe.limits,
         step=recipe.step,
@@ -248,10 +286,13 @@ def _open_or_write(reader: Reader, stated: Declarations, folder: Path, verbose: 
     )
     store = _resume(folder, fresh)
     if not store.manifest.complete:
+        weights = None if people is None else weigh_rows(people[1], recipe, people[0].rule)
+        if weights is not None:
+            store.manifest = replace(store.manifest, units=weights.units)
         if store.manifest.step != recipe.step:  # begun by a version that stored whole numbers in fewer bytes
             recipe = Recipe.of(table, y, declared, store.manifest.step > 1)
         with store.writing():
-            _fill(store, reader, recipe, verbose)
+            _fill(store, reader, recipe, verbose, weights)
     return Shards(store)
 
 
@@ -306,7 +347,9 @@ def _differences(ours: Any, theirs: Any) -> list[str]:
     return sorted(key for key in {*ours, *theirs} if _plain(ours.get(key)) != _plain(theirs.get(key)))
 
 
-def _fill(store: Store, reader: Reader, recipe: Recipe, verbose: int) -> None:
+def _fill(
+    store: Store, reader: Reader, recipe: Recipe, verbose: int, weights: RowWeights | None = None
+) -> None:
     """Append the records that are not there yet."""
     if reader.rows is not None:
         store.require_room((reader.rows - store.manifest.n) * recipe.row_bytes)
@@ -317,15 +360,21 @@ def _fill(store: Store, reader: Reader, recipe: Recipe, verbose: int) -> None:
         store.drop_last()
     d, names, sparse = store.manifest.columns, store.manifest.names, store.manifest.compressed
     at_once = ROWS_AT_ONCE if sparse else max(1, min(ROWS_AT_ONCE, CELLS_AT_ONCE // recipe.columns.width))
-    waiting: list[tuple[Records, NDArray[np.bool_]]] = []
-    with _bar(verbose) as show:
-        for X, y in reader.batches(store.manifest.n, at_once):
+    waiting: list[tuple[Records, NDArray[np.bool_], IntVector | None]] = []
+    at = store.manifest.n
+    # How much has been read tells the number of rows, which is private where persons have several.
+    with _bar(verbose if weights is None else 0) as show:
+        for X, y, *ids in reader.batches(at, at_once):
             table = Table(X)
             if (table.d, table.names, table.sparse) != (d, names, sparse):
                 raise WrongValue("A batch has other columns than the first one; all must have the same.")
             seen = recipe.question.rows(recipe.open(X), y)
-            waiting.append((Records(*recipe.quantised(X, y)), seen))
-            while sum(len(seen) for _, seen in waiting) >= recipe.rows:
+            records, shares = Records(*recipe.quantised(X, y)), None
+            if weights is not None:
+                records, shares = weights.apply(records, ids[0], at)
+            at += len(seen)
+            waiting.append((records, seen, shares))
+            while sum(len(seen) for _, seen, _ in waiting) >= recipe.rows:
                 _append(store, _cut(waiting, recipe.rows), expected)
                 expected = None
             show(*reader.progress)
@@ -353,26 +402,34 @@ def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
     return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
 
 
-def _cut(waiting: list[tuple[Records, NDArray[np.bool_]]], rows: int) -> tuple[int, dict[str, NDArray[Any]]]:
+def _cut(
+    waiting: list[tuple[Records, NDArray[np.bool_], IntVector | None]], rows: int
+) -> tuple[int, dict[str, NDArray[Any]]]:
     """Take the first records out of a list of pieces, as the arrays of one shard.
 
-    A piece is records and which of their cells are recognised.
+    A piece is records, which of their cells are recognised, and the weights by which these are counted.
     """
-    taken: list[tuple[Dense | Sparse, Vector]] = []
+    taken: list[Records] = []
     counts: list[IntVector] = []
     missing = rows
     while waiting and missing:
-        piece, seen = waiting.pop(0)
+        piece, seen, shares = waiting.pop(0)
         count = min(missing, len(seen))
-        taken.append(part_of(piece, 0, count))
-        counts.append(seen[:count].sum(axis=0))
+        now, later = (None, None) if shares is None else (shares[:count], shares[count:])
+        taken.append(piece.part(0, count))
+        counts.append(total_of(seen[:count], now))
+        if now is not None:
+            counts[-1] = np.append(counts[-1], now.sum())
         if count < len(seen):
-            waiting.insert(0, (Records(*part_of(piece, count, None)), seen[count:]))
+            waiting.insert(0, (piece.part(count, None), seen[count:], later))
         missing -= count
-    arrays = {"values": np.concatenate([part.values for part, _ in taken])}
-    arrays["targets"] = np.concatenate([y for _, y in taken], axis=1)
+    arrays = {"values": np.concatenate([part.rows.values for part in taken])}
+    arrays["targets"] = np.concatenate([part.y for part in taken], axis=1)
     arrays[RECOGNISED] = np.sum(counts, axis=0)
-    compressed = [part for part, _ in taken if isinstance(part, Sparse)]
+    owners = [part.owners for part in taken if part.owners is not None]
+    if owners:
+        arrays[OWNERS] = np.concatenate(owners)
+    compressed = [part.rows for part in taken if isinstance(part.rows, Sparse)]
     if compressed:
         lengths = np.concatenate([np.diff(part.indptr) for part in compressed])
         arrays["indptr"] = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
