@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from dpcvx.cli.options import DataFile, Encoding, Sep, csv_dialect
+from dpcvx.cli.fit import open_ledger
+from dpcvx.cli.options import DataFile, Decimal, Encoding, LedgerUrl, LineBreaks, Sep, Witness, csv_dialect
 from dpcvx.cli.output import check_writable, write
-from dpcvx.errors import WrongValue
+from dpcvx.errors import Unreadable, WrongValue
 
 __all__ = ["declare"]
 
@@ -33,43 +35,118 @@ def declare(
     ] = None,
     target: Annotated[str | None, typer.Option(help="Column that models will predict.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="Fill in open bounds of numbers in the schema file, by noisy quantiles of the table, for "
+            "this privacy loss. First run the command without it, and say what each column is."
+        ),
+    ] = None,
+    delta: Annotated[float | None, typer.Option(help="Default: min(1/n^2, 1e-5).")] = None,
+    ledger: LedgerUrl = None,
+    witness: Witness = None,
+    account: Annotated[str | None, typer.Option(help="Account of the ledger that pays.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the noise, for tests: NOT PRIVATE.")] = None,
     sep: Sep = ",",
+    decimal: Decimal = ".",
     encoding: Encoding = "utf-8",
+    line_breaks: LineBreaks = False,
 ) -> None:
-    """Write a schema file to fill in, from the names of a table's columns; no cell is read."""
+    """Write a schema file to fill in, from the names of a table's columns; only --epsilon reads cells."""
+    out = data.with_suffix(".toml") if out is None else out
+    check_writable(out, data)
+    dialect = csv_dialect(sep, decimal, encoding, line_breaks)
+    if epsilon is not None:
+        if not out.is_file():
+            raise Unreadable(
+                f"{out} does not exist: first run the command without --epsilon, and say in the file what "
+                "each column is. Bounds of numbers may stay open."
+            )
+        payer = open_ledger(ledger, account, witness)
+        payment = {"epsilon": epsilon, "delta": delta, "ledger": payer, "account": account}
+        _fill(out, data, dialect, {**payment, "random_state": seed})
+        return
+    if out.exists() and not force:
+        raise WrongValue(
+            f"{out} exists already: choose another --out, add --force to replace it, or --epsilon to fill in "
+            "open bounds."
+        )
+    _propose(out, data, replace(dialect, decimal=".", line_breaks=False), target)
+    form = "".join(
+        f" {option} {shlex.quote(value)}".rstrip()
+        for option, value, usual in (
+            ("--sep", sep, ","),
+            ("--decimal", decimal, "."),
+            ("--encoding", encoding, "utf-8"),
+        )
+        if value != usual
+    )
+    form += " --quoted-line-breaks" if line_breaks else ""
+    typer.echo(
+        "Fill in each question mark, check the rest, and delete the line  confirmed = false;  then:"
+        f"  dpcvx fit {data} --bounds {out}{form} ...\n"
+        f"Open bounds of numbers can be filled in privately:  dpcvx declare {data} --epsilon 0.5{form}"
+    )
+
+
+def _propose(out: Path, data: Path, dialect: Any, target: str | None) -> None:
+    """Write a schema file from the header of a table."""
     from dpcvx.data.files import read_header
     from dpcvx.data.proposals import propose_column
     from dpcvx.data.table_file import HEADER_HINT
     from dpcvx.data.table_schema import TableSchema
 
-    out = data.with_suffix(".toml") if out is None else out
-    check_writable(out, data)
-    if out.exists() and not force:
-        raise WrongValue(f"{out} exists already: choose another --out, or add --force to replace it.")
-    header = read_header(data, csv_dialect(sep, ".", encoding, False))
-    if len(header.names) == 1 and (
-        others := [word for mark, word in SEPARATORS.items() if mark in header.names[0]]
-    ):
+    header = read_header(data, dialect)
+    names, types, labels = header.names, header.types, header.labels
+    if len(names) == 1 and (others := [word for mark, word in SEPARATORS.items() if mark in names[0]]):
         raise WrongValue(
             f"The header of {data} is one name with separators in it, so that the table would have one "
             f"column: add --sep {others[0]}."
         )
-    if target is not None and target not in header.names:
+    if target is not None and target not in names:
         raise WrongValue(f"The table's header lacks the target {target!r}; {HEADER_HINT}")
-    types, labels = header.types, header.labels
-    schema = TableSchema.from_header(header.names, types, target=target, labels=labels)
-    notes = {name: propose_column(name, types.get(name), labels.get(name, ())).note for name in header.names}
+    schema = TableSchema.from_header(names, types, target=target, labels=labels)
+    notes = {name: propose_column(name, types.get(name), labels.get(name, ())).note for name in names}
     kind = "types and value labels" if labels else "types"
     text = HEADING.format(more=MORE.format(kind=kind) if types else "") + schema.to_toml(notes=notes)
     write(out, lambda path: path.write_text(text, encoding="utf-8"))
     source = f"the names and {kind} of columns" if types else "the first line, the names of columns"
-    form = "".join(
-        f" {option} {shlex.quote(value)}"
-        for option, value, usual in (("--sep", sep, ","), ("--encoding", encoding, "utf-8"))
-        if value != usual
+    typer.echo(f"Wrote {out}. Nothing was read of {data} but {source}.")
+
+
+def _fill(out: Path, data: Path, dialect: Any, payment: dict[str, Any]) -> None:
+    """Fill in open bounds of numbers in a schema file, by private quantiles."""
+    from dpcvx.data.files import open_table
+    from dpcvx.data.schema_columns import ASK, NumberColumn
+    from dpcvx.data.table import Table
+    from dpcvx.data.table_schema import TableSchema, fill_in_bounds
+    from dpcvx.estimators.proposed_bounds import propose_bounds
+
+    schema, content = TableSchema.from_toml(out), out.read_text(encoding="utf-8")
+    numbers = [
+        name
+        for name, column in schema.columns.items()
+        if column.kind == NumberColumn.kind and column.bounds == ASK
+    ]
+    if not numbers:
+        raise WrongValue(f'No number in {out} has open bounds, bounds = "?": there is nothing to pay for.')
+    table = open_table(data, dialect)
+    ids = [] if schema.person is None else [schema.person]
+    if absent := [name for name in (*numbers, *ids) if name not in table.columns]:
+        raise WrongValue(f"{out} declares columns that the table lacks: {', '.join(absent)}.")
+    for name in numbers:
+        fill_in_bounds(content, name, "")  # refused before anything is paid for
+    X, _ = table.read([*numbers, *ids], ids)
+    column = X[ids[0]] if ids else None
+    found = propose_bounds(Table(X.select(numbers)), numbers, ids=column, **payment)
+    note = (
+        f"# noisy bounds, for epsilon {payment['epsilon']:g} of its own: round them by what is publicly known"
     )
-    typer.echo(
-        f"Wrote {out}. Nothing was read of {data} but {source}.\n"
-        "Fill in each question mark, check the rest, and delete the line  confirmed = false;  then:"
-        f"  dpcvx fit {data} --bounds {out}{form} ..."
-    )
+    for name, bounds in found.bounds.items():
+        if bounds is not None:
+            content = fill_in_bounds(content, name, f"{note}\nbounds = [{bounds[0]:g}, {bounds[1]:g}]")
+    write(out, lambda path: path.write_text(content, encoding="utf-8"))
+    open_ones = [name for name, bounds in found.bounds.items() if bounds is None]
+    typer.echo(f"Filled in bounds in {out}. {found.statement}")
+    if open_ones:
+        typer.echo(f"dpcvx: no numbers are visible in {', '.join(open_ones)}: what kind are they?", err=True)

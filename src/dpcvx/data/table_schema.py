@@ -30,11 +30,12 @@ from dpcvx.data.table_file import HEADER_HINT, read_bytes
 from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.words import is_number, show
 
-__all__ = ["TableSchema"]
+__all__ = ["TableSchema", "fill_in_bounds"]
 
 KEYS = ("confirmed", "default", "data_norm", "target", "bounds", "categories", "columns", "groups")
 TARGET_KEYS = {"column", "bounds", "classes"}
 NOT_NAMED = IgnoredColumn()
+OPEN_BOUNDS = re.compile(r'^bounds *= *"\?".*$', re.MULTILINE)
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")  # that TOML takes without quotes
 
 
@@ -357,6 +358,20 @@ class TableSchema:
 
     def _of_kind(self, kind: str) -> list[str]:
         return [name for name, column in self.columns.items() if column.kind == kind]
+
+
+def fill_in_bounds(content: str, column: str, lines: str) -> str:
+    """Return the text of a schema file with the open bounds of a column replaced, and all else as it is.
+
+    `column`: its name, of a section [columns.NAME] with a line  bounds = "?"; `lines`: to put in its place.
+    """
+    head = f"[columns.{_key(column)}]"
+    before, found, after = content.partition(head)
+    section, brackets, rest = after.partition("\n[")
+    filled = OPEN_BOUNDS.sub(lambda _: lines, section, count=1)
+    if not found or filled == section:
+        raise WrongValue(f'The schema file has no section {head} with a line  bounds = "?".')
+    return f"{before}{found}{filled}{brackets}{rest}"
 
 
 def _is_open(value: Any) -> bool:

@@ -75,6 +75,11 @@ def private_columns(stated: Declarations, columns: Columns, target: Target) -> i
     return wanted
 
 
+def noise_scales(columns: int) -> float:
+    """Return how many scales of the noise a rank is from the end, for two quantiles of each column."""
+    return math.log(2 * columns * (quantile_grid().size + 1)) + SAFETY
+
+
 def quantile_stages(n: int, columns: int, budget: Budget) -> tuple[Stage, ...]:
     """Return the questions about the low and the high quantile of each of some columns.
 
@@ -92,7 +97,7 @@ def quantile_stages(n: int, columns: int, budget: Budget) -> tuple[Stage, ...]:
     neighbours, n = dataclasses.replace(budget.neighbours, rows=1), n // budget.neighbours.rows
     paid = spendable(budget)
     mu = gaussian_mu(paid.epsilon, paid.delta)
-    scales = math.log(2 * columns * (quantile_grid().size + 1)) + SAFETY
+    scales = noise_scales(columns)
 
     def selection(share: float) -> tuple[float, int]:
         """Bounded range of one selection for a share of the budget, and the rank that it can ask for."""
