@@ -63,6 +63,7 @@ from dpcvx.losses import (
 )
 from dpcvx.mechanisms import (
     Mechanism,
+    NoisyBinCounts,
     NoisyCounts,
     NoisyDifference,
     NoisyGradient,
@@ -232,6 +233,7 @@ ALL_MECHANISMS: dict[str, Callable[[Neighbours], Mechanism]] = {
     "perturbed minimiser": lambda who: PerturbedMinimiser(_ball, 100, 1.0, 2.0, 100.0, who),
     "quantile": lambda who: NoisyQuantile(100, 50, 0.1),  # the same for both relations
     "counts": lambda who: NoisyCounts(100, 3, (2, 5), 1.0, who),
+    "histogram": lambda who: NoisyBinCounts(100, 0, (2, 5), 1.0),  # of one relation
 }
 
 

@@ -21,6 +21,7 @@ from dpcvx.words import is_number, show
 __all__ = [
     "COLUMN_MAPS",
     "IDENTITY",
+    "Clip",
     "ColumnMap",
     "Identity",
     "MapRequest",
@@ -111,6 +112,38 @@ class Identity:
 
 
 IDENTITY = Identity()
+
+
+@dataclass(frozen=True)
+class Clip:
+    """The number clipped to an interval inside its bounds: clip(x, low, high).
+
+    Parameters
+    ----------
+    low, high : float
+        Ends of the interval.
+    """
+
+    low: float
+    high: float
+    kind: ClassVar[str] = "clip"
+    suffixes: ClassVar[tuple[str, ...]] = ("",)
+
+    def __post_init__(self) -> None:
+        if not (is_number(self.low) and is_number(self.high) and self.low <= self.high):
+            raise WrongValue(f"low and high must ascend, got {show(self.low)} and {show(self.high)}.")
+
+    def __call__(self, cells: Vector) -> Vector:
+        """Return one feature."""
+        return np.clip(_finite(cells), self.low, self.high)[:, None]
+
+    def missing(self, low: float, high: float) -> Vector:
+        """Return the middle of the interval."""
+        return np.array([self.low + (self.high - self.low) / 2])
+
+    def formula(self) -> str:
+        """Return the formula."""
+        return f"clip(x, {self.low!r}, {self.high!r})"
 
 
 @dataclass(frozen=True)
@@ -305,7 +338,8 @@ class PrivateQuantiles:
 
 
 COLUMN_MAPS: dict[str, type[Any]] = {
-    each.kind: each for each in (Identity, SignedLog, QuantileMap, Ramps, PrivateRamps, PrivateQuantiles)
+    each.kind: each
+    for each in (Identity, Clip, SignedLog, QuantileMap, Ramps, PrivateRamps, PrivateQuantiles)
 }
 
 

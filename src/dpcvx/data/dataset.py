@@ -18,6 +18,7 @@ from dpcvx.errors import Incompatible, WrongValue
 
 if TYPE_CHECKING:
     from dpcvx.arrays import IntVector
+    from dpcvx.data.bins import CellsInBins
     from dpcvx.data.columns import Columns
     from dpcvx.data.quantise import Quantiser
     from dpcvx.data.recognised import RecognisedCells
@@ -73,8 +74,11 @@ class Dataset(Protocol):
         """Whether `count` can answer: not where records were quantised without counts of their cells."""
         ...
 
-    def count(self, question: RecognisedCells) -> IntVector:
-        """Return the exact counts of recognised cells over all records; mechanisms ask."""
+    def count(self, question: RecognisedCells | CellsInBins) -> IntVector:
+        """Return the exact counts of recognised cells, or of cells in bins, over all records.
+
+        Mechanisms ask. Records that are stored quantised can answer the first alone.
+        """
         ...
 
     def source(self, columns: Columns, quantiser: Quantiser, target: Target, layout: str) -> DataSource:
@@ -108,6 +112,7 @@ class InMemory:
             self.target = self.table.raw(schema.target)
         self.n = self.table.n
         self.declarations: Mapping[str, Any] = {}
+        self.has_raw_cells = True
         self.units: Units | None = None
         self.neighbours = REPLACE_ONE
 
@@ -128,9 +133,10 @@ class InMemory:
         """Return every label."""
         return self.target
 
-    def count(self, question: RecognisedCells) -> IntVector:
-        """Return the exact counts of recognised cells."""
-        return question.of(self.table, self.target, None if self.units is None else self.units.shares)
+    def count(self, question: RecognisedCells | CellsInBins) -> IntVector:
+        """Return the exact counts of recognised cells, or of cells in bins; rows have their weights."""
+        weights = None if self.units is None else self.units.shares
+        return question.of(self.table, self.target, weights)
 
     def source(self, columns: Columns, quantiser: Quantiser, target: Target, layout: str) -> DataSource:
         """Return the data source of all records, clipped and quantised."""

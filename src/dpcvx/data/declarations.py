@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from dpcvx.data.table import Table
     from dpcvx.data.table_schema import TableSchema
 
-__all__ = ["Declarations", "check_schema"]
+__all__ = ["AUTO", "Declarations", "check_schema"]
+
+AUTO = "auto"
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,12 +31,12 @@ class Declarations:
     classes: Any = None  # sequence or "from_y": labels of the target
     y_bounds: Any = None  # pair or "private": bounds of the target
     schema: TableSchema | None = None  # in place of bounds and categories, and perhaps of the others
-    # mapping from column to column map or request, or one for all numbers
+    # mapping from column to column map or request, one for all numbers, or "auto": by rule of the estimator
     maps: Any = None
 
     def map_of_each(self, table: Table) -> dict[int, Any]:
         """Return the declared map, or request for one, of each number that has one, by position."""
-        if self.maps is None:
+        if self.maps in (None, AUTO):
             return {}
         if isinstance(self.maps, Mapping) and "kind" not in self.maps:
             given = {table.position(key, "maps"): each for key, each in self.maps.items()}
@@ -97,7 +99,7 @@ class Declarations:
         }
         given |= {name: value for name, value in values.items() if getattr(self, name) is None}
         own = {each.name: each.map for each in variables if each.map is not None}
-        if own and self.maps is not None:
+        if own and self.maps not in (None, AUTO):
             raise Incompatible("schema declares maps of columns, and maps is given too: give one of them.")
         given |= {"maps": own} if own else {}
         return replace(self, **given)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import torch
 
     from dpcvx.arrays import IntVector
+    from dpcvx.data.bins import CellsInBins
     from dpcvx.data.columns import Columns
     from dpcvx.data.memory import Arrays
     from dpcvx.data.quantise import Quantiser
@@ -82,7 +83,7 @@ class ShardsForDevice:
         """Return the labels that occur."""
         return self._shards.labels()
 
-    def count(self, question: RecognisedCells) -> IntVector:
+    def count(self, question: RecognisedCells | CellsInBins) -> IntVector:
         """Return the exact counts of recognised cells, stored with the shards."""
         return self._shards.count(question)
 

@@ -27,7 +27,7 @@ from dpcvx.data import DataSource, Quantiser
 from dpcvx.data.column_maps import IDENTITY
 from dpcvx.data.columns import Columns
 from dpcvx.data.dataset import Dataset, InMemory, open_dataset
-from dpcvx.data.declarations import Declarations
+from dpcvx.data.declarations import AUTO, Declarations
 from dpcvx.data.row_map import RowMap
 from dpcvx.data.table import Table
 from dpcvx.data.target import Target, open_target, read_one
@@ -52,6 +52,7 @@ from dpcvx.estimators.private_bounds import (
     release_declarations,
     with_placeholders,
 )
+from dpcvx.estimators.private_maps import TailRule, automatic_maps, is_histogram, place_maps, release_maps
 from dpcvx.estimators.progress import ProgressReport
 from dpcvx.noise import Generator, generator_of
 from dpcvx.planning.outlook import warn_if_useless
@@ -262,8 +263,12 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             nonlocal made
             check = release_check(plan.before, dataset, made.columns, made.target, answers)
             made = dataclasses.replace(made, check=check)
-            if private_columns(made.stated, made.columns, made.target):
+            if private_columns(made.stated, made.plain, made.target):
                 made = self._with_released_bounds(dataset, made, answers)
+            if any(map(is_histogram, plan.before)):
+                maps = release_maps(plan.before, made.maps, dataset, made.plain, answers)
+                columns = _map_columns(dataset.table, made.stated, made.plain, maps)
+                made = dataclasses.replace(made, maps=maps, columns=columns)
             # Standardisation makes the intercept's feature itself, after the rows have been centred.
             stored = 0.0 if plan.solver.standardises else made.intercept
             quantiser = Quantiser(plan.problem.bounds, made.columns.center, made.columns.scale, stored)
@@ -293,12 +298,13 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         table, y = dataset.table, self._read_target(dataset.target)
         units = getattr(dataset, "units", None)
         weights = None if units is None else units.shares
-        found = release_declarations(made.stated, table, y, made.columns, made.plan, answers, weights)
-        columns = _declare_columns(table, found, made.maps)
+        found = release_declarations(made.stated, table, y, made.plain, made.plan, answers, weights)
+        plain = _plain_columns(table, found)
+        columns = _map_columns(table, found, plain, place_maps(made.maps, plain))
         target = self._declare_target(found, y)
         if is_private(made.stated.y_bounds):
             target = dataclasses.replace(target, origin=RELEASED)
-        return dataclasses.replace(made, columns=columns, target=target)
+        return dataclasses.replace(made, plain=plain, columns=columns, target=target)
 
     def _warn(self, made: FitDeclaration, dataset: Dataset) -> None:
         """Warn, from public facts, of declared columns that the table lacks, and of a useless plan."""
@@ -313,7 +319,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         plan, facts = made.plan, (made.stated, made.columns, made.target)
 
         def again(n: int, epsilon: float) -> Plan:
-            return self._plan_fit(n, facts, epsilon, dataset)[0]
+            return self._plan_fit(n, facts, epsilon, dataset, made.maps)[0]
 
         rule = type(self), self.delta, self.n_iter, self.standardize, plan.budget.neighbours
         unbounded = dataset.table.sparse and made.stated.data_norm is None
@@ -326,17 +332,34 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         table = dataset.table
         placed = with_placeholders(stated, dataset, getattr(self, "threshold", None))
         values = self._open_target(dataset.target, table.n)
-        maps = stated.map_of_each(table)
-        columns = _declare_columns(table, placed, maps)
+        plain = _plain_columns(table, placed)
+        maps = self._requested_maps(n, stated, plain, dataset)
+        columns = _map_columns(table, placed, plain, place_maps(maps, plain))
         if isinstance(stated.classes, str):  # "from_y": their set is public
             values = self._read_target(dataset.labels())
         target = self._declare_target(placed, values)
         facts = stated, columns, target
-        plan, intercept = self._plan_fit(n, facts, float(self.epsilon or 0), dataset)
+        plan, intercept = self._plan_fit(n, facts, float(self.epsilon or 0), dataset, maps)
+        if not any(map(is_histogram, plan.before)):  # nothing is released for the rule to go by
+            maps = {j: each for j, each in maps.items() if not isinstance(each, TailRule)}
         units = getattr(dataset, "units", None)
         stored = {} if units is None else units.facts
         stored = {**stored, **getattr(dataset, "facts", {})}
-        return FitDeclaration(*facts, plan, intercept, maps=maps, stored=stored)
+        return FitDeclaration(stated, plain, columns, target, plan, intercept, maps=maps, stored=stored)
+
+    def _requested_maps(
+        self, n: int, stated: Declarations, columns: Columns, dataset: Dataset
+    ) -> dict[int, Any]:
+        """Return the maps of numbers by position, and requests for maps that the fit is to release.
+
+        `n`: number of records; `columns`: declared without maps; `dataset`: only its kind is used.
+        """
+        maps = stated.map_of_each(dataset.table)
+        # Standard errors are of coefficients of the columns as they are.
+        fixed = self.maps != AUTO or is_private(stated.bounds) or stated.data_norm is not None
+        if fixed or self.uncertainty or dataset.table.sparse:
+            return maps
+        return {**automatic_maps(columns, maps), **maps}
 
     def _open_target(self, y: Any, n: int) -> NDArray[Any]:
         """Raw targets of n records, of a shape that fits."""
@@ -595,9 +618,18 @@ def refuse_metadata(model: object, metadata: dict[str, Any]) -> None:
             raise WrongType(f"{name} does not take {keyword}: {REFUSED[keyword]}.")
 
 
-def _declare_columns(table: Table, stated: Declarations, maps: Mapping[int, Any]) -> Columns:
-    """Columns of a table with maps, by position."""
-    return Columns.declare(table, stated.bounds, stated.categories, stated.data_norm, stated.missing, maps)
+def _plain_columns(table: Table, stated: Declarations) -> Columns:
+    """Columns of a table without maps of numbers."""
+    return Columns.declare(table, stated.bounds, stated.categories, stated.data_norm, stated.missing)
+
+
+def _map_columns(table: Table, stated: Declarations, plain: Columns, maps: Mapping[int, Any]) -> Columns:
+    """Columns of a table with maps, by position; bounds are those of the columns without maps."""
+    if not maps:
+        return plain
+    firsts = [span[0] for span in plain.spans()]
+    bounds = plain.low[firsts], plain.high[firsts]
+    return Columns.declare(table, bounds, stated.categories, stated.data_norm, stated.missing, maps)
 
 
 def _size_facts(plan: Plan) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpcvx.data.canonical import canonical
-from dpcvx.data.column_maps import Identity, QuantileMap, Ramps, SignedLog, each_map
+from dpcvx.data.column_maps import Clip, Identity, QuantileMap, Ramps, SignedLog, each_map
 from dpcvx.data.levels import DeclaredLevels
 from dpcvx.errors import Incompatible, NotInstalled
 from dpcvx.estimators.formula import Formula
@@ -106,6 +106,11 @@ def _same(graph: _Graph, cells: str, column_map: Any) -> str:
     return cells
 
 
+def _interval(graph: _Graph, cells: str, column_map: Any) -> str:
+    low, high = (graph.constant(np.float64(end)) for end in (column_map.low, column_map.high))
+    return graph.add("Min", graph.add("Max", cells, low), high)
+
+
 def _logarithm(graph: _Graph, cells: str, column_map: Any) -> str:
     """Signed logarithms; log(1 + u) is u log(v) / (v - 1) with v = 1 + u, precise for small u too."""
     one, zero = graph.constant(np.float64(1.0)), graph.constant(np.float64(0.0))
@@ -142,6 +147,7 @@ def _piecewise(graph: _Graph, cells: str, column_map: Any) -> str:
 # how each kind of column map is written
 MAPS: dict[str, Callable[[_Graph, str, Any], str]] = {
     Identity.kind: _same,
+    Clip.kind: _interval,
     SignedLog.kind: _logarithm,
     Ramps.kind: _ramps,
     QuantileMap.kind: _piecewise,

@@ -20,6 +20,7 @@ from dpcvx.domains import NAMED_BALLS, Domain, HasEuclideanRadius
 from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.estimators.data_check import DataCheck, check_stages
 from dpcvx.estimators.private_bounds import private_columns, quantile_stages
+from dpcvx.estimators.private_maps import TailRule, histogram_stages
 from dpcvx.events import Compose, Repeat
 from dpcvx.losses import Loss
 from dpcvx.planning.outlook import USUAL_CELLS
@@ -51,7 +52,8 @@ class FitDeclaration:
     """A fit as it is fixed before a record is read."""
 
     stated: Declarations  # declared with the estimator or with the data
-    columns: Columns  # from raw columns to features
+    plain: Columns  # from raw columns to features, without maps of numbers
+    columns: Columns  # with maps; placeholders where the fit will release them
     target: Target  # from raw targets to those of the loss
     plan: Plan
     intercept: float  # value of the intercept's feature in scaled units, 0 for none
@@ -115,12 +117,17 @@ class Planning(Parameters):
         raise NotImplementedError
 
     def _plan_fit(
-        self, n: int, fit: tuple[Declarations, Columns, Target], epsilon: float, dataset: Dataset
+        self,
+        n: int,
+        fit: tuple[Declarations, Columns, Target],
+        epsilon: float,
+        dataset: Dataset,
+        maps: Mapping[int, Any],
     ) -> tuple[Plan, float]:
         """Plan of a fit to n units, and the value of the intercept's feature, from public facts alone.
 
         `dataset`: its neighbours, whether its records are sparse, and whether they can be counted; no record
-        is read.
+        is read. `maps`: declared ones, and requests for others, by position.
         """
         stated, columns, target = fit
         loss = self._loss(target)
@@ -155,7 +162,10 @@ class Planning(Parameters):
             make = partial(self._plan, self._with_room(plain), n, budget, standardize=True)
             intercept = float(self.fit_intercept)
         check, note = check_stages(dataset, columns, target, n, budget, float(self.check))
-        before = (*check, *quantile_stages(n, private_columns(*fit), budget))
+        if not standardize:
+            maps = {j: each for j, each in maps.items() if not isinstance(each, TailRule)}
+        histograms = histogram_stages(n, maps, dataset, budget)
+        before = (*check, *quantile_stages(n, private_columns(*fit), budget), *histograms)
         return dataclasses.replace(_after(before, make), notes=(note,) if note else ()), intercept
 
     def _with_room(self, problem: Problem) -> Problem:

@@ -16,9 +16,10 @@ from dpcvx.mechanisms.mechanism import Mechanism, Traits, check_capacity
 
 if TYPE_CHECKING:
     from dpcvx.data import Dataset, RecognisedCells
+    from dpcvx.data.bins import CellsInBins
     from dpcvx.noise import Generator
 
-__all__ = ["NoisyCounts", "as_counts"]
+__all__ = ["NoisyBinCounts", "NoisyCounts", "as_counts"]
 
 LATTICE_BITS = 20  # of a count: the square root in the sensitivity is rounded up on a grid this fine
 
@@ -82,7 +83,7 @@ class NoisyCounts(GaussianMechanism):
         """One pass over the raw cells, none of it a gradient."""
         return 0.0
 
-    def __call__(self, question: RecognisedCells, data: Dataset, rng: Generator) -> Vector:
+    def __call__(self, question: RecognisedCells | CellsInBins, data: Dataset, rng: Generator) -> Vector:
         """Return the noisy counts of a data set's raw cells, in the order of the question."""
         if (question.numbers, question.levels) != (self.numbers, self.levels):
             raise Incompatible("The counts that are asked for are not those that were planned.")
@@ -99,6 +100,37 @@ class NoisyCounts(GaussianMechanism):
         steps = 2**LATTICE_BITS // self.neighbours.weight
         released: Vector = (exact * steps + noise.draw(rng)) * np.float64(noise.unit)
         return released
+
+
+@dataclass(frozen=True)
+class NoisyBinCounts(NoisyCounts):
+    """Numbers of cells in public bins, for each of some columns.
+
+    Question: S(D) = sum_i s_i in Z^p, where the summand of a record holds for each column the unit vector of
+    its cell's bin; a cell that is no finite number has a bin of its own. The answer is S + 2^-20 K with
+    K = round(scale Z), Z standard normal.
+
+    Sensitivity (l2, replace-one): the bins of a column are the levels of a category, so that it is
+    sqrt(2 columns) (`NoisyCounts`, PRIVACY_MATH §18). Rows that share a person's weight sum to a point of the
+    convex hull of unit vectors and 0; the weight that is missing counts in the last bin, so that it is a
+    point of the simplex, with the same diameter (PRIVACY_MATH §16).
+
+    Event: Gaussian(noise_multiplier).
+    """
+
+    traits: ClassVar[Traits] = Traits("histogram of cells", measures=True)
+
+    def __post_init__(self) -> None:
+        if self.neighbours.rows > 1 or not self.neighbours.replaces:
+            raise Incompatible(
+                "Histograms of cells need relation='replace', and one row of each person: leave max_rows out."
+            )
+        check_capacity(self, self.n)
+
+    @property
+    def _weighted(self) -> bool:
+        """No: weight that no row has counts in the last bin, so that the sum is not asked for."""
+        return False
 
 
 def as_counts(mechanism: Mechanism) -> NoisyCounts:

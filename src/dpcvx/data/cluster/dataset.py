@@ -19,6 +19,7 @@ from dpcvx.data.recognised import RecognisedCells
 from dpcvx.errors import ClusterFailed, Incompatible, WrongValue
 
 if TYPE_CHECKING:
+    from dpcvx.data.bins import CellsInBins
     from dpcvx.data.columns import Columns
     from dpcvx.data.table import Table
     from dpcvx.data.table_schema import TableSchema
@@ -112,11 +113,16 @@ class DaskDataset:
         return list(dict.fromkeys(label for labels in found for label in labels))
 
     @property
+    def has_raw_cells(self) -> bool:
+        """The graph gives them again."""
+        return True
+
+    @property
     def countable(self) -> bool:
         """The graph gives the raw cells again."""
         return True
 
-    def count(self, question: RecognisedCells) -> IntVector:
+    def count(self, question: RecognisedCells | CellsInBins) -> IntVector:
         """Return the exact counts of recognised cells: each worker counts in its partitions."""
         from dask import delayed
 
@@ -174,7 +180,9 @@ class _Prepare:
         return self.columns.rows(self.kind.open(X), self.quantiser), self.target.encode(y)
 
 
-def _counts(question: RecognisedCells, kind: _Kind, target: Any, X: Any, y: Any) -> IntVector | Failure:
+def _counts(
+    question: RecognisedCells | CellsInBins, kind: _Kind, target: Any, X: Any, y: Any
+) -> IntVector | Failure:
     """Exact counts in one partition."""
 
     def read() -> IntVector:

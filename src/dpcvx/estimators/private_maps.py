@@ -1,0 +1,181 @@
+"""Private column maps: a histogram of each column, released before the fit, gives the numbers of their maps.
+
+Columns with long tails, and columns whose bounds are far too wide, are found in the same histograms. All of
+it is post-processing of one Gaussian release, whose price is part of the plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpcvx.accounting import Budget, gaussian_mu, spendable
+from dpcvx.arrays import Vector
+from dpcvx.data import Dataset
+from dpcvx.data.bins import COARSE, FINE, CellsInBins, quantiles_of
+from dpcvx.data.column_maps import IDENTITY, Clip, ColumnMap, MapRequest, QuantileMap
+from dpcvx.data.columns import Columns
+from dpcvx.errors import Incompatible
+from dpcvx.mechanisms import NoisyBinCounts, as_counts
+from dpcvx.plans import Answers, Stage
+from dpcvx.solvers.defaults import default
+
+__all__ = ["TailRule", "automatic_maps", "histogram_stages", "is_histogram", "place_maps", "release_maps"]
+
+QUESTION = NoisyBinCounts.traits.question
+SHARE: float = default("estimators.private_maps.SHARE")
+REQUESTED_SHARE: float = default("estimators.private_maps.REQUESTED_SHARE")
+LARGEST_NOISE: float = default("estimators.private_maps.LARGEST_NOISE")
+FINE_NOISE: float = default("estimators.private_maps.FINE_NOISE")
+WIDE: float = default("estimators.private_maps.WIDE")
+BENT: float = default("estimators.private_maps.BENT")
+REACH: float = default("estimators.private_maps.REACH")
+RANKS: tuple[float, ...] = default("estimators.private_maps.RANKS")
+UNIT_BOUNDS = ((0.0, 1.0), (-1.0, 1.0))  # of flags, and of columns that somebody has scaled
+
+
+@dataclass(frozen=True)
+class TailRule:
+    """Request for the map of a column that nothing is declared of: the identity where its bounds fit.
+
+    Where the bounds are many times as wide as the middle nine tenths of the cells, the column is clipped to a
+    wide interval around these; or, where the quantiles bend away from those of a normal law, mapped by them
+    to normal scores.
+    """
+
+    kind: ClassVar[str] = "auto"
+
+    @property
+    def ranks(self) -> tuple[float, ...]:
+        """Shares from 5 % to 95 %."""
+        return RANKS
+
+    def placeholder(self, low: float, high: float) -> ColumnMap:
+        """Return the identity."""
+        return IDENTITY
+
+    def released(self, quantiles: Vector, low: float, high: float) -> ColumnMap:
+        """Return the map that the quantiles ask for."""
+        from scipy.special import ndtri
+
+        width = float(quantiles[-1] - quantiles[0])
+        if not width > 0 or high - low <= WIDE * width:
+            return IDENTITY
+        scores = ndtri(np.array(RANKS))
+        slopes = np.diff(quantiles) / np.diff(scores)
+        below = float(quantiles[0] - slopes[0] * (REACH + scores[0]))
+        above = float(quantiles[-1] + slopes[-1] * (REACH - scores[-1]))
+        below, above = max(below, low), min(above, high)
+        if slopes.max() <= BENT * slopes.min():
+            return Clip(below, above)
+        knots = [min(below, quantiles[0]), *quantiles.tolist(), max(above, quantiles[-1])]
+        return QuantileMap(knots, [-REACH, *scores.tolist(), REACH])
+
+
+def automatic_maps(columns: Columns, stated: Mapping[int, Any]) -> dict[int, Any]:
+    """Return the rule for every column of numbers that no map is declared of, and that bounds do not settle.
+
+    `columns`: declared without maps; `stated`: maps by position.
+    """
+    spans = columns.spans()
+    return {
+        j: TailRule()
+        for j, levels in enumerate(columns.levels)
+        if levels is None
+        and j not in stated
+        and (columns.low[spans[j][0]], columns.high[spans[j][0]]) not in UNIT_BOUNDS
+    }
+
+
+def place_maps(maps: Mapping[int, Any], columns: Columns) -> dict[int, ColumnMap]:
+    """Return maps with placeholders for those that the fit will release; the identity is left out.
+
+    `columns`: declared without maps.
+    """
+    found = {
+        j: each.placeholder(*_ends(columns, j)) if isinstance(each, MapRequest) else each
+        for j, each in maps.items()
+    }
+    return {j: each for j, each in found.items() if each != IDENTITY}
+
+
+def histogram_stages(n: int, maps: Mapping[int, Any], dataset: Dataset, budget: Budget) -> tuple[Stage, ...]:
+    """Return the stage that asks for histograms, if there is one.
+
+    `n`: number of records, public; `maps`: by position; `dataset`: only its kind is used, no record;
+    `budget`: of the whole fit. Maps that the user asks for are refused where the histograms would be too
+    noisy; the rule for other columns is then not applied.
+    """
+    asked = {j: each for j, each in maps.items() if isinstance(each, MapRequest)}
+    if not asked:
+        return ()
+    by_rule = all(isinstance(each, TailRule) for each in asked.values())
+    objection = _objection(dataset, budget)
+    if not objection:
+        share = SHARE if by_rule else REQUESTED_SHARE
+        paid = spendable(budget)
+        mu = math.sqrt(share) * gaussian_mu(paid.epsilon, paid.delta)
+        sizes = ((each.edges + 2,) * len(asked) for each in (COARSE, FINE))
+        coarse, fine = (NoisyBinCounts(n, 0, size, 1 / mu, budget.neighbours) for size in sizes)
+        histogram = fine if fine.noise <= FINE_NOISE * n else coarse
+        if histogram.noise <= LARGEST_NOISE * n:
+            return (Stage(histogram, 1),)
+        objection = (
+            f"with {share:g} of the budget the noise on a count has standard deviation "
+            f"{histogram.noise:.3g}, above {LARGEST_NOISE:g} of {n} records"
+        )
+    if by_rule:
+        return ()
+    raise Incompatible(
+        f"Private maps of {len(asked)} column(s) cannot be released: {objection}. Declare their numbers, use "
+        "a larger epsilon, or fewer columns."
+    )
+
+
+def is_histogram(stage: Stage) -> bool:
+    """Say whether a stage asks for the histograms of columns."""
+    return stage.mechanism.traits.question == QUESTION
+
+
+def release_maps(
+    stages: tuple[Stage, ...], maps: Mapping[int, Any], dataset: Dataset, columns: Columns, answers: Answers
+) -> dict[int, ColumnMap]:
+    """Release the histograms that were paid for; return all maps with their numbers.
+
+    `stages`: of the plan; `maps`: by position; `dataset`: raw records; private; `columns`: declared without
+    maps; `answers`: of the run.
+    """
+    asked = {j: each for j, each in maps.items() if isinstance(each, MapRequest)}
+    mechanism = as_counts(next(stage.mechanism for stage in stages if is_histogram(stage)))
+    binning = COARSE if mechanism.levels[0] == COARSE.edges + 2 else FINE
+    edges_of_each = tuple(binning.between(*_ends(columns, j)) for j in asked)
+    question = CellsInBins(mechanism.n, tuple(asked), edges_of_each)
+    released = answers.give(("maps",), lambda rng: mechanism(question, dataset, rng))
+    found, place = dict(maps), 0
+    for (j, request), edges in zip(asked.items(), question.edges, strict=True):
+        counts = np.asarray(released)[place : place + len(edges) + 2]
+        low, high = _ends(columns, j)
+        found[j] = request.released(quantiles_of(counts, edges, high, request.ranks), low, high)
+        place += len(counts)
+    return {j: each for j, each in found.items() if each != IDENTITY}
+
+
+def _ends(columns: Columns, j: int) -> tuple[float, float]:
+    """Bounds of a number's column."""
+    place = columns.spans()[j][0]
+    return float(columns.low[place]), float(columns.high[place])
+
+
+def _objection(dataset: Dataset, budget: Budget) -> str:
+    """Say why histograms of these records cannot be released; empty if they can."""
+    if not getattr(dataset, "has_raw_cells", False) or dataset.table.sparse:
+        return "histograms are counted in raw records in memory or on a cluster, not in sparse or stored ones"
+    if budget.delta == 0:
+        return "their noise is Gaussian, which needs delta > 0"
+    if not budget.neighbours.replaces or budget.neighbours.rows > 1:
+        return "histograms need relation='replace', and one row of each person"
+    return ""

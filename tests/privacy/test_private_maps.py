@@ -1,0 +1,205 @@
+"""Private column maps: histograms on public bins, their range between neighbours, and maps that follow."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import dpcvx
+import dpcvx.noise.gaussian
+from dpcvx.accounting import WEIGHT, Budget, Neighbours, gaussian_mu, spendable
+from dpcvx.data.bins import COARSE, FINE, CellsInBins, quantiles_of
+from dpcvx.data.column_maps import IDENTITY, Clip, PrivateQuantiles, PrivateRamps, QuantileMap, Ramps
+from dpcvx.data.dataset import InMemory
+from dpcvx.data.units import persons
+from dpcvx.errors import Incompatible
+from dpcvx.estimators.private_maps import TailRule, histogram_stages
+from dpcvx.events import Gaussian
+from dpcvx.mechanisms import NoisyBinCounts
+from dpcvx.noise import SeededGenerator
+
+HOSTILE = [math.nan, math.inf, -math.inf, "abc", None, 10**400, 1e308, -1e308]
+CELLS = [0.0, 0.5, 1.0, 3.0, 7.9, 8.0, *HOSTILE]
+
+
+@pytest.fixture
+def silent(monkeypatch):
+    monkeypatch.setattr(
+        dpcvx.noise.gaussian, "lattice_gaussian", lambda scale, size, rng: np.zeros(size, dtype=np.int64)
+    )
+
+
+def dataset(rows):
+    cells = np.empty((len(rows), len(rows[0])), dtype=object)
+    for place in np.ndindex(cells.shape):
+        cells[place] = rows[place[0]][place[1]]
+    return InMemory(cells, np.zeros(len(rows)))
+
+
+def question(n):
+    return CellsInBins(n, (0, 1), (np.array([0.0, 1.0, 4.0]), np.array([0.0, 0.5])))
+
+
+def test_bins_follow_from_bounds_alone_and_are_as_many_for_all():
+    for binning, bounds in itertools.product(
+        (COARSE, FINE), [(0, 1), (-200, 4e4), (5, 6), (-9, -3), (0, 1e9)]
+    ):
+        edges = binning.between(*map(float, bounds))
+        assert len(edges) == binning.edges
+        assert (np.diff(edges) >= 0).all()
+        assert edges[0] == bounds[0]
+        assert edges[-1] < bounds[1]
+
+
+def test_a_replaced_row_moves_the_counts_by_the_sensitivity_at_most_and_some_row_does(silent):
+    mechanism = NoisyBinCounts(1, 0, question(1).levels, 1.0)
+    answers = {
+        tuple(mechanism(question(1), dataset([row]), SeededGenerator(0)))
+        for row in itertools.product(CELLS, CELLS)
+    }
+    assert all(sum(answer) == 2 for answer in answers)  # every cell is in one bin
+    apart = max(math.dist(*pair) for pair in itertools.combinations(answers, 2))
+    assert apart == pytest.approx(2.0)  # sqrt(2 columns)
+    assert apart <= mechanism.sensitivity <= 2.0001
+    assert mechanism.event == Gaussian(1.0)
+
+
+def test_a_replaced_person_moves_the_counts_by_the_sensitivity_at_most(silent):
+    """Ids 1 and 2; the rows of person 2 are replaced by any number of others."""
+    person = Neighbours("replace", "person", weight=WEIGHT)
+    mechanism = NoisyBinCounts(2, 0, question(2).levels, 1.0, person)
+    others = [[(0.5, 0.5)], [(8.0, 8.0)], [(math.nan, "abc")], [(0.5, 0.5), (8.0, 8.0), (3.0, 0.0)]]
+    others += [[(8.0, 0.2)] * 7, [(0.5, 0.5), (0.5, 8.0)]]
+    answers = []
+    for rows in others:
+        data = dataset([(1.0, 1.0), *rows])
+        data.weigh_by(persons(np.array([1] + [2] * len(rows)), declared=2), "groups")
+        answers.append(mechanism(question(2), data, SeededGenerator(0)))
+    apart = max(math.dist(*pair) for pair in itertools.combinations(answers, 2))
+    assert apart <= mechanism.sensitivity
+    assert apart > 0.99 * 2
+    assert answers[0].sum() == pytest.approx(4)
+
+
+def test_survey_weights_and_other_relations():
+    weighted = Neighbours(weight=WEIGHT)
+    data = dataset([(0.5, 0.5), (3.0, 0.0)])
+    from dpcvx.data.units import survey_weights
+
+    data.weigh_by(survey_weights(np.array([2.0, 1.0]), (0, 4)), "sample_weight")
+    exact = data.count(question(2)) / WEIGHT
+    assert exact[:5].tolist() == [0, 0.5, 0.25, 0, 1.25]
+    NoisyBinCounts(2, 0, (5, 4), 1.0, weighted)
+    for wrong in (Neighbours("add_remove"), Neighbours("replace", "person", 3, WEIGHT)):
+        with pytest.raises(Incompatible, match="one row of each person"):
+            NoisyBinCounts(2, 0, (5, 4), 1.0, wrong)
+
+
+def test_quantiles_of_exact_counts_are_those_of_the_column():
+    rng = np.random.default_rng(0)
+    cells = np.exp(rng.normal(size=20_000))
+    edges = FINE.between(0.0, 100.0)
+    counts = CellsInBins(20_000, (0,), (edges,)).of(dataset(cells[:, None]).table, None)
+    found = quantiles_of(counts.astype(float), edges, 100.0, (0.05, 0.5, 0.95))
+    assert found == pytest.approx(np.quantile(cells, [0.05, 0.5, 0.95]), rel=0.2)
+    for odd in (np.zeros(FINE.edges + 2), -np.ones(FINE.edges + 2), np.eye(FINE.edges + 2)[-1]):
+        assert (np.diff(quantiles_of(odd, edges, 100.0, (0.1, 0.5, 0.9))) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("quantiles", "expected"),
+    [
+        ([-1.6, -0.7, 0.0, 0.7, 1.6], IDENTITY),  # a normal column, whose bounds fit
+        ([0.01, 0.02, 0.03, 0.04, 0.05], Clip),  # bounds that are far too wide
+        ([-0.6, -0.1, 0.0, 0.1, 0.6], QuantileMap),  # long tails
+        ([0.0, 0.0, 0.0, 0.0, 0.5], QuantileMap),
+        ([0.0] * 5, IDENTITY),  # nothing is known of a column that is constant but for a few
+    ],
+)
+def test_the_rule_for_tails(quantiles, expected):
+    found = TailRule().released(np.array(quantiles), -4.0, 4.0)
+    assert found == expected if expected is IDENTITY else isinstance(found, expected)
+    ends = found(np.array([-4.0, 4.0]))
+    assert np.isfinite(ends).all()
+
+
+BUDGET = Budget(1.0, 1e-7)
+
+
+def test_the_stage_costs_its_share_and_is_left_out_where_it_would_be_noise():
+    data = dataset([[0.0]])
+    rule = {j: TailRule() for j in range(5)}
+    (stage,) = histogram_stages(5000, rule, data, BUDGET)
+    paid = spendable(BUDGET)
+    share = stage.mechanism.noise_multiplier**-2 / gaussian_mu(paid.epsilon, paid.delta) ** 2
+    assert share == pytest.approx(0.05)
+    assert histogram_stages(300, rule, data, BUDGET) == ()
+    assert histogram_stages(5000, rule, data, Budget(1.0, 0.0)) == ()
+    assert histogram_stages(5000, {}, data, BUDGET) == ()
+    with pytest.raises(Incompatible, match=r"standard deviation.*of 300 records"):
+        histogram_stages(300, rule | {0: PrivateRamps()}, data, BUDGET)
+    with pytest.raises(Incompatible, match="raw records"):
+        histogram_stages(5000, {0: PrivateRamps()}, object(), BUDGET)
+
+
+def records(n=3000, seed=0):
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=(n, 2))
+    return np.exp(2 * scores), scores @ [1.0, -1.0] + 0.3 * rng.normal(size=n)
+
+
+GIVEN = {"epsilon": 4.0, "bounds": (0, 1000), "y_bounds": (-5, 5), "random_state": 0, "check": 0}
+
+
+def test_a_rule_finds_tails_and_predictions_carry_the_map(tmp_path):
+    X, y = records()
+    model = dpcvx.PrivateLinearRegression(**GIVEN, maps="auto").fit(X, y)
+    assert list(model.coef_names_) == ["x0[quantiles]", "x1[quantiles]"]
+    assert 1 - ((model.predict(X) - y) ** 2).mean() / y.var() > 0.8
+    assert "NoisyBinCounts" in str(model.plan_)
+    assert "NoisyBinCounts" in str(model.privacy_statement_)
+    rows = np.array([[math.nan, 1e300], [-3.0, math.inf], [0.5, 5.0]])
+    assert np.array_equal(model.to_sklearn().predict(rows), model.predict(rows))
+    model.save(tmp_path / "model.json")
+    assert np.array_equal(dpcvx.load(tmp_path / "model.json").predict(rows), model.predict(rows))
+
+
+def test_requested_maps_have_released_knots():
+    X, y = records()
+    model = dpcvx.PrivateLinearRegression(**GIVEN, maps={0: PrivateRamps(3), 1: PrivateQuantiles(4)}).fit(
+        X, y
+    )
+    ramps, ranks = model._row_map.maps
+    assert isinstance(ramps, Ramps)
+    assert len(ramps.knots) == 4
+    assert isinstance(ranks, QuantileMap)
+    assert 0.05 < np.searchsorted(np.sort(X[:, 0]), ramps.knots[1]) / len(X) < 0.6
+    assert len(model.coef_) == 4
+    planned = dpcvx.PrivateLinearRegression(**GIVEN, maps=PrivateRamps(3)).plan(3000, 2)
+    assert planned.problem.d == 6
+
+
+def test_the_plan_is_the_same_for_any_records_and_wrong_cells_raise_nothing():
+    X, y = records()
+    kind = dpcvx.PrivateLinearRegression
+    model = kind(**GIVEN, maps="auto").fit(X, y)
+    for other in (np.full_like(X, math.nan), np.zeros_like(X), np.full_like(X, 1e308)):
+        again = kind(**GIVEN, maps="auto").fit(other, y)
+        assert again.plan_.event == model.plan_.event
+        assert again.plan_.before == model.plan_.before
+        assert np.isfinite(again.coef_).all()
+
+
+def test_private_bounds_come_before_private_maps():
+    X, y = records(6000)
+    model = dpcvx.PrivateLinearRegression(**{**GIVEN, "bounds": "private"}, maps=PrivateQuantiles()).fit(X, y)
+    questions = [part["question"] for part in model.privacy_statement_.mechanisms]
+    assert questions[:3] == ["NoisyQuantile", "NoisyQuantile", "NoisyBinCounts"]
+
+
+def test_persons_have_private_maps():
+    X, y = records()
+    ids = np.arange(3000) // 2
+    model = dpcvx.PrivateLinearRegression(**GIVEN, maps="auto").fit(X, y, groups=ids)
+    assert list(model.coef_names_) == ["x0[quantiles]", "x1[quantiles]"]
