@@ -904,3 +904,22 @@ def test_show_prints_the_table_that_fit_ended_with(folder, run):
     assert "uncertainty" in err
     assert run("show model.json --t-test age --wald-test age")[0] == 2
     assert run("show nothing.json")[0] == 3
+
+
+@pytest.mark.long
+def test_plan_foretells_standard_errors_in_the_units_of_the_bounds_file(folder, run):
+    plan = "plan --n 20000 --model linear --epsilon 4 --uncertainty 0.3"
+    code, out, err = run(
+        f"{plan} --bounds bounds.toml --target income --deviations age=10 --width age=1 --json"
+    )
+    assert (code, err) == (0, "")
+    found = json.loads(out)["precision"]
+    assert [row[""] for row in found["rows"]][:2] == ["Intercept", "age"]
+    assert "age 10" in found["facts"]["assumed"]
+    assert found["needed"][0]["coefficient"] == "age"
+    code, out, _ = run(f"{plan} --features 2 --plot errors.png")
+    assert "Expected standard errors" in out
+    assert (folder / "errors.png").read_bytes().startswith(b"\x89PNG")
+    for wrong in ("", "--features 2 --bounds bounds.toml", "--features 2 --width age", "--features 0"):
+        assert run(f"{plan} {wrong}")[0] == 2
+    assert run("plan --n 20000 --model linear --epsilon 4 --features 2 --width x0=1")[0] == 2

@@ -30,7 +30,7 @@ from dpcvx.words import quantity
 if TYPE_CHECKING:
     from dpcvx.data.table_schema import TableSchema
 
-__all__ = ["BOUNDS_EXAMPLE", "choose_columns", "fit", "open_ledger"]
+__all__ = ["BOUNDS_EXAMPLE", "choose_columns", "fit", "open_ledger", "target_parameters"]
 
 PRIVATE = "private"  # in the place of a bounds file
 MINUTE = 60.0  # seconds: a fit that is expected to take longer has a checkpoint
@@ -120,7 +120,7 @@ def fit(
             parameters.setdefault("data_norm", declared.data_norm)
         if (payer := open_ledger(ledger, given.get("account"), witness)) is not None:
             parameters["ledger"] = payer
-        parameters |= _target(model, declared, target, bounds)
+        parameters |= target_parameters(model, declared, target, bounds)
         progress.step(f"reading {data}")
         table = open_table(data, dialect)
         wanted = [name.strip() for name in features.split(",") if name.strip()]
@@ -247,7 +247,11 @@ def choose_columns(
     return found
 
 
-def _target(model: str, declared: TableSchema, target: str, path: Path) -> dict[str, Any]:
+def target_parameters(model: str, declared: TableSchema, target: str, path: Path) -> dict[str, Any]:
+    """Return the parameters of an estimator that declare its target, from a bounds file.
+
+    `model`: name on the command line; `target`: column to predict; `path`: of the bounds file, for messages.
+    """
     known = replace(declared, target=target).target_parameters()
     if needs_classes(model):
         if "classes" not in known:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpcvx.cli.fit import target_parameters
 from dpcvx.cli.options import AsJson, make_estimator, needs_classes
 from dpcvx.cli.output import check_writable, print_json, write
 from dpcvx.errors import WrongValue
 
 if TYPE_CHECKING:
+    from dpcvx.estimators.power import PowerForecast
     from dpcvx.plans import Plan
 
 __all__ = ["plan"]
@@ -19,50 +21,150 @@ __all__ = ["plan"]
 
 def plan(
     n: Annotated[int, typer.Option("--n", help="Number of records.")],
-    features: Annotated[int, typer.Option(help="Number of features, without the intercept.")],
     model: str,
     given: dict[str, Any],
+    features: Annotated[
+        int | None, typer.Option(help="Number of features, without the intercept; or give --bounds.")
+    ] = None,
+    bounds: Annotated[
+        Path | None, typer.Option(help="Bounds file, TOML: columns, units and target as in dpcvx fit.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Column to predict. Default: the one that the bounds file names.")
+    ] = None,
+    deviations: Annotated[
+        str,
+        typer.Option(
+            help="With --uncertainty: standard deviations that are assumed, such as age=12,hours=8."
+        ),
+    ] = "",
+    width: Annotated[
+        str,
+        typer.Option(
+            help="With --uncertainty: wanted width of an interval, such as age=0.5; shows the number of "
+            "records, or the epsilon, that it needs."
+        ),
+    ] = "",
     classes: Annotated[int, typer.Option(help="Number of classes, for logistic and svc.")] = 2,
     density: Annotated[
         float, typer.Option(help="Share of cells that are not 0, if public and records are compressed.")
     ] = 1.0,
     plot: Annotated[
         Path | None,
-        typer.Option(help="PNG file to draw predictions in, by epsilon and by number of records."),
+        typer.Option(
+            help="PNG file to draw predictions in, by epsilon and by number of records; with --uncertainty "
+            "expected standard errors."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what a fit would do, cost and give, beside every other solver. No data are needed."""
     from dpcvx.planning.candidates import list_all
 
-    if n < 1 or features < 1 or classes < 2:
+    if n < 1 or (features is not None and features < 1) or classes < 2:
         raise WrongValue(
             f"--n and --features must be at least 1, --classes at least 2; got {n}, {features}, {classes}."
         )
+    if (features is None) == (bounds is None):
+        raise WrongValue("Give --features, the number of features, or --bounds, the file that declares them.")
     if not 0 < density <= 1:
         raise WrongValue(f"--density must be above 0 and at most 1, got {density}.")
+    if (deviations or width) and not given.get("uncertainty"):
+        raise WrongValue("--deviations and --width are about standard errors: give --uncertainty 0.2 too.")
     if plot is not None:
         check_writable(plot)
-    # A declared norm bounds each cell too; what the columns' own bounds add is not known here.
-    bound = given.get("data_norm", 1.0)
-    target: dict[str, Any] = {"y_bounds": (-1.0, 1.0)}
-    if needs_classes(model):
-        target = {"classes": list(range(classes))}
+    facts, columns = _declared(model, given, features, bounds, target, classes)
 
     def again(n: int, epsilon: float) -> Plan:
-        parameters = given | target | {"bounds": (-bound, bound), "epsilon": epsilon}
-        planned: Plan = make_estimator(model, parameters).plan(n, features)
+        planned: Plan = make_estimator(model, given | facts | {"epsilon": epsilon}).plan(n, columns)
         return planned
 
     chosen = list_all(again(n, given["epsilon"]), density)
+    forecast = None
+    if given.get("uncertainty"):
+        assumed = {} if not deviations else {"deviations": _numbers(deviations, "--deviations")}
+        forecast = make_estimator(model, given | facts).power(n, columns, **assumed)
+    needed = [] if forecast is None or not width else _needed(forecast, _numbers(width, "--width"))
     if plot is not None:
-        from dpcvx.report.plots import prediction_plot
+        from dpcvx.report.plots import precision_plot, prediction_plot
 
-        picture = prediction_plot(chosen, again)
+        picture = prediction_plot(chosen, again) if forecast is None else precision_plot(forecast)
         write(plot, lambda path: path.write_bytes(picture))
     if as_json:
-        print_json({"plan": chosen.to_plain(), "explanation": chosen.explain()})
+        content = {"plan": chosen.to_plain(), "explanation": chosen.explain()}
+        if forecast is not None:
+            content["precision"] = forecast.to_dict() | {"needed": needed}
+        print_json(content)
     else:
         from textwrap import fill
 
         typer.echo(f"{chosen}\n\n{fill(chosen.explain(), 100)}")
+        if forecast is not None:
+            typer.echo("\n".join(["", str(forecast), *map(_needed_words, needed)]))
+
+
+def _declared(
+    model: str,
+    given: dict[str, Any],
+    features: int | None,
+    bounds: Path | None,
+    target: str | None,
+    classes: int,
+) -> tuple[dict[str, Any], Any]:
+    """Return the parameters of an estimator that say what the data are, and the columns of its plan."""
+    if bounds is None:
+        # A declared norm bounds each cell too; what the columns' own bounds add is not known here.
+        bound = given.get("data_norm", 1.0)
+        declared: dict[str, Any] = {"bounds": (-bound, bound), "y_bounds": (-1.0, 1.0)}
+        if needs_classes(model):
+            declared = {"bounds": (-bound, bound), "classes": list(range(classes))}
+        return declared, features
+    from dpcvx.data.table_schema import TableSchema
+
+    schema = TableSchema.from_toml(bounds)
+    schema.require_confirmed()
+    target = schema.target if target is None else target
+    if target is None:
+        raise WrongValue(
+            'Which column is to be predicted? Give --target NAME, or add  [target] column = "NAME"  to the '
+            "bounds file."
+        )
+    found = schema.for_table([name for name in schema.columns if name != schema.person], target)
+    facts = target_parameters(model, schema, target, bounds) | {"schema": found}
+    if schema.data_norm is not None:
+        facts["data_norm"] = schema.data_norm
+    return facts, list(found.columns)
+
+
+def _numbers(text: str, option: str) -> dict[str, float]:
+    """Read pairs such as age=12,hours=8."""
+    found = {}
+    for part in text.split(","):
+        name, _, value = part.rpartition("=")
+        try:
+            found[name.strip()] = float(value)
+        except ValueError:
+            name = ""
+        if not name.strip():
+            raise WrongValue(f"{option} must be pairs such as age=12,hours=8, got {text!r}.")
+    return found
+
+
+def _needed(forecast: PowerForecast, widths: dict[str, float]) -> list[dict[str, Any]]:
+    """Return what each wanted width needs."""
+    found = []
+    for name, width in widths.items():
+        records, epsilon = forecast.needed(width, name)
+        found.append({"coefficient": name, "width": width, "n": records, "epsilon": epsilon})
+    return found
+
+
+def _needed_words(each: dict[str, Any]) -> str:
+    """Say what a wanted width needs."""
+    ways = []
+    if each["n"] is not None:
+        ways.append(f"about {each['n']:,} records at this epsilon")
+    if each["epsilon"] is not None:
+        ways.append(f"about epsilon {each['epsilon']:g} with these records")
+    enough = " or ".join(ways) or "more than any reasonable number of records or epsilon"
+    return f"An interval of {each['coefficient']} that is {each['width']:g} wide needs {enough}."

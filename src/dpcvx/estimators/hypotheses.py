@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.data.table import Levels
+from dpcvx.data.column_maps import Maps, each_map
+from dpcvx.data.table import Levels, feature_counts
 from dpcvx.errors import WrongValue
 from dpcvx.words import LARGEST_SHOWN, show
 
@@ -41,13 +42,15 @@ class ModelTerms:
     columns: tuple[tuple[str, range, str], ...]  # column, its features, and name of its baseline level or ""
 
     @classmethod
-    def of(cls, names: Sequence[str], levels: Levels) -> ModelTerms:
-        """Return the terms of features made from columns with these levels."""
+    def of(cls, names: Sequence[str], levels: Levels, maps: Maps = None) -> ModelTerms:
+        """Return the terms of features made from columns with these levels and maps of numbers."""
         found, start = [], 0
-        for declared in levels:
-            size = 1 if declared is None else len(declared.coded)
+        counts, each_one = feature_counts(levels, maps), each_map(maps, len(levels))
+        for declared, each, size in zip(levels, each_one, counts, strict=True):
             label, baseline = names[start], ""
-            if declared is not None:
+            if declared is None:
+                label = label.removesuffix(each.suffixes[0])
+            else:
                 label = label.removesuffix(f"={declared[declared.coded[0]]}")
                 if declared.baseline is not None:
                     baseline = f"{label}={declared[declared.baseline]}"
@@ -114,7 +117,7 @@ class ModelTerms:
         zeros = np.zeros((len(features), len(self.names) + 1))
         zeros[np.arange(len(features)), list(features)] = 1.0
         names = [self.names[j] for j in features]
-        if baseline or (len(features) == 1 and names == [label]):
+        if baseline or not names[0].startswith(f"{label}="):
             return Hypotheses(tuple(f"{each} = 0" for each in names), zeros, np.zeros(len(zeros)))
         if len(features) < 2:
             raise WrongValue(

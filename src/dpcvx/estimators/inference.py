@@ -44,7 +44,7 @@ NO_ERRORS = (
 )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Summary(Printable):
     """Table of a fitted model's coefficients, from what was released with it."""
 
@@ -94,7 +94,7 @@ class Summary(Printable):
         return ResultTable(self.title, self.facts, columns, tuple(rows), self.notes)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ContrastTests(Printable):
     """Tests of linear combinations of coefficients, one by one, against what they are said to be equal to."""
 
@@ -233,7 +233,7 @@ class WaldTest:
     pvalue: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class WaldTests(Printable):
     """Joint tests, each of several linear hypotheses about coefficients."""
 

@@ -247,7 +247,7 @@ class Intervals:
 
     def _terms(self) -> ModelTerms:
         check_is_fitted(self)
-        return ModelTerms.of(self._row_map.names, self._row_map.levels)
+        return ModelTerms.of(self._row_map.names, self._row_map.levels, self._row_map.maps)
 
     def _family(self) -> str:
         """Return the family of the model in words, from its loss and link."""

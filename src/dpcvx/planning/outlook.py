@@ -155,8 +155,8 @@ def _enough(plan: Plan, again: Planning) -> tuple[int | None, float | None]:
             return False
 
     n, epsilon = plan.n, plan.budget.epsilon
-    records = _smallest(lambda value: enough(value, epsilon), n, MOST_RECORDS)
-    larger = _smallest(lambda value: enough(n, value), epsilon, MOST_EPSILON)
+    records = smallest(lambda value: enough(value, epsilon), n, MOST_RECORDS)
+    larger = smallest(lambda value: enough(n, value), epsilon, MOST_EPSILON)
     return None if records is None else round(records), larger
 
 
@@ -188,7 +188,7 @@ def _default_planning(plan: Plan) -> Planning:
     return again
 
 
-def _smallest(enough: Callable[[float], bool], low: float, most: float) -> float | None:
+def smallest(enough: Callable[[float], bool], low: float, most: float) -> float | None:
     """Smallest value that is enough, to two digits and rounded up, if predictions fall with it."""
     high = low
     while not enough(high):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,13 +14,15 @@ from dpcvx.errors import Incompatible, NotAccountable, NotInstalled
 
 if TYPE_CHECKING:
     from dpcvx.accounting import Budget
+    from dpcvx.estimators.power import PowerForecast
     from dpcvx.ledger import Entry
     from dpcvx.planning.outlook import Planning
     from dpcvx.plans import Plan
 
-__all__ = ["Comparison", "prediction_plot", "privacy_utility_plot", "spending_plot"]
+__all__ = ["Comparison", "precision_plot", "prediction_plot", "privacy_utility_plot", "spending_plot"]
 
 PRIVATE, PLAIN, TRIVIAL = "#0b6e75", "#b4552d", "#8a8f98"  # of the lines of the three models
+PRECISION_SPAN = 10.0  # expected standard errors are drawn from 1/10 to 10 times the planned value
 SPAN, POINTS = 30.0, 13  # predictions are drawn from 1/30 to 30 times the planned value
 
 
@@ -105,25 +108,74 @@ def prediction_plot(plan: Plan, again: Planning) -> bytes:
     return _png(figure)
 
 
+def precision_plot(forecast: PowerForecast) -> bytes:
+    """Draw expected standard errors against epsilon and against the number of records.
+
+    Errors are those of a typical coefficient, over the one that a fit without privacy has for the number of
+    records in the middle. Returns a PNG picture.
+    """
+    n, epsilon, unit = forecast.n, forecast.epsilon, forecast.typical_sampling
+    if not math.isfinite(unit):
+        raise Incompatible(
+            "Standard errors cannot be drawn, since no number of records tells all coefficients apart. "
+            "Declare a baseline level of each category."
+        )
+    figure = _figure(11.2)
+    panels = figure.subplots(1, 2, sharey=True)
+    sides: tuple[tuple[str, str, float, Callable[[float], PowerForecast]], ...] = (
+        (f"{n:,} records: which epsilon?", "epsilon", epsilon, lambda value: forecast.again(n, value)),
+        (
+            f"epsilon {epsilon:g}: how many people?",
+            "number of records",
+            n,
+            lambda m: forecast.again(round(m), epsilon),
+        ),
+    )
+    for axes, (title, name, here, make) in zip(panels, sides, strict=True):
+        found: list[tuple[float, float]] = []
+        for value in (here * PRECISION_SPAN ** (2 * i / (POINTS - 1) - 1) for i in range(POINTS)):
+            try:
+                found.append((value, make(max(value, 1.0) if here == n else value).typical_error / unit))
+            except (Incompatible, NotAccountable):  # for instance an epsilon that finite noise cannot carry
+                continue
+        values = [value for value, _ in found]
+        axes.plot(values, [error for _, error in found], color=PRIVATE, linewidth=2.4, label="private fit")
+        plain = [math.sqrt(n / value) if here == n else 1.0 for value in values]
+        axes.plot(
+            values, plain, color=TRIVIAL, linewidth=1.6, linestyle=(0, (2, 2)), label="fit without privacy"
+        )
+        point = forecast.typical_error / unit
+        axes.plot(here, point, "o", color=PLAIN, markersize=8, markeredgecolor="white", label="this plan")
+        _log_axes(axes)
+        _label(axes, title, name, "standard error, multiple" if axes is panels[0] else "")
+    panels[0].legend(loc="upper right", frameon=False, fontsize=9)
+    return _png(figure)
+
+
+def _log_axes(axes: Any) -> None:
+    """Give both axes a logarithmic scale with plain numbers."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:,g}" if tick < 1 else f"{tick:,.0f}"))
+        axis.set_minor_formatter(NullFormatter())
+    axes.tick_params(which="minor", length=0)
+
+
 def _draw_prediction(
     axes: Any, found: Sequence[tuple[float, float]], here: tuple[float, float], trivial: float | None
 ) -> None:
     """Draw one panel: the prediction, the risk of a constant, and the plan itself."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
-
     values, risks = [value for value, _ in found], [risk for _, risk in found]
     axes.plot(values, risks, color=PRIVATE, linewidth=2.4, label="private model")
     if trivial is not None:
         label = "the same answer for everybody"
         axes.axhline(trivial, color=TRIVIAL, linewidth=1.6, linestyle=(0, (2, 2)), label=label)
     axes.plot(*here, "o", color=PLAIN, markersize=8, markeredgecolor="white", label="this plan")
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    _log_axes(axes)
     axes.set_ylim(min(risks) / 2, 1.6 * max([*risks, trivial or 0.0]))
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:,g}" if tick < 1 else f"{tick:,.0f}"))
-        axis.set_minor_formatter(NullFormatter())
-    axes.tick_params(which="minor", length=0)
 
 
 def _figure(width: float) -> Any:

@@ -1,0 +1,131 @@
+"""Expected standard errors before a fit: from public numbers, in units, and about as large as real ones."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+import dpcvx as dp
+from dpcvx.data import MomentSum
+from dpcvx.data.magnified import Magnified
+from dpcvx.errors import Incompatible, WrongValue
+from dpcvx.losses import Logistic
+
+
+def linear(**changes):
+    settings = {"epsilon": 4.0, "bounds": (0, 10), "y_bounds": (-20, 40), "uncertainty": 0.3, "check": 0}
+    return dp.PrivateLinearRegression(**{**settings, **changes})
+
+
+@pytest.fixture(scope="module")
+def forecast():
+    return linear().power(20_000, ["a", "b"], deviations={"a": 1.0, "b": 2.0}, target_deviation=4.0, r2=0.25)
+
+
+def test_errors_without_privacy_are_those_of_the_textbook(forecast):
+    error = 4.0 * math.sqrt(0.75) / math.sqrt(20_000)
+    np.testing.assert_allclose(forecast.sampling[1:], [error, error / 2], rtol=0.05)
+    assert forecast.names == ("Intercept", "a", "b")
+    assert (forecast.multiple > 1).all()
+    np.testing.assert_allclose(forecast.smallest_effect, (1.959964 + 0.841621) * forecast.std_err, rtol=1e-6)
+    np.testing.assert_allclose(forecast.width, 2 * 1.959964 * forecast.std_err, rtol=1e-6)
+
+
+def test_the_table_states_the_assumptions(forecast):
+    content = forecast.to_dict()
+    assert content["facts"]["records"] == "20,000"
+    assert "a 1, b 2" in content["facts"]["assumed"]
+    assert "25%" in content["facts"]["assumed"]
+    assert list(content["rows"][0])[1:4] == ["std err", "without privacy", "multiple"]
+    assert "smallest effect" in str(forecast)
+    assert repr(forecast) == str(forecast)
+    assert "a sixth" in str(linear().power(20_000, 2))
+
+
+def test_nothing_is_charged_and_the_model_stays_as_it_was(tmp_path):
+    ledger = dp.Ledger(tmp_path / "ledger.db")
+    account = ledger.create("people", epsilon=4.0, delta=1e-6)
+    model = linear(ledger=ledger, account="people")
+    model.power(5000, 2)
+    assert not account.history()
+    assert not hasattr(model, "coef_")
+
+
+@pytest.mark.parametrize(
+    ("changes", "arguments", "says"),
+    [
+        ({"uncertainty": 0}, {}, "uncertainty=0.2"),
+        ({"bounds": "private"}, {}, "private bounds"),
+        ({}, {"deviations": {"c": 1.0}}, "no column"),
+        ({}, {"deviations": {"a": -1.0}}, "positive"),
+        ({}, {"r2": 1.5}, "r2"),
+        ({}, {"power": 80}, "power"),
+    ],
+)
+def test_what_cannot_be_foretold_is_refused(changes, arguments, says):
+    with pytest.raises((Incompatible, WrongValue), match=says):
+        linear(**changes).power(5000, ["a", "b"], **arguments)
+
+
+def test_a_magnified_sample_has_the_sums_of_its_copies():
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (20, 3)), rng.choice([-1.0, 1.0], 20)
+    few = Magnified(dp.source(X, y, bounds=dp.Bounds(1.0)), 3, 60)
+    many = dp.source(np.tile(X, (3, 1)), np.tile(y, 3), bounds=dp.Bounds(1.0))
+    question = MomentSum(2, np.zeros(3, dtype=np.int64), np.full(3, 2**14))
+    np.testing.assert_array_equal(few.sum(question), many.sum(question))
+    losses, all_losses = (each.objective(Logistic(), 1, 10.0) for each in (few, many))
+    theta = np.array([0.5, -1.0, 2.0])
+    assert losses.value(theta) == pytest.approx(all_losses.value(theta))
+    np.testing.assert_allclose(losses.gradient(theta), all_losses.gradient(theta))
+    np.testing.assert_allclose(losses.hessian(theta), all_losses.hessian(theta))
+    assert (losses.n, few.n, few.d) == (60, 60, 3)
+
+
+@pytest.mark.long
+def test_needed_records_and_epsilon_are_enough(forecast):
+    wanted = 0.85 * forecast.width[1]
+    n, epsilon = forecast.needed(wanted, "a")
+    assert n > 20_000
+    assert epsilon > 4.0
+    assert forecast.again(n, 4.0).width[1] <= wanted * 1.02
+    assert forecast.again(20_000, epsilon).width[1] <= wanted * 1.02
+    assert forecast.needed(1e9, "a") == (20_000, 4.0)
+    assert forecast.needed(1e-9, "a") == (None, None)
+    with pytest.raises(WrongValue, match="no coefficient"):
+        forecast.needed(1.0, "c")
+
+
+@pytest.mark.long
+def test_a_picture_is_drawn(forecast):
+    from dpcvx.report.plots import precision_plot
+
+    assert precision_plot(forecast).startswith(b"\x89PNG")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("n", "epsilon"), [(20_000, 1.0), (20_000, 4.0), (100_000, 0.5)])
+@pytest.mark.parametrize("kind", ["linear", "logistic"])
+def test_standard_errors_come_out_as_foretold(kind, n, epsilon):
+    """Features of another distribution, and of linear models other effects: within 20 % all the same."""
+    rng = np.random.default_rng(1)
+    X = rng.uniform(0, 10, (n, 3))
+    settings = {"epsilon": epsilon, "bounds": (-5, 15), "uncertainty": 0.3, "check": 0}
+    spread = {j: 10 / math.sqrt(12) for j in range(3)}
+    if kind == "linear":
+        y = X @ [1.0, 0.0, -0.3] + rng.normal(0, 4, n)
+        model = dp.PrivateLinearRegression(y_bounds=(-40, 60), **settings)
+        assumed = {"target_deviation": float(y.std()), "r2": 1 - 16 / float(y.var())}
+    else:
+        z = 0.3 * (X[:, 0] + X[:, 1] - X[:, 2] - 5)  # where effects differ, errors do too
+        y, assumed = (rng.logistic(size=n) < z).astype(int), {}
+        model = dp.PrivateLogisticRegression(classes=(0, 1), **settings)
+    foretold = model.power(n, 3, deviations=spread, **assumed)
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for seed in range(5):
+            model.set_params(random_state=seed).fit(X, y)
+            found.append(model.coef_std_)
+    np.testing.assert_allclose(foretold.std_err[1:], np.median(found, axis=0), rtol=0.2)
