@@ -137,7 +137,7 @@ class UselessModelWarning(UserWarning):
 
 
 class UnrecognisedDataWarning(UserWarning):
-    """The table lacks declared columns, or noisy counts show that cells are hardly ever recognised."""
+    """Declared columns are absent or of no use, or noisy counts show cells that are not recognised."""
 
 
 class PrivacyLeakWarning(UserWarning):

@@ -10,6 +10,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import dpcvx as dp
+from dpcvx.errors import UnrecognisedDataWarning
 from dpcvx.estimators import progress
 from dpcvx.service import start
 from dpcvx.service.start import ServiceSettings
@@ -190,8 +191,11 @@ def test_a_cluster_has_the_numbers_of_memory(people):
 
 
 def test_queries_read_the_same_declaration(people):
-    schema = dp.Schema.of(dp.TableSchema(SCHEMA.columns))
+    with pytest.warns(UnrecognisedDataWarning, match=r"Queries cannot use 'height' \(a number without bins"):
+        schema = dp.Schema.of(dp.TableSchema(SCHEMA.columns))
     assert schema.names == ("age", "sex", "visit.month", "town", "smoker")
+    with pytest.raises(ValueError, match=r"no column that queries can use: 'one' \(it has one level"):
+        dp.Schema.of(dp.TableSchema({"one": dp.LevelColumn(["a"])}))
     small = dp.TableSchema({name: SCHEMA.columns[name] for name in ("age", "sex", "smoker")})
     engine = dp.QueryEngine(dp.Schema.of(small), dp.read_variables(people, small), dp.Budget(50.0, 1e-6))
     truth = np.mean(people.sex == "M")
@@ -450,8 +454,9 @@ def test_a_service_reads_the_same_file(people, tmp_path):
         slot=0.1,
     )
     assert start._declares_table(settings.schema)
-    schema, read = start._open_declared(settings)
-    assert schema.names == ("town", "age", "sex", "smoker", "visit.month")
-    table = read()
+    served = start._open_declared(settings)
+    assert served.schema.names == ("town", "age", "sex", "smoker", "visit.month")
+    assert (served.person, [each.split()[0] for each in served.left_out]) == (None, ["'wage'"])
+    table = served.read()
     assert table["visit.month"].to_pylist() == [str(int(day[5:7])) for day in people["visit"]]
     assert table["sex"].to_pylist() == people["sex"].tolist()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpcvx.cli.options import TABLE_HELP, AsJson, LedgerUrl
+from dpcvx.cli.options import TABLE_HELP, AsJson, Decimal, Encoding, LedgerUrl, LineBreaks, Sep, csv_dialect
 from dpcvx.errors import NotInstalled, WrongValue
 
 if TYPE_CHECKING:
@@ -39,6 +39,21 @@ def serve(
     schema: Annotated[Path | None, typer.Option(help="Schema file, TOML: levels and bins.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Privacy budget of all questions together.")] = None,
     delta: Annotated[float | None, typer.Option(help="Default: min(1/n^2, 1e-5).")] = None,
+    person: Annotated[
+        str | None,
+        typer.Option(
+            help="Column with the id of each row's person: all rows of a person are protected together. "
+            "Default: the one that the schema file declares, if any."
+        ),
+    ] = None,
+    persons: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of persons, if it is known beforehand. Default: the number of different ids, which "
+            "is then public.",
+            min=1,
+        ),
+    ] = None,
     ledger: LedgerUrl = None,
     witness: Annotated[
         str | None, typer.Option(help="File that records the state of the ledger, to detect an old copy.")
@@ -57,6 +72,10 @@ def serve(
             max=1.0,
         ),
     ] = None,
+    sep: Sep = ",",
+    decimal: Decimal = ".",
+    encoding: Encoding = "utf-8",
+    line_breaks: LineBreaks = False,
     demo: Annotated[bool, typer.Option("--demo", help="Serve census data with a temporary ledger.")] = False,
 ) -> None:
     """Answer queries about a table on one privacy budget, by HTTP and on a web page."""
@@ -82,6 +101,9 @@ def serve(
             port=port,
             slot=slot,
             check=CHECK if check is None else check,
+            person=person,
+            persons=persons,
+            dialect=csv_dialect(sep, decimal, encoding, line_breaks),
         )
     )
 

@@ -21,7 +21,7 @@ from dpcvx.data.canonical import DATE, canonical, read_number
 from dpcvx.data.table_file import FileHeader, TableFile, check_names, open_binary, read_bytes
 from dpcvx.errors import Unreadable, WrongValue
 
-__all__ = ["NOT_PARQUET", "CsvDialect", "csv_header", "csv_table", "open_table", "read_header"]
+__all__ = ["NOT_PARQUET", "PLAIN", "CsvDialect", "csv_header", "csv_table", "open_table", "read_header"]
 
 LONGEST_HEADER = 2**24  # bytes
 

@@ -17,7 +17,7 @@ Level = str | int | float
 # Said instead of the columns found: the first line of a file without a header is somebody's record.
 HEADER_HINT = (
     "check the names: the first line of a CSV file must be its header, with a comma between two names "
-    "(dpcvx fit, predict and score take another separator by --sep)."
+    "(the commands take another separator by --sep)."
 )
 
 

@@ -15,8 +15,9 @@ from dpcvx.queries.query import (
     Regression,
     query_from_json,
 )
-from dpcvx.queries.schema import Attribute, Binned, Schema
+from dpcvx.queries.schema import Attribute, Binned, Schema, columns_left_out
 from dpcvx.queries.synthetic import statement_path, write_synthetic
+from dpcvx.queries.units import number_of_units
 from dpcvx.queries.universe import Universe
 
 __all__ = [
@@ -40,6 +41,8 @@ __all__ = [
     "Regression",
     "Schema",
     "Universe",
+    "columns_left_out",
+    "number_of_units",
     "query_from_json",
     "statement_path",
     "write_synthetic",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,8 +20,9 @@ from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.levels import DeclaredLevels
+from dpcvx.data.schema_columns import Variable
 from dpcvx.data.table_schema import TableSchema
-from dpcvx.errors import WrongValue
+from dpcvx.errors import UnrecognisedDataWarning, WrongValue
 
 __all__ = ["Attribute", "Binned", "Column", "Schema"]
 
@@ -248,18 +250,29 @@ class Schema:
         Parameters
         ----------
         table : TableSchema
-            Its numbers need ``bins``; those without are left out.
+            Its numbers need ``bins``; those without are left out, which a warning says.
         """
         found: list[Column] = []
         for each in table.variables():
-            if each.levels is not None and len(each.levels) > 1:
+            if _why_left_out(each):
+                continue
+            if each.levels is not None:
                 found.append(Attribute(each.name, each.levels))
-            elif each.bins is not None:
-                edges = each.bins
-                if isinstance(edges, int):
-                    low, high = each.bounds
-                    edges = tuple(np.linspace(low, high, edges + 1).tolist())
-                found.append(Binned(each.name, edges, each.missing))
+                continue
+            edges: Any = each.bins
+            if isinstance(edges, int):
+                low, high = each.bounds
+                edges = tuple(np.linspace(low, high, edges + 1).tolist())
+            found.append(Binned(each.name, edges, each.missing))
+        left_out = columns_left_out(table)
+        if not found:
+            raise WrongValue(f"The declaration has no column that queries can use: {'; '.join(left_out)}.")
+        if left_out:
+            warnings.warn(
+                f"Queries cannot use {'; '.join(left_out)}. The schema of the engine has the other columns.",
+                UnrecognisedDataWarning,
+                stacklevel=2,
+            )
         return cls(tuple(found))
 
     @classmethod
@@ -301,6 +314,22 @@ class Schema:
         if wrong:
             raise WrongValue(f"{path}: {wrong[0]!r} must be a section [attributes.{wrong[0]}].")
         return cls.from_dict({"attributes": [{"name": name, **sections[name]} for name in sections]})
+
+
+def columns_left_out(table: TableSchema) -> tuple[str, ...]:
+    """Return the declared columns that no query can use, each with the reason; from the declaration alone."""
+    reasons = ((each.name, _why_left_out(each)) for each in table.variables())
+    return tuple(f"{name!r} ({reason})" for name, reason in reasons if reason)
+
+
+def _why_left_out(variable: Variable) -> str:
+    if variable.levels is not None:
+        return "" if len(variable.levels) > 1 else "it has one level"
+    if variable.bins is None:
+        return 'a number without bins: add  bins = 10  or a list of edges; to a date,  parts = ["year"]'
+    if isinstance(variable.bins, int) and isinstance(variable.bounds, str):
+        return "its bounds are to be released by a fit: declare bounds, or a list of edges as bins"
+    return ""
 
 
 def _attribute(content: Any) -> Column:

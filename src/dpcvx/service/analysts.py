@@ -38,7 +38,7 @@ class Analysts:
     def __init__(self, engine: QueryEngine, database: ServiceDatabase) -> None:
         self.engine = engine
         self.keys, self.history = Keys(database), QueryHistory(database)
-        self.schema = attributes(engine.schema)
+        self.schema = attributes(engine.schema, database.account, engine.n, engine.budget.unit)
         self.query_schema = query_schema(engine.schema)
 
     def read(self, body: bytes) -> Query:

@@ -10,10 +10,16 @@ from dpcvx.queries import LARGEST_RADIUS, QUERY_LOSSES, Schema
 __all__ = ["attributes", "query_schema"]
 
 
-def attributes(schema: Schema) -> dict[str, Any]:
-    """Return the schema with the labels of levels and bins, and the losses and sets of regressions."""
+def attributes(schema: Schema, account: str, n: int, unit: str) -> dict[str, Any]:
+    """Return the schema with labels of levels and bins, whose data they are, and the losses and sets.
+
+    `account`: of the data; `n`: number of rows or persons, which is public; `unit`: "row" or "person".
+    """
     listed = [{**one.to_dict(), "labels": list(one.labels)} for one in schema.attributes]
     return {
+        "data": account,
+        "units": n,
+        "unit": unit,
         "attributes": listed,
         "losses": list(QUERY_LOSSES),
         "label_losses": [name for name, loss in QUERY_LOSSES.items() if loss.target == "labels"],

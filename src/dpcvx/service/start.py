@@ -17,13 +17,13 @@ from typing import Any
 from rich.console import Console
 
 from dpcvx.accounting import Budget, default_delta
-from dpcvx.data.files import open_table
+from dpcvx.data.files import PLAIN, CsvDialect, open_table
 from dpcvx.data.table import read_variables
-from dpcvx.data.table_file import HEADER_HINT, read_bytes
+from dpcvx.data.table_file import HEADER_HINT, TableFile, read_bytes
 from dpcvx.data.table_schema import TableSchema
 from dpcvx.errors import BudgetExceeded, LedgerUnavailable, Unreadable, UnrecognisedDataWarning, WrongValue
 from dpcvx.ledger import Account, Ledger
-from dpcvx.queries import CHECK, QueryEngine, Schema, Universe
+from dpcvx.queries import CHECK, QueryEngine, Schema, Universe, columns_left_out, number_of_units
 from dpcvx.service.analysts import Analysts
 from dpcvx.service.application import application
 from dpcvx.service.database import ServiceDatabase
@@ -48,27 +48,60 @@ class ServiceSettings:
     port: int
     slot: float  # seconds. The time from a query to its answer is a whole number of slots.
     check: float = CHECK  # share of the budget for counts of recognised cells
+    person: str | None = None  # column with the id of each row's person; None: the schema's, or none
+    persons: int | None = None  # number of persons; None: the number of different ids
+    dialect: CsvDialect = PLAIN  # form of a CSV file
+
+
+@dataclass(frozen=True)
+class ServedTable:
+    """A table that is opened and not yet read."""
+
+    schema: Schema
+    person: str | None  # column with the id of each row's person
+    read: Callable[[], Any]  # reads the attributes, and the ids of persons
+    left_out: tuple[str, ...] = ()  # columns that the declaration names and no query can use, with the reason
 
 
 def run(settings: ServiceSettings) -> None:
     """Serve until told to stop."""
     Budget(settings.epsilon, settings.delta or 0.0)
-    schema, read = (_open_declared if _declares_table(settings.schema) else _open)(settings)
+    table = (_open_declared if _declares_table(settings.schema) else _open)(settings)
+    if settings.persons is not None and table.person is None:
+        raise WrongValue("--persons needs the ids of persons: give --person, the name of their column.")
     with _listen(settings.host, settings.port) as listening:
-        _serve(schema, read(), settings, listening)
+        _serve(table, settings, listening)
 
 
-def _open(settings: ServiceSettings) -> tuple[Schema, Callable[[], Any]]:
+def _open(settings: ServiceSettings) -> ServedTable:
     """Schema of attributes, and the reading of its columns."""
     schema = _read_schema(settings.schema)
     Universe(schema)  # refuses what is too large
-    table = open_table(settings.data)
+    table = open_table(settings.data, settings.dialect)
     if absent := [name for name in schema.names if name not in table.columns]:
         raise WrongValue(
             f"{settings.schema} declares columns that {settings.data} lacks: {', '.join(absent)}; "
             f"{HEADER_HINT}"
         )
-    return schema, lambda: table.read(list(schema.names), schema.levels)[0]
+    ids = _person_column(settings.person, table, schema)
+    return ServedTable(
+        schema, settings.person, lambda: table.read([*schema.names, *ids], [*schema.levels, *ids])[0]
+    )
+
+
+def _person_column(person: str | None, table: TableFile, schema: Schema) -> list[str]:
+    """The column of persons, if there is one; refuse one that the table lacks or that is an attribute."""
+    if person is None:
+        return []
+    if person not in table.columns:
+        raise WrongValue(
+            f"The table's header lacks {person!r}, the column with the ids of persons; {HEADER_HINT}"
+        )
+    if person in schema.names:
+        raise WrongValue(
+            f"{person!r} holds the ids of persons and is an attribute of the schema: leave it out there."
+        )
+    return [person]
 
 
 def _declares_table(path: Path) -> bool:
@@ -79,14 +112,26 @@ def _declares_table(path: Path) -> bool:
         return False
 
 
-def _open_declared(settings: ServiceSettings) -> tuple[Schema, Callable[[], Any]]:
+def _open_declared(settings: ServiceSettings) -> ServedTable:
     """Attributes of the declaration of a table: levels, and numbers that have bins."""
     declared = TableSchema.from_toml(settings.schema)
-    table = open_table(settings.data)
-    own = replace(declared, target=None, target_values=None).for_table(table.columns)
-    schema = Schema.of(own)
+    table = open_table(settings.data, settings.dialect)
+    person = settings.person or declared.person
+    others = [name for name in table.columns if name != person]
+    own = replace(declared, target=None, target_values=None).for_table(others)
+    left_out = columns_left_out(own)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnrecognisedDataWarning)  # said on the console
+        schema = Schema.of(own)
     Universe(schema)  # refuses what is too large
-    return schema, lambda: read_variables(table.read(own.features(), own.text_columns())[0], own)
+    ids = _person_column(person, table, schema)
+
+    def read() -> Any:
+        rows = table.read([*own.features(), *ids], [*own.text_columns(), *ids])[0]
+        variables = read_variables(rows.drop_columns(ids), own)
+        return variables if person is None else variables.append_column(person, rows[person])
+
+    return ServedTable(schema, person, read, left_out)
 
 
 def demonstration(*, host: str, port: int, slot: float) -> None:
@@ -108,8 +153,7 @@ def demonstration(*, host: str, port: int, slot: float) -> None:
             slot=slot,
         )
         _serve(
-            schema,
-            columns,
+            ServedTable(schema, None, lambda: columns),
             settings,
             listening,
             _show_key,
@@ -118,8 +162,7 @@ def demonstration(*, host: str, port: int, slot: float) -> None:
 
 
 def _serve(
-    schema: Schema,
-    columns: Any,
+    table: ServedTable,
     settings: ServiceSettings,
     listening: socket.socket,
     ready: Callable[[Analysts], None] | None = None,
@@ -130,12 +173,18 @@ def _serve(
     from dpcvx.service.connections import server_config
 
     console = Console(stderr=True, highlight=False)
-    account = _account(settings, columns.num_rows)
+    columns = table.read()
+    n = number_of_units(columns, table.person, settings.persons)
+    account = _account(settings, n, "row" if table.person is None else "person")
     database = ServiceDatabase(settings.ledger, settings.account)
     with database.alone():
-        console.print(f"warm start: {len(schema.names)} attributes of {columns.num_rows:,} people")
+        console.print(f"warm start: {len(table.schema.names)} attributes of {n:,} people")
+        for column in table.left_out:
+            console.print(f"no queries about {column}", markup=False, soft_wrap=True)
         with console.status("measuring privately, or reading earlier measurements"):
-            engine = _engine(schema, columns, account, settings.check)
+            engine = _engine(
+                table.schema, columns, account, settings.check, person=table.person, persons=settings.persons
+            )
         analysts = Analysts(engine, database)
         if ready is not None:
             ready(analysts)
@@ -148,12 +197,27 @@ def _serve(
         console.print(closing)
 
 
-def _engine(schema: Schema, columns: Any, account: Account, check: float) -> QueryEngine:
+def _engine(
+    schema: Schema,
+    columns: Any,
+    account: Account,
+    check: float,
+    *,
+    person: str | None = None,
+    persons: int | None = None,
+) -> QueryEngine:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnrecognisedDataWarning)  # shown by `_check`
             return QueryEngine(
-                schema, columns, account.budget, check=check, ledger=account.ledger, account=account.name
+                schema,
+                columns,
+                account.budget,
+                person=person,
+                persons=persons,
+                check=check,
+                ledger=account.ledger,
+                account=account.name,
             )
     except BudgetExceeded as refused:
         reason = refused.reason or "Other releases were charged to it."
@@ -183,8 +247,8 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _account(settings: ServiceSettings, n: int) -> Account:
-    """Open the account, or create it; its budget never changes."""
+def _account(settings: ServiceSettings, n: int, unit: str) -> Account:
+    """Open the account, or create it; its budget and its unit never change."""
     ledger = Ledger(settings.ledger, witness=settings.witness)
     try:
         known = ledger.accounts()
@@ -192,10 +256,16 @@ def _account(settings: ServiceSettings, n: int) -> Account:
         known = ()  # no ledger yet; if the address is wrong, creating one reports it
     if settings.account not in known:
         delta = default_delta(n) if settings.delta is None else settings.delta
-        return ledger.create(settings.account, epsilon=settings.epsilon, delta=delta)
+        return ledger.create(settings.account, epsilon=settings.epsilon, delta=delta, unit=unit)
     ledger.verify()  # refuses an edited ledger, and an old copy if there is a witness
     account = ledger.account(settings.account)
     cap = account.budget
+    if cap.unit != unit:
+        way = "give --person, the column of ids" if cap.unit == "person" else "leave --person out"
+        raise WrongValue(
+            f"Account {settings.account!r} protects a {cap.unit}, which cannot be changed, and this table "
+            f"has the unit {unit}: {way}, or start with another --account for other people."
+        )
     if cap.epsilon != settings.epsilon or settings.delta not in (None, cap.delta):
         raise WrongValue(
             f"Account {settings.account!r} has the cap epsilon {cap.epsilon:g}, delta {cap.delta:g}, which "
@@ -208,6 +278,7 @@ def _opening(settings: ServiceSettings, account: Account, analysts: Analysts) ->
     cap = account.budget
     lines = [
         f"serving {settings.data} at http://{settings.host}:{settings.port}  (stop with Ctrl-C)",
+        _unit(analysts.engine),
         f"account {settings.account}: epsilon {cap.epsilon:g}, delta {cap.delta:.3g} for all "
         f"questions together; {analysts.engine.remaining:.3g} left for new measurements",
         _comparisons(*analysts.engine.comparisons),
@@ -219,6 +290,12 @@ def _opening(settings: ServiceSettings, account: Account, analysts: Analysts) ->
         where = "" if settings.ledger is None else " --ledger (as here)"
         lines.append(f"nobody has a key yet:  dpcvx keys create NAME --account {settings.account}{where}")
     return "\n".join(lines)
+
+
+def _unit(engine: QueryEngine) -> str:
+    if engine.budget.unit == "row":
+        return f"unit: one row, {engine.n:,} of them; a person in several rows is protected for each row only"
+    return f"unit: one person with all of her rows, {engine.n:,} of them; the number of rows is private"
 
 
 def _comparisons(left: int, total: int) -> str:

@@ -103,6 +103,7 @@ async function enter() {
   sessionStorage.setItem("key", key);
   $("sign-in").hidden = true;
   $("room").hidden = false;
+  showData();
   fillForm();
   showAttributes();
   open("ask");
@@ -344,6 +345,15 @@ function ticks(low, high) {
 }
 
 // ---- the other parts -------------------------------------------------------------------------------------------------
+
+// Which data, how many, and who is protected: of the public schema.
+function showData() {
+  const person = schema.unit === "person";
+  const whose = person
+    ? "Each person counts once and is protected with all rows."
+    : "Each row counts once and is protected by itself.";
+  $("data-words").textContent = `${schema.data}: ${number(schema.units)} ${person ? "persons" : "rows"}. ${whose}`;
+}
 
 async function showBudget() {
   const left = await read("/budget");

@@ -1,0 +1,133 @@
+"""The query service on a table of persons with several rows: what its start, its answers and its page say."""
+
+import numpy as np
+import pytest
+
+from dpcvx.accounting import Budget
+from dpcvx.data.files import CsvDialect
+from dpcvx.errors import WrongValue
+from dpcvx.ledger import Ledger
+from dpcvx.service import start
+from dpcvx.service.start import ServiceSettings
+from serving import make_analysts, visitor
+
+DECLARED = """
+[columns.patient]
+kind = "person"
+[columns.age]
+kind = "number"
+bounds = [18, 90]
+bins = 4
+[columns.sex]
+kind = "levels"
+levels = ["f", "m"]
+[columns.weight]
+kind = "number"
+bounds = [40, 120]
+"""
+ATTRIBUTES = """
+[attributes.sex]
+levels = ["f", "m"]
+[attributes.age]
+edges = [18, 36, 54, 72, 90]
+"""
+PERSONS = 400
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Visits of patients, one to four each, with semicolons and decimal commas."""
+    generator = np.random.default_rng(0)
+    lines = ["patient;age;sex;weight"]
+    for person in range(PERSONS):
+        age, sex = generator.integers(18, 90), generator.choice(["f", "m"])
+        for _ in range(1 + person % 4):
+            lines.append(f"P{person};{age};{sex};{str(generator.uniform(40, 120)).replace('.', ',')}")
+    (tmp_path / "visits.csv").write_text("\n".join(lines))
+    (tmp_path / "declared.toml").write_text(DECLARED)
+    (tmp_path / "attributes.toml").write_text(ATTRIBUTES)
+    return tmp_path
+
+
+def settings(folder, schema="declared.toml", **given):
+    return ServiceSettings(
+        folder / "visits.csv",
+        folder / schema,
+        4.0,
+        delta=None,
+        ledger=str(folder / "ledger.db"),
+        witness=None,
+        account="visits",
+        host="127.0.0.1",
+        port=0,
+        slot=0.01,
+        **{"dialect": CsvDialect(";", ","), **given},
+    )
+
+
+def served(monkeypatch, capsys, given):
+    """Run a server that stops at once; return its engine and what its console said."""
+    seen = []
+
+    def application(analysts, **_):
+        seen.append(analysts)
+        return analysts
+
+    monkeypatch.setattr(start, "application", application)
+    monkeypatch.setattr("dpcvx.service.connections.server_config", lambda app: app)
+    monkeypatch.setattr("uvicorn.Server", lambda config: type("Server", (), {"run": lambda *_, **__: None})())
+    start.run(given)
+    return seen[0], capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_a_table_of_visits_is_served_by_persons(folder, monkeypatch, capsys):
+    analysts, said = served(monkeypatch, capsys, settings(folder))
+    engine = analysts.engine
+    assert (engine.n, engine.budget.unit) == (PERSONS, "person")
+    assert engine.budget.delta == 1 / PERSONS**2
+    assert Ledger(folder / "ledger.db").account("visits").budget == Budget(4.0, 1 / PERSONS**2, unit="person")
+    assert "attributes of 400 people" in said
+    assert "unit: one person with all of her rows, 400 of them" in said
+    assert "no queries about 'weight' (a number without bins" in said
+    assert "1,000" not in said  # the number of rows
+    assert (analysts.schema["unit"], analysts.schema["units"]) == ("person", PERSONS)
+    assert analysts.statement()["public"]["persons"] == PERSONS
+    with pytest.raises(WrongValue, match="protects a person, which cannot be changed"):
+        start.run(settings(folder, "attributes.toml"))
+
+
+@pytest.mark.long
+def test_attributes_with_an_option_are_served_by_persons(folder, monkeypatch, capsys):
+    analysts, said = served(
+        monkeypatch, capsys, settings(folder, "attributes.toml", person="patient", persons=500)
+    )
+    assert analysts.engine.n == 500
+    assert "500 of them" in said
+
+
+@pytest.mark.parametrize(
+    ("schema", "given", "words"),
+    [
+        ("attributes.toml", {"person": "nobody"}, "lacks 'nobody'"),
+        ("attributes.toml", {"person": "age"}, "leave it out there"),
+        ("attributes.toml", {"persons": 9}, "--persons needs the ids"),
+        ("attributes.toml", {"dialect": CsvDialect(",", ".")}, "declares columns that"),
+    ],
+)
+def test_what_is_wrong_with_persons_is_said_before_anything_is_charged(folder, schema, given, words):
+    with pytest.raises(WrongValue, match=words):
+        start.run(settings(folder, schema, **given))
+    assert not (folder / "ledger.db").exists()
+
+
+def test_a_declared_column_of_persons_is_never_overlooked(folder):
+    (folder / "declared.toml").write_text(DECLARED.replace("columns.patient", "columns.person"))
+    with pytest.raises(WrongValue, match="lacks 'person', the column with the ids of persons"):
+        start.run(settings(folder))
+
+
+def test_the_schema_says_whose_data_these_are(tmp_path):
+    with visitor(make_analysts(tmp_path)) as client:
+        told = client.get("/api/v1/schema").json()
+    assert (told["data"], told["units"], told["unit"]) == ("people", 1000, "row")
