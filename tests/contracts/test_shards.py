@@ -15,6 +15,7 @@ import dpcvx
 from dpcvx.data import CurvatureSum, DifferenceSum, GradientSum, LengthSum, MomentSum, lattice
 from dpcvx.data.columns import Columns
 from dpcvx.data.curvature import CurvatureBound
+from dpcvx.data.declarations import Declarations
 from dpcvx.data.lattice import FEATURE_BITS, RESIDUAL_BITS, ResidualBound, exact_sum, records_at_once
 from dpcvx.data.memory import Arrays
 from dpcvx.data.quantise import Quantiser
@@ -54,7 +55,7 @@ def records(kind, rng):
     if kind == "binary":
         columns = {f"b{j}": pa.array(rng.random(N) < 0.5, mask=rng.random(N) < 0.1) for j in range(4)}
         columns |= {f"i{j}": pa.array(rng.integers(-5, 6, N)) for j in range(3)}
-        declared = {name: [0, 1] for name in columns} | {"sex": ["level 0", "level 1"]}
+        declared = {name: [1] for name in columns} | {"sex": ["level 1"]}  # a single level has no baseline
         return pa.table(columns | {"sex": levels(rng, 2)}), {"bounds": (0, 1), "categories": declared}
     columns = {f"x{j}": column for j, column in enumerate(numbers(rng, 5).T)}
     if kind == "norm":
@@ -98,7 +99,9 @@ def make(tmp_path, monkeypatch):
             shards = dpcvx.from_arrow(table, target="label", **declared, classes=classes, store=folder)
         table = Table(X)
         norm = declared.get("data_norm")
-        columns = Columns.declare(table, declared["bounds"], declared.get("categories"), norm)
+        stated = Declarations(declared["bounds"], declared.get("categories"))
+        stated = stated.resolved(None, first_is_baseline=True)
+        columns = Columns.declare(table, stated.bounds, stated.categories, norm)
         target = replace(Labels.declare(classes), form=form)
         bounds = columns.row_bounds(norm, intercept)
         quantiser = Quantiser(bounds, columns.center, columns.scale, intercept)

@@ -184,7 +184,7 @@ def changed(content, path, value):
 
 DELETED = "DELETED"
 HOSTILE = [
-    (("schema",), 3),
+    (("schema",), 4),
     (("schema",), 1),
     (("class",), "load"),
     (("class",), "os.system"),

@@ -81,7 +81,7 @@ def test_columns_of_levels_need_none():
     settings = {**COMMON, "classes": (0, 1), "categories": {"city": ["A", "B"]}}
     model = dpcvx.PrivateLogisticRegression(**settings).fit(frame, Y)
     assert model.plan_.before[0].n_calls == 1
-    assert ranges(model)[:, 1:].tolist() == [[0.0, 0.0], [1.0, 1.0]]
+    assert ranges(model)[:, 1:].tolist() == [[0.0], [1.0]]
 
 
 def test_with_a_norm_cells_are_clipped_to_them():

@@ -423,7 +423,8 @@ def test_a_baseline_is_compared_with_and_kept(people, tmp_path):
     fitted.save(tmp_path / "model.json")
     assert_array_equal(dp.load(tmp_path / "model.json").predict(people), fitted.predict(people))
     assert_array_equal(fitted.to_sklearn().predict(people), fitted.predict(people))
-    assert "1/L" in str(fitted.formula_)
+    assert "The baseline of a column has no feature: sex=F." in str(fitted.formula_)
+    assert fitted.privacy_statement_.to_dict()["bounds"]["baselines"] == {"sex": "F"}
     with pytest.raises(ValueError, match="baseline must be one of the levels"):
         dp.LevelColumn(["a", "b"], baseline="c")
 

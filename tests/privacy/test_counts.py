@@ -195,7 +195,7 @@ def test_shards_count_what_records_in_memory_do(tmp_path):
 
 
 def test_small_shards_have_counts_of_their_own(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpcvx.data.shards.recipe.SHARD_BYTES", 600)
+    monkeypatch.setattr("dpcvx.data.shards.recipe.SHARD_BYTES", 400)
     asked, expected = memory_counts()
 
     def batches(stop):

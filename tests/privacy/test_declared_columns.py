@@ -66,7 +66,7 @@ HOSTILE = [
 def features(frame):
     """Features of every row, and the stored integers."""
     table = open_declared(frame, SCHEMA)
-    stated = Declarations().resolved(table.schema)
+    stated = Declarations().resolved(table.schema, first_is_baseline=True)
     columns = Columns.declare(table, stated.bounds, stated.categories, None, stated.missing)
     quantiser = Quantiser(columns.row_bounds(None, 0.0), columns.center, columns.scale)
     raw = np.concatenate([block for _, block in table.feature_blocks(columns.levels)])
@@ -158,7 +158,7 @@ def test_a_baseline_leaves_out_one_feature_and_shares_out_unknown_cells(size):
     schema = dp.TableSchema({"a": dp.LevelColumn(levels, baseline="l1"), "b": dp.NumberColumn((0, 1))})
     frame = pd.DataFrame({"a": [*levels, "other", None], "b": 0.5}, dtype=object)
     table = open_declared(frame, schema)
-    stated = Declarations().resolved(table.schema)
+    stated = Declarations().resolved(table.schema, first_is_baseline=True)
     columns = Columns.declare(table, stated.bounds, stated.categories, None, stated.missing)
     assert columns.names == (*(f"a={level}" for level in levels if level != "l1"), "b")
     assert columns.labels() == ["a", "b"]
@@ -166,7 +166,8 @@ def test_a_baseline_leaves_out_one_feature_and_shares_out_unknown_cells(size):
     (found,) = (block for _, block in table.feature_blocks(columns.levels))
     assert_array_equal(found[:size, :-1], np.delete(np.eye(size), 1, axis=1))
     # Equal shares are the mean over the levels, and not the place of the baseline, which is 0.
-    assert_array_equal(found[size:, :-1], np.full((2, size - 1), 1 / size))
+    assert np.isnan(found[size:, :-1]).all()
+    assert_array_equal(columns.fill[:-1], np.full(size - 1, 1 / size))
     quantiser = Quantiser(columns.row_bounds(None, 0.0), columns.center, columns.scale)
     stored = columns.rows(table, quantiser).values.astype(float) / 2**14
     norms = np.sqrt((stored**2).sum(axis=1))

@@ -148,7 +148,9 @@ def test_a_missing_level_of_a_dictionary_is_missing(last):
     expected = model.fit(pd.DataFrame({"c": plain}), y).coef_
     for table in (pa.table({"c": encoded}), pa.record_batch({"c": encoded})):
         np.testing.assert_array_equal(model.fit(table, y).coef_, expected)
-        np.testing.assert_array_equal(model.predict(table)[2:8], np.full(6, model.intercept_))
+        missing = model.predict(pa.table({"c": [None]}))[0]
+        np.testing.assert_array_equal(model.predict(table)[2:8], np.full(6, missing))
+        assert missing not in model.predict(pa.table({"c": ["a", "b", "z"]}))
     labels = PrivateLogisticRegression(**PUBLIC, classes=("a", "b", "z"))
     expected = labels.fit(X[:9], plain).coef_
     for column in (encoded, pa.chunked_array([encoded]), pd.Categorical(cells), pl.Series(cells)):

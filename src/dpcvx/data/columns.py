@@ -35,7 +35,7 @@ class Columns:
     """The public map from raw columns to features: 0/1 for each declared level, a column map for numbers.
 
     A feature of the stored row is (v - center) / scale, v clipped to [low, high] first. The features of a
-    cell that is no finite number are `fill`.
+    cell that is no finite number, or none of the levels, are `fill`: of L levels with a baseline, 1/L each.
     """
 
     levels: Levels  # for each raw column its declared levels, or None for a number
@@ -86,7 +86,8 @@ class Columns:
             center, scale = np.zeros(len(names)), np.maximum(abs(lowest), abs(highest))
         else:
             center, scale = _unit_map(is_level, lowest, highest)
-        fill = center.copy()
+        shares = [0.0 if each is None else each.share for each in levels]
+        fill = np.where(is_level, np.repeat(shares, counts), center)
         filled = {j: each.missing(raw_low[j], raw_high[j]) for j, each in (maps or {}).items()}
         for name, value in (missing or {}).items():
             j = table.position(name, "missing")

@@ -76,14 +76,23 @@ class Declarations:
                 )
         return replace(self, **declared)
 
-    def resolved(self, schema: TableSchema | None) -> Declarations:
-        """Return the declarations that follow from a schema; without one, these.
+    def resolved(self, schema: TableSchema | None, *, first_is_baseline: bool) -> Declarations:
+        """Return the declarations that follow from a schema; without one, these. Levels have their baselines.
 
         `schema`: of one table, see `TableSchema.for_table`. Declarations beside it take the place of its
-        target and of its data_norm.
+        target and of its data_norm. `first_is_baseline`: whether columns of levels have a baseline by
+        default.
         """
         if schema is None:
-            return self
+            if not isinstance(self.categories, Mapping):
+                return self
+            declared = {
+                key: DeclaredLevels.declare(
+                    levels, f"categories[{key!r}]", first_is_baseline=first_is_baseline
+                )
+                for key, levels in self.categories.items()
+            }
+            return replace(self, categories=declared)
         for name in ("bounds", "categories"):
             if getattr(self, name) is not None:
                 raise Incompatible(f"schema declares the columns, and {name} is given too: give one of them.")
@@ -94,6 +103,8 @@ class Declarations:
         given["bounds"] = "private" if "private" in bounds.values() else bounds
         given["categories"] = {
             each.name: DeclaredLevels(each.levels, each.baseline)
+            if each.baseline is not None or not each.first_is_baseline
+            else DeclaredLevels.declare(each.levels, each.name, first_is_baseline=first_is_baseline)
             for each in variables
             if each.levels is not None
         }

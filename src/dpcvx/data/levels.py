@@ -16,7 +16,7 @@ from dpcvx.words import LARGEST_SHOWN, show
 
 __all__ = ["DeclaredLevels"]
 
-FEW = 10  # numbers that are faster compared one by one
+FEW = 10  # numbers that are faster first_is_baseline one by one
 
 
 @dataclass(frozen=True)
@@ -27,18 +27,19 @@ class DeclaredLevels:
     level: a reader keeps the text in a column of text, and finds a missing cell in a column of numbers.
 
     Features of a model: 1 where a cell is the level, 0 where it is another, one for each level but the
-    baseline, where there is one. A cell that is no level is `share` in each of them: 0, or with a baseline
-    1/L, the mean of the L levels' features, so that it does not count as the baseline.
+    baseline, where there is one. The features of a cell that is no level are missing: they become shares of
+    the levels, so that it does not count as the baseline.
     """
 
     values: tuple[Any, ...]
     baseline: int | None = None  # place of the level without a feature
 
     @classmethod
-    def declare(cls, labels: Any, what: str) -> DeclaredLevels:
+    def declare(cls, labels: Any, what: str, *, first_is_baseline: bool = False) -> DeclaredLevels:
         """Return levels as plain text, numbers and booleans, whose canonical values are all different.
 
-        `what`: name of the declaration, for messages; declared levels are returned as they are.
+        `what`: name of the declaration, for messages; `first_is_baseline`: of two or more levels. Declared
+        levels are returned as they are.
         """
         if isinstance(labels, DeclaredLevels):
             return labels
@@ -62,7 +63,7 @@ class DeclaredLevels:
                     "readers of tables write numbers, booleans, dates and missing cells in several ways. "
                     "Declare one of the two, or rename one in the table."
                 )
-        return cls(plain)
+        return cls(plain, 0 if first_is_baseline and len(plain) > 1 else None)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -80,7 +81,10 @@ class DeclaredLevels:
 
     @property
     def share(self) -> float:
-        """Value of every feature for a cell that is none of the levels."""
+        """Value of every feature for a cell that is none of the levels, where no shares are released.
+
+        With a baseline the L levels have equal shares 1/L.
+        """
         return 0.0 if self.baseline is None else 1.0 / len(self.values)
 
     def codes(self, cells: NDArray[Any]) -> NDArray[np.int64]:

@@ -60,7 +60,8 @@ class Variable:
     read: Callable[[Cells], Cells]  # cells as numbers, NaN where there is none, or as levels
     bounds: Any = None  # bounds of a number, a pair or "private"; None for levels
     levels: tuple[Level, ...] | None = None
-    baseline: int | None = None  # place of the level that has no feature
+    baseline: int | None = None  # place of the level that has no feature, if it is declared
+    first_is_baseline: bool = False  # whether it has a baseline by default: the first level
     missing: float | None = None  # number that a cell without one counts as; None is the middle of the bounds
     map: Any = None  # of a number: its column map, or the request for one
     bins: int | tuple[float, ...] | None = None  # of a number, for queries: how many, or their edges
@@ -146,7 +147,8 @@ class LevelColumn:
         matches no level.
     baseline : optional
         Level without a feature, which the coefficients of the others are compared with; a cell that matches
-        no level then takes equal shares of all levels. None gives every level a feature.
+        no level takes shares of all levels. By default the first of two or more levels; in a model without an
+        intercept every level has a feature, unless a baseline is declared.
     """
 
     levels: Any
@@ -184,7 +186,11 @@ class LevelColumn:
         plain = self.missing is None and self.other is None
         baseline = None if self.baseline is None else self._place(self.baseline)
         read = as_is if plain else self.read
-        return (Variable(name, name, read, levels=self.declared.values, baseline=baseline),)
+        return (
+            Variable(
+                name, name, read, levels=self.declared.values, baseline=baseline, first_is_baseline=True
+            ),
+        )
 
     def read(self, cells: Cells) -> Cells:
         """Return each cell's level, None where it has none."""
@@ -247,7 +253,8 @@ class DateColumn:
     since : date, optional
         Date that counts as 0; by default the first of the bounds.
     parts : sequence of {"year", "month", "weekday"}
-        Parts to use in place of the number, each a variable "column.part" with levels.
+        Parts to use in place of the number, each a variable "column.part" with levels; in a model with an
+        intercept the first is the baseline: the first year, January, Monday.
     """
 
     bounds: Any
@@ -289,7 +296,8 @@ class DateColumn:
             "weekday": WEEKDAYS,
         }
         return tuple(
-            Variable(f"{name}.{part}", name, getattr(self, part), levels=levels[part]) for part in self.parts
+            Variable(f"{name}.{part}", name, getattr(self, part), levels=levels[part], first_is_baseline=True)
+            for part in self.parts
         )
 
     def _number(self, moment: datetime.datetime) -> float:
@@ -327,7 +335,7 @@ class HashedColumn:
     Parameters
     ----------
     buckets : int
-        Number of buckets; each is a level, and texts that share one share a coefficient.
+        Number of buckets; each is a level, and texts that share one share a coefficient. None is a baseline.
     key : str
         Public key of the hash; another key maps texts to other buckets.
     """

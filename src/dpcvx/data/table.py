@@ -171,7 +171,7 @@ class Table:
             yield start, self.features(levels, maps, start, min(self.n, start + step))
 
     def features(self, levels: Levels, maps: Maps, start: int, stop: int) -> Vector:
-        """Rows start..stop as features: a mapped number (NaN where there is none), or a 0/1 for each level.
+        """Rows start..stop as features: a mapped number, or a 0/1 for each level; NaN for any other cell.
 
         `maps`: None for numbers as they are.
         """
@@ -189,7 +189,7 @@ class Table:
             else:
                 codes = self.codes(j, start, stop, declared)
                 part[:] = codes[:, None] == np.array(declared.coded)
-                part[codes < 0] = declared.share
+                part[codes < 0] = np.nan
         return block
 
     def compressed(self, start: int = 0, stop: int | None = None) -> Any:

@@ -65,8 +65,9 @@ PARAMETERS = {
     ),
     "categories": Parameter(
         "mapping from column to levels, optional",
-        "Declared levels of columns that hold no numbers; each level becomes a 0/1 feature, an undeclared "
-        "one is 0 in all of them. Columns are named for data frames, numbered for arrays.",
+        "Declared levels of columns that hold no numbers. Each level is a 0/1 feature, except the first of a "
+        "column, the baseline, if there is an intercept; a cell that is no level takes shares of all levels. "
+        "Columns are named for data frames, numbered for arrays.",
         instead=BOUNDS_FILE,
     ),
     "maps": Parameter(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,19 +112,30 @@ class Formula:
             steps.append(
                 "Encode. Each declared level of a column is a feature x_j: 1 where the cell is this level, 0 "
                 'where it is not. Cells are compared by value: 1, 1.0, "1" and true are one, text has no '
-                "white space around it. A missing cell or another level is 0 in all of them."
+                'white space around it. For a missing cell or another level x_j is "missing", the share of '
+                "the level."
             )
-        if any(declared is not None and declared.baseline is not None for declared in levels):
-            steps.append(
-                "Compare. In a column with a baseline this level has no feature, and a missing cell or "
-                "another level is 1/L in the features of the others, L being the number of its levels."
-            )
+        if compared := self._baselines():
+            steps.append(f"Compare. The baseline of a column has no feature: {compared}.")
         return steps
+
+    def _names(self) -> Sequence[str]:
+        """Name of each column."""
+        return [f"x{j}" for j in range(self.columns)] if isinstance(self.columns, int) else self.columns
 
     def _each_map(self) -> list[tuple[str, Any]]:
         """Name and map of each column."""
-        columns = [f"x{j}" for j in range(self.columns)] if isinstance(self.columns, int) else self.columns
+        columns = self._names()
         return list(zip(columns, each_map(self.row_map.maps, len(columns)), strict=True))
+
+    def _baselines(self) -> str:
+        """The columns that have a baseline, with it."""
+        found = [
+            f"{name}={declared[declared.baseline]}"
+            for name, declared in zip(self._names(), self.row_map.levels, strict=True)
+            if declared is not None and declared.baseline is not None
+        ]
+        return ", ".join(found[:FEW_FEATURES]) + (" and others" if len(found) > FEW_FEATURES else "")
 
     def _derived(self) -> list[str]:
         """The step that makes variables of columns, where some are not the columns themselves."""

@@ -395,7 +395,8 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
 
     def _declare(self, dataset: Dataset, n: int) -> FitDeclaration:
         """Declare a fit to n such records, from public facts."""
-        stated = Declarations.of(self).with_data(dataset.declarations, self).resolved(dataset.table.schema)
+        stated = Declarations.of(self).with_data(dataset.declarations, self)
+        stated = stated.resolved(dataset.table.schema, first_is_baseline=self._first_is_baseline(dataset))
         self._check_parameters(stated)
         table = dataset.table
         placed = with_placeholders(stated, dataset, getattr(self, "threshold", None))
@@ -428,6 +429,10 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         if fixed or self.uncertainty or dataset.table.sparse:
             return maps
         return {**automatic_maps(columns, maps), **maps}
+
+    def _first_is_baseline(self, dataset: Dataset) -> bool:
+        """Whether columns of levels have a baseline by default: with an intercept, or as they were stored."""
+        return bool(getattr(dataset, "first_is_baseline", self.fit_intercept))
 
     def _open_target(self, y: Any, n: int) -> NDArray[Any]:
         """Raw targets of n records, of a shape that fits."""
@@ -722,8 +727,14 @@ def _bounds_facts(made: FitDeclaration) -> dict[str, Any]:
         bounds["missing"] = dict(stated.missing)
     if any(levels is not None for levels in columns.levels):
         bounds["enforced"] += "; one that is none of the levels of its column counts as 0 for each of them"
-        if any(levels is not None and levels.baseline is not None for levels in columns.levels):
+        compared = {
+            label: levels[levels.baseline]
+            for label, levels in zip(columns.labels(), columns.levels, strict=True)
+            if levels is not None and levels.baseline is not None
+        }
+        if compared:
             bounds["enforced"] += ", or takes equal shares of them where one is the baseline"
+            bounds["baselines"] = compared
     if columns.maps is not None:
         mapped = zip(columns.labels(), columns.maps, strict=True)
         bounds["maps"] = {label: each.formula() for label, each in mapped if each != IDENTITY}

@@ -18,6 +18,7 @@ from dpcvx.data.column_maps import IDENTITY, ColumnMap, Maps, read_map
 from dpcvx.data.columns import feature_names
 from dpcvx.data.levels import DeclaredLevels
 from dpcvx.data.row_map import RowMap
+from dpcvx.data.table import Levels, feature_counts
 from dpcvx.data.table_schema import TableSchema
 from dpcvx.domains import set_functions as submodular
 from dpcvx.errors import WrongType, WrongValue
@@ -29,7 +30,8 @@ from dpcvx.plans.uncertainty import COVARIANCES, NONROBUST, Uncertainty
 __all__ = ["load", "save"]
 
 FORMAT = "dpcvx.model"
-SCHEMA = 2
+SCHEMA = 3
+EARLIER = (1, 2)
 FIELDS = {
     "format", "schema", "class", "parameters", "formula", "n_iter", "uncertainty", "check",
     "privacy_statement",
@@ -109,9 +111,9 @@ def load(path: str | Path) -> Any:
         raise WrongValue(f"{path} is no dpcvx model: it is not valid JSON.") from problem
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise WrongValue(f'{path} is no dpcvx model: it needs "format": "{FORMAT}".')
-    if content.get("schema") not in (1, SCHEMA):
+    if content.get("schema") not in (*EARLIER, SCHEMA):
         raise WrongValue(
-            f"{path} has model schema {content.get('schema')!r}; this version of dpcvx reads schemas 1 and "
+            f"{path} has model schema {content.get('schema')!r}; this version of dpcvx reads schemas 1 to "
             f"{SCHEMA}."
         )
     old = content["schema"] == 1
@@ -123,14 +125,18 @@ def load(path: str | Path) -> Any:
     if wrong := set(content) ^ (OLD_FIELDS if old else FIELDS):
         raise WrongValue(f"{path} has unknown or missing fields: {sorted(wrong)}.")
     try:
-        return _restore(_from_schema_1(content) if old else content)
+        return _restore(_from_schema_1(content) if old else content, equal=content["schema"] < SCHEMA)
     except (OverflowError, RecursionError) as problem:
         raise WrongValue(
             f"{path} is no dpcvx model: it holds numbers or lists beyond any model's."
         ) from problem
 
 
-def _restore(content: dict[str, Any]) -> Any:
+def _restore(content: dict[str, Any], *, equal: bool) -> Any:
+    """Return the model of a file.
+
+    `equal`: whether a cell that is no level takes equal shares of the levels, and not those of the file.
+    """
     name = content["class"]
     if not isinstance(name, str) or name not in ESTIMATORS:
         raise WrongValue(f"Unknown model class {name!r}.")
@@ -157,6 +163,8 @@ def _restore(content: dict[str, Any]) -> Any:
         if list(names) != [variable.name for variable in model.schema.variables()]:
             raise WrongValue("columns must be the variables of the schema.")
     row_map = dataclasses.replace(_row_map(formula, labels, levels), schema=model.schema)
+    if equal:
+        row_map = dataclasses.replace(row_map, fill=_with_equal_shares(row_map.fill, levels, row_map.maps))
     width = len(row_map.names)
     n_classes = 0
     if hasattr(kind, "decision_function"):
@@ -251,6 +259,13 @@ def _maps(content: Any, levels: Sequence[Any]) -> Maps:
         if not isinstance(found[int(place)], ColumnMap):
             raise WrongValue("maps must be maps with their numbers.")
     return tuple(found.get(j, IDENTITY) for j in range(len(levels))) if found else None
+
+
+def _with_equal_shares(fill: NDArray[np.float64], levels: Levels, maps: Maps) -> NDArray[np.float64]:
+    """Values of missing cells, with equal shares of levels that have a baseline: older files lack these."""
+    shares = [None if each is None or each.baseline is None else each.share for each in levels]
+    equal = np.repeat(np.array(shares, dtype=np.float64), feature_counts(levels, maps))
+    return np.where(np.isnan(equal), fill, equal)
 
 
 def _row_map(formula: Mapping[str, Any], labels: Sequence[str], levels: Any) -> RowMap:

@@ -31,10 +31,6 @@ def onnx_model(formula: Formula) -> Any:
             "other cells count as are derived from cells by dpcvx. Use to_sklearn(), or derive them before "
             "the fit and declare numbers and levels."
         )
-    if any(levels is not None and levels.baseline is not None for levels in formula.row_map.levels):
-        raise Incompatible(
-            "ONNX models have no baseline levels yet: use to_sklearn(), or leave baselines out of the schema."
-        )
     graph = _Graph()
     features = _clipped(graph, formula, _features(graph, formula))
     outputs = _outputs(graph, formula, _scores(graph, formula, features))
@@ -97,8 +93,9 @@ def _features(graph: _Graph, formula: Formula) -> str:
             parts.append(_filled(graph, cells, MAPS[column_map.kind](graph, cells, column_map), fill))
             place += len(fill)
         else:
-            parts.append(_level_features(graph, name, levels))
-            place += len(levels)
+            fill = rows.fill[place : place + len(levels.coded)]
+            parts.append(_level_features(graph, name, levels, fill))
+            place += len(levels.coded)
     return graph.add("Concat", *parts, axis=1)
 
 
@@ -165,8 +162,11 @@ def _is_infinite(graph: _Graph, cells: str) -> str:
     return graph.add("Equal", size, graph.constant(np.float64(np.inf)))
 
 
-def _level_features(graph: _Graph, name: str, levels: DeclaredLevels) -> str:
-    """Column of shape (n, 1) as 0/1 features of shape (n, number of levels)."""
+def _level_features(graph: _Graph, name: str, levels: DeclaredLevels, fill: Any) -> str:
+    """Column of shape (n, 1) as 0/1 features of shape (n, number of levels that have one)."""
+    from onnx import TensorProto
+
+    places = np.arange(len(levels), dtype=np.int64)
     if all(isinstance(level, str) for level in levels):
         # Where a level is written like a missing cell, such as "NA", a missing cell is that level.
         missing = [code for code, level in enumerate(levels) if canonical(level) is None and level != ""]
@@ -180,7 +180,7 @@ def _level_features(graph: _Graph, name: str, levels: DeclaredLevels) -> str:
             values_int64s=codes_of_keys,
             default_int64=-1,
         )
-        same = graph.add("Equal", codes, graph.constant(np.arange(len(levels), dtype=np.int64)))
+        same = graph.add("Equal", codes, graph.constant(places))
     elif not any(isinstance(level, str) for level in levels):
         cells = graph.input(name, "DOUBLE", 1)
         same = graph.add("Equal", cells, graph.constant(np.array(levels.values, dtype=np.float64)))
@@ -189,9 +189,10 @@ def _level_features(graph: _Graph, name: str, levels: DeclaredLevels) -> str:
             f"Column {name} has levels of text and of numbers, and an ONNX input has one type. Declare all "
             "of its levels as text."
         )
-    from onnx import TensorProto
-
-    return graph.add("Cast", same, to=TensorProto.DOUBLE)
+    is_level = graph.add("Cast", same, to=TensorProto.DOUBLE)
+    known = graph.add("ReduceMax", is_level, graph.constant(np.array([1])))
+    coded = graph.add("Gather", is_level, graph.constant(places[list(levels.coded)]), axis=1)
+    return graph.add("Where", graph.add("Cast", known, to=TensorProto.BOOL), coded, graph.constant(fill))
 
 
 def _clipped(graph: _Graph, formula: Formula, features: str) -> str:

@@ -48,6 +48,9 @@ class Shards:
         Where they are.
     declarations : mapping
         Parameters of an estimator that are declared with the records.
+    first_is_baseline : bool
+        Whether columns of levels have a baseline by default, also in a model without an intercept: the
+        features were made when the records were written. Older shards have none.
     """
 
     def __init__(self, store: Store) -> None:
@@ -57,11 +60,12 @@ class Shards:
         self._people = None if declared is None else PersonColumnRule.from_plain(declared)
         self.neighbours = REPLACE_ONE if self._people is None else self._people.rule.neighbours
         self.declarations: Mapping[str, Any] = parameters(manifest.declarations)
+        self.first_is_baseline: bool = manifest.declarations.get("first_is_baseline", False)
         X, self.target = empty_record(
             manifest.names, manifest.columns, manifest.compressed, manifest.declarations
         )
         self._table, self._store = Table(X, declared_schema(manifest.declarations)), store
-        self._recipe = Recipe.of(self._table, self.target, manifest.declarations, manifest.step > 1)
+        self._recipe = Recipe.of(self._table, self.target, manifest.declarations, manifest.step)
         self._shards = [map_shard(store, index) for index in range(len(manifest.shards))]
         self._check = store.unchanged()
 
@@ -157,7 +161,7 @@ class Shards:
 
 
 def open_shards(folder: str | Path) -> Shards:
-    """Open a folder of shards; every file is compared with its checksum.
+    """Open a folder of shards; every file is first_is_baseline with its checksum.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ from dpcvx.errors import WrongValue
 from dpcvx.problem import Bounds
 from dpcvx.words import is_number, show
 
-__all__ = ["Recipe", "declared_schema", "empty_record", "is_binary", "normalise", "parameters"]
+__all__ = ["Recipe", "declared_schema", "empty_record", "normalise", "parameters"]
 
 RECOGNISED = "recognised"  # array of a shard with the counts of its recognised cells
 SHARD_BYTES = 2**26  # small enough to be copied in memory, large enough for a pass to be one long read
@@ -67,6 +67,10 @@ def normalise(table: Table, y: Any, stated: Declarations) -> dict[str, Any]:
         "data_norm": None if data_norm is None else float(data_norm),
         "targets": several_targets(y),
     }
+    if any(levels is not None for levels in columns.levels):
+        declared["first_is_baseline"] = (
+            True  # columns of levels have a baseline by default; in older shards not
+        )
     if table.schema is not None:
         declared["schema"] = table.schema.to_dict()
     if classes is not None:
@@ -134,18 +138,20 @@ class Recipe:
     step: int  # unit of the stored integers: 2^14 where declarations leave -1, 0 and 1 alone
 
     @classmethod
-    def of(cls, table: Table, y: Any, declared: Mapping[str, Any], binary: bool) -> Recipe:
+    def of(cls, table: Table, y: Any, declared: Mapping[str, Any], step: int | None = None) -> Recipe:
         """Derive the map from a table's schema and normalised declarations.
 
-        `table`: its rows are not read; `y`: as many targets as the table has rows; `binary`: whether every
-        cell can only be -1, 0 or 1 once it is scaled; see `is_binary`.
+        `table`: its rows are not read; `y`: as many targets as the table has rows; `step`: unit of the
+        integers in shards that are there.
         """
         given = parameters(declared)
         norm = given.get("data_norm")
-        own = _column_parameters(declared)
-        stated = Declarations(**own) if table.schema is None else Declarations().resolved(table.schema)
-        maps = stated.map_of_each(table)
-        columns = Columns.declare(table, stated.bounds, stated.categories, norm, stated.missing, maps)
+        stated = Declarations() if table.schema is not None else Declarations(**_column_parameters(declared))
+        stated = stated.resolved(table.schema, first_is_baseline=declared.get("first_is_baseline", False))
+        columns = Columns.declare(
+            table, stated.bounds, stated.categories, norm, stated.missing, stated.map_of_each(table)
+        )
+        binary = _is_binary(columns, norm) if step is None else step > 1
         numbers = sum(levels is None for levels in columns.levels)
         groups = len(columns.levels) - numbers
         sparse_bytes = (numbers + groups) * (INDEX_BYTES + (1 if binary else 2))
@@ -230,14 +236,11 @@ def several_targets(y: Any) -> int | None:
     return int(shape[1]) if len(shape) == 2 and shape[1] > 1 else None
 
 
-def is_binary(columns: int, declared: Mapping[str, Any]) -> bool:
-    """Whether declarations leave only 0 and 1: every column has declared levels, and none a baseline.
-
-    `columns`: number of raw columns; `declared`: normalised declarations.
-    """
-    schema = declared_schema(declared)
-    shares = schema is not None and any(each.baseline is not None for each in schema.variables())
-    return declared["data_norm"] is None and len(declared["categories"]) == columns and not shares
+def _is_binary(columns: Columns, data_norm: float | None) -> bool:
+    """Whether declarations leave only 0 and 1: every column has declared levels, and none a baseline."""
+    return data_norm is None and all(
+        levels is not None and levels.baseline is None for levels in columns.levels
+    )
 
 
 def _plain(numbers: Vector) -> Any:

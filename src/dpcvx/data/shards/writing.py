@@ -19,7 +19,7 @@ from dpcvx.data.rows import Records, Sparse
 from dpcvx.data.shards.dataset import Shards
 from dpcvx.data.shards.folder import Manifest, Store
 from dpcvx.data.shards.readers import ArrowReader, BatchReader, CsvReader, FileReader, ParquetReader, Reader
-from dpcvx.data.shards.recipe import RECOGNISED, Recipe, is_binary, normalise
+from dpcvx.data.shards.recipe import RECOGNISED, Recipe, normalise
 from dpcvx.data.shards.row_weights import PersonColumnRule, RowWeights, person_column, weigh_rows
 from dpcvx.data.shards.source import OWNERS
 from dpcvx.data.table import Table, open_declared
@@ -268,10 +268,10 @@ def _open_or_write(
     table = raw if stated.schema is None else open_declared(X, stated.schema)
     if raw.names is not None and not all(isinstance(name, str) for name in raw.names):
         raise WrongType("The names of columns must be text; rename those that are not.")
-    declared = normalise(table, y, stated.resolved(table.schema))
+    declared = normalise(table, y, stated.resolved(table.schema, first_is_baseline=True))
     if people is not None:
         declared["person"] = people[0].to_plain()
-    recipe = Recipe.of(table, y, declared, is_binary(table.d, declared))
+    recipe = Recipe.of(table, y, declared)
     fresh = Manifest(
         source=reader.source,
         names=raw.names,
@@ -286,11 +286,11 @@ def _open_or_write(
     )
     store = _resume(folder, fresh)
     if not store.manifest.complete:
+        # They may have been begun by an earlier version, with other defaults.
+        recipe = Recipe.of(table, y, store.manifest.declarations, store.manifest.step)
         weights = None if people is None else weigh_rows(people[1], recipe, people[0].rule)
         if weights is not None:
             store.manifest = replace(store.manifest, units=weights.units)
-        if store.manifest.step != recipe.step:  # begun by a version that stored whole numbers in fewer bytes
-            recipe = Recipe.of(table, y, declared, store.manifest.step > 1)
         with store.writing():
             _fill(store, reader, recipe, verbose, weights)
     return Shards(store)
@@ -305,13 +305,18 @@ def _resume(folder: Path, fresh: Manifest) -> Store:
             raise
         return Store.create(folder, fresh)
     found = store.manifest
+    declared = fresh.declarations
+    if (
+        "first_is_baseline" not in found.declarations
+    ):  # of an earlier version, which has no baselines by default
+        declared = {name: value for name, value in declared.items() if name != "first_is_baseline"}
     for what, ours, theirs in (
         (
             "columns",
             [fresh.names, fresh.columns, fresh.compressed],
             [found.names, found.columns, found.compressed],
         ),
-        ("declarations", fresh.declarations, found.declarations),
+        ("declarations", declared, found.declarations),
         ("source", fresh.source, _without_types(found.source)),
     ):
         if _plain(ours) != _plain(theirs):
@@ -355,7 +360,7 @@ def _fill(
         store.require_room((reader.rows - store.manifest.n) * recipe.row_bytes)
     expected: dict[str, NDArray[Any]] | None = None
     if store.manifest.shards and store.manifest.source["kind"] in STREAMS:
-        # The last shard is made again and compared: another stream would be found out.
+        # The last shard is made again and first_is_baseline: another stream would be found out.
         expected = store.arrays(len(store.manifest.shards) - 1)
         store.drop_last()
     d, names, sparse = store.manifest.columns, store.manifest.names, store.manifest.compressed
