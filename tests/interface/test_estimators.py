@@ -21,6 +21,8 @@ from dpcvx import (
     L1Ball,
     L2Ball,
     PrivacyLeakWarning,
+    PrivateAdditiveClassifier,
+    PrivateAdditiveRegressor,
     PrivateElasticNet,
     PrivateGroupLasso,
     PrivateHuberRegressor,
@@ -64,6 +66,7 @@ COMMON = {
     "backend": "auto",
     "verbose": 0,
 }
+SHAPES = {"knots": "auto", "interactions": "auto", "monotone": None}
 OWN = {
     PrivateLinearRegression: {"y_bounds": None},
     PrivateLasso: {"y_bounds": None},
@@ -75,6 +78,8 @@ OWN = {
     PrivateQuantileRegressor: {"y_bounds": None, "domain": "l2", "quantile": 0.5},
     PrivateLogisticRegression: {"classes": None, "domain": "l2", "class_weight": None},
     PrivateLinearSVC: {"classes": None, "domain": "l2"},
+    PrivateAdditiveClassifier: {"classes": None, "domain": "l2", "class_weight": None, **SHAPES},
+    PrivateAdditiveRegressor: {"y_bounds": None, **SHAPES},
 }
 
 
@@ -246,7 +251,8 @@ def test_shapes_of_two_and_three_classes(kind, n_classes):
     X, y = people(1500)
     names = np.array(["low", "middle", "high"])[3 - n_classes :]
     labels = names[np.digitize(y, np.quantile(y, np.arange(1, n_classes) / n_classes))]
-    model = classification(kind, classes=list(names)).fit(X, labels)
+    straight = {"knots": 0, "interactions": "none"} if hasattr(kind, "knots") else {}
+    model = classification(kind, classes=list(names), **straight).fit(X, labels)
     assert model.coef_.shape == ((4,) if n_classes == 2 else (3, 4))
     assert np.shape(model.intercept_) == (() if n_classes == 2 else (3,))
     assert model.classes_.tolist() == list(names)

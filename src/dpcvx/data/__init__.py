@@ -1,5 +1,6 @@
 """Records: reading, clipping and quantising them, and the data sources that compute exact sums over them."""
 
+from dpcvx.data.additive_basis import AdditiveBasis
 from dpcvx.data.curvature import SPREAD_UNIT, CurvatureBound, CurvatureSum, largest_spread
 from dpcvx.data.dataset import Dataset
 from dpcvx.data.gram_scores import HasGramScores, Linear
@@ -36,6 +37,7 @@ __all__ = [
     "RESIDUAL_BITS",
     "SPREAD_UNIT",
     "SUM_UNIT",
+    "AdditiveBasis",
     "Arrays",
     "CanStandardise",
     "CurvatureBound",

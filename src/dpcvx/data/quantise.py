@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from dpcvx.arrays import Vector
+from dpcvx.data.additive_basis import AdditiveBasis
 from dpcvx.data.canonical import read_numbers
 from dpcvx.data.cells import column_numbers, compressed_rows, native_array, open_typed
 from dpcvx.data.lattice import FEATURE_BITS, integer_bounds
@@ -36,7 +37,8 @@ class Quantiser:
     A cell v becomes (v - center) / scale clipped to [-x_inf, x_inf]; a cell that is missing, infinite or
     not a number becomes 0. The row is then shrunk to l2 norm x_2 and each entry rounded toward zero on the
     grid 2^-14. The integers are checked against `integer_bounds`, and a row that still fails is shrunk again.
-    Every step sees one row only.
+    Every step sees one row only. With a basis, dense cells (v - center) / scale are standardised ones, and
+    its features over their largest absolute value are clipped, shrunk and rounded.
     """
 
     bounds: Bounds  # bounds of a stored row, in scaled units, the intercept's entry included
@@ -44,6 +46,7 @@ class Quantiser:
     center: float | Vector = 0.0
     scale: float | Vector = 1.0
     intercept: float = 0.0  # value of an appended constant column, in scaled units; 0 appends none
+    basis: AdditiveBasis | None = None  # features of additive models
 
     def __post_init__(self) -> None:
         scale, center = np.asarray(self.scale), np.asarray(self.center)
@@ -59,6 +62,10 @@ class Quantiser:
                 f"An intercept is a feature of value {v:g}: it needs x_inf >= {v:g} and x_2 > {v:g}, "
                 f"and a value of at least 2^-{FEATURE_BITS}; got {self.bounds}."
             )
+
+    def width(self, d: int) -> int:
+        """Return the number of stored features of a row of d cells."""
+        return (d if self.basis is None else self.basis.width) + (self.constant > 0)
 
     @property
     def constant(self) -> int:
@@ -76,6 +83,10 @@ class Quantiser:
             return self._quantise_sparse(X)
         n, d, blocks = _blocks(X)
         center, scale, limits = self._limits(n, d)
+        if self.basis is not None:
+            blocks = _expanded(blocks, self.basis, center, scale)
+            d = self.basis.width
+            center, scale, limits = replace(self, center=0.0, scale=self.basis.largest)._limits(n, d)
         from dpcvx.data.kernels import quantise_dense
 
         stored = np.zeros((n, d + (self.constant > 0)), dtype=np.int16)
@@ -192,6 +203,16 @@ def _blocks(X: Any) -> tuple[int, int, Iterator[tuple[int, Vector]]]:
             return read_numbers(array[start:stop])
 
     return n, d, _read_by_blocks(n, d, read)
+
+
+def _expanded(
+    blocks: Iterator[tuple[int, Vector]], basis: AdditiveBasis, center: Vector, scale: Vector
+) -> Iterator[tuple[int, Vector]]:
+    """Blocks of rows as blocks of a basis's features, a part at a time that is as small."""
+    for start, block in blocks:
+        step = max(1, CELLS_AT_ONCE // basis.width)
+        for first in range(0, len(block), step):
+            yield start + first, basis((block[first : first + step] - center) / scale)
 
 
 def _read_by_blocks(n: int, d: int, read: Callable[[int, int], Vector]) -> Iterator[tuple[int, Vector]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dpcvx.arrays import Vector
+from dpcvx.data.additive_basis import AdditiveBasis
 
 __all__ = ["Region", "ordered_sum"]
 
@@ -36,22 +38,35 @@ class Region:
     """Region that standardised rows are clipped to, in the fit and in predictions; it was released privately.
 
     A standardised fit clips rows, so that outside the region a linear model would extrapolate without data.
-    Rows inside the region do not change.
+    Rows inside the region do not change. Of an additive model they become the features of its basis, which
+    its coefficients multiply.
     """
 
     center: Vector  # center, scale: centre and standard deviation of every feature
     scale: Vector
     reach: float  # largest distance of a cell from its centre, in standard deviations
-    length: float  # largest l2 norm of a standardised row
+    length: float  # largest l2 norm of a standardised row, or of its features
+    basis: AdditiveBasis | None = None
 
     def __call__(self, X: Vector) -> Vector:
-        """Return rows clipped to the region, in their own units."""
+        """Return rows clipped to the region, in their own units; or their features."""
         rows = np.clip((X - self.center) / self.scale, -self.reach, self.reach)
-        norms = np.sqrt(ordered_sum(rows * rows))[:, None]
-        rows *= self.length / np.maximum(norms, self.length)
+        if self.basis is not None:
+            rows = self.basis(rows)
+        if math.isfinite(self.length):
+            norms = np.sqrt(ordered_sum(rows * rows))[:, None]
+            rows *= self.length / np.maximum(norms, self.length)
+        if self.basis is not None:
+            return rows
         clipped: Vector = self.center + self.scale * rows
         return clipped
 
+    def without_clipping(self) -> Region | None:
+        """Return the map of rows that are not clipped; there is none without a basis."""
+        if self.basis is None:
+            return None
+        return replace(self, reach=math.inf, length=math.inf, basis=replace(self.basis, reach=math.inf))
+
     def in_units(self, center: Vector, scale: Vector) -> Region:
         """Return the same region for features center + scale * x."""
-        return Region(center + scale * self.center, scale * self.scale, self.reach, self.length)
+        return replace(self, center=center + scale * self.center, scale=scale * self.scale)

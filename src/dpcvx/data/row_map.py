@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,18 +29,29 @@ class RowMap:
 
     levels: Levels  # for each raw column its declared levels, or None for a number
     maps: Maps  # for each raw column the map of its numbers
-    names: tuple[str, ...]  # one name per feature: the column's, "column[map]" or "column=level"
+    names: tuple[str, ...]  # one name per mapped cell: the column's, "column[map]" or "column=level"
     fill: Vector  # value of a feature whose cell is missing, one per feature
     bounds: tuple[Vector, Vector] | None = None  # lowest and highest value of each feature
     region: Region | None = None
     schema: TableSchema | None = None  # how columns are read, if a schema was declared
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """One name per feature: those of mapped cells, or of a basis on them."""
+        basis = None if self.region is None else self.region.basis
+        return self.names if basis is None else basis.names(self.names)
+
+    def without_clipping(self) -> RowMap:
+        """Return the map of rows that are clipped neither to bounds nor to the region."""
+        region = None if self.region is None else self.region.without_clipping()
+        return replace(self, bounds=None, region=region)
 
     def features(self, table: Table) -> Any:
         """Return the features of all rows, shape (n, d): a CSR array of sparse rows that are not clipped."""
         if table.sparse:
             rows = self._compressed(table)
             return rows if self.region is None else self.region(rows.toarray())
-        features = np.empty((table.n, len(self.names)))
+        features = np.empty((table.n, len(self.feature_names)))
         with np.errstate(all="ignore"):
             for start, block in table.feature_blocks(self.levels, self.maps):
                 features[start : start + len(block)] = self._mapped(block)

@@ -152,6 +152,25 @@ PARAMETERS = {
         "categories that is the l1 ball of `PrivateLasso`.",
         instead=PYTHON_ONLY,
     ),
+    "knots": Parameter(
+        '"auto", or int',
+        "Knots of each number's shape: 0 for straight lines, or an odd number from 3 on. They are evenly "
+        "spaced from two released standard deviations below the released mean to two above. By default 0, "
+        "5 or 9, from the number of records and columns, epsilon and delta.",
+        int,
+    ),
+    "interactions": Parameter(
+        '"auto", "all", "none", or list of pairs of columns',
+        "Products of two standardised columns that are features beside the shapes. By default those of all "
+        "pairs where records are many and columns few, by public numbers, and none elsewhere.",
+        ("auto", "all", "none"),
+    ),
+    "monotone": Parameter(
+        "mapping from column to 1 or -1, optional",
+        "Columns of numbers whose shape must not fall (1), or not rise (-1): their coefficients are kept "
+        "to a set of one sign. Such a column is in no interaction.",
+        instead=PYTHON_ONLY,
+    ),
     "solver": Parameter(
         "str or Solver",
         'Algorithm by name, such as ``"gradient_descent"``, or as an object; ``"auto"`` takes the one with '

@@ -53,7 +53,7 @@ class FeatureMap(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the features: a column's, or "column=level"."""
-        return np.array(self.row_map.names, dtype=object)
+        return np.array(self.row_map.feature_names, dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:
         return True

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
-from dpcvx.data import Region
+from dpcvx.data import AdditiveBasis, Region
 from dpcvx.data.column_maps import IDENTITY, each_map, map_fields
 from dpcvx.data.row_map import RowMap
 from dpcvx.words import align_columns
@@ -149,12 +149,21 @@ class Formula:
 
     def _clipping(self) -> list[str]:
         rows = self.row_map
+        basis = None if rows.region is None else rows.region.basis
         if self.extrapolation != "clip":
-            return []
+            return [] if rows.region is None or basis is None else [_STANDARDISE, *_expanding(basis)]
         steps = []
         if rows.bounds is not None:
             steps.append("Clip to the private bounds. x_j is clipped to [low_j, high_j].")
-        if rows.region is not None:
+        if rows.region is not None and basis is not None:
+            reach, length = rows.region.reach, rows.region.length
+            steps += [
+                f"{_STANDARDISE} It is clipped to [-{reach!r}, {reach!r}].",
+                *_expanding(basis),
+                f"Clip to the region of the fit. All x_j are multiplied by {length!r} / max({length!r}, "
+                "sqrt(x_1^2 + x_2^2 + ...)).",
+            ]
+        elif rows.region is not None:
             reach, length = rows.region.reach, rows.region.length
             steps.append(
                 f"Clip to the region of the fit. u_j = (x_j - center_j) / scale_j, clipped to [-{reach!r}, "
@@ -186,26 +195,63 @@ class Formula:
         parts: dict[str, Any] = {"missing": rows.fill}
         if clips and rows.bounds is not None:
             parts |= dict(zip(("low", "high"), rows.bounds, strict=True))
-        if clips and rows.region is not None:
+        if rows.region is not None and (clips or rows.region.basis is not None):
             parts |= {"center": rows.region.center, "scale": rows.region.scale}
         if self.coef.ndim == 1:
             parts["coef"] = self.coef
         else:
             labels = range(len(self.coef)) if self.classes is None else self.classes.tolist()
             parts |= {f"coef of {label}": row for label, row in zip(labels, self.coef, strict=True)}
-        shown = range(min(len(rows.names), FEW_FEATURES))
+        names = rows.feature_names
+        shown = range(min(len(names), FEW_FEATURES))
         lines = [["feature", *parts]]
-        lines += [[rows.names[j], *(repr(float(part[j])) for part in parts.values())] for j in shown]
+        lines += [
+            [names[j], *(repr(float(part[j])) if j < len(part) else "" for part in parts.values())]
+            for j in shown
+        ]
         if self.coef.ndim > 1:
             blanks = [""] * (len(parts) - len(self.coef))
             lines.append(["intercept", *blanks, *(repr(float(value)) for value in self.intercept)])
         table = align_columns(lines)
-        left = len(rows.names) - len(shown)
+        left = len(names) - len(shown)
         return [*table, f"  ... and {left} more: to_json() has them all."] if left else table
 
 
-def _region(region: Region) -> dict[str, Any]:
+_STANDARDISE = "Standardise. u_j = (x_j - center_j) / scale_j."
+
+
+def _expanding(basis: AdditiveBasis) -> list[str]:
+    """The step that makes features of standardised cells."""
+    ramps = ""
+    if basis.ramps:
+        first = sum(high <= 0 for high in basis.knots[1:])
+        ramps = (
+            f" Then come the ramps {basis.ramp_weight!r} clip((u_j - t_k) / (t_(k+1) - t_k), 0, 1) of each "
+            f"number, named column[k], for the knots t = {', '.join(map(repr, basis.knots))}; of the first "
+            f"{first} the weight {basis.ramp_weight!r} is subtracted."
+        )
+    pairs = ""
+    if basis.pairs:
+        pairs = (
+            f" Then come products {basis.pair_weight!r} clip(u_i u_j, -{basis.reach!r}, {basis.reach!r}), "
+            "named column*column."
+        )
+    return [f"Expand. The first features x_j are the u_j.{ramps}{pairs}"]
+
+
+def _basis(basis: AdditiveBasis) -> dict[str, Any]:
     return {
+        "numbers": list(basis.numbers),
+        "knots": list(basis.knots),
+        "ramp_weight": basis.ramp_weight,
+        "pairs": [list(pair) for pair in basis.pairs],
+        "pair_weight": basis.pair_weight,
+    }
+
+
+def _region(region: Region) -> dict[str, Any]:
+    basis = {} if region.basis is None else {"basis": _basis(region.basis)}
+    return basis | {
         "center": _short(region.center),
         "scale": _short(region.scale),
         "reach": region.reach,

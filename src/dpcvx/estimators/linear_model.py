@@ -554,18 +554,22 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         columns, target, intercept = made.columns, made.target, made.intercept
         center, spread, facts = self._units(release, target)
         theta = release.theta.reshape(-1, *target.shape)
+        region = release.region
+        of_columns = region is None or region.basis is None  # features of a basis have no units
 
         def in_units(theta: Vector) -> tuple[Vector, Any]:
-            scale = columns.scale.reshape(-1, *[1] * (theta.ndim - 1))
-            weights = theta[: columns.width] * (spread / scale)
-            offset = center - columns.center @ weights
+            if of_columns:
+                scale = columns.scale.reshape(-1, *[1] * (theta.ndim - 1))
+                weights = theta[: columns.width] * (spread / scale)
+                offset = center - columns.center @ weights
+            else:
+                weights, offset = spread * theta[: len(theta) - (intercept != 0)], center
             return weights, offset + spread * intercept * theta[-1] if intercept else offset
 
         weights, offset = in_units(theta)
         self.coef_ = weights.T.copy()
         self.intercept_ = float(offset) if theta.ndim == 1 else np.asarray(offset)
         self._link = release.plan.problem.loss.link
-        region = release.region
         self._row_map = RowMap(
             columns.levels,
             columns.maps,
@@ -581,7 +585,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
                 lambda theta: np.append(*in_units(theta)), float(spread) ** 2
             )
         self.n_iter_ = release.n_iter
-        self.coef_names_ = np.array(columns.names, dtype=object)
+        self.coef_names_ = np.array(self._row_map.feature_names, dtype=object)
         self.check_, self.plan_, self.release_ = made.check, release.plan, release
         self._leak_warned = False
         self.privacy_statement_ = PrivacyStatement.of(
@@ -622,7 +626,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         """The map from new rows to features, without clipping where the user extrapolates."""
         self._check_extrapolation()
         clips = self.extrapolation == "clip"
-        return self._row_map if clips else dataclasses.replace(self._row_map, bounds=None, region=None)
+        return self._row_map if clips else self._row_map.without_clipping()
 
     def _new_rows(self, X: Any) -> Table:
         return open_new_rows(self, X, self._row_map.schema)

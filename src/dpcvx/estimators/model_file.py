@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx import domains, solvers
-from dpcvx.data import Region, column_maps
+from dpcvx.data import AdditiveBasis, Region, column_maps
 from dpcvx.data.column_maps import IDENTITY, ColumnMap, Maps, read_map
 from dpcvx.data.columns import feature_names
 from dpcvx.data.levels import DeclaredLevels
@@ -165,7 +165,7 @@ def _restore(content: dict[str, Any], *, equal: bool) -> Any:
     row_map = dataclasses.replace(_row_map(formula, labels, levels), schema=model.schema)
     if equal:
         row_map = dataclasses.replace(row_map, fill=_with_equal_shares(row_map.fill, levels, row_map.maps))
-    width = len(row_map.names)
+    width = len(row_map.feature_names)
     n_classes = 0
     if hasattr(kind, "decision_function"):
         classes = _labels(_mapping(formula["classes"], "classes"))
@@ -184,7 +184,7 @@ def _restore(content: dict[str, Any], *, equal: bool) -> Any:
     intercept = _numbers(formula["intercept"], "intercept", outputs)
     model.intercept_ = intercept if outputs else float(intercept)
     model.n_iter_ = _count(content["n_iter"], "n_iter")
-    model.coef_names_ = np.array(row_map.names, dtype=object)
+    model.coef_names_ = np.array(row_map.feature_names, dtype=object)
     model._row_map, model._link = row_map, formula["link"]
     model._uncertainty = _uncertainty(content["uncertainty"], width + 1)
     model.check_ = None if content["check"] is None else DataCheck.from_plain(content["check"])
@@ -339,14 +339,38 @@ def _whole_statement(statement: Any, names: Sequence[str]) -> Any:
 def _region(content: Any, width: int) -> Region | None:
     if content is None:
         return None
-    fields = _mapping(content, "region")
+    fields = {**_mapping(content, "region")}
+    basis = fields.pop("basis", None)
     if set(fields) != {"center", "scale", "reach", "length"}:
         raise WrongValue("region must have exactly the fields center, scale, reach, length.")
     center, scale = (_vector(fields[name], f"region.{name}", width) for name in ("center", "scale"))
     reach, length = (_numbers(fields[name], f"region.{name}", ()) for name in ("reach", "length"))
     if not (scale > 0).all() or min(reach, length) <= 0:
         raise WrongValue("region needs positive scales, a positive reach and a positive length.")
-    return Region(center, scale, float(reach), float(length))
+    return Region(center, scale, float(reach), float(length), _basis(basis, width, float(reach)))
+
+
+def _basis(content: Any, d: int, reach: float) -> AdditiveBasis | None:
+    if content is None:
+        return None
+    fields = _mapping(content, "basis")
+    if set(fields) != {"numbers", "knots", "ramp_weight", "pairs", "pair_weight"}:
+        raise WrongValue(
+            "basis must have exactly the fields numbers, knots, ramp_weight, pairs, pair_weight."
+        )
+    numbers, pairs = fields["numbers"], fields["pairs"]
+    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        raise WrongValue("basis.pairs must be a list of pairs.")
+    if not isinstance(numbers, list) or not isinstance(fields["knots"], list):
+        raise WrongValue("basis.numbers and basis.knots must be lists.")
+    if not all(type(j) is int and 0 <= j < d for j in [*numbers, *(j for pair in pairs for j in pair)]):
+        raise WrongValue("basis must name features by their places.")
+    knots = _numbers(fields["knots"], "basis.knots", (len(fields["knots"]),)) if fields["knots"] else ()
+    ramp_weight, pair_weight = (
+        float(_numbers(fields[name], f"basis.{name}", ())) for name in ("ramp_weight", "pair_weight")
+    )
+    places = tuple((i, j) for i, j in pairs)
+    return AdditiveBasis(d, tuple(numbers), tuple(map(float, knots)), ramp_weight, places, pair_weight, reach)
 
 
 def _plain(value: Any, name: str) -> Any:

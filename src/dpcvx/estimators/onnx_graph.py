@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dpcvx.data import AdditiveBasis, Region
 from dpcvx.data.canonical import canonical
 from dpcvx.data.column_maps import Clip, Identity, QuantileMap, Ramps, SignedLog, each_map
 from dpcvx.data.levels import DeclaredLevels
@@ -197,13 +198,14 @@ def _level_features(graph: _Graph, name: str, levels: DeclaredLevels, fill: Any)
 
 def _clipped(graph: _Graph, formula: Formula, features: str) -> str:
     rows = formula.row_map
-    if formula.extrapolation != "clip":
-        return features
-    if rows.bounds is not None:
+    clips = formula.extrapolation == "clip"
+    if clips and rows.bounds is not None:
         low, high = (graph.constant(bound) for bound in rows.bounds)
         features = graph.add("Min", graph.add("Max", features, low), high)
-    if rows.region is not None:
-        region = rows.region
+    region = rows.region if clips or rows.region is None else rows.region.without_clipping()
+    if region is not None and region.basis is not None:
+        return _expanded(graph, region, region.basis, features)
+    if region is not None:
         center, scale = graph.constant(region.center), graph.constant(region.scale)
         low, high = (graph.constant(np.float64(side * region.reach)) for side in (-1, 1))
         length = graph.constant(np.float64(region.length))
@@ -214,6 +216,39 @@ def _clipped(graph: _Graph, formula: Formula, features: str) -> str:
         units = graph.add("Mul", units, graph.add("Div", length, norms))
         features = graph.add("Add", center, graph.add("Mul", scale, units))
     return features
+
+
+def _expanded(graph: _Graph, region: Region, basis: AdditiveBasis, cells: str) -> str:
+    """Features of an additive model, shape (n, width)."""
+    limits = [graph.constant(np.float64(side * region.reach)) for side in (-1, 1)]
+    center, scale = graph.constant(region.center), graph.constant(region.scale)
+    units = graph.add("Div", graph.add("Sub", cells, center), scale)
+    units = graph.add("Min", graph.add("Max", units, limits[0]), limits[1])
+    parts = [units]
+    if basis.ramps and basis.numbers:
+        low, high = (np.tile(side, len(basis.numbers)) for side in (basis.knots[:-1], basis.knots[1:]))
+        places = np.repeat(basis.numbers, basis.ramps)
+        rise = graph.add("Gather", units, graph.constant(places), axis=1)
+        rise = graph.add("Div", graph.add("Sub", rise, graph.constant(low)), graph.constant(high - low))
+        rise = graph.add("Max", rise, graph.constant(np.float64(0)))
+        rise = graph.add("Min", rise, graph.constant(np.float64(1)))
+        rise = graph.add("Mul", rise, graph.constant(np.float64(basis.ramp_weight)))
+        parts.append(graph.add("Sub", rise, graph.constant(basis.ramp_weight * (high <= 0))))
+    if basis.pairs:
+        first, second = (
+            graph.add("Gather", units, graph.constant(np.array(side, dtype=np.int64)), axis=1)
+            for side in zip(*basis.pairs, strict=True)
+        )
+        product = graph.add("Max", graph.add("Mul", first, second), limits[0])
+        product = graph.add("Min", product, limits[1])
+        parts.append(graph.add("Mul", product, graph.constant(np.float64(basis.pair_weight))))
+    features = graph.add("Concat", *parts, axis=1)
+    if not np.isfinite(region.length):
+        return features
+    length = graph.constant(np.float64(region.length))
+    squares = graph.add("ReduceSum", graph.add("Mul", features, features), graph.constant(np.array([1])))
+    norms = graph.add("Max", graph.add("Sqrt", squares), length)
+    return graph.add("Mul", features, graph.add("Div", length, norms))
 
 
 def _scores(graph: _Graph, formula: Formula, features: str) -> str:

@@ -159,7 +159,9 @@ class Planning(Parameters):
         density = min(1.0, USUAL_CELLS / problem.d) if dataset.table.sparse else 1.0
         make = partial(self._plan, problem, n, budget, density=density)
         if standardize:
-            make = partial(self._plan, self._with_room(plain), n, budget, standardize=True)
+            coordinates = self._coordinates(columns, n, budget)
+            mapped = self._constrained(self._with_room(plain), coordinates, columns)
+            make = partial(self._plan, mapped, n, budget, coordinates=coordinates)
             intercept = float(self.fit_intercept)
         check, note = check_stages(dataset, columns, target, n, budget, float(self.check))
         if not standardize:
@@ -167,6 +169,14 @@ class Planning(Parameters):
         histograms = histogram_stages(n, maps, dataset, budget)
         before = (*check, *quantile_stages(n, private_columns(*fit), budget), *histograms)
         return dataclasses.replace(_after(before, make), notes=(note,) if note else ()), intercept
+
+    def _coordinates(self, columns: Columns, n: int, budget: Budget) -> Standardised:
+        """Return the coordinates of a standardised fit, from public facts."""
+        return Standardised(NoisyGradientDescent(), bool(self.fit_intercept))
+
+    def _constrained(self, problem: Problem, coordinates: Standardised, columns: Columns) -> Problem:
+        """Return the problem with what its set demands of coefficients in these coordinates."""
+        return problem
 
     def _with_room(self, problem: Problem) -> Problem:
         """The problem in a default ball in which a standardised fit's intercept reaches all of y's range.
@@ -246,13 +256,14 @@ class Planning(Parameters):
         budget: Budget,
         accountant: Accountant,
         *,
-        standardize: bool = False,
+        coordinates: Standardised | None = None,
         density: float = 1.0,
     ) -> Plan:
-        wrapper = Standardised(NoisyGradientDescent(), bool(self.fit_intercept))
-        candidates = self._candidates(wrapper.inner(problem) if standardize else problem, n, budget)
-        if standardize:
-            candidates = tuple(dataclasses.replace(wrapper, solver=solver) for solver in candidates)
+        candidates = self._candidates(
+            problem if coordinates is None else coordinates.inner(problem), n, budget
+        )
+        if coordinates is not None:
+            candidates = tuple(dataclasses.replace(coordinates, solver=solver) for solver in candidates)
         if self.uncertainty:
             candidates = tuple(
                 with_uncertainty(each, float(self.uncertainty), problem.loss) for each in candidates

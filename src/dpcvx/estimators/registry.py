@@ -27,6 +27,8 @@ ESTIMATORS = {
     "PrivateStructuredLasso": EstimatorEntry("structured"),
     "PrivateLowRankRegression": EstimatorEntry("regressors"),
     "PrivateLogisticRegression": EstimatorEntry("classifiers", "logistic"),
+    "PrivateAdditiveClassifier": EstimatorEntry("additive", "additive-classifier"),
+    "PrivateAdditiveRegressor": EstimatorEntry("additive", "additive"),
     "PrivateLinearSVC": EstimatorEntry("classifiers", "svc"),
     "PrivateHuberRegressor": EstimatorEntry("regressors", "huber"),
     "PrivateQuantileRegressor": EstimatorEntry("regressors", "quantile"),

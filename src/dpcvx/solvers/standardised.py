@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dpcvx.accounting import Accountant, Budget, Following, gaussian_mu, spendable
 from dpcvx.arrays import Vector
-from dpcvx.data import FEATURE_BITS, Quantiser, Region
+from dpcvx.data import FEATURE_BITS, AdditiveBasis, Quantiser, Region
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose
 from dpcvx.mechanisms import Mechanism, NoisyLength, NoisyMoments, SecondMoments, Vertex
@@ -59,6 +59,10 @@ class Standardised(Solver):
 
     Without an intercept nothing is centred: deviations are taken about 0.
 
+    With a basis the standardised cells become its features, row by row and with public numbers, before their
+    length is released; the fit is one of these features, and its answer stays in their units (`Region` maps
+    new rows). Means and deviations of the cells place the knots, so a basis costs no question of its own.
+
     Parameters
     ----------
     solver : Solver
@@ -71,12 +75,15 @@ class Standardised(Solver):
     reach : float
         Cells further than this from their mean are clipped, in deviations. Standard errors need more where
         features are skewed; more makes the length's noise larger.
+    basis : AdditiveBasis, optional
+        Features of the standardised cells; none for a linear model.
     """
 
     solver: Solver
     intercept: bool = True
     stretch: float = 1.0
     reach: float = REACH
+    basis: AdditiveBasis | None = field(default=None, repr=False)  # long; the statement describes it
 
     standardises: ClassVar[bool] = True
 
@@ -91,7 +98,7 @@ class Standardised(Solver):
 
     def with_coordinates(self, solver: Solver) -> Solver:
         """Return another solver, standardised."""
-        return Standardised(solver, self.intercept)
+        return Standardised(solver, self.intercept, basis=self.basis)
 
     def squares_left(self, plan: Plan, shares: tuple[float, ...]) -> tuple[float, ...]:
         """Return 1 for a column whose variance was measured, less where noise hides it.
@@ -115,7 +122,18 @@ class Standardised(Solver):
         loss: Any = problem.loss
         if loss.unit_free:
             loss = replace(loss.clipped(1.0) or loss, y_range=(-LARGEST_TARGET, LARGEST_TARGET))
-        return replace(problem, loss=loss, bounds=Bounds(1.0, 1.0), d=problem.d + self.intercept)
+        return replace(problem, loss=loss, bounds=Bounds(1.0, 1.0), d=self._width(problem) + self.intercept)
+
+    def _width(self, problem: Problem) -> int:
+        """Number of features of the fit, the intercept not counted."""
+        return problem.d if self.basis is None else self.basis.width
+
+    def _mapped(self, problem: Problem) -> tuple[float, Bounds]:
+        """Largest absolute value of a feature before rows are shrunk, and bounds of rows divided by it."""
+        if self.basis is None:
+            return self.reach, Bounds(1.0)
+        basis = replace(self.basis, reach=self.reach)
+        return basis.largest, Bounds(1.0, math.nextafter(basis.largest_norm / basis.largest, math.inf))
 
     def measures(self, problem: Problem, n: int, budget: Budget) -> tuple[Mechanism, ...]:
         """The questions about means, mean squares and the length of rows."""
@@ -129,7 +147,7 @@ class Standardised(Solver):
         means, squares = (
             NoisyMoments(problem, n, order, features, targets, budget.neighbours) for order in (1, 2)
         )
-        mapped = replace(problem, bounds=Bounds(1.0))
+        mapped = replace(problem, bounds=self._mapped(problem)[1], d=self._width(problem))
         return means, squares, NoisyLength(mapped, n, length, targets, budget.neighbours)
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
@@ -162,10 +180,14 @@ class Standardised(Solver):
         if problem.loss.unit_free:
             y_center = float(m[d])
             y_scale = min(RESIDUAL_DEVIATIONS * float(s[d]), problem.loss.y_range[1] + abs(y_center))
-        ask.remap(Quantiser(Bounds(1.0), m[:d], self.reach * s[:d]), y_center, y_scale)
+        largest, bounds = self._mapped(problem)
+        basis = None if self.basis is None else replace(self.basis, reach=self.reach)
+        spread = self.reach * s[:d] if basis is None else s[:d]
+        ask.remap(Quantiser(bounds, m[:d], spread, basis=basis), y_center, y_scale)
         mean_square, *again = ask.length()
         mean_square = plan.n / weight * max(float(mean_square), 2 * lengths.noise)
-        mean_square, closer = min(mean_square, float(d)), 1.0
+        most = float(d) if bounds.x_2 is None else bounds.x_2**2
+        mean_square, closer = min(mean_square, most), 1.0
         caution = None
         if again and measured[d] < least[d]:
             found, noise = (plan.n / present * float(each) for each in (again[0], lengths.target_noise))
@@ -173,19 +195,20 @@ class Standardised(Solver):
             caution = LOST_TARGET if found < square else None
             closer = min(1.0, RESIDUAL_DEVIATIONS * math.sqrt(square))
             y_scale *= closer
-        length = self.stretch * (1 + 1 / math.sqrt(d)) * self.reach * math.sqrt(mean_square)
-        ask.announce(Region(m[:d], s[:d], self.reach, length), caution)
+        length = self.stretch * (1 + 1 / math.sqrt(d)) * largest * math.sqrt(mean_square)
+        ask.announce(Region(m[:d], s[:d], self.reach, length, basis), caution)
 
         unit = math.sqrt(1 - INTERCEPT**2 * self.intercept) / length  # of a deviation, in the fit's rows
-        ask.remap(
-            Quantiser(inner.bounds, 0.0, 1 / (self.reach * unit), INTERCEPT * self.intercept), 0.0, closer
-        )
+        ask.remap(Quantiser(inner.bounds, 0.0, 1 / (largest * unit), INTERCEPT * self.intercept), 0.0, closer)
 
         def back(theta: Vector) -> Vector:
-            weights: Vector = y_scale * unit * theta[:d] / s[:d].reshape(-1, *[1] * (theta.ndim - 1))
+            weights: Vector = y_scale * unit * theta[: inner.d - self.intercept]
+            offset = y_center + y_scale * INTERCEPT * theta[-1]
+            if basis is None:
+                weights = weights / s[:d].reshape(-1, *[1] * (theta.ndim - 1))
+                offset = offset - m[:d] @ weights
             if not self.intercept:
                 return weights
-            offset = y_center + y_scale * INTERCEPT * theta[-1] - m[:d] @ weights
             return np.concatenate([weights, np.reshape(offset, (1, *theta.shape[1:]))])
 
         fit, fit_ask, solver = self._fit(plan), ask, self.solver

@@ -294,6 +294,10 @@ def score_edges(model: Any, bins: int = BINS) -> Vector:
         low, high = np.array(bounds["low"]), np.array(bounds["high"])
         center, scale = (low + high) / 2, (high - low) / math.sqrt(12)
         farthest = float(abs(coef) @ (high - low)) / 2
+    elif region.basis is not None:  # features without units, about 0, and of at most this length
+        center = np.zeros_like(coef)
+        scale = np.full_like(coef, region.length / math.sqrt(len(coef)))
+        farthest = float(np.linalg.norm(coef)) * region.length
     else:
         center, scale = region.center, region.scale
         farthest = float(np.linalg.norm(coef * scale)) * region.length

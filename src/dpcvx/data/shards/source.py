@@ -178,7 +178,7 @@ class ShardSource:
         in each pass again, with the same sums.
         """
         pieces = [self._shards[index].part(start, stop) for index, start, stop in self._ranges(DENSE_CELLS)]
-        bounds = integer_bounds(quantiser.bounds, self.d + (quantiser.constant > 0))
+        bounds = integer_bounds(quantiser.bounds, quantiser.width(self.d))
         source = ShardSource(
             pieces, bounds=self._bounds, changes=self._changes, scratch=self._scratch, units=self._units
         )

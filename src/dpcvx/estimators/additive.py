@@ -1,0 +1,262 @@
+"""Private additive models: a shape for each column, all fitted together as one convex problem."""
+
+from __future__ import annotations
+
+import dataclasses
+import numbers
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any, ClassVar
+
+from sklearn.utils.validation import check_is_fitted
+
+from dpcvx.accounting import Budget, Tight
+from dpcvx.data import AdditiveBasis
+from dpcvx.data.columns import Columns
+from dpcvx.domains import Domain, L2Ball
+from dpcvx.domains.signed import SignedBall
+from dpcvx.errors import Incompatible, WrongType, WrongValue
+from dpcvx.estimators.classifiers import PrivateLogisticRegression
+from dpcvx.estimators.documentation import document
+from dpcvx.estimators.linear_model import LinearModel
+from dpcvx.estimators.planning import parameters
+from dpcvx.estimators.regressors import SquaredRegressor
+from dpcvx.estimators.shapes import Shapes
+from dpcvx.losses import Loss
+from dpcvx.planning.additive import default_knots, default_pairs, pair_weight, ramp_weight, spaced_knots
+from dpcvx.planning.planner import default_clip
+from dpcvx.plans import Plan, Solver
+from dpcvx.problem import Problem
+from dpcvx.solvers import NoisyGradientDescent, Standardised
+from dpcvx.solvers.standardised import REACH
+from dpcvx.words import quantity, show
+
+__all__ = ["PrivateAdditiveClassifier", "PrivateAdditiveRegressor"]
+
+MOST_KNOTS = 33  # more would only slow a fit down: ramps between them are narrower than noise allows
+
+
+@parameters
+class AdditiveModel(LinearModel):
+    """A linear model of ramps and products of standardised columns."""
+
+    knots: Any = "auto"
+    interactions: Any = "auto"
+    monotone: Mapping[Any, int] | None = None
+
+    @property
+    def shapes_(self) -> Shapes:
+        """Shape of each column: knots or levels, and their contributions to the score."""
+        check_is_fitted(self)
+        return Shapes.of(self)
+
+    def plot(self, path: str | Path | None = None) -> Any:
+        """Draw the shape of every column; needs ``dpcvx[plot]``.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            File to write the picture to, by its suffix .png, .svg or .pdf.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            A panel for each column. With ``uncertainty`` a band is 95 % intervals, point by point, of the
+            shape without the bias of the fit.
+        """
+        from dpcvx.estimators.shape_plots import draw_shapes
+
+        figure = draw_shapes(self.shapes_)
+        if path is not None:
+            figure.savefig(path)
+        return figure
+
+    def _standardizes(self, problem: Problem, n: int, budget: Budget, *, dense: bool) -> bool:
+        """Whether the fit standardises, which knots need."""
+        found = super()._standardizes(problem, n, budget, dense=dense)
+        asked = self.monotone or self.knots != "auto" or self.interactions not in ("auto", "none", 0)
+        if asked and not found:
+            raise Incompatible(
+                "Knots, interactions and monotone shapes are placed in standardised columns: leave them out, "
+                "or give dense records, delta > 0, no radius and standardize=True."
+            )
+        return found
+
+    def _domain_of(self, loss: Loss, outputs: int, columns: Columns) -> Domain:
+        domain = super()._domain_of(loss, outputs, columns)
+        if getattr(self, "domain", "l2") != "l2":
+            raise Incompatible('Additive models are fitted in an l2 ball: leave domain at "l2".')
+        return domain
+
+    def _coordinates(self, columns: Columns, n: int, budget: Budget) -> Standardised:
+        """Return the standardisation with the basis of the model, from public facts."""
+        coordinates = super()._coordinates(columns, n, budget)
+        numbers = _number_places(columns)
+        knots = self._knot_count(n, budget, columns)
+        pairs = self._pairs(n, budget, columns)
+        if not (knots and numbers) and not pairs and not self.monotone:
+            return coordinates
+        basis = AdditiveBasis(
+            columns.width,
+            numbers if knots else (),
+            spaced_knots(knots) if numbers else (),
+            ramp_weight(knots),
+            pairs,
+            pair_weight(columns.width),
+            REACH,
+        )
+        return dataclasses.replace(coordinates, basis=basis)
+
+    def _constrained(self, problem: Problem, coordinates: Standardised, columns: Columns) -> Problem:
+        """Return the problem with the signs that monotone shapes need."""
+        if not self.monotone or coordinates.basis is None:
+            return problem
+        if self.uncertainty:
+            raise Incompatible(
+                "Standard errors are not available with monotone shapes: the law of an estimate at the "
+                "boundary of a set is not normal. Leave uncertainty at 0, or monotone out."
+            )
+        signs: dict[int, list[int]] = {1: [], -1: []}
+        for key, sign in self.monotone.items():
+            j = _feature_of(key, columns, "monotone")
+            if sign not in (1, -1) or isinstance(sign, bool):
+                raise WrongValue(f"monotone must be 1 (rising) or -1 (falling), got {show(sign)}.")
+            ramps = coordinates.basis.ramp_places(j) if coordinates.basis.ramps else ()
+            signs[int(sign)] += [j, *ramps]
+        domain: Any = problem.domain
+        return dataclasses.replace(
+            problem, domain=SignedBall(domain.radius, tuple(signs[1]), tuple(signs[-1]))
+        )
+
+    def _candidates(self, problem: Problem, n: int, budget: Budget) -> tuple[Solver, ...]:
+        """Return the solvers; in a set with signs, descent with the schedule of the whole ball."""
+        if not isinstance(problem.domain, SignedBall):
+            return super()._candidates(problem, n, budget)
+        ball = dataclasses.replace(problem, domain=L2Ball(problem.domain.radius))
+        clip = default_clip(ball, n, budget)
+        descent = NoisyGradientDescent(None if self.n_iter is None else int(self.n_iter), clip=clip)
+        return (descent.plan(ball, n, budget, Tight()).solver,)
+
+    def _share_of(self, budget: Budget) -> Budget:
+        """Return the budget that counts for a choice of features.
+
+        Standard errors need the Hessian of all features, whose noise grows with their number.
+        """
+        return dataclasses.replace(budget, epsilon=budget.epsilon / 4) if self.uncertainty else budget
+
+    def _knot_count(self, n: int, budget: Budget, columns: Columns) -> int:
+        given = self.knots
+        if isinstance(given, str) and given == "auto":
+            return default_knots(n, self._share_of(budget), len(columns.levels))
+        whole = isinstance(given, numbers.Integral) and not isinstance(given, bool)
+        if not whole or not (given == 0 or (3 <= given <= MOST_KNOTS and given % 2)):
+            raise WrongValue(
+                f'knots must be "auto", 0 for straight lines, or an odd number from 3 to {MOST_KNOTS}, got '
+                f"{show(given)}."
+            )
+        return int(given)
+
+    def _pairs(self, n: int, budget: Budget, columns: Columns) -> tuple[tuple[int, int], ...]:
+        given, width = self.interactions, columns.width
+        own = {place: j for j, span in enumerate(columns.spans()) for place in span}
+        fixed = {_feature_of(key, columns, "monotone") for key in self.monotone or ()}
+        free = [place for place in range(width) if place not in fixed]
+        numbers_at = {place for place in free if columns.levels[own[place]] is None}
+        every = tuple((i, j) for i, j in combinations(free, 2) if own[i] != own[j] and {i, j} & numbers_at)
+        if isinstance(given, str) and given == "auto":
+            known = self._share_of(budget)
+            return every if default_pairs(n, known, len(columns.levels), len(every)) else ()
+        if given == "all":
+            return every
+        if given == "none" or (isinstance(given, numbers.Integral) and given == 0):
+            return ()
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            raise WrongType(
+                'interactions must be "auto", "all", "none" or a list of pairs of columns, got '
+                f"{show(given)}."
+            )
+        found = []
+        for pair in given:
+            if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
+                raise WrongValue(f"Each of the interactions must be a pair of columns, got {show(pair)}.")
+            first, second = (_column_of(key, columns, "interactions") for key in pair)
+            if first == second:
+                raise WrongValue(f"The interactions need pairs of different columns, got {show(pair)}.")
+            spans = columns.spans()
+            found += [(i, j) for i in spans[first] for j in spans[second]]
+            if fixed & {*spans[first], *spans[second]}:
+                raise WrongValue(f"A monotone column cannot be in an interaction: {show(pair)}.")
+        return tuple(found)
+
+    def _public_facts(self, chosen: Plan, columns: Columns, intercept: float) -> dict[str, Any]:
+        facts = super()._public_facts(chosen, columns, intercept)
+        basis = getattr(chosen.solver, "basis", None)
+        if basis is None:
+            return {**facts, "basis": "standardised or scaled columns: straight lines"}
+        knots = ", ".join(f"{knot:g}" for knot in basis.knots) or "none"
+        facts["basis"] = (
+            "standardised columns; of numbers also ramps, with knots at the released mean plus released "
+            f"standard deviations times {knots}; {quantity(len(basis.pairs), 'product')} of two columns"
+        )
+        if self.monotone:
+            facts["monotone"] = {str(key): int(sign) for key, sign in self.monotone.items()}
+        return facts
+
+
+@document
+@parameters
+class PrivateAdditiveClassifier(AdditiveModel, PrivateLogisticRegression):
+    """Generalised additive model of a label: the log-odds are a sum of shapes, one for each column.
+
+    minimise (1/n) sum_i log(1 + exp(-y_i <phi(x_i), theta>)) over ||theta||_2 <= radius, phi(x) the
+    standardised columns of x, ramps between knots of those that hold numbers, and products of pairs
+
+    Shapes are piecewise linear, with knots at the released mean of a column and multiples of its released
+    standard deviation, which a standardised linear fit releases too: knots cost nothing beyond it. How many
+    there are follows from public numbers; where records are few or epsilon is small the model is linear.
+    ``shapes_`` has the knots and values, ``plot()`` draws them.
+    """
+
+
+@document
+@parameters
+class PrivateAdditiveRegressor(AdditiveModel, SquaredRegressor):
+    """Generalised additive model of a number: its mean is a sum of shapes, one for each column.
+
+    minimise (1/n) sum_i (<phi(x_i), theta> - y_i)^2 / 2 over ||theta||_2 <= radius, phi(x) the standardised
+    columns of x, ramps between knots of those that hold numbers, and products of pairs
+
+    Shapes are piecewise linear, with knots at the released mean of a column and multiples of its released
+    standard deviation, which a standardised linear fit releases too: knots cost nothing beyond it. How many
+    there are follows from public numbers; where records are few or epsilon is small the model is linear.
+    ``shapes_`` has the knots and values, ``plot()`` draws them.
+    """
+
+    _geometry: ClassVar[str] = "l2"
+
+
+def _number_places(columns: Columns) -> tuple[int, ...]:
+    """Places of features that are numbers, one for its column; levels and maps with ramps have shapes."""
+    spans = zip(columns.spans(), columns.levels, strict=True)
+    return tuple(span[0] for span, levels in spans if levels is None and len(span) == 1)
+
+
+def _column_of(key: Any, columns: Columns, parameter: str) -> int:
+    """Return the position of a column that is named, or numbered from 0."""
+    labels = columns.labels()
+    if str(key) in labels:
+        return labels.index(str(key))
+    if isinstance(key, numbers.Integral) and 0 <= int(key) < len(labels):
+        return int(key)
+    raise WrongValue(
+        f"{parameter} names a column {show(key)} that X does not have: {', '.join(labels[:20])}."
+    )
+
+
+def _feature_of(key: Any, columns: Columns, parameter: str) -> int:
+    """Return the place of a number's feature."""
+    j = _column_of(key, columns, parameter)
+    if columns.spans()[j][0] not in _number_places(columns):
+        raise WrongValue(f"{parameter} is for columns of numbers, and {show(key)} has levels or ramps.")
+    return columns.spans()[j][0]

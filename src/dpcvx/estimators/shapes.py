@@ -1,0 +1,215 @@
+"""Shapes of a fitted additive model: the contribution of each column to the score, as tables."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpcvx.arrays import Vector
+from dpcvx.data.column_maps import each_map
+from dpcvx.data.row_map import RowMap
+from dpcvx.data.table import feature_counts
+from dpcvx.errors import WrongValue
+from dpcvx.words import align_columns
+
+__all__ = ["Shape", "Shapes"]
+
+HALVINGS = 60  # bisections that invert a column map to the last bits
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """Contribution of one column to the score, 0 at its released mean for a number.
+
+    `column`: its name. `at`: knots in your units, or levels. `values`: contributions, shape (k,), or (k, K)
+    with K outputs; between knots a shape is a straight line, of a mapped column one of its mapped cells.
+    `debiased`, `std`: the estimate without the bias of the fit, and its standard error, privacy noise
+    included; None where the fit had no ``uncertainty``. `is_number`: whether `at` are knots.
+    """
+
+    column: str
+    at: tuple[Any, ...]
+    values: Vector
+    debiased: Any
+    std: Any
+    is_number: bool
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """Rows (column, at, value, debiased, std) of a table, one for each point and output."""
+        for k, at in enumerate(self.at):
+            for value in np.atleast_1d(self.values[k]):
+                more = (None, None) if self.std is None else (float(self.debiased[k]), float(self.std[k]))
+                yield (self.column, at, float(value), *more)
+
+
+@dataclass(frozen=True, eq=False)
+class Shapes(Mapping[str, Shape]):
+    """Shapes of all columns by name, and products of pairs: ``print`` them, or ``to_csv``, ``to_json``.
+
+    `shapes`: one for each column. `interactions`: coefficient of each product of standardised features, by
+    its name "a*b". `intercept`: the score of a row whose cells are the released means.
+    """
+
+    model: str
+    shapes: Mapping[str, Shape]
+    interactions: Mapping[str, Any]
+    intercept: Any
+
+    @classmethod
+    def of(cls, model: Any) -> Shapes:
+        """Return the shapes of a fitted additive model."""
+        rows, coef = model._row_map, np.atleast_2d(model.coef_)
+        labels = getattr(model, "feature_names_in_", None)
+        labels = [f"x{j}" for j in range(model.n_features_in_)] if labels is None else list(labels)
+        bounds = model.privacy_statement_.bounds["bounds"]
+        known = model._uncertainty
+        found, place = {}, 0
+        counts = feature_counts(rows.levels, rows.maps)
+        for j, (label, levels, count) in enumerate(zip(labels, rows.levels, counts, strict=True)):
+            span = range(place, place + int(count))
+            place += int(count)
+            if levels is None and count == 1:
+                at, cells = _knots(rows, j, span[0], bounds)
+            else:
+                at, cells = _levels(rows, levels, span, bounds)
+            parts = _parts(rows, span, cells)
+            values = parts @ coef.T
+            debiased = std = None
+            if known is not None:
+                debiased = parts @ known.estimate[:-1]
+                std = np.sqrt(np.einsum("ij,jk,ik->i", parts, known.covariance[:-1, :-1], parts))
+            shape = Shape(
+                str(label), at, values[:, 0] if len(coef) == 1 else values, debiased, std, levels is None
+            )
+            found[shape.column] = shape
+        basis = None if rows.region is None else rows.region.basis
+        pairs = {}
+        if basis is not None and basis.pairs:
+            names, first = rows.feature_names, basis.width - len(basis.pairs)
+            pairs = {
+                names[k]: (basis.pair_weight * model.coef_[..., k]).tolist()
+                for k in range(first, basis.width)
+            }
+        return cls(type(model).__name__, found, pairs, _intercept(model))
+
+    def __getitem__(self, column: str) -> Shape:
+        return self.shapes[column]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.shapes)
+
+    def __len__(self) -> int:
+        return len(self.shapes)
+
+    def __str__(self) -> str:
+        lines = [["column", "at", "value", "debiased", "std"]]
+        for shape in self.shapes.values():
+            lines += [[_text(cell) for cell in row] for row in shape.rows()]
+        return "\n".join([f"Shapes of {self.model}, intercept {self.intercept}:", *align_columns(lines)])
+
+    def to_json(self) -> str:
+        """Return all shapes, the interactions and the intercept as JSON."""
+        shapes = {
+            name: {
+                "at": list(shape.at),
+                "values": shape.values.tolist(),
+                "debiased": None if shape.debiased is None else shape.debiased.tolist(),
+                "std": None if shape.std is None else shape.std.tolist(),
+            }
+            for name, shape in self.shapes.items()
+        }
+        content = {"intercept": self.intercept, "shapes": shapes, "interactions": dict(self.interactions)}
+        return json.dumps(content, allow_nan=False, ensure_ascii=False)
+
+    def to_csv(self) -> str:
+        """Return a table (column, at, value, debiased, std) as CSV; the last two need ``uncertainty``."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["column", "at", "value", "debiased", "std"])
+        for shape in self.shapes.values():
+            writer.writerows(shape.rows())
+        return text.getvalue()
+
+    def save(self, path: str | Path) -> None:
+        """Write the shapes to a file, as its suffix says: .csv or .json."""
+        suffix = Path(path).suffix
+        if suffix not in (".csv", ".json"):
+            raise WrongValue(f"path must end in .csv or .json, got {suffix!r}.")
+        Path(path).write_text(self.to_csv() if suffix == ".csv" else self.to_json(), encoding="utf-8")
+
+
+def _parts(rows: RowMap, span: range, cells: Vector) -> Vector:
+    """Features of a column alone at given cells, shape (k, width); all other columns are at their means."""
+    region, width = rows.region, len(rows.feature_names)
+    parts = np.zeros((len(cells), width))
+    if region is None:
+        parts[:, span] = cells
+        return parts
+    basis = region.basis
+    if basis is None:
+        parts[:, span] = cells - region.center[span]
+        return parts
+    u = np.zeros((len(cells), basis.d))
+    u[:, span] = (cells - region.center[span]) / region.scale[span]
+    return basis(u)
+
+
+def _intercept(model: Any) -> Any:
+    """The score of a row at the released means; without standardisation that of a row of zeros."""
+    region, coef = model._row_map.region, model.coef_
+    offset = 0.0 if region is None or region.basis is not None else coef @ region.center
+    return np.asarray(model.intercept_ + offset).tolist()
+
+
+def _knots(rows: RowMap, j: int, place: int, bounds: Any) -> tuple[tuple[float, ...], Vector]:
+    """Knots of a number in the user's units, ends of its range included, and its mapped cells there."""
+    region, low, high = rows.region, bounds["low"][place], bounds["high"][place]
+    knots = np.array([low, high])
+    if region is not None:
+        basis = region.basis
+        inner = () if basis is None or place not in basis.numbers else basis.knots
+        ends = (-region.reach, *inner, region.reach)
+        knots = region.center[place] + region.scale[place] * np.array(ends)
+    cells = np.unique(np.clip(knots, low, high))
+    apply = each_map(rows.maps, len(rows.levels))[j]
+    at = [_inverse(apply, float(cell)) for cell in cells] if rows.maps else cells.tolist()
+    return tuple(at), cells[:, None]
+
+
+def _inverse(apply: Any, cell: float) -> float:
+    """A number whose map is a cell: maps rise, and end at the bounds of the mapped column."""
+    start, step = -1.0, 1.0
+    while apply(np.array([start]))[0, 0] > cell and step < math.inf:
+        start, step = start - step, 2 * step
+    stop, step = 1.0, 1.0
+    while apply(np.array([stop]))[0, 0] < cell and step < math.inf:
+        stop, step = stop + step, 2 * step
+    for _ in range(HALVINGS):
+        middle = (start + stop) / 2
+        start, stop = (start, middle) if apply(np.array([middle]))[0, 0] >= cell else (middle, stop)
+    return stop
+
+
+def _levels(rows: RowMap, levels: Any, span: range, bounds: Any) -> tuple[tuple[Any, ...], Vector]:
+    """Levels of a column and its features there; of a map with several features the ends of each."""
+    if levels is None:
+        ends = np.array([[bounds[side][k] for k in span] for side in ("low", "high")])
+        return ("low", "high"), ends
+    cells = np.zeros((len(levels.values), len(span)))
+    for k, code in enumerate(levels.coded):
+        cells[code, k] = 1.0
+    return tuple(levels.values), cells
+
+
+def _text(cell: Any) -> str:
+    if cell is None:
+        return ""
+    return f"{cell:.6g}" if isinstance(cell, float) else str(cell)

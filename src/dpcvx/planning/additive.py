@@ -1,0 +1,52 @@
+"""Knots and interactions of additive models, chosen from public numbers."""
+
+from __future__ import annotations
+
+import math
+
+from dpcvx.accounting import Budget, gaussian_mu, spendable
+from dpcvx.solvers.defaults import default
+
+__all__ = ["default_knots", "default_pairs", "pair_weight", "ramp_weight", "spaced_knots"]
+
+KNOTS: tuple[tuple[float, int], ...] = default("planning.additive.KNOTS")
+KNOT_REACH: float = default("planning.additive.KNOT_REACH")
+RAMP_SQUARE: float = default("planning.additive.RAMP_SQUARE")
+PAIR_SQUARE: float = default("planning.additive.PAIR_SQUARE")
+PAIRS_FROM: float = default("planning.additive.PAIRS_FROM")
+MOST_PAIRS: int = default("planning.additive.MOST_PAIRS")
+
+
+def precision(n: int, budget: Budget, columns: int) -> float:
+    """Return n mu / d: how much a budget tells of each of d columns."""
+    if budget.delta == 0:
+        return 0.0
+    paid = spendable(budget)
+    return n // budget.rows * gaussian_mu(paid.epsilon, paid.delta) / max(columns, 1)
+
+
+def default_knots(n: int, budget: Budget, columns: int) -> int:
+    """Return the number of knots of each shape, 0 for straight lines."""
+    known = precision(n, budget, columns)
+    return max((knots for least, knots in KNOTS if known >= least), default=0)
+
+
+def default_pairs(n: int, budget: Budget, columns: int, pairs: int) -> bool:
+    """Whether products of all pairs of columns are features."""
+    return pairs <= MOST_PAIRS and precision(n, budget, columns) >= PAIRS_FROM
+
+
+def spaced_knots(knots: int) -> tuple[float, ...]:
+    """Return so many knots, evenly spaced about the mean, in standard deviations."""
+    half = knots // 2
+    return tuple(KNOT_REACH * k / half for k in range(-half, half + 1)) if knots else ()
+
+
+def ramp_weight(knots: int) -> float:
+    """Return the weight of a ramp: those on one side of the mean have RAMP_SQUARE as sum of their squares."""
+    return math.sqrt(RAMP_SQUARE / (knots // 2)) if knots else 0.0
+
+
+def pair_weight(features: int) -> float:
+    """Return the weight of a product: all pairs of d features have the squares of PAIR_SQUARE d features."""
+    return math.sqrt(2 * PAIR_SQUARE / max(features - 1, 1))

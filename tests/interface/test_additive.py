@@ -1,0 +1,179 @@
+"""Additive models: shapes that lines miss, the fall-back to lines, exports, sets, shards and persons."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpcvx as dp
+
+KNOWN = {"epsilon": 4.0, "delta": 1e-6, "bounds": {"age": (18, 90), "pay": (0, 200)}, "random_state": 0}
+KNOWN["categories"] = {"sex": ["f", "m"]}
+N = 6000
+
+
+def people(n=N, seed=0):
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(
+        {
+            "age": rng.uniform(18, 90, n),
+            "pay": rng.lognormal(3, 0.6, n).clip(0, 200),
+            "sex": rng.choice(["f", "m"], n),
+        }
+    )
+    hump = -(((table["age"] - 50) / 15) ** 2) + np.log(table["pay"] + 1) + (table["sex"] == "f")
+    return table, (hump + rng.normal(0, 0.3, n)).to_numpy()
+
+
+TABLE, TARGET = people()
+NEW, TRUTH = people(2000, seed=1)
+
+
+def regressor(**changes):
+    return dp.PrivateAdditiveRegressor(**{**KNOWN, "y_bounds": (-12, 10), **changes})
+
+
+def classifier(**changes):
+    return dp.PrivateAdditiveClassifier(**{**KNOWN, "classes": (0, 1), **changes})
+
+
+@pytest.fixture(scope="module")
+def model():
+    return regressor(interactions="none").fit(TABLE, TARGET)
+
+
+def r2(model):
+    return 1 - np.mean((model.predict(NEW) - TRUTH) ** 2) / np.var(TRUTH)
+
+
+@pytest.mark.long
+def test_a_hump_is_found_that_a_line_misses(model):
+    line = dp.PrivateLinearRegression(**KNOWN, y_bounds=(-12, 10)).fit(TABLE, TARGET)
+    assert r2(line) < 0.4
+    assert r2(model) > 0.75
+    labels = (TARGET > 0).astype(int)
+    found = classifier().fit(TABLE, labels)
+    assert (found.predict(NEW) == (TRUTH > 0)).mean() > 0.8
+    assert found.predict_proba(NEW).shape == (2000, 2)
+
+
+@pytest.mark.parametrize(("n", "knots"), [(300, 0), (4_000, 5), (100_000, 9)])
+def test_public_numbers_choose_the_knots(n, knots):
+    plan = regressor(epsilon=1.0).plan(n, list(TABLE))
+    basis = getattr(plan.solver, "basis", None)
+    assert (0 if basis is None else len(basis.knots)) == knots
+
+
+def test_shapes_add_up_to_the_score(model):
+    inside = NEW[(NEW["age"] - 54).abs() < 20]
+    shapes, line = model.shapes_, model.set_params(extrapolation="linear")
+    try:
+        total = np.full(len(inside), shapes.intercept)
+        for column in ("age", "pay"):
+            low, high = shapes[column].at[0], shapes[column].at[-1]
+            inside = inside[(inside[column] >= low) & (inside[column] <= high)]
+            total = np.full(len(inside), shapes.intercept)
+        for column in ("age", "pay"):
+            total += np.interp(inside[column], shapes[column].at, shapes[column].values)
+        levels = dict(zip(shapes["sex"].at, shapes["sex"].values, strict=True))
+        total += inside["sex"].map(levels).to_numpy()
+        np.testing.assert_allclose(line.predict(inside), total, rtol=1e-9, atol=1e-9)
+    finally:
+        model.set_params(extrapolation="clip")
+
+
+def test_shapes_are_tables(model, tmp_path):
+    rows = list(csv.reader(io.StringIO(model.shapes_.to_csv())))
+    assert rows[0] == ["column", "at", "value", "debiased", "std"]
+    assert {row[0] for row in rows[1:]} == {"age", "pay", "sex"}
+    content = json.loads(model.shapes_.to_json())
+    assert set(content) == {"intercept", "shapes", "interactions"}
+    model.shapes_.save(tmp_path / "shapes.csv")
+    assert "age" in str(model.shapes_)
+    with pytest.raises(ValueError, match="csv or"):
+        model.shapes_.save(tmp_path / "shapes.txt")
+
+
+def test_files_and_exports_predict_the_same_bits(model, tmp_path):
+    hostile = NEW.head(50).astype({"age": object, "pay": object}).copy()
+    hostile.loc[0, "age"], hostile.loc[1, "pay"], hostile.loc[2, "sex"] = np.nan, 1e12, "x"
+    expected = model.predict(hostile)
+    model.save(tmp_path / "model.json")
+    np.testing.assert_array_equal(dp.load(tmp_path / "model.json").predict(hostile), expected)
+    np.testing.assert_array_equal(model.to_sklearn().predict(hostile), expected)
+    assert "ramps" in str(model.formula_)
+    assert len(model.coef_names_) == len(model.coef_)
+    assert "knots at the released mean" in str(model.privacy_statement_)
+
+
+def test_monotone_shapes_do_not_turn(model):
+    bound = regressor(monotone={"pay": 1, "age": -1}).fit(TABLE, TARGET)
+    assert (np.diff(bound.shapes_["pay"].values) >= 0).all()
+    assert (np.diff(bound.shapes_["age"].values) <= 0).all()
+    assert (np.diff(model.shapes_["age"].values) > 0).any()
+
+
+@pytest.mark.long
+def test_products_are_learnt_where_they_are_asked_for():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (5000, 3))
+    y = np.sign(X[:, 0] * X[:, 1]).astype(int)
+    facts = {"epsilon": 4.0, "delta": 1e-6, "bounds": (-1, 1), "classes": (-1, 1), "random_state": 0}
+    one = dp.PrivateAdditiveClassifier(**facts, interactions=[(0, 1)]).fit(X, y)
+    assert list(one.shapes_.interactions) == ["x0*x1"]
+    assert (one.predict(X) == y).mean() > 0.9
+    none = dp.PrivateAdditiveClassifier(**facts, interactions="none").fit(X, y)
+    assert (none.predict(X) == y).mean() < 0.6
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"knots": 4}, "odd number"),
+        ({"knots": True}, "odd number"),
+        ({"interactions": [("age",)]}, "pair of columns"),
+        ({"interactions": "some"}, "list of pairs"),
+        ({"interactions": [("age", "weight")]}, "does not have"),
+        ({"monotone": {"age": 2}}, "rising"),
+        ({"monotone": {"sex": 1}}, "columns of numbers"),
+        ({"monotone": {"age": 1}, "interactions": [("age", "pay")]}, "cannot be in an interaction"),
+        ({"monotone": {"age": 1}, "uncertainty": 0.2}, "Standard errors"),
+        ({"knots": 5, "standardize": False}, "standardised columns"),
+    ],
+)
+def test_wrong_parameters_are_refused_before_the_fit(changes, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        regressor(**changes).plan(1000, list(TABLE))
+
+
+@pytest.mark.long
+def test_shards_and_repeated_persons_give_the_model_of_rows(tmp_path):
+    small, y = TABLE[["age", "pay"]], TARGET
+    facts = {key: value for key, value in KNOWN.items() if key != "categories"}
+    facts |= {"y_bounds": (-12, 10), "check": 0, "knots": 5}
+    whole = dp.PrivateAdditiveRegressor(**facts).fit(small, y)
+    file = tmp_path / "people.csv"
+    small.assign(y=y).to_csv(file, index=False)
+    declared = {name: facts[name] for name in ("bounds", "y_bounds")}
+    shards = dp.from_csv(file, target="y", **declared, store=tmp_path / "shards", verbose=0)
+    stored = dp.PrivateAdditiveRegressor(**{**facts, "bounds": None, "y_bounds": None}).fit(shards)
+    np.testing.assert_allclose(stored.coef_, whole.coef_, rtol=1e-6)
+    persons = dp.PrivateAdditiveRegressor(**facts)
+    ids = np.arange(N)
+    twice = pd.concat([small, small], ignore_index=True)
+    model = persons.fit(twice, np.concatenate([y, y]), groups=np.concatenate([ids, ids]))
+    assert r2_of(model) > 0.6
+
+
+def r2_of(model):
+    return 1 - np.mean((model.predict(NEW[["age", "pay"]]) - TRUTH) ** 2) / np.var(TRUTH)
+
+
+@pytest.mark.long
+def test_plots_have_a_panel_for_each_column(model, tmp_path):
+    figure = model.plot(tmp_path / "shapes.png")
+    assert sum(axes.get_visible() for axes in figure.axes) == 3
+    assert (tmp_path / "shapes.png").stat().st_size > 1000
