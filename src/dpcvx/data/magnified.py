@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible
 
@@ -45,10 +47,11 @@ class Magnified:
 
     def sum(self, question: Sum[Any]) -> Any:
         """Return the sum over the records, times the factor."""
-        answer = self.source.sum(question)
-        if isinstance(answer, tuple):
-            return tuple(None if part is None else part * self.factor for part in answer)
-        return answer * self.factor
+        answer: Any = self.source.sum(question)
+        if not isinstance(answer, tuple):
+            return answer * self.factor
+        named: Any = type(answer)  # several sums, each under its name
+        return named(*(part * self.factor if isinstance(part, int | np.ndarray) else part for part in answer))
 
     def objective(self, loss: Loss, outputs: int, z_max: float) -> SumOfLosses:
         """Return the sum of the losses, times the factor."""
