@@ -1,15 +1,18 @@
 """A shard without a cluster around it: it answers as records in memory do, never raises, knows its moves."""
 
+from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from dpcvx.data import DifferenceSum, GradientSum
+from dpcvx.data import CurvatureBound, CurvatureSum, DifferenceSum, GradientSum
 from dpcvx.data.cluster.partitions import Partitions
 from dpcvx.data.cluster.worker_side import (
     BEHIND,
@@ -17,19 +20,24 @@ from dpcvx.data.cluster.worker_side import (
     Become,
     Describe,
     Failure,
+    Part,
+    PersonsOfPart,
     PickledLoss,
     ScoresOf,
     Shard,
+    Split,
     Step,
     SumOf,
     Update,
+    count_ids,
     guard,
     load_part,
 )
 from dpcvx.data.lattice import ResidualBound
-from dpcvx.data.memory import source
+from dpcvx.data.memory import Arrays, source
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.rows import Dense
+from dpcvx.data.units import persons
 from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.losses import Logistic
 from dpcvx.problem import Bounds
@@ -54,7 +62,7 @@ THETA = RNG.normal(size=5)
 
 def shard(kind=np.asarray, cuts=(0, 13, 14, 60), bounds=BOUNDS):
     parts = [(Quantiser(bounds).quantise(kind(X[a:b])), Y[a:b, None]) for a, b in pairwise(cuts)]
-    return Shard(parts, bounds, "rows", 1)
+    return Shard(parts, bounds, "rows", None, 1)
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
@@ -123,12 +131,12 @@ def test_nothing_raises_and_only_words_of_dpcvx_are_passed_on():
     assert guard(fail, WrongValue) == Failure("WrongValue")
     assert guard(fail, WrongType) == Failure("WrongType")
     assert guard(len, "abc") == 3
-    assert load_part(lambda X, y: fail(KeyError), None, X, Y) == Failure("KeyError")
+    assert load_part(lambda X, y: fail(KeyError), Split(), X, Y) == Failure("KeyError")
     part = (Quantiser(BOUNDS).quantise(X), Y[1:, None])
-    assert "number of rows" in load_part(lambda X, y: part, None, X, Y).words
+    assert "number of rows" in load_part(lambda X, y: Part(*part), Split(), X, Y).words
     # A part that failed is what the shard says, whatever it is asked.
     part = (Quantiser(BOUNDS).quantise(X), Y[:, None])
-    assert Shard([part, Failure("MemoryError")], BOUNDS, "rows", 1).ask("", Describe()) == Failure(
+    assert Shard([part, Failure("MemoryError")], BOUNDS, "rows", None, 1).ask("", Describe()) == Failure(
         "MemoryError"
     )
     assert shard().ask("", gradient(np.zeros(7))) == Failure("WrongValue")
@@ -136,7 +144,7 @@ def test_nothing_raises_and_only_words_of_dpcvx_are_passed_on():
     assert shard().ask("", gradient(THETA, broken)) == Failure("UnpicklingError")
     assert shard().ask("", "anything") == Failure("AttributeError")
     mixed = [part, (Quantiser(BOUNDS).quantise(sp.csr_array(X)), Y[:, None])]
-    assert "some dense ones" in Shard(mixed, BOUNDS, "rows", 1).ask("", Describe()).words
+    assert "some dense ones" in Shard(mixed, BOUNDS, "rows", None, 1).ask("", Describe()).words
 
 
 def unaligned(array):
@@ -151,7 +159,7 @@ def unaligned(array):
 
 def test_unaligned_parts_and_questions_are_copied(monkeypatch):
     plain = Quantiser(BOUNDS).quantise(X).values
-    held = Shard([(Dense(unaligned(plain)), unaligned(Y[:, None]))], BOUNDS, "rows", 1)
+    held = Shard([(Dense(unaligned(plain)), unaligned(Y[:, None]))], BOUNDS, "rows", None, 1)
     stored = held._state.records[""].records().rows.values
     assert stored.flags.aligned
     assert stored.flags.writeable
@@ -200,3 +208,46 @@ def test_groups_are_of_about_equal_size():
     partitions = Partitions([], [], (10, 10, 10, 300, 10, 10, 150, 150), None, None)
     sizes = [sum(partitions.lengths[group]) for group in partitions.groups(2)]
     assert sizes == [330, 320]
+
+
+def test_persons_of_several_shards_weigh_as_much_as_one_row_and_sums_are_those_of_memory():
+    """Rows of a person are on two workers; ids of other types, and rows without one, are among them."""
+    frame = pd.DataFrame(X, columns=list("abcde")).assign(id=np.arange(60) % 7, y=Y)
+    odd = frame[20:40].assign(id=[f" {each}.0" for each in frame["id"][20:39]] + [None])
+    pieces = [frame[:20], odd, frame[40:]]
+    split = Split("y", "id")
+    counts = [count_ids(split, each) for each in pieces]
+    assert counts[0] == {float(each): 3 if each < 6 else 2 for each in range(7)}
+    total = sum((Counter(each) for each in counts), Counter())
+    known = {each: (int(each), total[each]) for each in total}
+    splits = [replace(split, people=PersonsOfPart({each: known[each] for each in found})) for found in counts]
+    parts = [
+        load_part(lambda X, y: Part(Quantiser(BOUNDS).quantise(X), np.array(y)[:, None]), each, piece)
+        for each, piece in zip(splits, pieces, strict=True)
+    ]
+    ids = np.r_[frame["id"][:39], [None], frame["id"][40:]]
+    units = persons(ids)
+    whole = Arrays(
+        Quantiser(BOUNDS).quantise(X),
+        Y[:, None],
+        bounds=BOUNDS,
+        weights=units.shares,
+        units=7,
+        owners=units.owners,
+    )
+    shards = [Shard(parts[:1], BOUNDS, "rows", 7, 1), Shard(parts[1:], BOUNDS, "rows", 7, 1)]
+    bound = ResidualBound(2**21, 2**21)
+    for question in (
+        GradientSum(Logistic(), THETA, bound),
+        DifferenceSum(Logistic(), (THETA, 0 * THETA), np.array([1, 4]), bound, bound),
+        CurvatureSum(Logistic(), THETA, bound, CurvatureBound(2**12, 12)),
+    ):
+        sent = SumOf(replace(question, loss=None), LOSS)
+        found = question.add([each.ask("", sent) for each in shards], 60)
+        expected = whole.sum(question)
+        if isinstance(question, CurvatureSum):
+            assert_array_equal(found.moments, expected.moments)
+            assert found.spread == expected.spread > 0
+        else:
+            assert expected.any()
+            assert_array_equal(found, expected)

@@ -37,7 +37,7 @@ def alone(X, y, loss, bounds, storage, theta, mechanism):
     """Sums of a source of these rows, as the mechanism would ask for them."""
     slope = mechanism._slope(mechanism.problem.margin_bound(theta))
     bend = CurvatureBound(mechanism._largest, mechanism._bits)
-    return stored(X, y, bounds, storage).sum(CurvatureSum(loss, theta, slope, bend))
+    return stored(X, y, bounds, storage).sum(CurvatureSum(loss, theta, slope, bend))[:2]
 
 
 @named
@@ -183,7 +183,7 @@ def test_products_stay_exact_at_their_largest():
     largest = 2**15 - 1
     rows = Dense(np.full((9000, 2), largest, dtype=np.int16))
     bend = CurvatureBound(2**12 - 1, 12)
-    moments, _ = CurvatureSum(dp.Squared(), np.zeros(2), SLOPE, bend).of(Records(rows, np.zeros((1, 9000))))
+    moments, *_ = CurvatureSum(dp.Squared(), np.zeros(2), SLOPE, bend).of(Records(rows, np.zeros((1, 9000))))
     assert moments.tolist() == [[9000 * (2**12 - 1) * largest**2] * 2] * 2
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from dpcvx.accounting import REPLACE_ONE
 from dpcvx.data.cells import native_array
 from dpcvx.data.declarations import check_schema
+from dpcvx.data.units import persons, take_column
 from dpcvx.errors import Incompatible, WrongValue
 
 if TYPE_CHECKING:
@@ -26,14 +27,15 @@ if TYPE_CHECKING:
     from dpcvx.data.table import Table
     from dpcvx.data.table_schema import TableSchema
     from dpcvx.data.target import Target
-    from dpcvx.data.units import Units
+    from dpcvx.data.units import PersonColumnRule, Units
 
 __all__ = ["BACKENDS", "Dataset", "InMemory", "closing", "open_dataset"]
 
-# Name of a backend: the function (X, y) -> Dataset that opens what the user gave, imported when it is used.
+# Name of a backend: the function (X, y, schema, people) -> Dataset that opens what the user gave, imported
+# when it is used.
 BACKENDS = {
     "auto": "dpcvx.data.dataset:InMemory",
-    "dask": "dpcvx.data.cluster:from_dask",
+    "dask": "dpcvx.data.cluster:open_dask",
     "torch": "dpcvx.data.gpu_dataset:for_gpu",
 }
 
@@ -101,12 +103,18 @@ class InMemory:
     """Arrays and tables in this process.
 
     `X`: array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d); `y`: array-like,
-    shape (n,) or (n, K); None where the schema names the target; `schema`: declares the table's columns.
+    shape (n,) or (n, K); None where the schema names the target; `schema`: declares the table's columns;
+    `people`: names the column of persons.
     """
 
-    def __init__(self, X: Any, y: Any, schema: TableSchema | None = None) -> None:
+    def __init__(
+        self, X: Any, y: Any, schema: TableSchema | None = None, people: PersonColumnRule | None = None
+    ) -> None:
         from dpcvx.data.table import Table, open_declared
 
+        ids = None
+        if people is not None:
+            X, ids = take_column(X, people.column)
         self.table, self.target = Table(X) if schema is None else open_declared(X, schema), y
         if y is None and schema is not None and schema.target is not None:
             self.target = self.table.raw(schema.target)
@@ -115,13 +123,15 @@ class InMemory:
         self.has_raw_cells = True
         self.units: Units | None = None
         self.neighbours = REPLACE_ONE
+        if people is not None:
+            self.weigh_by(persons(ids, declared=people.rule.declared, max_rows=people.rule.max_rows))
 
-    def weigh_by(self, units: Units, name: str) -> None:
-        """Weight rows by their units, such as persons; ``name`` is the argument of ``fit`` that gave them."""
+    def weigh_by(self, units: Units) -> None:
+        """Weight rows by their units, such as persons."""
         targets = self.table.n if self.target is None else len(native_array(self.target, ndim=2))
         # The number of rows is private where persons have several, so the message does not name it.
         if not units.count == self.table.n == targets:
-            raise WrongValue(f"X, y and {name} must have the same number of rows.")
+            raise WrongValue("X, y and groups or sample_weight must have the same number of rows.")
         self.units, self.n, self.neighbours = units, units.n, units.neighbours
 
     @property
@@ -157,10 +167,13 @@ class InMemory:
         )
 
 
-def open_dataset(X: Any, y: Any, backend: str, schema: TableSchema | None = None) -> Dataset:
+def open_dataset(
+    X: Any, y: Any, backend: str, schema: TableSchema | None = None, people: PersonColumnRule | None = None
+) -> Dataset:
     """Return the data set given to a fit; a backend opens arrays and tables.
 
-    `backend`: a name of `BACKENDS`; `schema`: the estimator's.
+    `backend`: a name of `BACKENDS`; `schema`: the estimator's; `people`: the column of persons, where the
+    estimator names one.
     """
     check_schema(schema)
     if not isinstance(backend, str) or backend not in BACKENDS:
@@ -174,10 +187,15 @@ def open_dataset(X: Any, y: Any, backend: str, schema: TableSchema | None = None
                 f"{type(X).__name__} has its own declarations: give the schema to the function that opens "
                 "the data, and leave it out here."
             )
+        if people is not None:
+            raise Incompatible(
+                f"{type(X).__name__} has its own persons: give person, persons and max_rows to the function "
+                "that opens the data, such as from_parquet, and leave them out here."
+            )
         if backend != "torch":
             return X
     module, name = BACKENDS[backend].split(":")
-    dataset: Dataset = getattr(import_module(module), name)(X, y, schema=schema)
+    dataset: Dataset = getattr(import_module(module), name)(X, y, schema, people)
     return dataset
 
 

@@ -21,21 +21,25 @@ if TYPE_CHECKING:
     from dpcvx.data.table import Table
     from dpcvx.data.table_schema import TableSchema
     from dpcvx.data.target import Target
+    from dpcvx.data.units import PersonColumnRule
 
 __all__ = ["ForDevice", "ShardsForDevice", "for_gpu"]
 
 
-def for_gpu(X: Any, y: Any, schema: TableSchema | None = None) -> Dataset:
+def for_gpu(
+    X: Any, y: Any, schema: TableSchema | None = None, people: PersonColumnRule | None = None
+) -> Dataset:
     """Return a data set that a fit puts on the GPU, or with a warning one in memory where there is none.
 
     `X`: array-like, SciPy sparse matrix, or pandas / polars / Arrow table, shape (n, d); or shards; `y`:
-    array-like, shape (n,) or (n, K); None with shards; `schema`: declaration of a table's columns.
+    array-like, shape (n,) or (n, K); None with shards; `schema`: declaration of a table's columns; `people`:
+    the column of persons.
     """
     from dpcvx.gpu import find_device
 
     device = find_device()
     if device is None:
-        return X if isinstance(X, Dataset) else InMemory(X, y, schema)
+        return X if isinstance(X, Dataset) else InMemory(X, y, schema, people)
     from dpcvx.data.shards.dataset import Shards
 
     if isinstance(X, Shards):
@@ -45,17 +49,24 @@ def for_gpu(X: Any, y: Any, schema: TableSchema | None = None) -> Dataset:
             f'backend="torch" takes arrays, tables and shards, and {type(X).__name__} keeps its records '
             'elsewhere: use backend="auto".'
         )
-    return ForDevice(X, y, device, schema)
+    return ForDevice(X, y, device, schema, people)
 
 
 class ForDevice(InMemory):
     """Arrays and tables in this process, whose quantised records are put on a device.
 
-    `X`, `y`, `schema`: as for `InMemory`.
+    `X`, `y`, `schema`, `people`: as for `InMemory`.
     """
 
-    def __init__(self, X: Any, y: Any, device: torch.device, schema: TableSchema | None = None) -> None:
-        super().__init__(X, y, schema)
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        device: torch.device,
+        schema: TableSchema | None = None,
+        people: PersonColumnRule | None = None,
+    ) -> None:
+        super().__init__(X, y, schema, people)
         self._device = device
 
     def source(self, columns: Columns, quantiser: Quantiser, target: Target, layout: str) -> DataSource:

@@ -7,7 +7,7 @@ Ids, weights and the number of a person's rows are private: no error here depend
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,16 +20,19 @@ from dpcvx.data.canonical import Canonical, map_cells, read_numbers
 from dpcvx.data.cells import native_array, open_typed
 from dpcvx.data.columns import bound_pair
 from dpcvx.data.rows import Dense, Sparse
-from dpcvx.errors import WrongValue
+from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.words import show
 
 __all__ = [
+    "PersonColumnRule",
     "PersonRule",
     "Persons",
     "Units",
+    "canonical_ids",
     "choose_rows",
     "content_ranks",
     "equal_weights",
+    "person_column",
     "persons",
     "survey_weights",
     "take_column",
@@ -108,6 +111,34 @@ class PersonRule:
         return (found if self.declared is None else self.declared) * (self.max_rows or 1)
 
 
+@dataclass(frozen=True)
+class PersonColumnRule:
+    """The column of ids, and what is declared about persons; it is public."""
+
+    column: str
+    rule: PersonRule
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the fields as plain types that JSON can hold."""
+        return {"column": self.column, "persons": self.rule.declared, "max_rows": self.rule.max_rows}
+
+    @classmethod
+    def from_plain(cls, content: Any) -> PersonColumnRule:
+        """Read what `to_plain` wrote."""
+        return cls(content["column"], PersonRule(content["persons"], content["max_rows"]))
+
+
+def person_column(column: str | None, persons: int | None, max_rows: int | None) -> PersonColumnRule | None:
+    """Return the rule of persons that the arguments declare; None where every row is a person."""
+    if column is None:
+        if persons is not None or max_rows is not None:
+            raise Incompatible("persons and max_rows need person, the column with the ids of persons.")
+        return None
+    if not isinstance(column, str):
+        raise WrongType(f"person must be the name of a column, got {type(column).__name__}.")
+    return PersonColumnRule(column, PersonRule(persons, max_rows))
+
+
 class Persons:
     """Ids of persons, numbered as they are met, a few rows at a time; private.
 
@@ -123,8 +154,11 @@ class Persons:
 
     def number(self, ids: Any) -> IntVector:
         """Return the number of each row's person; persons that were not met before are added."""
+        return self.add(canonical_ids(ids))
+
+    def add(self, values: Iterable[Canonical]) -> IntVector:
+        """Return the number of each canonical id, adding new ones."""
         known = self._numbers
-        values = _canonical_ids(ids)
         owners = [-1 if value is None else known.setdefault(value, len(known)) for value in values]
         return np.array(owners, dtype=np.int64)
 
@@ -266,8 +300,8 @@ def content_ranks(rows: Dense | Sparse, y: Vector) -> NDArray[np.uint64]:
     return np.array([_rank(rows, y, i) for i in range(rows.shape[0])], dtype=np.uint64)
 
 
-def _canonical_ids(ids: Any) -> list[Canonical]:
-    """Value of each id; None where a row has none."""
+def canonical_ids(ids: Any) -> list[Canonical]:
+    """Return the value of each id; None where a row has none."""
     cells = native_array(ids)
     if cells.ndim == 2 and cells.shape[1] == 1:
         cells = cells[:, 0]

@@ -31,7 +31,14 @@ from dpcvx.data.declarations import AUTO, Declarations
 from dpcvx.data.row_map import RowMap
 from dpcvx.data.table import Table
 from dpcvx.data.target import Target, open_target, read_one
-from dpcvx.data.units import persons, survey_weights, take_column, weighted_persons
+from dpcvx.data.units import (
+    PersonColumnRule,
+    person_column,
+    persons,
+    survey_weights,
+    take_column,
+    weighted_persons,
+)
 from dpcvx.errors import (
     Incompatible,
     Interrupted,
@@ -173,38 +180,39 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
 
     def _open(self, X: Any, y: Any, groups: Any, sample_weight: Any) -> Dataset:
         """Return the data set of a fit, with persons or survey weights if they are given."""
-        if isinstance(X, Dataset) and self._planned_neighbours().unit == "person":
-            raise Incompatible(
-                f"Persons are declared with the records of {type(X).__name__}: give person, persons and "
-                "max_rows to the function that opens the data, such as from_parquet, and leave them out here."
-            )
-        if self.person is not None:
-            if groups is not None:
-                raise Incompatible("groups and person both give the ids of persons: give one of them.")
-            X, groups = take_column(X, self.person)
-        if isinstance(sample_weight, str):
-            X, sample_weight = take_column(X, sample_weight, "sample_weight")
-        dataset = open_dataset(X, y, self.backend, self.schema)
-        units, name = None, ""
-        if groups is not None:
-            units, name = persons(groups, declared=self.persons, max_rows=self.max_rows), "groups"
-            if sample_weight is not None:
-                units = weighted_persons(units, survey_weights(sample_weight, self.weight_bounds))
-        elif sample_weight is not None:
-            units, name = survey_weights(sample_weight, self.weight_bounds), "sample_weight"
-        elif self.persons is not None or self.max_rows is not None:
+        if groups is not None and self.person is not None:
+            raise Incompatible("groups and person both give the ids of persons: give one of them.")
+        if groups is None and self.person is None and not (self.persons is None and self.max_rows is None):
             raise Incompatible(
                 "persons and max_rows need the ids of persons: set person, or give fit groups=ids."
             )
+        if isinstance(sample_weight, str):
+            X, sample_weight = take_column(X, sample_weight, "sample_weight")
+        dataset = open_dataset(X, y, self.backend, self.schema, self._people())
+        if groups is None and sample_weight is None:
+            return dataset
+        if not isinstance(dataset, InMemory):
+            given = "sample_weight" if groups is None else "groups"
+            raise Incompatible(
+                f"fit takes {given} with arrays and tables in memory only, not with "
+                f"{type(dataset).__name__}. Name a column of persons, person=, where the data are opened, or "
+                "load the records into memory."
+            )
+        units = dataset.units
+        if groups is not None:
+            units = persons(groups, declared=self.persons, max_rows=self.max_rows)
+        if sample_weight is not None:
+            weights = survey_weights(sample_weight, self.weight_bounds)
+            units = weights if units is None else weighted_persons(units, weights)
         if units is not None:
-            if not isinstance(dataset, InMemory):
-                raise Incompatible(
-                    f"fit takes {name} with arrays and tables in memory only, not with "
-                    f"{type(dataset).__name__}. Name a column of persons, person=, where the data are "
-                    "opened, or load the records into memory."
-                )
-            dataset.weigh_by(units, name)
+            dataset.weigh_by(units)
         return dataset
+
+    def _people(self) -> PersonColumnRule | None:
+        """Return the column of persons, where one is named."""
+        if self.person is None:
+            return None
+        return person_column(self.person, self.persons, self.max_rows)
 
     def _planned_neighbours(self) -> Neighbours:
         """Return the neighbouring relation of a plan without data, from the parameters."""

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from dpcvx.accounting import REPLACE_ONE
 from dpcvx.arrays import IntVector
 from dpcvx.data.cells import native_array
-from dpcvx.data.cluster.partitions import Partitions, compute_all, open_partitions
+from dpcvx.data.cluster.partitions import Partitions, compute_all, number_persons, open_partitions
 from dpcvx.data.cluster.source import Distributed, distribute
-from dpcvx.data.cluster.worker_side import Failure, Part, guard
+from dpcvx.data.cluster.worker_side import Failure, Part, Split, guard
 from dpcvx.data.cluster.workers import Workers, connect
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.recognised import RecognisedCells
+from dpcvx.data.units import PersonColumnRule, person_column
 from dpcvx.errors import ClusterFailed, Incompatible, WrongValue
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ def from_dask(
     categories: Mapping[Any, Sequence[Any]] | None = None,
     data_norm: float | None = None,
     schema: TableSchema | None = None,
+    person: str | None = None,
+    persons: int | None = None,
     client: Any = None,
 ) -> DaskDataset:
     """Open Dask collections for a fit on their cluster.
@@ -50,7 +54,8 @@ def from_dask(
     Parameters
     ----------
     X : dask.array.Array, shape (n, d), or dask.dataframe.DataFrame
-        One row per person. The graph must give the same rows each time it is computed.
+        One row per person, unless ``person`` is given. The graph must give the same rows each time it is
+        computed.
     y : dask.array.Array or dask.dataframe.Series, optional
         Targets, in the same order.
     target : str or list of str, optional
@@ -58,6 +63,12 @@ def from_dask(
     bounds, classes, y_bounds, categories, data_norm, schema : optional
         The estimator's parameters of these names, where they are declared with the data: an estimator that
         declares one of them again is refused.
+    person : str, optional
+        Column of a data frame with the id of each row's person. All rows of a person, in whatever partitions,
+        are protected together, and the number of rows is private. The ids travel to this process, which
+        counts the rows of each person.
+    persons : int, optional
+        As for an estimator.
     client : distributed.Client or str, optional
         Client of the cluster, or its scheduler's address; by default the client that this process uses.
 
@@ -70,13 +81,32 @@ def from_dask(
         raise WrongValue(
             "classes and y_bounds are both given: declare classes for classifiers or y_bounds for regressors."
         )
+    people = person_column(person, persons, None)
     connection = connect(client)
     Workers(connection).wait_for_any()
     names = target if target is None or isinstance(target, str) else list(target)
     declared = Declarations(bounds, categories, data_norm, classes, y_bounds, schema)
     if names is None and y is None and schema is not None:
         names = schema.target
-    return DaskDataset(open_partitions(X, y, names, connection), connection, declared.by_name())
+    partitions = open_partitions(X, y, names, connection, person)
+    return DaskDataset(partitions, connection, declared.by_name(), people)
+
+
+def open_dask(
+    X: Any, y: Any, schema: TableSchema | None = None, people: PersonColumnRule | None = None
+) -> DaskDataset:
+    """Open the collections that an estimator with ``backend="dask"`` is given; see `from_dask`.
+
+    `people`: the column of persons, where the estimator names one.
+    """
+    if people is None:
+        return from_dask(X, y, schema=schema)
+    if people.rule.max_rows is not None:
+        raise Incompatible(
+            "max_rows is not available on a cluster: rows are chosen by comparing all rows of a person, and "
+            "these may be on several workers. Leave max_rows out, or write shards by from_parquet."
+        )
+    return from_dask(X, y, schema=schema, person=people.column, persons=people.rule.declared)
 
 
 class DaskDataset:
@@ -88,13 +118,27 @@ class DaskDataset:
     client : distributed.Client
     declarations : dict
         Parameters of an estimator that were declared with the data.
+    people : PersonColumnRule, optional
+        The column of persons.
     """
 
-    def __init__(self, partitions: Partitions, client: Any, declarations: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        partitions: Partitions,
+        client: Any,
+        declarations: Mapping[str, Any],
+        people: PersonColumnRule | None = None,
+    ) -> None:
         from dpcvx.data.table import Table, open_declared
 
+        self.n, self.neighbours, self.facts = partitions.n, REPLACE_ONE, {}
+        if people is not None:
+            partitions, found = number_persons(partitions, client)
+            self.n, self.neighbours = people.rule.units(found), people.rule.neighbours
+            self.facts = people.rule.facts
         self._partitions, self._client = partitions, client
-        self.n, self.declarations = partitions.n, declarations
+        self._units = None if people is None else self.n
+        self.declarations = declarations
         raw, schema = Table(partitions.header), declarations.get("schema")
         self.table: Table = raw if schema is None else open_declared(partitions.header, schema)
         self.target = partitions.target_header
@@ -114,8 +158,8 @@ class DaskDataset:
 
     @property
     def has_raw_cells(self) -> bool:
-        """The graph gives them again."""
-        return True
+        """Whether bins of histograms can be counted: of persons each partition would fill them up again."""
+        return self._units is None
 
     @property
     def countable(self) -> bool:
@@ -127,9 +171,10 @@ class DaskDataset:
         from dask import delayed
 
         parts = self._partitions
-        task = delayed(partial(_counts, question, self._kind, parts.target), pure=False)
-        targets = parts.targets or [None] * len(parts.records)
-        tasks = [task(X, y) for X, y in zip(parts.records, targets, strict=True)]
+        tasks = [
+            delayed(partial(_counts, question, self._kind, split), pure=False)(*raw)
+            for split, raw in zip(parts.splits, parts.raw, strict=True)
+        ]
         found = compute_all(tasks, self._client)
         for counts in found:
             if isinstance(counts, Failure):
@@ -141,7 +186,12 @@ class DaskDataset:
         """Clip and quantise every record, on the workers."""
         prepare = _Prepare(columns, quantiser, target, self._kind)
         return distribute(
-            self._partitions, prepare, bounds=quantiser.bounds, layout=layout, client=self._client
+            self._partitions,
+            prepare,
+            bounds=quantiser.bounds,
+            layout=layout,
+            client=self._client,
+            units=self._units,
         )
 
 
@@ -177,17 +227,17 @@ class _Prepare:
     kind: _Kind
 
     def __call__(self, X: Any, y: Any) -> Part:
-        return self.columns.rows(self.kind.open(X), self.quantiser), self.target.encode(y)
+        return Part(self.columns.rows(self.kind.open(X), self.quantiser), self.target.encode(y))
 
 
 def _counts(
-    question: RecognisedCells | CellsInBins, kind: _Kind, target: Any, X: Any, y: Any
+    question: RecognisedCells | CellsInBins, kind: _Kind, split: Split, X: Any, y: Any = None
 ) -> IntVector | Failure:
     """Exact counts in one partition."""
 
     def read() -> IntVector:
-        raw, labels = (X, y) if target is None else (X.drop(columns=target), X[target])
-        return question.of(kind.open(raw), labels)
+        raw, labels, ids = split(X, y)
+        return question.of(kind.open(raw), labels, None if split.people is None else split.people.weigh(ids))
 
     counts: IntVector | Failure = guard(read)
     return counts

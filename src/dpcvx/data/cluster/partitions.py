@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from dpcvx.data.cluster.worker_side import Failure, PersonsOfPart, Split, count_ids
+from dpcvx.data.units import Persons
 from dpcvx.errors import ClusterFailed, Incompatible, WrongValue
 from dpcvx.words import quantity
 
@@ -27,7 +31,17 @@ class Partitions:
     lengths: tuple[int, ...]
     header: Any  # header, target_header: made-up rows of the same columns and types, and their targets
     target_header: Any
-    target: Any = None  # str, list of str, or None: column(s) that hold the targets
+    splits: tuple[Split, ...] = ()  # how the raw rows of each are taken apart
+
+    @property
+    def raw(self) -> list[tuple[Any, ...]]:
+        """Raw rows of each partition, with its targets where they are a collection of their own."""
+        return list(zip(self.records, *([self.targets] if self.targets else []), strict=True))
+
+    @property
+    def target(self) -> Any:
+        """Column(s) that hold the targets: str, list of str, or None."""
+        return self.splits[0].target
 
     @property
     def n(self) -> int:
@@ -46,21 +60,24 @@ class Partitions:
             yield slice(start, stop)
 
 
-def open_partitions(X: Any, y: Any, target: Any, client: Any) -> Partitions:
+def open_partitions(X: Any, y: Any, target: Any, client: Any, person: str | None = None) -> Partitions:
     """Open dask collections.
 
     `X`: dask.array.Array, shape (n, d), or dask.dataframe.DataFrame; `target`: column(s) of X that hold the
-    targets; `client`: counts rows where their number is not known.
+    targets; `client`: counts rows where their number is not known; `person`: column of X that holds ids of
+    persons; the number of rows is then private.
     """
     if (y is None) == (target is None):
         raise Incompatible("Give y, or target, the column of X that holds it: one of the two.")
     X = _rows(X, "X")
     lengths, header = _lengths(X, client), _header(X)
+    if person is not None:
+        header, _ = _split(header, person, "person")
     if target is None:
-        y = _matched(_rows(y, "y"), lengths, client)
+        y = _matched(_rows(y, "y"), lengths, client, shown=person is None)
         targets, heading = _delayed(y), _header(y)
     else:
-        header, heading = _split(header, target)
+        header, heading = _split(header, target, "target")
         targets = []
     kept = [place for place, length in enumerate(lengths) if length]
     records = _delayed(X)
@@ -70,13 +87,43 @@ def open_partitions(X: Any, y: Any, target: Any, client: Any) -> Partitions:
         tuple(lengths[place] for place in kept),
         header,
         heading,
-        target,
+        (Split(target, person),) * len(kept),
     )
 
 
-def _matched(y: Any, lengths: tuple[int, ...], client: Any) -> Any:
-    """Targets in partitions of as many rows as those of X."""
+def number_persons(partitions: Partitions, client: Any) -> tuple[Partitions, int]:
+    """Return partitions that know the persons of their rows, and the number of persons.
+
+    Every worker tells the ids in its partitions with their numbers of rows; only this process has all.
+    """
+    from dask import delayed
+
+    tasks = [
+        delayed(partial(count_ids, split), pure=False)(X)
+        for split, X in zip(partitions.splits, partitions.records, strict=True)
+    ]
+    found = compute_all(tasks, client)
+    for counts in found:
+        if isinstance(counts, Failure):
+            raise ClusterFailed(f"The ids of persons in a partition could not be read ({counts.words}).")
+    met, total = Persons(), Counter[Any]()
+    for counts in found:
+        met.add(counts)
+        total.update(counts)
+    splits = tuple(
+        replace(
+            split, people=PersonsOfPart({each: (int(met.add([each])[0]), total[each]) for each in counts})
+        )
+        for split, counts in zip(partitions.splits, found, strict=True)
+    )
+    return replace(partitions, splits=splits), len(met)
+
+
+def _matched(y: Any, lengths: tuple[int, ...], client: Any, *, shown: bool) -> Any:
+    """Targets in partitions of as many rows as those of X; whose number may be shown if it is public."""
     others = _lengths(y, client)
+    if sum(lengths) != sum(others) and not shown:
+        raise WrongValue("X and y must have the same number of rows.")
     if sum(lengths) != sum(others):
         raise WrongValue(f"X has {quantity(sum(lengths), 'row')} but y has {sum(others)}; they must agree.")
     if lengths == others:
@@ -89,15 +136,15 @@ def _matched(y: Any, lengths: tuple[int, ...], client: Any) -> Any:
     )
 
 
-def _split(header: Any, target: Any) -> tuple[Any, Any]:
-    """Columns of the features, and of the target(s)."""
+def _split(header: Any, names: Any, what: str) -> tuple[Any, Any]:
+    """The other columns, and the column(s) that an argument names."""
     if not hasattr(header, "columns"):
-        raise Incompatible("target names a column of a dask.dataframe; with a dask.array give y.")
-    for name in target if isinstance(target, list) else [target]:
+        raise Incompatible(f"{what} names a column of a dask.dataframe, not of a dask.array.")
+    for name in names if isinstance(names, list) else [names]:
         if name not in header.columns:
             known = ", ".join(map(str, header.columns))
-            raise WrongValue(f"target names {name!r}, which X does not have. Columns of X: {known}.")
-    return header.drop(columns=target), header[target]
+            raise WrongValue(f"{what} names {name!r}, which X does not have. Columns of X: {known}.")
+    return header.drop(columns=names), header[names]
 
 
 def _rows(collection: Any, name: str) -> Any:

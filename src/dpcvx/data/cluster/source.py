@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import numpy as np
 
+from dpcvx.accounting import WEIGHT
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.cluster.partitions import Partitions, open_partitions
 from dpcvx.data.cluster.worker_side import (
@@ -80,24 +81,33 @@ def dask_source(
 
 
 def _scaled(bounds: Bounds, missing: float, X: Any, y: Any) -> Part:
-    return Quantiser(bounds).quantise(X), targets(y, bounds.y, missing)
+    return Part(Quantiser(bounds).quantise(X), targets(y, bounds.y, missing))
 
 
 def distribute(
-    partitions: Partitions, prepare: Prepare, *, bounds: Bounds, layout: str, client: Any
+    partitions: Partitions,
+    prepare: Prepare,
+    *,
+    bounds: Bounds,
+    layout: str,
+    client: Any,
+    units: int | None = None,
 ) -> Distributed:
     """Load partitions into shards, one for each worker, and return the source that asks them.
 
     `prepare`: from raw rows and targets of a partition to stored rows and targets in scaled units; it is
-    pickled; `bounds`: what it enforces on stored rows; `layout`: {"rows", "columns"}.
+    pickled; `bounds`: what it enforces on stored rows; `layout`: {"rows", "columns"}; `units`: number of
+    persons, where the partitions know the persons of their rows.
     """
     workers = Workers(client)
     threads = workers.wait_for_any()
     shards = [
-        RemoteShard(workers, number, partial(_load, partitions, group, prepare, client), (bounds, layout))
+        RemoteShard(
+            workers, number, partial(_load, partitions, group, prepare, client), (bounds, layout, units)
+        )
         for number, group in enumerate(partitions.groups(len(threads)))
     ]
-    source = Distributed(shards)
+    source = Distributed(shards, units=units)
     try:
         for shard, address in zip(shards, sorted(threads), strict=False):
             shard.begin(address, threads[address])
@@ -114,9 +124,10 @@ def _load(partitions: Partitions, group: slice, prepare: Prepare, client: Any, a
     from dask import delayed
 
     # Bound beforehand: as an argument Dask would look for collections inside of it.
-    part = delayed(partial(load_part, prepare, partitions.target), pure=False)
-    columns = [each[group] for each in (partitions.records, partitions.targets) if each]
-    tasks = [part(*raw) for raw in zip(*columns, strict=True)]
+    tasks = [
+        delayed(partial(load_part, prepare, split), pure=False)(*raw)
+        for split, raw in zip(partitions.splits[group], partitions.raw[group], strict=True)
+    ]
     # Dask keeps the wish for tasks that shards share, so for a worker that is lost it must not be an order.
     futures: list[Any] = client.compute(tasks, workers=[address], allow_other_workers=True)
     return futures
@@ -126,24 +137,29 @@ class Distributed:
     """Records in shards on the workers of a cluster.
 
     `shards`: in the order of the records; `steps`: public maps applied to the quantised records; `d`: number
-    of features after them.
+    of features after them; `units`: number of persons, where records have persons; that of records is then
+    private.
     """
 
     def __init__(
-        self, shards: Sequence[RemoteShard], steps: tuple[Step, ...] = (), d: int | None = None
+        self,
+        shards: Sequence[RemoteShard],
+        steps: tuple[Step, ...] = (),
+        d: int | None = None,
+        units: int | None = None,
     ) -> None:
-        self._shards, self._steps, self._d = shards, steps, d
+        self._shards, self._steps, self._d, self._units = shards, steps, d, units
         self._pickles: dict[Loss, PickledLoss] = {}
 
     @property
     def n(self) -> int:
-        """Number of records."""
-        return sum(shard.facts.n for shard in self._shards)
+        """Number of records, or of persons."""
+        return sum(shard.facts.n for shard in self._shards) if self._units is None else self._units
 
     @property
     def weight(self) -> int:
-        """Rows of a cluster have no weights."""
-        return 1
+        """Largest sum of the weights of a person: 1 where rows have none."""
+        return 1 if self._units is None else WEIGHT
 
     @property
     def d(self) -> int:
@@ -168,8 +184,12 @@ class Distributed:
         question.check(self.d)
         loss = getattr(question, "loss", None)
         pickled = None if loss is None else self._pickled(loss)
-        ends = pairwise([0, *accumulate(shard.facts.n for shard in self._shards)])
-        parts = self._ask_all([SumOf(_without_loss(question.among(*each)), pickled) for each in ends])
+        if self._units is None:
+            ends = pairwise([0, *accumulate(shard.facts.n for shard in self._shards)])
+            asked = [question.among(*each) for each in ends]
+        else:  # a sample names persons, who may have rows in every shard
+            asked = [question] * len(self._shards)
+        parts = self._ask_all([SumOf(_without_loss(each), pickled) for each in asked])
         return question.add(parts, self.n)
 
     def objective(self, loss: Loss, outputs: int, z_max: float) -> DistributedObjective:
@@ -210,7 +230,7 @@ class Distributed:
         steps = (*self._steps, Step(uuid4().hex, change))
         calls = [Call(shard, ("", Become(steps))) for shard in self._shards]
         facts = [call.answer() for call in calls]
-        return Distributed(self._shards, steps, facts[0].d)
+        return Distributed(self._shards, steps, facts[0].d, self._units)
 
     def _pickled(self, loss: Loss) -> PickledLoss:
         if loss not in self._pickles:

@@ -7,19 +7,21 @@ comes back as a `Failure`, which says no more than the kind of the exception.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from dpcvx.arrays import Vector
+from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.lattice import ResidualBound
 from dpcvx.data.memory import Arrays
 from dpcvx.data.objective import Objective
 from dpcvx.data.rows import Dense, Sparse
 from dpcvx.data.source import Margins
+from dpcvx.data.units import canonical_ids, equal_weights
 from dpcvx.errors import DpcvxError, Incompatible, WrongType, WrongValue
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
@@ -27,8 +29,61 @@ from dpcvx.problem import Bounds
 BEHIND = "behind"  # answer of a shard whose margins are older than an update
 UNMAPPED = "unmapped"  # answer of a shard whose records did not yet go through a map
 
-Part = tuple[Dense | Sparse, Vector | None]
+
+class Part(NamedTuple):
+    """Stored rows and targets of a partition."""
+
+    rows: Dense | Sparse
+    y: Vector | None
+    weights: IntVector | None = None  # of the rows, where they have persons
+    owners: IntVector | None = None  # number of each row's person, -1 for none
+
+
 Prepare = Callable[[Any, Any], Part]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PersonsOfPart:
+    """The persons with rows in one partition: their numbers, and how many rows they have in all; private."""
+
+    known: Mapping[Any, tuple[int, int]]  # by canonical id
+
+    def owners(self, ids: Any) -> IntVector:
+        """Return the number of each row's person, -1 for none."""
+        numbers = [-1 if each is None else self.known[each][0] for each in canonical_ids(ids)]
+        return np.array(numbers, dtype=np.int64)
+
+    def weigh(self, ids: Any) -> IntVector:
+        """Return integer weights of the rows: those of a person share 2^14, over all partitions."""
+        owners = self.owners(ids)
+        counts = np.ones(1 + max((number for number, _ in self.known.values()), default=0), dtype=np.int64)
+        for number, rows in self.known.values():
+            counts[number] = rows
+        return equal_weights(owners, counts)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Split:
+    """How the raw rows of a partition are taken apart."""
+
+    target: Any = None  # column(s) that hold the targets; None where they are a collection of their own
+    person: str | None = None  # column that holds the ids of persons
+    people: PersonsOfPart | None = None  # the persons, once they are numbered
+
+    def __call__(self, X: Any, y: Any) -> tuple[Any, Any, Any]:
+        """Return features, targets and ids."""
+        ids = None
+        if self.person is not None:
+            X, ids = X.drop(columns=self.person), X[self.person]
+        return (X, y, ids) if self.target is None else (X.drop(columns=self.target), X[self.target], ids)
+
+
+def count_ids(split: Split, X: Any) -> dict[Any, int] | Failure:
+    """Return the canonical ids in a partition, with their numbers of rows."""
+    found: dict[Any, int] | Failure = guard(
+        lambda: dict(Counter(each for each in canonical_ids(X[split.person]) if each is not None))
+    )
+    return found
 
 
 @dataclass(frozen=True)
@@ -188,18 +243,21 @@ def guard(function: Callable[..., Any], *arguments: Any) -> Any:
         return Failure(type(error).__name__)
 
 
-def load_part(prepare: Prepare, target: Any, X: Any, y: Any = None) -> Part | Failure:
+def load_part(prepare: Prepare, split: Split, X: Any, y: Any = None) -> Part | Failure:
     """Clip and quantise one partition.
 
-    `prepare`: from raw rows and targets to stored rows and targets in scaled units; `target`: column(s) of X
-    that hold the targets; None where y does; `X`, `y`: raw partition.
+    `prepare`: from raw rows and targets to stored rows and targets in scaled units; `split`: takes the raw
+    partition `X`, `y` apart.
     """
 
     def load() -> Part:
-        part = prepare(X, y) if target is None else prepare(X.drop(columns=target), X[target])
-        if part[1] is not None and len(part[1]) != part[0].shape[0]:
+        features, labels, ids = split(X, y)
+        part = prepare(features, labels)
+        if part.y is not None and len(part.y) != part.rows.shape[0]:
             raise Incompatible("a partition of X has another number of rows than the one of y")
-        return part
+        if split.people is None:
+            return part
+        return part._replace(weights=split.people.weigh(ids), owners=split.people.owners(ids))
 
     result: Part | Failure = guard(load)
     return result
@@ -209,13 +267,16 @@ class Shard:
     """Records that one worker keeps: an actor, asked through `ask` alone.
 
     `parts`: quantised partitions on this worker; `bounds`: bounds of a quantised row; `layout`: {"rows",
-    "columns"}; `threads`: threads of a pass: the worker's own.
+    "columns"}; `units`: number of persons in all shards, where records have persons; `threads`: threads of a
+    pass: the worker's own.
     """
 
-    def __init__(self, parts: list[Any], bounds: Bounds, layout: str, threads: int) -> None:
+    def __init__(
+        self, parts: list[Any], bounds: Bounds, layout: str, units: int | None, threads: int
+    ) -> None:
         failures = [part for part in parts if isinstance(part, Failure)]
         self._state: State | Failure = (
-            failures[0] if failures else guard(State, parts, bounds, layout, threads)
+            failures[0] if failures else guard(State, parts, bounds, layout, units, threads)
         )
 
     def ask(self, key: str, request: Request) -> Any:
@@ -232,13 +293,26 @@ class Shard:
 class State:
     """Records of one worker and what it keeps about them between requests."""
 
-    def __init__(self, parts: list[Any], bounds: Bounds, layout: str, threads: int) -> None:
-        rows, targets = _stacked(parts)
-        self.digest = _digest(rows, targets)
+    def __init__(
+        self, parts: list[Any], bounds: Bounds, layout: str, units: int | None, threads: int
+    ) -> None:
+        rows, targets, weights, owners = _stacked(parts)
+        self.digest = _digest(rows, [targets, weights, owners])
         self.steps: list[str] = []
         self.margins: tuple[str, int, Margins] | None = None
         self.objective: tuple[Any, Any] = (None, None)
-        self.records = {"": Arrays(rows, targets, bounds=bounds, layout=layout, threads=threads)}
+        self.records = {
+            "": Arrays(
+                rows,
+                targets,
+                bounds=bounds,
+                layout=layout,
+                threads=threads,
+                weights=weights,
+                units=units,
+                owners=owners,
+            )
+        }
 
 
 @cache
@@ -249,29 +323,30 @@ def _unpickled(content: bytes) -> Loss:
     return loss
 
 
-def _stacked(parts: list[Part]) -> tuple[Dense | Sparse, Vector | None]:
+def _stacked(parts: list[Part]) -> Part:
     """One shard of all parts, in memory of its own: aligned, and in one piece."""
-    rows, targets = zip(*parts, strict=True)
-    y = None if any(part is None for part in targets) else np.concatenate(targets)
+    rows, *others = zip(*parts, strict=True)
+    joined = [None if any(part is None for part in each) else np.concatenate(each) for each in others]
     if all(isinstance(part, Dense) for part in rows):
-        return Dense(np.concatenate([part.values for part in rows])), y
+        return Part(Dense(np.concatenate([part.values for part in rows])), *joined)
     if not all(isinstance(part, Sparse) for part in rows):
         raise Incompatible("some partitions hold compressed rows and some dense ones: make them alike")
     starts = np.cumsum([0, *(part.size for part in rows)])
     indptr = [part.indptr[1:] + start for part, start in zip(rows, starts, strict=False)]
-    return Sparse(
+    stacked = Sparse(
         np.concatenate([[0], *indptr]),
         np.concatenate([part.indices for part in rows]),
         np.concatenate([part.values for part in rows]),
         rows[0].shape[1],
-    ), y
+    )
+    return Part(stacked, *joined)
 
 
-def _digest(rows: Dense | Sparse, targets: Vector | None) -> bytes:
+def _digest(rows: Dense | Sparse, others: list[Vector | IntVector | None]) -> bytes:
     """Of the stored integers and targets: a shard that is loaded again must be the same."""
     names = ["values"] if isinstance(rows, Dense) else ["indptr", "indices", "values"]
     digest = hashlib.blake2b(digest_size=16)
-    for array in [*(getattr(rows, name) for name in names), targets]:
+    for array in [*(getattr(rows, name) for name in names), *others]:
         if array is not None:
             digest.update(np.ascontiguousarray(array).reshape(-1).data)
     return digest.digest()

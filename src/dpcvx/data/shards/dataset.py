@@ -16,10 +16,10 @@ from dpcvx.data.quantise import Quantiser
 from dpcvx.data.recognised import RecognisedCells
 from dpcvx.data.shards.folder import Store
 from dpcvx.data.shards.recipe import RECOGNISED, Recipe, declared_schema, empty_record, parameters
-from dpcvx.data.shards.row_weights import PersonColumnRule
 from dpcvx.data.shards.source import ShardSource, map_shard, source_of
 from dpcvx.data.table import Table
 from dpcvx.data.target import Labels, Numbers, Target
+from dpcvx.data.units import PersonColumnRule
 from dpcvx.errors import Incompatible
 from dpcvx.words import quantity
 

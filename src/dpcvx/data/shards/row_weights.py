@@ -12,43 +12,14 @@ from dpcvx.accounting import WEIGHT
 from dpcvx.arrays import IntVector
 from dpcvx.data.rows import Records
 from dpcvx.data.units import PersonRule, Persons, choose_rows, content_ranks, equal_weights
-from dpcvx.errors import Incompatible, WrongType
 
 if TYPE_CHECKING:
     from dpcvx.data.shards.readers import FileReader
     from dpcvx.data.shards.recipe import Recipe
 
-__all__ = ["PersonColumnRule", "RowWeights", "person_column", "weigh_rows"]
+__all__ = ["RowWeights", "weigh_rows"]
 
 ROWS_AT_ONCE = 2**17
-
-
-@dataclass(frozen=True)
-class PersonColumnRule:
-    """The column of ids, and what is declared about persons; it is public."""
-
-    column: str
-    rule: PersonRule
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return the fields as plain types that JSON can hold."""
-        return {"column": self.column, "persons": self.rule.declared, "max_rows": self.rule.max_rows}
-
-    @classmethod
-    def from_plain(cls, content: Any) -> PersonColumnRule:
-        """Read what `to_plain` wrote."""
-        return cls(content["column"], PersonRule(content["persons"], content["max_rows"]))
-
-
-def person_column(column: str | None, persons: int | None, max_rows: int | None) -> PersonColumnRule | None:
-    """Return the rule of persons that the arguments declare; None where every row is a person."""
-    if column is None:
-        if persons is not None or max_rows is not None:
-            raise Incompatible("persons and max_rows need person, the column with the ids of persons.")
-        return None
-    if not isinstance(column, str):
-        raise WrongType(f"person must be the name of a column, got {type(column).__name__}.")
-    return PersonColumnRule(column, PersonRule(persons, max_rows))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

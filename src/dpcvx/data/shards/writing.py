@@ -20,10 +20,11 @@ from dpcvx.data.shards.dataset import Shards
 from dpcvx.data.shards.folder import Manifest, Store
 from dpcvx.data.shards.readers import ArrowReader, BatchReader, CsvReader, FileReader, ParquetReader, Reader
 from dpcvx.data.shards.recipe import RECOGNISED, Recipe, normalise
-from dpcvx.data.shards.row_weights import PersonColumnRule, RowWeights, person_column, weigh_rows
+from dpcvx.data.shards.row_weights import RowWeights, weigh_rows
 from dpcvx.data.shards.source import OWNERS
 from dpcvx.data.table import Table, open_declared
 from dpcvx.data.table_schema import TableSchema
+from dpcvx.data.units import PersonColumnRule, person_column
 from dpcvx.errors import ShardsDamaged, StoreUnavailable, WrongType, WrongValue
 
 __all__ = ["from_arrow", "from_batches", "from_csv", "from_parquet"]
