@@ -21,11 +21,11 @@ from dpcvx.data.cluster.worker_side import (
     Describe,
     Failure,
     Part,
+    PartitionSplit,
     PersonsOfPart,
     PickledLoss,
     ScoresOf,
     Shard,
-    Split,
     Step,
     SumOf,
     Update,
@@ -131,9 +131,9 @@ def test_nothing_raises_and_only_words_of_dpcvx_are_passed_on():
     assert guard(fail, WrongValue) == Failure("WrongValue")
     assert guard(fail, WrongType) == Failure("WrongType")
     assert guard(len, "abc") == 3
-    assert load_part(lambda X, y: fail(KeyError), Split(), X, Y) == Failure("KeyError")
+    assert load_part(lambda X, y: fail(KeyError), PartitionSplit(), X, Y) == Failure("KeyError")
     part = (Quantiser(BOUNDS).quantise(X), Y[1:, None])
-    assert "number of rows" in load_part(lambda X, y: Part(*part), Split(), X, Y).words
+    assert "number of rows" in load_part(lambda X, y: Part(*part), PartitionSplit(), X, Y).words
     # A part that failed is what the shard says, whatever it is asked.
     part = (Quantiser(BOUNDS).quantise(X), Y[:, None])
     assert Shard([part, Failure("MemoryError")], BOUNDS, "rows", None, 1).ask("", Describe()) == Failure(
@@ -215,7 +215,7 @@ def test_persons_of_several_shards_weigh_as_much_as_one_row_and_sums_are_those_o
     frame = pd.DataFrame(X, columns=list("abcde")).assign(id=np.arange(60) % 7, y=Y)
     odd = frame[20:40].assign(id=[f" {each}.0" for each in frame["id"][20:39]] + [None])
     pieces = [frame[:20], odd, frame[40:]]
-    split = Split("y", "id")
+    split = PartitionSplit("y", "id")
     counts = [count_ids(split, each) for each in pieces]
     assert counts[0] == {float(each): 3 if each < 6 else 2 for each in range(7)}
     total = sum((Counter(each) for each in counts), Counter())

@@ -12,7 +12,7 @@ from dpcvx.arrays import IntVector
 from dpcvx.data.cells import native_array
 from dpcvx.data.cluster.partitions import Partitions, compute_all, number_persons, open_partitions
 from dpcvx.data.cluster.source import Distributed, distribute
-from dpcvx.data.cluster.worker_side import Failure, Part, Split, guard
+from dpcvx.data.cluster.worker_side import Failure, Part, PartitionSplit, guard
 from dpcvx.data.cluster.workers import Workers, connect
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.quantise import Quantiser
@@ -231,7 +231,7 @@ class _Prepare:
 
 
 def _counts(
-    question: RecognisedCells | CellsInBins, kind: _Kind, split: Split, X: Any, y: Any = None
+    question: RecognisedCells | CellsInBins, kind: _Kind, split: PartitionSplit, X: Any, y: Any = None
 ) -> IntVector | Failure:
     """Exact counts in one partition."""
 

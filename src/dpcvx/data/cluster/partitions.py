@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcvx.data.cluster.worker_side import Failure, PersonsOfPart, Split, count_ids
+from dpcvx.data.cluster.worker_side import Failure, PartitionSplit, PersonsOfPart, count_ids
 from dpcvx.data.units import Persons
 from dpcvx.errors import ClusterFailed, Incompatible, WrongValue
 from dpcvx.words import quantity
@@ -31,7 +31,7 @@ class Partitions:
     lengths: tuple[int, ...]
     header: Any  # header, target_header: made-up rows of the same columns and types, and their targets
     target_header: Any
-    splits: tuple[Split, ...] = ()  # how the raw rows of each are taken apart
+    splits: tuple[PartitionSplit, ...] = ()  # how the raw rows of each are taken apart
 
     @property
     def raw(self) -> list[tuple[Any, ...]]:
@@ -87,7 +87,7 @@ def open_partitions(X: Any, y: Any, target: Any, client: Any, person: str | None
         tuple(lengths[place] for place in kept),
         header,
         heading,
-        (Split(target, person),) * len(kept),
+        (PartitionSplit(target, person),) * len(kept),
     )
 
 

@@ -63,7 +63,7 @@ class PersonsOfPart:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Split:
+class PartitionSplit:
     """How the raw rows of a partition are taken apart."""
 
     target: Any = None  # column(s) that hold the targets; None where they are a collection of their own
@@ -78,7 +78,7 @@ class Split:
         return (X, y, ids) if self.target is None else (X.drop(columns=self.target), X[self.target], ids)
 
 
-def count_ids(split: Split, X: Any) -> dict[Any, int] | Failure:
+def count_ids(split: PartitionSplit, X: Any) -> dict[Any, int] | Failure:
     """Return the canonical ids in a partition, with their numbers of rows."""
     found: dict[Any, int] | Failure = guard(
         lambda: dict(Counter(each for each in canonical_ids(X[split.person]) if each is not None))
@@ -243,7 +243,7 @@ def guard(function: Callable[..., Any], *arguments: Any) -> Any:
         return Failure(type(error).__name__)
 
 
-def load_part(prepare: Prepare, split: Split, X: Any, y: Any = None) -> Part | Failure:
+def load_part(prepare: Prepare, split: PartitionSplit, X: Any, y: Any = None) -> Part | Failure:
     """Clip and quantise one partition.
 
     `prepare`: from raw rows and targets to stored rows and targets in scaled units; `split`: takes the raw
