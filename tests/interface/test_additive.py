@@ -109,6 +109,17 @@ def test_files_and_exports_predict_the_same_bits(model, tmp_path):
     assert "knots at the released mean" in str(model.privacy_statement_)
 
 
+def test_a_column_of_two_values_has_no_shape():
+    coded = TABLE.assign(sex=(TABLE["sex"] == "f").astype(float))
+    facts = {"bounds": {**KNOWN["bounds"], "sex": (0, 1)}, "categories": None, "interactions": "none"}
+    found = regressor(**facts).fit(coded, TARGET)
+    assert len(found.shapes_["sex"].at) == 2
+    assert len(found.shapes_["age"].at) > 4
+    places = [k for k, name in enumerate(found.coef_names_) if name.startswith("sex[")]
+    assert found.formula_.row_map.region.basis.flat == (2,)
+    assert not found.to_sklearn()["features"].transform(coded)[:, places].any()
+
+
 def test_monotone_shapes_do_not_turn(model):
     bound = regressor(monotone={"pay": 1, "age": -1}).fit(TABLE, TARGET)
     assert (np.diff(bound.shapes_["pay"].values) >= 0).all()
@@ -147,6 +158,17 @@ def test_products_are_learnt_where_they_are_asked_for():
 def test_wrong_parameters_are_refused_before_the_fit(changes, message):
     with pytest.raises((ValueError, TypeError), match=message):
         regressor(**changes).plan(1000, list(TABLE))
+
+
+def test_onnx_predicts_the_same(model):
+    pytest.importorskip("onnx", reason="onnx is an optional extra")
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is an optional extra")
+    both = regressor(interactions=[("age", "pay")], knots=5).fit(TABLE, TARGET)
+    for each in (model, both):
+        session = runtime.InferenceSession(each.to_onnx().SerializeToString())
+        cells = {name: NEW[[name]].to_numpy() for name in ("age", "pay")}
+        (found,) = session.run(None, {**cells, "sex": NEW[["sex"]].to_numpy(dtype=object)})
+        np.testing.assert_allclose(found, each.predict(NEW), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.long

@@ -22,7 +22,7 @@ class AdditiveBasis:
     The ramp r_jk of column j rises from 0 to 1 between neighbouring knots k and k + 1, less its value at the
     mean u_j = 0. Each row is mapped alone, with public numbers. Ramps and products are scaled by weights
     below 1: a fit that stops early, as descent does, learns the linear part first, and shapes where the
-    records say so clearly.
+    records say so clearly. The ramps of `flat` columns are all 0: between two values there is no shape.
     """
 
     d: int  # standardised features of a row
@@ -32,6 +32,7 @@ class AdditiveBasis:
     pairs: tuple[tuple[int, int], ...]  # places of the features whose product is one
     pair_weight: float  # v
     reach: float
+    flat: tuple[int, ...] = ()  # numbers without a shape: those at the ends of their bounds, such as 0 and 1
 
     def __post_init__(self) -> None:
         increasing = all(low < high for low, high in zip(self.knots, self.knots[1:], strict=False))
@@ -73,6 +74,10 @@ class AdditiveBasis:
         features[:, : self.d] = u
         place = self.d
         for j in self.numbers if self.ramps else ():
+            if j in self.flat:
+                features[:, place : place + self.ramps] = 0.0
+                place += self.ramps
+                continue
             for low, high in zip(self.knots, self.knots[1:], strict=False):
                 # A ramp below the mean is 0 at it and -1 below; one above rises from 0 to 1.
                 rise = self.ramp_weight * np.clip((u[:, j] - low) / (high - low), 0.0, 1.0)

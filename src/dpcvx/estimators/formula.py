@@ -230,6 +230,8 @@ def _expanding(basis: AdditiveBasis) -> list[str]:
             f"number, named column[k], for the knots t = {', '.join(map(repr, basis.knots))}; of the first "
             f"{first} the weight {basis.ramp_weight!r} is subtracted."
         )
+        if basis.flat:
+            ramps += f" Those of the columns at places {', '.join(map(str, basis.flat))} (from 0) are 0."
     pairs = ""
     if basis.pairs:
         pairs = (
@@ -246,6 +248,7 @@ def _basis(basis: AdditiveBasis) -> dict[str, Any]:
         "ramp_weight": basis.ramp_weight,
         "pairs": [list(pair) for pair in basis.pairs],
         "pair_weight": basis.pair_weight,
+        "flat": list(basis.flat),
     }
 
 

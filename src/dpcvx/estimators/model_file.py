@@ -354,23 +354,31 @@ def _basis(content: Any, d: int, reach: float) -> AdditiveBasis | None:
     if content is None:
         return None
     fields = _mapping(content, "basis")
-    if set(fields) != {"numbers", "knots", "ramp_weight", "pairs", "pair_weight"}:
-        raise WrongValue(
-            "basis must have exactly the fields numbers, knots, ramp_weight, pairs, pair_weight."
-        )
+    if set(fields) != {"numbers", "knots", "ramp_weight", "pairs", "pair_weight", "flat"}:
+        raise WrongValue("basis must have the fields numbers, knots, ramp_weight, pairs, pair_weight, flat.")
     numbers, pairs = fields["numbers"], fields["pairs"]
     if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
         raise WrongValue("basis.pairs must be a list of pairs.")
-    if not isinstance(numbers, list) or not isinstance(fields["knots"], list):
-        raise WrongValue("basis.numbers and basis.knots must be lists.")
-    if not all(type(j) is int and 0 <= j < d for j in [*numbers, *(j for pair in pairs for j in pair)]):
+    if not all(isinstance(fields[name], list) for name in ("numbers", "knots", "flat")):
+        raise WrongValue("basis.numbers, basis.knots and basis.flat must be lists.")
+    named = [*numbers, *fields["flat"], *(j for pair in pairs for j in pair)]
+    if not all(type(j) is int and 0 <= j < d for j in named):
         raise WrongValue("basis must name features by their places.")
     knots = _numbers(fields["knots"], "basis.knots", (len(fields["knots"]),)) if fields["knots"] else ()
     ramp_weight, pair_weight = (
         float(_numbers(fields[name], f"basis.{name}", ())) for name in ("ramp_weight", "pair_weight")
     )
     places = tuple((i, j) for i, j in pairs)
-    return AdditiveBasis(d, tuple(numbers), tuple(map(float, knots)), ramp_weight, places, pair_weight, reach)
+    return AdditiveBasis(
+        d,
+        tuple(numbers),
+        tuple(map(float, knots)),
+        ramp_weight,
+        places,
+        pair_weight,
+        reach,
+        tuple(fields["flat"]),
+    )
 
 
 def _plain(value: Any, name: str) -> Any:

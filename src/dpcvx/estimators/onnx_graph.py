@@ -233,7 +233,8 @@ def _expanded(graph: _Graph, region: Region, basis: AdditiveBasis, cells: str) -
         rise = graph.add("Max", rise, graph.constant(np.float64(0)))
         rise = graph.add("Min", rise, graph.constant(np.float64(1)))
         rise = graph.add("Mul", rise, graph.constant(np.float64(basis.ramp_weight)))
-        parts.append(graph.add("Sub", rise, graph.constant(basis.ramp_weight * (high <= 0))))
+        rise = graph.add("Sub", rise, graph.constant(basis.ramp_weight * (high <= 0)))
+        parts.append(graph.add("Mul", rise, graph.constant(1.0 - np.isin(places, basis.flat))))
     if basis.pairs:
         first, second = (
             graph.add("Gather", units, graph.constant(np.array(side, dtype=np.int64)), axis=1)

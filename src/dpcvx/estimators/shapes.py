@@ -175,7 +175,8 @@ def _knots(rows: RowMap, j: int, place: int, bounds: Any) -> tuple[tuple[float, 
     knots = np.array([low, high])
     if region is not None:
         basis = region.basis
-        inner = () if basis is None or place not in basis.numbers else basis.knots
+        bends = basis is not None and place in {*basis.numbers} - {*basis.flat}
+        inner = basis.knots if basis is not None and bends else ()
         ends = (-region.reach, *inner, region.reach)
         knots = region.center[place] + region.scale[place] * np.array(ends)
     cells = np.unique(np.clip(knots, low, high))

@@ -128,6 +128,10 @@ _LISTED = (
     Default("solvers.standardised.RESIDUAL_DEVIATIONS", 2.5,
             "residuals of squared loss are clipped at this many standard deviations of the target",
             "benchmarks/accuracy.py", predicts=False),
+    Default("solvers.standardised.TWO_VALUED", 0.97,
+            "mean square about the middle of the bounds, over the largest, from which a number counts as "
+            "one of two values and has no shape in an additive model", "benchmarks/additive.py",
+            predicts=False),
     Default("solvers.standardised.LARGEST_TARGET", 4.0,
             "largest target, in units of the clipped residual",
             "not measured: ten standard deviations of the target", predicts=False),

@@ -26,6 +26,7 @@ LENGTH_SHARE: float = default("solvers.standardised.LENGTH_SHARE")
 REACH: float = default("solvers.standardised.REACH")
 INTERCEPT: float = default("solvers.standardised.INTERCEPT")
 RESIDUAL_DEVIATIONS: float = default("solvers.standardised.RESIDUAL_DEVIATIONS")
+TWO_VALUED: float = default("solvers.standardised.TWO_VALUED")
 LARGEST_TARGET: float = default("solvers.standardised.LARGEST_TARGET")
 DIVIDED = ("gradient", "gradient on a support", "difference", "Hessian")  # questions whose answers are over n
 LOST_TARGET = (
@@ -61,7 +62,8 @@ class Standardised(Solver):
 
     With a basis the standardised cells become its features, row by row and with public numbers, before their
     length is released; the fit is one of these features, and its answer stays in their units (`Region` maps
-    new rows). Means and deviations of the cells place the knots, so a basis costs no question of its own.
+    new rows). Means and deviations of the cells place the knots, so a basis costs no question of its own. A
+    column whose released mean square says that its cells are at the two ends of their bounds has no ramps.
 
     Parameters
     ----------
@@ -181,7 +183,12 @@ class Standardised(Solver):
             y_center = float(m[d])
             y_scale = min(RESIDUAL_DEVIATIONS * float(s[d]), problem.loss.y_range[1] + abs(y_center))
         largest, bounds = self._mapped(problem)
-        basis = None if self.basis is None else replace(self.basis, reach=self.reach)
+        basis = None
+        if self.basis is not None:
+            # Cells are in [-x_inf, x_inf]: a mean square about 0 of x_inf^2 leaves them at the two ends.
+            squared = (m[:d] ** 2 + s[:d] ** 2) / problem.bounds.x_inf**2
+            flat = tuple(j for j in self.basis.numbers if squared[j] >= TWO_VALUED)
+            basis = replace(self.basis, reach=self.reach, flat=flat)
         spread = self.reach * s[:d] if basis is None else s[:d]
         ask.remap(Quantiser(bounds, m[:d], spread, basis=basis), y_center, y_scale)
         mean_square, *again = ask.length()
