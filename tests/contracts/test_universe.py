@@ -109,7 +109,7 @@ def test_attributes_know_sizes_labels_and_values():
         (lambda: Attribute("a", ("x",)), "two or more"),
         (lambda: Attribute("a", ("x", "x")), "different labels"),
         (lambda: Attribute("a", (0.0, math.inf)), "finite"),
-        (lambda: Attribute("a", ("x", "y"), other="z"), "must be one of"),
+        (lambda: Attribute("a", ("x", "y"), other=3), "must be one of"),
         (lambda: Attribute("", ("x", "y")), "name of a column"),
         (lambda: Binned("a", (0.0, 1.0)), "three or more finite numbers"),
         (lambda: Binned("a", (0.0, 2.0, 1.0)), "increase"),

@@ -234,19 +234,24 @@ def reading_note(query: Query, schema: Schema, neighbours: Neighbours = REPLACE_
 
 def _coding_note(query: Query, schema: Schema) -> str:
     if isinstance(query, Regression):
-        return "coded as " + "; ".join(_coding(schema[name]) for name in (query.target, *query.features))
+        target = schema[query.target]
+        left_out = "; those without a target are left out" if target.size > target.known else ""
+        names = (query.target, *query.features)
+        return "coded as " + "; ".join(_coding(schema[name]) for name in names) + left_out
     if isinstance(query, Mean):
         attribute = schema[query.of]
+        over = f"among those with a value of {query.of}, " if attribute.size > attribute.known else ""
         if isinstance(attribute, Binned):
-            return "by bin midpoints; the interval does not cover what binning costs"
-        return f"share of {attribute.labels[1]}"
+            return f"{over}by bin midpoints; the interval does not cover what binning costs"
+        return f"{over}share of {attribute.labels[1]}"
     return ""
 
 
 def _coding(attribute: Column) -> str:
+    missing = f", {attribute.labels[-1]} = 0" if attribute.size > attribute.known else ""
     if isinstance(attribute, Binned):
         low, high = attribute.edges[0], attribute.edges[-1]
-        return f"{attribute.name}: bin midpoints, [{low:g}, {high:g}] scaled to [-1, 1]"
-    if attribute.size == 2:
-        return f"{attribute.name}: {attribute.labels[0]} = -1, {attribute.labels[1]} = +1"
-    return f"{attribute.name}: one 0/1 column for each of {attribute.size} levels"
+        return f"{attribute.name}: bin midpoints, [{low:g}, {high:g}] scaled to [-1, 1]{missing}"
+    if attribute.known == 2:
+        return f"{attribute.name}: {attribute.labels[0]} = -1, {attribute.labels[1]} = +1{missing}"
+    return f"{attribute.name}: one 0/1 column for each of {attribute.known} levels{missing}"

@@ -37,6 +37,7 @@ from dpcvx.queries.error_bars import (
     PropagatedNoise,
     in_units,
     inverse_hessian,
+    mean_bound,
     noise_in_units,
     propagate,
     reach,
@@ -566,14 +567,19 @@ class QueryEngine:
         is not known.
         """
         query, found = public.query, []
+        table = table_estimate(query, self._warm)
+        if self._shares is not None and isinstance(self._start, NoisyHistogram):
+            table = released_table(query, self._shares, self.universe.shape, self._start.noise)
+        if isinstance(query, CompiledRegression) and query.units is not None:
+            if table is None:
+                return None
+            error = mean_bound(query, table, self._marginal(query), public.theta)
+            return Bound("noise", np.array([error])) if error < 2 else None  # 2 is the whole range
         if isinstance(query, CompiledMeans):
-            table = table_estimate(query, self._warm)
-            if self._shares is not None and isinstance(self._start, NoisyHistogram):
-                table = released_table(query, self._shares, self.universe.shape, self._start.noise)
             if table is not None:
                 found.append(Bound("noise", table.bound(query, public.theta)))
             found.append(Bound("comparison", np.full(len(query.names), below)))
-        elif isinstance(query, CompiledRegression) and query.units is None:
+        elif isinstance(query, CompiledRegression):
             found.append(Bound("comparison", np.array([below])))
         return min((each for each in found if each.error < query.scale), key=lambda b: b.error, default=None)
 
@@ -591,7 +597,8 @@ class QueryEngine:
         estimates = compiled.reported(theta).tolist()
         lows: list[float | None] = [None] * len(estimates)
         highs = lows
-        if bound is not None and isinstance(compiled, CompiledMeans):
+        coefficients = isinstance(compiled, CompiledRegression) and compiled.units is None
+        if bound is not None and not coefficients:
             lows, highs = (
                 compiled.reported(end).tolist() for end in (theta - bound.numbers, theta + bound.numbers)
             )
@@ -606,7 +613,7 @@ class QueryEngine:
             ),
             branch=branch,
             error=None if noise.error is None else in_units(compiled, noise.inverse, noise.error),
-            error_bound=None if bound is None else bound.error,
+            error_bound=None if bound is None else float(noise_in_units(compiled, bound.numbers).max()),
             confidence=CONFIDENCE,
             covered_by="none" if bound is None else bound.argument,
             typical=typical,

@@ -199,6 +199,23 @@ class TableEstimate:
         return bound
 
 
+def mean_bound(query: CompiledRegression, estimate: TableEstimate, weights: Vector, theta: Vector) -> float:
+    """Bound the error of a mean over the records of a condition, in units of half of its range.
+
+    With 1[where] the condition and s its share among the records,
+    mean - theta = E 1[where] (v - theta) / s. The bounds on the numerator and on s hold for all queries on
+    the table at once; infinite where s may be 0.
+
+    `weights`: of the histogram over the query's cells; `theta`: the answer.
+    """
+    inside = query.X[:, 0]
+    values = np.stack([inside * (query.y - theta[0]), inside], axis=1)
+    means = CompiledMeans(query.attributes, query.sizes, ("difference", "share"), values, query.description)
+    share = float(weights @ inside)
+    difference, off = estimate.bound(means, np.array([0.0, share]))
+    return float(difference / (share - off)) if share > off else math.inf
+
+
 def table_estimate(query: CompiledQuery, measurements: Sequence[Measurement]) -> TableEstimate | None:
     """Return the shares of a query's cells as the measured means give them; None if these do not.
 

@@ -51,6 +51,7 @@ class Regression:
     ----------
     target : str
         Attribute to explain. Losses of labels need an attribute with two levels; the second one is y = 1.
+        Records in a cell without a value are left out.
     features : sequence of str
         Attributes to explain it by: two levels become -1 and 1, more become one column for each, numbers
         become the midpoint of their bin, scaled to [-1, 1].
@@ -104,9 +105,9 @@ class Regression:
         attributes = _indices(schema, (self.target, *self.features))
         loss = QUERY_LOSSES[self.loss] if isinstance(self.loss, str) else self.loss
         target = schema.attributes[attributes[0]]
-        if loss.target == "labels" and target.size != 2:
+        if loss.target == "labels" and target.known != 2:
             raise WrongValue(
-                f"{loss.name} needs a target with two levels; {target.name!r} has {target.size} cells. "
+                f"{loss.name} needs a target with two levels; {target.name!r} has {target.known} cells. "
                 "Use squared, huber or quantile, or declare a binary attribute."
             )
         coded = [(place, _columns(schema.attributes[i])) for place, i in enumerate(attributes[1:], start=1)]
@@ -125,11 +126,16 @@ class Regression:
             for name, code in part:
                 names.append(name)
                 columns.append(_spread(schema, attributes, place, code))
-        X = np.stack(columns, axis=1)
+        # A record without a target is left out: its loss is the same for all coefficients (PRIVACY_MATH §17).
+        present = _spread(schema, attributes, 0, _has_value(target))
+        X = np.stack(columns, axis=1) * present[:, None]
         domain = NAMED_BALLS[self.domain](self.radius) if isinstance(self.domain, str) else self.domain
         bounds = Bounds(1.0, float(np.sqrt((X**2).sum(axis=1).max())))
         problem = Problem(loss, domain, bounds=bounds, d=X.shape[1], l2=self.l2)
-        y = _spread(schema, attributes, 0, np.asarray(target.values, dtype=np.float64))
+        values = np.asarray(target.values, dtype=np.float64)
+        if loss.target == "labels":
+            values = np.where(_has_value(target) == 1, values, 1.0)  # a label, of a row that is 0
+        y = _spread(schema, attributes, 0, values)
         compiled = CompiledRegression(
             attributes, _sizes(schema, attributes), tuple(names), problem, X, y, n, description=self
         )
@@ -178,7 +184,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Mean:
-    """Mean of a numeric or binary attribute over the records of a condition.
+    """Mean of a numeric or binary attribute over the records of a condition that have a value of it.
 
     argmin over the attribute's range of sum_i 1[where] (v_i - theta)^2 / 2; a binary attribute counts as the
     share of its second level.
@@ -199,16 +205,17 @@ class Mean:
         object.__setattr__(self, "where", _condition(self.where, needed=False))
 
     def compile(self, schema: Schema, n: int) -> CompiledQuery:
-        """Compile to a mean, or with a condition to a one-dimensional regression."""
+        """Compile to a mean, or with a condition or missing values to a one-dimensional regression."""
         attribute = schema.attributes[_indices(schema, (self.of,))[0]]
         values, low, high = _numbers(attribute)
-        if not self.where:
+        present = _has_value(attribute)
+        if not self.where and present.all():
             units = low + (values + 1) / 2 * (high - low)
             attributes = _indices(schema, (self.of,))
             return CompiledMeans(attributes, (attribute.size,), (f"mean {self.of}",), units[:, None], self)
         names = (self.of, *(name for name in self.where if name != self.of))
         attributes = _indices(schema, names)
-        inside = _satisfied(schema, attributes, self.where)
+        inside = _satisfied(schema, attributes, self.where) * _spread(schema, attributes, 0, present)
         problem = Problem(Squared(), Box(-1.0, 1.0), bounds=Bounds(1.0, 1.0), d=1)
         return CompiledRegression(
             attributes,
@@ -457,10 +464,11 @@ def _columns(attribute: Column) -> list[tuple[str, Vector]]:
     """Return the columns of a feature: numbers or signs, or indicators of more than two levels."""
     if isinstance(attribute, Binned):
         return [(attribute.name, attribute.values)]
-    if attribute.size == 2:
+    if attribute.known == 2:
         return [(f"{attribute.name}={attribute.labels[1]}", attribute.values)]
+    # A cell without a value has zeros in all columns.
     return [
-        (f"{attribute.name}={label}", np.eye(attribute.size)[k]) for k, label in enumerate(attribute.labels)
+        (f"{attribute.name}={attribute.labels[k]}", np.eye(attribute.size)[k]) for k in range(attribute.known)
     ]
 
 
@@ -468,9 +476,14 @@ def _numbers(attribute: Column) -> tuple[Vector, float, float]:
     """Return codes in [-1, 1], and the values of -1 and 1 in the units of the table."""
     if isinstance(attribute, Binned):
         return attribute.values, attribute.edges[0], attribute.edges[-1]
-    if attribute.size == 2:
+    if attribute.known == 2:
         return attribute.values, 0.0, 1.0
-    raise WrongValue(f"A mean needs numbers or two levels; {attribute.name!r} has {attribute.size} levels.")
+    raise WrongValue(f"A mean needs numbers or two levels; {attribute.name!r} has {attribute.known} levels.")
+
+
+def _has_value(attribute: Column) -> Vector:
+    """Return 1 for each cell of an attribute that has a value, 0 for the cell of missing values."""
+    return (np.arange(attribute.size) < attribute.known).astype(np.float64)
 
 
 def _satisfied(schema: Schema, attributes: Sequence[int], where: Mapping[str, Sequence[str]]) -> Vector:

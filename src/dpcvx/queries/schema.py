@@ -9,7 +9,7 @@ import json
 import math
 import tomllib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,7 @@ from dpcvx.errors import UnrecognisedDataWarning, WrongValue
 __all__ = ["Attribute", "Binned", "Column", "Schema"]
 
 Level: TypeAlias = str | bool | int | float
+MISSING = "missing"  # label of the cell without a value, where a declaration of a table names none
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Attribute:
     levels : tuple
         At least two different texts, numbers or booleans, in an order of your choice.
     other : str, bool, int or float, optional
-        Level that every other value counts as, a missing one included; None is the last level.
+        Level that every other value counts as, a missing one included: one of the levels, or a text of its
+        own, which is then a further cell without a value. None is the last level.
     """
 
     name: str
@@ -55,34 +57,44 @@ class Attribute:
         object.__setattr__(self, "levels", levels)
         if self.other is None:
             object.__setattr__(self, "other", levels[-1])
-        elif self.other not in levels:
-            raise WrongValue(f"other of {self.name!r} is {self.other!r}; it must be one of {levels!r}.")
+        elif self.other not in levels and not _is_new_name(self.other, map(str, levels)):
+            raise WrongValue(
+                f"other of {self.name!r} is {self.other!r}; it must be one of {levels!r}, or a text of its "
+                "own."
+            )
 
     @property
-    def size(self) -> int:
-        """Number of levels."""
+    def known(self) -> int:
+        """Number of cells with a value: of levels."""
         return len(self.levels)
 
     @property
+    def size(self) -> int:
+        """Number of cells: of levels, and one for other values if they have a cell of their own."""
+        return len(self.levels) + (self.other not in self.levels)
+
+    @property
     def labels(self) -> tuple[str, ...]:
-        """The levels as text."""
-        return tuple(str(level) for level in self.levels)
+        """The cells as text."""
+        return tuple(map(str, self.levels if self.other in self.levels else (*self.levels, self.other)))
 
     @property
     def values(self) -> Vector:
-        """One number for each level, evenly spaced: -1 and 1 if there are two."""
-        return np.linspace(-1.0, 1.0, self.size)
+        """One number for each level, evenly spaced: -1 and 1 if there are two; 0 where there is no value."""
+        return np.append(np.linspace(-1.0, 1.0, self.known), np.zeros(self.size - self.known))
 
     @property
     def units(self) -> NDArray[Any]:
-        """Value of each level in a table: the level itself."""
+        """Value of each cell in a table: the level itself, or None."""
         kinds = {type(level) for level in self.levels}
-        return np.array(self.levels, dtype=None if len(kinds) == 1 and kinds != {str} else object)
+        plain = len(kinds) == 1 and kinds != {str} and self.size == self.known
+        cells = [*self.levels, *([None] * (self.size - self.known))]
+        return np.array(cells, dtype=None if plain else object)
 
     @property
     def missing_code(self) -> int:
-        """Number of the level that a missing value counts as."""
-        return self.levels.index(self.other)
+        """Number of the cell that a missing value counts in."""
+        return self.levels.index(self.other) if self.other in self.levels else self.known
 
     def encode(self, cells: NDArray[Any]) -> tuple[IntVector, NDArray[np.bool_]]:
         """Return the number of the level of each value, whatever it is, and whether it is declared."""
@@ -109,13 +121,14 @@ class Binned:
         Name of the column.
     edges : tuple of float
         Increasing, in the table's units; one more than there are bins.
-    missing : float, optional
-        Number that a missing value, or one that is no number, counts as; None is the middle bin.
+    missing : float or str, optional
+        Number that a missing value, or one that is no number, counts as; or a text, the name of a further
+        cell for them, which has no value. None is the middle bin.
     """
 
     name: str
     edges: tuple[float, ...]
-    missing: float | None = None
+    missing: float | str | None = None
 
     def __post_init__(self) -> None:
         _require_name(self.name)
@@ -131,21 +144,36 @@ class Binned:
             )
         object.__setattr__(self, "edges", edges)
         if self.missing is None:
-            object.__setattr__(self, "missing", float(self.midpoints[(self.size - 1) // 2]))
-        elif isinstance(self.missing, bool | str) or not edges[0] <= self.missing <= edges[-1]:
+            object.__setattr__(self, "missing", float(self.midpoints[(self.known - 1) // 2]))
+        elif isinstance(self.missing, str):
+            if not _is_new_name(self.missing, self._bins):
+                raise WrongValue(
+                    f"missing of {self.name!r} must be a number, or a text that names no bin, got "
+                    f"{self.missing!r}."
+                )
+        elif isinstance(self.missing, bool) or not edges[0] <= self.missing <= edges[-1]:
             raise WrongValue(
                 f"missing of {self.name!r} is {self.missing!r}; it must be a number from {edges[0]:g} to "
-                f"{edges[-1]:g}, whose bin missing values count in."
+                f"{edges[-1]:g}, whose bin missing values count in, or a text, the name of their own cell."
             )
 
     @property
-    def size(self) -> int:
-        """Number of bins."""
+    def known(self) -> int:
+        """Number of cells with a value: of bins."""
         return len(self.edges) - 1
 
     @property
+    def size(self) -> int:
+        """Number of cells: of bins, and one for missing values if they have a cell of their own."""
+        return self.known + isinstance(self.missing, str)
+
+    @property
     def labels(self) -> tuple[str, ...]:
-        """The bins as text, in the table's units."""
+        """The bins as text, in the table's units, and the name of the cell of missing values."""
+        return (*self._bins, self.missing) if isinstance(self.missing, str) else self._bins
+
+    @property
+    def _bins(self) -> tuple[str, ...]:
         pairs = list(zip(self.edges, self.edges[1:], strict=False))
         return (
             *(f"[{low:g}, {high:g})" for low, high in pairs[:-1]),
@@ -160,15 +188,16 @@ class Binned:
 
     @property
     def values(self) -> Vector:
-        """Middle of each bin, with the first edge at -1 and the last at 1."""
+        """Middle of each bin, with the first edge at -1 and the last at 1; 0 for a cell without a value."""
         low, high = self.edges[0], self.edges[-1]
         half = (high - low) / 2
-        return (self.midpoints - (low + half)) / half
+        scaled: Vector = (self.midpoints - (low + half)) / half
+        return np.append(scaled, np.zeros(self.size - self.known))
 
     @property
     def units(self) -> NDArray[Any]:
-        """Value of each bin in a table: its midpoint."""
-        return self.midpoints
+        """Value of each cell in a table: the midpoint of the bin, or NaN."""
+        return np.append(self.midpoints, np.full(self.size - self.known, np.nan))
 
     @property
     def missing_code(self) -> int:
@@ -177,9 +206,12 @@ class Binned:
 
     def encode(self, numbers: Vector) -> tuple[IntVector, NDArray[np.bool_]]:
         """Return the number of the bin of each value, NaN being missing, and whether it is finite."""
-        missing = self.edges[0] if self.missing is None else self.missing  # never None after __post_init__
-        wanted = np.where(np.isnan(numbers), missing, numbers)
+        absent = np.isnan(numbers)
+        place = self.missing if isinstance(self.missing, float | int) else self.edges[0]
+        wanted = np.where(absent, place, numbers)
         codes: IntVector = np.searchsorted(self.edges[1:-1], wanted, side="right").astype(np.int64)
+        if isinstance(self.missing, str):
+            codes[absent] = self.known
         return codes, np.isfinite(numbers)
 
     def to_dict(self) -> dict[str, Any]:
@@ -245,6 +277,9 @@ class Schema:
     def of(cls, table: TableSchema) -> Schema:
         """Return the attributes that the declaration of a table gives: levels, and numbers that have bins.
 
+        Cells without a declared level, and missing numbers without a declared value, have a cell of their
+        own, "missing".
+
         The engine is then given ``read_variables(people, table)``, whose columns are these attributes.
 
         Parameters
@@ -257,13 +292,13 @@ class Schema:
             if _why_left_out(each):
                 continue
             if each.levels is not None:
-                found.append(Attribute(each.name, each.levels))
+                found.append(Attribute(each.name, each.levels, _missing_name(map(str, each.levels))))
                 continue
             edges: Any = each.bins
             if isinstance(edges, int):
                 low, high = each.bounds
                 edges = tuple(np.linspace(low, high, edges + 1).tolist())
-            found.append(Binned(each.name, edges, each.missing))
+            found.append(Binned(each.name, edges, MISSING if each.missing is None else each.missing))
         left_out = columns_left_out(table)
         if not found:
             raise WrongValue(f"The declaration has no column that queries can use: {'; '.join(left_out)}.")
@@ -314,6 +349,14 @@ class Schema:
         if wrong:
             raise WrongValue(f"{path}: {wrong[0]!r} must be a section [attributes.{wrong[0]}].")
         return cls.from_dict({"attributes": [{"name": name, **sections[name]} for name in sections]})
+
+
+def _missing_name(labels: Iterable[str]) -> str:
+    return MISSING if _is_new_name(MISSING, labels) else f"({MISSING})"
+
+
+def _is_new_name(name: Any, labels: Iterable[str]) -> bool:
+    return isinstance(name, str) and name != "" and name not in set(labels)
 
 
 def columns_left_out(table: TableSchema) -> tuple[str, ...]:

@@ -63,6 +63,6 @@ def _queries(name: str, schema: Schema) -> tuple[Query, ...]:
         if name == "shares":
             found.append(Marginal(names))
         else:
-            labelled = chosen[0].size == 2 and not isinstance(chosen[0], Binned)
+            labelled = chosen[0].known == 2 and not isinstance(chosen[0], Binned)
             found.append(Regression(names[0], names[1:], loss="logistic" if labelled else "squared"))
     return tuple(found)

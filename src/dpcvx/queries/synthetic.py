@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -61,7 +62,9 @@ def synthetic_table(
         digits = np.unravel_index(cells, histogram.universe.shape)
         for attribute, code in zip(schema.attributes, digits, strict=True):
             if isinstance(attribute, Binned):
-                low, width = np.array(attribute.edges)[code], np.diff(attribute.edges)[code]
+                empty = [np.nan] * (attribute.size - attribute.known)
+                low = np.append(attribute.edges[:-1], empty)[code]
+                width = np.append(np.diff(attribute.edges), empty)[code]
                 columns[attribute.name] = low + width * _uniform(n, rng)
     return columns
 
@@ -111,6 +114,6 @@ def write_synthetic(path: str | Path, columns: dict[str, Any], statement: Statem
 
 def _cells(column: Any) -> Any:
     """Return a column of one type; levels of several types become text."""
-    if column.dtype == object and len({type(cell) for cell in column}) > 1:
-        return [str(cell) for cell in column]
+    if column.dtype == object and len({type(cell) for cell in column} - {NoneType}) > 1:
+        return [None if cell is None else str(cell) for cell in column]
     return column

@@ -15,7 +15,7 @@ def attributes(schema: Schema, account: str, n: int, unit: str) -> dict[str, Any
 
     `account`: of the data; `n`: number of rows or persons, which is public; `unit`: "row" or "person".
     """
-    listed = [{**one.to_dict(), "labels": list(one.labels)} for one in schema.attributes]
+    listed = [{**one.to_dict(), "labels": list(one.labels), "known": one.known} for one in schema.attributes]
     return {
         "data": account,
         "units": n,

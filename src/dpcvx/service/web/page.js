@@ -178,7 +178,7 @@ function arrange() {
   $("features-label").textContent = kind === "marginal" ? "Attributes" : "Features";
   for (const option of $("target").options) {
     const attribute = attributeOf(option.value);
-    option.disabled = kind === "mean" && !isNumber(attribute) && attribute.labels.length > 2;
+    option.disabled = kind === "mean" && !isNumber(attribute) && attribute.known > 2;
   }
   const usable = [...$("target").options].filter((option) => !option.disabled);
   if ($("target").selectedOptions[0]?.disabled && usable.length) $("target").value = usable[0].value;
@@ -186,7 +186,7 @@ function arrange() {
     box.disabled = kind === "regression" && box.value === $("target").value;
     if (box.disabled) box.checked = false;
   }
-  const twoLevels = attributeOf($("target").value).labels.length === 2;
+  const twoLevels = attributeOf($("target").value).known === 2;
   for (const option of $("loss").options) option.disabled = !twoLevels && schema.label_losses.includes(option.value);
   if ($("loss").selectedOptions[0]?.disabled) $("loss").value = "squared";
 }
@@ -377,7 +377,7 @@ function showAttributes() {
       "li",
       {},
       make("h3", {}, attribute.name),
-      make("span", { class: "hint" }, isNumber(attribute) ? `number, ${attribute.labels.length} bins` : `${attribute.labels.length} levels`),
+      make("span", { class: "hint" }, isNumber(attribute) ? `number, ${attribute.known} bins` : `${attribute.known} levels`),
       make("ul", { class: "levels" }, ...attribute.labels.map((label) => make("li", {}, label))),
     ),
   );
