@@ -105,6 +105,18 @@ class Columns:
         """Features of each raw column: those of a number's map, one for each level of a category."""
         return _spans(self.levels, self.maps)
 
+    def level_spans(self) -> tuple[tuple[int, int, int], ...]:
+        """Return first feature and last + 1 of each column of levels, and the integer of a cell that is none.
+
+        The integer is that of a stored row, 0 where such a cell has no share of the levels.
+        """
+        stored = np.trunc(2.0**FEATURE_BITS * (self.fill - self.center) / self.scale)
+        return tuple(
+            (span.start, span.stop, int(stored[span.start]))
+            for span, declared in zip(self.spans(), self.levels, strict=True)
+            if declared is not None
+        )
+
     def labels(self) -> list[str]:
         """Name of each raw column for people."""
         firsts = [self.names[span[0]] for span in self.spans()]

@@ -47,6 +47,7 @@ class Quantiser:
     scale: float | Vector = 1.0
     intercept: float = 0.0  # value of an appended constant column, in scaled units; 0 appends none
     basis: AdditiveBasis | None = None  # features of additive models
+    missing: Vector | None = None  # value of each column that stands for a missing cell, or NaN; shape (d,)
 
     def __post_init__(self) -> None:
         scale, center = np.asarray(self.scale), np.asarray(self.center)
@@ -92,6 +93,8 @@ class Quantiser:
         stored = np.zeros((n, d + (self.constant > 0)), dtype=np.int16)
         stored[:, d:] = self.constant
         for start, block in blocks:
+            if self.missing is not None:
+                block = np.where(block == self.missing, np.nan, block)
             quantise_dense(block, center, scale, *limits, stored[start : start + len(block)])
         return Dense(stored)
 

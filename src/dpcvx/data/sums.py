@@ -270,15 +270,15 @@ class MomentSum:
         self, one: IntVector, other: IntVector, row: RowBounds, neighbours: Neighbours
     ) -> list[Distance]:
         """Features and targets apart (PRIVACY_MATH §12b, §17)."""
-        d, k_inf, k2 = row
-        limits = [int(limit) for limit in self.limits[d:]]
+        d, _, k2 = row
+        own, limits = ([int(limit) for limit in part] for part in (self.limits[:d], self.limits[d:]))
         if self.order == 1:
             weight = neighbours.weight**2
             features = weight * present_squared(neighbours, k2, self.whole)
             targets = weight * sum(present_squared(neighbours, v**2, self.presence) for v in limits)
         else:
             share = neighbours.interval**2
-            features, targets = share * d * k_inf**4, share * sum(v**4 for v in limits)
+            features, targets = (share * sum(v**4 for v in each) for each in (own, limits))
         last = d + (self.whole > 0)
         return [(_squares(one[:last], other[:last]), features), (_squares(one[last:], other[last:]), targets)]
 

@@ -106,7 +106,7 @@ class AdditiveModel(LinearModel):
             pair_weight(columns.width),
             REACH,
         )
-        return dataclasses.replace(coordinates, basis=basis)
+        return dataclasses.replace(coordinates, basis=basis, levels=())
 
     def _constrained(self, problem: Problem, coordinates: Standardised, columns: Columns) -> Problem:
         """Return the problem with the signs that monotone shapes need."""

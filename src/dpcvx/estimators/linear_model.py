@@ -578,13 +578,19 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         self.coef_ = weights.T.copy()
         self.intercept_ = float(offset) if theta.ndim == 1 else np.asarray(offset)
         self._link = release.plan.problem.loss.link
+        fill = columns.fill.copy()
+        if region is not None:
+            region = region.in_units(columns.center, columns.scale)
+            for first, last, share in columns.level_spans():
+                if share and intercept and region.basis is None:  # the fit maps such cells to the centre, too
+                    fill[first:last] = region.center[first:last]
         self._row_map = RowMap(
             columns.levels,
             columns.maps,
             columns.names,
-            columns.fill,
+            fill,
             (columns.low, columns.high) if is_private(made.stated.bounds) else None,
-            None if region is None else region.in_units(columns.center, columns.scale),
+            region,
             made.stated.schema,
         )
         self._uncertainty = None
@@ -745,7 +751,8 @@ def _bounds_facts(made: FitDeclaration) -> dict[str, Any]:
             if levels is not None and levels.baseline is not None
         }
         if compared:
-            bounds["enforced"] += ", or takes equal shares of them where one is the baseline"
+            shares = "released" if made.plan.solver.standardises and made.intercept else "equal"
+            bounds["enforced"] += f", or takes {shares} shares of them where one is the baseline"
             bounds["baselines"] = compared
     if columns.maps is not None:
         mapped = zip(columns.labels(), columns.maps, strict=True)

@@ -172,7 +172,7 @@ class Planning(Parameters):
 
     def _coordinates(self, columns: Columns, n: int, budget: Budget) -> Standardised:
         """Return the coordinates of a standardised fit, from public facts."""
-        return Standardised(NoisyGradientDescent(), bool(self.fit_intercept))
+        return Standardised(NoisyGradientDescent(), bool(self.fit_intercept), levels=columns.level_spans())
 
     def _constrained(self, problem: Problem, coordinates: Standardised, columns: Columns) -> Problem:
         """Return the problem with what its set demands of coefficients in these coordinates."""

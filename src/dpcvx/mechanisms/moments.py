@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
@@ -35,8 +35,8 @@ class NoisyMoments(GaussianMechanism):
     Sensitivity (l2, replace-one), on the integers: order 1, 2 sqrt(K2) for the features, half of it under
     add/remove, and 2 T sqrt(m) for m targets of at most T: (t, P) and (t', P) are 2 T apart at most, (t, P)
     and (0, 0) sqrt(3) T, which is the sensitivity under add/remove; order 2, K_inf^2 sqrt(d) and T^2 sqrt(m)
-    under either relation, since every square lies in an interval of that length that has 0 in it
-    (PRIVACY_MATH §12b, §17).
+    under either relation, since every square lies in an interval of that length that has 0 in it; d counts
+    the features whose squares are asked (PRIVACY_MATH §12b, §17).
     Of weighted records each term is multiplied by its weight over 2^14, those of a person adding up to at
     most 1, so that a person's terms are in the hull of those of single rows and 0 (PRIVACY_MATH §16).
     Event: Gaussian(noise_multiplier) for the features, Gaussian(target_multiplier) for the targets.
@@ -48,6 +48,8 @@ class NoisyMoments(GaussianMechanism):
     noise_multiplier: float  # standard deviation of the noise on the features' moments over their sensitivity
     target_multiplier: float  # the same for the targets'
     neighbours: Neighbours = REPLACE_ONE  # the data sets that must look alike
+    # features, first and last + 1 of each run, whose squares are not asked: those of 0/1 follow from means
+    levels: tuple[tuple[int, int], ...] = field(default=(), repr=False)
 
     traits: ClassVar[Traits] = Traits("moment", measures=True)
 
@@ -70,7 +72,16 @@ class NoisyMoments(GaussianMechanism):
     def limits(self) -> IntVector:
         """Largest absolute value of each feature and target, in units of 2^-14."""
         k_inf, _ = integer_bounds(self.problem.bounds, self.problem.d)
-        return np.repeat(np.array([k_inf, self._largest_target]), (self.problem.d, self.targets))
+        largest = np.repeat(np.array([k_inf, self._largest_target]), (self.problem.d, self.targets))
+        if self.order == 2:
+            for first, last in self.levels:
+                largest[first:last] = 0
+        return largest
+
+    @property
+    def _asked(self) -> int:
+        """Number of features whose squares are asked."""
+        return self.problem.d - sum(last - first for first, last in self.levels)
 
     @property
     def _largest_target(self) -> int:
@@ -117,7 +128,7 @@ class NoisyMoments(GaussianMechanism):
             targets = self.targets * present_squared(neighbours, largest**2, self.presence)
             sums *= 2
         else:
-            features = neighbours.interval**2 * self.problem.d * k_inf**4
+            features = neighbours.interval**2 * self._asked * k_inf**4
             targets = neighbours.interval**2 * self.targets * largest**4
         return _with_targets(
             LatticeGaussian(

@@ -43,12 +43,16 @@ class Standardised(Solver):
     Algorithm: three questions release the mean m of every feature (and of the target of squared and of
     pinball loss, which mean the same in any units), the mean square s^2 about it, and the root mean square
     length r of the rows (x - m)/s with cells clipped to [-3, 3]. Rows are shrunk to length r (1 + 1/sqrt(d)),
-    which few of d independent features exceed, and scaled to norm 1 together with an intercept; targets
+    which few of d independent columns exceed, and scaled to norm 1 together with an intercept; targets
     become (y - m_y)/(2.5 s_y), and squared loss becomes Huber's with threshold 1, which is squared loss with
     residuals clipped there. The third question also asks for the mean square of targets clipped at 2.5 s_y.
     It replaces s_y^2 where that is smaller than its noise, as it is for a target that varies far less than
     its range. The set holds the coefficients of these rows. New rows are mapped alike: the region is released
     with the parameter (`Region`).
+
+    Means of the features of levels are shares m_j. Their mean squares follow from them and are not asked; all
+    features of a column have the same s^2 = sum_j m_j (1 - m_j), so that a column of many levels is as long
+    as one number, and rare levels have small coefficients. A cell that is no level counts as the shares.
 
     The first question also asks for the number of records that have a target. It takes the place of n: in the
     mean and the deviation of the target, and in the gradients and Hessians that the fit works with, so that
@@ -86,6 +90,8 @@ class Standardised(Solver):
     stretch: float = 1.0
     reach: float = REACH
     basis: AdditiveBasis | None = field(default=None, repr=False)  # long; the statement describes it
+    # columns of levels: first feature, last + 1, and the stored integer of cells that are no level (or 0)
+    levels: tuple[tuple[int, int, int], ...] = field(default=(), repr=False)
 
     standardises: ClassVar[bool] = True
 
@@ -100,7 +106,7 @@ class Standardised(Solver):
 
     def with_coordinates(self, solver: Solver) -> Solver:
         """Return another solver, standardised."""
-        return Standardised(solver, self.intercept, basis=self.basis)
+        return Standardised(solver, self.intercept, basis=self.basis, levels=self.levels)
 
     def squares_left(self, plan: Plan, shares: tuple[float, ...]) -> tuple[float, ...]:
         """Return 1 for a column whose variance was measured, less where noise hides it.
@@ -133,9 +139,35 @@ class Standardised(Solver):
     def _mapped(self, problem: Problem) -> tuple[float, Bounds]:
         """Largest absolute value of a feature before rows are shrunk, and bounds of rows divided by it."""
         if self.basis is None:
-            return self.reach, Bounds(1.0)
+            return self.reach, Bounds(1.0, math.sqrt(self._columns(problem.d)) if self.levels else None)
         basis = replace(self.basis, reach=self.reach)
         return basis.largest, Bounds(1.0, math.nextafter(basis.largest_norm / basis.largest, math.inf))
+
+    def _columns(self, d: int) -> int:
+        """Number of columns that d features belong to, a column of levels counted once."""
+        return d - sum(last - first - 1 for first, last, _ in self.levels)
+
+    def _level_squares(self, shares: Vector, noise: float) -> Vector:
+        """Return a common mean square for the features of each column of levels; 0 for other features.
+
+        It is sum_j m_j (1 - m_j), m_j being the share of a level, so that the whole column is as long as one
+        number; at most 1, and not below twice the standard deviation of its noise. `noise`: of a share.
+        """
+        squares = np.zeros_like(shares)
+        for first, last, _ in self.levels:
+            m = shares[first:last]
+            square = float((m * (1 - self.intercept * m)).sum())
+            squares[first:last] = min(max(square, 2 * math.sqrt(last - first) * noise), 1.0)
+        return squares
+
+    def _unknown(self, d: int) -> Vector | None:
+        """Stored integer that stands for a cell that is none of the levels, NaN where there is none."""
+        if not any(share for *_, share in self.levels):
+            return None
+        unknown = np.full(d, np.nan)
+        for first, last, share in self.levels:
+            unknown[first:last] = share or np.nan
+        return unknown
 
     def measures(self, problem: Problem, n: int, budget: Budget) -> tuple[Mechanism, ...]:
         """The questions about means, mean squares and the length of rows."""
@@ -146,8 +178,9 @@ class Standardised(Solver):
         features, targets, length = (
             1 / (mu * math.sqrt(share)) for share in (FEATURE_SHARE / 2, TARGET_SHARE / 3, LENGTH_SHARE)
         )
+        spans = tuple((first, last) for first, last, _ in self.levels)
         means, squares = (
-            NoisyMoments(problem, n, order, features, targets, budget.neighbours) for order in (1, 2)
+            NoisyMoments(problem, n, order, features, targets, budget.neighbours, spans) for order in (1, 2)
         )
         mapped = replace(problem, bounds=self._mapped(problem)[1], d=self._width(problem))
         return means, squares, NoisyLength(mapped, n, length, targets, budget.neighbours)
@@ -174,10 +207,15 @@ class Standardised(Solver):
             moments = moments[:-1]
         # Sums divided by n become means over the weight that is given, and over records that have a target.
         more = plan.n / np.where(np.arange(len(moments)) < d, weight, present)
-        m = np.clip(more * moments, -limits, limits) * self.intercept
+        lowest = -limits
+        for first, last, _ in self.levels:
+            lowest[first:last] = 0  # shares of levels
+        shares = np.clip(more * moments, lowest, limits)
+        m = shares * self.intercept
         # A mean square below twice the standard deviation of its noise is replaced by that.
         measured, least = more * ask.moments(m), 2 * more * squares.deviations
-        s = np.sqrt(np.maximum(measured, least))
+        of_levels = self._level_squares(shares, float(more[0] * noise[0]))
+        s = np.sqrt(np.where(of_levels > 0, of_levels, np.maximum(measured, least)))
         y_center, y_scale = 0.0, 1.0
         if problem.loss.unit_free:
             y_center = float(m[d])
@@ -190,7 +228,8 @@ class Standardised(Solver):
             flat = tuple(j for j in self.basis.numbers if squared[j] >= TWO_VALUED)
             basis = replace(self.basis, reach=self.reach, flat=flat)
         spread = self.reach * s[:d] if basis is None else s[:d]
-        ask.remap(Quantiser(bounds, m[:d], spread, basis=basis), y_center, y_scale)
+        unknown = self._unknown(d) if self.intercept else None
+        ask.remap(Quantiser(bounds, m[:d], spread, basis=basis, missing=unknown), y_center, y_scale)
         mean_square, *again = ask.length()
         mean_square = plan.n / weight * max(float(mean_square), 2 * lengths.noise)
         most = float(d) if bounds.x_2 is None else bounds.x_2**2
@@ -202,7 +241,7 @@ class Standardised(Solver):
             caution = LOST_TARGET if found < square else None
             closer = min(1.0, RESIDUAL_DEVIATIONS * math.sqrt(square))
             y_scale *= closer
-        length = self.stretch * (1 + 1 / math.sqrt(d)) * largest * math.sqrt(mean_square)
+        length = self.stretch * (1 + 1 / math.sqrt(self._columns(d))) * largest * math.sqrt(mean_square)
         ask.announce(Region(m[:d], s[:d], self.reach, length, basis), caution)
 
         unit = math.sqrt(1 - INTERCEPT**2 * self.intercept) / length  # of a deviation, in the fit's rows

@@ -1,0 +1,107 @@
+"""Levels in standardised fits: many, rare, absent and unknown ones."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+
+import dpcvx as dp
+from dpcvx.audit import discrepancies, record, replay
+from dpcvx.data import Quantiser
+from dpcvx.data.dataset import InMemory
+from dpcvx.estimators.linear_model import declare_fit
+from dpcvx.noise import SeededGenerator
+
+LEVELS = ["a", "b", "c", "absent"]
+DECLARED = {"bounds": {"x": (-3, 3)}, "categories": {"group": LEVELS, "flag": ["no", "yes"]}}
+
+
+def people(n, seed=0):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "x": rng.normal(size=n),
+            "group": rng.choice(["a", "b", "c", "other"], n, p=[0.5, 0.3, 0.1, 0.1]),
+            "flag": rng.choice(["no", "yes", None], n),
+        }
+    )
+    return frame, frame["x"] + 2 * (frame["group"] == "b") + rng.normal(size=n)
+
+
+def source_of(model, frame, y):
+    dataset = InMemory(frame, y)
+    made = declare_fit(model, dataset, len(frame))
+    quantiser = Quantiser(made.plan.problem.bounds, made.columns.center, made.columns.scale)
+    return made.plan, dataset.source(made.columns, quantiser, made.target, made.plan.layout)
+
+
+CHANGES = [
+    {"x": 3.0, "group": "a", "flag": "yes"},
+    {"x": -3.0, "group": "absent", "flag": "yes"},
+    {"x": 3.0, "group": "absent", "flag": None},
+    {"x": None, "group": None, "flag": "no"},
+    {"x": -3.0, "group": "other", "flag": None},
+]
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_whole_fits_with_baselines_absent_and_unknown_levels_are_replayed(fit_intercept):
+    frame, y = people(60)
+    model = dp.PrivateLinearRegression(
+        epsilon=2.0, y_bounds=(-5, 5), standardize=True, n_iter=4, fit_intercept=fit_intercept, **DECLARED
+    )
+    for seed, (one, other) in enumerate(zip(CHANGES, CHANGES[1:] + CHANGES[:1], strict=True)):
+        pair = []
+        for change, target in ((one, -5.0), (other, 5.0)):
+            changed, targets = frame.astype(object), y.copy()
+            changed.loc[7, list(change)] = list(change.values())
+            targets[7] = target
+            plan, source = source_of(model, changed, targets)
+            pair.append(source)
+        first = record(plan, pair[0], SeededGenerator(seed))
+        second = replay(plan, pair[1], SeededGenerator(seed + 1), first)
+        assert discrepancies(plan, first, second) == []
+        assert len(first.questions) >= plan.n_calls
+
+
+def test_unknown_cells_take_the_released_shares_in_fit_and_prediction(tmp_path):
+    frame, y = people(4000)
+    model = dp.PrivateLinearRegression(
+        epsilon=20.0, y_bounds=(-5, 5), standardize=True, check=0, random_state=0, **DECLARED
+    ).fit(frame, y)
+    shares = dict(zip(model.coef_names_, model.formula_.to_dict()["fill"], strict=True))
+    assert shares["group=b"] == pytest.approx(0.3 + 0.1 / 4, abs=0.02)
+    assert shares["group=c"] == pytest.approx(0.1 + 0.1 / 4, abs=0.02)
+    assert min(shares["group=absent"], shares["flag=yes"]) >= 0
+    new = pd.DataFrame({"x": 0.0, "group": ["other", None], "flag": "no"})
+    known = pd.DataFrame({"x": 0.0, "group": LEVELS, "flag": "no"})
+    weights = [shares[f"group={level}"] for level in LEVELS[1:]]
+    linear = model.set_params(extrapolation="linear")
+    scores = linear.predict(known)
+    mixed = scores[0] + np.dot(weights, scores[1:] - scores[0])
+    np.testing.assert_allclose(linear.predict(new), [mixed, mixed], rtol=1e-9)
+    model.save(tmp_path / "model.json")
+    assert_array_equal(dp.load(tmp_path / "model.json").predict(new), model.predict(new))
+
+
+@pytest.mark.long
+def test_many_levels_cost_no_more_than_a_number():
+    """800 levels made the other columns useless: 0.50 for an accuracy of 0.73 without them."""
+    n, rng = 5000, np.random.default_rng(1)
+    X = rng.normal(size=(n + 4000, 10))
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(10)])
+    frame["town"] = rng.integers(0, 800, len(X))
+    y = rng.random(len(X)) < 1 / (1 + np.exp(-0.5 * X.sum(axis=1)))
+    found = []
+    for categories in ({"town": range(800)}, None):
+        model = dp.PrivateLogisticRegression(
+            epsilon=0.3,
+            bounds={f"x{j}": (-4, 4) for j in range(10)},
+            categories=categories,
+            classes=(False, True),
+            check=0,
+            random_state=2,
+        )
+        used = frame if categories else frame.drop(columns="town")
+        found.append((model.fit(used[:n], y[:n]).predict(used[n:]) == y[n:]).mean())
+    assert found[0] > found[1] - 0.03
