@@ -141,13 +141,13 @@ def test_nothing_but_the_best_run_is_published():
 
 def test_number_and_order_of_trials_do_not_leak_through_the_chosen_one(monkeypatch):
     """With equal scores the first run counts: for runs of one law that is a uniform choice among them."""
-    monkeypatch.setattr(NoisyScore, "__call__", lambda self, model, X, y, rng: np.array([1.0]))
+    monkeypatch.setattr(NoisyScore, "__call__", lambda self, model, X, y, rng, weights: np.array([1.0]))
     found = priced([logistic(epsilon=1.0)])
     seen = []
     monkeypatch.setattr(
-        selection, "fit_silently", lambda model, X, y: seen.append(model) or _with_plan(model, found)
+        selection, "fit_silently", lambda model, X, y, people: seen.append(model) or _with_plan(model, found)
     )
-    _, model, _ = selection._best(found, 5, (X, Y), (X, Y), SeededGenerator(0))
+    _, model, _ = selection._best(found, 5, (X, Y, None), (X, Y, None), SeededGenerator(0))
     assert len(seen) == 5
     assert model is seen[0]
 
@@ -191,13 +191,15 @@ def proved(factor, monkeypatch, delta=1e-3, runs=500):
     law = Gaussian(factor * found.score.law.noise_multiplier)
     plan = found.plans[0]
     monkeypatch.setattr(Constant, "plan_", plan)
-    monkeypatch.setattr(selection, "fit_silently", lambda model, X, y: None)
+    monkeypatch.setattr(selection, "fit_silently", lambda model, X, y, people: None)
     stub = selection._PricedSearch((Constant(),), (plan,), NoisyScore(Accuracy(), 1, law), found.price)
     rng, rows = SeededGenerator(31), np.zeros((1, 3))
     one, other = (
         np.array(
             [
-                selection._best(stub, repetitions(6.0, 1.0, rng), (X, Y), (rows, np.array([label])), rng)[2]
+                selection._best(
+                    stub, repetitions(6.0, 1.0, rng), (X, Y, None), (rows, np.array([label]), None), rng
+                )[2]
                 for _ in range(runs)
             ]
         )

@@ -69,7 +69,7 @@ class Units:
 
 @dataclass(frozen=True)
 class PersonRule:
-    """What is declared about persons: how many there are, and how their rows count. It is public."""
+    """Declared number of persons, and how their rows count; public."""
 
     declared: int | None = None  # number of persons where it is known beforehand
     max_rows: int | None = None  # rows that are used of a person; None for all, with the weight of one row

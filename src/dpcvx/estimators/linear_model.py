@@ -33,6 +33,7 @@ from dpcvx.data.table import Table
 from dpcvx.data.target import Target, open_target, read_one
 from dpcvx.data.units import (
     PersonColumnRule,
+    Units,
     person_column,
     persons,
     survey_weights,
@@ -82,9 +83,10 @@ LEAK_WARNING = (
 )
 
 VALIDATION_WARNING = (
-    "A cross-validation or search of scikit-learn scores this fit by plain metrics of the rows it is given. "
-    "On private rows the scores, and a choice that follows them, are releases that no privacy statement "
-    "covers; use PrivateSearchCV or private_score, or rows that may be published."
+    "A cross-validation or search of scikit-learn scores this fit by plain metrics of the rows it is given, "
+    "and hands groups to its splitter alone. On private rows the scores, and a choice that follows them, are "
+    "releases that no privacy statement covers; use PrivateSearchCV or private_score, or rows that may be "
+    "published."
 )
 
 REFUSED = {
@@ -660,33 +662,24 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def fit_silently(model: LinearModel, X: Any, y: Any) -> None:
+def fit_silently(model: LinearModel, X: Any, y: Any, people: Units | None = None) -> None:
     """Fit a model without a warning, which would tell of a run that is not released.
 
-    `X`, `y`: as for its ``fit``.
+    `X`, `y`: as for its ``fit``, in memory, without a column of persons; `people`: whose rows they are.
     """
-    _require_rows(model)
     dataset = open_dataset(X, y, model.backend, model.schema)
+    if people is not None and isinstance(dataset, InMemory):
+        dataset.weigh_by(people)
     model._run(dataset, model._declare(dataset, dataset.n), generator_of(model.random_state))
 
 
 def declare_fit(model: LinearModel, dataset: Dataset, n: int) -> FitDeclaration:
     """Return a model's fit to n such records as it would be fixed before a record is read.
 
-    `model`: it is not changed; `dataset`: its columns are read, and no record; `n`: number
-    of records.
+    `model`: it is not changed; `dataset`: its columns are read, and no record; `n`: number of records; of
+    persons, times the rows kept of each, where the data set has persons.
     """
-    _require_rows(model)
     return model._declare(dataset, n)
-
-
-def _require_rows(model: LinearModel) -> None:
-    """Refuse persons and weights in a search, which splits rows."""
-    if any(each is not None for each in (model.person, model.persons, model.max_rows, model.weight_bounds)):
-        raise Incompatible(
-            "A private search splits and scores single rows, so it takes neither persons with several rows "
-            "nor weights: leave person, persons, max_rows and weight_bounds out, or fit the model alone."
-        )
 
 
 def check_records(model: LinearModel, X: Any, y: Any) -> int:

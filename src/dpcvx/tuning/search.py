@@ -100,15 +100,18 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     best_score_: float
     privacy_statement_: PrivacyStatement
 
-    def fit(self, X: Any, y: Any = None, **metadata: Any) -> Self:
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None, **metadata: Any) -> Self:
         """Search, and keep the best run.
 
         Parameters
         ----------
         X, y : as for ``estimator.fit``
-            Private rows, one per person.
+            Private rows, one per person unless there are ``groups``, or a column that the estimator's
+            ``person`` names.
+        groups : array-like, shape (n,), optional
+            Id of each row's person: rows are split, fitted and scored by person.
         **metadata
-            None is accepted: weights and groups are refused with the reason.
+            None is accepted: weights are refused with the reason.
 
         Returns
         -------
@@ -116,7 +119,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         """
         refuse_metadata(self, metadata)
         settings = {name: value for name, value in self.get_params(deep=False).items() if name not in _FIRST}
-        tuned = private_tune(self.estimator, self.param_grid, X, y, **settings)
+        tuned = private_tune(self.estimator, self.param_grid, X, y, groups=groups, **settings)
         self.best_estimator_, self.best_params_ = tuned.model, tuned.params
         self.best_score_, self.privacy_statement_ = tuned.score, tuned.statement
         return self

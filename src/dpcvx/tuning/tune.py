@@ -31,9 +31,11 @@ from dpcvx.accounting import (
     gaussian_epsilon,
     spendable,
 )
+from dpcvx.arrays import IntVector
 from dpcvx.data.cells import open_typed
-from dpcvx.data.dataset import Dataset, open_dataset
+from dpcvx.data.dataset import Dataset, InMemory, open_dataset
 from dpcvx.data.target import Labels
+from dpcvx.data.units import Units, persons, take_column
 from dpcvx.errors import (
     Incompatible,
     NotAccountable,
@@ -58,7 +60,7 @@ __all__ = ["TuningResult", "private_tune"]
 
 PAID = ("epsilon", "delta", "ledger", "account", "random_state")  # of the search, not of one setting
 # Scores of different settings must be of one kind; the data are checked once, for all of them.
-FIXED = (*PAID, "classes", "y_bounds", "check", "verbose")
+FIXED = (*PAID, "classes", "y_bounds", "check", "verbose", "person", "persons", "max_rows", "weight_bounds")
 IN_MEMORY = ("auto", "torch")  # backends that open arrays and tables
 DRAWN_TRIALS: float = default("tuning.tune.DRAWN_TRIALS")
 TRIALS_PER_SETTING: float = default("tuning.tune.TRIALS_PER_SETTING")
@@ -105,6 +107,7 @@ def private_tune(
     X: Any,
     y: Any,
     *,
+    groups: Any = None,
     epsilon: float | None = None,
     delta: float | None = None,
     scoring: str | None = None,
@@ -122,7 +125,9 @@ def private_tune(
     estimator, param_grid
         As for `PrivateSearchCV`, which describes the keywords too.
     X, y : as for ``estimator.fit``
-        Private rows, one per person.
+        Private rows, one per person unless there are ``groups``, or a column that ``person`` names.
+    groups : array-like, shape (n,), optional
+        Id of each row's person: rows are split, fitted and scored by person.
 
     Returns
     -------
@@ -136,13 +141,22 @@ def private_tune(
     mean, candidates = _candidates(base, param_grid, n_trials, rng)
     if distribution not in LAWS:
         raise WrongValue(f"distribution must be one of {', '.join(LAWS)}, got {distribution!r}.")
-    dataset = open_dataset(X, y, base.backend, base.schema)
-    n = dataset.n
-    n_test = _test_rows(test_size, n)
-    declared = declare_fit(base, dataset, n)
+    X, dataset = _open(base, X, y, groups)
+    neighbours = dataset.neighbours
+    kept = neighbours.rows
+    n = dataset.n // kept
+    n_test = _test_units(test_size, n, neighbours.noun)
+    declared = declare_fit(base, dataset, dataset.n)
     columns, target = declared.columns, declared.target
-    budget = Budget(float(base.epsilon), default_delta(n) if base.delta is None else base.delta)
-    check, note = check_stages(dataset, columns, target, n, budget, float(base.check))
+    budget = Budget(
+        float(base.epsilon),
+        default_delta(n) if base.delta is None else base.delta,
+        neighbours.relation,
+        neighbours.unit,
+        kept,
+        neighbours.weight,
+    )
+    check, note = check_stages(dataset, columns, target, dataset.n, budget, float(base.check))
     base.set_params(check=0)
     labels = target.classes if isinstance(target, Labels) else None
     if labels is not None:
@@ -151,18 +165,18 @@ def private_tune(
     priced = _price(
         [clone(base).set_params(**params) for params in candidates],
         dataset,
-        NoisyScore(metric, n_test or n, Gaussian(1.0)),
-        n - n_test,
+        NoisyScore(metric, n_test or n, Gaussian(1.0), dataclasses.replace(neighbours, rows=1)),
+        (n - n_test) * kept,
         budget,
         (mean, LAWS[distribution]),
         check,
     )
-    _warn_if_useless(priced, n - n_test)
-    purpose = f"search of {len(candidates)} settings of {type(base).__name__} on {n} records"
+    _warn_if_useless(priced, quantity(n - n_test, neighbours.noun))
+    purpose = f"search of {len(candidates)} settings of {type(base).__name__} on {n} {neighbours.noun}s"
     receipt = charge(priced.price, base.ledger, base.account, private=rng.private, purpose=purpose)
 
     checked = release_check(check, dataset, columns, target, Answers(rng))
-    train, test = _split(X, y, (n, n_test), rng)
+    train, test = _split(X, y, (n, n_test), rng, dataset.units)
     place, model, value = _best(priced, repetitions(mean, LAWS[distribution], rng), train, test, rng)
     chosen = candidates[place]
     parts = (*priced.plans[place].price.parts, *priced.price.parts)
@@ -171,15 +185,20 @@ def private_tune(
         dataclasses.replace(priced.price, parts=parts),
         model=f"{type(base).__name__}, chosen by private tuning",
         private=rng.private,
-        bounds={**own.bounds, **target.facts, **_check_facts(checked, note)},
+        bounds={
+            **own.bounds,
+            **target.facts,
+            **_check_facts(checked, note),
+            **({} if dataset.units is None else dataset.units.facts),
+        },
         public={
             **own.public,
-            "n": n,
+            "n" if neighbours.unit == "row" else "persons": n,
             "fitted_to": n - n_test,
             "scored_on": n_test or n,
             "settings": len(candidates),
             "chosen": {name: repr(setting) for name, setting in chosen.items()},
-            "delta_rule": "given" if base.delta is not None else "min(1/n^2, 1e-5)",
+            "delta_rule": own.public["delta_rule"] if base.delta is None else "given",
         },
         receipt=receipt,
     )
@@ -203,11 +222,31 @@ def _check_facts(checked: DataCheck | None, note: str) -> dict[str, str]:
     return {"check": words} if words else {}
 
 
-def _warn_if_useless(priced: _PricedSearch, n: int) -> None:
-    """Warn, from public facts, if no setting is predicted to learn from n records."""
+def _open(base: Any, X: Any, y: Any, groups: Any) -> tuple[Any, InMemory]:
+    """Return rows without a column of persons, and their data set."""
+    if base.weight_bounds is not None:
+        raise Incompatible(
+            "A private search takes no weights: leave weight_bounds out, or fit the model alone."
+        )
+    if base.person is not None:
+        if groups is not None:
+            raise Incompatible("groups and person both give the ids of persons: give one of them.")
+        X, groups = take_column(X, base.person)
+    dataset = open_dataset(X, y, base.backend, base.schema)
+    if not isinstance(dataset, InMemory):
+        raise Incompatible("Private tuning splits rows that are in memory: give arrays or tables.")
+    if groups is not None:
+        dataset.weigh_by(persons(groups, declared=base.persons, max_rows=base.max_rows))
+    elif base.persons is not None or base.max_rows is not None:
+        raise Incompatible("persons and max_rows need the ids of persons: set person, or give groups=ids.")
+    return X, dataset
+
+
+def _warn_if_useless(priced: _PricedSearch, size: str) -> None:
+    """Warn, from public facts, if no setting is predicted to learn from so many records."""
     if not any(map(is_useful, priced.plans)):
         warnings.warn(
-            f"With {quantity(n, 'record')} and epsilon {priced.models[0].epsilon:.2g} for one trial, "
+            f"With {size} and epsilon {priced.models[0].epsilon:.2g} for one trial, "
             "none of the settings is predicted to do better than a model that gives everybody the same "
             "answer. Fewer trials, a larger epsilon or more records would help. This follows from public "
             "numbers.",
@@ -216,12 +255,35 @@ def _warn_if_useless(priced: _PricedSearch, n: int) -> None:
         )
 
 
-def _split(X: Any, y: Any, sizes: tuple[int, int], rng: Generator) -> tuple[tuple[Any, Any], ...]:
-    """Rows for fits and rows for scores, by a public permutation; all rows for both where none are kept."""
+def _split(
+    X: Any, y: Any, sizes: tuple[int, int], rng: Generator, units: Units | None = None
+) -> tuple[tuple[Any, Any, Units | None], ...]:
+    """Rows for fits and rows for scores, by a random permutation; all rows for both where none are kept.
+
+    Persons are permuted where rows have persons. The permutation is not released: which number a person has
+    depends on the order of the rows, and every order of the numbers is as likely.
+
+    `sizes`: number of rows or persons, and of those that are kept for scores.
+    """
     n, n_test = sizes
     places = np.random.Generator(np.random.Philox(key=rng.words(2))).permutation(n)
-    fitted, scored = (places[n_test:], places[:n_test]) if n_test else (places, places)
-    return tuple((_rows(X, part), _rows(y, part)) for part in (fitted, scored))
+    sides = (places[n_test:], places[:n_test]) if n_test else (places, places)
+    if units is None or units.owners is None:
+        return tuple((_rows(X, side), _rows(y, side), None) for side in sides)
+    return tuple(
+        _of_persons(X, y, side, units.owners, None if units.choose is None else units.neighbours.rows)
+        for side in sides
+    )
+
+
+def _of_persons(
+    X: Any, y: Any, side: IntVector, owners: IntVector, max_rows: int | None
+) -> tuple[Any, Any, Units]:
+    """Rows of some persons; a row of nobody where they have none, which must not raise an error."""
+    found = np.flatnonzero(np.isin(owners, side))
+    ids: Any = owners[found] if len(found) else [None]
+    places = found if len(found) else np.zeros(1, dtype=np.int64)
+    return _rows(X, places), _rows(y, places), persons(ids, declared=len(side), max_rows=max_rows)
 
 
 def _base(estimator: Any, given: Mapping[str, Any]) -> Any:
@@ -267,7 +329,7 @@ def _candidates(
     return TRIALS_PER_SETTING * len(listed) if n_trials is None else float(n_trials), listed
 
 
-def _test_rows(test_size: float | None, n: int) -> int:
+def _test_units(test_size: float | None, n: int, noun: str) -> int:
     if test_size is None:
         return 0
     if not is_number(test_size, 0, 1):
@@ -275,7 +337,8 @@ def _test_rows(test_size: float | None, n: int) -> int:
             f"test_size must be a share of the rows between 0 and 1, or None, got {show(test_size)}."
         )
     if not 0 < (count := round(test_size * n)) < n:
-        raise WrongValue(f"test_size={test_size:g} of {quantity(n, 'row')} leaves one part empty.")
+        unit = "row" if noun == "record" else noun
+        raise WrongValue(f"test_size={test_size:g} of {quantity(n, unit)} leaves one part empty.")
     return count
 
 
@@ -339,7 +402,11 @@ def _within(run: Event, reference: Gaussian, delta: float) -> bool:
 
 
 def _best(
-    priced: _PricedSearch, count: int, train: tuple[Any, Any], test: tuple[Any, Any], rng: Generator
+    priced: _PricedSearch,
+    count: int,
+    train: tuple[Any, Any, Units | None],
+    test: tuple[Any, Any, Units | None],
+    rng: Generator,
 ) -> tuple[int, Any, float]:
     """The first of the runs with the largest noisy score: its setting's place, its model and the score.
 
@@ -356,7 +423,9 @@ def _best(
             fit_silently(model, *train)
         if model.plan_.event != priced.plans[place].event:
             raise RuntimeError("A fit was planned otherwise than it was paid for; nothing is released.")
-        value = score.metric.value(score(model, test[0], test[1], rng), score.n)
+        X, y, people = test
+        weights = None if people is None else people.shares
+        value = score.metric.value(score(model, X, y, rng, weights), score.n)
         if best is None or value > best[2]:
             best = place, model, value
     if best is None:
