@@ -105,9 +105,9 @@ def test_the_bounds_file_may_name_the_target(folder, run):
     content = Path("bounds.toml").read_text()
     Path("bounds.toml").write_text(content.replace("[target]", '[target]\ncolumn = "income"'))
     assert run(named)[0] == 0
-    code, _, err = run(FIT.replace("linear", "logistic").replace("income", "incom"))
+    code, _, err = run(FIT.replace("linear", "logistic").replace("income", "age"))
     assert code == 2
-    assert "needs the labels of 'incom'" in err
+    assert "needs the labels of 'age'" in err
 
 
 def test_the_package_runs_as_a_module():
@@ -150,7 +150,7 @@ def test_export_writes_the_formula_and_predict_can_leave_the_clipping_out(folder
 def test_score_is_a_charged_noisy_metric(folder, run):
     run(f"{LABELS} --quiet")
     run("ledger create people --epsilon 1 --delta 0 --ledger l.db")
-    paid = "score model.json people.csv --target rich --epsilon 0.6 --account people --ledger l.db"
+    paid = "score model.json people.csv --epsilon 0.6 --account people --ledger l.db"
     code, out, err = run(paid)
     assert (code, err) == (0, "")
     assert out.startswith("accuracy = 0.")
@@ -395,6 +395,11 @@ def test_plan_of_several_classes(run):
 
 
 WRONG = {
+    "misspelt target": (
+        FIT.replace("--target income", "--target incme"),
+        2,
+        "header lacks the target 'incme'",
+    ),
     "epsilon 0": (FIT.replace("--epsilon 1", "--epsilon 0"), 2, "epsilon"),
     "epsilon nan": (FIT.replace("--epsilon 1", "--epsilon nan"), 2, "epsilon"),
     "delta 1": (FIT + " --delta 1", 2, "delta"),

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import warnings
 
 import numpy as np
@@ -139,6 +140,17 @@ def test_there_is_no_check_without_delta():
     stages, note = check_stages(*clean(), N, Budget(1.0, 0.0), 0.01)
     assert stages == ()
     assert "needs delta > 0" in note
+
+
+def test_the_share_that_the_plan_names_is_enough():
+    columns = ["age", "sex", "town"]
+    for n in (700, 1500):
+        words = str(dp.PrivateLogisticRegression(**SETTINGS).plan(n, columns))
+        share = float(re.search(r"check=(\S+)\s+would\s+do", words)[1])
+        plan = dp.PrivateLogisticRegression(**SETTINGS, check=share).plan(n, columns)
+        assert plan.before
+    words = str(dp.PrivateLogisticRegression(**SETTINGS).plan(50, columns))
+    assert "more records or a larger epsilon would do" in " ".join(words.split())
 
 
 def test_a_larger_share_makes_up_for_few_records():

@@ -211,6 +211,14 @@ def test_every_answer_is_stored_before_an_observer_sees_it(tmp_path):
     assert len(seen) == plan.n_calls
 
 
+def test_a_checkpoint_is_readable_by_its_owner_alone(tmp_path):
+    problem = dpcvx.Problem(dpcvx.Logistic(), dpcvx.L2Ball(2.0), bounds=dpcvx.Bounds(1.0), d=4)
+    plan = dpcvx.plan(problem, len(X), Budget(1.0, 1e-6))
+    source, path = dpcvx.source(X, np.sign(Y), bounds=problem.bounds), tmp_path / "file"
+    dpcvx.execute(plan, source, checkpoint=Checkpoint(path))
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_progress_counts_stored_answers_and_the_step_of_a_foreign_solver_waits_for_the_disk(tmp_path):
     problem = dpcvx.Problem(dpcvx.Logistic(), dpcvx.L2Ball(2.0), bounds=dpcvx.Bounds(1.0), d=4)
     source, shown = dpcvx.source(X, np.sign(Y), bounds=problem.bounds), []

@@ -22,6 +22,7 @@ from dpcvx.cli.options import (
     csv_dialect,
     make_estimator,
     needs_classes,
+    show_plan,
 )
 from dpcvx.cli.output import Stopped, check_new, check_writable, print_json, replace_file
 from dpcvx.errors import Interrupted, Unreadable, UnrecognisedDataWarning, WrongValue
@@ -102,6 +103,7 @@ def fit(
         progress.step("starting")
         from dpcvx.data.files import open_table
         from dpcvx.data.schema_columns import LevelColumn
+        from dpcvx.data.table_file import HEADER_HINT
         from dpcvx.data.table_schema import TableSchema
         from dpcvx.plans import Checkpoint
 
@@ -120,9 +122,11 @@ def fit(
             parameters.setdefault("data_norm", declared.data_norm)
         if (payer := open_ledger(ledger, given.get("account"), witness)) is not None:
             parameters["ledger"] = payer
-        parameters |= target_parameters(model, declared, target, bounds)
         progress.step(f"reading {data}")
         table = open_table(data, dialect)
+        if target not in table.columns:  # before its bounds are missed: the name may be misspelt
+            raise WrongValue(f"The table's header lacks the target {target!r}; {HEADER_HINT}")
+        parameters |= target_parameters(model, declared, target, bounds)
         wanted = [name.strip() for name in features.split(",") if name.strip()]
         if declared.person in table.columns:
             parameters.setdefault("person", declared.person)
@@ -162,7 +166,9 @@ def fit(
         content = {"model": str(out), "plan": planned, "check": counts, "statement": statement.to_dict()}
         print_json(content | {"summary": estimator.summary().to_dict()})
     elif not quiet:
-        typer.echo(f"{estimator.plan_}\n\n{statement}\n\n{estimator.summary()}\n\nModel written to {out}")
+        typer.echo(
+            f"{show_plan(estimator.plan_)}\n\n{statement}\n\n{estimator.summary()}\n\nModel written to {out}"
+        )
     if unused and not quiet:
         typer.echo(f"dpcvx: not used, since the table has no such column: {', '.join(unused)}.", err=True)
     if check is not None and check.findings and not quiet:
@@ -230,7 +236,6 @@ def choose_columns(
 
     grouped = [name for group in schema.groups.values() for name in group if name not in schema.columns]
     for names, complaint in (
-        ([target], "The table's header lacks the target"),
         (grouped, "The bounds file groups columns that the table's header lacks:"),
         (chosen, "--features names columns that the table's header lacks:"),
     ):

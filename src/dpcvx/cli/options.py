@@ -31,6 +31,7 @@ __all__ = [
     "in_options",
     "make_estimator",
     "needs_classes",
+    "show_plan",
     "with_parameters",
 ]
 
@@ -151,6 +152,11 @@ def in_options(message: str) -> str:
     for python, word in PHRASES.items():
         message = message.replace(python, word)
     return message
+
+
+def show_plan(plan: Any) -> str:
+    """Return a plan for people; its note on the check of the data names the option."""
+    return str(plan).replace("check=", "--check ")
 
 
 def _assigned(word: str, found: re.Match[str], *, switch: bool) -> str:

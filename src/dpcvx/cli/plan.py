@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpcvx.cli.fit import target_parameters
-from dpcvx.cli.options import AsJson, make_estimator, needs_classes
+from dpcvx.cli.options import AsJson, make_estimator, needs_classes, show_plan
 from dpcvx.cli.output import check_writable, print_json, write
 from dpcvx.errors import WrongValue
 
@@ -98,7 +98,7 @@ def plan(
     else:
         from textwrap import fill
 
-        typer.echo(f"{chosen}\n\n{fill(chosen.explain(), 100)}")
+        typer.echo(f"{show_plan(chosen)}\n\n{fill(chosen.explain(), 100)}")
         if forecast is not None:
             typer.echo("\n".join(["", str(forecast), *map(_needed_words, needed)]))
 

@@ -21,6 +21,7 @@ from dpcvx.cli.options import (
 )
 from dpcvx.cli.output import print_json
 from dpcvx.cli.predict import open_model, read_rows
+from dpcvx.errors import WrongValue
 
 __all__ = ["score"]
 
@@ -28,8 +29,11 @@ __all__ = ["score"]
 def score(
     model: Annotated[Path, typer.Argument(help="Model file written by dpcvx fit.")],
     data: DataFile,
-    target: Annotated[str, typer.Option(help="Column that the model predicts.")],
     epsilon: Annotated[float, typer.Option(help="Privacy loss that one person may suffer; delta is 0.")],
+    target: Annotated[
+        str | None,
+        typer.Option(help="Column that the model predicts. Default: the one that it was fitted to."),
+    ] = None,
     scoring: Annotated[
         str | None,
         typer.Option(
@@ -51,6 +55,9 @@ def score(
     from dpcvx.tuning import private_curves, private_score
 
     estimator = open_model(model, None)
+    target = target or getattr(estimator.schema, "target", None)
+    if target is None:
+        raise WrongValue(f"{model} does not name the column that it predicts: give --target NAME.")
     payer = open_ledger(ledger, account, witness)
     dialect = csv_dialect(sep, decimal, encoding, line_breaks)
     X, y = read_rows(estimator, model, data, dialect, target)

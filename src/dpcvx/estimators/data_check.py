@@ -28,6 +28,7 @@ FALSE_ALARM: float = default("estimators.data_check.FALSE_ALARM")
 MANY_MISSING: float = default("estimators.data_check.MANY_MISSING")
 FEW_PEOPLE: float = default("estimators.data_check.FEW_PEOPLE")
 LIKELY = 2.5  # standard deviations beyond which a column is likely to have unrecognised cells
+LARGEST_CHECK = 0.5  # share of the budget that is proposed for a check
 NAMED = 3  # levels of a column that a warning names; the table has all
 QUESTION = NoisyCounts.traits.question
 
@@ -64,10 +65,19 @@ def objection_to_noise(counts: NoisyCounts, share: float) -> str:
     """
     if counts.noise < LARGEST_NOISE * counts.n:
         return ""
+    # The noise falls with the root of the share; rounded up to one digit, and strictly above.
+    needed = share * (counts.noise / (LARGEST_NOISE * counts.n)) ** 2
+    unit = 10.0 ** math.floor(math.log10(needed))
+    needed = unit * (math.floor(needed / unit) + 1)
+    remedy = (
+        f"check={needed:g} would do"
+        if needed <= LARGEST_CHECK
+        else "more records or a larger epsilon would do"
+    )
     return (
         f"no check of the data: with {share:g} of the budget the noise on a count has standard deviation "
         f"{counts.noise:.3g}, not below {LARGEST_NOISE:g} of {quantity(counts.n, counts.neighbours.noun)}; "
-        "a larger share, check=..., may do"
+        f"{remedy}"
     )
 
 

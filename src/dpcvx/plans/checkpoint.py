@@ -110,8 +110,10 @@ class CheckpointFile:
 
     def _connect(self) -> sqlite3.Connection:
         try:
+            # For its owner alone; files of the database beside it have the same mode.
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
             file = sqlite3.connect(self.path, timeout=0.0, isolation_level=None)
-        except sqlite3.Error:
+        except (sqlite3.Error, OSError):
             raise Unreadable(f"The checkpoint {self.path} cannot be opened or written.") from None
         try:
             # The lock is kept until the file is closed. EXTRA syncs the folder too.
