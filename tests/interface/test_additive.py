@@ -195,6 +195,38 @@ def r2_of(model):
 
 
 @pytest.mark.long
+def test_a_search_tries_knots_and_interactions():
+    model = dp.PrivateAdditiveClassifier(
+        **{**KNOWN, "classes": (0, 1), "epsilon": 8.0, "random_state": None, "n_iter": 20}
+    )
+    grid = {"knots": [0, 5], "interactions": ["none", "all"]}
+    search = dp.PrivateSearchCV(model, grid, n_trials=2.0).fit(TABLE, (TARGET > 0).astype(int))
+    assert search.best_params_["knots"] in (0, 5)
+    assert search.best_estimator_.shapes_["age"].values.shape[0] >= 2
+
+
+@pytest.mark.long
+def test_the_command_line_fits_predicts_and_shows(tmp_path):
+    from typer.testing import CliRunner
+
+    from dpcvx.cli import app
+
+    TABLE.assign(target=TARGET).to_csv(tmp_path / "people.csv", index=False)
+    lines = ["[bounds]", "age = [18, 90]", "pay = [0, 200]", "[categories]", 'sex = ["f", "m"]']
+    (tmp_path / "bounds.toml").write_text("\n".join([*lines, "[target]", "bounds = [-12, 10]"]) + "\n")
+    out = tmp_path / "model.json"
+    options = (
+        f"--target target --model additive --knots 5 --interactions none --epsilon 4 --seed 0 --out {out}"
+    )
+    fit = ["fit", str(tmp_path / "people.csv"), "--bounds", str(tmp_path / "bounds.toml"), *options.split()]
+    result = CliRunner().invoke(app, fit)
+    assert result.exit_code == 0, result.output
+    model = dp.load(out)
+    assert (model.knots, model.interactions) == (5, "none")
+    assert r2(model) > 0.6
+
+
+@pytest.mark.long
 def test_plots_have_a_panel_for_each_column(model, tmp_path):
     figure = model.plot(tmp_path / "shapes.png")
     assert sum(axes.get_visible() for axes in figure.axes) == 3

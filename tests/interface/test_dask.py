@@ -18,6 +18,7 @@ from dpcvx import (
     ClusterFailed,
     Incompatible,
     Ledger,
+    PrivateAdditiveClassifier,
     PrivateHuberRegressor,
     PrivateLinearRegression,
     PrivateLogisticRegression,
@@ -187,6 +188,7 @@ def test_arrays_give_the_coefficients_of_memory_to_the_last_bit(client):
     for model, y, kind in (
         (classifier, LABELS, np.asarray),
         (clone(classifier).set_params(standardize=True), LABELS, np.asarray),
+        (PrivateAdditiveClassifier(classes=(0, 1), knots=5, **settings), LABELS, np.asarray),
         (sparse, TARGETS[:, 0], np.asarray),
         (clone(classifier), LABELS, sp.csr_array),
         (low_rank, TARGETS, np.asarray),
