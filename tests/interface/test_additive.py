@@ -120,6 +120,12 @@ def test_a_column_of_two_values_has_no_shape():
     assert not found.to_sklearn()["features"].transform(coded)[:, places].any()
 
 
+def test_a_summary_lists_ramps_after_columns(model):
+    text = str(model.summary())
+    assert "age[1]" in text
+    assert text.index("age[1]") > text.index("pay")
+
+
 def test_monotone_shapes_do_not_turn(model):
     bound = regressor(monotone={"pay": 1, "age": -1}).fit(TABLE, TARGET)
     assert (np.diff(bound.shapes_["pay"].values) >= 0).all()
