@@ -129,3 +129,28 @@ def test_standard_errors_come_out_as_foretold(kind, n, epsilon):
             model.set_params(random_state=seed).fit(X, y)
             found.append(model.coef_std_)
     np.testing.assert_allclose(foretold.std_err[1:], np.median(found, axis=0), rtol=0.2)
+
+
+@pytest.mark.long
+def test_the_automatic_share_is_the_one_with_the_smallest_errors(tmp_path):
+    """Ten features need a large share of a small budget, three do not."""
+    shares = {}
+    for d in (3, 10):
+        model = linear(epsilon=1.0, uncertainty="auto")
+        shares[d] = dict(model.power(20_000, d).facts)["uncertainty"]
+        assert str(linear(epsilon=1.0, uncertainty=True).plan(20_000, d)) == str(model.plan(20_000, d))
+    assert shares[3] in ("10% of the budget", "20% of the budget")
+    assert shares[10] in ("40% of the budget", "50% of the budget")
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 10, (5000, 2))
+    model = linear(uncertainty="auto", random_state=0).fit(X, X.sum(axis=1))
+    model.save(tmp_path / "model.json")
+    again = dp.load(tmp_path / "model.json")
+    assert again.uncertainty == "auto"
+    assert str(again.summary()) == str(model.summary())
+
+
+@pytest.mark.parametrize("wrong", ["much", 1, -0.1, math.nan])
+def test_a_share_is_auto_or_a_number_below_one(wrong):
+    with pytest.raises(WrongValue, match="uncertainty"):
+        linear(uncertainty=wrong).plan(5000, 2)

@@ -110,7 +110,8 @@ def with_parameters(command: Callable[..., None], *, without: tuple[str, ...] = 
     def run(**arguments: Any) -> None:
         given = {name: arguments.pop(name) for name in chosen}
         command(
-            **arguments, given={name: _value(value) for name, value in given.items() if value is not None}
+            **arguments,
+            given={name: _value(name, value) for name, value in given.items() if value is not None},
         )
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
@@ -196,8 +197,15 @@ def _parameter(name: str, kind: Any, spelled: str, text: str, *, required: bool)
     )
 
 
-def _value(given: Any) -> Any:
-    return WORDS.get(given, str(given)) if isinstance(given, str) else given
+def _value(name: str, given: Any) -> Any:
+    if not isinstance(given, str):
+        return given
+    if PARAMETERS[name].kind.startswith("float"):  # or a word
+        try:
+            return float(given)
+        except ValueError:
+            return given
+    return WORDS.get(given, str(given))
 
 
 def make_estimator(model: str, parameters: dict[str, Any]) -> Any:

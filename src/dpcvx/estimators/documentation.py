@@ -120,9 +120,11 @@ PARAMETERS = {
         ("clip", "linear"),
     ),
     "uncertainty": Parameter(
-        "float",
-        "Share of the budget, below 1, for the Hessian that standard errors and intervals need; 0 for none.",
-        float,
+        'float or "auto"',
+        "Share of the budget, below 1, for the Hessian that standard errors and intervals need; 0 for none. "
+        '``"auto"`` or True takes the share with the smallest standard errors in a simulation from public '
+        "numbers, which takes a few seconds.",
+        str,
     ),
     "check": Parameter(
         "float",

@@ -52,7 +52,7 @@ from dpcvx.errors import (
 from dpcvx.estimators.data_check import DataCheck, release_check
 from dpcvx.estimators.intervals import Intervals
 from dpcvx.estimators.new_rows import open_new_rows
-from dpcvx.estimators.planning import FitDeclaration, Planning
+from dpcvx.estimators.planning import AUTOMATIC, FitDeclaration, Planning
 from dpcvx.estimators.private_bounds import (
     RELEASED,
     is_private,
@@ -426,6 +426,24 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         stored = {**stored, **getattr(dataset, "facts", {})}
         return FitDeclaration(stated, plain, columns, target, plan, intercept, maps=maps, stored=stored)
 
+    def _plan_fit(
+        self,
+        n: int,
+        fit: tuple[Declarations, Columns, Target],
+        epsilon: float,
+        dataset: Dataset,
+        maps: Mapping[int, Any],
+    ) -> tuple[Plan, float]:
+        if self.uncertainty is not True and self.uncertainty != AUTOMATIC:
+            return super()._plan_fit(n, fit, epsilon, dataset, maps)
+        from dpcvx.estimators.power import plan_with_best_share
+
+        return plan_with_best_share(
+            self,
+            lambda made, value: FitDeclaration(fit[0], fit[1], fit[1], fit[2], made, value, maps=maps),
+            lambda model: model._plan_fit(n, fit, epsilon, dataset, maps),
+        )
+
     def _requested_maps(
         self, n: int, stated: Declarations, columns: Columns, dataset: Dataset
     ) -> dict[int, Any]:
@@ -521,8 +539,9 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         for parameter in ("epsilon", "delta", "radius"):
             self._check_number(parameter, getattr(self, parameter))
         self._check_number("data_norm", stated.data_norm)
-        if self.uncertainty != 0:
-            self._check_number("uncertainty", self.uncertainty, "0, or a share of the budget below 1")
+        if self.uncertainty is not True and self.uncertainty not in (0, AUTOMATIC):
+            wanted = '"auto", 0, or a share of the budget below 1'
+            self._check_number("uncertainty", self.uncertainty, wanted)
         if self.check != 0 and not is_number(self.check, 0, 1):
             raise WrongValue(f"check must be 0, or a share of the budget below 1, got {show(self.check)}.")
         if self.l2 != 0:

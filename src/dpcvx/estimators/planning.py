@@ -39,9 +39,10 @@ from dpcvx.solvers.defaults import default
 from dpcvx.solvers.one_step import with_uncertainty
 from dpcvx.solvers.standardised import INTERCEPT as STANDARDISED_INTERCEPT
 
-__all__ = ["FitDeclaration", "Parameters", "Planning", "parameters"]
+__all__ = ["AUTOMATIC", "FitDeclaration", "Parameters", "Planning", "parameters"]
 
 
+AUTOMATIC = "auto"
 CHECK: float = default("estimators.planning.CHECK")
 INTERCEPT: float = default("estimators.planning.INTERCEPT")
 INTERCEPT_BESIDE_UNIT_ROWS: float = default("estimators.planning.INTERCEPT_BESIDE_UNIT_ROWS")
@@ -92,7 +93,7 @@ class Parameters:
     l2: float | None = 0
     standardize: Any = "auto"
     extrapolation: str = "clip"
-    uncertainty: float = 0
+    uncertainty: float | str = 0
     check: float = CHECK
     solver: Any = "auto"
     n_iter: int | None = None

@@ -10,11 +10,12 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from dpcvx.arrays import Vector
 from dpcvx.data import Arrays, Quantiser
@@ -28,16 +29,20 @@ from dpcvx.estimators.planning import FitDeclaration
 from dpcvx.estimators.private_bounds import is_private
 from dpcvx.estimators.tables import Column, Printable, ResultTable, number, percent
 from dpcvx.noise import SeededGenerator
+from dpcvx.planning.candidates import PlanKey
 from dpcvx.planning.outlook import MOST_EPSILON, MOST_RECORDS, smallest
-from dpcvx.plans import execute
+from dpcvx.plans import Plan, execute
 from dpcvx.plans.uncertainty import Uncertainty
+from dpcvx.solvers import OneStep
+from dpcvx.solvers.defaults import default
 from dpcvx.words import is_number, show
 
-__all__ = ["Assumptions", "PowerForecast", "forecast"]
+__all__ = ["Assumptions", "PowerForecast", "forecast", "plan_with_best_share"]
 
 SAMPLE = 4000  # records that are drawn; each counts as often as the number of records asks for
 RUNS = 5  # of the fit, with new noise
 WIDTH_IN_DEVIATIONS = 6.0  # of bounds, where no standard deviation is given
+SHARES: tuple[float, ...] = default("estimators.power.SHARES")
 SCORE_DEVIATION = 1.5  # of the log-odds of a classifier
 
 
@@ -297,6 +302,61 @@ class PowerForecast(Printable):
         return ResultTable("Expected standard errors", self.facts, tuple(columns), tuple(rows), tuple(notes))
 
 
+# Real features are correlated, and a hidden direction costs far more than a share that is too large.
+CAUTIOUS = Assumptions(correlation=0.3)
+
+
+def plan_with_best_share(
+    model: Any,
+    declared: Callable[[Plan, float], FitDeclaration],
+    plan_fit: Callable[[Any], tuple[Plan, float]],
+) -> tuple[Plan, float]:
+    """Return the plan whose share for uncertainty gives the smallest standard errors in a simulation.
+
+    `model`: it is not changed; `declared`: the fit with a plan and the value of the intercept's feature, both
+    of which are returned; `plan_fit`: plans the fit of a model with another share. All is public.
+    """
+    twin = clone(model).set_params(ledger=None, account=None)
+
+    def make(share: float) -> tuple[Plan, float]:
+        return plan_fit(twin.set_params(uncertainty=share))
+
+    def error(share: float) -> float:
+        """Mean logarithm of the standard errors; runs in which noise hides a direction count as they are."""
+        plan, intercept = make(share)
+        made = declared(plan, intercept)
+        runs = _Sample.draw(made, CAUTIOUS).run(twin, made, RUNS)
+        variances = [np.diag(each.covariance)[:-1] for each in runs]
+        return float(np.log(np.mean(variances, axis=0)).mean())
+
+    first = declared(*make(SHARES[0]))
+    key = PlanKey(first.plan, (type(model), first.columns.names))
+    return make(_best_share(_ShareKey(key, error)))
+
+
+class _ShareKey:
+    """Hash key of a choice of a share, with the function that simulates one."""
+
+    def __init__(self, key: PlanKey, error: Callable[[float], float]) -> None:
+        self.key, self.error = key, error
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ShareKey) and self.key == other.key
+
+
+@lru_cache(maxsize=64)
+def _best_share(question: _ShareKey) -> float:
+    return min(SHARES, key=question.error)
+
+
+def _share_of(solver: Any) -> float:
+    """Share of the budget for the Hessian, of a solver or of the one inside it."""
+    return float(solver.share) if isinstance(solver, OneStep) else _share_of(solver.solver)
+
+
 def _mostly_hidden(known: Uncertainty) -> Vector:
     """1 for each coefficient whose variance comes mostly from hidden directions, 0 for others."""
     if known.hidden is None:
@@ -341,7 +401,7 @@ def forecast(
         (f"{budget.neighbours.noun}s", f"{n:,}"),
         ("epsilon", f"{epsilon:g}"),
         ("delta", f"{budget.delta:.3g}"),
-        ("uncertainty", f"{float(model.uncertainty):.0%} of the budget"),
+        ("uncertainty", f"{_share_of(made.plan.solver):.0%} of the budget"),
         ("assumed", assumed.words(labels=isinstance(made.target, Labels))),
     )
 

@@ -210,6 +210,10 @@ _LISTED = (
     Default("estimators.planning.INTERCEPT_BESIDE_UNIT_ROWS", 0.5,
             "beside rows of norm 1 a constant feature of 1 adds 41 % to the norm and so to the noise, one "
             "of 0.5 adds 12 %", "benchmarks/accuracy.py", predicts=False),
+    Default("estimators.power.SHARES", (0.1, 0.2, 0.3, 0.4, 0.5),
+            "shares of mu^2 for the Hessian that uncertainty='auto' chooses from: less than a tenth gains a "
+            "few per cent at best, and noise may hide a direction", "benchmarks/precision.py",
+            predicts=False),
     Default("estimators.private_bounds.SHARE", 0.15,
             "of mu^2 for private bounds; a selection of bounded range eta counts as mu = eta/2",
             "not measured: little beside the fit, enough for a quantile", predicts=False),
