@@ -58,7 +58,7 @@ if TYPE_CHECKING:
         UselessModelWarning,
     )
     from dpcvx.estimators import *  # noqa: F403
-    from dpcvx.estimators import load
+    from dpcvx.estimators import PrivatePreprocessor, load
     from dpcvx.ledger import Ledger
     from dpcvx.losses import Huber, Logistic, Quantile, Sigmoid, SmoothHinge, Softmax, Squared, Welsch
     from dpcvx.planning import plan
@@ -96,7 +96,7 @@ _NAMES = {
     "errors": "BudgetExceeded ClusterFailed DeadKey Incompatible KeyReused LedgerDamaged LedgerUnavailable "
     "NotAccountable PrivacyLeakWarning ShardsDamaged StoreUnavailable UnrecognisedDataWarning "
     "UselessModelWarning",
-    "estimators": "load",
+    "estimators": "PrivatePreprocessor load",
     "ledger": "Ledger",
     "losses": "Huber Logistic Quantile Sigmoid SmoothHinge Softmax Squared Welsch",
     "planning": "plan",

@@ -46,6 +46,7 @@ COMMON = {
     "bounds": None,
     "data_norm": None,
     "categories": None,
+    "maps": "auto",
     "schema": None,
     "fit_intercept": True,
     "radius": None,

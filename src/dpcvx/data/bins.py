@@ -51,7 +51,7 @@ class Binning:
         return edges
 
 
-COARSE, FINE = Binning(4, 12, 4.0), Binning(16, 24, 2.0)
+COARSE, FINE = Binning(6, 12, 4.0), Binning(16, 24, 2.0)
 
 
 @dataclass(frozen=True, eq=False)

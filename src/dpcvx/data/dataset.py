@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from dpcvx.data.target import Target
     from dpcvx.data.units import PersonColumnRule, Units
 
-__all__ = ["BACKENDS", "Dataset", "InMemory", "closing", "open_dataset"]
+__all__ = ["BACKENDS", "Dataset", "DeclaredRows", "InMemory", "closing", "open_dataset"]
 
 # Name of a backend: the function (X, y, schema, people) -> Dataset that opens what the user gave, imported
 # when it is used.
@@ -167,6 +168,20 @@ class InMemory:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class DeclaredRows:
+    """Rows with what is declared of their columns, on their way to the private estimator of a pipeline."""
+
+    rows: Any  # private
+    declarations: Mapping[str, Any]  # parameters of the estimator: bounds, categories, schema, maps
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise Incompatible(
+            "A PrivatePreprocessor without epsilon must be directly before a private estimator of dpcvx, "
+            "which fits both. Give it an epsilon of its own to use it before other steps."
+        )
+
+
 def open_dataset(
     X: Any, y: Any, backend: str, schema: TableSchema | None = None, people: PersonColumnRule | None = None
 ) -> Dataset:
@@ -179,6 +194,15 @@ def open_dataset(
     if not isinstance(backend, str) or backend not in BACKENDS:
         known = ", ".join(map(repr, BACKENDS))
         raise Incompatible(f"backend must be one of {known}, got {backend!r}.")
+    if isinstance(X, DeclaredRows):
+        if backend != "auto" or schema is not None:
+            raise Incompatible(
+                "The columns are declared by the PrivatePreprocessor before this estimator: leave schema and "
+                "backend out here."
+            )
+        found = InMemory(X.rows, y, X.declarations.get("schema"), people)
+        found.declarations = X.declarations
+        return found
     if isinstance(X, Dataset):
         if y is not None:
             raise Incompatible(f"{type(X).__name__} has its own target: leave y out.")

@@ -70,7 +70,8 @@ class Declarations:
         for name in declared:
             if not hasattr(model, name):
                 raise Incompatible(f"The data declare {name}, which {type(model).__name__} does not have.")
-            if getattr(self, name) is not None:
+            own = getattr(self, name)
+            if own is not None and not (isinstance(own, str) and own == AUTO):
                 raise Incompatible(
                     f"{name} is declared with the data and with the estimator: declare it once."
                 )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dpcvx.estimators.model_file import load as load
     from dpcvx.estimators.planning import FitDeclaration as FitDeclaration
     from dpcvx.estimators.planning import parameters as parameters
+    from dpcvx.estimators.preprocessor import PrivatePreprocessor as PrivatePreprocessor
     from dpcvx.estimators.regressors import *  # noqa: F403
     from dpcvx.estimators.structured import *  # noqa: F403
 
@@ -31,6 +32,7 @@ for _module, _names in {
     "linear_model": "LinearModel check_records declare_fit fit_silently refuse_metadata",
     "model_file": "load",
     "planning": "FitDeclaration parameters",
+    "preprocessor": "PrivatePreprocessor",
     "regressors": "LinearRegressor",
 }.items():
     _HOME |= dict.fromkeys(_names.split(), _module)

@@ -45,6 +45,8 @@ class AdditiveModel(LinearModel):
     interactions: Any = "auto"
     monotone: Mapping[Any, int] | None = None
 
+    _maps_by_rule: ClassVar[bool] = False  # shapes are of the columns as they are
+
     @property
     def shapes_(self) -> Shapes:
         """Shape of each column: knots or levels, and their contributions to the score."""

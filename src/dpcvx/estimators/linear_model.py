@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from dpcvx.arrays import Vector
 from dpcvx.data import DataSource, Quantiser
 from dpcvx.data.column_maps import IDENTITY
 from dpcvx.data.columns import Columns
-from dpcvx.data.dataset import Dataset, InMemory, open_dataset
+from dpcvx.data.dataset import Dataset, DeclaredRows, InMemory, open_dataset
 from dpcvx.data.declarations import AUTO, Declarations
 from dpcvx.data.row_map import RowMap
 from dpcvx.data.table import Table
@@ -110,6 +110,8 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
     release_: Release
     privacy_statement_: PrivacyStatement
 
+    _maps_by_rule: ClassVar[bool] = True  # whether "auto" maps columns with long tails
+
     def _read_target(self, y: Any) -> NDArray[Any]:
         """Raw targets, one for each row."""
         return read_one(y)
@@ -189,7 +191,11 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
                 "persons and max_rows need the ids of persons: set person, or give fit groups=ids."
             )
         if isinstance(sample_weight, str):
-            X, sample_weight = take_column(X, sample_weight, "sample_weight")
+            if isinstance(X, DeclaredRows):
+                rows, sample_weight = take_column(X.rows, sample_weight, "sample_weight")
+                X = dataclasses.replace(X, rows=rows)
+            else:
+                X, sample_weight = take_column(X, sample_weight, "sample_weight")
         dataset = open_dataset(X, y, self.backend, self.schema, self._people())
         if groups is None and sample_weight is None:
             return dataset
@@ -453,7 +459,12 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         """
         maps = stated.map_of_each(dataset.table)
         # Standard errors are of coefficients of the columns as they are.
-        fixed = self.maps != AUTO or is_private(stated.bounds) or stated.data_norm is not None
+        fixed = (
+            self.maps != AUTO
+            or not self._maps_by_rule
+            or is_private(stated.bounds)
+            or stated.data_norm is not None
+        )
         if fixed or self.uncertainty or dataset.table.sparse:
             return maps
         return {**automatic_maps(columns, maps), **maps}

@@ -86,7 +86,7 @@ class Parameters:
     bounds: Any = None
     data_norm: float | None = None
     categories: dict[Any, Any] | None = None
-    maps: Any = None
+    maps: Any = "auto"
     schema: Any = None
     fit_intercept: bool = True
     radius: float | None = None

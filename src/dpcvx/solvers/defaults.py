@@ -247,7 +247,7 @@ _LISTED = (
             "4 left R^2 .58 for .62 (log-normal), 6 left .50; up to here normal and uniform columns are not "
             "mapped",
             "benchmarks/preprocessing.py", predicts=False),
-    Default("estimators.private_maps.BENT", 2.5,
+    Default("estimators.private_maps.BENT", 4.0,
             "largest over smallest slope of quantiles against normal ones up to which a column is only "
             "clipped", "benchmarks/preprocessing.py", predicts=False),
     Default("estimators.private_maps.REACH", 3.0,

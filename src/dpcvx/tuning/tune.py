@@ -291,7 +291,8 @@ def _base(estimator: Any, given: Mapping[str, Any]) -> Any:
     if not isinstance(estimator, LinearModel):
         raise WrongType(
             f"Private tuning needs an estimator of dpcvx, got {type(estimator).__name__}: the cost of a fit "
-            "must be known before it."
+            "must be known before it. In place of a pipeline with a PrivatePreprocessor give the estimator, "
+            "with its bounds, categories, schema and maps."
         )
     base: Any = clone(estimator)
     for name, value in given.items():
