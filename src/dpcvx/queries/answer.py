@@ -236,8 +236,8 @@ def _coding_note(query: Query, schema: Schema) -> str:
     if isinstance(query, Regression):
         target = schema[query.target]
         left_out = "; those without a target are left out" if target.size > target.known else ""
-        names = (query.target, *query.features)
-        return "coded as " + "; ".join(_coding(schema[name]) for name in names) + left_out
+        features = [_coding(schema[name]) + _missing(schema[name]) for name in query.features]
+        return "coded as " + "; ".join([_coding(target), *features]) + left_out
     if isinstance(query, Mean):
         attribute = schema[query.of]
         over = f"among those with a value of {query.of}, " if attribute.size > attribute.known else ""
@@ -248,10 +248,13 @@ def _coding_note(query: Query, schema: Schema) -> str:
 
 
 def _coding(attribute: Column) -> str:
-    missing = f", {attribute.labels[-1]} = 0" if attribute.size > attribute.known else ""
     if isinstance(attribute, Binned):
         low, high = attribute.edges[0], attribute.edges[-1]
-        return f"{attribute.name}: bin midpoints, [{low:g}, {high:g}] scaled to [-1, 1]{missing}"
+        return f"{attribute.name}: bin midpoints, [{low:g}, {high:g}] scaled to [-1, 1]"
     if attribute.known == 2:
-        return f"{attribute.name}: {attribute.labels[0]} = -1, {attribute.labels[1]} = +1{missing}"
-    return f"{attribute.name}: one 0/1 column for each of {attribute.known} levels{missing}"
+        return f"{attribute.name}: {attribute.labels[0]} = -1, {attribute.labels[1]} = +1"
+    return f"{attribute.name}: one 0/1 column for each of {attribute.known} levels"
+
+
+def _missing(attribute: Column) -> str:
+    return f", {attribute.labels[-1]} = 0" if attribute.size > attribute.known else ""

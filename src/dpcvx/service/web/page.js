@@ -441,7 +441,10 @@ $("leave").addEventListener("click", leave);
 for (const tab of TABS) $(`tab-${tab}`).addEventListener("click", () => open(tab));
 document.querySelector("[role=tablist]").addEventListener("keydown", moveTab);
 for (const radio of document.querySelectorAll("input[name=kind]")) radio.addEventListener("change", arrange);
-$("target").addEventListener("change", arrange);
+$("target").addEventListener("change", () => {
+  $("loss").value = schema.losses[0]; // that of labels, which `arrange` replaces for other targets
+  arrange();
+});
 $("condition").addEventListener("change", addCondition);
 $("question").addEventListener("submit", send);
 $("search").addEventListener("input", showAttributes);
