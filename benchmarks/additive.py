@@ -8,8 +8,8 @@ Every fit has its defaults, declared bounds and delta = 1/n^2. Scores are AUC an
 each seed splits the rows anew. The share is (score - constant) / (additive without privacy - constant), the
 latter being the better of cubic splines and piecewise linear ones at quantiles, with a ridge. With --peers
 DP-EBM (`interpret-core`) is fitted too, with its defaults, and with "tuned" also with the best of three
-settings on the test rows, which favours it. Results go to benchmarks/output/additive_<list>.json, cell by cell, and a run
-continues where it stopped.
+settings on the test rows, which favours it. Results go to benchmarks/output/additive_<list>.json, cell by
+cell, and a run continues where it stopped.
 """
 
 from __future__ import annotations
