@@ -58,6 +58,7 @@ COMMON = {
     "person": None,
     "persons": None,
     "max_rows": None,
+    "maps": None,
     "weight_bounds": None,
     "solver": "auto",
     "n_iter": None,

@@ -85,18 +85,23 @@ class Quantiser:
         n, d, blocks = _blocks(X)
         center, scale, limits = self._limits(n, d)
         if self.basis is not None:
-            blocks = _expanded(blocks, self.basis, center, scale)
+            blocks = _expanded(self._known_cells(blocks), self.basis, center, scale)
             d = self.basis.width
             center, scale, limits = replace(self, center=0.0, scale=self.basis.largest)._limits(n, d)
+        else:
+            blocks = self._known_cells(blocks)
         from dpcvx.data.kernels import quantise_dense
 
         stored = np.zeros((n, d + (self.constant > 0)), dtype=np.int16)
         stored[:, d:] = self.constant
         for start, block in blocks:
-            if self.missing is not None:
-                block = np.where(block == self.missing, np.nan, block)
             quantise_dense(block, center, scale, *limits, stored[start : start + len(block)])
         return Dense(stored)
+
+    def _known_cells(self, blocks: Iterator[tuple[int, Vector]]) -> Iterator[tuple[int, Vector]]:
+        """Blocks of rows with NaN in place of the value that stands for a missing cell."""
+        for start, block in blocks:
+            yield start, block if self.missing is None else np.where(block == self.missing, np.nan, block)
 
     def _quantise_sparse(self, X: Any) -> Sparse:
         if np.any(self.center):
