@@ -58,7 +58,6 @@ COMMON = {
     "person": None,
     "persons": None,
     "max_rows": None,
-    "maps": None,
     "weight_bounds": None,
     "solver": "auto",
     "n_iter": None,
