@@ -79,7 +79,7 @@ class NoisyMoments(GaussianMechanism):
         return largest
 
     @property
-    def _asked(self) -> int:
+    def _n_squares(self) -> int:
         """Number of features whose squares are asked."""
         return self.problem.d - sum(last - first for first, last in self.levels)
 
@@ -128,7 +128,7 @@ class NoisyMoments(GaussianMechanism):
             targets = self.targets * present_squared(neighbours, largest**2, self.presence)
             sums *= 2
         else:
-            features = neighbours.interval**2 * self._asked * k_inf**4
+            features = neighbours.interval**2 * self._n_squares * k_inf**4
             targets = neighbours.interval**2 * self.targets * largest**4
         return _with_targets(
             LatticeGaussian(

@@ -135,6 +135,9 @@ _LISTED = (
     Default("solvers.standardised.LARGEST_TARGET", 4.0,
             "largest target, in units of the clipped residual",
             "not measured: ten standard deviations of the target", predicts=False),
+    Default("solvers.standardised.LONGEST_LEVELS", 16.0,
+            "a column of more levels is made as long as so many numbers: 800 levels would drown the other "
+            "columns", "benchmarks/accuracy.py", predicts=False),
     Default("solvers.one_step.SPREAD_SHARE", 0.2,
             "of the Hessian's share, for one number beside d (d + 1)/2",
             "benchmarks/intervals.py", predicts=False),

@@ -28,6 +28,7 @@ INTERCEPT: float = default("solvers.standardised.INTERCEPT")
 RESIDUAL_DEVIATIONS: float = default("solvers.standardised.RESIDUAL_DEVIATIONS")
 TWO_VALUED: float = default("solvers.standardised.TWO_VALUED")
 LARGEST_TARGET: float = default("solvers.standardised.LARGEST_TARGET")
+LONGEST_LEVELS: float = default("solvers.standardised.LONGEST_LEVELS")
 DIVIDED = ("gradient", "gradient on a support", "difference", "Hessian")  # questions whose answers are over n
 LOST_TARGET = (
     "The model may be worse than a constant: the released standard deviation of y is no larger than its "
@@ -50,9 +51,9 @@ class Standardised(Solver):
     its range. The set holds the coefficients of these rows. New rows are mapped alike: the region is released
     with the parameter (`Region`).
 
-    Means of the features of levels are shares m_j. Their mean squares follow from them and are not asked; all
-    features of a column have the same s^2 = sum_j m_j (1 - m_j), so that a column of many levels is as long
-    as one number, and rare levels have small coefficients. A cell that is no level counts as the shares.
+    Means of the features of levels are shares m_j. Their mean squares m_j (1 - m_j) follow from them and are
+    not asked. A column of many levels is scaled down, so that it is not longer than a few numbers. A cell
+    that is no level counts as the shares.
 
     The first question also asks for the number of records that have a target. It takes the place of n: in the
     mean and the deviation of the target, and in the gradients and Hessians that the fit works with, so that
@@ -148,16 +149,18 @@ class Standardised(Solver):
         return d - sum(last - first - 1 for first, last, _ in self.levels)
 
     def _level_squares(self, shares: Vector, noise: float) -> Vector:
-        """Return a common mean square for the features of each column of levels; 0 for other features.
+        """Return the mean squares that features of levels are scaled by; 0 for other features.
 
-        It is sum_j m_j (1 - m_j), m_j being the share of a level, so that the whole column is as long as one
-        number; at most 1, and not below twice the standard deviation of its noise. `noise`: of a share.
+        That of a level with share m is m (1 - m), not below twice the noise. `noise`: standard deviation of
+        the noise on a share. At most 1/(2 noise) equally frequent levels can be told from 0. A column of more
+        levels, or of more than 16, is made as long as that many: its mean squares are multiplied by the
+        ratio.
         """
         squares = np.zeros_like(shares)
         for first, last, _ in self.levels:
             m = shares[first:last]
-            square = float((m * (1 - self.intercept * m)).sum())
-            squares[first:last] = min(max(square, 2 * math.sqrt(last - first) * noise), 1.0)
+            longer = max(1.0, (last - first) * min(1.0, max(2 * noise, 1 / LONGEST_LEVELS)))
+            squares[first:last] = longer * np.maximum(m * (1 - self.intercept * m), 2 * noise)
         return squares
 
     def _unknown(self, d: int) -> Vector | None:
@@ -241,7 +244,7 @@ class Standardised(Solver):
             caution = LOST_TARGET if found < square else None
             closer = min(1.0, RESIDUAL_DEVIATIONS * math.sqrt(square))
             y_scale *= closer
-        length = self.stretch * (1 + 1 / math.sqrt(self._columns(d))) * largest * math.sqrt(mean_square)
+        length = self.stretch * (1 + 1 / math.sqrt(d)) * largest * math.sqrt(mean_square)
         ask.announce(Region(m[:d], s[:d], self.reach, length, basis), caution)
 
         unit = math.sqrt(1 - INTERCEPT**2 * self.intercept) / length  # of a deviation, in the fit's rows
