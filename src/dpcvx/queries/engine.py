@@ -9,12 +9,11 @@ import threading
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from dpcvx.accounting import RDP, Accountant, Budget, Tight, sampler_delta, spendable
+from dpcvx.accounting import RDP, Accountant, Budget, Tight, spendable
 from dpcvx.arrays import Vector
 from dpcvx.errors import (
     BudgetExceeded,
@@ -25,13 +24,13 @@ from dpcvx.errors import (
     WrongValue,
 )
 from dpcvx.events import ApproxDP
-from dpcvx.plans import Price, Solver, open_account
+from dpcvx.plans import Solver, open_account
 from dpcvx.queries.answer import Answer, Coefficient, reading_note
-from dpcvx.queries.budget_split import CHECK, FALSE_ALARM, BudgetSplit, choose_method, split_budget
-from dpcvx.queries.compiled import TOLERANCE, CompiledMeans, CompiledQuery, CompiledRegression, Query
+from dpcvx.queries.budget_split import CHECK, BudgetSplit, choose_method, split_budget
+from dpcvx.queries.compiled import CompiledMeans, CompiledQuery, CompiledRegression, Query
+from dpcvx.queries.engine_plan import EnginePlan, engine_facts
 from dpcvx.queries.engine_statement import engine_statement
 from dpcvx.queries.error_bars import (
-    COMPARISON_FAILURE,
     CONFIDENCE,
     Bound,
     PropagatedNoise,
@@ -45,7 +44,7 @@ from dpcvx.queries.error_bars import (
     table_estimate,
 )
 from dpcvx.queries.histogram import Counts, Histogram
-from dpcvx.queries.marginals import Measurement, NoisyMarginals, marginal_order
+from dpcvx.queries.marginals import Measurement, NoisyMarginals
 from dpcvx.queries.measuring import MeasuredAnswer, Measurer
 from dpcvx.queries.mechanisms import NoisyErrors, NoisyHistogram, PublicAnswer, WorstQuery
 from dpcvx.queries.multiplicative_weights import agree, log_factor, step_size
@@ -55,9 +54,9 @@ from dpcvx.queries.private_side import PrivateSide
 from dpcvx.queries.query import require_query
 from dpcvx.queries.schema import Schema
 from dpcvx.queries.self_check import FAMILIES, RANK, Check, check_queries
-from dpcvx.queries.sparse_vector import AboveThreshold, ComparisonRun
+from dpcvx.queries.sparse_vector import ComparisonRun
 from dpcvx.queries.synthetic import synthetic_table
-from dpcvx.queries.table_check import NOT_PAID, counts_of, objection_to_check, read_counts
+from dpcvx.queries.table_check import NOT_PAID, objection_to_check, read_counts
 from dpcvx.queries.transcript import (
     EngineTranscript,
     MemoryTranscript,
@@ -167,7 +166,6 @@ class QueryEngine:
         if self.n < 1:
             raise WrongValue("The table has no rows.")
         self._unit_facts = {} if units is None else units.facts
-        self._persons = "the different ids" if persons is None else "declared"
         self.n_queries = n_queries
         if rng is None:
             from dpcvx.noise import SecureGenerator
@@ -178,19 +176,29 @@ class QueryEngine:
         self._account = open_account(ledger, account, private=self.private)
         self._accountant: Accountant = Tight() if oracle is None else RDP()
         chosen = choose_method(self.universe, n_queries) if method == "auto" else method
-        payment = None if self._account is None else Payment(self._account, self._facts(chosen, check))
+        facts = engine_facts(
+            self.universe,
+            self.n,
+            n_queries,
+            budget,
+            method=chosen,
+            accountant=type(self._accountant).__name__,
+            check=check,
+        )
+        if units is not None:
+            facts |= {"unit": budget.unit, "persons": "the different ids" if persons is None else "declared"}
+        payment = None if self._account is None else Payment(self._account, facts)
         planned = None if payment is None else payment.paid_split
         self.budget_split: BudgetSplit = planned or split_budget(
             chosen, self.universe, self.n, n_queries, budget, self._accountant, check=check
         )
         # Why there is no check, if there is none.
         self._unchecked = objection_to_check(self.universe, self.n, budget, check) or NOT_PAID
-        self._start = self._first_mechanism()
-        noise = self.budget_split.counts
-        self._counts = counts_of(self.universe, self.n, noise, self._neighbours) if noise else None
-        self._measurer = self._single_query_measurer(oracle)
-        parts = self.budget_split.parts(type(self._start).__name__)
-        self.price = Price(self.budget_split.event, parts, self._sampler_failure, budget, self._accountant)
+        self.plan = EnginePlan(
+            self.universe, self.n, n_queries, budget, self.budget_split, self._accountant, oracle
+        )
+        self._start, self._counts, self._measurer = self.plan.start, self.plan.counts, self.plan.measurer
+        self.price = self.plan.price
         self.price.check_samplers()
         self.price.check_budget()
         self._transcript: EngineTranscript = MemoryTranscript()
@@ -201,8 +209,6 @@ class QueryEngine:
             price.check_budget()
             self._transcript = payment.pay(self.budget_split, price)
         self._private_side = PrivateSide(Counts.of(self.universe, table, self._passes, units), rng)
-        run = self.budget_split.run
-        self._comparison = AboveThreshold(run, self._neighbours) if run else None
         self._run: ComparisonRun | None = None
         self._runs = self._updates = 0
         self._measured: list[tuple[Measurement, ...]] = []
@@ -366,58 +372,6 @@ class QueryEngine:
             private=self.private,
         )
 
-    def _facts(self, method: str, check: float) -> dict[str, Any]:
-        """Public facts by which an engine is known again.
-
-        The usual share of the check is left out, so that engines of version 0.1 are found; they have none.
-        """
-        return {
-            **({} if check == CHECK else {"check": float(check)}),
-            **({} if self.budget.unit == "row" else {"unit": self.budget.unit, "persons": self._persons}),
-            "schema": self.schema.to_dict(),
-            "n": self.n,
-            "n_queries": self.n_queries,
-            "budget": [self.budget.epsilon, self.budget.delta],
-            "method": method,
-            "accountant": type(self._accountant).__name__,
-        }
-
-    def _first_mechanism(self) -> NoisyMarginals | NoisyHistogram | None:
-        if self.budget_split.start == 0:
-            return None
-        if self.method == "histogram":
-            return NoisyHistogram(self.universe, self.n, self.budget_split.start, self._neighbours)
-        shape, noise = self.universe.shape, self.budget_split.start
-        order = marginal_order(shape, self.n, noise, self._neighbours)
-        return NoisyMarginals(shape, self.n, noise, order, self._neighbours)
-
-    def _single_query_measurer(self, solver: Solver | None) -> Measurer | None:
-        """The measurements may fail to sample by half of the samplers' share of delta, all together."""
-        if self.budget_split.oracle == 0:
-            return None
-        # A plan may fail by a thousandth of its delta over 1 + e^0 at least.
-        delta = self.budget.delta / sampler_delta(self.budget.epsilon, 1.0)
-        part = delta / self.budget_split.updates
-        return Measurer(self.n, self.budget_split.oracle, part, solver, self._neighbours)
-
-    @property
-    def _sampler_failure(self) -> float:
-        """Total variation of all noise: the first releases', and as much as the rest may fail by.
-
-        Measurements may fail by half of the reserve (`Measurer`). Selections are exact, and comparisons draw
-        from a law that is exact up to e^-128.
-        """
-        own = 0.0 if self._start is None else self._start.failure
-        own += sum(NoisyErrors((), 1, noise).failure for noise in self.budget_split.checks)
-        own += 0.0 if self._counts is None else self._counts.failure
-        return own + 0.5 * self._reserve
-
-    @property
-    def _reserve(self) -> float:
-        """Total variation that all samplers may have: their share of delta over 1 + e^epsilon."""
-        share = self.budget.delta - spendable(self.budget).delta
-        return share / sampler_delta(self.budget.epsilon, 1.0)
-
     def _resume(self) -> None:
         """Continue from the transcript, or make the first releases and write them down."""
         entries = self._transcript.entries()
@@ -483,29 +437,14 @@ class QueryEngine:
 
     def _open_run(self) -> ComparisonRun | None:
         """Return the current run, or start the next one, which is noted before its first comparison."""
-        if self._run is None and self._comparison and self._runs < self.budget_split.updates:
+        if self._run is None and self.plan.comparison and self._runs < self.budget_split.updates:
             self._note_run()
-            self._run = self._private_side.start(self._comparison)
+            self._run = self._private_side.start(self.plan.comparison)
         return self._run
 
     def _note_run(self) -> None:
         self._transcript.append("run", str(self._runs))
         self._runs += 1
-
-    @cached_property
-    def _level(self) -> float:
-        """Error, in units of its sensitivity, that the noise of a run hides."""
-        return AboveThreshold(self.budget_split.run).distance(FALSE_ALARM / self.n_queries)
-
-    @cached_property
-    def _largest_below(self) -> float:
-        """Upper bound, in the same units, on an error that was found to be below the level.
-
-        However a query was chosen, it exceeds the bound only if the difference of its noise and the threshold
-        of some run does, since its own noise is independent of all thresholds.
-        """
-        failure = COMPARISON_FAILURE / self.budget_split.updates
-        return self._level + AboveThreshold(self.budget_split.run).distance(failure) + TOLERANCE
 
     def _marginal(self, compiled: CompiledQuery) -> Vector:
         return self._histogram.marginal(compiled.attributes).ravel()
@@ -542,13 +481,13 @@ class QueryEngine:
         near, part = self._near(public, noise)
         run = self._open_run()
         compared = run is not None
-        if run is not None and self._private_side.above(run, near, self._level):
+        if run is not None and self._private_side.above(run, near, self.plan.level):
             self._run = None
             if self._updates < self.budget_split.updates:
                 return self._measured_answer(compiled, public.theta)
             compared = False
         unit = near.query.range(near.theta) / self.n
-        below = self._largest_below * unit / part if compared else math.inf
+        below = self.plan.largest_below * unit / part if compared else math.inf
         check = self._checks.get("regressions" if isinstance(compiled, CompiledRegression) else "shares")
         return self._finished(
             public,

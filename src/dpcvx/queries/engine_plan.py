@@ -1,0 +1,129 @@
+"""The public plan of an engine: mechanisms, noise and price, fixed before a record is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from dpcvx.accounting import Accountant, Budget, Neighbours, sampler_delta, spendable
+from dpcvx.mechanisms import NoisyCounts
+from dpcvx.plans import Price, Solver
+from dpcvx.queries.budget_split import CHECK, FALSE_ALARM, BudgetSplit
+from dpcvx.queries.compiled import TOLERANCE
+from dpcvx.queries.error_bars import COMPARISON_FAILURE
+from dpcvx.queries.marginals import NoisyMarginals, marginal_order
+from dpcvx.queries.measuring import Measurer
+from dpcvx.queries.mechanisms import NoisyErrors, NoisyHistogram
+from dpcvx.queries.sparse_vector import AboveThreshold
+from dpcvx.queries.table_check import counts_of
+from dpcvx.queries.universe import Universe
+
+__all__ = ["EnginePlan", "engine_facts"]
+
+
+def engine_facts(
+    universe: Universe, n: int, n_queries: int, budget: Budget, *, method: str, accountant: str, check: float
+) -> dict[str, Any]:
+    """Return the public facts by which an engine is known again.
+
+    The usual share of the check is left out, so that engines of version 0.1 are found; they have none.
+    """
+    return {
+        **({} if check == CHECK else {"check": float(check)}),
+        "schema": universe.schema.to_dict(),
+        "n": n,
+        "n_queries": n_queries,
+        "budget": [budget.epsilon, budget.delta],
+        "method": method,
+        "accountant": accountant,
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class EnginePlan:
+    """Everything that an engine may ever ask, from public sizes and its budget split."""
+
+    universe: Universe
+    n: int  # number of units
+    n_queries: int  # number of queries that are expected
+    budget: Budget
+    split: BudgetSplit
+    accountant: Accountant
+    solver: Solver | None  # of single queries; None for the default ones
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """Data sets that must look alike."""
+        return self.budget.neighbours
+
+    @cached_property
+    def start(self) -> NoisyMarginals | NoisyHistogram | None:
+        """Mechanism of the first release, if there is one."""
+        noise = self.split.start
+        if noise == 0:
+            return None
+        if self.split.method == "histogram":
+            return NoisyHistogram(self.universe, self.n, noise, self.neighbours)
+        shape = self.universe.shape
+        order = marginal_order(shape, self.n, noise, self.neighbours)
+        return NoisyMarginals(shape, self.n, noise, order, self.neighbours)
+
+    @cached_property
+    def counts(self) -> NoisyCounts | None:
+        """Mechanism that counts recognised cells, if it was paid for."""
+        noise = self.split.counts
+        return counts_of(self.universe, self.n, noise, self.neighbours) if noise else None
+
+    @cached_property
+    def measurer(self) -> Measurer | None:
+        """Measurements of single queries; they may fail to sample by half of `reserve`, all together."""
+        if self.split.oracle == 0:
+            return None
+        # A plan may fail by a thousandth of its delta over 1 + e^0 at least.
+        delta = self.budget.delta / sampler_delta(self.budget.epsilon, 1.0)
+        return Measurer(self.n, self.split.oracle, delta / self.split.updates, self.solver, self.neighbours)
+
+    @cached_property
+    def comparison(self) -> AboveThreshold | None:
+        """One run of comparisons, if there are any."""
+        return AboveThreshold(self.split.run, self.neighbours) if self.split.run else None
+
+    @cached_property
+    def level(self) -> float:
+        """Error, in units of its sensitivity, that the noise of a run hides."""
+        return AboveThreshold(self.split.run).distance(FALSE_ALARM / self.n_queries)
+
+    @cached_property
+    def largest_below(self) -> float:
+        """Upper bound, in the same units, on an error that was found to be below the level.
+
+        However a query was chosen, it exceeds the bound only if the difference of its noise and the threshold
+        of some run does, since its own noise is independent of all thresholds.
+        """
+        failure = COMPARISON_FAILURE / self.split.updates
+        return self.level + AboveThreshold(self.split.run).distance(failure) + TOLERANCE
+
+    @property
+    def price(self) -> Price:
+        """Price of all of it."""
+        parts = self.split.parts(type(self.start).__name__)
+        return Price(self.split.event, parts, self.sampler_failure, self.budget, self.accountant)
+
+    @property
+    def sampler_failure(self) -> float:
+        """Total variation of all noise: the first releases', and as much as the rest may fail by.
+
+        Measurements may fail by half of the reserve (`Measurer`). Selections are exact, and comparisons draw
+        from a law that is exact up to e^-128.
+        """
+        own = 0.0 if self.start is None else self.start.failure
+        own += sum(NoisyErrors((), 1, noise).failure for noise in self.split.checks)
+        own += 0.0 if self.counts is None else self.counts.failure
+        return own + 0.5 * self.reserve
+
+    @property
+    def reserve(self) -> float:
+        """Total variation that all samplers may have: their share of delta over 1 + e^epsilon."""
+        share = self.budget.delta - spendable(self.budget).delta
+        return share / sampler_delta(self.budget.epsilon, 1.0)
