@@ -2,12 +2,15 @@
 
 import csv
 import io
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import dpcvx as dp
 from dpcvx.data.files import CsvDialect, open_table
-from dpcvx.errors import WrongValue
+from dpcvx.errors import StoreUnavailable, WrongValue
 
 HOSTILE = [
     "plain",
@@ -56,6 +59,26 @@ def test_quoted_line_breaks_give_back_the_records_so_neighbours_stay_neighbours(
             path.write_bytes(written(other, dialect, end))
             changed, _ = parsed(path, dialect)
             assert changed == [*words[:place], cell, *words[place + 1 :]]
+
+
+@pytest.mark.parametrize("size", [3, 2**22])  # bytes that are read at once
+def test_shards_of_a_dialect_hold_the_records_of_the_table(tmp_path, size, monkeypatch):
+    monkeypatch.setattr("dpcvx.data.shards.readers.BYTES_AT_ONCE", size)
+    lines = ["größe;wort;ziel", "1,5;é;0", '2,25;"a;""\nb";1', "x;c;1", "3;é;0"]
+    (tmp_path / "people.csv").write_bytes("\r\n".join(lines).encode("latin-1"))
+    dialect = dp.CsvDialect(";", ",", "latin-1", line_breaks=True)
+    declared = {"bounds": {"größe": (0, 4)}, "categories": {"wort": ["é", 'a;"\nb']}, "y_bounds": (0, 1)}
+    made = dp.from_csv(
+        tmp_path / "people.csv", target="ziel", **declared, dialect=dialect, store=tmp_path / "a", verbose=0
+    )
+    frame = pd.DataFrame({"größe": [1.5, 2.25, None, 3], "wort": ["é", 'a;"\nb', "c", "é"]})
+    other = dp.from_batches([(frame, [0, 1, 1, 0])], **declared, store=tmp_path / "b", verbose=0)
+    for one in sorted((tmp_path / "b").glob("*.npy")):
+        np.testing.assert_array_equal(np.load(one), np.load(tmp_path / "a" / one.name))
+    assert made.n == other.n == 4
+    again = {"dialect": replace(dialect, decimal="."), "store": tmp_path / "a", "verbose": 0}
+    with pytest.raises(StoreUnavailable):
+        dp.from_csv(tmp_path / "people.csv", target="ziel", **declared, **again)
 
 
 @pytest.mark.parametrize("cell", [cell for cell in HOSTILE if "\n" not in cell])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,19 @@ NOT_PARQUET = (
 class CsvDialect:
     """Separator, decimal point, encoding and quoting of a CSV file, declared by the user and never guessed.
 
+    Parameters
+    ----------
+    sep : str
+        Character between two cells.
+    decimal : str
+        Decimal point of numbers.
+    encoding : str
+        Encoding in which a line feed is one byte, such as "utf-8" or "latin-1".
+    line_breaks : bool
+        Whether quoted cells may contain line breaks.
+
+    Notes
+    -----
     Without `line_breaks` every line is one record, whatever quotes it holds. This is correct for files in
     which no cell has a line break, and one person's quotes cannot affect another record. With `line_breaks` a
     line feed ends a record if the number of quotes before it in the file is even. This is correct for files
@@ -74,17 +87,23 @@ class CsvDialect:
 
     def records(self, content: bytes) -> list[bytes]:
         """Return the records of a file, the header first, without their line feeds."""
-        lines = content.removesuffix(b"\n").split(b"\n")
+        return list(self.join(content.removesuffix(b"\n").split(b"\n")))
+
+    def join(self, lines: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield records from lines without their line feeds: lines inside quotes are put together."""
         if not self.line_breaks:
-            return lines
-        found, open_lines, quotes = [], [], 0
+            yield from lines
+            return
+        open_lines: list[bytes] = []
+        quotes = 0
         for line in lines:
             open_lines.append(line)
             quotes += line.count(b'"')
             if quotes % 2 == 0:
-                found.append(b"\n".join(open_lines))
+                yield b"\n".join(open_lines)
                 open_lines = []
-        return found if not open_lines else [*found, b"\n".join(open_lines)]
+        if open_lines:
+            yield b"\n".join(open_lines)
 
     def cells(self, record: bytes) -> list[str]:
         """Return the cells of one record, read on its own."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
-from dpcvx.data.files import NOT_PARQUET, csv_header, csv_table
+from dpcvx.data.files import NOT_PARQUET, PLAIN, CsvDialect, csv_header, csv_table
 from dpcvx.data.table_file import HEADER_HINT
 from dpcvx.errors import Unreadable, WrongType, WrongValue
 from dpcvx.words import quantity
@@ -165,7 +165,8 @@ class CsvReader:
     """CSV files with one header, one after the other; every line below a header is one record.
 
     `features`: columns to use; by default all but the targets and the ids; `words`: those that are not
-    numbers; `classes`: labels of the target; None for numbers; `person`: column of ids.
+    numbers; `classes`: labels of the target; None for numbers; `person`: column of ids; `dialect`: form of
+    the files.
     """
 
     def __init__(
@@ -177,9 +178,10 @@ class CsvReader:
         words: Collection[str],
         classes: Sequence[Any] | None,
         person: str | None = None,
+        dialect: CsvDialect = PLAIN,
     ) -> None:
-        self._paths = _listed(paths, (".csv",))
-        headers = [csv_header(next(_lines(path), b""), path) for path in self._paths]
+        self._paths, self._dialect = _listed(paths, (".csv",)), dialect
+        headers = [csv_header(next(self._records(path), b""), path, dialect) for path in self._paths]
         for path, header in zip(self._paths, headers, strict=True):
             if header != headers[0]:  # it may be a record: its text is nobody's business
                 raise WrongValue(f"{path} has another header than {self._paths[0]}; {HEADER_HINT}")
@@ -190,9 +192,10 @@ class CsvReader:
             raise WrongValue(f"categories name {unknown[0]!r}, which is no feature; {HEADER_HINT}")
         self._words, self._classes = words, classes
         facts = [_file_facts(path) for path in self._paths]
-        self.source: Mapping[str, Any] = {"kind": "csv", "files": facts, "schema": self.features}
+        form = {} if dialect == PLAIN else {"dialect": asdict(dialect)}
+        self.source: Mapping[str, Any] = {"kind": "csv", "files": facts, "schema": self.features, **form}
         self.rows: int | None = None
-        self.header: Batch = self._read([b"," * (len(self._header) - 1)])
+        self.header: Batch = self._read([dialect.sep.encode(dialect.encoding) * (len(self._header) - 1)])
         self._done, self._total = 0, sum(file["bytes"] for file in facts)
 
     @property
@@ -213,7 +216,7 @@ class CsvReader:
         """Lines of records after the first ``skip``, at most ``rows`` of them at a time."""
         self._done = 0
         for path in self._paths:
-            lines = _lines(path)
+            lines = self._records(path)
             self._done += len(next(lines)) + 1
             waiting: list[bytes] = []
             for line in lines:
@@ -228,13 +231,16 @@ class CsvReader:
             if waiting:
                 yield waiting
 
+    def _records(self, path: Path) -> Iterator[bytes]:
+        return self._dialect.join(_lines(path))
+
     def _ids(self, lines: Sequence[bytes]) -> Any:
         person = "" if self._person is None else self._person
-        table, _ = csv_table(self._header, lines).read([person], [person])
+        table, _ = csv_table(self._header, lines, self._dialect).read([person], [person])
         return table[person]
 
     def _read(self, lines: Sequence[bytes]) -> Batch:
-        table = csv_table(self._header, lines)
+        table = csv_table(self._header, lines, self._dialect)
         targets = _names(self._target)
         if len(targets) == 1:
             return table.read(self.features, self._words, targets[0], self._classes)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector
 from dpcvx.data.declarations import Declarations, check_schema
+from dpcvx.data.files import PLAIN, CsvDialect
 from dpcvx.data.recognised import total_of
 from dpcvx.data.rows import Records, Sparse
 from dpcvx.data.shards.dataset import Shards
@@ -122,14 +123,15 @@ def from_csv(
     person: str | None = None,
     persons: int | None = None,
     max_rows: int | None = None,
+    dialect: CsvDialect = PLAIN,
     store: str | Path | None = None,
     verbose: int = 1,
 ) -> Shards:
     """Quantise CSV files, of any size, into mapped shards that every estimator fits.
 
-    The first line is the header, and every line below it is one record, read as by ``dpcvx fit``: a cell that
-    is no number, or no declared level, is missing, and so are all cells of a line that has too many or too
-    few.
+    The first line is the header, and every line below it is one record (unless quoted cells may contain line
+    breaks, see `CsvDialect`), read as by ``dpcvx fit``: a cell that is no number, or no declared level, is
+    missing, and so are all cells of a line that has too many or too few.
 
     Parameters
     ----------
@@ -140,6 +142,8 @@ def from_csv(
         As for `from_parquet`.
     person, persons, max_rows
         As for `from_parquet`.
+    dialect : CsvDialect
+        Separator, decimal point, encoding and quoting of the files; by default commas, points and UTF-8.
 
     Returns
     -------
@@ -149,13 +153,15 @@ def from_csv(
     declared = _declare(target, bounds, categories, data_norm, classes, y_bounds, schema)
     people, labels = person_column(person, persons, max_rows), declared.classes
     if declared.schema is not None:
-        header = CsvReader(path, features, target, words=(), classes=labels, person=person).features
+        header = CsvReader(
+            path, features, target, words=(), classes=labels, person=person, dialect=dialect
+        ).features
         own = declared.schema.for_table(header)
         features, words = own.features(), own.text_columns()
         labels = own.target_parameters().get("classes") if labels is None else labels
     else:
         words = list(categories or {})
-    reader = CsvReader(path, features, target, words=words, classes=labels, person=person)
+    reader = CsvReader(path, features, target, words=words, classes=labels, person=person, dialect=dialect)
     return _open_or_write(
         reader, declared, _folder(store, path), verbose, None if people is None else (people, reader)
     )
