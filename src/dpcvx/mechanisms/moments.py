@@ -151,7 +151,8 @@ class NoisyMoments(GaussianMechanism):
     @property
     def capacity(self) -> int:
         """Most records whose exact sums stay inside 62 bits; none where the noise does not."""
-        largest = self._weight * max(int(max(self.limits)) ** self.order, self.presence, self.whole)
+        # Where every column has levels no square is asked, and sums are 0.
+        largest = self._weight * max(int(max(self.limits)) ** self.order, self.presence, self.whole, 1)
         return room(largest, max(each.scale for each in self.gaussians))
 
     @property
