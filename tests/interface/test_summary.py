@@ -44,7 +44,7 @@ def regression(**changes):
     settings = {
         "epsilon": 8.0,
         "bounds": {"age": (18, 90)},
-        "categories": {"region": ["south", "east"]},
+        "categories": {"region": ["north", "south", "east"]},  # the first is the baseline
         "y_bounds": (0, 80),
         "random_state": 0,
         "check": 0,
@@ -64,9 +64,12 @@ def model(data):
 
 def test_rows_are_estimates_with_normal_tests_and_intervals(model):
     rows = model.summary().to_dict()["rows"]
-    assert [row[""] for row in rows] == ["Intercept", "age", "region=south", "region=east"]
+    names = ["Intercept", "age", "region=north (baseline)", "region=south", "region=east"]
+    assert [row[""] for row in rows] == names
+    assert rows[2]["coef"] == 0.0
+    assert rows[2]["std err"] is None
     assert list(rows[0])[:7] == ["", "coef", "std err", "z", "P>|z|", "[0.025", "0.975]"]
-    frame = model.summary().to_frame()
+    frame = model.summary().to_frame().drop(index="region=north (baseline)").astype(float, errors="ignore")
     np.testing.assert_allclose(frame["coef"], [model.intercept_debiased_, *model.coef_debiased_])
     np.testing.assert_allclose(frame["std err"], [model.intercept_std_, *model.coef_std_])
     np.testing.assert_allclose(frame["z"], frame["coef"] / frame["std err"])
@@ -83,6 +86,7 @@ def test_facts_say_whose_data_which_family_and_what_was_assumed(model, data):
     assert facts["records"] == "3,000"
     assert facts["family"].startswith("Gaussian")
     assert facts["covariance"].startswith("nonrobust")
+    assert "private_score" in facts["R²"]
     assert "NOT PRIVATE" in str(model.summary())
     frame, y = data
     alone = regression(random_state=None).fit(frame, y, groups=np.arange(N) // 2).summary()
@@ -147,7 +151,7 @@ def test_every_format_holds_the_same_rows(model):
     again = list(csv.DictReader(io.StringIO(summary.to_csv())))
     assert [float(row["coef"]) for row in again] == frame["coef"].tolist()
     assert json.loads(summary.to_json())["rows"][1]["coef"] == frame["coef"]["age"]
-    assert summary._repr_html_().count("<tr>") == len(frame) + 1 + 5  # rows, header, facts
+    assert summary._repr_html_().count("<tr>") == len(frame) + 1 + 6  # rows, header, facts
     markdown = [line for line in summary.to_markdown().splitlines() if line.startswith("|")]
     assert len(markdown) == len(frame) + 2
     assert r"P>\|z\|" in markdown[0]
@@ -271,7 +275,7 @@ def test_tests_of_a_model(model, data):
     terms = model.wald_test_terms(adjust="holm")
     assert [test.hypothesis for test in terms.tests] == ["age", "region"]
     assert terms.tests[1].statistic == pytest.approx(
-        model.wald_test("region=south = region=east").statistic[0]
+        model.wald_test("region=south = 0, region=east = 0").statistic[0]
     )
     assert "Holm" in str(terms)
     assert 'adjust="holm"' in str(model.t_test("age = 0, region=south = 0"))

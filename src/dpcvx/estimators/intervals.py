@@ -259,8 +259,9 @@ class Intervals:
         return f"{self.privacy_statement_.public.get('loss', 'linear')}, {self._link} link".replace("()", "")
 
     def _fit_facts(self) -> list[tuple[str, str]]:
-        """Return facts about the goodness of the fit."""
-        return []
+        """Return facts about the goodness of the fit: what is absent, and how to get it."""
+        metric = "accuracy" if hasattr(self, "classes_") else "R²"
+        return [(metric, "not released; dpcvx score and private_score release it, at a price of their own")]
 
     def _interval_objection(self) -> str:
         """Return why the model cannot have standard errors; empty if it can."""
