@@ -11,6 +11,7 @@ import dpcvx
 from dpcvx.data import Quantiser
 from dpcvx.data.column_maps import (
     COLUMN_MAPS,
+    Clip,
     ColumnMap,
     Identity,
     PrivateQuantiles,
@@ -19,6 +20,7 @@ from dpcvx.data.column_maps import (
     Ramps,
     SignedLog,
     map_fields,
+    parse_map,
     read_map,
 )
 from dpcvx.data.columns import Columns
@@ -197,3 +199,20 @@ def test_shards_store_mapped_features(tmp_path):
     here = dpcvx.PrivateLinearRegression(**given, schema=schema, y_bounds=(0, 1)).fit(frame)
     assert np.array_equal(there.coef_, here.coef_)
     assert list(there.coef_names_) == ["a[log]"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("log", SignedLog()),
+        ("log:100", SignedLog(100)),
+        ("ramps:20,40.5,60", Ramps([20, 40.5, 60])),
+        ("private_ramps:5", PrivateRamps(5)),
+        ("clip:0,9", Clip(0, 9)),
+    ],
+)
+def test_maps_of_the_command_line(text, expected):
+    assert parse_map(text, "--map") == expected
+    for wrong in ("", "logs", "log:1,2", "ramps:a", "ramps:3,1", "private_ramps:2.5", "log:nan,1,2"):
+        with pytest.raises(WrongValue, match="--map"):
+            parse_map(wrong, "--map")

@@ -203,3 +203,44 @@ def test_persons_have_private_maps():
     ids = np.arange(3000) // 2
     model = dpcvx.PrivateLinearRegression(**GIVEN, maps="auto").fit(X, y, groups=ids)
     assert list(model.coef_names_) == ["x0[quantiles]", "x1[quantiles]"]
+
+
+def test_columns_that_vary_less_than_the_noise_are_said_to():
+    X, y = records()
+    settings = {**GIVEN, "epsilon": 1.0, "bounds": (-1e6, 1e6)}
+    with pytest.warns(dpcvx.UselessModelWarning, match="standard deviations of all columns"):
+        dpcvx.PrivateLinearRegression(**settings, maps=None).fit(X, y)
+    found = dpcvx.PrivateLinearRegression(**settings).fit(X, y)
+    assert 1 - ((found.predict(X) - y) ** 2).mean() / y.var() > 0.5
+
+
+@pytest.mark.long
+def test_a_replayed_fit_on_mapped_columns_differs_by_the_sensitivity_alone():
+    """The maps are the mechanism's own answers: with them fixed, neighbours differ in one stored row."""
+    from dpcvx.audit import discrepancies, record, replay
+    from dpcvx.data import Quantiser
+    from dpcvx.estimators import declare_fit
+    from dpcvx.estimators.private_maps import release_maps
+    from dpcvx.plans import Answers
+
+    X, y = records(400)
+    model = dpcvx.PrivateLinearRegression(**GIVEN, maps={0: PrivateRamps(3), 1: PrivateQuantiles(4)})
+    declared = declare_fit(model, InMemory(X, y), len(X))
+    maps = release_maps(
+        declared.plan.before, declared.maps, InMemory(X, y), declared.plain, Answers(SeededGenerator(1))
+    )
+    from dpcvx.data.columns import Columns
+
+    columns = Columns.declare(InMemory(X, y).table, (0, 1000), None, None, None, maps)
+    stored = 0.0 if declared.plan.solver.standardises else declared.intercept
+    quantiser = Quantiser(declared.plan.problem.bounds, columns.center, columns.scale, stored)
+
+    def source(rows, targets):
+        return InMemory(rows, targets).source(columns, quantiser, declared.target, declared.plan.layout)
+
+    first = record(declared.plan, source(X, y), SeededGenerator(2))
+    for row, target in (([math.nan, 1e308], 5.0), ([1000.0, 0.0], -5.0), ([0.0, 1000.0], math.nan)):
+        other, targets = X.copy(), y.copy()
+        other[7], targets[7] = row, target
+        again = replay(declared.plan, source(other, targets), SeededGenerator(2), first)
+        assert discrepancies(declared.plan, first, again) == []

@@ -71,6 +71,14 @@ def fit(
     classes: Annotated[
         str, typer.Option(help="Labels of the target, separated by commas. Default: the bounds file's.")
     ] = "",
+    column_map: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            help="Map of a column of numbers, such as income=log, income=log:100, age=ramps:20,40,60 or "
+            "income=private_quantiles:5; may be repeated.",
+        ),
+    ] = None,
     ledger: LedgerUrl = None,
     witness: Witness = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a model file that exists.")] = False,
@@ -117,6 +125,7 @@ def fit(
             )
         if labels := [label.strip() for label in classes.split(",") if label.strip()]:
             declared = replace(declared, target_values=LevelColumn(labels))
+        declared = replace(declared, columns={**declared.columns, **_mapped(declared, column_map or [])})
         parameters = given | {"verbose": int(not quiet)}
         if declared.data_norm is not None:
             parameters.setdefault("data_norm", declared.data_norm)
@@ -213,6 +222,20 @@ def open_ledger(url: str | None, account: str | None, witness: Path | None) -> A
     from dpcvx.ledger import Ledger
 
     return Ledger(url, witness=witness)
+
+
+def _mapped(declared: TableSchema, given: list[str]) -> dict[str, Any]:
+    """Columns with the maps of --map."""
+    from dpcvx.data.column_maps import parse_map
+
+    found: dict[str, Any] = {}
+    for each in given:
+        name, _, text = each.rpartition("=")
+        column = declared.columns.get(name)
+        if column is None or not hasattr(column, "map"):
+            raise WrongValue(f"--map {each}: {name!r} is no column of numbers of the bounds file.")
+        found[name] = replace(column, map=parse_map(text, f"--map {name}"))
+    return found
 
 
 def _private() -> TableSchema:

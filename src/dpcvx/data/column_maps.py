@@ -33,6 +33,7 @@ __all__ = [
     "SignedLog",
     "each_map",
     "map_fields",
+    "parse_map",
     "read_map",
 ]
 
@@ -371,6 +372,25 @@ def read_map(value: Any, what: str) -> Any:
         raise WrongType(f"{what} of kind {kind.kind!r} takes {known}; got {', '.join(given)}.") from None
     except WrongValue as error:
         raise WrongValue(f"{what}: {error}") from None
+
+
+def parse_map(text: str, what: str) -> Any:
+    """Return a map or request from one word, such as log, log:100, ramps:20,40,60 or private_ramps:5.
+
+    `what`: name of the option, for messages.
+    """
+    kind, _, rest = text.strip().partition(":")
+    try:
+        numbers = [float(each) for each in rest.split(",")] if rest else []
+    except ValueError:
+        raise WrongValue(f"{what} must be a map and its numbers, such as ramps:20,40,60.") from None
+    whole: list[Any] = [int(each) if each == int(each) else each for each in numbers if math.isfinite(each)]
+    if kind in (Ramps.kind, QuantileMap.kind) and whole:
+        return read_map({"kind": kind, "knots": whole}, what)
+    names = [field.name for field in fields(COLUMN_MAPS[kind])] if kind in COLUMN_MAPS else []
+    if len(whole) > len(names):
+        raise WrongValue(f"{what} has {len(whole)} numbers, and {kind} takes {len(names)}.")
+    return read_map({"kind": kind, **dict(zip(names, whole, strict=False))}, what)
 
 
 def map_fields(column_map: Any) -> Any:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AUTO", "Declarations", "check_schema"]
 
-AUTO = "auto"
+AUTO, NO_MAPS = "auto", "none"  # words in the place of maps
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Declarations:
 
     def map_of_each(self, table: Table) -> dict[int, Any]:
         """Return the declared map, or request for one, of each number that has one, by position."""
-        if self.maps in (None, AUTO):
+        if self.maps in (None, AUTO, NO_MAPS):
             return {}
         if isinstance(self.maps, Mapping) and "kind" not in self.maps:
             given = {table.position(key, "maps"): each for key, each in self.maps.items()}
@@ -111,7 +111,7 @@ class Declarations:
         }
         given |= {name: value for name, value in values.items() if getattr(self, name) is None}
         own = {each.name: each.map for each in variables if each.map is not None}
-        if own and self.maps not in (None, AUTO):
+        if own and self.maps not in (None, AUTO, NO_MAPS):
             raise Incompatible("schema declares maps of columns, and maps is given too: give one of them.")
         given |= {"maps": own} if own else {}
         return replace(self, **given)

@@ -71,12 +71,12 @@ PARAMETERS = {
         instead=BOUNDS_FILE,
     ),
     "maps": Parameter(
-        'mapping from column to map, one map for all columns of numbers, "auto" or None',
+        'mapping from column to map, one map for all columns of numbers, "auto", "none" or None',
         "Maps from numbers to features: ``SignedLog``, ``QuantileMap``, ``Ramps``, or their names; or "
         "``PrivateQuantiles``, ``PrivateRamps``, whose numbers a noisy histogram of the column gives, for 10 "
         '% of the budget. "auto" spends 5 % on histograms of columns, in standardised fits where they are '
         "precise enough, and maps those with long tails, or with bounds that are far too wide.",
-        instead=BOUNDS_FILE,
+        ("auto", "none"),
     ),
     "schema": Parameter(
         "TableSchema, optional",

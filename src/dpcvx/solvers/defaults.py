@@ -235,7 +235,7 @@ _LISTED = (
     Default("estimators.private_maps.REQUESTED_SHARE", 0.1,
             "of mu^2 for histograms of columns whose maps the user asks for",
             "benchmarks/preprocessing.py", predicts=False),
-    Default("estimators.private_maps.LARGEST_NOISE", 0.08,
+    Default("estimators.private_maps.LARGEST_NOISE", 0.065,
             "of the records: histograms whose counts have a larger standard deviation are not asked for",
             "benchmarks/preprocessing.py", predicts=False),
     Default("estimators.private_maps.FINE_NOISE", 0.005,

@@ -35,6 +35,11 @@ LOST_TARGET = (
     "noise. The y_bounds are too wide for this number of records and this epsilon. Use narrower y_bounds, "
     'y_bounds="private" or a larger epsilon. The budget of this fit is spent.'
 )
+LOST_COLUMNS = (
+    "The model may be no better than a constant: the released standard deviations of all columns of numbers "
+    "are no larger than their noise. Their bounds are too wide for this number of records and this epsilon. "
+    "Use narrower bounds, column maps or a larger epsilon. The budget of this fit is spent."
+)
 
 
 @dataclass(frozen=True)
@@ -244,6 +249,9 @@ class Standardised(Solver):
             caution = LOST_TARGET if found < square else None
             closer = min(1.0, RESIDUAL_DEVIATIONS * math.sqrt(square))
             y_scale *= closer
+        numbers = of_levels[:d] == 0
+        if caution is None and numbers.any() and (measured[:d] < least[:d])[numbers].all():
+            caution = LOST_COLUMNS
         length = self.stretch * (1 + 1 / math.sqrt(d)) * largest * math.sqrt(mean_square)
         ask.announce(Region(m[:d], s[:d], self.reach, length, basis), caution)
 
