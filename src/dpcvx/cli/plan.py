@@ -73,7 +73,7 @@ def plan(
         raise WrongValue("--deviations and --width are about standard errors: give --uncertainty 0.2 too.")
     if plot is not None:
         check_writable(plot)
-    facts, columns = _declared(model, given, features, bounds, target, classes)
+    facts, columns = _read_declarations(model, given, features, bounds, target, classes)
 
     def again(n: int, epsilon: float) -> Plan:
         planned: Plan = make_estimator(model, given | facts | {"epsilon": epsilon}).plan(n, columns)
@@ -103,7 +103,7 @@ def plan(
             typer.echo("\n".join(["", str(forecast), *map(_needed_words, needed)]))
 
 
-def _declared(
+def _read_declarations(
     model: str,
     given: dict[str, Any],
     features: int | None,
