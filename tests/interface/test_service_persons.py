@@ -88,7 +88,7 @@ def test_a_table_of_visits_is_served_by_persons(folder, monkeypatch, capsys):
     assert engine.budget.delta == 1 / PERSONS**2
     assert Ledger(folder / "ledger.db").account("visits").budget == Budget(4.0, 1 / PERSONS**2, unit="person")
     assert "attributes of 400 people" in said
-    assert "unit: one person with all of her rows, 400 of them" in said
+    assert "unit: one person with all of their rows, 400 of them" in said
     assert "no queries about 'weight' (a number without bins" in said
     assert "1,000" not in said  # the number of rows
     assert (analysts.schema["unit"], analysts.schema["units"]) == ("person", PERSONS)

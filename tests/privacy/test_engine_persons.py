@@ -278,7 +278,7 @@ def test_the_number_of_rows_is_shown_nowhere():
     for repeats in (1, 2, np.arange(3000) % 7 + 1):
         made = engine(people_table(repeats))
         statement = made.statement()
-        assert statement.unit == "one person with all of her rows"
+        assert statement.unit == "one person with all of their rows"
         assert statement.public["persons"] == 3000
         assert "a person who is in several rows" not in statement.not_covered
         answer = made.ask(QUERIES[2])
@@ -358,7 +358,7 @@ def test_the_guarantee_of_persons_is_within_the_budget():
     assert Tight().epsilon(made.price.event, 1e-7) <= 2.0
     more = engine(people_table(2), persons=5000)
     assert more.n == 5000
-    assert abs(more.data_check.n - 3000) < 6 * more.data_check.noise
+    assert abs(more.data_check.weight - 3000) < 6 * more.data_check.noise
     assert not more.data_check.findings  # persons without rows have no cells
     assert "persons" in str(more.data_check)
 

@@ -295,7 +295,7 @@ def _opening(settings: ServiceSettings, account: Account, analysts: Analysts) ->
 def _unit(engine: QueryEngine) -> str:
     if engine.budget.unit == "row":
         return f"unit: one row, {engine.n:,} of them; a person in several rows is protected for each row only"
-    return f"unit: one person with all of her rows, {engine.n:,} of them; the number of rows is private"
+    return f"unit: one person with all of their rows, {engine.n:,} of them; the number of rows is private"
 
 
 def _comparisons(left: int, total: int) -> str:
