@@ -164,11 +164,25 @@ class DataCheck:
         """Return the levels whose count is not distinguishable from 0, if the noise is small enough."""
         if column.levels is None:
             return ()
-        unknown = self.whole - column.total > LIKELY * self.noise * self._spread(column)
-        if self.error >= FEW_PEOPLE * self.whole and not unknown:
+        if self.error >= FEW_PEOPLE * self.whole and not self._has_unrecognised(column):
             return ()
         pairs = zip(column.levels, column.counts, strict=True)
         return tuple(level for level, count in pairs if count < self.error)
+
+    def absent(self) -> list[str]:
+        """Return the features "column=level" of unseen levels in columns with unrecognised cells.
+
+        Their people may be there in another spelling. Rare levels of a recognised column are not listed.
+        """
+        return [
+            f"{each.name}={level}"
+            for each in self.columns
+            if self._has_unrecognised(each)
+            for level in self.unseen(each)
+        ]
+
+    def _has_unrecognised(self, column: CheckedColumn) -> bool:
+        return self.whole - column.total > LIKELY * self.noise * self._spread(column)
 
     @property
     def findings(self) -> tuple[str, ...]:

@@ -596,12 +596,16 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         theta = release.theta.reshape(-1, *target.shape)
         region = release.region
         of_columns = region is None or region.basis is None  # features of a basis have no units
+        absent = [] if made.check is None or not of_columns else made.check.absent()
+        pooled = np.flatnonzero(np.isin(columns.names, absent))
+        means = 0 * columns.scale if region is None or not intercept else columns.scale * region.center
 
         def in_units(theta: Vector) -> tuple[Vector, Any]:
             if of_columns:
                 scale = columns.scale.reshape(-1, *[1] * (theta.ndim - 1))
                 weights = theta[: columns.width] * (spread / scale)
-                offset = center - columns.center @ weights
+                offset = center - columns.center @ weights + means[pooled] @ weights[pooled]
+                weights[pooled] = 0.0
             else:
                 weights, offset = spread * theta[: len(theta) - (intercept != 0)], center
             return weights, offset + spread * intercept * theta[-1] if intercept else offset
@@ -638,7 +642,12 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             release.plan.price,
             model=type(self).__name__,
             private=release.private,
-            bounds={**_bounds_facts(made), **facts, **made.stored},
+            bounds={
+                **_bounds_facts(made),
+                **({"pooled": [columns.names[j] for j in pooled]} if len(pooled) else {}),
+                **facts,
+                **made.stored,
+            },
             public=self._public_facts(release.plan, columns, intercept),
             receipt=release.receipt,
         )
