@@ -183,8 +183,11 @@ def test_declarations_of_persons_are_refused_where_they_mean_nothing(tmp_path):
     with pytest.raises(WrongValue, match="There is no column 'nobody'"):
         dp.from_parquet(folder, store=tmp_path / "s", **{**DECLARED, "person": "nobody"})
     shards = dp.from_parquet(folder, store=tmp_path / "shards", **DECLARED)
-    for settings in ({"person": "id"}, {"max_rows": 2}):
-        with pytest.raises(Incompatible, match="declared with the records"):
+    for settings, words in (
+        ({"person": "id"}, "declared with the records"),
+        ({"max_rows": 2}, "need the ids of persons"),
+    ):
+        with pytest.raises(Incompatible, match=words):
             dp.PrivateLinearRegression(epsilon=1.0, **settings).fit(shards)
     with pytest.raises(Incompatible, match="in memory only"):
         dp.PrivateLinearRegression(epsilon=1.0).fit(shards, groups=[1, 2])

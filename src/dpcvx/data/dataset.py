@@ -213,8 +213,8 @@ def open_dataset(
             )
         if people is not None:
             raise Incompatible(
-                f"{type(X).__name__} has its own persons: give person, persons and max_rows to the function "
-                "that opens the data, such as from_parquet, and leave them out here."
+                f"Persons are declared with the records of {type(X).__name__}: give person, persons and "
+                "max_rows to the function that opens the data, such as from_parquet, and leave them out here."
             )
         if backend != "torch":
             return X
