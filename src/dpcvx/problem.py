@@ -193,6 +193,12 @@ class Problem:
         return self.outputs * float(self.loss.value(np.zeros(2), ends).max())
 
     @property
+    def usual_loss_at_zero(self) -> float:
+        """Mean loss at theta = 0 where the targets' standard deviation is known, else the largest loss."""
+        deviation = self.loss.target_deviation
+        return self.loss_at_zero if deviation is None else min(deviation**2 / 2, self.loss_at_zero)
+
+    @property
     def smoothness(self) -> float:
         """Smoothness of F in the l2 norm."""
         return self.loss.smoothness(self.z_max) * self.row_norm**2 + self.l2

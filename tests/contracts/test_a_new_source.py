@@ -17,6 +17,7 @@ from dpcvx.data import (
     LengthSum,
     MomentSum,
     ResidualBound,
+    TargetSum,
 )
 from dpcvx.noise import SeededGenerator
 from dpcvx.solvers import NoisyGradientDescent
@@ -39,6 +40,7 @@ QUESTIONS = [
     CurvatureSum(dpcvx.Logistic(), THETA, BOUND, CurvatureBound(2**8, 10)),
     MomentSum(2, CENTERS, np.full(5, 2**14)),
     LengthSum(),
+    TargetSum(0.2, 0.5),
 ]
 
 

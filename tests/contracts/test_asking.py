@@ -37,7 +37,7 @@ def oracle(mechanism, n_calls=2):
 
 
 def test_a_question_of_ones_own_needs_no_method_of_the_oracle():
-    ask = oracle(ExactLength(PROBLEM, 3, 50.0, 50.0))
+    ask = oracle(ExactLength(PROBLEM, 3, 50.0))
     assert ask.ask(2) == 2 * 3 * 2**28
     assert ask.ask(1, question="squared length") == 3 * 2**28
     with pytest.raises(Incompatible, match="allows 2 private answers"):

@@ -14,13 +14,13 @@ import dpcvx.noise.gaussian
 from adversary import stored
 from dpcvx.accounting import Budget, Following, Neighbours, Tight, gaussian_mu
 from dpcvx.audit.replay import discrepancies, record, replay
-from dpcvx.data import LengthSum, MomentSum
+from dpcvx.data import LengthSum, MomentSum, TargetSum
 from dpcvx.data.lattice import FEATURE_BITS
 from dpcvx.data.quantise import Quantiser
 from dpcvx.domains import L2Ball
 from dpcvx.events import Compose, Gaussian, Repeat
 from dpcvx.losses import Logistic, Squared
-from dpcvx.mechanisms import NoisyLength, NoisyMoments
+from dpcvx.mechanisms import NoisyLength, NoisyMoments, NoisyTarget
 from dpcvx.noise import SeededGenerator
 from dpcvx.plans import Oracle, execute
 from dpcvx.problem import Bounds, Problem
@@ -44,60 +44,80 @@ def sums(X, y, bounds, order, centers, limits, presence=0):
 @pytest.mark.parametrize("bounds", [dp.Bounds(1.0), dp.Bounds(1.0, 1.2), dp.Bounds(0.3)], ids=str)
 def test_no_two_records_are_further_apart_than_the_sensitivity_and_some_are_as_far(order, levels, bounds):
     d = 3
-    mechanism = NoisyMoments(problem(d, bounds), 10, order, 1.0, 1.0, levels=levels)
-    features, targets = (each.sensitivity for each in mechanism.gaussians)
+    mechanism = NoisyMoments(problem(d, bounds), 10, order, 1.0, levels=levels)
+    (sensitivity,) = (each.sensitivity for each in mechanism.gaussians)
     edge = bounds.x_inf
     rows = [np.array(row) for row in itertools.product([-edge, 0.0, edge], repeat=d)]
-    reached, furthest = 0.0, 0.0
-    for center in ([0] * 4, [round(edge * UNIT)] * 3 + [UNIT], [-round(edge * UNIT), 0, 0, -UNIT]):
+    reached = 0.0
+    for center in ([0] * 3, [round(edge * UNIT)] * 3, [-round(edge * UNIT), 0, 0]):
         answers = [
-            (sums(row, y, bounds, order, np.array(center), mechanism.limits, mechanism.presence)).astype(
-                object
-            )
-            for row in rows
-            for y in (-1.0, 0.0, 1.0, math.nan)
+            sums(row, 0.0, bounds, order, np.array(center), mechanism.limits).astype(object) for row in rows
         ]
         for one, other in itertools.combinations(answers, 2):
-            moved = sum((one - other)[:d] ** 2), sum((one - other)[d:] ** 2)
-            assert moved[0] <= features**2
-            assert moved[1] <= targets**2
-            reached = max(reached, math.sqrt(moved[0]) / features)
-            furthest = max(furthest, math.sqrt(moved[1]) / targets)
-    assert furthest > 0.999
+            moved = sum((one - other) ** 2)
+            assert moved <= sensitivity**2
+            reached = max(reached, math.sqrt(moved) / sensitivity)
     if bounds.x_2 is None and not (order == 2 and levels == ((0, 3),)):  # nothing is asked then
         assert reached > 0.999
 
 
+@pytest.mark.parametrize("relation", ["replace", "add_remove"])
+def test_no_two_targets_are_further_apart_than_the_sensitivity_and_some_are_as_far(relation):
+    """Share, mean and mean square together: (sqrt 2, u, u^2) for |u| <= 1, or nothing (PRIVACY_MATH §17)."""
+    mechanism = NoisyTarget(10, 1.0, Neighbours(relation))
+    (sensitivity,) = (each.sensitivity for each in mechanism.gaussians)
+    assert mechanism.sensitivity == pytest.approx(2 / 10, rel=1e-4)
+    targets = [*np.linspace(-1, 1, 41), 1e300, -1e300, math.nan]
+    furthest = 0.0
+    for center, reach in ((0.0, 1.0), (0.7, 0.01), (-1.0, 2.0), (0.3, 1e-9)):
+        question = TargetSum(center, reach)
+        answers = [
+            dp.source([[0.0]], [y], bounds=dp.Bounds(1.0)).sum(question).astype(object) for y in targets
+        ]
+        others = answers if relation == "replace" else [np.zeros(3, dtype=object)]
+        for one, other in itertools.product(answers, others):
+            moved = sum((one - other) ** 2)
+            assert moved <= sensitivity**2
+            furthest = max(furthest, math.sqrt(moved) / sensitivity)
+    assert furthest > 0.999
+
+
+def test_target_answers_are_the_records_with_noise_of_the_stated_deviation():
+    y = np.random.default_rng(0).uniform(-1, 1, 50)
+    y[:20] = math.nan
+    mechanism, data = NoisyTarget(50, 3.0), dp.source(np.zeros((50, 1)), y, bounds=dp.Bounds(1.0))
+    generator = SeededGenerator(1)
+    answers = np.array([mechanism(0.2, 0.5, data=data, rng=generator) for _ in range(3000)])
+    u = np.clip((y[20:] - 0.2) / 0.5, -1, 1)
+    exact = np.array([30.0, u.sum(), (u**2).sum()]) / 50
+    deviations = np.array([mechanism.share_noise, mechanism.noise, mechanism.noise])
+    np.testing.assert_allclose(answers.mean(axis=0), exact, atol=5 * deviations.max() / 50)
+    np.testing.assert_allclose(answers.var(axis=0) / deviations**2, 1.0, atol=0.13)
+    assert mechanism.noise == pytest.approx(3.0 * 2 / 50, rel=1e-3)
+    assert mechanism.event == Gaussian(3.0)
+    for center, reach in ((math.nan, 1.0), (0.0, 0.0), (0.0, math.inf)):
+        with pytest.raises(ValueError, match="reach"):
+            mechanism(center, reach, data=data, rng=generator)
+
+
 def test_sensitivities_are_those_of_the_formula():
-    first = NoisyMoments(problem(4, dp.Bounds(1.0, 1.5)), 10, 1, 1.0, 1.0)
-    second = NoisyMoments(problem(4, dp.Bounds(1.0, 1.5)), 10, 2, 1.0, 1.0)
+    first = NoisyMoments(problem(4, dp.Bounds(1.0, 1.5)), 10, 1, 1.0)
+    second = NoisyMoments(problem(4, dp.Bounds(1.0, 1.5)), 10, 2, 1.0)
     assert first.sensitivity == pytest.approx(2 * 1.5 / 10, rel=1e-4)
     assert second.sensitivity == pytest.approx(math.sqrt(4) / 10, rel=1e-4)
-    alone = NoisyMoments(problem(4, dp.Bounds(1.0, 1.5)), 10, 1, 1.0, 1.0, Neighbours("add_remove"))
+    alone = NoisyMoments(problem(4, dp.Bounds(1.0, 1.5)), 10, 1, 1.0, Neighbours("add_remove"))
     assert alone.sensitivity == pytest.approx(1.5 / 10, rel=1e-4)
-    # A target that is there or not: sqrt(1 + 2), with the count scaled by sqrt(2).
-    assert [each.gaussians[1].change * 10 for each in (first, second, alone)] == pytest.approx(
-        [2.0, 1.0, math.sqrt(3)], rel=1e-4
-    )
 
 
 @pytest.mark.parametrize("order", [1, 2])
 def test_moments_are_the_records_with_noise_of_the_stated_deviation(order):
     rng = np.random.default_rng(0)
-    X, y = rng.uniform(-0.8, 0.8, (50, 3)), rng.uniform(-0.5, 0.5, 50)
-    bounds = dp.Bounds(1.0)
-    mechanism = NoisyMoments(problem(3), 50, order, 2.0, 3.0)
-    centers = None if order == 1 else np.array([0.1, -0.2, 0.0, 0.1])
-    generator = SeededGenerator(1)
-    y[:20] = math.nan
-    data, known = dp.source(X, y, bounds=bounds), np.where(np.isnan(y), 0.0, y)
+    X = rng.uniform(-0.8, 0.8, (50, 3))
+    mechanism = NoisyMoments(problem(3), 50, order, 2.0)
+    centers = None if order == 1 else np.array([0.1, -0.2, 0.0])
+    generator, data = SeededGenerator(1), dp.source(X, np.zeros(50), bounds=dp.Bounds(1.0))
     answers = np.array([mechanism(centers, data=data, rng=generator) for _ in range(3000)])
-    exact = (
-        np.column_stack([X, known, ~np.isnan(y)])
-        if order == 1
-        else (np.column_stack([X, known]) - centers) ** 2
-    )
-    exact[:20, 3:] = 0.0  # what is missing adds nothing
+    exact = X if order == 1 else (X - centers) ** 2
     deviation = mechanism.deviations
     np.testing.assert_allclose(answers.mean(axis=0), exact.mean(axis=0), atol=5 * deviation.max() / 50)
     # 3000 draws: a ratio of variances is within 0.13 of 1, but for 1 in 10^6.
@@ -107,43 +127,24 @@ def test_moments_are_the_records_with_noise_of_the_stated_deviation(order):
 
 @pytest.mark.parametrize("bounds", [dp.Bounds(1.0), dp.Bounds(1.0, 1.2), dp.Bounds(0.3)], ids=str)
 def test_no_two_records_differ_in_squared_length_by_more_than_the_sensitivity(bounds):
-    mechanism = NoisyLength(problem(3, bounds, dp.Logistic()), 10, 1.0, 1.0)
+    mechanism = NoisyLength(problem(3, bounds), 10, 1.0)
     edge = bounds.x_inf
     rows = itertools.product([-edge, 0.0, edge], repeat=3)
     lengths = [int(dp.source([row], [0.0], bounds=bounds).sum(LengthSum())[0]) for row in rows]
     most = max(lengths) - min(lengths)
-    assert 0.999 * mechanism._largest[0] <= most <= mechanism._largest[0]
+    assert 0.999 * mechanism._longest <= most <= mechanism._longest
     assert mechanism.sensitivity == pytest.approx(min(3 * edge**2, (bounds.x_2 or 9) ** 2) / 10, rel=1e-3)
     assert mechanism.event == Gaussian(1.0)
 
 
 def test_the_length_is_the_records_with_noise_of_the_stated_deviation():
     X = np.random.default_rng(0).uniform(-0.8, 0.8, (50, 3))
-    y = np.linspace(-1.5, 1.5, 50)
-    mechanism, data = NoisyLength(problem(3), 50, 2.0, 3.0), dp.source(X, y, bounds=dp.Bounds(1.0))
+    mechanism, data = NoisyLength(problem(3), 50, 2.0), dp.source(X, np.zeros(50), bounds=dp.Bounds(1.0))
     generator = SeededGenerator(1)
     answers = np.array([mechanism(data, generator) for _ in range(3000)])
-    exact = (X**2).sum(axis=1).mean(), (np.minimum(abs(y), 1.0) ** 2).mean()
-    deviations = np.array([mechanism.noise, mechanism.target_noise])
-    np.testing.assert_allclose(answers.mean(axis=0), exact, atol=5 * deviations.max() / 50)
-    np.testing.assert_allclose(answers.var(axis=0) / deviations**2, 1.0, atol=0.13)
+    assert answers.mean() == pytest.approx((X**2).sum(axis=1).mean(), abs=5 * mechanism.noise / 50)
+    assert answers.var() / mechanism.noise**2 == pytest.approx(1.0, abs=0.13)
     assert mechanism.noise == pytest.approx(2.0 * 3 / 50, rel=1e-3)
-    assert mechanism.target_noise == pytest.approx(3.0 / 50, rel=1e-3)
-    assert mechanism.event == Compose((Gaussian(2.0), Gaussian(3.0)))
-
-
-def test_no_two_targets_differ_in_clipped_square_by_more_than_the_sensitivity():
-    mechanism = NoisyLength(problem(1), 10, 1.0, 1.0)
-    limits = np.full(2, UNIT)
-    squares = [
-        int(sums([0.0], y, dp.Bounds(1.0), 2, np.zeros(2, int), limits)[1]) for y in (-7.0, -1, 0, 0.4, 3)
-    ]
-    assert 0.999 * mechanism._largest[1] <= max(squares) - min(squares) <= mechanism._largest[1]
-
-
-def test_labels_have_no_moments():
-    mechanism = NoisyMoments(problem(3, loss=dp.Logistic()), 50, 1, 2.0, 3.0)
-    assert mechanism.targets == 0
     assert mechanism.event == Gaussian(2.0)
 
 
@@ -166,16 +167,19 @@ def test_moments_and_fit_together_keep_the_budget(inner, loss):
     budget = dp.Budget(1.0, 1e-6)
     plan = Standardised(inner).plan(problem(3, loss=loss), 500, budget, Tight())
     assert 0.97 <= plan.price.epsilon <= 1.0
-    moments = sum(count / leaf.noise_multiplier**2 for leaf, count in gaussians(plan.stages[:3]))
+    measures = [stage for stage in plan.stages if stage.mechanism.traits.measures]
+    moments = sum(count / leaf.noise_multiplier**2 for leaf, count in gaussians(measures))
     mu = gaussian_mu(budget.epsilon, budget.delta)
-    share = 0.18 if isinstance(loss, (dp.Squared, dp.Quantile)) else 0.13
+    # n mu = 106: the target has 20/106 of mu^2
+    share = 0.13 + (20 / (500 * mu) if isinstance(loss, dp.Squared) else 0.0)
     assert moments == pytest.approx(share * mu**2, rel=1e-3)
 
 
 def gaussians(stages):
     from dpcvx.events import count_leaves
 
-    return count_leaves(Compose(tuple(stage.mechanism.event for stage in stages))).items()
+    events = tuple(Repeat(stage.mechanism.event, stage.n_calls) for stage in stages)
+    return count_leaves(Compose(events)).items()
 
 
 def test_following_adds_what_came_before():
@@ -201,8 +205,8 @@ def test_a_neighbour_changes_the_answers_only_within_their_sensitivity(loss):
         second = replay(plan, dp.source(other_X, other_y, bounds=bounds), SeededGenerator(5), first)
         assert discrepancies(plan, first, second) == []
         kinds = [question.kind for question in second.questions]
-        again = ["MomentSum"] if isinstance(loss, dp.Squared) else []
-        assert kinds[: 5 + len(again)] == ["MomentSum", "MomentSum", "mapped", "LengthSum", *again, "mapped"]
+        looks = ["TargetSum"] * plan.stages[0].n_calls if isinstance(loss, dp.Squared) else []
+        assert kinds[: 5 + len(looks)] == [*looks, "MomentSum", "MomentSum", "mapped", "LengthSum", "mapped"]
 
 
 def test_mapped_rows_are_held_to_the_bounds_of_the_fit():
@@ -234,15 +238,15 @@ def test_mapped_rows_are_held_to_the_bounds_of_the_fit():
 
 def test_one_more_record_never_meets_the_end_of_the_room():
     """Under add/remove the number of records is private, so twice the planned number must fit."""
-    small = NoisyMoments(problem(3), 100, 2, 1.0, 1.0)
+    small = NoisyMoments(problem(3), 100, 2, 1.0)
     most = small.capacity
-    assert NoisyMoments(problem(3), most, 2, 1.0, 1.0).capacity == most
+    assert NoisyMoments(problem(3), most, 2, 1.0).capacity == most
     with pytest.raises(dp.Incompatible, match="62-bit"):
-        NoisyMoments(problem(3), most, 2, 1.0, 1.0, Neighbours("add_remove"))
-    assert NoisyMoments(problem(3), most // 2, 2, 1.0, 1.0, Neighbours("add_remove")).capacity > most // 2 + 1
-    most = NoisyLength(problem(3), 100, 1.0, 1.0).capacity
+        NoisyMoments(problem(3), most, 2, 1.0, Neighbours("add_remove"))
+    assert NoisyMoments(problem(3), most // 2, 2, 1.0, Neighbours("add_remove")).capacity > most // 2 + 1
+    most = NoisyLength(problem(3), 100, 1.0).capacity
     with pytest.raises(dp.Incompatible, match="62-bit"):
-        NoisyLength(problem(3), most, 1.0, 1.0, Neighbours("add_remove"))
+        NoisyLength(problem(3), most, 1.0, Neighbours("add_remove"))
 
 
 def test_the_statement_counts_the_answers_of_the_fit_like_the_model():
@@ -252,24 +256,14 @@ def test_the_statement_counts_the_answers_of_the_fit_like_the_model():
     assert model.plan_.n_calls == 7
 
 
-@pytest.mark.parametrize("order", [1, 2])
-def test_targets_of_pinball_loss_are_measured_like_those_of_squared_loss(order):
-    squared, pinball = (
-        NoisyMoments(problem(3, loss=loss), 50, order, 3.0, 2.0) for loss in (dp.Squared(), dp.Quantile(0.3))
-    )
-    assert pinball.targets == 1
-    assert (pinball.event, pinball.n_draws) == (squared.event, squared.n_draws)
-    np.testing.assert_array_equal(pinball.deviations, squared.deviations)
-    np.testing.assert_array_equal(pinball.limits, squared.limits)
-
-
 def test_a_standardised_quantile_keeps_the_budget():
     plan = Standardised(NoisyMirrorDescent()).plan(
         problem(3, loss=dp.Quantile(0.3)), 2000, dp.Budget(1.0, 1e-6), Tight()
     )
     assert plan.price.epsilon <= 1.0 * (1 + 1e-9)
-    targets = [stage.mechanism.target_multiplier for stage in plan.stages[:3]]
-    assert sum(1 / each**2 for each in targets) == pytest.approx(0.05 * gaussian_mu(1.0, 1e-6) ** 2, rel=1e-3)
+    target = plan.stages[0]
+    spent = target.n_calls / target.mechanism.noise_multiplier**2
+    assert spent == pytest.approx(0.05 * gaussian_mu(1.0, 1e-6) ** 2, rel=1e-3)
 
 
 @pytest.fixture
@@ -284,7 +278,7 @@ def test_means_are_about_zero(relation, silent):
     """About -1 a row of zeros adds sqrt(d) to the sum, which a row of norm 1 never does about 0."""
     d, n = 64, 10
     problem = Problem(Logistic(), L2Ball(1.0), bounds=Bounds(1.0, 1.0), d=d)
-    question = NoisyMoments(problem, n, 1, 1.0, 1.0, Neighbours(relation))
+    question = NoisyMoments(problem, n, 1, 1.0, Neighbours(relation))
     more, fewer = (stored(np.zeros((m, d)), np.ones(m), problem.bounds, "dense") for m in (n, n - 1))
     with pytest.raises(ValueError, match="about 0"):
         question(np.full(d, -1.0), more, SeededGenerator(0))

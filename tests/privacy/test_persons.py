@@ -28,6 +28,7 @@ from dpcvx.data import (
     MomentSum,
     ResidualBound,
     RowBounds,
+    TargetSum,
     integer_bounds,
 )
 from dpcvx.data import units as units_module
@@ -82,6 +83,7 @@ QUESTIONS = {
     "means": MomentSum(1, np.zeros(D + 1, int), np.full(D + 1, UNIT), math.isqrt(2 * UNIT**2), 2**15),
     "squares": MomentSum(2, np.array([0, UNIT, -UNIT, 3000]), np.full(D + 1, UNIT)),
     "length": LengthSum(),
+    "target": TargetSum(0.2, 0.5),
     "curvature": CurvatureSum(
         dp.Squared(), np.zeros(D), ResidualBound(2**20, 2**20), CurvatureBound(2**12, 12)
     ),

@@ -26,7 +26,18 @@ from dpcvx.data.recognised import RecognisedCells, cells_to_count
 from dpcvx.data.region import Region
 from dpcvx.data.rows import Dense, Records, Sparse
 from dpcvx.data.source import CanStandardise, DataSource, Margins
-from dpcvx.data.sums import DifferenceSum, GradientSum, LengthSum, MomentSum, RowBounds, Sum, present_squared
+from dpcvx.data.sums import (
+    PRESENT,
+    DifferenceSum,
+    GradientSum,
+    LengthSum,
+    MomentSum,
+    RowBounds,
+    Sum,
+    TargetSum,
+    present_squared,
+    target_squared,
+)
 
 __all__ = [
     "BLOCK_ROWS",
@@ -34,6 +45,7 @@ __all__ = [
     "LARGEST_DRAW",
     "LARGEST_RESIDUAL",
     "LARGEST_SUM",
+    "PRESENT",
     "RESIDUAL_BITS",
     "SPREAD_UNIT",
     "SUM_UNIT",
@@ -64,6 +76,7 @@ __all__ = [
     "Sparse",
     "Sum",
     "SumOfLosses",
+    "TargetSum",
     "Terms",
     "cells_to_count",
     "exact_sum",
@@ -73,5 +86,6 @@ __all__ = [
     "present_squared",
     "records_at_once",
     "room",
+    "target_squared",
     "targets",
 ]

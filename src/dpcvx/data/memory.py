@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -144,8 +145,12 @@ class Arrays:
             return Objective(self._whole_rows(), y, loss, z_max)
         return Objective(self._whole_rows(), y[:-1], loss, z_max, weights / WEIGHT, self.n)
 
-    def mapped(self, quantiser: Quantiser, center: float, scale: float) -> Arrays:
+    def mapped(self, quantiser: Quantiser | None, center: float, scale: float) -> Arrays:
         """Return these records with rows quantised again and targets (y - center)/scale, a public map."""
+        if quantiser is None:
+            again = copy(self)
+            again._y = remap(self.records(), None, center, scale).y
+            return again
         return self._again(remap(self.records(), quantiser, center, scale), quantiser.bounds)
 
     def _again(self, records: Records, bounds: Bounds) -> Arrays:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -190,8 +191,13 @@ class OnDevice:
         """Return the sum of the losses, phi continued along its tangent beyond |z| = z_max."""
         return self._host.objective(loss, outputs, z_max)
 
-    def mapped(self, quantiser: Quantiser, center: float, scale: float) -> OnDevice:
+    def mapped(self, quantiser: Quantiser | None, center: float, scale: float) -> OnDevice:
         """Return these records with rows quantised again and targets (y - center)/scale, a public map."""
+        if quantiser is None:
+            again = copy(self)
+            again._host = self._host.mapped(None, center, scale)
+            again._parts = _parts(again._host)
+            return again
         return OnDevice(self._host.mapped(quantiser, center, scale), self.device)
 
     def follow(self, loss: Loss, outputs: int) -> Margins:

@@ -149,16 +149,21 @@ def enforce(rows: Dense | Sparse, bounds: Bounds) -> Dense | Sparse:
     return Quantiser(bounds).quantise(csr_array((values, rows.indices, rows.indptr), shape=rows.shape))
 
 
-def remap(records: Records, quantiser: Quantiser, center: float, scale: float) -> Records:
-    """Return stored records after a second, public map: the quantiser's on rows, (y - center)/scale on y."""
+def remap(records: Records, quantiser: Quantiser | None, center: float, scale: float) -> Records:
+    """Return stored records after a second, public map: the quantiser's on rows, (y - center)/scale on y.
+
+    Without a quantiser rows stay as they are.
+    """
+    y = (records.y - center) / scale
+    if records.weighted:
+        y[-1] = records.y[-1]
+    if quantiser is None:
+        return replace(records, y=np.ascontiguousarray(y))
     rows, unit = records.whole_rows(), 2.0**FEATURE_BITS
     if not isinstance(rows, Dense):
         raise WrongValue("Sparse records cannot be standardised: a centre would fill them.")
     # Stored integers are read as they are, in blocks.
     of_integers = replace(quantiser, center=unit * quantiser.center, scale=unit * quantiser.scale)
-    y = (records.y - center) / scale
-    if records.weighted:
-        y[-1] = records.y[-1]
     return Records(
         of_integers.quantise(rows.values),
         np.ascontiguousarray(y),

@@ -59,8 +59,11 @@ class DataSource(Protocol):
 class CanStandardise(Protocol):
     """A source that can quantise its records again after a public map."""
 
-    def mapped(self, quantiser: Quantiser, center: float, scale: float) -> DataSource:
-        """Return these records with rows quantised again and targets (y - center)/scale, a public map."""
+    def mapped(self, quantiser: Quantiser | None, center: float, scale: float) -> DataSource:
+        """Return these records with rows quantised again and targets (y - center)/scale, a public map.
+
+        Without a quantiser rows stay as they are.
+        """
 
 
 class Margins(Protocol):

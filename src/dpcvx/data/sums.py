@@ -6,6 +6,7 @@ new statistic touches no source, and a new source is a map and an addition.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from dpcvx.accounting import Neighbours
 
 __all__ = [
+    "PRESENT",
     "DifferenceSum",
     "Distance",
     "GradientSum",
@@ -40,7 +42,9 @@ __all__ = [
     "Points",
     "RowBounds",
     "Sum",
+    "TargetSum",
     "present_squared",
+    "target_squared",
 ]
 
 Answer = TypeVar("Answer")
@@ -322,6 +326,65 @@ class LengthSum:
     ) -> list[Distance]:
         """The diameter of an interval of length K2."""
         return [(_squares(one, other), (neighbours.interval * row.k2) ** 2)]
+
+
+@dataclass(frozen=True)
+class TargetSum:
+    """sum_i (P, u_i, u_i^2), with u_i = (y_i - center)/reach clipped to [-1, 1], in units of 2^-14.
+
+    P = floor(sqrt(2) 2^14); u_i is rounded to the grid, and its square rounded down. A missing target adds
+    nothing. Weights multiply all three.
+    """
+
+    center: float  # center, reach: public
+    reach: float
+
+    def check(self, d: int) -> None:
+        """Accept any number of features."""
+
+    def among(self, start: int, stop: int) -> TargetSum:
+        """Return the same question."""
+        return self
+
+    def of(self, records: Records) -> IntVector:
+        """Return the sum over records in memory; rows are not read."""
+        y = records.y[: len(records.y) - records.weighted]
+        if len(y) != 1:
+            raise WrongValue(f"One target is to be measured; these records have {len(y)}.")
+        known, low, high = ~np.isnan(y[0]), self.center - self.reach, self.center + self.reach
+        # Clipped before it is divided, so that no target overflows, and again, since quotients are rounded.
+        inside = np.clip(np.where(known, y[0], self.center), low, high)
+        scaled = np.clip((inside - self.center) / self.reach, -1.0, 1.0)
+        u = np.rint(scaled * 2**FEATURE_BITS).astype(np.int64)
+        terms = np.stack([PRESENT * known, u, u**2 >> FEATURE_BITS])
+        if records.weights is not None:
+            terms = terms * records.weights
+        total: IntVector = terms.sum(axis=1, dtype=np.int64)
+        return total
+
+    def add(self, parts: Iterable[IntVector], n: int) -> IntVector:
+        """Add sums over disjoint records; the mechanism's capacity keeps them inside 62 bits."""
+        return _added(parts)
+
+    def distances(
+        self, one: IntVector, other: IntVector, row: RowBounds, neighbours: Neighbours
+    ) -> list[Distance]:
+        """The diameter of the three terms of one unit (PRIVACY_MATH §17)."""
+        return [(_squares(one, other), target_squared(neighbours))]
+
+
+PRESENT = math.isqrt(2 * 4**FEATURE_BITS)  # what a target that is there adds to the count of such targets
+
+
+def target_squared(neighbours: Neighbours) -> int:
+    """Return the squared l2 sensitivity of a `TargetSum`, on the integers.
+
+    With |u| <= 1 the points (sqrt(2), u, u^2) are at most 2 apart, and at most 2 from (0, 0, 0), where a
+    target is missing: (u - u')^2 (1 + (u + u')^2) <= 4, and 2 + u^2 + u^4 <= 4 (PRIVACY_MATH §17). Rounding
+    squares down moves two points apart by less than one unit of the grid.
+    """
+    apart = (2 * 2**FEATURE_BITS + 1) ** 2
+    return neighbours.weight**2 * neighbours.squared_diameter(apart, apart)
 
 
 def _sent(theta: Vector, d: int) -> tuple[NDArray[np.int32], float]:

@@ -23,7 +23,7 @@ from dpcvx.estimators.private_bounds import private_columns, quantile_stages
 from dpcvx.estimators.private_maps import TailRule, histogram_stages
 from dpcvx.events import Compose, Repeat
 from dpcvx.losses import Loss
-from dpcvx.planning.outlook import USUAL_CELLS
+from dpcvx.planning.outlook import USUAL_CELLS, is_useful
 from dpcvx.planning.planner import (
     automatic,
     default_clip,
@@ -34,9 +34,17 @@ from dpcvx.planning.planner import (
 )
 from dpcvx.plans import Plan, Solver, Stage
 from dpcvx.problem import Problem
-from dpcvx.solvers import NAMED_SOLVERS, NoisyGradientDescent, Standardised, configured
+from dpcvx.solvers import (
+    NAMED_SOLVERS,
+    ConstantModel,
+    NoisyGradientDescent,
+    ScaledTarget,
+    Standardised,
+    configured,
+)
 from dpcvx.solvers.defaults import default
 from dpcvx.solvers.one_step import with_uncertainty
+from dpcvx.solvers.scaled_target import RESIDUAL, residual_deviations
 from dpcvx.solvers.standardised import INTERCEPT as STANDARDISED_INTERCEPT
 
 __all__ = ["AUTOMATIC", "FitDeclaration", "Parameters", "Planning", "parameters"]
@@ -163,13 +171,38 @@ class Planning(Parameters):
             coordinates = self._coordinates(columns, n, budget)
             mapped = self._constrained(self._with_room(plain), coordinates, columns)
             make = partial(self._plan, mapped, n, budget, coordinates=coordinates)
-            intercept = float(self.fit_intercept)
+        elif self._is_free and _can_scale(problem, budget):
+            make = partial(self._plan_scaled, problem, n, budget, intercept, density=density)
         check, note = check_stages(dataset, columns, target, n, budget, float(self.check))
         if not standardize:
             maps = {j: each for j, each in maps.items() if not isinstance(each, TailRule)}
         histograms = histogram_stages(n, maps, dataset, budget)
-        before = (*check, *quantile_stages(n, private_columns(*fit), budget), *histograms)
-        return dataclasses.replace(_after(before, make), notes=(note,) if note else ()), intercept
+        bounds = quantile_stages(n, private_columns(*fit), budget)
+        chosen = _after((*check, *bounds, *histograms), make)
+        # Maps are of columns, of which a constant makes no use.
+        if self._may_be_constant(problem, intercept, budget) and not histograms and not is_useful(chosen):
+            chosen = _after((*check, *bounds), partial(self._plan_constant, problem, n, budget, intercept))
+        if chosen.solver.standardises:
+            intercept = float(self.fit_intercept)
+        return dataclasses.replace(chosen, notes=(note,) if note else ()), intercept
+
+    @property
+    def _is_free(self) -> bool:
+        """Whether the planner chooses the units of the fit: who gives a set or a solver has some in mind."""
+        named = all(isinstance(each, str) for each in (self.solver, getattr(self, "domain", "")))
+        # Sufficient statistics are of squared loss, whose residuals are not clipped.
+        free = named and self.radius is None and self.solver != "sufficient_statistics"
+        return free and self.standardize is not False
+
+    def _may_be_constant(self, problem: Problem, intercept: float, budget: Budget) -> bool:
+        """Whether the planner may choose the model that predicts the same for everybody."""
+        automatic = self.solver == "auto" and self.n_iter is None and not self.uncertainty
+        free = self._is_free and self.standardize == "auto" and intercept > 0
+        return automatic and free and problem.loss.affine and _can_scale(problem, budget)
+
+    def _residual(self, problem: Problem, n: int, budget: Budget) -> float:
+        """Clip of residuals in standard deviations of the target: for standard errors few are clipped."""
+        return RESIDUAL[1] if self.uncertainty else residual_deviations(problem, n, budget)
 
     def _coordinates(self, columns: Columns, n: int, budget: Budget) -> Standardised:
         """Return the coordinates of a standardised fit, from public facts."""
@@ -207,13 +240,7 @@ class Planning(Parameters):
             )
         if self.standardize != "auto":
             return bool(self.standardize)
-        # Whoever gives a set or a solver has a scale in mind. Sufficient statistics are of squared loss,
-        # which standardisation clips.
-        free = self.radius is None and all(
-            isinstance(each, str) for each in (self.solver, getattr(self, "domain", ""))
-        )
-        wanted = dense and free and self.solver != "sufficient_statistics"
-        return wanted and standardisation_pays(problem, n, budget)
+        return dense and self._is_free and standardisation_pays(problem, n, budget)
 
     def _ridge(self, domain: Domain) -> float:
         """Weight of the ridge in scaled units."""
@@ -260,11 +287,48 @@ class Planning(Parameters):
         coordinates: Standardised | None = None,
         density: float = 1.0,
     ) -> Plan:
+        if coordinates is not None:
+            residual = self._residual(coordinates.inner(problem), n, budget)
+            coordinates = dataclasses.replace(coordinates, residual=residual)
         candidates = self._candidates(
             problem if coordinates is None else coordinates.inner(problem), n, budget
         )
         if coordinates is not None:
             candidates = tuple(dataclasses.replace(coordinates, solver=solver) for solver in candidates)
+        return self._choose(problem, n, budget, candidates, accountant, density=density)
+
+    def _plan_scaled(
+        self,
+        problem: Problem,
+        n: int,
+        budget: Budget,
+        intercept: float,
+        accountant: Accountant,
+        *,
+        density: float = 1.0,
+    ) -> Plan:
+        """Plan of a fit to a centred and scaled target, with rows as they are."""
+        wrapper = ScaledTarget(NoisyGradientDescent(), intercept, self._residual(problem, n, budget))
+        solvers = self._candidates(wrapper.inner(problem), n, budget)
+        candidates = tuple(dataclasses.replace(wrapper, solver=solver) for solver in solvers)
+        return self._choose(problem, n, budget, candidates, accountant, density=density)
+
+    def _plan_constant(
+        self, problem: Problem, n: int, budget: Budget, intercept: float, accountant: Accountant
+    ) -> Plan:
+        """Plan of the model that predicts the mean of the target for everybody."""
+        return plan(problem, n, budget, (ConstantModel(intercept),), accountant)
+
+    def _choose(
+        self,
+        problem: Problem,
+        n: int,
+        budget: Budget,
+        candidates: tuple[Solver, ...],
+        accountant: Accountant,
+        *,
+        density: float,
+    ) -> Plan:
         if self.uncertainty:
             candidates = tuple(
                 with_uncertainty(each, float(self.uncertainty), problem.loss) for each in candidates
@@ -293,6 +357,11 @@ class Planning(Parameters):
             raise WrongType(f"solver must be a name or a Solver object, got {self.solver!r}.")
         solver: Any = self.solver
         return (solver if n_iter is None else dataclasses.replace(solver, n_iter=n_iter),)
+
+
+def _can_scale(problem: Problem, budget: Budget) -> bool:
+    """Whether the target can be scaled: one number, of a loss that means the same in any units."""
+    return problem.loss.unit_free and problem.outputs == 1 and budget.delta > 0
 
 
 def _after(before: tuple[Stage, ...], make: Callable[[Accountant], Plan]) -> Plan:

@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 HUBER_SHARE: float = default("estimators.regressors.HUBER_SHARE")
+HUBER_DEVIATIONS: float = default("estimators.regressors.HUBER_DEVIATIONS")
 
 
 @parameters
@@ -206,7 +207,7 @@ class PrivateHuberRegressor(LinearRegressor):
     def _loss(self, target: Target) -> Loss:
         self._check_number("threshold", self.threshold)
         if self.threshold is None:
-            return Huber(2 * HUBER_SHARE)
+            return Huber(2 * HUBER_SHARE, threshold_deviations=HUBER_DEVIATIONS)
         return Huber(float(self.threshold / target.scale))
 
     def _family(self) -> str:

@@ -66,6 +66,16 @@ class Loss(Protocol):
         ...
 
     @property
+    def target_deviation(self) -> float | None:
+        """Standard deviation of the targets, where a fit has scaled them to one; None where unknown."""
+        return None
+
+    @property
+    def threshold_deviations(self) -> float | None:
+        """Threshold in standard deviations of the target, for a fit that measures these; None for none."""
+        return None
+
+    @property
     def parameter(self) -> float:
         """The number handed to `slope` as its third argument; 0 where the loss has none."""
         return 0.0

@@ -1,7 +1,7 @@
 """Losses of numbers: squared, Huber's, pinball and Welsch's."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -75,10 +75,17 @@ class Huber(Loss):
         Residual at which the loss becomes linear, in the units of the scaled target.
     y_range : tuple of float
         Public interval that holds every target.
+    target_deviation : float, optional
+        Standard deviation of the targets, where they have been scaled to one. Predictions use it.
+    threshold_deviations : float, optional
+        Threshold in standard deviations of the target. A fit that measures these takes it in the place of
+        ``threshold``.
     """
 
     threshold: float
     y_range: tuple[float, float] = (-1.0, 1.0)
+    target_deviation: float | None = None
+    threshold_deviations: float | None = None
 
     name: ClassVar[str] = "huber"
     target: ClassVar[TargetKind] = "numbers"
@@ -89,6 +96,11 @@ class Huber(Loss):
     def __post_init__(self) -> None:
         check_positive("Huber", "threshold", self.threshold)
         check_range(self.y_range)
+
+    @property
+    def unit_free(self) -> bool:
+        """Whether the threshold is relative to the target's standard deviation."""
+        return self.threshold_deviations is not None
 
     @property
     def parameter(self) -> float:
@@ -115,7 +127,7 @@ class Huber(Loss):
 
     def clipped(self, limit: float) -> Loss:
         """Return the loss with the smaller threshold."""
-        return Huber(min(limit, self.threshold), self.y_range)
+        return replace(self, threshold=min(limit, self.threshold))
 
 
 @vouched("queries")

@@ -13,6 +13,7 @@ from dpcvx.mechanisms.minimiser import NoisyMinimiser, PerturbedMinimiser
 from dpcvx.mechanisms.moments import NoisyLength, NoisyMoments
 from dpcvx.mechanisms.quantile import NoisyQuantile, as_quantile, quantile_grid
 from dpcvx.mechanisms.second_moments import NoisySecondMoments, SecondMoments
+from dpcvx.mechanisms.target import NoisyTarget
 from dpcvx.mechanisms.vertex import Combination, NoisyVertex, Vertex, weight_bits
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "NoisyMoments",
     "NoisyQuantile",
     "NoisySecondMoments",
+    "NoisyTarget",
     "NoisyVertex",
     "PerturbedMinimiser",
     "SecondMoments",

@@ -1,10 +1,9 @@
-"""Means of features and targets, and their mean squares about public centres, with lattice Gaussian noise."""
+"""Means of features and their mean squares about public centres, with lattice Gaussian noise."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.data import FEATURE_BITS, LengthSum, MomentSum, integer_bounds, present_squared, room
+from dpcvx.data import FEATURE_BITS, LengthSum, MomentSum, integer_bounds, present_squared
 from dpcvx.errors import WrongValue
 from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
 from dpcvx.mechanisms.mechanism import SPARE_RECORDS, Traits, check_capacity
@@ -27,26 +26,22 @@ __all__ = ["NoisyLength", "NoisyMoments"]
 
 @dataclass(frozen=True)
 class NoisyMoments(GaussianMechanism):
-    """Mean of every stored feature and of the targets of a unitless loss, or mean squares about centres.
+    """Mean of every stored feature, or mean squares about centres.
 
-    Question, order 1: the sums of k_i, of t_i and of P for each target that is there, k_i the stored row, t_i
-    the targets on the same grid and P = floor(sqrt(2) T). Order 2, for public integer centres c: the sums of
-    min(|k_ij - c_j|, K_inf)^2, and the same of t_i. A target that is missing adds 0 to all of its sums.
-    Sensitivity (l2, replace-one), on the integers: order 1, 2 sqrt(K2) for the features, half of it under
-    add/remove, and 2 T sqrt(m) for m targets of at most T: (t, P) and (t', P) are 2 T apart at most, (t, P)
-    and (0, 0) sqrt(3) T, which is the sensitivity under add/remove; order 2, K_inf^2 sqrt(d) and T^2 sqrt(m)
-    under either relation, since every square lies in an interval of that length that has 0 in it; d counts
-    the features whose squares are asked (PRIVACY_MATH §12b, §17).
+    Question, order 1: the sum of the stored rows k_i. Order 2, for public integer centres c: the sums of
+    min(|k_ij - c_j|, K_inf)^2.
+    Sensitivity (l2, replace-one), on the integers: order 1, 2 sqrt(K2), half of it under add/remove; order 2,
+    K_inf^2 sqrt(d) under either relation, since every square lies in an interval of that length that has 0 in
+    it; d counts the features whose squares are asked (PRIVACY_MATH §12b).
     Of weighted records each term is multiplied by its weight over 2^14, those of a person adding up to at
     most 1, so that a person's terms are in the hull of those of single rows and 0 (PRIVACY_MATH §16).
-    Event: Gaussian(noise_multiplier) for the features, Gaussian(target_multiplier) for the targets.
+    Event: Gaussian(noise_multiplier).
     """
 
     problem: Problem
     n: int  # public normaliser: the number of records
     order: int  # 1 or 2
-    noise_multiplier: float  # standard deviation of the noise on the features' moments over their sensitivity
-    target_multiplier: float  # the same for the targets'
+    noise_multiplier: float  # standard deviation of the noise over the sensitivity
     neighbours: Neighbours = REPLACE_ONE  # the data sets that must look alike
     # features, first and last + 1 of each run, whose squares are not asked: those of 0/1 follow from means
     levels: tuple[tuple[int, int], ...] = field(default=(), repr=False)
@@ -64,15 +59,10 @@ class NoisyMoments(GaussianMechanism):
         return f"NoisyMoments ({'means' if self.order == 1 else 'mean squares'})"
 
     @property
-    def targets(self) -> int:
-        """Number of targets that are measured: those of losses that mean the same in any units."""
-        return self.problem.outputs if self.problem.loss.unit_free else 0
-
-    @property
     def limits(self) -> IntVector:
-        """Largest absolute value of each feature and target, in units of 2^-14."""
+        """Largest absolute value of each feature, in units of 2^-14."""
         k_inf, _ = integer_bounds(self.problem.bounds, self.problem.d)
-        largest = np.repeat(np.array([k_inf, self._largest_target]), (self.problem.d, self.targets))
+        largest = np.full(self.problem.d, k_inf)
         if self.order == 2:
             for first, last in self.levels:
                 largest[first:last] = 0
@@ -84,16 +74,6 @@ class NoisyMoments(GaussianMechanism):
         return self.problem.d - sum(last - first for first, last in self.levels)
 
     @property
-    def _largest_target(self) -> int:
-        largest: int = math.floor(2**FEATURE_BITS * Fraction(float(self.problem.loss.y_range[1])))
-        return largest
-
-    @property
-    def presence(self) -> int:
-        """P: what a target that is there adds to the count of such targets; 0 where they are not counted."""
-        return max(1, math.isqrt(2 * self._largest_target**2)) if self.order == 1 and self.targets else 0
-
-    @property
     def whole(self) -> int:
         """The term of a record of whole weight in the sum of weights; 0 where records have none."""
         if self.order == 2 or self.neighbours.weight == 1:
@@ -102,12 +82,9 @@ class NoisyMoments(GaussianMechanism):
 
     @property
     def _shares(self) -> Vector:
-        """Factors of what is released: 1 for moments, and one for shares of weights and of targets."""
-        ones = [np.ones(self.problem.d), np.ones(self.targets)]
-        scale = 2.0 ** (self.order * FEATURE_BITS)
-        of_weights = [scale / self.whole] if self.whole else []
-        of_targets = [scale / self.presence] * self.targets if self.presence else []
-        return np.concatenate([ones[0], of_weights, ones[1], of_targets])
+        """Factors of the released sums: 1 for moments, and one for the share of weights that is given."""
+        of_weights = [2.0 ** (self.order * FEATURE_BITS) / self.whole] if self.whole else []
+        return np.concatenate([np.ones(self.problem.d), of_weights])
 
     @property
     def _unit(self) -> float:
@@ -120,40 +97,25 @@ class NoisyMoments(GaussianMechanism):
 
     @property
     def gaussians(self) -> tuple[LatticeGaussian, ...]:
-        """Noise of the features' sums, and of the targets' where there are any."""
+        """Noise of the sums."""
         k_inf, k2 = integer_bounds(self.problem.bounds, self.problem.d)
-        largest, neighbours, sums = self._largest_target, self.neighbours, self.targets
         if self.order == 1:
-            features = present_squared(neighbours, k2, self.whole)
-            targets = self.targets * present_squared(neighbours, largest**2, self.presence)
-            sums *= 2
+            squared = present_squared(self.neighbours, k2, self.whole)
         else:
-            features = neighbours.interval**2 * self._n_squares * k_inf**4
-            targets = neighbours.interval**2 * self.targets * largest**4
-        return _with_targets(
-            LatticeGaussian(
-                math.isqrt(self._weight**2 * features) + 1,
-                self.noise_multiplier,
-                self.problem.d + (self.whole > 0),
-                self._unit,
-            ),
-            LatticeGaussian(
-                math.isqrt(self._weight**2 * targets) + 1, self.target_multiplier, sums, self._unit
-            ),
-        )
+            squared = self.neighbours.interval**2 * self._n_squares * k_inf**4
+        sensitivity = math.isqrt(self._weight**2 * squared) + 1
+        size = self.problem.d + (self.whole > 0)
+        return (LatticeGaussian(sensitivity, self.noise_multiplier, size, self._unit),)
 
     @property
     def deviations(self) -> Vector:
         """Standard deviation of the noise on each number that is released."""
-        found = np.concatenate([np.full(each.size, each.noise) for each in self.gaussians])
-        return found * self._shares
+        return self.gaussians[0].noise * self._shares
 
     @property
     def capacity(self) -> int:
         """Most records whose exact sums stay inside 62 bits; none where the noise does not."""
-        # Where every column has levels no square is asked, and sums are 0.
-        largest = self._weight * max(int(max(self.limits)) ** self.order, self.presence, self.whole, 1)
-        return room(largest, max(each.scale for each in self.gaussians))
+        return self.gaussians[0].room(self._weight * max(int(max(self.limits)) ** self.order, self.whole, 1))
 
     @property
     def evaluations(self) -> float:
@@ -161,11 +123,9 @@ class NoisyMoments(GaussianMechanism):
         return 0.0
 
     def __call__(self, centers: Vector | None, data: DataSource, rng: Generator) -> Vector:
-        """Return the noisy moments: of features and of targets.
+        """Return the noisy moments; of order 1 of weighted records, the share of weights follows them.
 
-        The share of weights that is given comes after the features of weighted records, the shares of targets
-        that are there after the targets, both of order 1. All are sums over n: the mean of a target is its
-        moment over its share.
+        All are sums over n.
         """
         if centers is not None and self.order == 1:
             raise WrongValue("Means are taken about 0: a record's distance from a centre has no bound here.")
@@ -173,26 +133,23 @@ class NoisyMoments(GaussianMechanism):
         whole: NDArray[np.int64] = np.zeros_like(limits)
         if centers is not None:
             whole = np.clip(np.rint(centers * 2.0**FEATURE_BITS), -limits, limits).astype(np.int64)
-        total = data.sum(MomentSum(self.order, whole, limits, self.presence, self.whole))
-        noise = np.concatenate([each.draw(rng) for each in self.gaussians])
-        released: Vector = (total + noise) * np.float64(self._unit)
+        total = data.sum(MomentSum(self.order, whole, limits, 0, self.whole))
+        released: Vector = (total + self.gaussians[0].draw(rng)) * np.float64(self._unit)
         return released * self._shares
 
 
 @dataclass(frozen=True)
 class NoisyLength(GaussianMechanism):
-    """Mean squared l2 norm of the stored rows, and mean square of a unitless loss's targets, clipped at 1.
+    """Mean squared l2 norm of the stored rows.
 
-    Question: the sum of ||k_i||^2, and that of min(|t_i|, 2^14)^2, t_i the targets on the features' grid.
-    Sensitivity, on the integers: K2, and 2^28 sqrt(m) for m targets, under either relation, since every term
-    lies in an interval of that length.
-    Event: Gaussian(noise_multiplier) for the rows, Gaussian(target_multiplier) for the targets.
+    Question: the sum of ||k_i||^2.
+    Sensitivity, on the integers: K2 under either relation, since every term lies in [0, K2].
+    Event: Gaussian(noise_multiplier).
     """
 
     problem: Problem
     n: int  # public normaliser: the number of records
-    noise_multiplier: float  # standard deviation of the noise on the rows' answer over its sensitivity
-    target_multiplier: float  # the same for the targets'
+    noise_multiplier: float  # standard deviation of the noise over the sensitivity
     neighbours: Neighbours = REPLACE_ONE  # the data sets that must look alike
 
     traits: ClassVar[Traits] = Traits("length", measures=True)
@@ -201,56 +158,26 @@ class NoisyLength(GaussianMechanism):
         check_capacity(self, self.n * (1 if self.neighbours.replaces else SPARE_RECORDS))
 
     @property
-    def targets(self) -> int:
-        """Number of targets that are measured: those of losses that mean the same in any units."""
-        return self.problem.outputs if self.problem.loss.unit_free else 0
-
-    @property
-    def _largest(self) -> tuple[int, int]:
-        """Largest terms of both sums: length of one row, and l2 norm of the squares of its targets."""
-        rows = integer_bounds(self.problem.bounds, self.problem.d)[1]
-        return rows, math.isqrt(self.targets * 2 ** (4 * FEATURE_BITS)) + 1
+    def _longest(self) -> int:
+        return integer_bounds(self.problem.bounds, self.problem.d)[1]
 
     @property
     def gaussians(self) -> tuple[LatticeGaussian, ...]:
-        """Noise of the rows' sum, and of the targets' where there are any."""
-        rows, targets = (self.neighbours.interval * largest for largest in self._largest)
-        return _with_targets(
-            LatticeGaussian(rows, self.noise_multiplier, 1, self._unit),
-            LatticeGaussian(targets, self.target_multiplier, self.targets, self._unit),
-        )
-
-    @property
-    def _unit(self) -> float:
-        return 2.0 ** -(2 * FEATURE_BITS) / self.n
-
-    @property
-    def target_noise(self) -> float:
-        """Standard deviation of a target's answer."""
-        return self.gaussians[-1].noise if self.targets else 0.0
+        """Noise of the sum."""
+        unit = 2.0 ** -(2 * FEATURE_BITS) / self.n
+        return (LatticeGaussian(self.neighbours.interval * self._longest, self.noise_multiplier, 1, unit),)
 
     @property
     def capacity(self) -> int:
         """Most records whose exact sums stay inside 62 bits; none where the noise does not."""
-        return room(max(self._largest), max(each.scale for each in self.gaussians))
+        return self.gaussians[0].room(self._longest)
 
     @property
     def evaluations(self) -> float:
         """One pass over the records, none of it a gradient."""
         return 0.0
 
-    def __call__(self, data: DataSource, rng: Generator) -> Vector:
-        """Return the noisy mean squared norm, then the targets' mean squares."""
-        d = self.problem.d
+    def __call__(self, data: DataSource, rng: Generator) -> float:
+        """Return the noisy mean squared norm."""
         total = data.sum(LengthSum()) + self.gaussians[0].draw(rng)
-        if self.targets:
-            limits = np.full(d + self.targets, 2**FEATURE_BITS)
-            squares = data.sum(MomentSum(2, np.zeros_like(limits), limits))[d:]
-            total = np.append(total, squares + self.gaussians[1].draw(rng))
-        released: Vector = total * np.float64(self._unit)
-        return released
-
-
-def _with_targets(*gaussians: LatticeGaussian) -> tuple[LatticeGaussian, ...]:
-    """Leave out the noise of targets where there are none."""
-    return tuple(each for each in gaussians if each.size)
+        return float(total[0] * self.gaussians[0].unit)

@@ -50,6 +50,12 @@ class Doubt:
         advice = "More of either does not help"
         if remedies:
             advice = f"{enough[0].upper()}{enough[1:]} would be enough to do better"
+        if self.plan.solver.innermost(self.plan).solver.constant:
+            return (
+                f"{_shape(self.plan)} no coefficient is predicted to be worth its noise, so that the fit "
+                "releases the mean of the target alone and predicts it for everybody. "
+                f"{f'{advice}. ' if remedies else ''}This follows from public numbers."
+            )
         return (
             f"{_shape(self.plan)} the model is predicted to be hardly better, if at all, than one "
             f"that gives everybody the same answer: their predicted excess risks are {self.predicted:.2g} "
@@ -173,6 +179,8 @@ def trivial_risk(plan: Plan) -> float | None:
 
 def is_useful(plan: Plan) -> bool:
     """Whether enough is learnt: the predicted excess risk is clearly below that of theta = 0."""
+    if plan.solver.innermost(plan).solver.constant:
+        return False
     trivial = trivial_risk(plan)
     return trivial is None or sum(predicted_risk(plan)) < MOST_LEFT * trivial
 

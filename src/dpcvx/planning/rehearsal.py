@@ -92,6 +92,8 @@ def _scene(curvatures: Vector, target: Vector, learnable: float, l2: float) -> S
 def _learnable(problem: Problem, clip: float | None) -> float:
     if problem.loss.link != "identity":
         return problem.loss_at_zero
+    if problem.loss.target_deviation is not None:
+        return problem.usual_loss_at_zero
     return min((DEVIATION * problem.slope(2, 0.0, clip)) ** 2 / 2, problem.loss_at_zero)
 
 

@@ -61,13 +61,21 @@ class Asking:
         return answer
 
     def moments(self, centers: Vector | None = None) -> Vector:
-        """Noisy means, or mean squares about public centres, of the features and of targets with a scale."""
+        """Noisy means of the features, or mean squares about public centres."""
         answer: Vector = self.ask(centers, question="moment")
         return answer
 
-    def length(self) -> Vector:
-        """Noisy mean squared norm of the rows, then mean squares of targets with a scale."""
-        answer: Vector = self.ask(question="length")
+    def length(self) -> float:
+        """Noisy mean squared norm of the rows."""
+        answer: float = self.ask(question="length")
+        return answer
+
+    def target(self, center: float, reach: float) -> Vector:
+        """Noisy share of the targets that are there, and mean and mean square of (y - center)/reach, clipped.
+
+        All three are sums over n.
+        """
+        answer: Vector = self.ask(center, reach, question="target")
         return answer
 
     def vertex(self) -> Vertex:
@@ -79,11 +87,11 @@ class Asking:
         """Announce theta <- (1 - step) theta + step * vertex."""
         raise NotImplementedError(f"{type(self).__name__} follows no point.")
 
-    def remap(self, quantiser: Quantiser, center: float = 0.0, scale: float = 1.0) -> None:
+    def remap(self, quantiser: Quantiser | None, center: float = 0.0, scale: float = 1.0) -> None:
         """Send every record through a second quantiser: a public map of its row, and of its target."""
         raise NotImplementedError(f"{type(self).__name__} holds no records.")
 
-    def announce(self, region: Region, caution: str | None = None) -> None:
+    def announce(self, region: Region | None, caution: str | None = None) -> None:
         """Release, with the parameter, the region of the rows, and a caution: functions of answers."""
         self.region, self.caution = region, caution
 

@@ -46,8 +46,12 @@ class Release:
 
     @property
     def n_iter(self) -> int:
-        """Number of private answers that the fit itself used, without standardisation; fixed by the plan."""
-        return sum(stage.n_calls for stage in self.plan.stages if stage.mechanism.evaluations > 0)
+        """Number of private answers that the fit itself used, without standardisation; fixed by the plan.
+
+        A fit that asks for no gradient has the answers to its other questions.
+        """
+        fit = sum(stage.n_calls for stage in self.plan.stages if stage.mechanism.evaluations > 0)
+        return fit or self.plan.n_calls
 
     @property
     def gradient_evaluations(self) -> float:

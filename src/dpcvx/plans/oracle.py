@@ -88,15 +88,19 @@ class Oracle(Asking):
         self._total += 1
         return mechanism
 
-    def remap(self, quantiser: Quantiser, center: float = 0.0, scale: float = 1.0) -> None:
-        """Send every record through a second quantiser: a public map of its row, and of its target."""
+    def remap(self, quantiser: Quantiser | None, center: float = 0.0, scale: float = 1.0) -> None:
+        """Send every record through a second quantiser: a public map of its row, and of its target.
+
+        Without a quantiser rows stay as they are.
+        """
         from dpcvx.data import CanStandardise
 
         if not (math.isfinite(center) and 0 < scale < math.inf):  # else what happens depends on a target
             raise WrongValue(f"Targets need a finite centre and a positive scale, got {center!r}, {scale!r}.")
         if not isinstance(self._source, CanStandardise):
             raise Incompatible("These records cannot be mapped again: give standardize=False.")
-        self._source, self._bounds = self._source.mapped(quantiser, center, scale), None
+        self._source = self._source.mapped(quantiser, center, scale)
+        self._bounds = self._bounds if quantiser is None else None
 
     def move(self, step: float, vertex: Vertex) -> None:
         """Announce theta <- (1 - step) theta + step * vertex."""

@@ -14,6 +14,7 @@ from dpcvx.solvers.objective_perturbation import ObjectivePerturbation
 from dpcvx.solvers.one_step import OneStep
 from dpcvx.solvers.output_perturbation import OutputPerturbation
 from dpcvx.solvers.own_oracle import GradientOracle, run_with_oracle
+from dpcvx.solvers.scaled_target import ConstantModel, ScaledTarget
 from dpcvx.solvers.standardised import Standardised
 from dpcvx.solvers.strongly_convex_mirror_descent import NoisyStronglyConvexMirrorDescent
 from dpcvx.solvers.sufficient_statistics import SufficientStatistics
@@ -48,6 +49,7 @@ def configured(kind: type[Solver], *, clip: float | None = None, n_iter: int | N
 __all__ = [
     "NAMED_SOLVERS",
     "SOLVERS",
+    "ConstantModel",
     "GradientOracle",
     "NoisyAcceleratedMirrorDescent",
     "NoisyCorrectiveFrankWolfe",
@@ -62,6 +64,7 @@ __all__ = [
     "ObjectivePerturbation",
     "OneStep",
     "OutputPerturbation",
+    "ScaledTarget",
     "Standardised",
     "SufficientStatistics",
     "configured",

@@ -29,6 +29,7 @@ LATE: int = default("solvers.gradient_descent.LATE")
 LATE_COST = 1.014  # mean of 1/t over the last third of a path, over 1/t at its mean
 MOST_STEPS: int = default("solvers.gradient_descent.MOST_STEPS")
 NOISE_SHARE: float = default("solvers.gradient_descent.NOISE_SHARE")
+SCALED_NOISE_SHARE: float = default("solvers.gradient_descent.SCALED_NOISE_SHARE")
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ class NoisyGradientDescent(Solver):
         else:
             price = _privacy(problem, n, budget, self.clip, 1.0)  # it grows like H^2
             total = _optimisation(problem, grid) + price * grid**2
-            longest = min(longest, math.sqrt(NOISE_SHARE * problem.loss_at_zero / price))
+            longest = min(longest, math.sqrt(_affordable(problem) / price))
         return min(float(grid[int(np.argmin(total))]), longest)
 
     def _reached(self, problem: Problem, n: int, budget: Budget) -> float:
@@ -186,6 +187,12 @@ class NoisyGradientDescent(Solver):
         if self.momentum is not None:
             return self.momentum
         return min(_most_momentum(problem), max(0.0, 1 - SETTLED / T))
+
+
+def _affordable(problem: Problem) -> float:
+    """Most excess risk that noise may cost by default."""
+    known = problem.loss.target_deviation is not None
+    return (SCALED_NOISE_SHARE if known else NOISE_SHARE) * problem.usual_loss_at_zero
 
 
 def _averaged(T: int) -> int:

@@ -17,6 +17,7 @@ from dpcvx.plans.uncertainty import NONROBUST, SCALED, Curvature, Steepness, ave
 from dpcvx.problem import Problem
 from dpcvx.solvers.defaults import default
 from dpcvx.solvers.objective_perturbation import ObjectivePerturbation
+from dpcvx.solvers.scaled_target import ScaledTarget
 from dpcvx.solvers.standardised import Standardised
 
 __all__ = ["OneStep", "with_uncertainty"]
@@ -154,6 +155,8 @@ def with_uncertainty(solver: Solver, share: float, loss: Loss) -> Solver:
     `solver`: if it standardises, the step is made in its coordinates, with rows of which few are shortened;
     `share`: of mu^2 for the Hessian; `loss`: of the problem.
     """
+    if isinstance(solver, ScaledTarget):
+        return replace(solver, solver=OneStep(solver.solver, share))
     if isinstance(solver, Standardised):
         # Shapes of an additive model are flat beyond their knots, so far cells bias them little.
         reach, stretch = WIDE if loss.affine and solver.basis is None else NARROW

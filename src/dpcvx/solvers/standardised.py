@@ -12,29 +12,29 @@ from dpcvx.accounting import Accountant, Budget, Following, gaussian_mu, spendab
 from dpcvx.arrays import Vector
 from dpcvx.data import FEATURE_BITS, AdditiveBasis, Quantiser, Region
 from dpcvx.errors import Incompatible
-from dpcvx.events import Compose
-from dpcvx.mechanisms import Mechanism, NoisyLength, NoisyMoments, SecondMoments, Vertex
+from dpcvx.events import Compose, Repeat
+from dpcvx.mechanisms import Mechanism, NoisyLength, NoisyMoments
 from dpcvx.plans import Asking, Plan, Solver, Stage
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers.defaults import default
+from dpcvx.solvers.scaled_target import (
+    RESIDUAL,
+    PresentAsk,
+    count_records,
+    divide_by,
+    measure_target,
+    scaled_loss,
+    target_stage,
+)
 
 __all__ = ["Standardised"]
 
 FEATURE_SHARE: float = default("solvers.standardised.FEATURE_SHARE")
-TARGET_SHARE: float = default("solvers.standardised.TARGET_SHARE")
 LENGTH_SHARE: float = default("solvers.standardised.LENGTH_SHARE")
 REACH: float = default("solvers.standardised.REACH")
 INTERCEPT: float = default("solvers.standardised.INTERCEPT")
-RESIDUAL_DEVIATIONS: float = default("solvers.standardised.RESIDUAL_DEVIATIONS")
 TWO_VALUED: float = default("solvers.standardised.TWO_VALUED")
-LARGEST_TARGET: float = default("solvers.standardised.LARGEST_TARGET")
 LONGEST_LEVELS: float = default("solvers.standardised.LONGEST_LEVELS")
-DIVIDED = ("gradient", "gradient on a support", "difference", "Hessian")  # questions whose answers are over n
-LOST_TARGET = (
-    "The model may be worse than a constant: the released standard deviation of y is no larger than its "
-    "noise. The y_bounds are too wide for this number of records and this epsilon. Use narrower y_bounds, "
-    'y_bounds="private" or a larger epsilon. The budget of this fit is spent.'
-)
 LOST_COLUMNS = (
     "The model may be no better than a constant: the released standard deviations of all columns of numbers "
     "are no larger than their noise. Their bounds are too wide for this number of records and this epsilon. "
@@ -46,27 +46,25 @@ LOST_COLUMNS = (
 class Standardised(Solver):
     """Standardise the records with released moments, fit with another solver, return to old coordinates.
 
-    Algorithm: three questions release the mean m of every feature (and of the target of squared and of
-    pinball loss, which mean the same in any units), the mean square s^2 about it, and the root mean square
-    length r of the rows (x - m)/s with cells clipped to [-3, 3]. Rows are shrunk to length r (1 + 1/sqrt(d)),
-    which few of d independent columns exceed, and scaled to norm 1 together with an intercept; targets
-    become (y - m_y)/(2.5 s_y), and squared loss becomes Huber's with threshold 1, which is squared loss with
-    residuals clipped there. The third question also asks for the mean square of targets clipped at 2.5 s_y.
-    It replaces s_y^2 where that is smaller than its noise, as it is for a target that varies far less than
-    its range. The set holds the coefficients of these rows. New rows are mapped alike: the region is released
+    Algorithm: three questions release the mean m of every feature, the mean square s^2 about it, and the root
+    mean square length r of the rows (x - m)/s with cells clipped to [-3, 3]. Rows are shrunk to length
+    r (1 + 1/sqrt(d)), which few of d independent columns exceed, and scaled to norm 1 together with an
+    intercept. The set holds the coefficients of these rows. New rows are mapped alike: the region is released
     with the parameter (`Region`).
 
     Means of the features of levels are shares m_j. Their mean squares m_j (1 - m_j) follow from them and are
     not asked. A column of many levels is scaled down, so that it is not longer than a few numbers. A cell
     that is no level counts as the shares.
 
-    The first question also asks for the number of records that have a target. It takes the place of n: in the
-    mean and the deviation of the target, and in the gradients and Hessians that the fit works with, so that
-    its steps and standard errors are those of the records that have a target (PRIVACY_MATH §17).
+    Targets of squared and of pinball loss, which mean the same in any units, are centred and scaled first, as
+    by `ScaledTarget`. The number of records that have a target, released there, takes the place of n in the
+    gradients and Hessians that the fit works with, so that its steps and standard errors are those of the
+    records that have a target (PRIVACY_MATH §17).
 
-    Privacy: `NoisyMoments` twice and `NoisyLength` take 13 % of mu(eps, delta)^2 in all, and 5 % more with a
-    target; the maps use released numbers and one row at a time, so the fit's questions have the sensitivity
-    of rows of norm 1 (PRIVACY_MATH §12b). The fit is calibrated so that all together keep the budget.
+    Privacy: `NoisyMoments` twice and `NoisyLength` take 13 % of mu(eps, delta)^2 in all, and `NoisyTarget`
+    between 5 and 40 % by n mu; the maps use released numbers and one row at a time, so the fit's questions
+    have the sensitivity of rows of norm 1 (PRIVACY_MATH §12b). The fit is calibrated so that all together
+    keep the budget.
 
     Without an intercept nothing is centred: deviations are taken about 0.
 
@@ -89,6 +87,8 @@ class Standardised(Solver):
         features are skewed; more makes the length's noise larger.
     basis : AdditiveBasis, optional
         Features of the standardised cells; none for a linear model.
+    residual : float
+        Residuals of squared loss are clipped at this many standard deviations of the target.
     """
 
     solver: Solver
@@ -98,6 +98,7 @@ class Standardised(Solver):
     basis: AdditiveBasis | None = field(default=None, repr=False)  # long; the statement describes it
     # columns of levels: first feature, last + 1, and the stored integer of cells that are no level (or 0)
     levels: tuple[tuple[int, int, int], ...] = field(default=(), repr=False)
+    residual: float = RESIDUAL[1]
 
     standardises: ClassVar[bool] = True
 
@@ -112,30 +113,31 @@ class Standardised(Solver):
 
     def with_coordinates(self, solver: Solver) -> Solver:
         """Return another solver, standardised."""
-        return Standardised(solver, self.intercept, basis=self.basis, levels=self.levels)
+        return replace(
+            Standardised(solver, self.intercept, basis=self.basis, levels=self.levels), residual=self.residual
+        )
 
     def squares_left(self, plan: Plan, shares: tuple[float, ...]) -> tuple[float, ...]:
         """Return 1 for a column whose variance was measured, less where noise hides it.
 
         A mean square below twice the noise counts as that much, so a column that varies by less stays short.
         """
-        least = 2 * float(_any(plan.stages[1].mechanism).deviations[: plan.problem.d].max())
+        squares = _any(plan.stages[_targets(plan.problem) + 1].mechanism)
+        least = 2 * float(squares.deviations[: plan.problem.d].max())
         return tuple(min(1.0, share * plan.problem.bounds.x_inf**2 / least) for share in shares)
 
     def _fit(self, plan: Plan, n: int | None = None) -> Plan:
         """Return the part of a plan after the moments, for n records that have a target."""
-        inner, stages = self.inner(plan.problem), plan.stages[3:]
+        inner, stages = self.inner(plan.problem), plan.stages[_targets(plan.problem) + 3 :]
         if n is not None:
-            stages = tuple(_divided_by(n, stage) for stage in stages)
+            stages = tuple(divide_by(n, stage) for stage in stages)
         return replace(plan, stages=stages, n=n or plan.n, problem=inner, solver=self.solver, candidates=())
 
     def inner(self, problem: Problem) -> Problem:
         """The problem in standardised coordinates; public, whatever the moments will be."""
         if problem.outputs > 1 and problem.loss.unit_free:
             raise Incompatible("Standardisation covers one target of a regression; give standardize=False.")
-        loss: Any = problem.loss
-        if loss.unit_free:
-            loss = replace(loss.clipped(1.0) or loss, y_range=(-LARGEST_TARGET, LARGEST_TARGET))
+        loss = scaled_loss(problem.loss, self.residual) if problem.loss.unit_free else problem.loss
         return replace(problem, loss=loss, bounds=Bounds(1.0, 1.0), d=self._width(problem) + self.intercept)
 
     def _width(self, problem: Problem) -> int:
@@ -183,38 +185,43 @@ class Standardised(Solver):
             raise Incompatible("Standardisation draws Gaussian noise, which needs delta > 0.")
         paid = spendable(budget)
         mu = gaussian_mu(paid.epsilon, paid.delta)
-        features, targets, length = (
-            1 / (mu * math.sqrt(share)) for share in (FEATURE_SHARE / 2, TARGET_SHARE / 3, LENGTH_SHARE)
-        )
+        features, length = (1 / (mu * math.sqrt(share)) for share in (FEATURE_SHARE / 2, LENGTH_SHARE))
         spans = tuple((first, last) for first, last, _ in self.levels)
         means, squares = (
-            NoisyMoments(problem, n, order, features, targets, budget.neighbours, spans) for order in (1, 2)
+            NoisyMoments(problem, n, order, features, budget.neighbours, spans) for order in (1, 2)
         )
         mapped = replace(problem, bounds=self._mapped(problem)[1], d=self._width(problem))
-        return means, squares, NoisyLength(mapped, n, length, targets, budget.neighbours)
+        return means, squares, NoisyLength(mapped, n, length, budget.neighbours)
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Give the measures their share, and the other solver what is left."""
-        measures = self.measures(problem, n, budget)
-        before = Compose(tuple(measure.event for measure in measures))
+        measures = tuple(Stage(measure, 1) for measure in self.measures(problem, n, budget))
+        if problem.loss.unit_free:
+            measures = (target_stage(n, budget), *measures)
+        before = Compose(tuple(Repeat(stage.mechanism.event, stage.n_calls) for stage in measures))
         fit = self.solver.plan(self.inner(problem), n, budget, Following(before, accountant))
-        stages = (*(Stage(measure, 1) for measure in measures), *fit.stages)
+        stages = (*measures, *fit.stages)
         return Plan(stages, problem, n, replace(self, solver=fit.solver), budget, accountant)
 
     def run(self, plan: Plan, ask: Asking) -> Vector:
         """Measure, map the records, fit, and map the coefficients back."""
         problem, d, inner = plan.problem, plan.problem.d, self.inner(plan.problem)
-        means, squares, lengths = (_any(stage.mechanism) for stage in plan.stages[:3])
+        first_stage = _targets(problem)
+        means, squares, lengths = (
+            _any(stage.mechanism) for stage in plan.stages[first_stage : first_stage + 3]
+        )
+        y_center, y_scale, present, caution = 0.0, 1.0, None, None
+        if first_stage:
+            limit = problem.loss.y_range[1]
+            scale = measure_target(plan.stages[0], plan.n, ask, limit, centred=self.intercept)
+            y_center, y_scale, present, caution = scale.center, scale.unit, scale.present, scale.caution
         limits = means.limits * 2.0**-FEATURE_BITS
-        moments, noise, present, weight = ask.moments(), means.deviations, plan.n, plan.n
+        moments, weight = ask.moments(), plan.n
         if means.whole:
-            weight = present = _count(plan.n, moments[d], noise[d])
-            moments, noise = np.delete(moments, d), np.delete(noise, d)
-        if problem.loss.unit_free:
-            present = _count(plan.n, moments[-1], noise[-1])
-            moments = moments[:-1]
-        # Sums divided by n become means over the weight that is given, and over records that have a target.
-        more = plan.n / np.where(np.arange(len(moments)) < d, weight, present)
+            weight = count_records(plan.n, float(moments[d]), float(means.deviations[d]))
+        if present is None:
+            present = weight
+        more = plan.n / weight  # sums divided by n become means over the weight that is given
         lowest = -limits
         for first, last, _ in self.levels:
             lowest[first:last] = 0  # shares of levels
@@ -222,48 +229,35 @@ class Standardised(Solver):
         m = shares * self.intercept
         # A mean square below twice the standard deviation of its noise is replaced by that.
         measured, least = more * ask.moments(m), 2 * more * squares.deviations
-        of_levels = self._level_squares(shares, float(more[0] * noise[0]))
+        of_levels = self._level_squares(shares, float(more * means.deviations[0]))
         s = np.sqrt(np.where(of_levels > 0, of_levels, np.maximum(measured, least)))
-        y_center, y_scale = 0.0, 1.0
-        if problem.loss.unit_free:
-            y_center = float(m[d])
-            y_scale = min(RESIDUAL_DEVIATIONS * float(s[d]), problem.loss.y_range[1] + abs(y_center))
         largest, bounds = self._mapped(problem)
         basis = None
         if self.basis is not None:
             # Cells are in [-x_inf, x_inf]: a mean square about 0 of x_inf^2 leaves them at the two ends.
-            squared = (m[:d] ** 2 + s[:d] ** 2) / problem.bounds.x_inf**2
+            squared = (m**2 + s**2) / problem.bounds.x_inf**2
             flat = tuple(j for j in self.basis.numbers if squared[j] >= TWO_VALUED)
             basis = replace(self.basis, reach=self.reach, flat=flat)
-        spread = self.reach * s[:d] if basis is None else s[:d]
+        spread = self.reach * s if basis is None else s
         unknown = self._unknown(d) if self.intercept else None
-        ask.remap(Quantiser(bounds, m[:d], spread, basis=basis, missing=unknown), y_center, y_scale)
-        mean_square, *again = ask.length()
-        mean_square = plan.n / weight * max(float(mean_square), 2 * lengths.noise)
+        ask.remap(Quantiser(bounds, m, spread, basis=basis, missing=unknown), y_center, y_scale)
         most = float(d) if bounds.x_2 is None else bounds.x_2**2
-        mean_square, closer = min(mean_square, most), 1.0
-        caution = None
-        if again and measured[d] < least[d]:
-            found, noise = (plan.n / present * float(each) for each in (again[0], lengths.target_noise))
-            square = max(found, 2 * noise)
-            caution = LOST_TARGET if found < square else None
-            closer = min(1.0, RESIDUAL_DEVIATIONS * math.sqrt(square))
-            y_scale *= closer
-        numbers = of_levels[:d] == 0
-        if caution is None and numbers.any() and (measured[:d] < least[:d])[numbers].all():
+        mean_square = min(more * max(ask.length(), 2 * lengths.noise), most)
+        numbers = of_levels == 0
+        if caution is None and numbers.any() and (measured < least)[numbers].all():
             caution = LOST_COLUMNS
         length = self.stretch * (1 + 1 / math.sqrt(d)) * largest * math.sqrt(mean_square)
-        ask.announce(Region(m[:d], s[:d], self.reach, length, basis), caution)
+        ask.announce(Region(m, s, self.reach, length, basis), caution)
 
         unit = math.sqrt(1 - INTERCEPT**2 * self.intercept) / length  # of a deviation, in the fit's rows
-        ask.remap(Quantiser(inner.bounds, 0.0, 1 / (largest * unit), INTERCEPT * self.intercept), 0.0, closer)
+        ask.remap(Quantiser(inner.bounds, 0.0, 1 / (largest * unit), INTERCEPT * self.intercept))
 
         def back(theta: Vector) -> Vector:
             weights: Vector = y_scale * unit * theta[: inner.d - self.intercept]
             offset = y_center + y_scale * INTERCEPT * theta[-1]
             if basis is None:
-                weights = weights / s[:d].reshape(-1, *[1] * (theta.ndim - 1))
-                offset = offset - m[:d] @ weights
+                weights = weights / s.reshape(-1, *[1] * (theta.ndim - 1))
+                offset = offset - m @ weights
             if not self.intercept:
                 return weights
             return np.concatenate([weights, np.reshape(offset, (1, *theta.shape[1:]))])
@@ -271,7 +265,7 @@ class Standardised(Solver):
         fit, fit_ask, solver = self._fit(plan), ask, self.solver
         if present < plan.n:
             solver = solver.with_records(fit, present)
-            fit, fit_ask = self._fit(plan, present), _PresentAsk(ask, plan.n / present, inner.l2)
+            fit, fit_ask = self._fit(plan, present), PresentAsk(ask, plan.n / present, inner.l2)
         theta = solver.run(fit, fit_ask)
         if fit_ask.uncertainty is not None:
             ask.publish(fit_ask.uncertainty.mapped(back, y_scale**2))
@@ -282,47 +276,9 @@ class Standardised(Solver):
         return self.solver.predict(self.inner(problem), n, budget)
 
 
-def _count(n: int, share: float, deviation: float) -> int:
-    """Return the number of units, n times a released share of them.
-
-    A share below two standard deviations of its noise is replaced by these: it may be noise alone.
-    """
-    return max(1, round(n * min(1.0, max(float(share), 2 * float(deviation)))))
-
-
-class _PresentAsk(Asking):
-    """Passes queries on, and turns sums over n into means over the records that have a target.
-
-    Vertices and minimisers do not depend on the divisor, apart from a ridge.
-    """
-
-    def __init__(self, ask: Asking, factor: float, l2: float) -> None:
-        self._ask, self._factor, self._l2 = ask, factor, l2
-
-    def ask(self, *public: Any, question: str | None = None) -> Any:
-        """Ask, and rescale gradients, their differences and Hessians."""
-        answer = self._ask.ask(*public, question=question)
-        if question == "Hessian":
-            spread = None if answer.spread is None else self._factor * answer.spread
-            return SecondMoments(self._factor * answer.hessian, spread)
-        if question not in DIVIDED:
-            return answer
-        point = public[0]
-        if len(public) > 1:
-            point = point - public[1] if question == "difference" else point[public[1]]
-        ridge = self._l2 * point
-        return self._factor * (answer - ridge) + ridge
-
-    def move(self, step: float, vertex: Vertex) -> None:
-        """Pass a move on."""
-        self._ask.move(step, vertex)
-
-
-def _divided_by(n: int, stage: Stage) -> Stage:
-    """Return a stage with the noise that its answers have once `_PresentAsk` has rescaled them."""
-    if stage.mechanism.traits.question not in DIVIDED:
-        return stage
-    return replace(stage, mechanism=replace(_any(stage.mechanism), n=n))
+def _targets(problem: Problem) -> int:
+    """Number of stages that are about the target."""
+    return int(problem.loss.unit_free)
 
 
 def _any(mechanism: Mechanism) -> Any:

@@ -26,6 +26,7 @@ REGRESSION_VARIANCE: float = default("solvers.typical_data.REGRESSION_VARIANCE")
 DECAYS: tuple[float, ...] = default("solvers.typical_data.DECAYS")
 GROWTH: float = default("solvers.typical_data.GROWTH")
 LEAST_WINDOW = 1e-4  # below it a difference of like numbers is its first term
+EXPLAINED: float = default("solvers.typical_data.EXPLAINED")
 DIRECTIONS: int = default("solvers.typical_data.DIRECTIONS")
 
 
@@ -128,6 +129,8 @@ def mean_curvature(problem: Problem, clip: float | None = None) -> float:
 
 
 def _score_variance(problem: Problem, clip: float | None) -> float:
+    if (known := problem.loss.target_deviation) is not None:
+        return EXPLAINED * known**2
     if problem.loss.link == "identity":
         return REGRESSION_VARIANCE * problem.slope(2, 0.0, clip) ** 2
     return CLASSIFICATION_VARIANCE

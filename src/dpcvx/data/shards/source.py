@@ -171,12 +171,14 @@ class ShardSource:
         parts = (question.among(*ends).of(shard) for shard, ends in zip(shards, ranges, strict=True))
         return question.add(parts, self.count)
 
-    def mapped(self, quantiser: Quantiser, center: float, scale: float) -> ShardSource:
+    def mapped(self, quantiser: Quantiser | None, center: float, scale: float) -> ShardSource:
         """Return these records with rows quantised again and targets (y - center)/scale, a public map.
 
         They are written once to scratch files. Where the disk has no room for them, they are quantised
-        in each pass again, with the same sums.
+        in each pass again, with the same sums. Targets alone are mapped in each pass.
         """
+        if quantiser is None:
+            return self._changed(partial(_remap_targets, center, scale), self._bounds)
         pieces = [self._shards[index].part(start, stop) for index, start, stop in self._ranges(DENSE_CELLS)]
         bounds = integer_bounds(quantiser.bounds, quantiser.width(self.d))
         source = ShardSource(
@@ -263,6 +265,10 @@ def _shrunk(bounds: Bounds, stored: Records) -> Records:
 
 def _remap_stored(quantiser: Quantiser, center: float, scale: float, stored: Records) -> Records:
     return remap(_dense(stored), quantiser, center, scale)
+
+
+def _remap_targets(center: float, scale: float, stored: Records) -> Records:
+    return remap(stored, None, center, scale)
 
 
 def _transposed(stored: Records) -> Records:

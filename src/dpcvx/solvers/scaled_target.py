@@ -1,0 +1,356 @@
+"""Private scale of a regression's target: released centre and standard deviation make the units of a fit."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpcvx.accounting import Accountant, Budget, Following, calibrate, gaussian_mu, spendable
+from dpcvx.arrays import Vector
+from dpcvx.errors import Incompatible
+from dpcvx.events import Gaussian, Repeat
+from dpcvx.losses import Huber, Loss
+from dpcvx.mechanisms import Mechanism, NoisyTarget, SecondMoments, Vertex
+from dpcvx.plans import Asking, Plan, Solver, Stage
+from dpcvx.problem import Problem
+from dpcvx.solvers.defaults import default
+from dpcvx.solvers.typical_data import Typical
+
+__all__ = [
+    "UNIT",
+    "ConstantModel",
+    "PresentAsk",
+    "ScaledTarget",
+    "TargetScale",
+    "count_records",
+    "divide_by",
+    "measure_target",
+    "residual_deviations",
+    "scaled_loss",
+    "target_stage",
+]
+
+SHARES: tuple[float, float] = default("solvers.scaled_target.SHARES")
+SHARE_SCALE: float = default("solvers.scaled_target.SHARE_SCALE")
+LOOKS: tuple[int, int] = default("solvers.scaled_target.LOOKS")
+LOOK_NOISE: float = default("solvers.scaled_target.LOOK_NOISE")
+NARROWING: float = default("solvers.scaled_target.NARROWING")
+RESIDUAL: tuple[float, float] = default("solvers.scaled_target.RESIDUAL")
+MANY: float = default("solvers.scaled_target.MANY")
+LARGEST: float = default("solvers.scaled_target.LARGEST")
+UNIT = 2.5  # standard deviations of the target in a unit of the fit, in which radius and ridge hold
+CENTER: float = default("solvers.scaled_target.CENTER")
+SEEN: float = default("solvers.scaled_target.SEEN")
+AIM: float = default("solvers.scaled_target.AIM")
+AIMS: tuple[float, float] = default("solvers.scaled_target.AIMS")
+MOST_SEEN = 0.9  # clipped mean squares above it say only that the range is too narrow
+DIVIDED = ("gradient", "gradient on a support", "difference", "Hessian")  # questions whose answers are over n
+LOST_TARGET = (
+    "The model may be worse than a constant: the released standard deviation of y is no larger than its "
+    "noise. The y_bounds are too wide for this number of records and this epsilon. Use narrower y_bounds or "
+    "a larger epsilon. The budget of this fit is spent."
+)
+
+
+@dataclass(frozen=True)
+class TargetScale:
+    """Released centre and standard deviation of the target, and the number of records that have one."""
+
+    center: float
+    deviation: float
+    present: int
+    caution: str | None  # where the standard deviation is hidden by noise
+
+    @property
+    def unit(self) -> float:
+        """One unit of the fit in the units of the target."""
+        return UNIT * self.deviation
+
+
+def residual_deviations(problem: Problem, n: int, budget: Budget) -> float:
+    """Return the clip of residuals, in standard deviations of the target, that suits n records.
+
+    The noise is proportional to it. Clipping at one standard deviation bends the fit of skewed targets
+    towards their median, which costs less than the noise where records are few: where n mu is below 40 for
+    each coefficient. From there on the clip grows with it, up to 2.5 standard deviations at 100.
+    """
+    if budget.delta == 0:
+        return RESIDUAL[1]
+    share = n * _mu(budget) / (budget.neighbours.rows * problem.d * MANY)
+    return min(max(share * RESIDUAL[1], RESIDUAL[0]), RESIDUAL[1])
+
+
+def scaled_loss(loss: Loss, residual: float) -> Loss:
+    """Return the loss of targets in units of 2.5 standard deviations, residuals clipped at so many."""
+    y_range = (-LARGEST / UNIT, LARGEST / UNIT)
+    own: Any = loss
+    if loss.threshold_deviations is not None:
+        return Huber(loss.threshold_deviations / UNIT, y_range, 1 / UNIT)
+    if loss.affine:
+        return Huber(residual / UNIT, y_range, 1 / UNIT)
+    scaled: Loss = replace(own, y_range=y_range)
+    return scaled
+
+
+def target_stage(n: int, budget: Budget) -> Stage:
+    """Return the questions about the target, for a share of mu^2 that falls with the number of records."""
+    if budget.delta == 0:
+        raise Incompatible("The scale of a target is measured with Gaussian noise, which needs delta > 0.")
+    neighbours, mu = budget.neighbours, _mu(budget)
+    share = min(max(SHARE_SCALE * neighbours.rows / (n * mu), SHARES[0]), SHARES[1])
+    looks = _looks(n, budget, share)
+    return Stage(NoisyTarget(n, math.sqrt(looks / share) / mu, neighbours), looks)
+
+
+def _looks(n: int, budget: Budget, share: float) -> int:
+    """Return the number of questions about the target that a share of mu^2 can pay for."""
+    one = NoisyTarget(n, 1 / (_mu(budget) * math.sqrt(share)), budget.neighbours)
+    return min(max(math.floor((LOOK_NOISE / one.noise) ** 2), LOOKS[0]), LOOKS[1])
+
+
+def measure_target(stage: Stage, n: int, ask: Asking, limit: float, *, centred: bool) -> TargetScale:
+    """Ask for centre and standard deviation of the target, each time within a range that fits better.
+
+    Each answer holds the mean m and the mean square of u = (y - center)/reach, clipped at 1. The centre moves
+    towards center + reach * m, by the weight that m has beside what was known: at first that the centre is
+    within three tenths or so of the middle of the bounds. Where the variance of u is larger than its noise,
+    it gives the standard deviation: that of a normal target with such a clipped mean square, and no less than
+    the last answer gave. The next reach is a few of these. Where noise hides the variance, the next reach is
+    half of the last one, or three times the noise: the centre is known better than that.
+
+    `stage`: of `target_stage`; `limit`: largest absolute target; `centred`: whether the centre is free; it is
+    0 otherwise.
+    """
+    mechanism: Any = stage.mechanism
+    center, spread, reach = 0.0, (CENTER * limit) ** 2, limit
+    deviation, hidden, seen = limit, True, False
+    shares: list[float] = []
+    for _ in range(stage.n_calls):
+        answer = ask.target(center, reach)
+        shares.append(float(answer[0]))
+        share_noise = mechanism.share_noise / math.sqrt(len(shares))
+        present = count_records(n, float(np.mean(shares)), share_noise)
+        mean, square = (n / present * float(each) for each in answer[1:])
+        noise = n / present * mechanism.noise
+        mean = min(max(mean, -1.0), 1.0) * centred
+        variance = square - mean**2
+        weight = spread / (spread + (reach * noise) ** 2)
+        center = min(max(center + weight * reach * mean, -limit), limit)
+        spread *= 1 - weight
+        if variance > SEEN * noise:
+            found = min(reach / _width(min(variance, MOST_SEEN)), limit)
+            deviation, hidden, seen = found if hidden else max(deviation, found), False, True
+            reach = min(limit, deviation * _width(min(max(AIM * noise, AIMS[0]), AIMS[1])))
+        else:
+            largest = reach * math.sqrt(min(max(variance, 0.0) + SEEN * noise, 1.0))
+            deviation, hidden, seen = min(deviation, largest), True, seen and not hidden
+            reach *= min(1.0, max(NARROWING, 2 * SEEN * noise))
+    return TargetScale(center, deviation, present, None if seen else LOST_TARGET)
+
+
+def count_records(n: int, share: float, deviation: float) -> int:
+    """Return the number of units, n times a released share of them.
+
+    A share below two standard deviations of its noise is replaced by these: it may be noise alone.
+    """
+    return max(1, round(n * min(1.0, max(share, 2 * deviation))))
+
+
+@dataclass(frozen=True)
+class ScaledTarget(Solver):
+    """Centre and scale the target with released numbers, fit with another solver, return to old units.
+
+    Algorithm: `measure_target` releases a centre m, a standard deviation s and the number of records that
+    have a target. Targets become (y - m)/(2.5 s), and squared loss becomes Huber's: squared loss with
+    residuals clipped at one standard deviation where records are few, at 2.5 where they are many. Rows are
+    not changed. The number of records that have a target takes the place of n in the answers that the fit
+    works with (PRIVACY_MATH §17).
+
+    Privacy: `NoisyTarget` takes between 5 and 40 % of mu(eps, delta)^2, by n mu alone; centre and scale are
+    functions of its answers and map one target at a time. The fit is calibrated so that all together keep
+    the budget.
+
+    Parameters
+    ----------
+    solver : Solver
+        Fits to the scaled targets.
+    intercept : float
+        Value of the constant feature, the last one; 0 for none, and then nothing is centred.
+    residual : float
+        Residuals are clipped at this many standard deviations of the target.
+    """
+
+    solver: Solver
+    intercept: float = 1.0
+    residual: float = RESIDUAL[1]
+
+    @property
+    def clip(self) -> float | None:
+        """Clip of the inner fit."""
+        return self.solver.clip
+
+    def innermost(self, plan: Plan) -> Plan:
+        """Return the fit to scaled targets."""
+        return self.solver.innermost(self._fit(plan))
+
+    def with_coordinates(self, solver: Solver) -> Solver:
+        """Return another solver, with scaled targets."""
+        return replace(self, solver=solver)
+
+    def _fit(self, plan: Plan, n: int | None = None) -> Plan:
+        """Return the part of a plan after the questions about the target, for n records that have one."""
+        stages = plan.stages[1:] if n is None else tuple(divide_by(n, stage) for stage in plan.stages[1:])
+        inner = self.inner(plan.problem)
+        return replace(plan, stages=stages, n=n or plan.n, problem=inner, solver=self.solver, candidates=())
+
+    def inner(self, problem: Problem) -> Problem:
+        """The problem of scaled targets; public, whatever the scale will be."""
+        if problem.outputs > 1 or not problem.loss.unit_free:
+            raise Incompatible(
+                f"The target of {problem.loss.name} loss with {problem.outputs} output(s) is not scaled: "
+                "that is for one target, of a loss that means the same in any units."
+            )
+        return replace(problem, loss=scaled_loss(problem.loss, self.residual))
+
+    def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
+        """Give the target its share, and the other solver what is left."""
+        stage = target_stage(n, budget)
+        before = Repeat(stage.mechanism.event, stage.n_calls)
+        fit = self.solver.plan(self.inner(problem), n, budget, Following(before, accountant))
+        return Plan((stage, *fit.stages), problem, n, replace(self, solver=fit.solver), budget, accountant)
+
+    def run(self, plan: Plan, ask: Asking) -> Vector:
+        """Measure the target, fit, and return to its units."""
+        limit, stage = plan.problem.loss.y_range[1], plan.stages[0]
+        scale = measure_target(stage, plan.n, ask, limit, centred=self.intercept > 0)
+        ask.remap(None, scale.center, scale.unit)
+        ask.announce(None, scale.caution)
+
+        def back(theta: Vector) -> Vector:
+            old: Vector = scale.unit * theta
+            if self.intercept:
+                old[-1] += scale.center / self.intercept
+            return old
+
+        fit, fit_ask, solver, present = self._fit(plan), ask, self.solver, scale.present
+        if present < plan.n:
+            solver = solver.with_records(fit, present)
+            fit, fit_ask = self._fit(plan, present), PresentAsk(ask, plan.n / present, plan.problem.l2)
+        theta = solver.run(fit, fit_ask)
+        if fit_ask.uncertainty is not None:
+            ask.publish(fit_ask.uncertainty.mapped(back, scale.unit**2))
+        return back(theta)
+
+    def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
+        """The other solver's prediction, in scaled units."""
+        return self.solver.predict(self.inner(problem), n, budget)
+
+
+@dataclass(frozen=True)
+class ConstantModel(Solver):
+    """Predict the released mean of the target for everybody; all other coefficients are 0.
+
+    Algorithm: the centre of `measure_target`, with the whole budget. It is the plan of regressions with so
+    few records that no coefficient is worth its noise.
+
+    Privacy: T questions `NoisyTarget` (l2 sensitivity 2 on the scale of (sqrt 2, u, u^2), PRIVACY_MATH §17);
+    event Repeat(Gaussian, T).
+
+    Utility: the error of the mean is about 2/(n mu) of a range that the last questions narrow to a few
+    standard deviations of the target.
+
+    Deviations: none, as there is no paper.
+
+    Parameters
+    ----------
+    intercept : float
+        Value of the constant feature, the last one.
+    """
+
+    intercept: float = 1.0
+
+    constant: ClassVar[bool] = True
+
+    def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
+        """Fix the number of questions and their noise from public facts."""
+        if problem.outputs > 1 or not problem.loss.affine or self.intercept == 0:
+            raise Incompatible("ConstantModel is for squared loss of one target, with an intercept.")
+        if budget.delta == 0:
+            raise Incompatible("The mean of a target is measured with Gaussian noise, which needs delta > 0.")
+        looks = _looks(n, budget, 1.0)
+        multiplier = calibrate(lambda t: Repeat(Gaussian(t), looks), spendable(budget), accountant)
+        stage = Stage(NoisyTarget(n, multiplier, budget.neighbours), looks)
+        return Plan((stage,), problem, n, self, budget, accountant)
+
+    def run(self, plan: Plan, ask: Asking) -> Vector:
+        """Measure the target."""
+        scale = measure_target(plan.stages[0], plan.n, ask, plan.problem.loss.y_range[1], centred=True)
+        ask.announce(None, scale.caution)
+        theta = np.zeros(plan.problem.d)
+        theta[-1] = scale.center / self.intercept
+        return theta
+
+    def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
+        """Predict the excess risk: all that coefficients could explain, and no noise beside it."""
+        return Typical.of(problem).at_zero, 0.0
+
+
+class PresentAsk(Asking):
+    """Passes queries on, and turns sums over n into means over the records that have a target.
+
+    Vertices and minimisers do not depend on the divisor, apart from a ridge.
+    """
+
+    def __init__(self, ask: Asking, factor: float, l2: float) -> None:
+        self._ask, self._factor, self._l2 = ask, factor, l2
+
+    def ask(self, *public: Any, question: str | None = None) -> Any:
+        """Ask, and rescale gradients, their differences and Hessians."""
+        answer = self._ask.ask(*public, question=question)
+        if question == "Hessian":
+            spread = None if answer.spread is None else self._factor * answer.spread
+            return SecondMoments(self._factor * answer.hessian, spread)
+        if question not in DIVIDED:
+            return answer
+        point = public[0]
+        if len(public) > 1:
+            point = point - public[1] if question == "difference" else point[public[1]]
+        ridge = self._l2 * point
+        return self._factor * (answer - ridge) + ridge
+
+    def move(self, step: float, vertex: Vertex) -> None:
+        """Pass a move on."""
+        self._ask.move(step, vertex)
+
+
+def divide_by(n: int, stage: Stage) -> Stage:
+    """Return a stage with the noise that its answers have once `PresentAsk` has rescaled them."""
+    if stage.mechanism.traits.question not in DIVIDED:
+        return stage
+    mechanism: Any = stage.mechanism
+    rescaled: Mechanism = replace(mechanism, n=n)
+    return replace(stage, mechanism=rescaled)
+
+
+def _mu(budget: Budget) -> float:
+    paid = spendable(budget)
+    return gaussian_mu(paid.epsilon, paid.delta)
+
+
+def _width(square: float) -> float:
+    """Return the range, in standard deviations, within which a normal target has this clipped mean square."""
+    widths, squares = _clipped_squares()
+    return float(np.interp(square, squares, widths))
+
+
+@cache
+def _clipped_squares() -> tuple[Vector, Vector]:
+    """Ranges k, falling, and E min(z^2/k^2, 1) of a standard normal z for each."""
+    widths = np.geomspace(60.0, 0.05, 1000)
+    inside = np.array([math.erf(width / math.sqrt(2)) for width in widths])
+    density = np.exp(-(widths**2) / 2) / math.sqrt(2 * math.pi)
+    return widths, (inside - 2 * widths * density) / widths**2 + 1 - inside

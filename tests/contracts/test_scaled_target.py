@@ -1,0 +1,183 @@
+"""The scale of a regression's target: private, found in wide bounds, and no model far worse than a mean."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+import dpcvx as dp
+from dpcvx.accounting import Tight
+from dpcvx.audit.replay import discrepancies, record, replay
+from dpcvx.noise import SeededGenerator
+from dpcvx.plans import Stage
+from dpcvx.solvers import (
+    ConstantModel,
+    NoisyCorrectiveFrankWolfe,
+    NoisyGradientDescent,
+    NoisyMirrorDescent,
+    ScaledTarget,
+    Standardised,
+)
+from dpcvx.solvers.scaled_target import RESIDUAL, measure_target, residual_deviations, target_stage
+
+BOUNDS = dp.Bounds(1.0)
+
+
+def problem(d=4, loss=None, domain=None):
+    return dp.Problem(loss or dp.Squared(), domain or dp.L2Ball(3.0), bounds=BOUNDS, d=d)
+
+
+def records(n=400, d=4):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.uniform(-1, 1, (n, d - 1)), np.ones(n)])
+    return X, np.clip(0.3 + 0.2 * X[:, 0] + 0.05 * rng.normal(size=n), -1, 1)
+
+
+PLANS = {
+    "descent": (problem(), ScaledTarget(NoisyGradientDescent(n_iter=3), residual=1.0)),
+    "mirror": (problem(loss=dp.Quantile(0.3)), ScaledTarget(NoisyMirrorDescent(n_iter=3))),
+    "selection": (problem(domain=dp.L1Ball(3.0)), ScaledTarget(NoisyCorrectiveFrankWolfe(4, 2))),
+    "standardised": (problem(), Standardised(NoisyGradientDescent(n_iter=3), residual=1.0)),
+    "constant": (problem(), ConstantModel()),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_neighbour_changes_the_answers_only_within_their_sensitivity(name):
+    task, solver = PLANS[name]
+    X, y = records(60)
+    plan = solver.plan(task, 60, dp.Budget(2.0, 1e-4), Tight())
+    assert 1.9 <= plan.price.epsilon <= 2.0
+    first = record(plan, dp.source(X, y, bounds=BOUNDS), SeededGenerator(0))
+    for row, target in (([1e30, -1e30, 1, 1], -1.0), ([0, 0, 0, 0], math.nan), ([-1, 1, -1, 1], 1.0)):
+        other_X, other_y = X.copy(), y.copy()
+        other_X[0], other_y[0] = row, target
+        second = replay(plan, dp.source(other_X, other_y, bounds=BOUNDS), SeededGenerator(5), first)
+        assert discrepancies(plan, first, second) == []
+
+
+def test_a_fit_comes_back_in_the_old_units():
+    X, y = records(20_000)
+    plan = ScaledTarget(NoisyGradientDescent(n_iter=300)).plan(
+        problem(), len(X), dp.Budget(25.0, 1e-4), Tight()
+    )
+    theta = dp.execute(plan, dp.source(X, y, bounds=BOUNDS), rng=SeededGenerator(0)).theta
+    np.testing.assert_allclose(theta, [0.2, 0, 0, 0.3], atol=0.01)
+
+
+def test_without_an_intercept_the_target_is_not_centred():
+    X, y = records(20_000)
+    plan = ScaledTarget(NoisyGradientDescent(n_iter=300), intercept=0.0).plan(
+        problem(3), len(X), dp.Budget(25.0, 1e-4), Tight()
+    )
+    theta = dp.execute(plan, dp.source(X[:, :3], y, bounds=BOUNDS), rng=SeededGenerator(0)).theta
+    np.testing.assert_allclose(theta, [0.2, 0, 0], atol=0.02)
+
+
+@pytest.mark.parametrize("deviation", [0.3, 0.01, 0.0003])
+@pytest.mark.parametrize("law", ["normal", "mostly zero"])
+def test_centre_and_deviation_are_found_however_wide_the_bounds(deviation, law):
+    n, found = 20_000, []
+    stage = target_stage(n, dp.Budget(1.0, 1 / n**2))
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        y = (
+            rng.normal(size=n)
+            if law == "normal"
+            else np.where(rng.random(n) < 0.7, 0, rng.exponential(size=n))
+        )
+        y = np.clip(rng.uniform(-0.5, 0.5) + deviation * y / y.std(), -1, 1)
+        oracle = _TargetAlone(stage, y, seed)
+        scale = measure_target(stage, n, oracle, 1.0, centred=True)
+        assert scale.caution is None
+        assert scale.present == pytest.approx(n, rel=0.05)
+        found.append(((scale.center - y.mean()) / y.std(), scale.deviation / y.std()))
+    errors, ratios = np.array(found).T
+    assert np.sqrt(np.mean(errors**2)) < (0.1 if law == "normal" else 0.4)
+    assert 0.3 < ratios.min() <= ratios.max() < 1.6
+
+
+class _TargetAlone:
+    """Answers the questions about a target, and no others."""
+
+    def __init__(self, stage: Stage, y, seed):
+        self._mechanism, self._rng = stage.mechanism, SeededGenerator(seed)
+        self._data = dp.source(np.zeros((len(y), 1)), y, bounds=BOUNDS)
+
+    def target(self, center, reach):
+        return self._mechanism(center, reach, data=self._data, rng=self._rng)
+
+
+def test_residuals_are_clipped_closer_where_records_are_few():
+    clips = [residual_deviations(problem(10), n, dp.Budget(1.0, 1e-6)) for n in (300, 3000, 10_000)]
+    assert clips[0] == RESIDUAL[0] == 1.0
+    assert 1.0 < clips[1] < 2.5
+    assert clips[2] == RESIDUAL[1] == 2.5
+    kept = {"epsilon": 1.0, "bounds": (-1, 1), "y_bounds": (-1, 1)}
+    plans = [dp.PrivateLinearRegression(uncertainty=share, **kept).plan(1000, 10) for share in (0, 0.2)]
+    assert [plan.solver.residual for plan in plans] == [1.0, 2.5]  # coverage needs residuals as they are
+
+
+def test_a_regression_with_too_few_records_is_the_mean_of_the_target_and_says_so():
+    """Coefficients of these 200 records would be noise: R^2 was -1.4 without a word."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 8))
+    y = 20 + X @ np.ones(8) + rng.normal(size=200)
+    scores = []
+    for seed in range(5):
+        model = dp.PrivateLinearRegression(epsilon=0.3, bounds=(-4, 4), y_bounds=(0, 40), random_state=seed)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.fit(X, y)
+        assert any("mean of the target alone" in str(each.message) for each in caught)
+        assert isinstance(model.plan_.solver, ConstantModel)
+        np.testing.assert_array_equal(model.coef_, 0.0)
+        scores.append(1 - np.mean((y - model.predict(X)) ** 2) / y.var())
+    assert np.mean(scores) > -0.5
+    text = model.plan_.explain()
+    assert "mean of the target alone" in text
+    assert "ConstantModel" in str(model.privacy_statement_)
+    free = dp.PrivateLinearRegression(epsilon=0.3, bounds=(-4, 4), y_bounds=(0, 40), standardize=False)
+    assert not isinstance(free.plan(200, 8).solver, ConstantModel)  # the user's own choice stays
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        dp.PrivateLinearRegression,
+        *(
+            pytest.param(kind, marks=pytest.mark.long)
+            for kind in (dp.PrivateLasso, dp.PrivateHuberRegressor, dp.PrivateGroupLasso)
+        ),
+    ],
+)
+def test_bounds_a_hundred_times_too_wide_cost_little(kind):
+    """R^2 was -23 to -850."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(3000, 4))
+    y = 20 + X @ [2.0, -1.0, 0.0, 1.0] + rng.normal(size=3000)
+    scores = [
+        1 - np.mean((y - model.predict(X)) ** 2) / y.var()
+        for width in (20, 2000)
+        for model in [
+            kind(epsilon=1.0, bounds=(-4, 4), y_bounds=(20 - width, 20 + 1.2 * width), random_state=0).fit(
+                X, y
+            )
+        ]
+    ]
+    assert scores[1] > scores[0] - 0.1
+    assert scores[0] > 0.5
+
+
+def test_losses_with_units_and_several_targets_are_not_scaled():
+    for task in (
+        problem(loss=dp.Huber(0.1)),
+        dp.Problem(dp.Squared(), dp.L2Ball(3.0), bounds=BOUNDS, d=3, outputs=2),
+    ):
+        with pytest.raises(dp.Incompatible, match="not scaled"):
+            ScaledTarget(NoisyGradientDescent()).inner(task)
+    with pytest.raises(dp.Incompatible, match="squared loss"):
+        ConstantModel().plan(problem(loss=dp.Quantile(0.5)), 100, dp.Budget(1.0, 1e-5), Tight())
+    with pytest.raises(dp.Incompatible, match="delta > 0"):
+        ConstantModel().plan(problem(), 100, dp.Budget(1.0, 0.0), Tight())
