@@ -165,7 +165,7 @@ def test_the_automatic_choice_uses_public_facts():
         standardised(epsilon=1.0, standardize="yes")
 
 
-@pytest.mark.parametrize(("widest", "lost"), [(20.0, False), (20_000.0, False), (2e8, True)])
+@pytest.mark.parametrize(("widest", "lost"), [(20.0, False), (2000.0, False), (2e8, True)])
 def test_a_target_lost_in_noise_is_said_from_released_numbers(widest, lost):
     """Its bounds are ten million times as wide as it is: nothing public tells, released numbers do."""
     rng = np.random.default_rng(0)

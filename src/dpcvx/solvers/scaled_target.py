@@ -127,7 +127,8 @@ def measure_target(stage: Stage, n: int, ask: Asking, limit: float, *, centred: 
     """
     mechanism: Any = stage.mechanism
     center, spread, reach = 0.0, (CENTER * limit) ** 2, limit
-    deviation, hidden, seen = limit, True, False
+    deviation, hidden = limit, True
+    seen: list[bool] = []
     shares: list[float] = []
     for _ in range(stage.n_calls):
         answer = ask.target(center, reach)
@@ -143,13 +144,16 @@ def measure_target(stage: Stage, n: int, ask: Asking, limit: float, *, centred: 
         spread *= 1 - weight
         if variance > SEEN * noise:
             found = min(reach / _width(min(variance, MOST_SEEN)), limit)
-            deviation, hidden, seen = found if hidden else max(deviation, found), False, True
+            deviation, hidden = found if hidden else max(deviation, found), False
             reach = min(limit, deviation * _width(min(max(AIM * noise, AIMS[0]), AIMS[1])))
         else:
             largest = reach * math.sqrt(min(max(variance, 0.0) + SEEN * noise, 1.0))
-            deviation, hidden, seen = min(deviation, largest), True, seen and not hidden
+            deviation, hidden = min(deviation, largest), True
             reach *= min(1.0, max(NARROWING, 2 * SEEN * noise))
-    return TargetScale(center, deviation, present, None if seen else LOST_TARGET)
+        seen.append(not hidden)
+    # Once in fifteen times noise alone is that large: two of the last three answers must show a spread.
+    lost = sum(seen[-3:]) < 2
+    return TargetScale(center, deviation, present, LOST_TARGET if lost else None)
 
 
 def count_records(n: int, share: float, deviation: float) -> int:
