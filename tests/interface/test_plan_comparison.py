@@ -80,7 +80,12 @@ def test_every_solver_of_the_package_may_be_listed():
     from dpcvx import solvers
 
     kinds = {name for name in solvers.__all__ if hasattr(getattr(solvers, name), "predict")}
-    assert {kind.__name__ for kind in SOLVERS} == kinds - {"ConstantModel", "OneStep", "ScaledTarget", "Standardised"}
+    assert {kind.__name__ for kind in SOLVERS} == kinds - {
+        "ConstantModel",
+        "OneStep",
+        "ScaledTarget",
+        "Standardised",
+    }
 
 
 def test_one_list_of_solvers_serves_estimators_command_line_and_package():

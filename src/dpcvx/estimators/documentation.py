@@ -105,8 +105,9 @@ PARAMETERS = {
     ),
     "standardize": Parameter(
         '"auto" or bool',
-        "Spend 13 % of the budget (18 % where the target is centred too) on noisy means and standard "
-        "deviations, and fit in standardised coordinates, where ``radius`` and ``l2`` then hold; new rows "
+        "Spend 13 % of the budget on noisy means and standard deviations of the features, and in regressions "
+        "5 to 40 %, by n and epsilon, on centre and scale of the target. Fit in standardised coordinates, "
+        "where ``radius`` and ``l2`` then hold; new rows "
         'are clipped to the region that the fit used. "auto" does so for dense records in an l2 ball without '
         "a stated size, if the noise on the means is small.",
         ("auto", "true", "false"),
@@ -136,8 +137,8 @@ PARAMETERS = {
     ),
     "threshold": Parameter(
         "float, optional",
-        "Residual in y's units beyond which Huber's loss is linear; by default a tenth of the width of "
-        "``y_bounds``.",
+        "Residual in y's units beyond which Huber's loss is linear; by default 1.345 standard deviations of "
+        "the target where the fit measures these, else a tenth of the width of ``y_bounds``.",
         float,
     ),
     "quantile": Parameter("float", "Quantile that quantile regression models, in (0, 1).", float),
