@@ -225,7 +225,7 @@ class Standardised(Solver):
         lowest = -limits
         for first, last, _ in self.levels:
             lowest[first:last] = 0  # shares of levels
-        shares = np.clip(more * moments, lowest, limits)
+        shares = np.clip(more * moments[:d], lowest, limits)
         m = shares * self.intercept
         # A mean square below twice the standard deviation of its noise is replaced by that.
         measured, least = more * ask.moments(m), 2 * more * squares.deviations
