@@ -536,6 +536,7 @@ def released(run, command):
         content = json.load(file)
     formula = content["formula"]
     noisy = {"coef": np.shape(formula["coef"]), "intercept": None, "region": sorted(formula["region"])}
+    noisy["fill"] = np.shape(formula["fill"])  # released shares, where a column has levels
     return code, out, err, {**content, "formula": {**formula, **noisy}}
 
 
