@@ -33,7 +33,7 @@ UNEXPECTED, REFUSED, FILE_PROBLEM, INTERRUPTED = 1, 2, 3, 130
 
 HELP = """Fit models on data about people with a proved differential privacy guarantee.
 
-Exit codes: 0 done; 1 unexpected error; 2 wrong option, bounds file or column; 3 a file is missing, empty,
+Exit codes: 0 done; 1 unexpected error; 2 wrong option, schema file or column; 3 a file is missing, empty,
 unreadable or not writable, or a package is not installed; 130 interrupted.
 """
 

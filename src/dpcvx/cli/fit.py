@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 __all__ = ["BOUNDS_EXAMPLE", "choose_columns", "fit", "open_ledger", "target_parameters"]
 
-PRIVATE = "private"  # in the place of a bounds file
+PRIVATE = "private"  # in the place of a schema file
 MINUTE = 60.0  # seconds: a fit that is expected to take longer has a checkpoint
 
-BOUNDS_EXAMPLE = """A bounds file looks like this (in your own units; from what you know, not from the data):
+BOUNDS_EXAMPLE = """A schema file looks like this (in your own units; from what you know, not from the data):
 
 \b
   data_norm = 3.0              # optional: largest l2 norm of a row
@@ -56,20 +56,20 @@ def fit(
     bounds: Annotated[
         Path,
         typer.Option(
-            help="Bounds file, TOML; see below. Or the word private: every column is a number, and the fit "
+            help="Schema file, TOML; see below. Or the word private: every column is a number, and the fit "
             "spends a part of the budget on bounds of columns and target."
         ),
     ],
     out: Annotated[Path, typer.Option(help="Model file to write, JSON.")],
     given: dict[str, Any],
     target: Annotated[
-        str | None, typer.Option(help="Column to predict. Default: the one that the bounds file names.")
+        str | None, typer.Option(help="Column to predict. Default: the one that the schema file names.")
     ] = None,
     features: Annotated[
         str, typer.Option(help="Columns to use, separated by commas. Default: all declared.")
     ] = "",
     classes: Annotated[
-        str, typer.Option(help="Labels of the target, separated by commas. Default: the bounds file's.")
+        str, typer.Option(help="Labels of the target, separated by commas. Default: the schema file's.")
     ] = "",
     column_map: Annotated[
         list[str] | None,
@@ -121,7 +121,7 @@ def fit(
         if target is None:
             raise WrongValue(
                 'Which column is to be predicted? Give --target NAME, or add  [target] column = "NAME"  to '
-                "the bounds file."
+                "the schema file."
             )
         if labels := [label.strip() for label in classes.split(",") if label.strip()]:
             declared = replace(declared, target_values=LevelColumn(labels))
@@ -233,7 +233,7 @@ def _mapped(declared: TableSchema, given: list[str]) -> dict[str, Any]:
         name, _, text = each.rpartition("=")
         column = declared.columns.get(name)
         if column is None or not hasattr(column, "map"):
-            raise WrongValue(f"--map {each}: {name!r} is no column of numbers of the bounds file.")
+            raise WrongValue(f"--map {each}: {name!r} is no column of numbers of the schema file.")
         found[name] = replace(column, map=parse_map(text, f"--map {name}"))
     return found
 
@@ -259,7 +259,7 @@ def choose_columns(
 
     grouped = [name for group in schema.groups.values() for name in group if name not in schema.columns]
     for names, complaint in (
-        (grouped, "The bounds file groups columns that the table's header lacks:"),
+        (grouped, "The schema file groups columns that the table's header lacks:"),
         (chosen, "--features names columns that the table's header lacks:"),
     ):
         if absent := [name for name in names if name not in columns]:
@@ -276,9 +276,9 @@ def choose_columns(
 
 
 def target_parameters(model: str, declared: TableSchema, target: str, path: Path) -> dict[str, Any]:
-    """Return the parameters of an estimator that declare its target, from a bounds file.
+    """Return the parameters of an estimator that declare its target, from a schema file.
 
-    `model`: name on the command line; `target`: column to predict; `path`: of the bounds file, for messages.
+    `model`: name on the command line; `target`: column to predict; `path`: of the schema file, for messages.
     """
     known = replace(declared, target=target).target_parameters()
     if needs_classes(model):

@@ -65,7 +65,7 @@ Extrapolation = Annotated[
 
 NAMES = {"random_state": "seed"}  # of parameters whose option is called otherwise
 REQUIRED = ("epsilon",)
-# where the bounds file declares what Python has a parameter for
+# where the schema file declares what Python has a parameter for
 IN_FILE = {
     "bounds": "default",
     "y_bounds": "[target] bounds",
@@ -161,7 +161,7 @@ def show_plan(plan: Any) -> str:
 
 
 def _assigned(word: str, found: re.Match[str], *, switch: bool) -> str:
-    """Write an assignment of Python as an option with its value, or as an entry of the bounds file."""
+    """Write an assignment of Python as an option with its value, or as an entry of the schema file."""
     value = found[1].strip("\"'")
     if switch:
         return word if value == "True" else f"--no-{word[2:]}"

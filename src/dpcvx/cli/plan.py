@@ -27,10 +27,10 @@ def plan(
         int | None, typer.Option(help="Number of features, without the intercept; or give --bounds.")
     ] = None,
     bounds: Annotated[
-        Path | None, typer.Option(help="Bounds file, TOML: columns, units and target as in dpcvx fit.")
+        Path | None, typer.Option(help="Schema file, TOML: columns, units and target as in dpcvx fit.")
     ] = None,
     target: Annotated[
-        str | None, typer.Option(help="Column to predict. Default: the one that the bounds file names.")
+        str | None, typer.Option(help="Column to predict. Default: the one that the schema file names.")
     ] = None,
     deviations: Annotated[
         str,
@@ -127,7 +127,7 @@ def _read_declarations(
     if target is None:
         raise WrongValue(
             'Which column is to be predicted? Give --target NAME, or add  [target] column = "NAME"  to the '
-            "bounds file."
+            "schema file."
         )
     found = schema.for_table([name for name in schema.columns if name != schema.person], target)
     facts = target_parameters(model, schema, target, bounds) | {"schema": found}

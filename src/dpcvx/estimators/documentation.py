@@ -21,7 +21,7 @@ class Parameter:
     instead: str = ""  # where the command line gets it from, where there is no option
 
 
-BOUNDS_FILE = "the bounds file"
+SCHEMA_FILE = "the schema file"
 PYTHON_ONLY = "Python only"
 PARAMETERS = {
     "epsilon": Parameter(
@@ -36,7 +36,7 @@ PARAMETERS = {
         "are centred between them and scaled to [-1, 1]; sparse ones are scaled only, and their bounds "
         'must contain 0. ``"private"`` spends 15 % of the budget (up to half if records are few) on two '
         "noisy quantiles of each dense column, and new rows are clipped to what came out.",
-        instead=BOUNDS_FILE,
+        instead=SCHEMA_FILE,
     ),
     "data_norm": Parameter(
         "float, optional",
@@ -48,13 +48,13 @@ PARAMETERS = {
         'pair, or "private"',
         "Bounds (low, high) of the target in your units, enforced by clipping; required. For several targets "
         'one pair for all, or a pair of arrays. ``"private"`` releases them as it does those of columns.',
-        instead=BOUNDS_FILE,
+        instead=SCHEMA_FILE,
     ),
     "classes": Parameter(
         'sequence of labels, or "from_y"',
         "The labels that may occur; required. A row with another label, or none, is left out of the fit. "
         '``"from_y"`` takes them from y and states that the set of labels is public.',
-        instead=BOUNDS_FILE,
+        instead=SCHEMA_FILE,
     ),
     "class_weight": Parameter(
         "mapping from label to weight, optional",
@@ -68,7 +68,7 @@ PARAMETERS = {
         "Declared levels of columns that hold no numbers. Each level is a 0/1 feature, except the first of a "
         "column, the baseline, if there is an intercept; a cell that is no level takes shares of all levels. "
         "Columns are named for data frames, numbered for arrays.",
-        instead=BOUNDS_FILE,
+        instead=SCHEMA_FILE,
     ),
     "maps": Parameter(
         'mapping from column to map, one map for all columns of numbers, "auto", "none" or None',
@@ -83,7 +83,7 @@ PARAMETERS = {
         "Declaration of a table's columns, in place of ``bounds`` and ``categories``: numbers, levels, "
         "dates, hashed text, columns to leave out, and perhaps the target. It may name more columns than the "
         "table has.",
-        instead=BOUNDS_FILE,
+        instead=SCHEMA_FILE,
     ),
     "fit_intercept": Parameter(
         "bool",
@@ -146,7 +146,7 @@ PARAMETERS = {
         "mapping from name to columns, list of lists of columns, or one label per column, optional",
         "Columns of X that belong together, by name or position. A column that is in none is a group of its "
         "own, so that None makes a group of each column, with all of its levels.",
-        instead=BOUNDS_FILE,
+        instead=SCHEMA_FILE,
     ),
     "set_function": Parameter(
         "SetFunction, optional",
