@@ -93,6 +93,8 @@ def test_shapes_are_tables(model, tmp_path):
     assert set(content) == {"intercept", "shapes", "interactions"}
     model.shapes_.save(tmp_path / "shapes.csv")
     assert "age" in str(model.shapes_)
+    assert "std" not in str(model.shapes_)  # no empty columns
+    assert "straight" not in str(model.shapes_)
     with pytest.raises(ValueError, match="csv or"):
         model.shapes_.save(tmp_path / "shapes.txt")
 

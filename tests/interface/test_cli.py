@@ -390,6 +390,19 @@ def test_plan_foretells_the_plan_of_the_fit(folder, run, model, norm):
     assert [each for each in everything if each["chosen"]] == weighed[:1]
 
 
+def test_plan_reads_bounds_files_with_weights_and_persons(folder, run):
+    plan = "plan --n 400 --model linear --epsilon 2 --bounds some.toml --target income"
+    weight = '[columns.hours]\nkind = "weight"\nbounds = [0, 3]\n'
+    person = '[columns.sex]\nkind = "person"\n'
+    target = "[target]\nbounds = [0, 100]\n"
+    (folder / "some.toml").write_text(f"[bounds]\nage = [17, 90]\n{weight}{target}")
+    code, out, err = run(plan)
+    assert (code, err) == (0, "")
+    assert "n = 400, weighted" in out
+    (folder / "some.toml").write_text(f"[bounds]\nage = [17, 90]\n{person}{target}")
+    assert "persons    400" in run(plan)[1]
+
+
 def test_plan_of_several_classes(run):
     content = json.loads(run(PLAIN + " --classes 4 --json")[1])
     assert content["plan"]["outputs"] == 4

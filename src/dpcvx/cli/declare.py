@@ -85,7 +85,7 @@ def declare(
     form += " --quoted-line-breaks" if line_breaks else ""
     typer.echo(
         "Fill in each question mark, check the rest, and delete the line  confirmed = false;  then:"
-        f"  dpcvx fit {data} --bounds {out}{form} ...\n"
+        f"  dpcvx fit {data} --bounds {out}{form} --model linear --epsilon 1 --out model.json\n"
         f"Open bounds of numbers can be filled in privately:  dpcvx declare {data} --epsilon 0.5{form}"
     )
 
@@ -148,6 +148,12 @@ def _fill(out: Path, data: Path, dialect: Any, payment: dict[str, Any]) -> None:
             content = fill_in_bounds(content, name, f"{note}\nbounds = [{bounds[0]:g}, {bounds[1]:g}]")
     write(out, lambda path: path.write_text(content, encoding="utf-8"))
     open_ones = [name for name, bounds in found.bounds.items() if bounds is None]
-    typer.echo(f"Filled in bounds in {out}. {found.statement}")
+    filled = [name for name in numbers if name not in open_ones]
+    done = f"Filled in bounds of {', '.join(filled)} in {out}" if filled else "No bounds were filled in"
+    typer.echo(f"{done}.\n\n{found.statement}")
     if open_ones:
-        typer.echo(f"dpcvx: no numbers are visible in {', '.join(open_ones)}: what kind are they?", err=True)
+        csv = data.suffix == ".csv" and dialect.decimal == "."
+        comma = " If the file has decimal commas, add --decimal ','." if csv else ""
+        typer.echo(
+            f"dpcvx: no numbers are visible in {', '.join(open_ones)}: what kind are they?{comma}", err=True
+        )

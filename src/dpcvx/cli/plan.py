@@ -129,8 +129,14 @@ def _read_declarations(
             'Which column is to be predicted? Give --target NAME, or add  [target] column = "NAME"  to the '
             "schema file."
         )
-    found = schema.for_table([name for name in schema.columns if name != schema.person], target)
+    person = given.get("person", schema.person)
+    others = [name for name in schema.columns if name not in (person, schema.weight)]
+    found = schema.for_table(others, target)
     facts = target_parameters(model, schema, target, bounds) | {"schema": found}
+    if person is not None:
+        facts["person"] = person
+    if schema.weight is not None:
+        facts["weight_bounds"] = schema.columns[schema.weight].bounds
     if schema.data_norm is not None:
         facts["data_norm"] = schema.data_norm
     return facts, list(found.columns)

@@ -60,7 +60,8 @@ class DeclaredLevels:
                 pair = f"{show(plain[before])} and {show(label)}" if few else f"entries {before} and {place}"
                 raise WrongValue(
                     f"{what} must be a list of different labels, but {pair} count as one value, because "
-                    "readers of tables write numbers, booleans, dates and missing cells in several ways. "
+                    "readers of tables write numbers, booleans, dates and missing cells in several ways, and "
+                    "white space around text does not count. "
                     "Declare one of the two, or rename one in the table."
                 )
         return cls(plain, 0 if first_is_baseline and len(plain) > 1 else None)

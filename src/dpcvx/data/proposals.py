@@ -96,7 +96,7 @@ LEVELS = (
     ),
     *("industry", "job", "profession", "category", "type", "group", "status", "class", "sector", "level"),
 )
-PERSONS = ("person", "patient", "respondent", "customer", "client", "pupil", "student", "user")
+PERSONS = ("person", "patient", "respondent", "customer", "client", "pupil", "student", "user", "idcode")
 GROUPS = ("group", "class", "type", "category", "status", "level", "bracket")  # last word of a name of levels
 WEIGHTS = ("wt", "wgt", "wght", "pweight", "pwgt", "perwt", "fnlwgt", "finalwt")
 FLAGS = ("is", "has", "was", "any", "flag")

@@ -29,6 +29,7 @@ MANY_MISSING: float = default("estimators.data_check.MANY_MISSING")
 FEW_PEOPLE: float = default("estimators.data_check.FEW_PEOPLE")
 LIKELY = 2.5  # standard deviations beyond which a column is likely to have unrecognised cells
 LARGEST_CHECK = 0.5  # share of the budget that is proposed for a check
+SHOWN = 20  # levels of a column whose counts are printed
 NAMED = 3  # levels of a column that a warning names; the table has all
 QUESTION = NoisyCounts.traits.question
 
@@ -226,10 +227,14 @@ class DataCheck:
     def __str__(self) -> str:
         rows = [("column", "recognised", "levels")]
         for each in self.columns:
-            pairs = zip(each.levels or (), each.counts, strict=False)
-            shares = ", ".join(f"{level}: {self._rounded(count)}" for level, count in pairs)
+            pairs = list(zip(each.levels or (), each.counts, strict=False))
+            shares = ", ".join(f"{level}: {self._rounded(count)}" for level, count in pairs[:SHOWN])
+            if len(pairs) > SHOWN:
+                shares += f" and {len(pairs) - SHOWN} more levels, which to_plain() has"
             rows.append((each.name, self._share(each), shares))
         records = quantity(self.n, self.noun)
+        if self.weight is not None and self.noun == "record":  # survey weights: rows, divided by the bound
+            records += f", of weight {self._rounded(self.weight)} in units of the largest weight"
         title = f"Recognised cells of {records}; noise on a count: standard deviation {self._deviation}"
         named = [f"  ! {finding}" for finding in self.findings]
         return "\n".join([title, *align_columns(rows, left=(0, 2)), *named])

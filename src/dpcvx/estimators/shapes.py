@@ -110,10 +110,26 @@ class Shapes(Mapping[str, Shape]):
         return len(self.shapes)
 
     def __str__(self) -> str:
-        lines = [["column", "at", "value", "debiased", "std"]]
+        width = 3 if all(shape.std is None for shape in self.shapes.values()) else 5
+        lines = [["column", "at", "value", "debiased", "std"][:width]]
         for shape in self.shapes.values():
-            lines += [[_text(cell) for cell in row] for row in shape.rows()]
-        return "\n".join([f"Shapes of {self.model}, intercept {self.intercept}:", *align_columns(lines)])
+            lines += [[_text(cell) for cell in row[:width]] for row in shape.rows()]
+        title = f"Shapes of {self.model}, intercept {self.intercept}:"
+        return "\n".join([title, *align_columns(lines), *self._notes()])
+
+    def _notes(self) -> Iterator[str]:
+        """Say what a reader of the table could miss: products of pairs, and why nothing bends."""
+        if self.interactions:
+            yield (
+                f"The score adds {len(self.interactions)} products of pairs of standardised columns: "
+                "shapes_.interactions."
+            )
+        numbers = [shape for shape in self.shapes.values() if shape.is_number]
+        if numbers and all(len(shape.at) <= 2 for shape in numbers):
+            yield (
+                'Numbers have straight lines: knots="auto" lets them bend only if records and epsilon are '
+                "enough, knots=5 always."
+            )
 
     def to_json(self) -> str:
         """Return all shapes, the interactions and the intercept as JSON."""
