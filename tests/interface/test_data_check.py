@@ -330,3 +330,10 @@ def test_the_command_line_shows_the_findings_last_and_on_the_error_stream(tmp_pa
     assert json.loads(said("--json").out)["check"]["n"] == N
     assert "check of the data" not in said("--check", "0").err
     assert dp.load(tmp_path / "m.json").check_ is None
+
+
+def test_counts_of_many_levels_are_not_all_printed():
+    column = CheckedColumn("job", tuple(f"job {k}" for k in range(300)), (100.0,) * 300)
+    text = str(DataCheck(30_000, 10.0, (column,)))
+    assert "job 19: 100 and 280 more levels" in text
+    assert max(map(len, text.splitlines())) < 400

@@ -30,7 +30,7 @@ FEW_PEOPLE: float = default("estimators.data_check.FEW_PEOPLE")
 LIKELY = 2.5  # standard deviations beyond which a column is likely to have unrecognised cells
 LARGEST_CHECK = 0.5  # share of the budget that is proposed for a check
 SHOWN = 20  # levels of a column whose counts are printed
-NAMED = 3  # levels of a column that a warning names; the table has all
+NAMED = 3  # levels of a column that a warning names; the table has more
 QUESTION = NoisyCounts.traits.question
 
 
