@@ -216,7 +216,7 @@ def test_groups_of_the_bounds_file(folder, run):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_every_model_fits_and_csv_equals_parquet(folder, run, model):
-    labels = model in ("logistic", "svc")
+    labels = model in ("logistic", "svc", "additive-classifier")
     target, bounds = ("rich", "labels.toml") if labels else ("income", "bounds.toml")
     coefficients = []
     for kind in ("csv", "parquet"):
@@ -320,7 +320,7 @@ def test_the_set_is_an_option_of_models_that_have_one(folder, run):
     assert dpcvx.load("model.json").domain == "l1"
     code, out, err = run(f"{FIT} --domain l1")
     assert (code, out) == (2, "")
-    assert "--domain belongs to --model logistic, svc, huber, quantile, not to --model linear" in err
+    assert "--domain belongs to --model logistic, additive-classifier, svc, huber, quantile, not to --model linear" in err
 
 
 def test_private_bounds_are_declared_in_the_bounds_file(folder, run, people):
@@ -375,9 +375,10 @@ def test_plan_shows_table_and_words_without_data(tmp_path, monkeypatch, run):
 @pytest.mark.parametrize("norm", ["", " --data-norm 90"])
 @pytest.mark.long
 def test_plan_foretells_the_plan_of_the_fit(folder, run, model, norm):
-    labels = model in ("logistic", "svc")
+    """But for histograms of columns, which plan makes for a schema file only."""
+    labels = model in ("logistic", "svc", "additive-classifier")
     target, bounds = ("rich", "labels.toml") if labels else ("income", "bounds.toml")
-    rest = f"--model {model} --epsilon 2 --json{norm}"
+    rest = f"--model {model} --epsilon 2 --maps none --json{norm}"
     fitted = run(
         f"fit people.csv --features age,hours --target {target} --bounds {bounds} --out m.json {rest}"
     )
@@ -869,7 +870,7 @@ def test_probabilities_of_each_class(folder, run):
     assert run(FIT)[0] == 0
     code, _, err = run("predict model.json people.csv --proba")
     assert code == 2
-    assert "has no probabilities: --proba is for models of --model logistic" in err
+    assert "has no probabilities: --proba is for logistic and additive-classifier" in err
 
 
 def test_private_bounds_without_a_file(folder, run, people):

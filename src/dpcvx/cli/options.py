@@ -14,7 +14,7 @@ import typer
 
 from dpcvx.errors import WrongValue
 from dpcvx.estimators.documentation import PARAMETERS
-from dpcvx.estimators.registry import COMMANDS, ESTIMATORS, estimator_class
+from dpcvx.estimators.registry import COMMANDS, estimator_class
 
 __all__ = [
     "TABLE_HELP",
@@ -228,4 +228,4 @@ def make_estimator(model: str, parameters: dict[str, Any]) -> Any:
 
 def needs_classes(model: str) -> bool:
     """Say whether a ``--model`` predicts labels."""
-    return ESTIMATORS[COMMANDS[model]].module == "classifiers"
+    return hasattr(estimator_class(COMMANDS[model]), "classes")

@@ -62,7 +62,10 @@ def predict(
     data: Annotated[Path, typer.Argument(help="Table with the model's feature columns, as for dpcvx fit.")],
     out: Annotated[Path | None, typer.Option(help="CSV file to write; standard output by default.")] = None,
     proba: Annotated[
-        bool, typer.Option("--proba", help="Write the probability of each class too; for --model logistic.")
+        bool,
+        typer.Option(
+            "--proba", help="Write the probability of each class too; for logistic and additive-classifier."
+        ),
     ] = False,
     extrapolation: Extrapolation = None,
     sep: Sep = ",",
@@ -79,7 +82,7 @@ def predict(
     dialect = csv_dialect(sep, decimal, encoding, line_breaks)
     estimator = open_model(model, extrapolation)
     if proba and not hasattr(estimator, "predict_proba"):
-        raise WrongValue(f"{model} has no probabilities: --proba is for models of --model logistic.")
+        raise WrongValue(f"{model} has no probabilities: --proba is for logistic and additive-classifier.")
     with ProgressReport("dpcvx predict") as progress:
         progress.step(f"reading {data}")
         X, _ = read_rows(estimator, model, data, dialect)
