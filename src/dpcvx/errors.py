@@ -137,7 +137,7 @@ class UselessModelWarning(UserWarning):
 
 
 class UnrecognisedDataWarning(UserWarning):
-    """Declared columns are absent or of no use, or noisy counts show cells that are not recognised."""
+    """Declared columns are absent or unusable, or noisy counts show cells that are not recognised."""
 
 
 class PrivacyLeakWarning(UserWarning):

@@ -31,7 +31,7 @@ from dpcvx.words import quantity
 if TYPE_CHECKING:
     from dpcvx.data.table_schema import TableSchema
 
-__all__ = ["BOUNDS_EXAMPLE", "choose_columns", "fit", "open_ledger", "target_parameters"]
+__all__ = ["BOUNDS_EXAMPLE", "choose_columns", "choose_target", "fit", "open_ledger", "target_parameters"]
 
 PRIVATE = "private"  # in the place of a schema file
 MINUTE = 60.0  # seconds: a fit that is expected to take longer has a checkpoint
@@ -117,12 +117,7 @@ def fit(
 
         declared = _private() if str(bounds) == PRIVATE else TableSchema.from_toml(bounds)
         declared.require_confirmed()
-        target = declared.target if target is None else target
-        if target is None:
-            raise WrongValue(
-                'Which column is to be predicted? Give --target NAME, or add  [target] column = "NAME"  to '
-                "the schema file."
-            )
+        target = choose_target(declared, target)
         if labels := [label.strip() for label in classes.split(",") if label.strip()]:
             declared = replace(declared, target_values=LevelColumn(labels))
         declared = replace(declared, columns={**declared.columns, **_mapped(declared, column_map or [])})
@@ -273,6 +268,17 @@ def choose_columns(
             "[columns.NAME] for each, or give a default."
         )
     return found
+
+
+def choose_target(schema: TableSchema, named: str | None) -> str:
+    """Return the column to predict: the one that is named, or the schema file's."""
+    chosen = schema.target if named is None else named
+    if chosen is None:
+        raise WrongValue(
+            'Which column is to be predicted? Give --target NAME, or add  [target] column = "NAME"  to the '
+            "schema file."
+        )
+    return chosen
 
 
 def target_parameters(model: str, declared: TableSchema, target: str, path: Path) -> dict[str, Any]:

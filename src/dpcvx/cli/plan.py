@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpcvx.cli.fit import target_parameters
+from dpcvx.cli.fit import choose_target, target_parameters
 from dpcvx.cli.options import AsJson, make_estimator, needs_classes, show_plan
 from dpcvx.cli.output import check_writable, print_json, write
 from dpcvx.errors import WrongValue
@@ -45,7 +45,7 @@ def plan(
             "records, or the epsilon, that it needs."
         ),
     ] = "",
-    classes: Annotated[int, typer.Option(help="Number of classes, for logistic and svc.")] = 2,
+    classes: Annotated[int, typer.Option(help="Number of classes, for classifiers.")] = 2,
     density: Annotated[
         float, typer.Option(help="Share of cells that are not 0, if public and records are compressed.")
     ] = 1.0,
@@ -123,12 +123,7 @@ def _read_declarations(
 
     schema = TableSchema.from_toml(bounds)
     schema.require_confirmed()
-    target = schema.target if target is None else target
-    if target is None:
-        raise WrongValue(
-            'Which column is to be predicted? Give --target NAME, or add  [target] column = "NAME"  to the '
-            "schema file."
-        )
+    target = choose_target(schema, target)
     person = given.get("person", schema.person)
     others = [name for name in schema.columns if name not in (person, schema.weight)]
     found = schema.for_table(others, target)

@@ -21,8 +21,8 @@ class AdditiveBasis:
 
     The ramp r_jk of column j rises from 0 to 1 between neighbouring knots k and k + 1, less its value at the
     mean u_j = 0. Each row is mapped alone, with public numbers. Ramps and products are scaled by weights
-    below 1: a fit that stops early, as descent does, learns the linear part first, and shapes where the
-    records say so clearly. The ramps of `flat` columns are all 0: between two values there is no shape.
+    below 1: a fit that stops early, as descent does, learns the linear part first, and shapes where they are
+    pronounced. The ramps of `flat` columns are all 0: between two values there is no shape.
     """
 
     d: int  # standardised features of a row

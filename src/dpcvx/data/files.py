@@ -186,7 +186,8 @@ def _format(path: Path) -> _Format | None:
     if kind == ".xlsx":
         return _Format(foreign.open_workbook, foreign.workbook_header)
     raise WrongValue(
-        f"{path} must end in .csv, .parquet, .xlsx, {', '.join(foreign.READERS)}, to say what it is."
+        f"{path} is of no known format: its name must end in .csv, .parquet, .xlsx, "
+        f"{', '.join(foreign.READERS)}."
     )
 
 

@@ -16,7 +16,7 @@ from dpcvx.words import LARGEST_SHOWN, show
 
 __all__ = ["DeclaredLevels"]
 
-FEW = 10  # numbers that are faster first_is_baseline one by one
+FEW = 10  # numbers that are faster checked one by one
 
 
 @dataclass(frozen=True)

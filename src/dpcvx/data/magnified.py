@@ -59,7 +59,7 @@ class Magnified:
 
     def follow(self, loss: Loss, outputs: int) -> Any:
         """Refuse: no simulation asks for vertices."""
-        raise Incompatible("A magnified sample answers no questions about vertices.")
+        raise Incompatible("A magnified sample answers no queries about vertices.")
 
 
 @dataclass(frozen=True, eq=False)

@@ -373,7 +373,7 @@ class TargetSum:
         return [(_squares(one, other), target_squared(neighbours))]
 
 
-PRESENT = math.isqrt(2 * 4**FEATURE_BITS)  # what a target that is there adds to the count of such targets
+PRESENT = math.isqrt(2 * 4**FEATURE_BITS)  # what a present target adds to the count of such targets
 
 
 def target_squared(neighbours: Neighbours) -> int:

@@ -72,10 +72,11 @@ PARAMETERS = {
     ),
     "maps": Parameter(
         'mapping from column to map, one map for all columns of numbers, "auto", "none" or None',
-        "Maps from numbers to features: ``SignedLog``, ``QuantileMap``, ``Ramps``, or their names; or "
-        "``PrivateQuantiles``, ``PrivateRamps``, whose numbers a noisy histogram of the column gives, for 10 "
-        '% of the budget. "auto" spends 5 % on histograms of columns, in standardised fits where they are '
-        "precise enough, and maps those with long tails, or with bounds that are far too wide.",
+        'Maps from the numbers of a column to features. "auto" spends 5 % of the budget on noisy histograms '
+        "of the columns, in standardised fits where they are precise enough, and maps columns with long "
+        'tails, or with bounds that are far too wide; "none" or None maps no column. Declared maps are '
+        "``SignedLog``, ``QuantileMap``, ``Ramps``, or their names; the numbers of ``PrivateQuantiles`` and "
+        "``PrivateRamps`` are released by the fit, for 10 % of the budget.",
         ("auto", "none"),
     ),
     "schema": Parameter(
@@ -236,10 +237,17 @@ PARAMETERS = {
     ),
 }
 ATTRIBUTES = {
-    "coef_": ("ndarray of shape (d,) or (K, d)", "Coefficients in your units; two classes have one row."),
+    "coef_": (
+        "ndarray of shape (d,) or (K, d)",
+        "Coefficients of the features in your units; two classes have one row. The features of a mapped "
+        "column are those of its map.",
+    ),
     "intercept_": ("float or ndarray of shape (K,)", "Intercept in your units."),
     "classes_": ("ndarray", "Labels; with two, a positive score stands for the second."),
-    "coef_names_": ("ndarray of str", 'Names of the coefficients: a column\'s, or "column=level".'),
+    "coef_names_": (
+        "ndarray of str",
+        'Names of the coefficients: "column", "column[map]" or "column=level".',
+    ),
     "n_features_in_": ("int", "Number of columns of X."),
     "feature_names_in_": ("ndarray of str", "Column names of X, where it had any."),
     "formula_": ("Formula", "The computation of ``predict``: ``print`` it, or ``to_json()``."),

@@ -262,7 +262,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         level: float = 0.95,
         power: float = 0.8,
     ) -> PowerForecast:
-        """Foretell standard errors and the smallest effect that would be seen, before anything is paid.
+        """Predict standard errors and the smallest detectable effect, before anything is paid.
 
         The fit is simulated on records drawn from the assumptions, with the noise of its plan. No data are
         needed. The model needs ``uncertainty``.
@@ -295,7 +295,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
 
         if not self.uncertainty:
             raise Incompatible(
-                "Standard errors need a share of the budget: give uncertainty=0.2 to foretell them."
+                "Standard errors need a share of the budget: give uncertainty=0.2 to predict them."
             )
         for name, value in (("level", level), ("power", power)):
             if not is_number(value, 0, 1):

@@ -188,7 +188,7 @@ class Planning(Parameters):
 
     @property
     def _is_free(self) -> bool:
-        """Whether the planner chooses the units of the fit: who gives a set or a solver has some in mind."""
+        """Whether the planner may scale the target: not if the user gives a set, a radius or a solver."""
         named = all(isinstance(each, str) for each in (self.solver, getattr(self, "domain", "")))
         # Sufficient statistics are of squared loss, whose residuals are not clipped.
         free = named and self.radius is None and self.solver != "sufficient_statistics"

@@ -384,8 +384,8 @@ def forecast(
     made = declare(n, epsilon)
     if is_private(made.stated.bounds) or is_private(made.stated.y_bounds):
         raise Incompatible(
-            "Standard errors cannot be foretold for private bounds, which are not known before the fit. Give "
-            "bounds and y_bounds that are likely to come out, in your units."
+            "Standard errors cannot be predicted for private bounds, which are not known before the fit. "
+            "Give bounds and y_bounds that are likely to come out, in your units."
         )
     sample = _Sample.draw(made, assumed)
     found = sample.run(model, made, runs)

@@ -40,7 +40,7 @@ UNIT_BOUNDS = ((0.0, 1.0), (-1.0, 1.0))  # of flags, and of columns that somebod
 
 @dataclass(frozen=True)
 class TailRule:
-    """Request for the map of a column that nothing is declared of: the identity where its bounds fit.
+    """Request for the map of a column without a declared map: the identity if its bounds fit.
 
     Where the bounds are many times as wide as the middle nine tenths of the cells, the column is clipped to a
     wide interval around these; or, where the quantiles bend away from those of a normal law, mapped by them

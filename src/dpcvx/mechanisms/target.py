@@ -24,10 +24,10 @@ __all__ = ["NoisyTarget"]
 
 @dataclass(frozen=True)
 class NoisyTarget(GaussianMechanism):
-    """Share of the targets that are there, mean and mean square of u = (y - center)/reach, clipped at 1.
+    """Share of the targets that are present, mean and mean square of u = (y - center)/reach, clipped at 1.
 
     Question, for a public centre and reach: the sums of (P, u_i, u_i^2) on the grid 2^-14, P = sqrt(2) for
-    each target that is there; a missing one adds nothing.
+    each target that is present; a missing one adds nothing.
     Sensitivity (l2): 2 under replace-one and under add/remove, whatever centre and reach, and one unit of the
     grid for the rounding of squares (PRIVACY_MATH §17). Of weighted records the terms are multiplied by
     integer weights, those of a person adding up to at most 2^14, so that a person's terms are in the hull of
@@ -55,7 +55,7 @@ class NoisyTarget(GaussianMechanism):
 
     @property
     def share_noise(self) -> float:
-        """Standard deviation of the noise on the share of targets that are there."""
+        """Standard deviation of the noise on the share of targets that are present."""
         return self.noise * 2.0**FEATURE_BITS / PRESENT
 
     @property

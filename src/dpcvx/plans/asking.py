@@ -71,7 +71,7 @@ class Asking:
         return answer
 
     def target(self, center: float, reach: float) -> Vector:
-        """Noisy share of the targets that are there, and mean and mean square of (y - center)/reach, clipped.
+        """Noisy share of present targets, and mean and mean square of (y - center)/reach, clipped.
 
         All three are sums over n.
         """

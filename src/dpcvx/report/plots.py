@@ -117,7 +117,7 @@ def precision_plot(forecast: PowerForecast) -> bytes:
     n, epsilon, unit = forecast.n, forecast.epsilon, forecast.typical_sampling
     if not math.isfinite(unit):
         raise Incompatible(
-            "Standard errors cannot be drawn, since no number of records tells all coefficients apart. "
+            "Standard errors cannot be drawn, since no number of records determines all coefficients. "
             "Declare a baseline level of each category."
         )
     figure = _figure(11.2)

@@ -80,8 +80,8 @@ class Standardised(Solver):
     intercept : bool
         Whether the model has an intercept. It is the last entry of the answer, for a feature of value 1.
     stretch : float
-        Rows are shrunk to this many times that length. With 1 some are, a little, which predictions hardly
-        feel; standard errors of coefficients need rows as they are, and so more.
+        Rows are shrunk to this many times that length. With 1 some are, a little, which hardly changes
+        predictions; standard errors of coefficients need rows as they are, and so more.
     reach : float
         Cells further than this from their mean are clipped, in deviations. Standard errors need more where
         features are skewed; more makes the length's noise larger.

@@ -158,7 +158,7 @@ class DaskDataset:
 
     @property
     def has_raw_cells(self) -> bool:
-        """Whether bins of histograms can be counted: of persons each partition would fill them up again."""
+        """Whether histograms can be counted; not of persons: partitions would add their missing weight."""
         return self._units is None
 
     @property

@@ -161,7 +161,7 @@ class Shards:
 
 
 def open_shards(folder: str | Path) -> Shards:
-    """Open a folder of shards; every file is first_is_baseline with its checksum.
+    """Open a folder of shards; every file is checked against its checksum.
 
     Parameters
     ----------

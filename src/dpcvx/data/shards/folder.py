@@ -153,8 +153,8 @@ class Store:
         if not self.manifest.complete:
             done = f", {quantity(self.manifest.n, 'record')} so far" if self.manifest.units is None else ""
             raise ShardsDamaged(
-                f"{self.folder} is half-written{done}: run what made it again, with the same declarations, "
-                "and it goes on where it was."
+                f"{self.folder} is half-written{done}: run the call that wrote it again, with the same "
+                "declarations, and it continues where it stopped."
             )
 
     def require_room(self, size: int) -> None:
@@ -166,7 +166,7 @@ class Store:
             needed = f"{size / 2**30:.2f} GiB" if self.manifest.units is None else "more room than there is"
             raise StoreUnavailable(
                 f"The shards need {needed}, and {self.folder} has {free / 2**30:.2f} GiB left: "
-                "make room, or give a store on another disk."
+                "free some space, or give a store on another disk."
             )
 
     def verify(self, first: int, last: int) -> None:

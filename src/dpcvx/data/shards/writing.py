@@ -367,7 +367,7 @@ def _fill(
         store.require_room((reader.rows - store.manifest.n) * recipe.row_bytes)
     expected: dict[str, NDArray[Any]] | None = None
     if store.manifest.shards and store.manifest.source["kind"] in STREAMS:
-        # The last shard is made again and first_is_baseline: another stream would be found out.
+        # The last shard is written again and compared, so that another stream is detected.
         expected = store.arrays(len(store.manifest.shards) - 1)
         store.drop_last()
     d, names, sparse = store.manifest.columns, store.manifest.names, store.manifest.compressed
