@@ -127,3 +127,18 @@ def test_an_encoding_in_which_other_characters_have_the_byte_of_a_quote_has_no_q
             CsvDialect(encoding=encoding, line_breaks=True)
     for encoding in ("utf-8", "latin-1", "cp1252", "shift_jis", "gb18030", "big5"):
         CsvDialect(encoding=encoding, line_breaks=True)
+
+
+@pytest.mark.parametrize(("encoding", "half"), [("utf-7", b"+2AA-"), ("raw_unicode_escape", rb"\ud800")])
+def test_half_a_character_stops_no_file(tmp_path, encoding, half):
+    """Some decoders give lone surrogates, which Arrow refuses: one cell would have stopped the fit."""
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"a,b\n1,x\n2," + half + b"\n" + half + b",z\n")
+    X, _ = open_table(path, CsvDialect(encoding=encoding)).read(["a", "b"], ["b"])
+    assert X["b"].to_pylist() == ["x", "?", "z"]
+    np.testing.assert_array_equal(X["a"], [1.0, 2.0, np.nan])
+
+
+def test_an_encoding_that_cannot_replace_wrong_bytes_is_refused():
+    with pytest.raises(WrongValue, match="is not known"):
+        CsvDialect(encoding="idna")

@@ -72,6 +72,7 @@ class CsvDialect:
         if self.sep == self.decimal:
             raise WrongValue(f"sep and decimal are both {self.sep!r}: give two characters.")
         try:
+            b"x".decode(self.encoding, errors="replace")  # not all can replace what is no character
             plain = '\r\n"'.encode(self.encoding) == b'\r\n"'
         except (LookupError, UnicodeError):
             raise WrongValue(f"encoding {self.encoding!r} is not known: utf-8, latin-1 or cp1252?") from None
@@ -108,6 +109,8 @@ class CsvDialect:
     def cells(self, record: bytes) -> list[str]:
         """Return the cells of one record, read on its own."""
         text = record.removesuffix(b"\r").decode(self.encoding, errors="replace")
+        if not text.isascii():  # UTF-7 and others give half a character, which no column of text can hold
+            text = text.encode(errors="replace").decode()
         if '"' not in text:
             return text.split(self.sep)
         try:
