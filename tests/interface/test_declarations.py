@@ -62,7 +62,7 @@ def test_two_threads_fit_one_estimator_to_differently_declared_data(monkeypatch)
     publish = PrivateLinearRegression._publish
 
     def publishing(self, release, made):
-        found[made.columns.high[0]] = release.theta
+        found[made.stated.bounds[1]] = release.theta
         publish(self, release, made)
 
     monkeypatch.setattr(PrivateLinearRegression, "_publish", publishing)

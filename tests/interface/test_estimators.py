@@ -202,13 +202,16 @@ def test_duplicate_entries_are_summed_then_clipped():
 def test_an_infinite_cell_is_missing_and_not_clipped(store, data_norm, middle):
     X, y = people(60)
     labels = (y > 10).astype(int)
-    models = []
-    for cell in (np.inf, -np.inf, np.nan, middle):
+
+    def fit(cell, maps):
         rows = X.copy()
         rows[:, 1] = cell
-        models.append(classification(data_norm=data_norm).fit(store(rows), labels))
-    for model in models[:-1]:
-        np.testing.assert_array_equal(model.release_.theta, models[-1].release_.theta)
+        return classification(data_norm=data_norm, maps=maps).fit(store(rows), labels).release_.theta
+
+    for maps, cells in ((None, (np.inf, -np.inf, middle)), ("auto", (np.inf, -np.inf))):
+        missing = fit(np.nan, maps)  # histograms for maps count missing cells apart from those in the middle
+        for cell in cells:
+            np.testing.assert_array_equal(fit(cell, maps), missing)
 
 
 def test_intercept_is_inside_the_set_and_the_norm():

@@ -8,10 +8,14 @@ import pytest
 import dpcvx
 from dpcvx.domains import SETS
 from dpcvx.losses import LOSSES
-from dpcvx.solvers import SOLVERS, OneStep, Standardised
+from dpcvx.solvers import SOLVERS, ConstantModel, OneStep, ScaledTarget, Standardised
 
 ROOT = Path(dpcvx.__file__).parent
-ROOMS = {"losses": LOSSES, "domains": SETS, "solvers": (*SOLVERS, OneStep, Standardised)}
+ROOMS = {
+    "losses": LOSSES,
+    "domains": SETS,
+    "solvers": (*SOLVERS, ConstantModel, OneStep, ScaledTarget, Standardised),
+}
 
 
 def asked(tree):

@@ -8,7 +8,7 @@ import pytest
 
 import dpcvx as dp
 from dpcvx.accounting import Neighbours
-from dpcvx.mechanisms import NoisyDifference, PerturbedMinimiser
+from dpcvx.mechanisms import NoisyBinCounts, PerturbedMinimiser
 from zoo import ALL_MECHANISMS
 
 RELATIONS = ("replace", "add_remove")
@@ -72,13 +72,15 @@ def test_the_vectors_of_privacy_math(neighbours, ball, interval, cone):
 
 
 def test_every_sensitivity_grows_with_the_rows_of_a_person():
-    single = {"difference", "minimiser", "perturbed minimiser", "quantile"}  # proved for one row
+    single = {"minimiser", "perturbed minimiser", "quantile", "histogram"}  # proved for one row
     for relation in RELATIONS:
         one, three = Neighbours(relation, "person"), Neighbours(relation, "person", 3)
         for name in set(ALL_MECHANISMS) - single:
             make = ALL_MECHANISMS[name]
             assert make(three).sensitivity == pytest.approx(3 * make(one).sensitivity, rel=1e-6)
-            assert name == "vertex" or make(three).noise >= make(three).sensitivity * 0.999
+            # Noise of samples is in proportion to C, the weight of one unit (PRIVACY_MATH §8).
+            ends = 2 if name == "difference" and one.replaces else 1
+            assert name == "vertex" or make(three).noise >= make(three).sensitivity / ends * 0.999
 
 
 def test_proofs_for_single_rows_refuse_persons():
@@ -86,8 +88,8 @@ def test_proofs_for_single_rows_refuse_persons():
     for rows in (1, 2):  # with one row, weights may still spread it over several
         person = Neighbours("replace", "person", rows)
         if rows > 1:
-            with pytest.raises(dp.Incompatible, match="This solver samples records"):
-                NoisyDifference(problem, 100, 0.5, 1.0, person)
+            with pytest.raises(dp.Incompatible, match="Histograms of cells need"):
+                NoisyBinCounts(100, 0, (4,), 1.0, person)
         with pytest.raises(dp.Incompatible, match="Objective perturbation is proved private for one row"):
             PerturbedMinimiser(problem, 100, 1.0, 10.0, 100.0, person)
 

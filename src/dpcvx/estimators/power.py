@@ -33,7 +33,6 @@ from dpcvx.planning.candidates import PlanKey
 from dpcvx.planning.outlook import MOST_EPSILON, MOST_RECORDS, smallest
 from dpcvx.plans import Plan, execute
 from dpcvx.plans.uncertainty import Uncertainty
-from dpcvx.solvers import OneStep
 from dpcvx.solvers.defaults import default
 from dpcvx.words import is_number, show
 
@@ -352,11 +351,6 @@ def _best_share(question: _ShareKey) -> float:
     return min(SHARES, key=question.error)
 
 
-def _share_of(solver: Any) -> float:
-    """Share of the budget for the Hessian, of a solver or of the one inside it."""
-    return float(solver.share) if isinstance(solver, OneStep) else _share_of(solver.solver)
-
-
 def _mostly_hidden(known: Uncertainty) -> Vector:
     """1 for each coefficient whose variance comes mostly from hidden directions, 0 for others."""
     if known.hidden is None:
@@ -401,7 +395,7 @@ def forecast(
         (f"{budget.neighbours.noun}s", f"{n:,}"),
         ("epsilon", f"{epsilon:g}"),
         ("delta", f"{budget.delta:.3g}"),
-        ("uncertainty", f"{_share_of(made.plan.solver):.0%} of the budget"),
+        ("uncertainty", f"{made.plan.solver.hessian_share:.0%} of the budget"),
         ("assumed", assumed.words(labels=isinstance(made.target, Labels))),
     )
 

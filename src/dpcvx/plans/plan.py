@@ -92,6 +92,11 @@ class Solver(Protocol):
         """Largest residual that is not clipped; None for no clipping."""
         return None
 
+    @property
+    def hessian_share(self) -> float | None:
+        """Share of mu^2 for the Hessian that standard errors need; None if none is released."""
+        return None
+
     def innermost(self, plan: Plan) -> Plan:
         """Return the part of a plan that fits, without stages around it and in its own coordinates."""
         return plan

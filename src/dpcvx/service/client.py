@@ -23,6 +23,7 @@ API = "/api/v1"
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before each further try
 NOBODY = 5.0  # seconds after which a refused connection means that no service runs there
 LONGEST_WAIT = 60.0  # seconds; a limit that lasts longer is reported
+DERIVED = {"labels", "known"}  # of an attribute, which the service computes from its declaration
 PASSING = {429, 502, 503, 504}  # temporary statuses
 
 
@@ -117,7 +118,7 @@ class Client:
         from dpcvx.queries import Schema
 
         listed = self._request("GET", "/schema").json()["attributes"]
-        declared = [{name: value for name, value in one.items() if name != "labels"} for one in listed]
+        declared = [{name: value for name, value in one.items() if name not in DERIVED} for one in listed]
         return Schema.from_dict({"attributes": declared})
 
     def budget(self) -> dict[str, Any]:

@@ -77,6 +77,11 @@ class OneStep(Solver):
         """Clip of the inner fit."""
         return self.solver.clip
 
+    @property
+    def hessian_share(self) -> float | None:
+        """Share of mu^2 for the Hessian."""
+        return self.share
+
     def innermost(self, plan: Plan) -> Plan:
         """Return the fit, without the question about the Hessian."""
         return self.solver.innermost(self._fit(plan))

@@ -197,6 +197,11 @@ class ScaledTarget(Solver):
         """Clip of the inner fit."""
         return self.solver.clip
 
+    @property
+    def hessian_share(self) -> float | None:
+        """Share of mu^2 for the Hessian of the inner fit."""
+        return self.solver.hessian_share
+
     def innermost(self, plan: Plan) -> Plan:
         """Return the fit to scaled targets."""
         return self.solver.innermost(self._fit(plan))
