@@ -260,7 +260,8 @@ def _declared_bounds(table: Table, bounds: Any, levels: Levels) -> tuple[Vector,
         missing = [table.label(j) for j in wanted if j not in given]
         if missing:
             raise WrongValue(
-                f"bounds are missing for column(s) {', '.join(missing)}: give a pair (low, high) for each."
+                f"bounds are missing for column(s) {', '.join(missing)}: give a pair (low, high) for each. "
+                "Of text declare the levels, in categories."
             )
         for j, pair in given.items():
             low[j], high[j] = bound_pair(pair, f"bounds of {table.label(j)}")
