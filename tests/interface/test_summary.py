@@ -15,7 +15,7 @@ import dpcvx as dp
 from dpcvx.data.levels import DeclaredLevels
 from dpcvx.errors import Incompatible, NotReleased, WrongValue
 from dpcvx.estimators.hypotheses import ModelTerms
-from dpcvx.estimators.inference import ContrastTests, holm, wald
+from dpcvx.estimators.inference import ContrastTests, WaldTests, holm, wald
 from dpcvx.plans.uncertainty import Curvature, Steepness, Uncertainty, one_step
 
 OLD = Path(__file__).parents[1] / "fixtures" / "version_0_1" / "models"
@@ -309,6 +309,10 @@ def test_the_parts_add_up_and_hidden_directions_are_named():
     assert tests.hidden == [False, True]
     assert tests.noise_share[1] == 1.0
     assert "hidden by noise: in 1 direction of 2" in str(tests)
+    joint = WaldTests((wald(tests.hypotheses, found, "both"),))
+    assert "hidden by noise: the p-value" in str(joint)
+    first = ModelTerms.of(("a",), (None,)).hypotheses([[0.0, 1.0]])
+    assert "hidden" not in str(WaldTests((wald(first, found, "one"),)))
 
 
 @pytest.mark.long

@@ -231,6 +231,7 @@ class WaldTest:
     statistic: float  # chi-squared with `df` degrees of freedom if the hypotheses hold
     df: int
     pvalue: float
+    hidden: bool = False  # whether noise hides one of the hypotheses: the p-value is then near 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -272,6 +273,11 @@ class WaldTests(Printable):
             columns.append(Column("Holm", three_decimals))
             rows = [(*row, float(p)) for row, p in zip(rows, self.pvalue_holm, strict=True)]
         notes = (*self.notes, *_several(len(rows), self.adjust))
+        if any(test.hidden for test in self.tests):
+            columns.append(Column("note"))
+            marks = [HIDDEN if test.hidden else None for test in self.tests]
+            rows = [(*row, mark) for row, mark in zip(rows, marks, strict=True)]
+            notes = (f"{HIDDEN}: the p-value is near 1 whatever the effect is; see summary().", *notes)
         return ResultTable("Wald tests", (), tuple(columns), tuple(rows), notes)
 
 
@@ -292,7 +298,8 @@ def wald(hypotheses: Hypotheses, known: Uncertainty, name: str) -> WaldTest:
         )
     z = away / scale
     statistic = float(z @ np.linalg.solve(covariance / np.outer(scale, scale), z))
-    return WaldTest(name, statistic, len(z), float(chdtrc(len(z), max(statistic, 0.0))))
+    hidden = any(ContrastTests(hypotheses, known).hidden)
+    return WaldTest(name, statistic, len(z), float(chdtrc(len(z), max(statistic, 0.0))), hidden)
 
 
 def interval_of(center: Vector, deviation: Vector, level: float) -> Vector:
