@@ -79,6 +79,7 @@ def test_rows_of_a_person_are_protected_together():
     stated = found.statement.to_dict()
     assert stated["public"]["persons"] == N // 4
     assert "n" not in stated["public"]
+    assert stated["bounds"]["enforced"] == "a person changes each rank by one at most"
     doubled = pd.concat([frame, frame])
     assert ask(doubled, ("wage",), ids=doubled["id"], epsilon=2.0).statement.to_dict() == stated
 

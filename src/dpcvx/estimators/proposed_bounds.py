@@ -96,7 +96,7 @@ def propose_bounds(
         model="proposed bounds of columns",
         private=rng.private,
         bounds={
-            "enforced": "a row changes each rank by one at most",
+            "enforced": f"a {neighbours.unit} changes each rank by one at most",
             **({} if units is None else units.facts),
         },
         public={"n" if units is None else "persons": n, "columns": list(columns)},
