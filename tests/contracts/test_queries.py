@@ -54,6 +54,11 @@ def test_json_goes_both_ways(query):
     assert query_from_json(json.loads(text)).compile(SCHEMA, N).names == query.compile(SCHEMA, N).names
 
 
+def test_thresholds_in_standard_deviations_are_no_part_of_a_query():
+    with pytest.raises(ValueError, match="are for estimators"):
+        Regression("age", ["sex"], loss=Huber(0.2, threshold_deviations=1.3)).to_json()
+
+
 @over_queries
 def test_answers_are_minimisers(query):
     question, rng = query.compile(SCHEMA, N), np.random.default_rng(0)

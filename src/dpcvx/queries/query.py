@@ -325,7 +325,12 @@ def _loss_to_json(loss: str | Loss) -> Any:
         return loss
     if loss.name not in QUERY_LOSSES or type(loss) is not type(QUERY_LOSSES[loss.name]):
         raise WrongValue(f"{type(loss).__name__} has no JSON form; use one of {', '.join(QUERY_LOSSES)}.")
-    return {"name": loss.name, **{name: getattr(loss, name) for name in _parameters(loss)}}
+    parameters = {name: getattr(loss, name) for name in _parameters(loss)}
+    fields = dataclasses.fields(loss)  # type: ignore[arg-type]
+    others = [each.name for each in fields if each.name not in (*parameters, "y_range")]
+    if any(getattr(loss, name) is not None for name in others):
+        raise WrongValue(f"{', '.join(others)} of {loss.name} are for estimators: leave them out of a query.")
+    return {"name": loss.name, **parameters}
 
 
 def _loss_from_json(content: Any) -> str | Loss:
@@ -347,8 +352,9 @@ def _loss_from_json(content: Any) -> str | Loss:
 
 
 def _parameters(loss: Loss) -> tuple[str, ...]:
+    """Names of the numbers that a query may give; those that are None by default are for estimators."""
     fields = dataclasses.fields(loss)  # type: ignore[arg-type]
-    return tuple(field.name for field in fields if field.name != "y_range")
+    return tuple(each.name for each in fields if each.name != "y_range" and each.default is not None)
 
 
 def _set_to_json(domain: str | Domain) -> Any:
