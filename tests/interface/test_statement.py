@@ -46,12 +46,12 @@ def test_statement_says_what_the_plan_promises(fit):
     assert said["certified_epsilon"] == plan.accountant.epsilon(plan.event, said["delta"] * 0.999)
     assert said["accountant"] == "Tight"
     assert said["sampler_delta"] == plan.price.sampler_delta
-    (part,) = said["mechanisms"]
-    (stage,) = plan.stages
-    assert part["question"] == type(stage.mechanism).__name__
-    assert part["count"] == stage.n_calls == model.n_iter_
-    assert part["sensitivity"] == stage.mechanism.sensitivity
-    assert part["noise"] == stage.mechanism.noise
+    for part, stage in zip(said["mechanisms"], plan.stages, strict=True):
+        assert part["question"] == type(stage.mechanism).__name__
+        assert part["count"] == stage.n_calls
+        assert part["sensitivity"] == stage.mechanism.sensitivity
+        assert part["noise"] == stage.mechanism.noise
+    assert plan.stages[-1].n_calls == model.n_iter_
     assert said["public"]["n"] == 200
     assert said["public"]["n_iter"] == model.n_iter_
     assert "AES-256-CTR" in said["randomness"]
@@ -61,8 +61,9 @@ def test_statement_says_what_the_plan_promises(fit):
 
 
 def test_the_price_of_each_mechanism_is_named():
-    (vertex,) = lasso().privacy_statement_.mechanisms
+    target, vertex = lasso().privacy_statement_.mechanisms
     (gradient,) = logistic().privacy_statement_.mechanisms
+    assert target["event"] == "Gaussian"
     assert vertex["event"] == "Exponential"
     assert vertex["eta"] > 0
     assert gradient["event"] == "Gaussian"

@@ -34,7 +34,7 @@ def classifier(classes=(0, 1, 2)):
 
 
 def regressor():
-    y = 3 * np.tanh(X @ [2.0, -1.0])
+    y = 2 * np.tanh(X @ [2.0, -1.0])
     settings = {"epsilon": 50.0, "bounds": (-1, 1), "y_bounds": (-4, 4), "random_state": 1}
     return dpcvx.PrivateLinearRegression(**settings).fit(X, y), y
 
@@ -81,7 +81,9 @@ def test_without_noise_the_value_is_scikit_learns(name, make):
     asked = question(model, name, PureDP(1.0))
     plain = get_scorer(name)(model, X, y)
     # Predictions of this model stay inside the bounds, chances above a hundredth; no two scores share a bin.
-    assert asked.value(asked.metric.totals(model, X, y) / UNIT) == pytest.approx(plain, abs=5e-6)
+    # A squared error is rounded to 2^-20 of 64, the square of the bounds' width: by 3.1e-5 at most, and R^2
+    # and the root have derivatives below 1 in it.
+    assert asked.value(asked.metric.totals(model, X, y) / UNIT) == pytest.approx(plain, abs=3.1e-5)
 
 
 def test_test_vector():

@@ -35,6 +35,7 @@ from dpcvx.noise import SeededGenerator
 from dpcvx.plans import execute
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers import (
+    ConstantModel,
     NoisyAcceleratedMirrorDescent,
     NoisyCorrectiveFrankWolfe,
     NoisyDualFrankWolfe,
@@ -48,6 +49,7 @@ from dpcvx.solvers import (
     ObjectivePerturbation,
     OneStep,
     OutputPerturbation,
+    ScaledTarget,
     Standardised,
     SufficientStatistics,
     run_with_oracle,
@@ -462,6 +464,30 @@ def test_standardised_descent(quiet):
     at_best = cp.Variable(3)
     best = cp.Problem(cp.Minimize(cp.sum(cp.logistic(cp.multiply(-y, X @ at_best))) / len(X))).solve()
     assert np.mean(np.logaddexp(0, -y * (X @ theta))) <= best + 1e-5
+
+
+def regression_far_from_zero():
+    """Targets that fill a small part of their range; the last feature is the intercept's."""
+    X = np.column_stack([*np.random.default_rng(0).uniform(-1, 1, (2, 500)), np.ones(500)])
+    return X, 0.5 + 0.05 * X[:, 0] - 0.02 * X[:, 1] + 0.01 * np.random.default_rng(1).uniform(-1, 1, 500)
+
+
+def test_descent_with_a_scaled_target(quiet):
+    """Least squares come back from the target's own units, residuals being within the clip."""
+    X, y = regression_far_from_zero()
+    problem = Problem(Squared(), L2Ball(20.0), bounds=Bounds(1.0), d=3)
+    solver = ScaledTarget(NoisyGradientDescent(n_iter=2000, step=0.5))
+    plan = solver.plan(problem, len(X), BUDGET, Tight())
+    theta = execute(plan, source(X, y, bounds=problem.bounds), rng=SeededGenerator(0)).theta
+    np.testing.assert_allclose(theta, np.linalg.lstsq(X, y, rcond=None)[0], atol=1e-4)
+
+
+def test_a_constant_is_the_mean_of_the_target(quiet):
+    X, y = regression_far_from_zero()
+    problem = Problem(Squared(), L2Ball(20.0), bounds=Bounds(1.0), d=3)
+    plan = ConstantModel().plan(problem, len(X), BUDGET, Tight())
+    theta = execute(plan, source(X, y, bounds=problem.bounds), rng=SeededGenerator(0)).theta
+    np.testing.assert_allclose(theta, [0, 0, y.mean()], atol=1e-3)
 
 
 def test_every_solver_is_here():
