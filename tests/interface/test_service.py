@@ -495,6 +495,7 @@ def test_the_schema_has_what_a_form_needs(shared):
     assert age == {
         "name": "age",
         "edges": [20, 40, 60, 80],
+        "known": 3,
         "missing": 50,
         "labels": ["[20, 40)", "[40, 60)", "[60, 80]"],
     }
