@@ -175,7 +175,7 @@ def test_a_fit_differs_from_one_of_the_complete_rows_by_noise_alone(name, share)
         )
         differences.append((one.coef_ - other.coef_) @ BETA / (BETA @ BETA))
     error = np.std(differences, ddof=1) / math.sqrt(50)
-    assert abs(np.mean(differences)) < 2 * error
+    assert abs(np.mean(differences)) < 2.81 * error  # ten cases: one of them fails once in twenty draws
     assert error < 0.05  # an estimate that lost half of its targets to the middle is off by half
 
 
