@@ -19,7 +19,7 @@ demo: $(VENV)/.installed-demo  ## fit private models on census incomes; writes d
 	$(BIN)/dpcvx demo --out demo_output
 
 test: $(VENV)/.installed-test  ## the whole quick suite
-	$(BIN)/python -m pytest -q -n 2 -m "not slow and not long" tests
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow and not long" tests
 
 test-long: $(VENV)/.installed-test  ## the tests that take longer, which a change must pass too
 	$(BIN)/python -m pytest -q -n 2 -m "long and not slow" tests
