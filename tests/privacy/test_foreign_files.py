@@ -150,3 +150,76 @@ def test_damaged_files_and_absent_readers_are_one_sentence(ending, tmp_path, mon
     monkeypatch.setitem(__import__("sys").modules, "openpyxl" if ending == ".xlsx" else "pyreadstat", None)
     with pytest.raises(NotInstalled, match=r"dpcvx\[files\]"):
         open_table(path)
+
+
+# -- a record whose stored bytes are anything at all
+
+N = 6
+STORED = pd.DataFrame(
+    {
+        "amount": [1.5 * i for i in range(N)],
+        "name": [f"ab{i}c" for i in range(N)],
+        "day": [22000.0 + i for i in range(N)],
+        "sex": [float(1 + i % 2) for i in range(N)],
+        "week": [732.0] * N,
+    }
+)
+LABELS = {"sex": {1.0: "woman", 2.0: "man"}}
+STORE = {
+    ".dta": lambda path: pyreadstat.write_dta(
+        STORED, str(path), variable_format={"day": "%td", "week": "%tw"}, variable_value_labels=LABELS
+    ),
+    ".sav": lambda path: pyreadstat.write_sav(
+        STORED, str(path), variable_format={"day": "DATE11"}, variable_value_labels=LABELS
+    ),
+    ".xpt": lambda path: pyreadstat.write_xport(
+        STORED, str(path), variable_format={"day": "DATE9."}, file_format_version=8
+    ),
+}
+
+
+def public_facts(path, changed):
+    """Everything about a file but the cells of one record: header, types, shapes, and the other cells."""
+    header, table = read_header(path), open_table(path)
+    facts = [header.names, header.types, header.labels, table.columns]
+    for words in ([], ["name", "day", "sex"], [*STORED]):
+        X, _ = table.read([*STORED], words)
+        others = X.take([i for i in range(X.num_rows) if i != changed])
+        facts += [X.schema.to_string(), X.num_rows, repr(others.to_pydict())]
+    return facts
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("ending", STORE)
+def test_any_bytes_of_a_record_leave_header_types_shape_and_other_records_alone(ending, tmp_path):
+    path = tmp_path / f"people{ending}"
+    STORE[ending](path)
+    content = path.read_bytes()
+    starts = [content.find(f"ab{i}c".encode()) - 8 for i in range(N)]  # the amount is before the name
+    width, generator = starts[1] - starts[0], np.random.default_rng(5)
+    assert starts == [starts[0] + i * width for i in range(N)]
+    for changed in (0, 2, N - 1):
+        path.write_bytes(content)
+        before = public_facts(path, changed)
+        old = content[starts[changed] :][:width]
+        fills = [bytes([byte]) * width for byte in (0, 0x20, 0x2E, 0x80, 0xFF)]
+        fills += [generator.bytes(width) for _ in range(6)]
+        fills += [bytes(b if generator.random() < 0.8 else 255 - b for b in old) for _ in range(4)]
+        for fill in fills:
+            path.write_bytes(content[: starts[changed]] + fill + content[starts[changed] + width :])
+            assert public_facts(path, changed) == before, fill
+
+
+@pytest.mark.parametrize("ending", [".dta", ".sav"])
+def test_a_label_that_is_no_text_changes_itself_alone(ending, tmp_path):
+    """Programs make labels from cells, so that a label may be one person's text."""
+    path = tmp_path / f"people{ending}"
+    write = {".dta": pyreadstat.write_dta, ".sav": pyreadstat.write_sav}[ending]
+    frame = pd.DataFrame({"town": [1.0, 2.0, 3.0]})
+    write(frame, str(path), variable_value_labels={"town": {1.0: "Qqqq", 2.0: "Łódź", 3.0: "Lyon"}})
+    X, _ = open_table(path).read(["town"], ["town"])
+    assert X["town"].to_pylist() == ["Qqqq", "Łódź", "Lyon"]
+    path.write_bytes(path.read_bytes().replace(b"Qqqq", b"\xff\xfe\xfd\xc5"))
+    X, _ = open_table(path).read(["town"], ["town"])
+    assert X["town"].to_pylist()[1:] == ["Łódź", "Lyon"]
+    assert len(read_header(path).labels["town"]) == 3

@@ -37,6 +37,11 @@ UNKNOWN_TEXT = "\ufffd"  # a cell of a kind that has no text; it matches no leve
 DAY, SECOND = datetime.timedelta(days=1), datetime.timedelta(seconds=1)
 STATA = SAS = datetime.datetime(1960, 1, 1)
 SPSS = datetime.datetime(1582, 10, 14)
+# the record of a file of SPSS that declares the encoding: of type 7 and subtype 20, as bytes and a length
+SPSS_ENCODING = re.compile(
+    rb"(?:\x07\0\0\0\x14\0\0\0\x01\0\0\0.\0\0\0|\0\0\0\x07\0\0\0\x14\0\0\0\x01\0\0\0.)([\w.-]+)",
+    re.DOTALL | re.ASCII,
+)
 
 Moment = Callable[[float], datetime.datetime]
 
@@ -141,9 +146,8 @@ def _columns(path: Path) -> tuple[dict[str, _Column], Callable[[Any], Any]]:
     read_bytes(path, limit=4)  # says what is wrong with the path
     with _reading(path, "pyreadstat") as package:
         reader = _reader(package, path)
-        _, plain = reader(path, metadataonly=True, output_format="dict")
         _, meta = reader(path, metadataonly=True, encoding=BYTES, output_format="dict")
-        decode = _decoder(plain.file_encoding)
+        decode = _decoder(_encoding(package, reader, path))
         found = [(decode(place), place) for place in meta.column_names]
         missing = _declared_missing(reader, path)
         columns = {
@@ -179,6 +183,23 @@ def _declared_missing(reader: Any, path: Path) -> Callable[[str, float], bool]:
     )
 
 
+def _encoding(package: Any, reader: Any, path: Path) -> str | None:
+    """Return the encoding that a file declares; value labels, which may be made from cells, do not change it.
+
+    The reader refuses labels that are not in the declared encoding. Files of SPSS are then searched for the
+    record that declares it; other formats have no labels, or declare no encoding.
+    """
+    if path.suffix.lower() == ".dta":  # Unicode since version 14, and not declared before
+        return None
+    try:
+        _, meta = reader(path, metadataonly=True, output_format="dict")
+    except package.ReadstatError:
+        found = SPSS_ENCODING.search(read_bytes(path))
+        return None if found is None else found[1].decode("ascii")
+    declared: str | None = meta.file_encoding
+    return declared
+
+
 def _decoder(encoding: str | None) -> Callable[[Any], Any]:
     """Return the decoding of a cell that was read byte by byte; only text is changed."""
     try:
@@ -192,7 +213,7 @@ def _decoder(encoding: str | None) -> Callable[[Any], Any]:
         content = cell.encode(BYTES, errors="replace")
         try:
             return content.decode(encoding or "utf-8")
-        except UnicodeDecodeError:  # older files of Stata and SAS do not say their encoding
+        except UnicodeError:  # older files of Stata and SAS do not say their encoding
             return content.decode("cp1252", errors="replace")
 
     return decode
@@ -312,7 +333,9 @@ def _texts(cells: Sequence[Any]) -> Any:
 
 def _text(value: Any) -> str | None:
     """Return a text with the given canonical value."""
-    if value is None or isinstance(value, str):
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()  # half a character fits into no column of text
+    if value is None:
         return value
     return repr(value) if isinstance(value, float) else UNKNOWN_TEXT
 
