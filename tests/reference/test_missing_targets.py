@@ -166,7 +166,9 @@ def test_a_fit_differs_from_one_of_the_complete_rows_by_noise_alone(name, share)
     """The slope along the true coefficients; as the middle of its bounds a missing target would shrink it."""
     kind, settings = REGRESSORS[name]
     differences = []
-    for seed in range(50):
+    # 50 seeds left one case in doubt, at 2.08 errors; four times as many show a bias of half the size.
+    n_seeds = 200 if (name, share) == ("quantile", 0.05) else 50
+    for seed in range(n_seeds):
         rows, y = people(seed, share)
         known = ~np.isnan(y)
         one, other = (
@@ -174,8 +176,8 @@ def test_a_fit_differs_from_one_of_the_complete_rows_by_noise_alone(name, share)
             for state, data in ((seed, (rows, y)), (seed + 999, (rows[known], y[known])))
         )
         differences.append((one.coef_ - other.coef_) @ BETA / (BETA @ BETA))
-    error = np.std(differences, ddof=1) / math.sqrt(50)
-    assert abs(np.mean(differences)) < 2.81 * error  # ten cases: one of them fails once in twenty draws
+    error = np.std(differences, ddof=1) / math.sqrt(n_seeds)
+    assert abs(np.mean(differences)) < 2 * error
     assert error < 0.05  # an estimate that lost half of its targets to the middle is off by half
 
 
