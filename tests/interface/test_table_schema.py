@@ -478,3 +478,99 @@ def test_a_service_reads_the_same_file(people, tmp_path):
     table = served.read()
     assert table["visit.month"].to_pylist() == [str(int(day[5:7])) for day in people["visit"]]
     assert table["sex"].to_pylist() == people["sex"].tolist()
+
+
+# -- codes that stand for missing cells
+
+CODED = dp.TableSchema(
+    {
+        "age": dp.NumberColumn((17, 90), bins=4, missing=40, missing_codes=[99, -9]),
+        "sex": dp.LevelColumn(["F", "M"], other="X", missing_codes=["refused", 9]),
+        "visit": dp.DateColumn(("2010-01-01", "2020-12-31"), parts=("month",), missing_codes=["1900-01-01"]),
+        "town": dp.HashedColumn(6, missing_codes=["unknown"]),
+        "wage": dp.NumberColumn((0, 100), missing_codes=[99.5]),
+    },
+    target="wage",
+)
+CODES = {"age": 99.0, "sex": "refused", "visit": "1900-01-01", "town": "unknown", "wage": 99.5}
+
+
+@pytest.fixture(scope="module")
+def coded(people):
+    """A table whose missing cells are codes, and the same table with missing cells."""
+    frame, rng = people[[*CODES]].astype(object), np.random.default_rng(8)
+    blank = frame.copy()
+    for name, code in CODES.items():
+        places = rng.random(N) < 0.2
+        frame.loc[places, name], blank.loc[places, name] = code, None
+    return frame, blank
+
+
+def test_declared_codes_are_missing_cells(coded, tmp_path):
+    frame, blank = coded
+    ours, theirs = (model(CODED, maps=None, check=0).fit(each) for each in coded)
+    assert_array_equal(ours.coef_, theirs.coef_)
+    assert_array_equal(ours.predict(frame), theirs.predict(blank))
+    assert dp.private_score(ours, frame, frame["wage"].astype(float), epsilon=5, random_state=0).value == (
+        dp.private_score(ours, blank, blank["wage"].astype(float), epsilon=5, random_state=0).value
+    )
+    assert CODED.from_toml(_write(tmp_path / "a.toml", CODED.to_toml())) == CODED
+    ours.save(tmp_path / "model.json")
+    assert_array_equal(dp.load(tmp_path / "model.json").predict(frame), theirs.predict(blank))
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    frame.astype({"age": float, "wage": float}).to_parquet(tmp_path / "people.parquet")
+    for kind, read in (("csv", dp.from_csv), ("parquet", dp.from_parquet)):
+        shards = read(tmp_path / f"people.{kind}", target="wage", schema=CODED, verbose=0)
+        assert_array_equal(
+            dp.PrivateLinearRegression(epsilon=50.0, random_state=0, check=0).fit(shards).coef_, theirs.coef_
+        )
+
+
+def test_declared_codes_are_missing_cells_of_queries(coded):
+    frame, blank = coded
+    with pytest.warns(UnrecognisedDataWarning, match="wage"):
+        schema = dp.Schema.of(dp.TableSchema(CODED.columns))
+    found, expected = dp.read_variables(frame, CODED), dp.read_variables(blank, CODED)
+    assert repr(found.to_pydict()) == repr(expected.to_pydict())
+    assert schema["sex"].labels == ("F", "M", "X", "missing")
+
+
+@pytest.mark.long
+def test_declared_codes_are_missing_cells_on_a_cluster(coded):
+    dask = pytest.importorskip("dask.dataframe")
+    from distributed import Client
+
+    frame = coded[0].astype({"age": float, "wage": float})
+    with Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as client:
+        parts = dask.from_pandas(frame, npartitions=3)
+        fitted = dp.PrivateLinearRegression(epsilon=50.0, random_state=0, check=0).fit(
+            dp.from_dask(parts, schema=CODED, client=client)
+        )
+    assert_array_equal(fitted.coef_, model(CODED, check=0).fit(coded[1]).coef_)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: dp.NumberColumn((0, 1), missing_codes=99), "list of different labels"),
+        (lambda: dp.NumberColumn((0, 1), missing_codes=[9, "9"]), "count as one value"),
+        (lambda: dp.LevelColumn(["a", "b"], missing_codes=["b"]), "one or the other"),
+    ],
+)
+def test_wrong_codes_are_refused_in_words(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_booleans_are_false_and_true_in_queries(people):
+    small = dp.TableSchema({"smoker": dp.BooleanColumn()})
+    schema = dp.Schema.of(small)
+    assert schema["smoker"].labels == ("false", "true", "missing")
+    engine = dp.QueryEngine(schema, dp.read_variables(people, small), dp.Budget(50.0, 1e-6))
+    truth = people["smoker"].sum()
+    assert engine.ask(dp.Count({"smoker": ["true"]})).estimates[0] == pytest.approx(truth, abs=20)
+
+
+def _write(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path

@@ -119,6 +119,8 @@ class InMemory:
         self.table, self.target = Table(X) if schema is None else open_declared(X, schema), y
         if y is None and schema is not None and schema.target is not None:
             self.target = self.table.raw(schema.target)
+        if self.table.schema is not None:
+            self.target = self.table.schema.read_target(self.target)
         self.n = self.table.n
         self.declarations: Mapping[str, Any] = {}
         self.has_raw_cells = True

@@ -11,13 +11,14 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
-from dpcvx.data.canonical import DATE, canonical_cells, map_cells
+from dpcvx.data.canonical import DATE, NUMBER_KINDS, canonical_cells, map_cells, read_numbers
 from dpcvx.data.column_maps import map_fields, read_map
 from dpcvx.data.levels import DeclaredLevels
 from dpcvx.errors import WrongValue
@@ -37,6 +38,7 @@ __all__ = [
     "SchemaColumn",
     "Variable",
     "WeightColumn",
+    "blank",
 ]
 
 ASK = "?"  # stands for an entry that nobody has filled in yet
@@ -49,6 +51,30 @@ Level = str | bool | int | float
 def as_is(cells: Cells) -> Cells:
     """Return cells unchanged."""
     return cells
+
+
+def blank(codes: tuple[Level, ...], cells: Cells) -> Cells:
+    """Return cells with those that equal one of the codes, by canonical value, replaced by missing ones."""
+    found = DeclaredLevels(codes).codes(cells) >= 0
+    if cells.dtype.kind in NUMBER_KINDS:
+        return np.where(found, np.nan, read_numbers(cells))
+    blanked = np.array(cells, dtype=object)
+    blanked[found] = None
+    return blanked
+
+
+def _read_blanked(codes: tuple[Level, ...], read: Callable[[Cells], Cells], cells: Cells) -> Cells:
+    return read(blank(codes, cells))
+
+
+def _reading(codes: tuple[Level, ...], read: Callable[[Cells], Cells]) -> Callable[[Cells], Cells]:
+    """Return a reading of cells for which declared codes are missing."""
+    return partial(_read_blanked, codes, read) if codes else read
+
+
+def _codes(given: Any) -> tuple[Level, ...]:
+    """Return declared codes of missing cells, checked."""
+    return DeclaredLevels.declare(given, "missing_codes").values
 
 
 @dataclass(frozen=True)
@@ -65,6 +91,7 @@ class Variable:
     missing: float | None = None  # number that a cell without one counts as; None is the middle of the bounds
     map: Any = None  # of a number: its column map, or the request for one
     bins: int | tuple[float, ...] | None = None  # of a number, for queries: how many, or their edges
+    answers: tuple[Level, ...] | None = None  # of a number, for queries: its values, where they are few
 
     @property
     def derived(self) -> bool:
@@ -102,16 +129,20 @@ class NumberColumn:
     map : column map, or its name or fields, optional
         Map from the number to features of a model, such as ``"log"`` or ``Ramps([20, 40, 60])``; see the page
         "Preprocessing".
+    missing_codes : sequence
+        Values that stand for a missing cell, such as ``[99, -9]``.
     """
 
     bounds: Any
     missing: float | None = None
     bins: Any = None
     map: Any = None
+    missing_codes: Any = ()
     kind: ClassVar[str] = "number"
     text: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "missing_codes", _codes(self.missing_codes))
         if self.bounds not in (ASK, PRIVATE):
             object.__setattr__(self, "bounds", number_pair(self.bounds, "bounds"))
         if self.missing is not None and not is_number(self.missing):
@@ -125,7 +156,8 @@ class NumberColumn:
 
     def variables(self, name: str) -> tuple[Variable, ...]:
         """Return the number itself."""
-        return (Variable(name, name, as_is, self.bounds, missing=self.missing, bins=self.bins, map=self.map),)
+        read = _reading(self.missing_codes, as_is)
+        return (Variable(name, name, read, self.bounds, missing=self.missing, bins=self.bins, map=self.map),)
 
     def target(self, name: str) -> dict[str, Any]:
         """Return the bounds of a numeric target."""
@@ -149,16 +181,20 @@ class LevelColumn:
         Level without a feature, which the coefficients of the others are compared with; a cell that matches
         no level takes shares of all levels. By default the first of two or more levels; in a model without an
         intercept every level has a feature, unless a baseline is declared.
+    missing_codes : sequence
+        Values that stand for a missing cell, such as ``[99, -9]``.
     """
 
     levels: Any
     missing: Level | None = None
     other: Level | None = None
     baseline: Level | None = None
+    missing_codes: Any = ()
     kind: ClassVar[str] = "levels"
     text: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "missing_codes", _codes(self.missing_codes))
         if self.levels == ASK:
             return
         levels = DeclaredLevels.declare(self.levels, "levels")
@@ -167,6 +203,10 @@ class LevelColumn:
         object.__setattr__(self, "levels", levels.values)
         if self.missing is not None and self._place(self.missing) < 0:
             raise WrongValue(f"missing must be one of the levels, got {show(self.missing)}.")
+        if both := [code for code in self.missing_codes if self._place(code) >= 0]:
+            raise WrongValue(
+                f"missing_codes and levels both have {show(both[0])}: a cell is one or the other."
+            )
         if self.baseline is not None and (self._place(self.baseline) < 0 or len(self.declared) < 2):
             raise WrongValue(
                 f"baseline must be one of the levels, two or more of them; got {show(self.baseline)}."
@@ -185,7 +225,7 @@ class LevelColumn:
         """Return the level itself, or the one that the cell counts as."""
         plain = self.missing is None and self.other is None
         baseline = None if self.baseline is None else self._place(self.baseline)
-        read = as_is if plain else self.read
+        read = _reading(self.missing_codes, as_is if plain else self.read)
         return (
             Variable(
                 name, name, read, levels=self.declared.values, baseline=baseline, first_is_baseline=True
@@ -214,7 +254,7 @@ FLAGS = {"yes": 1.0, "y": 1.0, "t": 1.0, "no": 0.0, "n": 0.0, "f": 0.0}  # besid
 class BooleanColumn:
     """True or false, also written as 1 or 0, yes or no, y or n, t or f, in upper or lower case.
 
-    One feature, 1 for true. Any other cell is missing.
+    One feature, 1 for true. Any other cell is missing, such as a code 9 for "no answer".
     """
 
     kind: ClassVar[str] = "boolean"
@@ -222,7 +262,7 @@ class BooleanColumn:
 
     def variables(self, name: str) -> tuple[Variable, ...]:
         """Return the number 0 or 1."""
-        return (Variable(name, name, self.read, (0.0, 1.0), bins=2),)
+        return (Variable(name, name, self.read, (0.0, 1.0), bins=2, answers=("false", "true")),)
 
     def read(self, cells: Cells) -> Cells:
         """Return 1, 0, or NaN for a cell that is neither."""
@@ -255,16 +295,20 @@ class DateColumn:
     parts : sequence of {"year", "month", "weekday"}
         Parts to use in place of the number, each a variable "column.part" with levels; in a model with an
         intercept the first is the baseline: the first year, January, Monday.
+    missing_codes : sequence
+        Values that stand for a missing cell, such as ``["9999-12-31"]``.
     """
 
     bounds: Any
     unit: str = "years"
     since: Any = None
     parts: Any = ()
+    missing_codes: Any = ()
     kind: ClassVar[str] = "date"
     text: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "missing_codes", _codes(self.missing_codes))
         if self.unit not in UNITS:
             raise WrongValue(f"unit must be one of {', '.join(UNITS)}, got {show(self.unit)}.")
         parts = (self.parts,) if isinstance(self.parts, str) else tuple(self.parts)
@@ -288,7 +332,7 @@ class DateColumn:
         """Return the number, or one variable of levels for each part."""
         if not self.parts:
             low, high = (self._number(datetime.datetime(d.year, d.month, d.day)) for d in self.bounds)
-            return (Variable(name, name, self.numbers, (low, high)),)
+            return (Variable(name, name, _reading(self.missing_codes, self.numbers), (low, high)),)
         first, last = self.bounds
         levels: dict[str, tuple[Level, ...]] = {
             "year": tuple(range(first.year, last.year + 1)),
@@ -296,7 +340,13 @@ class DateColumn:
             "weekday": WEEKDAYS,
         }
         return tuple(
-            Variable(f"{name}.{part}", name, getattr(self, part), levels=levels[part], first_is_baseline=True)
+            Variable(
+                f"{name}.{part}",
+                name,
+                _reading(self.missing_codes, getattr(self, part)),
+                levels=levels[part],
+                first_is_baseline=True,
+            )
             for part in self.parts
         )
 
@@ -338,14 +388,18 @@ class HashedColumn:
         Number of buckets; each is a level, and texts that share one share a coefficient. None is a baseline.
     key : str
         Public key of the hash; another key maps texts to other buckets.
+    missing_codes : sequence
+        Values that stand for a missing cell, such as ``[99, -9]``.
     """
 
     buckets: Any
     key: str = ""
+    missing_codes: Any = ()
     kind: ClassVar[str] = "hashed"
     text: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "missing_codes", _codes(self.missing_codes))
         if self.buckets != ASK and not (type(self.buckets) is int and 2 <= self.buckets <= MOST_BUCKETS):
             raise WrongValue(f"buckets must be from 2 to {MOST_BUCKETS}, got {show(self.buckets)}.")
         if not isinstance(self.key, str) or len(self.key.encode()) > hashlib.blake2b.MAX_KEY_SIZE:
@@ -353,7 +407,8 @@ class HashedColumn:
 
     def variables(self, name: str) -> tuple[Variable, ...]:
         """Return the bucket, a level."""
-        return (Variable(name, name, self.read, levels=tuple(range(self.buckets))),)
+        read = _reading(self.missing_codes, self.read)
+        return (Variable(name, name, read, levels=tuple(range(self.buckets))),)
 
     def read(self, cells: Cells) -> Cells:
         """Return the bucket of each cell, NaN for a missing one."""

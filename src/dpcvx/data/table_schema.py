@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from dpcvx.data.cells import native_array
 from dpcvx.data.proposals import propose_column
 from dpcvx.data.schema_columns import (
     ASK,
@@ -22,6 +23,7 @@ from dpcvx.data.schema_columns import (
     PersonColumn,
     Variable,
     WeightColumn,
+    blank,
     column_fields,
     number_pair,
     read_column_fields,
@@ -33,7 +35,7 @@ from dpcvx.words import is_number, show
 __all__ = ["TableSchema", "fill_in_bounds"]
 
 KEYS = ("confirmed", "default", "data_norm", "target", "bounds", "categories", "columns", "groups")
-TARGET_KEYS = {"column", "bounds", "classes"}
+TARGET_KEYS = {"column", "bounds", "classes", "missing_codes"}
 NOT_NAMED = IgnoredColumn()
 OPEN_BOUNDS = re.compile(r'^bounds *= *"\?".*$', re.MULTILINE)
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")  # that TOML takes without quotes
@@ -147,13 +149,21 @@ class TableSchema:
                 f"{_listed(TARGET_KEYS)}."
             )
         values: Any = None
+        codes = {name: value for name, value in target.items() if name == "missing_codes"}
+        if codes and not {"bounds", "classes"} & set(target):
+            raise WrongValue(
+                f"[target] in {where} has missing_codes without bounds or classes: add these too, or declare "
+                "missing_codes with the column."
+            )
         if "bounds" in target:
             values = read_column_fields(
-                {"kind": NumberColumn.kind, "bounds": target["bounds"]}, f"[target] bounds in {where}"
+                {"kind": NumberColumn.kind, "bounds": target["bounds"], **codes},
+                f"[target] bounds in {where}",
             )
         if "classes" in target:
             values = read_column_fields(
-                {"kind": LevelColumn.kind, "levels": target["classes"]}, f"[target] classes in {where}"
+                {"kind": LevelColumn.kind, "levels": target["classes"], **codes},
+                f"[target] classes in {where}",
             )
         if not isinstance(target.get("column", ""), str):
             raise WrongValue(f"[target] column in {where} must be the name of a column.")
@@ -186,7 +196,7 @@ class TableSchema:
         target = {} if self.target is None else {"column": self.target}
         if self.target_values is not None:
             stated = column_fields(self.target_values)
-            names = {"bounds": "bounds", "levels": "classes"}
+            names = {"bounds": "bounds", "levels": "classes", "missing_codes": "missing_codes"}
             target |= {names[key]: _plain(value) for key, value in stated.items() if key in names}
         content["columns"] = {name: _plain(column_fields(column)) for name, column in self.columns.items()}
         if target:
@@ -264,6 +274,17 @@ class TableSchema:
         if self.target_values is not None:
             return self.target_values
         return None if target is None else self.columns.get(target)
+
+    def read_target(self, y: Any) -> Any:
+        """Return raw targets; those that are declared codes of missing ones are missing.
+
+        `y`: array-like, shape (n,); anything of another shape, or without such codes, is returned as it is.
+        """
+        codes = getattr(self._target_values(self.target), "missing_codes", ())
+        if not codes or y is None:
+            return y
+        cells = native_array(y)
+        return blank(codes, cells) if cells.ndim == 1 else y
 
     def require_confirmed(self) -> None:
         """Refuse a schema that is incomplete or not confirmed."""

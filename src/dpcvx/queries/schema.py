@@ -291,8 +291,8 @@ class Schema:
         for each in table.variables():
             if _why_left_out(each):
                 continue
-            if each.levels is not None:
-                found.append(Attribute(each.name, each.levels, _missing_name(map(str, each.levels))))
+            if (levels := each.levels or each.answers) is not None:
+                found.append(Attribute(each.name, levels, _missing_name(map(str, levels))))
                 continue
             edges: Any = each.bins
             if isinstance(edges, int):

@@ -395,6 +395,8 @@ def _predictions(model: Any, X: Any, y: Any, bounds: tuple[float, float]) -> tup
     low, high = bounds
     with np.errstate(all="ignore"):
         predicted = model.predict(X)
+    schema = getattr(model, "schema", None)
+    y = y if schema is None else schema.read_target(y)
     truth = read_numbers(native_array(y).reshape(-1))
     present = np.isfinite(truth)
     first, second = (

@@ -216,6 +216,10 @@ class _Kind:
             )
         return table if self.schema is None else Table(X, self.schema)
 
+    def targets(self, y: Any) -> Any:
+        """Return raw targets of a partition."""
+        return y if self.schema is None else self.schema.read_target(y)
+
 
 @dataclass(frozen=True, eq=False)
 class _Prepare:
@@ -227,7 +231,9 @@ class _Prepare:
     kind: _Kind
 
     def __call__(self, X: Any, y: Any) -> Part:
-        return Part(self.columns.rows(self.kind.open(X), self.quantiser), self.target.encode(y))
+        return Part(
+            self.columns.rows(self.kind.open(X), self.quantiser), self.target.encode(self.kind.targets(y))
+        )
 
 
 def _counts(
@@ -237,7 +243,9 @@ def _counts(
 
     def read() -> IntVector:
         raw, labels, ids = split(X, y)
-        return question.of(kind.open(raw), labels, None if split.people is None else split.people.weigh(ids))
+        return question.of(
+            kind.open(raw), kind.targets(labels), None if split.people is None else split.people.weigh(ids)
+        )
 
     counts: IntVector | Failure = guard(read)
     return counts

@@ -202,6 +202,10 @@ class Recipe:
         """Return some raw records as a table."""
         return Table(X, self.schema)
 
+    def targets(self, y: Any) -> Any:
+        """Return raw targets of some records."""
+        return y if self.schema is None else self.schema.read_target(y)
+
     def quantised(self, X: Any, y: Any) -> tuple[Dense | Sparse, Vector]:
         """Return stored rows, and stored targets (K, n), of some records."""
         rows = self.columns.rows(self.open(X), self.quantiser)
@@ -211,7 +215,7 @@ class Recipe:
             found = csr_array(rows.values)
             rows = Sparse(found.indptr.astype(np.int64), found.indices, found.data, self.columns.width)
         values: Any = rows.values if self.step == 1 else (rows.values >> FEATURE_BITS).astype(np.int8)
-        targets = np.ascontiguousarray(self.target.encode(y).T)
+        targets = np.ascontiguousarray(self.target.encode(self.targets(y)).T)
         if isinstance(rows, Dense):
             return Dense(values), targets
         indices = rows.indices.astype(self.parts["indices"], copy=False)

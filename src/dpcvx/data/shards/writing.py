@@ -380,7 +380,7 @@ def _fill(
             table = Table(X)
             if (table.d, table.names, table.sparse) != (d, names, sparse):
                 raise WrongValue("A batch has other columns than the first one; all must have the same.")
-            seen = recipe.question.rows(recipe.open(X), y)
+            seen = recipe.question.rows(recipe.open(X), recipe.targets(y))
             records, shares = Records(*recipe.quantised(X, y)), None
             if weights is not None:
                 records, shares = weights.apply(records, ids[0], at)
