@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dpcvx.audit.pipeline import check_pipeline
     from dpcvx.data.cluster import from_dask
     from dpcvx.data.column_maps import PrivateQuantiles, PrivateRamps, QuantileMap, Ramps, SignedLog
-    from dpcvx.data.files import CsvDialect
+    from dpcvx.data.files import CsvDialect, FileForm
     from dpcvx.data.memory import source
     from dpcvx.data.schema_columns import (
         BooleanColumn,
@@ -84,7 +84,7 @@ __version__ = "0.1.0"
 _NAMES = {
     "accounting": "Budget",
     "audit.pipeline": "check_pipeline",
-    "data.files": "CsvDialect",
+    "data.files": "CsvDialect FileForm",
     "data.memory": "source",
     "data.cluster": "from_dask",
     "data.column_maps": "PrivateQuantiles PrivateRamps QuantileMap Ramps SignedLog",

@@ -905,7 +905,27 @@ def test_csv_dialects_are_options(folder, run, people):
     (folder / "bounds.toml").write_text(REGRESSION)
     assert run(f"{FIT} --seed 1 --quiet")[0] == 0
     np.testing.assert_array_equal(coefficients, dpcvx.load("model.json").coef_)
-    code, _, err = run(f"{FIT} --sep ;;")
+    section = '[file]\nsep = ";"\ndecimal = ","\nencoding = "latin-1"\n'
+    (folder / "people.csv").write_bytes(text.replace("F", "é").encode("latin-1"))
+    (folder / "bounds.toml").write_text(section + REGRESSION.replace('"F"', '"é"'), encoding="utf-8")
+    assert run(f"{FIT} --seed 1 --quiet --force")[0] == 0
+    np.testing.assert_array_equal(coefficients, dpcvx.load("model.json").coef_)
+    assert run("predict model.json people.csv --out a.csv")[0] == 0  # the model knows it too
+    write_csv(
+        people.set_column(1, "sex", [["é" if sex == "F" else sex for sex in people["sex"].to_pylist()]])
+    )
+    assert run("predict model.json people.csv --sep , --decimal . --encoding utf-8 --out b.csv")[0] == 0
+    assert (folder / "a.csv").read_text() == (folder / "b.csv").read_text()
+    people_parquet = folder / "people.parquet"
+    pq.write_table(people, people_parquet)  # the section is about CSV files
+    assert run("predict model.json people.parquet --out b.csv")[0] == 0
+    code, _, err = run("predict model.json people.parquet --sep ; --out b.csv")
+    assert (code, "declared for CSV files" in err) == (2, True)
+    (folder / "bounds.toml").write_text('[file]\nsepp = ";"\n' + REGRESSION, encoding="utf-8")
+    code, _, err = run(f"{FIT} --force")
+    assert (code, "[file] in bounds.toml: unknown entry sepp" in err) == (2, True)
+    (folder / "bounds.toml").write_text(REGRESSION, encoding="utf-8")
+    code, _, err = run(f"{FIT} --force --sep ;;")
     assert code == 2
     assert err.startswith("dpcvx: --sep must be one character")
 

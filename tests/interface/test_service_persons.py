@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpcvx.accounting import Budget
-from dpcvx.data.files import CsvDialect
+from dpcvx.data.files import CsvDialect, FileForm
 from dpcvx.errors import WrongValue
 from dpcvx.ledger import Ledger
 from dpcvx.service import start
@@ -61,7 +61,7 @@ def settings(folder, schema="declared.toml", **given):
         host="127.0.0.1",
         port=0,
         slot=0.01,
-        **{"dialect": CsvDialect(";", ","), **given},
+        **{"form": lambda schema: FileForm(CsvDialect(";", ",")), **given},
     )
 
 
@@ -112,7 +112,7 @@ def test_attributes_with_an_option_are_served_by_persons(folder, monkeypatch, ca
         ("attributes.toml", {"person": "nobody"}, "lacks 'nobody'"),
         ("attributes.toml", {"person": "age"}, "leave it out there"),
         ("attributes.toml", {"persons": 9}, "--persons needs the ids"),
-        ("attributes.toml", {"dialect": CsvDialect(",", ".")}, "declares columns that"),
+        ("attributes.toml", {"form": lambda schema: FileForm()}, "declares columns that"),
     ],
 )
 def test_what_is_wrong_with_persons_is_said_before_anything_is_charged(folder, schema, given, words):

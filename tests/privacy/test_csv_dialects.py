@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import dpcvx as dp
-from dpcvx.data.files import CsvDialect, open_table
+from dpcvx.data.files import CsvDialect, FileForm, open_table
 from dpcvx.errors import StoreUnavailable, WrongValue
 
 HOSTILE = [
@@ -38,7 +38,7 @@ def written(rows, dialect, end):
 
 
 def parsed(path, dialect):
-    X, _ = open_table(path, dialect).read(["b", "a"], ["b"])
+    X, _ = open_table(path, FileForm(dialect)).read(["b", "a"], ["b"])
     return X["b"].to_pylist(), X["a"].to_pylist()
 
 
@@ -115,7 +115,7 @@ def test_a_dialect_that_cannot_be_is_refused(given, words):
 
 def test_parquet_files_have_no_dialect(tmp_path):
     with pytest.raises(WrongValue, match="are declared for CSV files"):
-        open_table(tmp_path / "people.parquet", CsvDialect(";"))
+        open_table(tmp_path / "people.parquet", FileForm(CsvDialect(";")))
 
 
 def test_an_encoding_in_which_other_characters_have_the_byte_of_a_quote_has_no_quoted_line_breaks():
@@ -134,7 +134,7 @@ def test_half_a_character_stops_no_file(tmp_path, encoding, half):
     """Some decoders give lone surrogates, which Arrow refuses: one cell would have stopped the fit."""
     path = tmp_path / "t.csv"
     path.write_bytes(b"a,b\n1,x\n2," + half + b"\n" + half + b",z\n")
-    X, _ = open_table(path, CsvDialect(encoding=encoding)).read(["a", "b"], ["b"])
+    X, _ = open_table(path, FileForm(CsvDialect(encoding=encoding))).read(["a", "b"], ["b"])
     assert X["b"].to_pylist() == ["x", "?", "z"]
     np.testing.assert_array_equal(X["a"], [1.0, 2.0, np.nan])
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import dpcvx as dp
-from dpcvx.data.files import open_table, read_header
+from dpcvx.data.files import FileForm, open_table, read_header
 from dpcvx.errors import NotInstalled, Unreadable, WrongValue
 from foreign_files import WRITERS
 from readers import CELLS, csv_bytes
@@ -126,6 +126,22 @@ def test_a_sheet_is_read_cell_by_cell(tmp_path):
     assert X["day"].to_pylist() == ["2020-01-02", "2020-01-03", None, "2020-01-04"]
     np.testing.assert_array_equal(X["wage"].to_pylist(), [1.5, 2.5, np.nan, np.nan])
     assert X["sex"].to_pylist() == ["f", "1.0", None, None]
+
+
+def test_a_sheet_is_chosen_by_name_and_names_of_others_are_not_shown(tmp_path):
+    path, book = tmp_path / "people.xlsx", openpyxl.Workbook()
+    book.active.append(["title"])
+    book.create_sheet("people").append(["wage"])
+    book["people"].append([1.5])
+    book.create_sheet("secret").append(["x"])
+    book.save(path)
+    assert open_table(path, FileForm(sheet="people")).read(["wage"], [])[0]["wage"].to_pylist() == [1.5]
+    assert read_header(path, FileForm(sheet="people")).names == ["wage"]
+    with pytest.raises(WrongValue, match="no sheet 'People'") as caught:
+        open_table(path, FileForm(sheet="People"))
+    assert "secret" not in str(caught.value)
+    with pytest.raises(WrongValue, match="workbooks"):
+        open_table(tmp_path / "people.csv", FileForm(sheet="people"))
 
 
 @pytest.mark.parametrize("first", [[1.5, "a"], ["a", None, "b"], ["a", "a"], []])

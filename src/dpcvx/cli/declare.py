@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +9,17 @@ from typing import Annotated, Any
 import typer
 
 from dpcvx.cli.fit import open_ledger
-from dpcvx.cli.options import DataFile, Decimal, Encoding, LedgerUrl, LineBreaks, Sep, Witness, csv_dialect
+from dpcvx.cli.options import (
+    DataFile,
+    Decimal,
+    Encoding,
+    FormOptions,
+    LedgerUrl,
+    LineBreaks,
+    Sep,
+    Sheet,
+    Witness,
+)
 from dpcvx.cli.output import check_writable, write
 from dpcvx.errors import Unreadable, WrongValue
 
@@ -48,15 +57,16 @@ def declare(
     witness: Witness = None,
     account: Annotated[str | None, typer.Option(help="Account of the ledger that pays.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the noise, for tests: NOT PRIVATE.")] = None,
-    sep: Sep = ",",
-    decimal: Decimal = ".",
-    encoding: Encoding = "utf-8",
+    sep: Sep = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
     line_breaks: LineBreaks = False,
 ) -> None:
     """Write a schema file to fill in, from the names of a table's columns; only --epsilon reads cells."""
     out = data.with_suffix(".toml") if out is None else out
     check_writable(out, data)
-    dialect = csv_dialect(sep, decimal, encoding, line_breaks)
+    options = FormOptions(sep, decimal, encoding, line_breaks, sheet)
     if epsilon is not None:
         if not out.is_file():
             raise Unreadable(
@@ -65,39 +75,29 @@ def declare(
             )
         payer = open_ledger(ledger, account, witness)
         payment = {"epsilon": epsilon, "delta": delta, "ledger": payer, "account": account}
-        _fill(out, data, dialect, {**payment, "random_state": seed})
+        _fill(out, data, options, {**payment, "random_state": seed})
         return
     if out.exists() and not force:
         raise WrongValue(
             f"{out} exists already: choose another --out, add --force to replace it, or --epsilon to fill in "
             "open bounds."
         )
-    _propose(out, data, replace(dialect, decimal=".", line_breaks=False), target)
-    form = "".join(
-        f" {option} {shlex.quote(value)}".rstrip()
-        for option, value, usual in (
-            ("--sep", sep, ","),
-            ("--decimal", decimal, "."),
-            ("--encoding", encoding, "utf-8"),
-        )
-        if value != usual
-    )
-    form += " --quoted-line-breaks" if line_breaks else ""
+    _propose(out, data, options.form(data), target)
     typer.echo(
         "Fill in each question mark, check the rest, and delete the line  confirmed = false;  then:"
-        f"  dpcvx fit {data} --bounds {out}{form} --model linear --epsilon 1 --out model.json\n"
-        f"Open bounds of numbers can be filled in privately:  dpcvx declare {data} --epsilon 0.5{form}"
+        f"  dpcvx fit {data} --bounds {out} --model linear --epsilon 1 --out model.json\n"
+        f"Open bounds of numbers can be filled in privately:  dpcvx declare {data} --epsilon 0.5"
     )
 
 
-def _propose(out: Path, data: Path, dialect: Any, target: str | None) -> None:
+def _propose(out: Path, data: Path, form: Any, target: str | None) -> None:
     """Write a schema file from the header of a table."""
     from dpcvx.data.files import read_header
     from dpcvx.data.proposals import propose_column
     from dpcvx.data.table_file import HEADER_HINT
     from dpcvx.data.table_schema import TableSchema
 
-    header = read_header(data, dialect)
+    header = read_header(data, form)
     names, types, labels = header.names, header.types, header.labels
     if len(names) == 1 and (others := [word for mark, word in SEPARATORS.items() if mark in names[0]]):
         raise WrongValue(
@@ -106,7 +106,7 @@ def _propose(out: Path, data: Path, dialect: Any, target: str | None) -> None:
         )
     if target is not None and target not in names:
         raise WrongValue(f"The table's header lacks the target {target!r}; {HEADER_HINT}")
-    schema = TableSchema.from_header(names, types, target=target, labels=labels)
+    schema = replace(TableSchema.from_header(names, types, target=target, labels=labels), file=form)
     notes = {name: propose_column(name, types.get(name), labels.get(name, ())).note for name in names}
     kind = "types and value labels" if labels else "types"
     text = HEADING.format(more=MORE.format(kind=kind) if types else "") + schema.to_toml(notes=notes)
@@ -115,7 +115,7 @@ def _propose(out: Path, data: Path, dialect: Any, target: str | None) -> None:
     typer.echo(f"Wrote {out}. Nothing was read of {data} but {source}.")
 
 
-def _fill(out: Path, data: Path, dialect: Any, payment: dict[str, Any]) -> None:
+def _fill(out: Path, data: Path, options: FormOptions, payment: dict[str, Any]) -> None:
     """Fill in open bounds of numbers in a schema file, by private quantiles."""
     from dpcvx.data.files import open_table
     from dpcvx.data.schema_columns import ASK, NumberColumn
@@ -131,7 +131,8 @@ def _fill(out: Path, data: Path, dialect: Any, payment: dict[str, Any]) -> None:
     ]
     if not numbers:
         raise WrongValue(f'No number in {out} has open bounds, bounds = "?": there is nothing to pay for.')
-    table = open_table(data, dialect)
+    form = options.form(data, schema)
+    table = open_table(data, form)
     ids = [] if schema.person is None else [schema.person]
     if absent := [name for name in (*numbers, *ids) if name not in table.columns]:
         raise WrongValue(f"{out} declares columns that the table lacks: {', '.join(absent)}.")
@@ -152,7 +153,7 @@ def _fill(out: Path, data: Path, dialect: Any, payment: dict[str, Any]) -> None:
     done = f"Filled in bounds of {', '.join(filled)} in {out}" if filled else "No bounds were filled in"
     typer.echo(f"{done}.\n\n{found.statement}")
     if open_ones:
-        csv = data.suffix == ".csv" and dialect.decimal == "."
+        csv = data.suffix == ".csv" and form.dialect.decimal == "."
         comma = " If the file has decimal commas, add --decimal ','." if csv else ""
         typer.echo(
             f"dpcvx: no numbers are visible in {', '.join(open_ones)}: what kind are they?{comma}", err=True

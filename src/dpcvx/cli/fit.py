@@ -15,11 +15,12 @@ from dpcvx.cli.options import (
     DataFile,
     Decimal,
     Encoding,
+    FormOptions,
     LedgerUrl,
     LineBreaks,
     Sep,
+    Sheet,
     Witness,
-    csv_dialect,
     make_estimator,
     needs_classes,
     show_plan,
@@ -92,9 +93,10 @@ def fit(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a fit that was stopped, without a second charge.")
     ] = False,
-    sep: Sep = ",",
-    decimal: Decimal = ".",
-    encoding: Encoding = "utf-8",
+    sep: Sep = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
     line_breaks: LineBreaks = False,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
@@ -104,7 +106,7 @@ def fit(
 
     check_writable(out, *([data] if str(bounds) == PRIVATE else [data, bounds]))
     check_new(out, force=force)
-    dialect = csv_dialect(sep, decimal, encoding, line_breaks)
+    options = FormOptions(sep, decimal, encoding, line_breaks, sheet)
     kept = checkpoint or out.with_name(f"{out.name}.checkpoint")
     _check_checkpoint(kept, resume=resume)
     with ProgressReport("dpcvx fit", shown=not quiet) as progress:
@@ -127,7 +129,7 @@ def fit(
         if (payer := open_ledger(ledger, given.get("account"), witness)) is not None:
             parameters["ledger"] = payer
         progress.step(f"reading {data}")
-        table = open_table(data, dialect)
+        table = open_table(data, options.form(data, declared))
         if target not in table.columns:  # before its bounds are missed: the name may be misspelt
             raise WrongValue(f"The table's header lacks the target {target!r}; {HEADER_HINT}")
         parameters |= target_parameters(model, declared, target, bounds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -23,11 +24,12 @@ __all__ = [
     "Decimal",
     "Encoding",
     "Extrapolation",
+    "FormOptions",
     "LedgerUrl",
     "LineBreaks",
     "Sep",
+    "Sheet",
     "Witness",
-    "csv_dialect",
     "in_options",
     "make_estimator",
     "needs_classes",
@@ -46,9 +48,16 @@ Witness = Annotated[
     Path | None,
     typer.Option(help="File that is told of every entry of the ledger, so that an old copy is noticed."),
 ]
-Sep = Annotated[str, typer.Option(help="Character between the cells of a CSV file; or the word tab.")]
-Decimal = Annotated[str, typer.Option(help="Decimal point of numbers in a CSV file.")]
-Encoding = Annotated[str, typer.Option(help="Encoding of a CSV file, such as latin-1.")]
+Sep = Annotated[
+    str | None,
+    typer.Option(
+        help="Character between the cells of a CSV file; or the word tab. This and the next four default to "
+        "the section [file] of the schema file, or of the schema in a model."
+    ),
+]
+Decimal = Annotated[str | None, typer.Option(help="Decimal point of numbers in a CSV file.")]
+Encoding = Annotated[str | None, typer.Option(help="Encoding of a CSV file, such as latin-1.")]
+Sheet = Annotated[str | None, typer.Option(help="Sheet of an Excel workbook. Default: the first.")]
 LineBreaks = Annotated[
     bool,
     typer.Option(
@@ -120,14 +129,33 @@ def with_parameters(command: Callable[..., None], *, without: tuple[str, ...] = 
     return run
 
 
-def csv_dialect(sep: str, decimal: str, encoding: str, line_breaks: bool) -> Any:
-    """Return the form of a CSV file as the options declare it."""
-    from dpcvx.data.files import CsvDialect
+@dataclass(frozen=True)
+class FormOptions:
+    """The options of a command about the form of a file; None where an option is not given."""
 
-    try:
-        return CsvDialect({"tab": "\t", "\\t": "\t"}.get(sep, sep), decimal, encoding, line_breaks)
-    except WrongValue as error:
-        raise WrongValue(f"--{error}") from None
+    sep: str | None
+    decimal: str | None
+    encoding: str | None
+    line_breaks: bool
+    sheet: str | None
+
+    def form(self, path: Path, schema: Any = None) -> Any:
+        """Return the form of a file: these options, and the form that the schema declares for the rest."""
+        from dpcvx.data.files import USUAL, CsvDialect
+
+        declared = (USUAL if schema is None else schema.file).of(path)
+        given = {
+            "sep": None if self.sep is None else {"tab": "\t", "\\t": "\t"}.get(self.sep, self.sep),
+            "decimal": self.decimal,
+            "encoding": self.encoding,
+            "line_breaks": self.line_breaks or None,
+        }
+        stated = {name: value for name, value in given.items() if value is not None}
+        try:
+            dialect = CsvDialect(**{**asdict(declared.dialect), **stated})
+        except WrongValue as error:
+            raise WrongValue(f"--{error}") from None
+        return replace(declared, dialect=dialect, sheet=self.sheet or declared.sheet)
 
 
 def in_options(message: str) -> str:

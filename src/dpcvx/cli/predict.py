@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpcvx.cli.options import AsJson, Decimal, Encoding, Extrapolation, LineBreaks, Sep, csv_dialect
+from dpcvx.cli.options import AsJson, Decimal, Encoding, Extrapolation, FormOptions, LineBreaks, Sep, Sheet
 from dpcvx.cli.output import check_writable, print_json, write
 from dpcvx.errors import Unreadable, WrongValue
 
@@ -29,11 +29,12 @@ def open_model(path: Path, extrapolation: str | None) -> Any:
 
 
 def read_rows(
-    estimator: Any, model: Path, data: Path, dialect: Any, target: str | None = None
+    estimator: Any, model: Path, data: Path, options: FormOptions, target: str | None = None
 ) -> tuple[Any, Any]:
     """Return the columns of a table that a model needs, and the target where one is named.
 
-    `estimator`: read from the file `model`; `data`: the file of the table; `dialect`: its form.
+    `estimator`: read from the file `model`; `data`: the file of the table; `options`: its form, where
+    it is not that of the model's schema.
     """
     from dpcvx.data.files import open_table
     from dpcvx.data.table_file import HEADER_HINT
@@ -43,8 +44,8 @@ def read_rows(
             f"{model} was fitted to an array, whose columns have no names to find in {data}: fit it to a "
             "table, or use dpcvx.load(...) in Python."
         )
-    table = open_table(data, dialect)
     schema = estimator.schema
+    table = open_table(data, options.form(data, schema))
     read = [*map(str, estimator.feature_names_in_)] if schema is None else [*schema.columns]
     # Whose rows are whose matters to a score alone.
     ids = [] if target is None or estimator.person is None else [estimator.person]
@@ -68,9 +69,10 @@ def predict(
         ),
     ] = False,
     extrapolation: Extrapolation = None,
-    sep: Sep = ",",
-    decimal: Decimal = ".",
-    encoding: Encoding = "utf-8",
+    sep: Sep = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
     line_breaks: LineBreaks = False,
     as_json: AsJson = False,
 ) -> None:
@@ -79,13 +81,13 @@ def predict(
 
     if out is not None:
         check_writable(out, data, model)
-    dialect = csv_dialect(sep, decimal, encoding, line_breaks)
+    options = FormOptions(sep, decimal, encoding, line_breaks, sheet)
     estimator = open_model(model, extrapolation)
     if proba and not hasattr(estimator, "predict_proba"):
         raise WrongValue(f"{model} has no probabilities: --proba is for logistic and additive-classifier.")
     with ProgressReport("dpcvx predict") as progress:
         progress.step(f"reading {data}")
-        X, _ = read_rows(estimator, model, data, dialect)
+        X, _ = read_rows(estimator, model, data, options)
         progress.step("predicting")
         predictions = estimator.predict(X).tolist()
         shares: dict[str, list[float]] = {}

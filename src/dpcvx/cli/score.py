@@ -13,11 +13,12 @@ from dpcvx.cli.options import (
     DataFile,
     Decimal,
     Encoding,
+    FormOptions,
     LedgerUrl,
     LineBreaks,
     Sep,
+    Sheet,
     Witness,
-    csv_dialect,
 )
 from dpcvx.cli.output import print_json
 from dpcvx.cli.predict import open_model, read_rows
@@ -45,9 +46,10 @@ def score(
     witness: Witness = None,
     account: Annotated[str | None, typer.Option(help="Account of the ledger that pays.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the noise, for tests: NOT PRIVATE.")] = None,
-    sep: Sep = ",",
-    decimal: Decimal = ".",
-    encoding: Encoding = "utf-8",
+    sep: Sep = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
     line_breaks: LineBreaks = False,
     as_json: AsJson = False,
 ) -> None:
@@ -59,8 +61,8 @@ def score(
     if target is None:
         raise WrongValue(f"{model} does not name the column that it predicts: give --target NAME.")
     payer = open_ledger(ledger, account, witness)
-    dialect = csv_dialect(sep, decimal, encoding, line_breaks)
-    X, y = read_rows(estimator, model, data, dialect, target)
+    options = FormOptions(sep, decimal, encoding, line_breaks, sheet)
+    X, y = read_rows(estimator, model, data, options, target)
     settings = {"epsilon": epsilon, "ledger": payer, "account": account, "random_state": seed}
     if scoring == "roc_auc":
         curves = private_curves(estimator, X, y, **settings)

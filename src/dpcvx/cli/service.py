@@ -5,12 +5,23 @@ from __future__ import annotations
 import json
 import os
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpcvx.cli.options import TABLE_HELP, AsJson, Decimal, Encoding, LedgerUrl, LineBreaks, Sep, csv_dialect
+from dpcvx.cli.options import (
+    TABLE_HELP,
+    AsJson,
+    Decimal,
+    Encoding,
+    FormOptions,
+    LedgerUrl,
+    LineBreaks,
+    Sep,
+    Sheet,
+)
 from dpcvx.errors import NotInstalled, WrongValue
 
 if TYPE_CHECKING:
@@ -72,9 +83,10 @@ def serve(
             max=1.0,
         ),
     ] = None,
-    sep: Sep = ",",
-    decimal: Decimal = ".",
-    encoding: Encoding = "utf-8",
+    sep: Sep = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
     line_breaks: LineBreaks = False,
     demo: Annotated[bool, typer.Option("--demo", help="Serve census data with a temporary ledger.")] = False,
 ) -> None:
@@ -103,7 +115,7 @@ def serve(
             check=CHECK if check is None else check,
             person=person,
             persons=persons,
-            dialect=csv_dialect(sep, decimal, encoding, line_breaks),
+            form=partial(FormOptions(sep, decimal, encoding, line_breaks, sheet).form, data),
         )
     )
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import csv
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,20 @@ from dpcvx.data.canonical import DATE, canonical, read_number
 from dpcvx.data.table_file import FileHeader, TableFile, check_names, open_binary, read_bytes
 from dpcvx.errors import Unreadable, WrongValue
 
-__all__ = ["NOT_PARQUET", "PLAIN", "CsvDialect", "csv_header", "csv_table", "open_table", "read_header"]
+__all__ = [
+    "NOT_PARQUET",
+    "PLAIN",
+    "USUAL",
+    "CsvDialect",
+    "FileForm",
+    "csv_header",
+    "csv_table",
+    "open_table",
+    "read_header",
+]
 
 LONGEST_HEADER = 2**24  # bytes
+WORKBOOK = ".xlsx"
 
 NOT_PARQUET = (
     "cannot be read as Parquet: it is damaged or cut short, as an interrupted copy is, or another kind of "
@@ -132,32 +144,71 @@ def _quotes_stand_alone(encoding: str) -> bool:
 PLAIN = CsvDialect()
 
 
-def open_table(path: Path, dialect: CsvDialect = PLAIN) -> TableFile:
+@dataclass(frozen=True)
+class FileForm:
+    """Form of the files of a table, as far as a file itself does not say it.
+
+    Parameters
+    ----------
+    dialect : CsvDialect
+        Form of CSV files.
+    sheet : str, optional
+        Sheet of Excel workbooks; by default the first.
+    """
+
+    dialect: CsvDialect = PLAIN
+    sheet: str | None = None
+
+    def of(self, path: Path) -> FileForm:
+        """Return what matters to one file: the dialect to a CSV file, the sheet to a workbook."""
+        kind = path.suffix.lower()
+        return FileForm(self.dialect if kind == ".csv" else PLAIN, self.sheet if kind == WORKBOOK else None)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the entries of a section ``[file]`` that differ from the defaults."""
+        stated = {
+            name: value for name, value in asdict(self.dialect).items() if value != getattr(PLAIN, name)
+        }
+        return stated | ({} if self.sheet is None else {"sheet": self.sheet})
+
+    @classmethod
+    def from_plain(cls, content: Mapping[str, Any]) -> FileForm:
+        """Read the entries of a section ``[file]``."""
+        kinds = {**{field.name: str for field in fields(CsvDialect)}, "line_breaks": bool, "sheet": str}
+        for name, value in content.items():
+            if name not in kinds:
+                raise WrongValue(f"unknown entry {name}; known are {', '.join(kinds)}.")
+            if not isinstance(value, kinds[name]):
+                wanted = "true or false" if kinds[name] is bool else "a text"
+                raise WrongValue(f"{name} must be {wanted}, got {value!r}.")
+        own = dict(content)
+        sheet = own.pop("sheet", None)
+        return cls(CsvDialect(**own), sheet)
+
+
+USUAL = FileForm()
+
+
+def open_table(path: Path, form: FileForm = USUAL) -> TableFile:
     """Open the file of a table and read its header.
 
-    `path`: its ending says what it is; `dialect`: form of a CSV file.
+    `path`: its ending says what it is; `form`: for CSV files and workbooks.
     """
-    kind = _format(path)
-    if kind is None:
-        return _open_csv(path, dialect)
-    if dialect != PLAIN:
-        raise WrongValue(
-            f"sep, decimal, encoding and line breaks are declared for CSV files, not for {path}."
-        )
-    return kind.open(path)
+    kind = _format(path, form)
+    return _open_csv(path, form.dialect) if kind is None else kind.open(path)
 
 
-def read_header(path: Path, dialect: CsvDialect = PLAIN) -> FileHeader:
+def read_header(path: Path, form: FileForm = USUAL) -> FileHeader:
     """Return the header of a table; no cell is read.
 
-    `path`: its ending says what it is; `dialect`: form of a CSV file.
+    `path`: its ending says what it is; `form`: for CSV files and workbooks.
     """
-    kind = _format(path)
+    kind = _format(path, form)
     if kind is not None:
         return kind.header(path)
     with open_binary(path) as file:
         line = file.readline(LONGEST_HEADER).removesuffix(b"\n")
-    names = csv_header(line, path, dialect)
+    names = csv_header(line, path, form.dialect)
     if len(line) == LONGEST_HEADER or any(map(_is_value, names)):
         raise Unreadable(
             f"{path} has no header: its first line must name the columns, and numbers, dates and empty cells "
@@ -175,9 +226,15 @@ class _Format:
     header: Callable[[Path], FileHeader]
 
 
-def _format(path: Path) -> _Format | None:
-    """Return the format of a file, None for CSV."""
+def _format(path: Path, form: FileForm) -> _Format | None:
+    """Return the format of a file, None for CSV; refuse a form that means nothing for it."""
     kind = path.suffix.lower()
+    if kind != ".csv" and form.dialect != PLAIN:
+        raise WrongValue(
+            f"sep, decimal, encoding and line breaks are declared for CSV files, not for {path}."
+        )
+    if kind != WORKBOOK and form.sheet is not None:
+        raise WrongValue(f"sheet is declared for Excel workbooks, not for {path}.")
     if kind == ".csv":
         return None
     if kind in (".parquet", ".pq"):
@@ -186,8 +243,11 @@ def _format(path: Path) -> _Format | None:
 
     if kind in foreign.READERS:
         return _Format(foreign.open_statistics, foreign.statistics_header)
-    if kind == ".xlsx":
-        return _Format(foreign.open_workbook, foreign.workbook_header)
+    if kind == WORKBOOK:
+        return _Format(
+            partial(foreign.open_workbook, sheet=form.sheet),
+            partial(foreign.workbook_header, sheet=form.sheet),
+        )
     raise WrongValue(
         f"{path} is of no known format: its name must end in .csv, .parquet, .xlsx, "
         f"{', '.join(foreign.READERS)}."

@@ -21,7 +21,7 @@ import numpy as np
 
 from dpcvx.data.canonical import canonical, map_cells, read_numbers
 from dpcvx.data.table_file import FileHeader, TableFile, check_names, read_bytes
-from dpcvx.errors import NotInstalled, Unreadable
+from dpcvx.errors import NotInstalled, Unreadable, WrongValue
 
 __all__ = ["READERS", "open_statistics", "open_workbook", "statistics_header", "workbook_header"]
 
@@ -244,12 +244,12 @@ def _show(column: _Column, cell: Any, decode: Callable[[Any], Any]) -> Any:
         return None
 
 
-def open_workbook(path: Path) -> TableFile:
-    """Open the first sheet of an Excel workbook: the first row names the columns.
+def open_workbook(path: Path, sheet: str | None = None) -> TableFile:
+    """Open a sheet of an Excel workbook, by default the first: its first row names the columns.
 
     Formulas have the values that were stored with them. Rows below the last one with content are no records.
     """
-    header = workbook_header(path).names
+    header = workbook_header(path, sheet).names
 
     def read(numeric: Sequence[str], words: Sequence[str]) -> Any:
         import pyarrow as pa
@@ -258,7 +258,7 @@ def open_workbook(path: Path) -> TableFile:
         places = [header.index(name) for name in wanted]
         cells: list[list[Any]] = []
         last = 0  # rows up to the last one with content
-        for row in _rows(path, first=2):
+        for row in _rows(path, sheet, first=2):
             cells.append([row[place] if place < len(row) else None for place in places])
             last = len(cells) if any(cell is not None for cell in row[: len(header)]) else last
         if not last:
@@ -270,33 +270,35 @@ def open_workbook(path: Path) -> TableFile:
     return TableFile(header, read)
 
 
-def workbook_header(path: Path) -> FileHeader:
-    """Return the names in the first row of the first sheet; a workbook declares no types."""
+def workbook_header(path: Path, sheet: str | None = None) -> FileHeader:
+    """Return the names in the first row of a sheet, by default the first; a workbook declares no types."""
     read_bytes(path, limit=4)  # says what is wrong with the path
-    cells = [cell for row in _rows(path, first=1, last=1) for cell in row]
+    cells = [cell for row in _rows(path, sheet, first=1, last=1) for cell in row]
     while cells and cells[-1] is None:
         cells.pop()
     if not cells:
-        raise Unreadable(f"{path} is empty: the first row of the first sheet must name the columns.")
+        raise Unreadable(f"{path} is empty: the first row of the sheet must name the columns.")
     if not all(isinstance(cell, str) and isinstance(canonical(cell), str) for cell in cells):
         raise Unreadable(
-            f"{path} has no header: the first row of its first sheet must name the columns, and numbers, "
-            "dates and empty cells are no names. Move titles and notes to another sheet."
+            f"{path} has no header: the first row of the sheet must name the columns, and numbers, dates and "
+            "empty cells are no names. Move titles and notes to another sheet, or name the table's sheet."
         )
     names = [cell.strip() for cell in cells]
     check_names(names)
     return FileHeader(names)
 
 
-def _rows(path: Path, first: int, last: int | None = None) -> list[tuple[Any, ...]]:
+def _rows(path: Path, sheet: str | None, first: int, last: int | None = None) -> list[tuple[Any, ...]]:
     with _reading(path, "openpyxl") as package:
         book = package.load_workbook(path, read_only=True, data_only=True)
         try:
-            sheet = book.worksheets[0]
-            sheet.reset_dimensions()  # some programs store a wrong size
-            return list(sheet.iter_rows(min_row=first, max_row=last, values_only=True))
+            found = [each for each in book.worksheets if sheet in (None, each.title)]
+            if found:
+                found[0].reset_dimensions()  # some programs store a wrong size
+                return list(found[0].iter_rows(min_row=first, max_row=last, values_only=True))
         finally:
             book.close()
+    raise WrongValue(f"{path} has no sheet {sheet!r}: write the name on its tab, in upper and lower case.")
 
 
 @contextmanager

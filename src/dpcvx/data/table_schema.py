@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcvx.data.cells import native_array
+from dpcvx.data.files import USUAL, FileForm
 from dpcvx.data.proposals import propose_column
 from dpcvx.data.schema_columns import (
     ASK,
@@ -34,7 +35,7 @@ from dpcvx.words import is_number, show
 
 __all__ = ["TableSchema", "fill_in_bounds"]
 
-KEYS = ("confirmed", "default", "data_norm", "target", "bounds", "categories", "columns", "groups")
+KEYS = ("confirmed", "default", "data_norm", "file", "target", "bounds", "categories", "columns", "groups")
 TARGET_KEYS = {"column", "bounds", "classes", "missing_codes"}
 NOT_NAMED = IgnoredColumn()
 OPEN_BOUNDS = re.compile(r'^bounds *= *"\?".*$', re.MULTILINE)
@@ -66,6 +67,9 @@ class TableSchema:
         Largest l2 norm of a row.
     confirmed : bool
         False for a schema made from names alone: nothing is fitted before somebody has checked it.
+    file : FileForm
+        Form of the files that hold such tables: separator, decimal point and encoding of CSV files, sheet of
+        workbooks. Tables in memory have none.
     """
 
     columns: Mapping[str, Any]
@@ -75,6 +79,7 @@ class TableSchema:
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     data_norm: float | None = None
     confirmed: bool = True
+    file: FileForm = USUAL
 
     def __post_init__(self) -> None:
         if not isinstance(self.columns, Mapping) or not all(
@@ -170,6 +175,10 @@ class TableSchema:
         for name, group in groups.items():
             if not isinstance(group, list | tuple) or not all(isinstance(each, str) for each in group):
                 raise WrongValue(f"[groups] {name} in {where} must be a list of columns, got {show(group)}.")
+        try:
+            file = FileForm.from_plain(_section(content, "file", where))
+        except WrongValue as error:
+            raise WrongValue(f"[file] in {where}: {error}") from None
         if not isinstance(content.get("confirmed", True), bool):
             raise WrongValue(f"confirmed in {where} must be true or false.")
         try:
@@ -181,6 +190,7 @@ class TableSchema:
                 groups=groups,
                 data_norm=content.get("data_norm"),
                 confirmed=content.get("confirmed", True),
+                file=file,
             )
         except WrongValue as error:
             raise WrongValue(f"{where}: {error}") from None
@@ -198,6 +208,8 @@ class TableSchema:
             stated = column_fields(self.target_values)
             names = {"bounds": "bounds", "levels": "classes", "missing_codes": "missing_codes"}
             target |= {names[key]: _plain(value) for key, value in stated.items() if key in names}
+        if form := self.file.to_plain():
+            content["file"] = form
         content["columns"] = {name: _plain(column_fields(column)) for name, column in self.columns.items()}
         if target:
             content["target"] = target
@@ -238,6 +250,8 @@ class TableSchema:
         """
         content = self.to_dict()
         lines = [f"{key} = {_toml(value)}" for key, value in content.items() if not isinstance(value, dict)]
+        if "file" in content:
+            lines += ["", "[file]", *(f"{key} = {_toml(value)}" for key, value in content["file"].items())]
         for name, column in content["columns"].items():
             lines += ["", f"[columns.{_key(name)}]"]
             lines += [f"# {' '.join(note.split())}"] if (note := (notes or {}).get(name)) else []

@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 
 from dpcvx.accounting import Budget, default_delta
-from dpcvx.data.files import PLAIN, CsvDialect, open_table
+from dpcvx.data.files import USUAL, FileForm, open_table
 from dpcvx.data.table import read_variables
 from dpcvx.data.table_file import HEADER_HINT, TableFile, read_bytes
 from dpcvx.data.table_schema import TableSchema
@@ -50,7 +50,8 @@ class ServiceSettings:
     check: float = CHECK  # share of the budget for counts of recognised cells
     person: str | None = None  # column with the id of each row's person; None: the schema's, or none
     persons: int | None = None  # number of persons; None: the number of different ids
-    dialect: CsvDialect = PLAIN  # form of a CSV file
+    # form of the data file, by its schema, where options state it; None: the schema's own
+    form: Callable[[TableSchema | None], FileForm] | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def _open(settings: ServiceSettings) -> ServedTable:
     """Schema of attributes, and the reading of its columns."""
     schema = _read_schema(settings.schema)
     Universe(schema)  # refuses what is too large
-    table = open_table(settings.data, settings.dialect)
+    table = open_table(settings.data, _form(settings, None))
     if absent := [name for name in schema.names if name not in table.columns]:
         raise WrongValue(
             f"{settings.schema} declares columns that {settings.data} lacks: {', '.join(absent)}; "
@@ -87,6 +88,13 @@ def _open(settings: ServiceSettings) -> ServedTable:
     return ServedTable(
         schema, settings.person, lambda: table.read([*schema.names, *ids], [*schema.levels, *ids])[0]
     )
+
+
+def _form(settings: ServiceSettings, schema: TableSchema | None) -> FileForm:
+    """Form of the data file."""
+    if settings.form is not None:
+        return settings.form(schema)
+    return (USUAL if schema is None else schema.file).of(settings.data)
 
 
 def _person_column(person: str | None, table: TableFile, schema: Schema) -> list[str]:
@@ -115,7 +123,7 @@ def _declares_table(path: Path) -> bool:
 def _open_declared(settings: ServiceSettings) -> ServedTable:
     """Attributes of the declaration of a table: levels, and numbers that have bins."""
     declared = TableSchema.from_toml(settings.schema)
-    table = open_table(settings.data, settings.dialect)
+    table = open_table(settings.data, _form(settings, declared))
     person = settings.person or declared.person
     others = [name for name in table.columns if name != person]
     own = replace(declared, target=None, target_values=None).for_table(others)

@@ -123,7 +123,7 @@ def from_csv(
     person: str | None = None,
     persons: int | None = None,
     max_rows: int | None = None,
-    dialect: CsvDialect = PLAIN,
+    dialect: CsvDialect | None = None,
     store: str | Path | None = None,
     verbose: int = 1,
 ) -> Shards:
@@ -142,8 +142,9 @@ def from_csv(
         As for `from_parquet`.
     person, persons, max_rows
         As for `from_parquet`.
-    dialect : CsvDialect
-        Separator, decimal point, encoding and quoting of the files; by default commas, points and UTF-8.
+    dialect : CsvDialect, optional
+        Separator, decimal point, encoding and quoting of the files; by default those of the schema, or
+        commas, points and UTF-8.
 
     Returns
     -------
@@ -152,6 +153,8 @@ def from_csv(
     """
     declared = _declare(target, bounds, categories, data_norm, classes, y_bounds, schema)
     people, labels = person_column(person, persons, max_rows), declared.classes
+    if dialect is None:
+        dialect = PLAIN if schema is None else schema.file.dialect
     if declared.schema is not None:
         header = CsvReader(
             path, features, target, words=(), classes=labels, person=person, dialect=dialect
