@@ -122,10 +122,46 @@ def test_a_column_of_two_values_has_no_shape():
     assert not found.to_sklearn()["features"].transform(coded)[:, places].any()
 
 
-def test_a_summary_lists_ramps_after_columns(model):
-    text = str(model.summary())
-    assert "age[1]" in text
-    assert text.index("age[1]") > text.index("pay")
+def test_a_summary_has_a_line_for_each_shape(model):
+    table = model.summary().table()
+    assert [row[:2] for row in table.rows] == [("age", "9 knots"), ("pay", "10 knots"), ("sex", "2 levels")]
+    shape = model.shapes_["age"].values
+    assert table.rows[0][2:] == (shape.min(), shape.max())
+    assert "age[1]" not in str(table)
+    assert "age[1]" in model.coef_names_
+
+
+@pytest.mark.long
+def test_a_summary_tests_a_shape_as_a_whole():
+    rng = np.random.default_rng(5)
+    table = TABLE.assign(noise=rng.uniform(-1, 1, N))
+    facts = {"bounds": {**KNOWN["bounds"], "noise": (-1, 1)}, "knots": 5, "interactions": "none"}
+    found = regressor(**facts, epsilon=20.0, uncertainty=0.3).fit(table, TARGET)
+    tests = {test.hypothesis: test for test in found.wald_test_terms().tests}
+    assert tests["age"].df == 5  # the line and four ramps
+    assert tests["age"].pvalue < 1e-6  # the hump, which no line has
+    assert not tests["age"].hidden
+    assert tests["noise"].pvalue > 1e-3
+    names = [column.name for column in found.summary(adjust="holm").table().columns]
+    assert names[:8] == ["", "form", "lowest", "highest", "chi2", "df", "P>chi2", "Holm"]
+    (alone,) = found.wald_test("age").tests
+    assert alone.pvalue == tests["age"].pvalue
+    products = regressor(epsilon=8.0, interactions="all").fit(TABLE, TARGET).summary().table()
+    assert products.rows[-1][:2] == ("products of pairs", "3 products")
+
+
+def test_straight_lines_are_those_of_the_linear_model():
+    facts = {**KNOWN, "epsilon": 1.0, "y_bounds": (-12, 10)}
+    straight = dp.PrivateAdditiveRegressor(**facts).fit(TABLE[:4000], TARGET[:4000])
+    line = dp.PrivateLinearRegression(**facts).fit(TABLE[:4000], TARGET[:4000])
+    np.testing.assert_array_equal(straight.predict(NEW), line.predict(NEW))
+    assert "maps" in straight.privacy_statement_.bounds  # long tails of pay are clipped by both
+
+
+def test_a_cell_that_is_no_level_has_the_mean_contribution(model):
+    row = NEW.head(1).copy()
+    each = [float(model.predict(row.assign(sex=sex))[0]) for sex in ("f", "m", "?")]
+    assert min(each[:2]) < each[2] < max(each[:2])
 
 
 def test_monotone_shapes_do_not_turn(model):
@@ -183,7 +219,7 @@ def test_onnx_predicts_the_same(model):
 def test_shards_and_repeated_persons_give_the_model_of_rows(tmp_path):
     small, y = TABLE[["age", "pay"]], TARGET
     facts = {key: value for key, value in KNOWN.items() if key != "categories"}
-    facts |= {"y_bounds": (-12, 10), "check": 0, "knots": 5}
+    facts |= {"y_bounds": (-12, 10), "check": 0, "knots": 5, "maps": None}  # shards have no maps by rule
     whole = dp.PrivateAdditiveRegressor(**facts).fit(small, y)
     file = tmp_path / "people.csv"
     small.assign(y=y).to_csv(file, index=False)

@@ -32,14 +32,14 @@ def plan_of(n, basis=BASIS, loss=None):
 def test_the_norm_of_features_is_bounded_and_the_bound_is_met():
     u = np.array(np.meshgrid(*[[-9.0, -3.0, -2.0, -0.4, 0.0, 1.3, 3.0, 9.0]] * 3)).reshape(3, -1).T
     norms = np.linalg.norm(BASIS(u), axis=1)
-    assert norms.max() <= BASIS.largest_norm * (1 + 1e-12)
-    assert norms.max() > 0.99 * BASIS.largest_norm
+    assert norms.max() <= BASIS.largest_norm(BASIS.d) * (1 + 1e-12)
+    assert norms.max() > 0.99 * BASIS.largest_norm(BASIS.d)
     assert abs(BASIS(u)).max() <= BASIS.largest
 
 
 def test_a_row_is_mapped_alone_and_stored_within_its_bounds():
     rows = dp.source(hostile(), bounds=BOUNDS)
-    bounds = dp.Bounds(1.0, BASIS.largest_norm / BASIS.largest)
+    bounds = dp.Bounds(1.0, BASIS.largest_norm(BASIS.d) / BASIS.largest)
     quantiser = Quantiser(bounds, np.array([0.2, -0.1, 0.0]), np.array([0.01, 0.5, 0.3]), basis=BASIS)
     whole = rows.mapped(quantiser, 0.0, 1.0).records().whole_rows().values
     k_inf, k2 = integer_bounds(bounds, BASIS.width)

@@ -59,13 +59,15 @@ class AdditiveBasis:
         """Largest absolute value of a feature."""
         return max(self.reach, self.ramp_weight, self.pair_weight * self.reach)
 
-    @property
-    def largest_norm(self) -> float:
-        """Bound on the l2 norm of phi(u): u_j and its ramps are largest at an end of the knots."""
+    def largest_norm(self, columns: int) -> float:
+        """Bound on the l2 norm of phi(u): u_j and its ramps are largest at an end of the knots.
+
+        `columns`: how many there are, the features of one together having at most the norm `reach`.
+        """
         sides = [sum(knot < 0 for knot in self.knots), sum(knot > 0 for knot in self.knots)]
         ramps = len(self.numbers) * self.ramp_weight**2 * max(sides)
         pairs = len(self.pairs) * (self.pair_weight * self.reach) ** 2
-        return math.sqrt(self.d * self.reach**2 + ramps + pairs)
+        return math.sqrt(columns * self.reach**2 + ramps + pairs)
 
     def __call__(self, rows: Vector) -> Vector:
         """Return the features of standardised rows, shape (n, d), as an array of shape (n, width)."""

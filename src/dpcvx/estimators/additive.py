@@ -19,9 +19,11 @@ from dpcvx.domains.signed import SignedBall
 from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.estimators.classifiers import PrivateLogisticRegression
 from dpcvx.estimators.documentation import document
+from dpcvx.estimators.hypotheses import ModelTerms
 from dpcvx.estimators.linear_model import LinearModel
 from dpcvx.estimators.planning import parameters
 from dpcvx.estimators.regressors import SquaredRegressor
+from dpcvx.estimators.shape_summary import PRODUCTS, ShapeSummary
 from dpcvx.estimators.shapes import Shapes
 from dpcvx.losses import Loss
 from dpcvx.planning.additive import default_knots, default_pairs, pair_weight, ramp_weight, spaced_knots
@@ -45,13 +47,45 @@ class AdditiveModel(LinearModel):
     interactions: Any = "auto"
     monotone: Mapping[Any, int] | None = None
 
-    _maps_by_rule: ClassVar[bool] = False  # shapes are of the columns as they are
-
     @property
     def shapes_(self) -> Shapes:
         """Shape of each column: knots or levels, and their contributions to the score."""
         check_is_fitted(self)
         return Shapes.of(self)
+
+    def summary(self, level: float = 0.95, *, adjust: str | None = None) -> ShapeSummary:
+        """Return the table of shapes: a line for each column, with one test of the whole shape.
+
+        Parameters
+        ----------
+        level : float
+            Not used: intervals are those of each knot, in ``shapes_``.
+        adjust : {None, "holm"}
+            Adds p-values that are adjusted for the number of columns.
+
+        Returns
+        -------
+        ShapeSummary
+            ``print`` it, or export it as the table of a linear model. Tests need ``uncertainty``.
+        """
+        made = super().summary(level, adjust=adjust)
+        facts = (made.title, made.facts, made.terms, made.estimates, made.uncertainty, level, adjust)
+        return ShapeSummary(*facts, made.notes, self.shapes_)
+
+    def _terms(self) -> ModelTerms:
+        """Return the coefficients by name; a column's line and ramps belong together, and so do products."""
+        terms, rows = super()._terms(), self._row_map
+        basis = None if rows.region is None else rows.region.basis
+        if basis is None:
+            return terms
+        bent = {*basis.numbers} - {*basis.flat} if basis.ramps else set()
+        columns: list[tuple[str, Sequence[int], str]] = [
+            (label, (*span, *(basis.ramp_places(span[0]) if span[0] in bent else ())), baseline)
+            for label, span, baseline in terms.columns
+        ]
+        if basis.pairs:
+            columns.append((PRODUCTS, range(basis.width - len(basis.pairs), basis.width), ""))
+        return ModelTerms(rows.feature_names, tuple(columns))
 
     def plot(self, path: str | Path | None = None) -> Any:
         """Draw the shape of every column; needs ``dpcvx[plot]``.
@@ -108,7 +142,7 @@ class AdditiveModel(LinearModel):
             pair_weight(columns.width),
             REACH,
         )
-        return dataclasses.replace(coordinates, basis=basis, levels=())
+        return dataclasses.replace(coordinates, basis=basis)
 
     def _constrained(self, problem: Problem, coordinates: Standardised, columns: Columns) -> Problem:
         """Return the problem with the signs that monotone shapes need."""

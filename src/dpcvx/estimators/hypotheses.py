@@ -39,7 +39,8 @@ class ModelTerms:
     """The coefficients of a model by name: those of features, of columns with levels, and the intercept."""
 
     names: tuple[str, ...]  # of features
-    columns: tuple[tuple[str, range, str], ...]  # column, its features, and name of its baseline level or ""
+    # column, its features, and name of its baseline level or ""
+    columns: tuple[tuple[str, Sequence[int], str], ...]
 
     @classmethod
     def of(cls, names: Sequence[str], levels: Levels, maps: Maps = None) -> ModelTerms:

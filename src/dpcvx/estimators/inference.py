@@ -231,7 +231,7 @@ class WaldTest:
     statistic: float  # chi-squared with `df` degrees of freedom if the hypotheses hold
     df: int
     pvalue: float
-    hidden: bool = False  # whether noise hides one of the hypotheses: the p-value is then near 1
+    hidden: bool = False  # whether noise hides every combination of them: the p-value is then near 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -298,7 +298,11 @@ def wald(hypotheses: Hypotheses, known: Uncertainty, name: str) -> WaldTest:
         )
     z = away / scale
     statistic = float(z @ np.linalg.solve(covariance / np.outer(scale, scale), z))
-    hidden = any(ContrastTests(hypotheses, known).hidden)
+    hidden = all(ContrastTests(hypotheses, known).hidden)
+    if hidden and found.hidden is not None:  # a combination of them may be seen all the same
+        factor = np.linalg.inv(np.linalg.cholesky(covariance / np.outer(scale, scale)))
+        shares = np.linalg.eigvalsh(factor @ (found.hidden / np.outer(scale, scale)) @ factor.T)
+        hidden = bool(shares[0] > MOSTLY_HIDDEN)
     return WaldTest(name, statistic, len(z), float(chdtrc(len(z), max(statistic, 0.0))), hidden)
 
 

@@ -248,11 +248,7 @@ class Intervals:
     def _terms(self) -> ModelTerms:
         check_is_fitted(self)
         rows = self._row_map
-        terms = ModelTerms.of(rows.names, rows.levels, rows.maps)
-        made = enumerate(rows.feature_names[len(rows.names) :], len(rows.names))  # ramps, products
-        return ModelTerms(
-            rows.feature_names, (*terms.columns, *((name, range(k, k + 1), "") for k, name in made))
-        )
+        return ModelTerms.of(rows.names, rows.levels, rows.maps)
 
     def _family(self) -> str:
         """Return the family of the model in words, from its loss and link."""

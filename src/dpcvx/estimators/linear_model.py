@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,8 +109,6 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
     plan_: Plan
     release_: Release
     privacy_statement_: PrivacyStatement
-
-    _maps_by_rule: ClassVar[bool] = True  # whether "auto" maps columns with long tails
 
     def _read_target(self, y: Any) -> NDArray[Any]:
         """Raw targets, one for each row."""
@@ -459,12 +457,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         """
         maps = stated.map_of_each(dataset.table)
         # Standard errors are of coefficients of the columns as they are.
-        fixed = (
-            self.maps != AUTO
-            or not self._maps_by_rule
-            or is_private(stated.bounds)
-            or stated.data_norm is not None
-        )
+        fixed = self.maps != AUTO or is_private(stated.bounds) or stated.data_norm is not None
         if fixed or self.uncertainty or dataset.table.sparse:
             return maps
         return {**automatic_maps(columns, maps), **maps}
@@ -618,7 +611,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         if region is not None:
             region = region.in_units(columns.center, columns.scale)
             for first, last, share in columns.level_spans():
-                if share and intercept and region.basis is None:  # the fit maps such cells to the centre, too
+                if share and intercept:  # the fit maps such cells to the centre, too
                     fill[first:last] = region.center[first:last]
         self._row_map = RowMap(
             columns.levels,

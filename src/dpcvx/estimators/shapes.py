@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.data.column_maps import each_map
+from dpcvx.data.column_maps import IDENTITY, each_map
 from dpcvx.data.row_map import RowMap
 from dpcvx.data.table import feature_counts
 from dpcvx.errors import WrongValue
@@ -23,6 +23,7 @@ from dpcvx.words import align_columns
 __all__ = ["Shape", "Shapes"]
 
 HALVINGS = 60  # bisections that invert a column map to the last bits
+DIGITS = 13  # of a knot that was found by them, beside the range of all
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,12 +198,17 @@ def _knots(rows: RowMap, j: int, place: int, bounds: Any) -> tuple[tuple[float, 
         knots = region.center[place] + region.scale[place] * np.array(ends)
     cells = np.unique(np.clip(knots, low, high))
     apply = each_map(rows.maps, len(rows.levels))[j]
-    at = [_inverse(apply, float(cell)) for cell in cells] if rows.maps else cells.tolist()
-    return tuple(at), cells[:, None]
+    if apply == IDENTITY:
+        return tuple(cells.tolist()), cells[:, None]
+    # Many numbers have the lowest cell where a map clips: the knot is the last of them.
+    wanted = [math.nextafter(cells[0], math.inf), *cells[1:].tolist()]
+    at = np.array([_inverse(apply, cell) for cell in wanted])
+    digits = DIGITS - math.ceil(math.log10(max(at[-1] - at[0], 1e-300)))
+    return tuple(round(float(number), digits) for number in at), cells[:, None]
 
 
 def _inverse(apply: Any, cell: float) -> float:
-    """A number whose map is a cell: maps rise, and end at the bounds of the mapped column."""
+    """The first number whose map is a cell: maps rise, and end at the bounds of the mapped column."""
     start, step = -1.0, 1.0
     while apply(np.array([start]))[0, 0] > cell and step < math.inf:
         start, step = start - step, 2 * step

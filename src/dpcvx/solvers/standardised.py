@@ -154,7 +154,8 @@ class Standardised(Solver):
         if self.basis is None:
             return self.reach, Bounds(1.0, math.sqrt(self._columns(problem.d)) if self.levels else None)
         basis = replace(self.basis, reach=self.reach)
-        return basis.largest, Bounds(1.0, math.nextafter(basis.largest_norm / basis.largest, math.inf))
+        norm = basis.largest_norm(self._columns(problem.d))
+        return basis.largest, Bounds(1.0, math.nextafter(norm / basis.largest, math.inf))
 
     def _columns(self, d: int) -> int:
         """Number of columns that d features belong to, a column of levels counted once."""
