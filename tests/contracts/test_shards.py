@@ -17,6 +17,7 @@ from dpcvx.data.columns import Columns
 from dpcvx.data.curvature import CurvatureBound
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.lattice import FEATURE_BITS, RESIDUAL_BITS, ResidualBound, exact_sum, records_at_once
+from dpcvx.data.levels import COMPARED
 from dpcvx.data.memory import Arrays
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.rows import Dense, Sparse, whole_rows
@@ -100,7 +101,7 @@ def make(tmp_path, monkeypatch):
         table = Table(X)
         norm = declared.get("data_norm")
         stated = Declarations(declared["bounds"], declared.get("categories"))
-        stated = stated.resolved(None, first_is_baseline=True)
+        stated = stated.resolved(None, COMPARED)
         columns = Columns.declare(table, stated.bounds, stated.categories, norm)
         target = replace(Labels.declare(classes), form=form)
         bounds = columns.row_bounds(norm, intercept)

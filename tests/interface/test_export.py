@@ -23,10 +23,12 @@ RNG = np.random.default_rng(5)
 N = 400
 NUMBERS = RNG.normal(5, 1.5, (N, 3))
 TARGET = NUMBERS[:, 0] - NUMBERS[:, 1] + 0.1 * RNG.normal(size=N)
-FRAME = pd.DataFrame({"age": NUMBERS[:, 0], "sex": RNG.choice(["f", "m"], N), "code": RNG.choice([1, 2], N)})
+FRAME = pd.DataFrame(
+    {"age": NUMBERS[:, 0], "sex": RNG.choice(["f", "m", "x"], N), "code": RNG.choice([1, 2], N)}
+)
 PUBLIC = {"epsilon": 50.0, "bounds": (0, 10), "random_state": 1}
 RANGE = {"y_bounds": (-10, 10)}
-NAMED = {**PUBLIC, "bounds": {"age": (0, 10)}, "categories": {"sex": ["f", "m"], "code": [1, 2]}}
+NAMED = {**PUBLIC, "bounds": {"age": (0, 10)}, "categories": {"sex": ["f", "m", "x"], "code": [1, 2]}}
 SPARSE = sp.random_array((N, 40), density=0.1, rng=np.random.default_rng(2), format="csr")
 
 
@@ -177,7 +179,12 @@ def test_linear_extrapolation_is_the_coefficients_alone(name):
     X = CASES[name][1]
     if name in ("frame", "labels"):
         X = np.column_stack(
-            [X["age"], X["sex"] == "m", X["code"] == 2]  # the first level of a column is its baseline
+            [
+                X["age"],
+                X["sex"] == "m",
+                X["sex"] == "x",
+                X["code"] == 2,
+            ]  # the first level of a column is its baseline
         ).astype(float)
     scores = model.decision_function if hasattr(model, "classes_") else model.predict
     np.testing.assert_allclose(

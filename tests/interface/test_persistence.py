@@ -184,7 +184,7 @@ def changed(content, path, value):
 
 DELETED = "DELETED"
 HOSTILE = [
-    (("schema",), 4),
+    (("schema",), 5),
     (("schema",), 1),
     (("class",), "load"),
     (("class",), "os.system"),

@@ -22,7 +22,7 @@ OLD = Path(__file__).parents[1] / "fixtures" / "version_0_1" / "models"
 N = 3000
 TERMS = ModelTerms.of(
     ("age", "region=south", "region=east", "x_2", "x_2b"),
-    (None, DeclaredLevels(("north", "south", "east"), 0), None, None),
+    (None, DeclaredLevels(("north", "south", "east"), 0, 0), None, None),
 )
 KNOWN = Uncertainty(
     np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),

@@ -14,6 +14,7 @@ import dpcvx as dp
 from dpcvx.data import Quantiser
 from dpcvx.data.columns import Columns
 from dpcvx.data.declarations import Declarations
+from dpcvx.data.levels import COMPARED, OMITTED
 from dpcvx.data.table import open_declared
 
 SCHEMA = dp.TableSchema(
@@ -66,7 +67,7 @@ HOSTILE = [
 def features(frame):
     """Features of every row, and the stored integers."""
     table = open_declared(frame, SCHEMA)
-    stated = Declarations().resolved(table.schema, first_is_baseline=True)
+    stated = Declarations().resolved(table.schema, COMPARED)
     columns = Columns.declare(table, stated.bounds, stated.categories, None, stated.missing)
     quantiser = Quantiser(columns.row_bounds(None, 0.0), columns.center, columns.scale)
     raw = np.concatenate([block for _, block in table.feature_blocks(columns.levels)])
@@ -153,12 +154,12 @@ def test_hashes_are_fixed_and_depend_on_the_key():
 
 
 @pytest.mark.parametrize("size", [2, 3, 40])
-def test_a_baseline_leaves_out_one_feature_and_shares_out_unknown_cells(size):
+def test_an_omitted_baseline_has_no_feature_and_unknown_cells_have_shares(size):
     levels = [f"l{k}" for k in range(size)]
     schema = dp.TableSchema({"a": dp.LevelColumn(levels, baseline="l1"), "b": dp.NumberColumn((0, 1))})
     frame = pd.DataFrame({"a": [*levels, "other", None], "b": 0.5}, dtype=object)
     table = open_declared(frame, schema)
-    stated = Declarations().resolved(table.schema, first_is_baseline=True)
+    stated = Declarations().resolved(table.schema, OMITTED)
     columns = Columns.declare(table, stated.bounds, stated.categories, None, stated.missing)
     assert columns.names == (*(f"a={level}" for level in levels if level != "l1"), "b")
     assert columns.labels() == ["a", "b"]
@@ -174,6 +175,21 @@ def test_a_baseline_leaves_out_one_feature_and_shares_out_unknown_cells(size):
     assert norms.max() <= columns.row_norm() == np.sqrt(2)
     (seen,) = columns.recognised(table)
     assert_array_equal(seen[:, :-1], np.vstack([np.eye(size), np.zeros((2, size))]))
+
+
+@pytest.mark.parametrize("size", [3, 40])
+def test_compared_levels_all_have_features_and_rows_of_norm_1(size):
+    levels = [f"l{k}" for k in range(size)]
+    schema = dp.TableSchema({"a": dp.LevelColumn(levels, baseline="l1")})
+    table = open_declared(pd.DataFrame({"a": [*levels, "other", None]}, dtype=object), schema)
+    stated = Declarations().resolved(table.schema, COMPARED)
+    columns = Columns.declare(table, stated.bounds, stated.categories, None, stated.missing)
+    assert columns.names == tuple(f"a={level}" for level in levels)
+    quantiser = Quantiser(columns.row_bounds(None, 0.0), columns.center, columns.scale)
+    stored = columns.rows(table, quantiser).values.astype(float) / 2**14
+    assert_array_equal(stored[:size], np.eye(size))
+    assert (abs(stored[size:] - 1 / size) < 2**-14).all()
+    assert np.linalg.norm(stored, axis=1).max() <= columns.row_norm() == 1
 
 
 def test_the_bucket_of_a_number_does_not_follow_another_persons_minus_zero():

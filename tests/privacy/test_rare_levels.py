@@ -69,7 +69,9 @@ def test_unknown_cells_take_the_released_shares_in_fit_and_prediction(tmp_path):
     model = dp.PrivateLinearRegression(
         epsilon=20.0, y_bounds=(-5, 5), standardize=True, check=0, random_state=0, **DECLARED
     ).fit(frame, y)
-    shares = dict(zip(model.coef_names_, model.formula_.to_dict()["fill"], strict=True))
+    fill = model.formula_.to_dict()["fill"]
+    shares = dict(zip(model.privacy_statement_.public["features"], fill, strict=True))
+    assert sum(shares[f"group={level}"] for level in LEVELS) == pytest.approx(1)
     assert shares["group=b"] == pytest.approx(0.3 + 0.1 / 4, abs=0.02)
     assert shares["group=c"] == pytest.approx(0.1 + 0.1 / 4, abs=0.02)
     assert min(shares["group=absent"], shares["flag=yes"]) >= 0

@@ -117,6 +117,14 @@ class Columns:
             if declared is not None
         )
 
+    def compared_spans(self) -> tuple[tuple[int, int, float], ...]:
+        """Return first feature and last + 1 of each column whose levels are compared, and the stored 1."""
+        return tuple(
+            (span.start, span.stop, float(1 / self.scale[span.start]))
+            for span, declared in zip(self.spans(), self.levels, strict=True)
+            if declared is not None and declared.is_compared
+        )
+
     def labels(self) -> list[str]:
         """Name of each raw column for people."""
         firsts = [self.names[span[0]] for span in self.spans()]
@@ -129,7 +137,7 @@ class Columns:
         """Bound on the l2 norm of a centred and scaled row: 1 from a number's feature or a column of levels.
 
         The features of a cell that is a level are at most one 1 and otherwise 0. A cell that is none
-        of L levels has features 0, or with a baseline 1/L in L - 1 of them, whose squares sum to less than 1.
+        of L levels has features 0, or with a baseline 1/L, whose squares sum to at most 1/L.
         """
         squares = sum(
             len(each.suffixes) if declared is None else 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from dpcvx.data.column_maps import IDENTITY, read_map
-from dpcvx.data.levels import DeclaredLevels
+from dpcvx.data.levels import DECLARED, DeclaredLevels
 from dpcvx.errors import Incompatible, WrongType
 from dpcvx.words import show
 
@@ -77,20 +77,17 @@ class Declarations:
                 )
         return replace(self, **declared)
 
-    def resolved(self, schema: TableSchema | None, *, first_is_baseline: bool) -> Declarations:
+    def resolved(self, schema: TableSchema | None, encoding: str) -> Declarations:
         """Return the declarations that follow from a schema; without one, these. Levels have their baselines.
 
         `schema`: of one table, see `TableSchema.for_table`. Declarations beside it take the place of its
-        target and of its data_norm. `first_is_baseline`: whether columns of levels have a baseline by
-        default.
+        target and of its data_norm. `encoding`: of levels, see `DeclaredLevels.with_baseline`.
         """
         if schema is None:
             if not isinstance(self.categories, Mapping):
                 return self
             declared = {
-                key: DeclaredLevels.declare(
-                    levels, f"categories[{key!r}]", first_is_baseline=first_is_baseline
-                )
+                key: DeclaredLevels.declare(levels, f"categories[{key!r}]").with_baseline(None, encoding)
                 for key, levels in self.categories.items()
             }
             return replace(self, categories=declared)
@@ -103,9 +100,9 @@ class Declarations:
         given: dict[str, Any] = {"schema": schema}
         given["bounds"] = "private" if "private" in bounds.values() else bounds
         given["categories"] = {
-            each.name: DeclaredLevels(each.levels, each.baseline)
-            if each.baseline is not None or not each.first_is_baseline
-            else DeclaredLevels.declare(each.levels, each.name, first_is_baseline=first_is_baseline)
+            each.name: DeclaredLevels(each.levels).with_baseline(
+                each.baseline, encoding if each.is_compared else DECLARED
+            )
             for each in variables
             if each.levels is not None
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,11 @@ from dpcvx.data.canonical import NUMBER_KINDS, canonical, map_cells, read_number
 from dpcvx.errors import WrongValue
 from dpcvx.words import LARGEST_SHOWN, show
 
-__all__ = ["DeclaredLevels"]
+__all__ = ["COMPARED", "DECLARED", "OMITTED", "DeclaredLevels"]
+
+# Features of a column: one for each level, of which there are three or more, coefficients being differences
+# from the baseline, declared or the first; one for each but this baseline; one for each but a declared one.
+COMPARED, OMITTED, DECLARED = "compared", "omitted", "declared"
 
 FEW = 10  # numbers that are faster checked one by one
 
@@ -26,20 +30,21 @@ class DeclaredLevels:
     Where a level is written like a mark of a missing cell ("NA" for Namibia), every missing cell is that
     level: a reader keeps the text in a column of text, and finds a missing cell in a column of numbers.
 
-    Features of a model: 1 where a cell is the level, 0 where it is another, one for each level but the
-    baseline, where there is one. The features of a cell that is no level are missing: they become shares of
-    the levels, so that it does not count as the baseline.
+    Features of a fit: 1 where a cell is the level, 0 where it is another, one for each level but the omitted
+    one, where there is one. The features of a cell that is no level are missing: they become shares of the
+    levels, so that it does not count as the baseline. The coefficients that a model publishes are differences
+    from that of the baseline.
     """
 
     values: tuple[Any, ...]
-    baseline: int | None = None  # place of the level without a feature
+    baseline: int | None = None  # place of the level that the others are compared with
+    omitted: int | None = None  # place of the level without a feature; the baseline, or None
 
     @classmethod
-    def declare(cls, labels: Any, what: str, *, first_is_baseline: bool = False) -> DeclaredLevels:
+    def declare(cls, labels: Any, what: str) -> DeclaredLevels:
         """Return levels as plain text, numbers and booleans, whose canonical values are all different.
 
-        `what`: name of the declaration, for messages; `first_is_baseline`: of two or more levels. Declared
-        levels are returned as they are.
+        `what`: name of the declaration, for messages. Declared levels are returned as they are.
         """
         if isinstance(labels, DeclaredLevels):
             return labels
@@ -64,7 +69,18 @@ class DeclaredLevels:
                     "white space around text does not count. "
                     "Declare one of the two, or rename one in the table."
                 )
-        return cls(plain, 0 if first_is_baseline and len(plain) > 1 else None)
+        return cls(plain)
+
+    def with_baseline(self, place: int | None, encoding: str) -> DeclaredLevels:
+        """Return the levels with their baseline and features.
+
+        `place`: of the declared baseline; `encoding`: one of `COMPARED`, `OMITTED` and `DECLARED`.
+        """
+        if place is None and encoding != DECLARED and len(self.values) > 1:
+            place = 0
+        # Of two levels one feature says all, in rows that are half as long.
+        whole = encoding == COMPARED and len(self.values) > 2
+        return replace(self, baseline=place, omitted=None if whole else place)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -78,7 +94,12 @@ class DeclaredLevels:
     @property
     def coded(self) -> tuple[int, ...]:
         """Places of the levels that have a feature."""
-        return tuple(code for code in range(len(self.values)) if code != self.baseline)
+        return tuple(code for code in range(len(self.values)) if code != self.omitted)
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether the baseline has a feature, so that the features of a level sum to 1."""
+        return self.baseline is not None and self.omitted is None
 
     @property
     def share(self) -> float:

@@ -67,6 +67,24 @@ class Region:
             return None
         return replace(self, reach=math.inf, length=math.inf, basis=replace(self.basis, reach=math.inf))
 
+    def with_whole_levels(self, places: slice) -> Region:
+        """Return a region that does not clip 0/1 features cell by cell, and treats rows of them as before.
+
+        Clipped to [low, high], such a feature x is low + (high - low) x: clip the centre and the scale alike.
+
+        `places`: of features of levels.
+        """
+        low, size = self.clipped_levels(places)
+        center, scale = self.center.copy(), self.scale.copy()
+        center[places], scale[places] = (center[places] - low) / size, scale[places] / size
+        return replace(self, center=center, scale=scale)
+
+    def clipped_levels(self, places: slice) -> tuple[Vector, Vector]:
+        """Return the value of 0 in features of levels once it is clipped, and its distance from that of 1."""
+        room = self.reach * self.scale[places]
+        low = np.maximum(0.0, self.center[places] - room)
+        return low, np.minimum(1.0, self.center[places] + room) - low
+
     def in_units(self, center: Vector, scale: Vector) -> Region:
         """Return the same region for features center + scale * x."""
         return replace(self, center=center + scale * self.center, scale=scale * self.scale)

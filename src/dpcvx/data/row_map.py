@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
 from dpcvx.data.column_maps import Maps
 from dpcvx.data.region import Region, ordered_sum
-from dpcvx.data.table import Levels, Table
+from dpcvx.data.table import Levels, Table, baseline_places
 from dpcvx.errors import WrongType
 
 if TYPE_CHECKING:
@@ -21,25 +23,37 @@ __all__ = ["RowMap", "linear_scores"]
 
 @dataclass(frozen=True, eq=False)
 class RowMap:
-    """Map from the cells of a new row to features: read, map numbers, encode levels, fill, clip.
+    """Map from the cells of a new row to features: read, map numbers, encode levels, fill, clip, compare.
 
     The features of a cell that is not a finite number are `fill`; every declared level is a 0/1 feature. Then
-    features are clipped to `bounds`, and rows to `region`, if the fit did so with released numbers.
+    features are clipped to `bounds`, and rows to `region`, if the fit did so with released numbers. At last
+    the features of baselines, which have no coefficient, are left out.
     """
 
     levels: Levels  # for each raw column its declared levels, or None for a number
     maps: Maps  # for each raw column the map of its numbers
     names: tuple[str, ...]  # one name per mapped cell: the column's, "column[map]" or "column=level"
-    fill: Vector  # value of a feature whose cell is missing, one per feature
+    fill: Vector  # value of a feature whose cell is missing, one per mapped cell
     bounds: tuple[Vector, Vector] | None = None  # lowest and highest value of each feature
     region: Region | None = None
     schema: TableSchema | None = None  # how columns are read, if a schema was declared
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """One name per feature: those of mapped cells, or of a basis on them."""
+        """One name per feature: those of mapped cells, or of a basis on them, without baselines."""
+        names = self.clipped_names
+        return tuple(names[j] for j in self.compared)
+
+    @property
+    def clipped_names(self) -> tuple[str, ...]:
+        """One name per feature before baselines are left out."""
         basis = None if self.region is None else self.region.basis
         return self.names if basis is None else basis.names(self.names)
+
+    @cached_property
+    def compared(self) -> NDArray[np.int64]:
+        """Places of the features that are left once baselines are left out."""
+        return np.delete(np.arange(len(self.clipped_names)), baseline_places(self.levels, self.maps))
 
     def without_clipping(self) -> RowMap:
         """Return the map of rows that are clipped neither to bounds nor to the region."""
@@ -77,7 +91,8 @@ class RowMap:
         block = np.where(np.isfinite(block), block, self.fill)
         if self.bounds is not None:
             block = block.clip(*self.bounds)
-        return block if self.region is None else self.region(block)
+        features = block if self.region is None else self.region(block)
+        return features if len(self.compared) == features.shape[1] else features[:, self.compared]
 
     def _compressed(self, table: Table) -> Any:
         """Sparse rows, whose absent cells are 0."""

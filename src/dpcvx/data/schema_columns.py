@@ -86,8 +86,8 @@ class Variable:
     read: Callable[[Cells], Cells]  # cells as numbers, NaN where there is none, or as levels
     bounds: Any = None  # bounds of a number, a pair or "private"; None for levels
     levels: tuple[Level, ...] | None = None
-    baseline: int | None = None  # place of the level that has no feature, if it is declared
-    first_is_baseline: bool = False  # whether it has a baseline by default: the first level
+    baseline: int | None = None  # place of the level that the others are compared with, if it is declared
+    is_compared: bool = False  # whether it has a baseline by default: the first level
     missing: float | None = None  # number that a cell without one counts as; None is the middle of the bounds
     map: Any = None  # of a number: its column map, or the request for one
     bins: int | tuple[float, ...] | None = None  # of a number, for queries: how many, or their edges
@@ -228,7 +228,7 @@ class LevelColumn:
         read = _reading(self.missing_codes, as_is if plain else self.read)
         return (
             Variable(
-                name, name, read, levels=self.declared.values, baseline=baseline, first_is_baseline=True
+                name, name, read, levels=self.declared.values, baseline=baseline, is_compared=True
             ),
         )
 
@@ -345,7 +345,7 @@ class DateColumn:
                 name,
                 _reading(self.missing_codes, getattr(self, part)),
                 levels=levels[part],
-                first_is_baseline=True,
+                is_compared=True,
             )
             for part in self.parts
         )

@@ -5,6 +5,7 @@ Errors here speak of shapes, names and declarations. The content of a cell never
 
 from __future__ import annotations
 
+import itertools
 import numbers
 from collections.abc import Iterator
 from dataclasses import replace
@@ -32,7 +33,7 @@ from dpcvx.errors import WrongType, WrongValue
 if TYPE_CHECKING:
     from dpcvx.data.table_schema import TableSchema
 
-__all__ = ["Levels", "Table", "feature_counts", "open_declared", "read_variables"]
+__all__ = ["Levels", "Table", "baseline_places", "feature_counts", "open_declared", "read_variables"]
 
 Levels = tuple[DeclaredLevels | None, ...]  # per raw column: its declared levels, or None for a number
 
@@ -45,6 +46,16 @@ def feature_counts(levels: Levels, maps: Maps = None) -> list[int]:
     return [
         len(each.suffixes) if declared is None else len(declared.coded)
         for declared, each in zip(levels, each_map(maps, len(levels)), strict=True)
+    ]
+
+
+def baseline_places(levels: Levels, maps: Maps = None) -> list[int]:
+    """Return the places of the features of baselines, among those of all columns."""
+    firsts = itertools.accumulate(feature_counts(levels, maps), initial=0)
+    return [
+        first + declared.baseline
+        for first, declared in zip(firsts, levels, strict=False)
+        if declared is not None and declared.baseline is not None and declared.is_compared
     ]
 
 

@@ -79,12 +79,15 @@ class AdditiveModel(LinearModel):
         if basis is None:
             return terms
         bent = {*basis.numbers} - {*basis.flat} if basis.ramps else set()
-        columns: list[tuple[str, Sequence[int], str]] = [
-            (label, (*span, *(basis.ramp_places(span[0]) if span[0] in bent else ())), baseline)
-            for label, span, baseline in terms.columns
-        ]
+        published = {place: k for k, place in enumerate(rows.compared.tolist())}  # baselines are left out
+        columns: list[tuple[str, Sequence[int], str]] = []
+        for label, span, baseline in terms.columns:
+            first = int(rows.compared[span[0]])
+            ramps = [published[place] for place in basis.ramp_places(first)] if first in bent else []
+            columns.append((label, (*span, *ramps), baseline))
         if basis.pairs:
-            columns.append((PRODUCTS, range(basis.width - len(basis.pairs), basis.width), ""))
+            last = len(rows.feature_names)
+            columns.append((PRODUCTS, range(last - len(basis.pairs), last), ""))
         return ModelTerms(rows.feature_names, tuple(columns))
 
     def plot(self, path: str | Path | None = None) -> Any:

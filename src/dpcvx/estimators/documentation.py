@@ -65,9 +65,9 @@ PARAMETERS = {
     ),
     "categories": Parameter(
         "mapping from column to levels, optional",
-        "Declared levels of columns that hold no numbers. Each level is a 0/1 feature, except the first of a "
-        "column, the baseline, if there is an intercept; a cell that is no level takes shares of all levels. "
-        "Columns are named for data frames, numbered for arrays.",
+        "Declared levels of columns that hold no numbers. Each level has a coefficient, except the first of "
+        "a column, the baseline that others are compared with, if there is an intercept; a cell that is no "
+        "level takes shares of all levels. Columns are named for data frames, numbered for arrays.",
         instead=SCHEMA_FILE,
     ),
     "maps": Parameter(

@@ -70,6 +70,11 @@ class Formula:
                 for j, levels in enumerate(rows.levels)
                 if levels is not None and levels.baseline is not None
             },
+            "omitted": {
+                str(j): levels.omitted
+                for j, levels in enumerate(rows.levels)
+                if levels is not None and levels.omitted is not None
+            },
             "maps": {str(j): map_fields(each) for j, each in enumerate(rows.maps or ()) if each != IDENTITY},
             "fill": _short(rows.fill),
             "bounds": None if rows.bounds is None else [_short(bound) for bound in rows.bounds],
@@ -87,7 +92,7 @@ class Formula:
         return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False)
 
     def __str__(self) -> str:
-        steps = [*self._reading(), *self._clipping(), self._score(), self._output()]
+        steps = [*self._reading(), *self._clipping(), *self._comparing(), self._score(), self._output()]
         numbered = [f"{place}. {step}" for place, step in enumerate(steps, 1)]
         return "\n".join([f"Prediction of {self.model} for one row:", *numbered, "", *self._table()])
 
@@ -115,8 +120,8 @@ class Formula:
                 'white space around it. For a missing cell or another level x_j is "missing", the share of '
                 "the level."
             )
-        if compared := self._baselines():
-            steps.append(f"Compare. The baseline of a column has no feature: {compared}.")
+        if omitted := self._omitted():
+            steps.append(f"Compare. The baseline of a column has no feature: {_listed(omitted)}.")
         return steps
 
     def _names(self) -> Sequence[str]:
@@ -128,14 +133,24 @@ class Formula:
         columns = self._names()
         return list(zip(columns, each_map(self.row_map.maps, len(columns)), strict=True))
 
-    def _baselines(self) -> str:
-        """The columns that have a baseline, with it."""
-        found = [
-            f"{name}={declared[declared.baseline]}"
-            for name, declared in zip(self._names(), self.row_map.levels, strict=True)
-            if declared is not None and declared.baseline is not None
+    def _comparing(self) -> list[str]:
+        """The step that leaves out the features of baselines."""
+        found = self._baselines()
+        return [f"Compare. The features of these baselines are left out: {_listed(found)}."] if found else []
+
+    def _baselines(self) -> list[str]:
+        """Baselines that have a feature, until it is left out."""
+        pairs = zip(self._names(), self.row_map.levels, strict=True)
+        return [
+            f"{name}={each[each.baseline]}"
+            for name, each in pairs
+            if each and each.baseline is not None and each.is_compared
         ]
-        return ", ".join(found[:FEW_FEATURES]) + (" and others" if len(found) > FEW_FEATURES else "")
+
+    def _omitted(self) -> list[str]:
+        """Baselines that have no feature."""
+        pairs = zip(self._names(), self.row_map.levels, strict=True)
+        return [f"{name}={each[each.omitted]}" for name, each in pairs if each and each.omitted is not None]
 
     def _derived(self) -> list[str]:
         """The step that makes variables of columns, where some are not the columns themselves."""
@@ -144,8 +159,9 @@ class Formula:
             if self.row_map.schema is None
             else [each.name for each in self.row_map.schema.variables() if each.derived]
         )
-        listed = ", ".join(names[:FEW_FEATURES]) + (" and others" if len(names) > FEW_FEATURES else "")
-        return [f"Derive {listed} from their columns, as the schema in to_json() says."] if names else []
+        return (
+            [f"Derive {_listed(names)} from their columns, as the schema in to_json() says."] if names else []
+        )
 
     def _clipping(self) -> list[str]:
         rows = self.row_map
@@ -197,12 +213,14 @@ class Formula:
             parts |= dict(zip(("low", "high"), rows.bounds, strict=True))
         if rows.region is not None and (clips or rows.region.basis is not None):
             parts |= {"center": rows.region.center, "scale": rows.region.scale}
-        if self.coef.ndim == 1:
-            parts["coef"] = self.coef
+        names = rows.clipped_names
+        coef = np.zeros((*self.coef.shape[:-1], len(names)))
+        coef[..., rows.compared] = self.coef
+        if coef.ndim == 1:
+            parts["coef"] = coef
         else:
-            labels = range(len(self.coef)) if self.classes is None else self.classes.tolist()
-            parts |= {f"coef of {label}": row for label, row in zip(labels, self.coef, strict=True)}
-        names = rows.feature_names
+            labels = range(len(coef)) if self.classes is None else self.classes.tolist()
+            parts |= {f"coef of {label}": row for label, row in zip(labels, coef, strict=True)}
         shown = range(min(len(names), FEW_FEATURES))
         lines = [["feature", *parts]]
         lines += [
@@ -215,6 +233,11 @@ class Formula:
         table = align_columns(lines)
         left = len(names) - len(shown)
         return [*table, f"  ... and {left} more: to_json() has them all."] if left else table
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first few names."""
+    return ", ".join(names[:FEW_FEATURES]) + (" and others" if len(names) > FEW_FEATURES else "")
 
 
 _STANDARDISE = "Standardise. u_j = (x_j - center_j) / scale_j."

@@ -44,8 +44,13 @@ class ModelTerms:
 
     @classmethod
     def of(cls, names: Sequence[str], levels: Levels, maps: Maps = None) -> ModelTerms:
-        """Return the terms of features made from columns with these levels and maps of numbers."""
-        found, start = [], 0
+        """Return the terms of columns with these levels and maps of numbers.
+
+        `names`: of features, those of baselines included.
+        """
+        found: list[tuple[str, range, str]] = []
+        kept: list[str] = []
+        start = 0
         counts, each_one = feature_counts(levels, maps), each_map(maps, len(levels))
         for declared, each, size in zip(levels, each_one, counts, strict=True):
             label, baseline = names[start], ""
@@ -55,9 +60,11 @@ class ModelTerms:
                 label = label.removesuffix(f"={declared[declared.coded[0]]}")
                 if declared.baseline is not None:
                     baseline = f"{label}={declared[declared.baseline]}"
-            found.append((label, range(start, start + size), baseline))
+            own = [name for name in names[start : start + size] if name != baseline]
+            found.append((label, range(len(kept), len(kept) + len(own)), baseline))
+            kept += own
             start += size
-        return cls(tuple(names), tuple(found))
+        return cls(tuple(kept), tuple(found))
 
     def hypotheses(self, given: Any) -> Hypotheses:
         """Return hypotheses that were given as text, as a list of texts, or as a matrix."""

@@ -301,12 +301,10 @@ class Intervals:
     def _warn_of_weak_directions(self) -> None:
         weak = self._known().weak
         if weak:
-            # Levels of a column add up to the intercept: no number of records tells them apart.
-            levels = " So does declaring all levels of a category but one." if self.categories else ""
             warnings.warn(
                 f"In {weak} direction(s) of {len(self._known().estimate)} the noise hides how the records "
                 "vary: intervals are as wide there as the set allows. More records, a larger epsilon or a "
-                f"larger uncertainty share narrow them.{levels}",
+                "larger uncertainty share narrow them.",
                 UserWarning,
                 stacklevel=3,
             )

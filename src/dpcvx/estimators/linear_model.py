@@ -28,6 +28,7 @@ from dpcvx.data.column_maps import IDENTITY
 from dpcvx.data.columns import Columns
 from dpcvx.data.dataset import Dataset, DeclaredRows, InMemory, open_dataset
 from dpcvx.data.declarations import AUTO, Declarations
+from dpcvx.data.levels import COMPARED, DECLARED
 from dpcvx.data.row_map import RowMap
 from dpcvx.data.table import Table
 from dpcvx.data.target import Target, open_target, read_one
@@ -49,6 +50,7 @@ from dpcvx.errors import (
     WrongType,
     WrongValue,
 )
+from dpcvx.estimators.comparison import compare_levels
 from dpcvx.estimators.data_check import DataCheck, release_check
 from dpcvx.estimators.intervals import Intervals
 from dpcvx.estimators.new_rows import open_new_rows
@@ -410,7 +412,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
     def _declare(self, dataset: Dataset, n: int) -> FitDeclaration:
         """Declare a fit to n such records, from public facts."""
         stated = Declarations.of(self).with_data(dataset.declarations, self)
-        stated = stated.resolved(dataset.table.schema, first_is_baseline=self._first_is_baseline(dataset))
+        stated = stated.resolved(dataset.table.schema, self._encoding(dataset))
         self._check_parameters(stated)
         table = dataset.table
         placed = with_placeholders(stated, dataset, getattr(self, "threshold", None))
@@ -462,9 +464,9 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
             return maps
         return {**automatic_maps(columns, maps), **maps}
 
-    def _first_is_baseline(self, dataset: Dataset) -> bool:
-        """Whether columns of levels have a baseline by default: with an intercept, or as they were stored."""
-        return bool(getattr(dataset, "first_is_baseline", self.fit_intercept))
+    def _encoding(self, dataset: Dataset) -> str:
+        """Return the encoding of levels: they are compared if there is an intercept; or as stored."""
+        return str(getattr(dataset, "encoding", COMPARED if self.fit_intercept else DECLARED))
 
     def _open_target(self, y: Any, n: int) -> NDArray[Any]:
         """Raw targets of n records, of a shape that fits."""
@@ -587,48 +589,37 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
         columns, target, intercept = made.columns, made.target, made.intercept
         center, spread, facts = self._units(release, target)
         theta = release.theta.reshape(-1, *target.shape)
-        region = release.region
-        of_columns = region is None or region.basis is None  # features of a basis have no units
+        of_columns = release.region is None or release.region.basis is None  # a basis has no units
         absent = [] if made.check is None or not of_columns else made.check.absent()
         pooled = np.flatnonzero(np.isin(columns.names, absent))
-        means = 0 * columns.scale if region is None or not intercept else columns.scale * region.center
+        rows = compare_levels(columns, release.region, pooled, intercept=bool(intercept))
+        row_map = dataclasses.replace(
+            rows.row_map,
+            bounds=(columns.low, columns.high) if is_private(made.stated.bounds) else None,
+            schema=made.stated.schema,
+        )
 
         def in_units(theta: Vector) -> tuple[Vector, Any]:
             if of_columns:
                 scale = columns.scale.reshape(-1, *[1] * (theta.ndim - 1))
                 weights = theta[: columns.width] * (spread / scale)
-                offset = center - columns.center @ weights + means[pooled] @ weights[pooled]
-                weights[pooled] = 0.0
+                offset = center - columns.center @ weights
             else:
                 weights, offset = spread * theta[: len(theta) - (intercept != 0)], center
-            return weights, offset + spread * intercept * theta[-1] if intercept else offset
+            return rows.published(weights, offset + spread * intercept * theta[-1] if intercept else offset)
 
         weights, offset = in_units(theta)
         self.coef_ = weights.T.copy()
         self.intercept_ = float(offset) if theta.ndim == 1 else np.asarray(offset)
         self._link = release.plan.problem.loss.link
-        fill = columns.fill.copy()
-        if region is not None:
-            region = region.in_units(columns.center, columns.scale)
-            for first, last, share in columns.level_spans():
-                if share and intercept:  # the fit maps such cells to the centre, too
-                    fill[first:last] = region.center[first:last]
-        self._row_map = RowMap(
-            columns.levels,
-            columns.maps,
-            columns.names,
-            fill,
-            (columns.low, columns.high) if is_private(made.stated.bounds) else None,
-            region,
-            made.stated.schema,
-        )
+        self._row_map = row_map
         self._uncertainty = None
         if release.uncertainty is not None:
             self._uncertainty = release.uncertainty.mapped(
                 lambda theta: np.append(*in_units(theta)), float(spread) ** 2
             )
         self.n_iter_ = release.n_iter
-        self.coef_names_ = np.array(self._row_map.feature_names, dtype=object)
+        self.coef_names_ = np.array(row_map.feature_names, dtype=object)
         self.check_, self.plan_, self.release_ = made.check, release.plan, release
         self._leak_warned = False
         self.privacy_statement_ = PrivacyStatement.of(
@@ -773,7 +764,9 @@ def _bounds_facts(made: FitDeclaration) -> dict[str, Any]:
         compared = {
             label: levels[levels.baseline]
             for label, levels in zip(columns.labels(), columns.levels, strict=True)
-            if levels is not None and levels.baseline is not None
+            if levels is not None
+            and levels.baseline is not None
+            and (made.intercept or not levels.is_compared)
         }
         if compared:
             shares = "released" if made.plan.solver.standardises and made.intercept else "equal"

@@ -30,8 +30,8 @@ from dpcvx.plans.uncertainty import COVARIANCES, NONROBUST, Uncertainty
 __all__ = ["load", "save"]
 
 FORMAT = "dpcvx.model"
-SCHEMA = 3
-EARLIER = (1, 2)
+SCHEMA = 4
+EARLIER = (1, 2, 3)
 FIELDS = {
     "format", "schema", "class", "parameters", "formula", "n_iter", "uncertainty", "check",
     "privacy_statement",
@@ -42,8 +42,8 @@ OLD_FIELDS = {
     "feature_names_in", "columns", "trim", "classes", "uncertainty", "privacy_statement",
 }  # fmt: skip
 FORMULA = {
-    "columns", "levels", "baselines", "maps", "fill", "bounds", "region", "schema", "extrapolation", "coef",
-    "intercept", "link", "classes",
+    "columns", "levels", "baselines", "omitted", "maps", "fill", "bounds", "region", "schema",
+    "extrapolation", "coef", "intercept", "link", "classes",
 }  # fmt: skip
 MOST_COLUMNS = 2**25  # without names; a short file must not ask for more memory than there is
 LINKS = ("identity", "log", "sign", "logit")
@@ -125,17 +125,18 @@ def load(path: str | Path) -> Any:
     if wrong := set(content) ^ (OLD_FIELDS if old else FIELDS):
         raise WrongValue(f"{path} has unknown or missing fields: {sorted(wrong)}.")
     try:
-        return _restore(_from_schema_1(content) if old else content, equal=content["schema"] < SCHEMA)
+        return _restore(_from_schema_1(content) if old else content, schema=content["schema"])
     except (OverflowError, RecursionError) as problem:
         raise WrongValue(
             f"{path} is no dpcvx model: it holds numbers or lists beyond any model's."
         ) from problem
 
 
-def _restore(content: dict[str, Any], *, equal: bool) -> Any:
+def _restore(content: dict[str, Any], *, schema: int) -> Any:
     """Return the model of a file.
 
-    `equal`: whether a cell that is no level takes equal shares of the levels, and not those of the file.
+    `schema`: up to 2 a cell that is no level takes equal shares of the levels, and not those of the file; up
+    to 3 baselines have no feature at all.
     """
     name = content["class"]
     if not isinstance(name, str) or name not in ESTIMATORS:
@@ -148,6 +149,8 @@ def _restore(content: dict[str, Any], *, equal: bool) -> Any:
     model = kind(**{key: _object(value, key) for key, value in parameters.items()})
     # Older files have no schema, no baselines and no maps.
     formula = {"schema": None, "baselines": {}, "maps": {}, **_mapping(content["formula"], "formula")}
+    if schema < 4:
+        formula["omitted"] = formula["baselines"]
     if wrong := set(formula) ^ FORMULA:
         raise WrongValue(f"formula has unknown or missing fields: {sorted(wrong)}.")
     if formula["extrapolation"] != model.extrapolation:
@@ -157,13 +160,13 @@ def _restore(content: dict[str, Any], *, equal: bool) -> Any:
     if d > MOST_COLUMNS:
         raise WrongValue(f"A model has at most {MOST_COLUMNS} columns.")
     labels = _texts(names, "columns", d) if isinstance(names, list) else [f"x{j}" for j in range(d)]
-    levels = _levels(formula["levels"], _mapping(formula["baselines"], "baselines"), d)
+    levels = _levels(formula, d)
     if formula["schema"] is not None:
         model.schema = TableSchema.from_dict(formula["schema"])
         if list(names) != [variable.name for variable in model.schema.variables()]:
             raise WrongValue("columns must be the variables of the schema.")
     row_map = dataclasses.replace(_row_map(formula, labels, levels), schema=model.schema)
-    if equal:
+    if schema < 3:
         row_map = dataclasses.replace(row_map, fill=_with_equal_shares(row_map.fill, levels, row_map.maps))
     width = len(row_map.feature_names)
     n_classes = 0
@@ -238,15 +241,18 @@ def _from_schema_1(content: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _levels(content: Any, baselines: Mapping[str, Any], d: int) -> tuple[DeclaredLevels | None, ...]:
+def _levels(formula: Mapping[str, Any], d: int) -> tuple[DeclaredLevels | None, ...]:
+    baselines, omitted = (_mapping(formula[name], name) for name in ("baselines", "omitted"))
     declared = {}
-    for place, levels in _mapping(content, "levels").items():
+    for place, levels in _mapping(formula["levels"], "levels").items():
         if not place.isdecimal() or not 0 <= int(place) < d or not isinstance(levels, list) or not levels:
             raise WrongValue("levels must map positions of columns to lists of levels.")
         baseline = baselines.get(place)
         if baseline is not None and (type(baseline) is not int or not 0 <= baseline < len(levels) >= 2):
             raise WrongValue("baselines must map positions of columns to places among their levels.")
-        declared[int(place)] = DeclaredLevels(tuple(map(_scalar, levels)), baseline)
+        if omitted.get(place, baseline) != baseline:
+            raise WrongValue("omitted must be some of the baselines.")
+        declared[int(place)] = DeclaredLevels(tuple(map(_scalar, levels)), baseline, omitted.get(place))
     return tuple(declared.get(j) for j in range(d))
 
 

@@ -34,6 +34,9 @@ def onnx_model(formula: Formula) -> Any:
         )
     graph = _Graph()
     features = _clipped(graph, formula, _features(graph, formula))
+    compared = formula.row_map.compared
+    if len(compared) < len(formula.row_map.clipped_names):
+        features = graph.add("Gather", features, graph.constant(compared), axis=1)
     outputs = _outputs(graph, formula, _scores(graph, formula, features))
     helper = onnx.helper
     made = helper.make_graph(graph.nodes, formula.model, graph.inputs, outputs, graph.constants)

@@ -11,7 +11,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
+import numpy as np
+
 from dpcvx.accounting import REPLACE_ONE, Accountant, Budget, Following, Neighbours, Tight, default_delta
+from dpcvx.arrays import Vector
 from dpcvx.data import Dataset
 from dpcvx.data.columns import Columns
 from dpcvx.data.declarations import Declarations
@@ -166,13 +169,16 @@ class Planning(Parameters):
         standardize = self._standardizes(plain, n, budget, dense=not dataset.table.sparse)
         # How full compressed rows are is private; their time and memory are told for usual ones.
         density = min(1.0, USUAL_CELLS / problem.d) if dataset.table.sparse else 1.0
-        make = partial(self._plan, problem, n, budget, density=density)
+        redundant = _redundant(columns, intercept)
+        make = partial(self._plan, problem, n, budget, density=density, redundant=redundant)
         if standardize:
             coordinates = self._coordinates(columns, n, budget)
             mapped = self._constrained(self._with_room(plain), coordinates, columns)
             make = partial(self._plan, mapped, n, budget, coordinates=coordinates)
         elif self._is_free and _can_scale(problem, budget):
-            make = partial(self._plan_scaled, problem, n, budget, intercept, density=density)
+            make = partial(
+                self._plan_scaled, problem, n, budget, intercept, density=density, redundant=redundant
+            )
         check, note = check_stages(dataset, columns, target, n, budget, float(self.check))
         if not standardize:
             maps = {j: each for j, each in maps.items() if not isinstance(each, TailRule)}
@@ -206,7 +212,12 @@ class Planning(Parameters):
 
     def _coordinates(self, columns: Columns, n: int, budget: Budget) -> Standardised:
         """Return the coordinates of a standardised fit, from public facts."""
-        return Standardised(NoisyGradientDescent(), bool(self.fit_intercept), levels=columns.level_spans())
+        return Standardised(
+            NoisyGradientDescent(),
+            bool(self.fit_intercept),
+            levels=columns.level_spans(),
+            compared=columns.compared_spans(),
+        )
 
     def _constrained(self, problem: Problem, coordinates: Standardised, columns: Columns) -> Problem:
         """Return the problem with what its set demands of coefficients in these coordinates."""
@@ -286,6 +297,7 @@ class Planning(Parameters):
         *,
         coordinates: Standardised | None = None,
         density: float = 1.0,
+        redundant: Vector | None = None,
     ) -> Plan:
         if coordinates is not None:
             residual = self._residual(coordinates.inner(problem), n, budget)
@@ -295,7 +307,7 @@ class Planning(Parameters):
         )
         if coordinates is not None:
             candidates = tuple(dataclasses.replace(coordinates, solver=solver) for solver in candidates)
-        return self._choose(problem, n, budget, candidates, accountant, density=density)
+        return self._choose(problem, n, budget, candidates, accountant, density=density, redundant=redundant)
 
     def _plan_scaled(
         self,
@@ -306,12 +318,13 @@ class Planning(Parameters):
         accountant: Accountant,
         *,
         density: float = 1.0,
+        redundant: Vector | None = None,
     ) -> Plan:
         """Plan of a fit to a centred and scaled target, with rows as they are."""
         wrapper = ScaledTarget(NoisyGradientDescent(), intercept, self._residual(problem, n, budget))
         solvers = self._candidates(wrapper.inner(problem), n, budget)
         candidates = tuple(dataclasses.replace(wrapper, solver=solver) for solver in solvers)
-        return self._choose(problem, n, budget, candidates, accountant, density=density)
+        return self._choose(problem, n, budget, candidates, accountant, density=density, redundant=redundant)
 
     def _plan_constant(
         self, problem: Problem, n: int, budget: Budget, intercept: float, accountant: Accountant
@@ -328,11 +341,14 @@ class Planning(Parameters):
         accountant: Accountant,
         *,
         density: float,
+        redundant: Vector | None,
     ) -> Plan:
         if self.uncertainty:
             candidates = tuple(
                 with_uncertainty(each, float(self.uncertainty), problem.loss) for each in candidates
             )
+            if redundant is not None:
+                candidates = tuple(each.with_redundant(redundant) for each in candidates)
         return plan(problem, n, budget, candidates, accountant, density=density)
 
     def _candidates(self, problem: Problem, n: int, budget: Budget) -> tuple[Solver, ...]:
@@ -362,6 +378,20 @@ class Planning(Parameters):
 def _can_scale(problem: Problem, budget: Budget) -> bool:
     """Whether the target can be scaled: one number, of a loss that means the same in any units."""
     return problem.loss.unit_free and problem.outputs == 1 and budget.delta > 0
+
+
+def _redundant(columns: Columns, intercept: float) -> Vector | None:
+    """Return the directions from all levels of a column to the intercept, shape (q, d + 1); None for none.
+
+    `intercept`: value of the intercept's feature.
+    """
+    spans = columns.compared_spans() if intercept else ()
+    if not spans:
+        return None
+    directions = np.zeros((len(spans), columns.width + 1))
+    for row, (first, last, one) in zip(directions, spans, strict=True):
+        row[first:last], row[-1] = 1 / one, -1 / intercept
+    return directions
 
 
 def _after(before: tuple[Stage, ...], make: Callable[[Accountant], Plan]) -> Plan:

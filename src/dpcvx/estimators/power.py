@@ -21,6 +21,7 @@ from dpcvx.arrays import Vector
 from dpcvx.data import Arrays, Quantiser
 from dpcvx.data.columns import Columns
 from dpcvx.data.magnified import Magnified
+from dpcvx.data.table import baseline_places
 from dpcvx.data.target import Labels
 from dpcvx.errors import Incompatible, NotAccountable, WrongValue
 from dpcvx.estimators.hypotheses import INTERCEPT
@@ -126,6 +127,7 @@ class _Sample:
     """Simulated records that stand for n."""
 
     X: Vector  # features in the user's units
+    baselines: list[int]  # features that have no coefficient
     odds: Vector  # log-odds of the second class, or mean of the target
     y: Any  # targets in the user's units
     deviation: float  # of the errors of the target; 1 for classes
@@ -137,16 +139,18 @@ class _Sample:
         columns, target, n = made.columns, made.target, made.plan.n
         factor, rng = max(1, n // SAMPLE), np.random.default_rng(0)
         X, spread = assumed.features(columns, n // factor, rng)
-        score = ((X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0)).sum(axis=1)
+        parts = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+        left_out = baseline_places(columns.levels, columns.maps) if made.intercept else []
+        score = np.delete(parts, left_out, axis=1).sum(axis=1)
         score /= score.std() or 1.0
         if isinstance(target, Labels):
             odds = math.log(assumed.share / (1 - assumed.share)) + SCORE_DEVIATION * score
             second = rng.uniform(size=len(odds)) < 1 / (1 + np.exp(-odds))
-            return cls(X, odds, target.classes[second.astype(int)], 1.0, factor)
+            return cls(X, left_out, odds, target.classes[second.astype(int)], 1.0, factor)
         usual = 2 * float(np.max(target.scale)) / WIDTH_IN_DEVIATIONS
         whole = usual if assumed.target is None else assumed.target
         mean, error = target.center + math.sqrt(assumed.r2) * whole * score, math.sqrt(1 - assumed.r2) * whole
-        return cls(X, mean, mean + error * rng.standard_normal(len(mean)), error, factor)
+        return cls(X, left_out, mean, mean + error * rng.standard_normal(len(mean)), error, factor)
 
     def plain_errors(self, link: str) -> Vector | None:
         """Standard errors of least squares or maximum likelihood without privacy, the intercept last.
@@ -157,7 +161,7 @@ class _Sample:
             return None
         chance = 1 / (1 + np.exp(-self.odds)) if link == "logit" else np.zeros(1)
         weights = chance * (1 - chance) if link == "logit" else np.ones(len(self.X))
-        design = np.column_stack([self.X, np.ones(len(self.X))])
+        design = np.column_stack([np.delete(self.X, self.baselines, axis=1), np.ones(len(self.X))])
         scale = np.sqrt((design**2).mean(axis=0))
         scale[scale == 0] = 1.0
         information = (design / scale).T @ (weights[:, None] * design / scale) * self.factor
@@ -403,7 +407,7 @@ def forecast(
         return forecast(model, declare, records, larger, assumed, level=level, power=power, runs=2)
 
     return PowerForecast(
-        (INTERCEPT, *made.columns.names),
+        (INTERCEPT, *model.coef_names_),
         deviations[order],
         sampling[order],
         hidden[order],

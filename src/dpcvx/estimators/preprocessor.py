@@ -19,6 +19,7 @@ from dpcvx.data.column_maps import IDENTITY, ColumnMap, MapRequest, each_map
 from dpcvx.data.columns import Columns
 from dpcvx.data.dataset import DeclaredRows, InMemory
 from dpcvx.data.declarations import AUTO, Declarations, check_schema
+from dpcvx.data.levels import DECLARED
 from dpcvx.data.row_map import RowMap
 from dpcvx.data.table import Table
 from dpcvx.errors import Incompatible, WrongValue
@@ -118,7 +119,7 @@ class PrivatePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc
         validate_data(self, dataset.table.header(), skip_check_array=True)
         if self.epsilon != 0 and not is_number(self.epsilon, 0, math.inf):
             raise WrongValue(f"epsilon must be None, 0 or a positive number, got {show(self.epsilon)}.")
-        stated = Declarations.of(self).resolved(dataset.table.schema, first_is_baseline=False)
+        stated = Declarations.of(self).resolved(dataset.table.schema, DECLARED)
         if stated.bounds is None or isinstance(stated.bounds, str) or dataset.table.sparse:
             raise WrongValue(
                 "PrivatePreprocessor needs dense rows and bounds of the columns of numbers, from public "

@@ -81,7 +81,7 @@ class Shapes(Mapping[str, Shape]):
                 at, cells = _knots(rows, j, span[0], bounds)
             else:
                 at, cells = _levels(rows, levels, span, bounds)
-            parts = _parts(rows, span, cells)
+            parts = _parts(rows, span, cells)[:, rows.compared]
             values = parts @ coef.T
             debiased = std = None
             if known is not None:
@@ -94,10 +94,10 @@ class Shapes(Mapping[str, Shape]):
         basis = None if rows.region is None else rows.region.basis
         pairs = {}
         if basis is not None and basis.pairs:
-            names, first = rows.feature_names, basis.width - len(basis.pairs)
+            names, last = rows.feature_names, len(rows.feature_names)
             pairs = {
                 names[k]: (basis.pair_weight * model.coef_[..., k]).tolist()
-                for k in range(first, basis.width)
+                for k in range(last - len(basis.pairs), last)
             }
         return cls(type(model).__name__, found, pairs, _intercept(model))
 
@@ -164,8 +164,11 @@ class Shapes(Mapping[str, Shape]):
 
 
 def _parts(rows: RowMap, span: range, cells: Vector) -> Vector:
-    """Features of a column alone at given cells, shape (k, width); all other columns are at their means."""
-    region, width = rows.region, len(rows.feature_names)
+    """Features of a column alone at given cells, shape (k, width); all other columns are at their means.
+
+    The features of baselines are included.
+    """
+    region, width = rows.region, len(rows.clipped_names)
     parts = np.zeros((len(cells), width))
     if region is None:
         parts[:, span] = cells
@@ -181,8 +184,8 @@ def _parts(rows: RowMap, span: range, cells: Vector) -> Vector:
 
 def _intercept(model: Any) -> Any:
     """The score of a row at the released means; without standardisation that of a row of zeros."""
-    region, coef = model._row_map.region, model.coef_
-    offset = 0.0 if region is None or region.basis is not None else coef @ region.center
+    region, coef, places = model._row_map.region, model.coef_, model._row_map.compared
+    offset = 0.0 if region is None or region.basis is not None else coef @ region.center[places]
     return np.asarray(model.intercept_ + offset).tolist()
 
 

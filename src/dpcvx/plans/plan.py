@@ -124,6 +124,13 @@ class Solver(Protocol):
         """
         return self
 
+    def with_redundant(self, directions: Vector) -> Solver:
+        """Return the solver for a parameter with redundant directions, along which no score changes.
+
+        `directions`: shape (q, d).
+        """
+        return self
+
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Fix stages and noise from public facts."""
         ...

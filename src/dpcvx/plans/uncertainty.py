@@ -28,6 +28,7 @@ __all__ = [
     "Uncertainty",
     "average",
     "one_step",
+    "one_step_across",
 ]
 
 NONROBUST, SCALED = "nonrobust", "scaled"
@@ -90,6 +91,28 @@ class Uncertainty:
             sampling=None if self.sampling is None else _mapped(self.sampling, linear),
             hidden=None if self.hidden is None else _mapped(self.hidden, linear),
         )
+
+
+def one_step_across(
+    redundant: Vector, fit: Vector, steepness: Steepness, curvature: Curvature, *, n: int, reach: float
+) -> Uncertainty:
+    """Return the Newton step across directions along which no score changes, as `one_step` does.
+
+    Along them the estimate is the fit and has no error: what is published must not depend on them. Noise has
+    the same law in every orthonormal basis, that of a symmetric matrix with sqrt(2) on its diagonal too.
+
+    `redundant`: shape (q, d), rows linearly independent.
+    """
+    across = np.linalg.qr(redundant.T, mode="complete")[0][:, len(redundant) :]
+    found = one_step(
+        across.T @ fit,
+        Steepness(across.T @ steepness.point, across.T @ steepness.gradient, steepness.deviation),
+        replace(curvature, hessian=across.T @ curvature.hessian @ across),
+        n=n,
+        reach=reach,
+    )
+    whole = found.mapped(lambda theta: across @ theta)
+    return replace(whole, estimate=whole.estimate + fit - across @ (across.T @ fit))
 
 
 def _mapped(covariance: Vector, linear: Vector) -> Vector:

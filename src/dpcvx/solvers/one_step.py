@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from dpcvx.accounting import Accountant, Budget, Following, gaussian_epsilon, gaussian_mu, spendable
 from dpcvx.arrays import Vector
@@ -13,7 +16,15 @@ from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.losses import Loss
 from dpcvx.mechanisms import NoisySecondMoments
 from dpcvx.plans import Asking, Plan, Solver, Stage
-from dpcvx.plans.uncertainty import NONROBUST, SCALED, Curvature, Steepness, average, one_step
+from dpcvx.plans.uncertainty import (
+    NONROBUST,
+    SCALED,
+    Curvature,
+    Steepness,
+    average,
+    one_step,
+    one_step_across,
+)
 from dpcvx.problem import Problem
 from dpcvx.solvers.defaults import default
 from dpcvx.solvers.objective_perturbation import ObjectivePerturbation
@@ -65,6 +76,8 @@ class OneStep(Solver):
 
     solver: Solver
     share: float = 0.2
+    # directions along which no score changes, such as one from all levels of a column to the intercept
+    redundant: tuple[tuple[float, ...], ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
@@ -92,6 +105,10 @@ class OneStep(Solver):
     def with_records(self, plan: Plan, n: int) -> OneStep:
         """Return the fit with the step sizes of n records."""
         return replace(self, solver=self.solver.with_records(self._fit(plan), n))
+
+    def with_redundant(self, directions: Vector) -> OneStep:
+        """Return the fit whose Newton step leaves redundant directions alone."""
+        return replace(self, redundant=tuple(map(tuple, directions.tolist())))
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Give the Hessian its share, and the fit what is left."""
@@ -122,7 +139,8 @@ class OneStep(Solver):
             dispersion = max(answer.spread, 0.0) / trace
         curvature = Curvature(answer.hessian, moments.noise / math.sqrt(2), dispersion, problem.l2)
         reach = problem.C.norm(2, problem.size)
-        known = one_step(theta, steepness, curvature, n=plan.n, reach=reach)
+        step = partial(one_step_across, np.array(self.redundant)) if self.redundant else one_step
+        known = step(theta, steepness, curvature, n=plan.n, reach=reach)
         kind = NONROBUST if plan.budget.neighbours.weight == 1 else SCALED
         ask.publish(replace(known, kind=kind))
         return theta

@@ -210,6 +210,10 @@ class ScaledTarget(Solver):
         """Return another solver, with scaled targets."""
         return replace(self, solver=solver)
 
+    def with_redundant(self, directions: Vector) -> ScaledTarget:
+        """Return the fit of a parameter with redundant directions: rows are not changed."""
+        return replace(self, solver=self.solver.with_redundant(directions))
+
     def _fit(self, plan: Plan, n: int | None = None) -> Plan:
         """Return the part of a plan after the questions about the target, for n records that have one."""
         stages = plan.stages[1:] if n is None else tuple(divide_by(n, stage) for stage in plan.stages[1:])

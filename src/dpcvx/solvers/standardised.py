@@ -99,6 +99,8 @@ class Standardised(Solver):
     # columns of levels: first feature, last + 1, and the stored integer of cells that are no level (or 0)
     levels: tuple[tuple[int, int, int], ...] = field(default=(), repr=False)
     residual: float = RESIDUAL[1]
+    # columns of which every level has a feature: first feature, last + 1, and the feature of a cell's level
+    compared: tuple[tuple[int, int, float], ...] = field(default=(), repr=False)
 
     standardises: ClassVar[bool] = True
 
@@ -118,9 +120,7 @@ class Standardised(Solver):
 
     def with_coordinates(self, solver: Solver) -> Solver:
         """Return another solver, standardised."""
-        return replace(
-            Standardised(solver, self.intercept, basis=self.basis, levels=self.levels), residual=self.residual
-        )
+        return replace(self, solver=solver, stretch=1.0, reach=REACH)
 
     def squares_left(self, plan: Plan, shares: tuple[float, ...]) -> tuple[float, ...]:
         """Return 1 for a column whose variance was measured, less where noise hides it.
@@ -167,12 +167,16 @@ class Standardised(Solver):
         That of a level with share m is m (1 - m), not below twice the noise. `noise`: standard deviation of
         the noise on a share. At most 1/(2 noise) equally frequent levels can be told from 0. A column of more
         levels, or of more than 16, is made as long as that many: its mean squares are multiplied by the
-        ratio.
+        ratio. The L features of compared levels vary in L - 1 directions, and are made as long as L - 1
+        numbers: their mean squares are multiplied by L / (L - 1) at least.
         """
         squares = np.zeros_like(shares)
+        compared = {(first, last) for first, last, _ in self.compared}
         for first, last, _ in self.levels:
             m = shares[first:last]
-            longer = max(1.0, (last - first) * min(1.0, max(2 * noise, 1 / LONGEST_LEVELS)))
+            size = last - first
+            least = size / (size - 1) if self.intercept and (first, last) in compared else 1.0
+            longer = max(least, size * min(1.0, max(2 * noise, 1 / LONGEST_LEVELS)))
             squares[first:last] = longer * np.maximum(m * (1 - self.intercept * m), 2 * noise)
         return squares
 
@@ -184,6 +188,24 @@ class Standardised(Solver):
         for first, last, share in self.levels:
             unknown[first:last] = share or np.nan
         return unknown
+
+    def _redundant(self, m: Vector, s: Vector, unit: float, d: int) -> Vector:
+        """Return the directions from all levels of a column to the intercept, shape (q, d).
+
+        A level's feature is u_0 where a cell is another level and u_1 where it is this one, so (u - u_0) /
+        (u_1 - u_0) is 1 for one level of the column and 0 for the others; their sum less 1 is always 0.
+
+        `m`, `s`: centre and scale of cells; `unit`: of a deviation, in the fit's rows.
+        """
+        directions = np.zeros((len(self.compared), d))
+        for row, (first, last, one) in zip(directions, self.compared, strict=True):
+            cells = np.array([[0.0], [one]])
+            zero, size = np.diff(
+                np.clip((cells - m[first:last]) / s[first:last], -self.reach, self.reach), axis=0, prepend=0.0
+            )
+            row[first:last] = 1 / size
+            row[-1] = -(1 + (zero / size).sum()) * unit / INTERCEPT
+        return directions
 
     def measures(self, problem: Problem, n: int, budget: Budget) -> tuple[Mechanism, ...]:
         """The questions about means, mean squares and the length of rows."""
@@ -269,6 +291,8 @@ class Standardised(Solver):
             return np.concatenate([weights, np.reshape(offset, (1, *theta.shape[1:]))])
 
         fit, fit_ask, solver = self._fit(plan), ask, self.solver
+        if self.intercept and self.compared:
+            solver = solver.with_redundant(self._redundant(m, s, unit, inner.d))
         if present < plan.n:
             solver = solver.with_records(fit, present)
             fit, fit_ask = self._fit(plan, present), PresentAsk(ask, plan.n / present, inner.l2)

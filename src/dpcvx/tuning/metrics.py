@@ -288,10 +288,11 @@ def score_edges(model: Any, bins: int = BINS) -> Vector:
 
     `model`: fitted, with two classes.
     """
-    region, coef = model.formula_.row_map.region, model.coef_
+    rows, coef = model.formula_.row_map, model.coef_
+    region, places = rows.region, rows.compared
     if region is None:
         bounds = model.privacy_statement_.bounds["bounds"]
-        low, high = np.array(bounds["low"]), np.array(bounds["high"])
+        low, high = np.array(bounds["low"])[places], np.array(bounds["high"])[places]
         center, scale = (low + high) / 2, (high - low) / math.sqrt(12)
         farthest = float(abs(coef) @ (high - low)) / 2
     elif region.basis is not None:  # features without units, about 0, and of at most this length
@@ -299,7 +300,7 @@ def score_edges(model: Any, bins: int = BINS) -> Vector:
         scale = np.full_like(coef, region.length / math.sqrt(len(coef)))
         farthest = float(np.linalg.norm(coef)) * region.length
     else:
-        center, scale = region.center, region.scale
+        center, scale = region.center[places], region.scale[places]
         farthest = float(np.linalg.norm(coef * scale)) * region.length
     spread = float(np.linalg.norm(coef * scale)) or 1.0
     reach = math.asinh(max(farthest / spread, 1.0))

@@ -15,7 +15,14 @@ from dpcvx.data.columns import Columns
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.recognised import RecognisedCells
 from dpcvx.data.shards.folder import Store
-from dpcvx.data.shards.recipe import RECOGNISED, Recipe, declared_schema, empty_record, parameters
+from dpcvx.data.shards.recipe import (
+    RECOGNISED,
+    Recipe,
+    declared_schema,
+    empty_record,
+    encoding_of,
+    parameters,
+)
 from dpcvx.data.shards.source import ShardSource, map_shard, source_of
 from dpcvx.data.table import Table
 from dpcvx.data.target import Labels, Numbers, Target
@@ -48,9 +55,8 @@ class Shards:
         Where they are.
     declarations : mapping
         Parameters of an estimator that are declared with the records.
-    first_is_baseline : bool
-        Whether columns of levels have a baseline by default, also in a model without an intercept: the
-        features were made when the records were written. Older shards have none.
+    encoding : str
+        How levels became features when the records were written, see `DeclaredLevels.with_baseline`.
     """
 
     def __init__(self, store: Store) -> None:
@@ -60,7 +66,7 @@ class Shards:
         self._people = None if declared is None else PersonColumnRule.from_plain(declared)
         self.neighbours = REPLACE_ONE if self._people is None else self._people.rule.neighbours
         self.declarations: Mapping[str, Any] = parameters(manifest.declarations)
-        self.first_is_baseline: bool = manifest.declarations.get("first_is_baseline", False)
+        self.encoding = encoding_of(manifest.declarations)
         X, self.target = empty_record(
             manifest.names, manifest.columns, manifest.compressed, manifest.declarations
         )

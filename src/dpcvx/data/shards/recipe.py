@@ -18,7 +18,7 @@ from dpcvx.arrays import Vector
 from dpcvx.data.columns import Columns, bound_pair
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.lattice import FEATURE_BITS, integer_bounds
-from dpcvx.data.levels import DeclaredLevels
+from dpcvx.data.levels import COMPARED, DECLARED, OMITTED, DeclaredLevels
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.recognised import RecognisedCells
 from dpcvx.data.rows import Dense, Sparse
@@ -29,7 +29,7 @@ from dpcvx.errors import WrongValue
 from dpcvx.problem import Bounds
 from dpcvx.words import is_number, show
 
-__all__ = ["Recipe", "declared_schema", "empty_record", "normalise", "parameters"]
+__all__ = ["Recipe", "declared_schema", "empty_record", "encoding_of", "normalise", "parameters"]
 
 RECOGNISED = "recognised"  # array of a shard with the counts of its recognised cells
 SHARD_BYTES = 2**26  # small enough to be copied in memory, large enough for a pass to be one long read
@@ -68,14 +68,23 @@ def normalise(table: Table, y: Any, stated: Declarations) -> dict[str, Any]:
         "targets": several_targets(y),
     }
     if any(levels is not None for levels in columns.levels):
-        declared["first_is_baseline"] = (
-            True  # columns of levels have a baseline by default; in older shards not
-        )
+        declared["encoding"] = COMPARED
     if table.schema is not None:
         declared["schema"] = table.schema.to_dict()
     if classes is not None:
         return declared | {"classes": list(DeclaredLevels.declare(classes, "classes"))}
     return declared | {"y_bounds": [part.tolist() for part in bound_pair(y_bounds, "y_bounds")]}
+
+
+def encoding_of(declared: Mapping[str, Any]) -> str:
+    """Return the encoding of levels in shards: shards of earlier versions leave baselines out."""
+    encoding = declared.get("encoding", OMITTED if "first_is_baseline" in declared else DECLARED)
+    if encoding not in (COMPARED, OMITTED, DECLARED):
+        raise WrongValue(
+            f"These shards encode levels in a way that this version does not know: {show(encoding)}. "
+            "Open them with the version that wrote them, or a later one."
+        )
+    return str(encoding)
 
 
 def declared_schema(declared: Mapping[str, Any]) -> TableSchema | None:
@@ -147,7 +156,7 @@ class Recipe:
         given = parameters(declared)
         norm = given.get("data_norm")
         stated = Declarations() if table.schema is not None else Declarations(**_column_parameters(declared))
-        stated = stated.resolved(table.schema, first_is_baseline=declared.get("first_is_baseline", False))
+        stated = stated.resolved(table.schema, encoding_of(declared))
         columns = Columns.declare(
             table, stated.bounds, stated.categories, norm, stated.missing, stated.map_of_each(table)
         )

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpcvx.arrays import IntVector
 from dpcvx.data.declarations import Declarations, check_schema
 from dpcvx.data.files import PLAIN, CsvDialect
+from dpcvx.data.levels import COMPARED
 from dpcvx.data.recognised import total_of
 from dpcvx.data.rows import Records, Sparse
 from dpcvx.data.shards.dataset import Shards
@@ -278,7 +279,7 @@ def _open_or_write(
     table = raw if stated.schema is None else open_declared(X, stated.schema)
     if raw.names is not None and not all(isinstance(name, str) for name in raw.names):
         raise WrongType("The names of columns must be text; rename those that are not.")
-    declared = normalise(table, y, stated.resolved(table.schema, first_is_baseline=True))
+    declared = normalise(table, y, stated.resolved(table.schema, COMPARED))
     if people is not None:
         declared["person"] = people[0].to_plain()
     recipe = Recipe.of(table, y, declared)
@@ -315,11 +316,10 @@ def _resume(folder: Path, fresh: Manifest) -> Store:
             raise
         return Store.create(folder, fresh)
     found = store.manifest
-    declared = fresh.declarations
-    if (
-        "first_is_baseline" not in found.declarations
-    ):  # of an earlier version, which has no baselines by default
-        declared = {name: value for name, value in declared.items() if name != "first_is_baseline"}
+    # Shards that an earlier version began keep their encoding of levels.
+    encodings = ("encoding", "first_is_baseline")
+    declared = {name: value for name, value in fresh.declarations.items() if name not in encodings}
+    declared |= {name: found.declarations[name] for name in encodings if name in found.declarations}
     for what, ours, theirs in (
         (
             "columns",
