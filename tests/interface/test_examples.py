@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 EXPECTED = {
     "cluster": "coefficients [",
     "data_frame": "'region=south'",
-    "group_lasso": "region   7 feature(s)",
+    "group_lasso": "region   8 feature(s)",
     "larger_than_memory": "Privacy statement of PrivateLasso",
     "lasso_core": "NoisyCorrectiveFrankWolfe: columns [ 3 17]",
     "low_rank": "coefficients (8, 30) predictions (3, 8)",

@@ -79,14 +79,14 @@ def test_only_the_elastic_net_has_a_rule_for_the_ridge():
 @pytest.mark.parametrize(
     ("groups", "expected"),
     [
-        (None, [[0], [1, 2], [3], [4]]),
-        ({"person": ["age", "hours"]}, [[0, 3], [1, 2], [4]]),
-        ([["age"], ["job", "hours"]], [[0], [1, 2, 3], [4]]),
-        ([[0, 1]], [[0, 1, 2], [3], [4]]),
-        (["x", "y", "x"], [[0, 3], [1, 2], [4]]),
-        (np.array([7, 7, 2]), [[0, 1, 2], [3], [4]]),
-        (pd.Series(["x", "x", "x"]), [[0, 1, 2, 3], [4]]),
-        ((("job", "age"), np.array(["hours"])), [[0, 1, 2], [3], [4]]),
+        (None, [[0], [1, 2, 3], [4], [5]]),
+        ({"person": ["age", "hours"]}, [[0, 4], [1, 2, 3], [5]]),
+        ([["age"], ["job", "hours"]], [[0], [1, 2, 3, 4], [5]]),
+        ([[0, 1]], [[0, 1, 2, 3], [4], [5]]),
+        (["x", "y", "x"], [[0, 4], [1, 2, 3], [5]]),
+        (np.array([7, 7, 2]), [[0, 1, 2, 3], [4], [5]]),
+        (pd.Series(["x", "x", "x"]), [[0, 1, 2, 3, 4], [5]]),
+        ((("job", "age"), np.array(["hours"])), [[0, 1, 2, 3], [4], [5]]),
     ],
 )
 def test_groups_in_every_form(groups, expected):
@@ -126,7 +126,7 @@ def test_wrong_groups_are_named(groups, words):
 def test_the_statement_names_the_groups():
     fitted = model(PrivateGroupLasso, **DECLARED, groups=[["age", "hours"]], n_iter=2).fit(TABLE, Y)
     named = fitted.privacy_statement_.public["groups"]
-    assert named == [["age", "hours"], ["job=b", "job=c"], ["intercept"]]
+    assert named == [["age", "hours"], ["job=a", "job=b", "job=c"], ["intercept"]]
     wide = model(PrivateGroupLasso, n_iter=2, radius=1.25).fit(np.zeros((N, 200)), Y)
     assert wide.privacy_statement_.public["domain"].endswith("radius=1.25)")
 
@@ -154,7 +154,7 @@ def test_the_active_groups_stand_out():
 
 
 def test_by_default_a_column_is_priced_once():
-    prices = DirectSum([GroupCover([[0], [1, 2], [3]]), GroupCover([[0]])], [4, 1])
+    prices = DirectSum([GroupCover([[0], [1, 2, 3], [4]]), GroupCover([[0]])], [5, 1])
     assert domain(PrivateStructuredLasso, TABLE, **DECLARED) == SubmodularBall(prices, 3.0)
     plain = domain(PrivateStructuredLasso, fit_intercept=False, radius=2.0)
     theta = RNG.normal(size=4)
