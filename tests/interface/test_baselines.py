@@ -50,6 +50,11 @@ def test_the_first_level_is_the_baseline_where_there_is_an_intercept(standardize
     without = regression(**declared, fit_intercept=False).fit(people, Y)
     assert without.coef_names_.tolist() == ["age", "job=nurse", "job=baker", "job=smith"]
     assert without.formula_.to_dict()["baselines"] == {}
+    # A cell that is no level is a mixture of all levels here too, and the statement says so.
+    assert without.privacy_statement_.bounds["shared"] == ["job"]
+    same_age = pd.DataFrame({"age": 30.0, "job": [*JOBS, "pilot"]})
+    scores = without.set_params(extrapolation="linear").predict(same_age)
+    assert scores[3] == pytest.approx(scores[:3].mean())
     fitted.save(tmp_path / "model.json")
     strange = people.assign(job=["pilot", None, "baker"] * 200)
     expected = fitted.predict(strange)

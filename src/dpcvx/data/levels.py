@@ -14,11 +14,12 @@ from dpcvx.data.canonical import NUMBER_KINDS, canonical, map_cells, read_number
 from dpcvx.errors import WrongValue
 from dpcvx.words import LARGEST_SHOWN, show
 
-__all__ = ["COMPARED", "DECLARED", "OMITTED", "DeclaredLevels"]
+__all__ = ["COMPARED", "DECLARED", "OMITTED", "WHOLE", "DeclaredLevels"]
 
 # Features of a column: one for each level, of which there are three or more, coefficients being differences
-# from the baseline, declared or the first; one for each but this baseline; one for each but a declared one.
-COMPARED, OMITTED, DECLARED = "compared", "omitted", "declared"
+# from the baseline, declared or the first; one for each level, which are not compared without an intercept;
+# one for each but this baseline; one for each but a declared one.
+COMPARED, WHOLE, OMITTED, DECLARED = "compared", "whole", "omitted", "declared"
 
 FEW = 10  # numbers that are faster checked one by one
 
@@ -74,12 +75,12 @@ class DeclaredLevels:
     def with_baseline(self, place: int | None, encoding: str) -> DeclaredLevels:
         """Return the levels with their baseline and features.
 
-        `place`: of the declared baseline; `encoding`: one of `COMPARED`, `OMITTED` and `DECLARED`.
+        `place`: of the declared baseline; `encoding`: one of `COMPARED`, `WHOLE`, `OMITTED` and `DECLARED`.
         """
         if place is None and encoding != DECLARED and len(self.values) > 1:
             place = 0
         # Of two levels one feature says all, in rows that are half as long.
-        whole = encoding == COMPARED and len(self.values) > 2
+        whole = encoding == WHOLE or (encoding == COMPARED and len(self.values) > 2)
         return replace(self, baseline=place, omitted=None if whole else place)
 
     def __len__(self) -> int:

@@ -28,7 +28,7 @@ from dpcvx.data.column_maps import IDENTITY
 from dpcvx.data.columns import Columns
 from dpcvx.data.dataset import Dataset, DeclaredRows, InMemory, open_dataset
 from dpcvx.data.declarations import AUTO, Declarations
-from dpcvx.data.levels import COMPARED, DECLARED
+from dpcvx.data.levels import COMPARED, WHOLE
 from dpcvx.data.row_map import RowMap
 from dpcvx.data.table import Table
 from dpcvx.data.target import Target, open_target, read_one
@@ -466,7 +466,7 @@ class LinearModel(Planning, Intervals, BaseEstimator):  # type: ignore[misc]
 
     def _encoding(self, dataset: Dataset) -> str:
         """Return the encoding of levels: they are compared if there is an intercept; or as stored."""
-        return str(getattr(dataset, "encoding", COMPARED if self.fit_intercept else DECLARED))
+        return str(getattr(dataset, "encoding", COMPARED if self.fit_intercept else WHOLE))
 
     def _open_target(self, y: Any, n: int) -> NDArray[Any]:
         """Raw targets of n records, of a shape that fits."""
@@ -768,9 +768,18 @@ def _bounds_facts(made: FitDeclaration) -> dict[str, Any]:
             and levels.baseline is not None
             and (made.intercept or not levels.is_compared)
         }
-        if compared:
-            shares = "released" if made.plan.solver.standardises and made.intercept else "equal"
+        if compared and made.intercept:
+            shares = "released" if made.plan.solver.standardises else "equal"
             bounds["enforced"] += f", or takes {shares} shares of them where one is the baseline"
+        shared = [
+            label
+            for label, levels in zip(columns.labels(), columns.levels, strict=True)
+            if levels is not None and levels.share and not made.intercept
+        ]
+        if shared:
+            bounds["enforced"] += ", or takes equal shares of them in the columns listed as shared"
+            bounds["shared"] = shared
+        if compared:
             bounds["baselines"] = compared
     if columns.maps is not None:
         mapped = zip(columns.labels(), columns.maps, strict=True)
