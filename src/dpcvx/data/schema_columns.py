@@ -226,11 +226,7 @@ class LevelColumn:
         plain = self.missing is None and self.other is None
         baseline = None if self.baseline is None else self._place(self.baseline)
         read = _reading(self.missing_codes, as_is if plain else self.read)
-        return (
-            Variable(
-                name, name, read, levels=self.declared.values, baseline=baseline, is_compared=True
-            ),
-        )
+        return (Variable(name, name, read, levels=self.declared.values, baseline=baseline, is_compared=True),)
 
     def read(self, cells: Cells) -> Cells:
         """Return each cell's level, None where it has none."""
