@@ -23,8 +23,8 @@ model = dpcvx.PrivateGroupLasso(
     radius=0.6,  # bound on the sum of the group norms, in scaled units; a small one leaves groups out
 ).fit(people, income)
 
-# In scaled units the norms of the groups can be compared: the ball bounds their sum. The fit has a feature for
-# every level; the published coefficients are differences from the first.
+# In scaled units the norms of the groups can be compared: the ball bounds their sum. The fit has a feature
+# for every level; the published coefficients are differences from the first.
 start = 0
 for group in model.privacy_statement_.public["groups"][:-1]:
     size = np.linalg.norm(model.release_.theta[start : start + len(group)])

@@ -150,6 +150,20 @@ def test_a_summary_tests_a_shape_as_a_whole():
     assert products.rows[-1][:2] == ("products of pairs", "3 products")
 
 
+@pytest.mark.long
+def test_columns_of_shapes_are_found_beside_a_baseline_that_is_left_out():
+    place = np.array(["north", "south", "west"])[np.arange(N) % 3]
+    facts = {"categories": {"place": ["north", "south", "west"]}, "epsilon": 20.0, "knots": 5}
+    table = pd.DataFrame({"place": place, "age": TABLE["age"], "pay": TABLE["pay"]})
+    found = regressor(**facts, interactions="all", uncertainty=0.3).fit(table, TARGET)
+    names = found.coef_names_
+    terms = {label: [names[j] for j in places] for label, places, _ in found._terms().columns}
+    assert terms["place"] == ["place=south", "place=west"]
+    assert terms["age"] == ["age", *(f"age[{k}]" for k in range(1, 5))]
+    assert all("age" in name or "pay" in name or "place" in name for name in terms["products of pairs"])
+    assert sum(map(len, terms.values())) == len(names)
+
+
 def test_straight_lines_are_those_of_the_linear_model():
     facts = {**KNOWN, "epsilon": 1.0, "y_bounds": (-12, 10)}
     straight = dp.PrivateAdditiveRegressor(**facts).fit(TABLE[:4000], TARGET[:4000])
