@@ -173,6 +173,25 @@ for variant, more in {"": {}, " plain": {"standardize": False}, " interval": {"u
     add(f"LogisticRegression weights{variant}", partial(fitted, make, A, TWO, sample_weight=np.arange(n) % 4))
 make = estimator("LinearRegression", **REGRESSION, max_rows=2)
 add("LinearRegression two rows of each", partial(fitted, make, A, B, groups=np.arange(n) // 3))
+BENT = {"knots": 5, "interactions": "all", "epsilon": 8.0}
+for variant, more in {
+    "straight": {},
+    "shapes": BENT,
+    "interval": {**BENT, "interactions": "none", "uncertainty": 0.2},
+    "monotone": {**BENT, "monotone": {0: 1, 1: -1}},
+}.items():
+    add(
+        f"Additive numbers {variant}",
+        partial(fitted, estimator("AdditiveRegressor", **{**REGRESSION, **more}), A, B),
+    )
+settings = {
+    **COMMON,
+    **BENT,
+    "bounds": {"age": (18, 90)},
+    "categories": {"sex": ["f", "m"]},
+    "classes": (0, 1),
+}
+add("Additive labels table", partial(fitted, estimator("AdditiveClassifier", **settings), TABLE, TWO))
 for solver_name in SOLVER_NAMES.split():
     for regressor in ("LinearRegression", "Lasso"):
         settings = {**REGRESSION, "solver": solver_name, "l2": 0.1}

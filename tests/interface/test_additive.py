@@ -67,6 +67,17 @@ def test_public_numbers_choose_the_knots(n, knots):
     assert (0 if basis is None else len(basis.knots)) == knots
 
 
+def test_a_classifier_bends_earlier_but_for_flags():
+    facts = {**KNOWN, "epsilon": 1.0, "classes": (0, 1), "bounds": {**KNOWN["bounds"], "flag": (0, 1)}}
+    plan = dp.PrivateAdditiveClassifier(**facts).plan(4_000, [*TABLE, "flag"])
+    assert len(plan.solver.basis.knots) == 3
+    assert plan.solver.basis.numbers == (0, 1)
+    rising = dp.PrivateAdditiveClassifier(**facts, monotone={"flag": 1}).plan(4_000, [*TABLE, "flag"])
+    assert rising.problem.domain.up == (3,)  # a flag has no ramps
+    many = dp.PrivateAdditiveClassifier(**facts).plan(100_000, [*TABLE, "flag"])
+    assert len(many.solver.basis.numbers) == 3
+
+
 def test_shapes_add_up_to_the_score(model):
     inside = NEW[(NEW["age"] - 54).abs() < 20]
     shapes, line = model.shapes_, model.set_params(extrapolation="linear")

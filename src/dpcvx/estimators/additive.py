@@ -22,11 +22,21 @@ from dpcvx.estimators.documentation import document
 from dpcvx.estimators.hypotheses import ModelTerms
 from dpcvx.estimators.linear_model import LinearModel
 from dpcvx.estimators.planning import parameters
+from dpcvx.estimators.private_maps import UNIT_BOUNDS
 from dpcvx.estimators.regressors import SquaredRegressor
 from dpcvx.estimators.shape_summary import PRODUCTS, ShapeSummary
 from dpcvx.estimators.shapes import Shapes
 from dpcvx.losses import Loss
-from dpcvx.planning.additive import default_knots, default_pairs, pair_weight, ramp_weight, spaced_knots
+from dpcvx.planning.additive import (
+    KNOTS_OF_LABELS,
+    KNOTS_OF_NUMBERS,
+    KnotRule,
+    default_knots,
+    default_pairs,
+    pair_weight,
+    ramp_weight,
+    spaced_knots,
+)
 from dpcvx.planning.planner import default_clip
 from dpcvx.plans import Plan, Solver
 from dpcvx.problem import Problem
@@ -36,6 +46,7 @@ from dpcvx.words import quantity, show
 
 __all__ = ["PrivateAdditiveClassifier", "PrivateAdditiveRegressor"]
 
+FEWEST_KNOTS = 3
 MOST_KNOTS = 33  # more would only slow a fit down: ramps between them are narrower than noise allows
 
 
@@ -46,6 +57,8 @@ class AdditiveModel(LinearModel):
     knots: Any = "auto"
     interactions: Any = "auto"
     monotone: Mapping[Any, int] | None = None
+
+    _knot_rule: ClassVar[KnotRule] = KNOTS_OF_NUMBERS
 
     @property
     def shapes_(self) -> Shapes:
@@ -133,6 +146,8 @@ class AdditiveModel(LinearModel):
         coordinates = super()._coordinates(columns, n, budget)
         numbers = _number_places(columns)
         knots = self._knot_count(n, budget, columns)
+        if self.knots == "auto" and knots == FEWEST_KNOTS:  # so few records may not show that flags are flags
+            numbers = tuple(j for j in numbers if (columns.low[j], columns.high[j]) not in UNIT_BOUNDS)
         pairs = self._pairs(n, budget, columns)
         if not (knots and numbers) and not pairs and not self.monotone:
             return coordinates
@@ -161,7 +176,7 @@ class AdditiveModel(LinearModel):
             j = _feature_of(key, columns, "monotone")
             if sign not in (1, -1) or isinstance(sign, bool):
                 raise WrongValue(f"monotone must be 1 (rising) or -1 (falling), got {show(sign)}.")
-            ramps = coordinates.basis.ramp_places(j) if coordinates.basis.ramps else ()
+            ramps = coordinates.basis.ramp_places(j) if j in coordinates.basis.numbers else ()
             signs[int(sign)] += [j, *ramps]
         domain: Any = problem.domain
         return dataclasses.replace(
@@ -187,11 +202,12 @@ class AdditiveModel(LinearModel):
     def _knot_count(self, n: int, budget: Budget, columns: Columns) -> int:
         given = self.knots
         if isinstance(given, str) and given == "auto":
-            return default_knots(n, self._share_of(budget), len(columns.levels))
+            return default_knots(n, self._share_of(budget), len(columns.levels), self._knot_rule)
         whole = isinstance(given, numbers.Integral) and not isinstance(given, bool)
-        if not whole or not (given == 0 or (3 <= given <= MOST_KNOTS and given % 2)):
+        if not whole or not (given == 0 or (FEWEST_KNOTS <= given <= MOST_KNOTS and given % 2)):
             raise WrongValue(
-                f'knots must be "auto", 0 for straight lines, or an odd number from 3 to {MOST_KNOTS}, got '
+                f'knots must be "auto", 0 for straight lines, or an odd number from {FEWEST_KNOTS} to '
+                f"{MOST_KNOTS}, got "
                 f"{show(given)}."
             )
         return int(given)
@@ -256,6 +272,8 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateLogisticRegression):
     there are follows from public numbers; where records are few or epsilon is small the model is linear.
     ``shapes_`` has the knots and values, ``plot()`` draws them.
     """
+
+    _knot_rule: ClassVar[KnotRule] = KNOTS_OF_LABELS
 
 
 @document

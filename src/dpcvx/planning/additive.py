@@ -7,9 +7,20 @@ import math
 from dpcvx.accounting import Budget, gaussian_mu, spendable
 from dpcvx.solvers.defaults import default
 
-__all__ = ["default_knots", "default_pairs", "pair_weight", "ramp_weight", "spaced_knots"]
+__all__ = [
+    "KNOTS_OF_LABELS",
+    "KNOTS_OF_NUMBERS",
+    "KnotRule",
+    "default_knots",
+    "default_pairs",
+    "pair_weight",
+    "ramp_weight",
+    "spaced_knots",
+]
 
-KNOTS: tuple[tuple[float, int], ...] = default("planning.additive.KNOTS")
+KnotRule = tuple[tuple[float, int], ...]  # least n mu/d, and the number of knots from there on
+KNOTS_OF_LABELS: KnotRule = default("planning.additive.KNOTS_OF_LABELS")
+KNOTS_OF_NUMBERS: KnotRule = default("planning.additive.KNOTS_OF_NUMBERS")
 KNOT_REACH: float = default("planning.additive.KNOT_REACH")
 RAMP_SQUARE: float = default("planning.additive.RAMP_SQUARE")
 PAIR_SQUARE: float = default("planning.additive.PAIR_SQUARE")
@@ -25,10 +36,10 @@ def precision(n: int, budget: Budget, columns: int) -> float:
     return n // budget.rows * gaussian_mu(paid.epsilon, paid.delta) / max(columns, 1)
 
 
-def default_knots(n: int, budget: Budget, columns: int) -> int:
+def default_knots(n: int, budget: Budget, columns: int, rule: KnotRule) -> int:
     """Return the number of knots of each shape, 0 for straight lines."""
     known = precision(n, budget, columns)
-    return max((knots for least, knots in KNOTS if known >= least), default=0)
+    return max((knots for least, knots in rule if known >= least), default=0)
 
 
 def default_pairs(n: int, budget: Budget, columns: int, pairs: int) -> bool:
