@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dpcvx.estimators.planning import FitDeclaration as FitDeclaration
     from dpcvx.estimators.planning import parameters as parameters
     from dpcvx.estimators.preprocessor import PrivatePreprocessor as PrivatePreprocessor
+    from dpcvx.estimators.refusals import refuse_metadata as refuse_metadata
     from dpcvx.estimators.regressors import *  # noqa: F403
     from dpcvx.estimators.structured import *  # noqa: F403
 
@@ -29,10 +30,11 @@ for _module, _names in {
     "data_check": "CheckedColumn DataCheck check_stages objection_to_noise release_check",
     "export": "ExportedClassifier ExportedRegressor FeatureMap",
     "formula": "Formula",
-    "linear_model": "LinearModel check_records declare_fit fit_silently refuse_metadata",
+    "linear_model": "LinearModel check_records declare_fit fit_silently",
     "model_file": "load",
     "planning": "FitDeclaration parameters",
     "preprocessor": "PrivatePreprocessor",
+    "refusals": "refuse_metadata",
     "regressors": "LinearRegressor",
 }.items():
     _HOME |= dict.fromkeys(_names.split(), _module)

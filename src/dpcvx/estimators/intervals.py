@@ -10,8 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpcvx.arrays import Vector
 from dpcvx.data.row_map import RowMap
-from dpcvx.data.table import Table
 from dpcvx.errors import Incompatible, NotReleased
+from dpcvx.estimators.fitted_model import FittedModel
 from dpcvx.estimators.hypotheses import ModelTerms
 from dpcvx.estimators.inference import (
     NO_ERRORS,
@@ -36,7 +36,7 @@ FROM_ESTIMATE = (
 RIDGE = "The model has a ridge (l2): coefficients and intervals are those of the penalised objective."
 
 
-class Intervals:
+class Intervals(FittedModel):
     """Standard errors and intervals of a linear model, fitted with a share of the budget for `uncertainty`.
 
     Intervals cover privacy noise and sampling error together. They are centred at ``coef_debiased_``, which
@@ -282,12 +282,6 @@ class Intervals:
         center = self._linear(table, known.estimate[:-1], known.estimate[-1])
         moves = self._linear(table, factor[:-1], factor[-1])
         return interval_of(center, np.sqrt((moves**2).sum(axis=1) + extra), level)
-
-    def _new_rows(self, X: Any) -> Table:
-        raise NotImplementedError
-
-    def _linear(self, table: Table, coef: Vector, intercept: Any) -> Vector:
-        raise NotImplementedError
 
     def _known(self) -> Uncertainty:
         check_is_fitted(self)

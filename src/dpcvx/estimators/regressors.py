@@ -20,6 +20,7 @@ from dpcvx.errors import WrongValue
 from dpcvx.estimators.documentation import document
 from dpcvx.estimators.linear_model import LinearModel
 from dpcvx.estimators.planning import parameters
+from dpcvx.estimators.refusals import check_number
 from dpcvx.losses import Huber, Loss, Quantile, Squared
 from dpcvx.planning.planner import default_ridge
 from dpcvx.solvers.defaults import default
@@ -205,7 +206,7 @@ class PrivateHuberRegressor(LinearRegressor):
     threshold: float | None = None
 
     def _loss(self, target: Target) -> Loss:
-        self._check_number("threshold", self.threshold)
+        check_number("threshold", self.threshold)
         if self.threshold is None:
             return Huber(2 * HUBER_SHARE, threshold_deviations=HUBER_DEVIATIONS)
         return Huber(float(self.threshold / target.scale))
@@ -226,7 +227,7 @@ class PrivateQuantileRegressor(LinearRegressor):
     quantile: float = 0.5
 
     def _loss(self, target: Target) -> Loss:
-        self._check_number("quantile", self.quantile)
+        check_number("quantile", self.quantile)
         return Quantile(float(self.quantile))
 
     def _family(self) -> str:

@@ -1,0 +1,98 @@
+"""Entries of a fit's privacy statement: public facts, and declarations with how they are enforced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpcvx.data.column_maps import IDENTITY
+from dpcvx.data.columns import Columns
+from dpcvx.estimators.planning import FitDeclaration
+from dpcvx.estimators.private_bounds import RELEASED, is_private
+from dpcvx.plans import Plan
+
+__all__ = ["bounds_facts", "public_facts"]
+
+
+def public_facts(
+    chosen: Plan, columns: Columns, intercept: float, *, n_iter: int, delta: float | None
+) -> dict[str, Any]:
+    """Return the public facts of a fit: sizes, loss, set and solver; `delta`: as given by the user."""
+    problem = chosen.problem
+    return {
+        **_size_facts(chosen),
+        "features": list(columns.names),
+        "loss": _setting(problem.loss),
+        "domain": _setting(problem.domain),
+        "l2": problem.l2,
+        "solver": _setting(chosen.solver),
+        "standardized": chosen.solver.standardises,
+        "n_iter": n_iter,
+        "intercept": intercept,
+        "delta_rule": "given" if delta is not None else _delta_rule(chosen),
+        "x_inf": problem.bounds.x_inf,
+        "x_2": problem.row_norm,
+    }
+
+
+def _size_facts(plan: Plan) -> dict[str, Any]:
+    """The public number of units."""
+    neighbours = plan.budget.neighbours
+    return {"n": plan.n} if neighbours.unit == "row" else {"persons": plan.n // neighbours.rows}
+
+
+def _delta_rule(plan: Plan) -> str:
+    return f"min(1/{'n' if plan.budget.unit == 'row' else 'persons'}^2, 1e-5)"
+
+
+def bounds_facts(made: FitDeclaration) -> dict[str, Any]:
+    """Return the declarations of columns, and how they are enforced."""
+    columns, stated = made.columns, made.stated
+    bounds: dict[str, Any] = {
+        "bounds": {"low": columns.low.tolist(), "high": columns.high.tolist()},
+        "enforced": "cells are clipped to their bounds; a missing, infinite or non-numeric one counts as "
+        + ("0" if not columns.center.any() else "the middle of its bounds"),
+    }
+    if stated.missing:
+        bounds["enforced"] += ", or as the number that is declared for it"
+        bounds["missing"] = dict(stated.missing)
+    if any(levels is not None for levels in columns.levels):
+        bounds["enforced"] += "; one that is none of the levels of its column counts as 0 for each of them"
+        compared = {
+            label: levels[levels.baseline]
+            for label, levels in zip(columns.labels(), columns.levels, strict=True)
+            if levels is not None
+            and levels.baseline is not None
+            and (made.intercept or not levels.is_compared)
+        }
+        if compared and made.intercept:
+            shares = "released" if made.plan.solver.standardises else "equal"
+            bounds["enforced"] += f", or takes {shares} shares of them where one is the baseline"
+        shared = [
+            label
+            for label, levels in zip(columns.labels(), columns.levels, strict=True)
+            if levels is not None and levels.share and not made.intercept
+        ]
+        if shared:
+            bounds["enforced"] += ", or takes equal shares of them in the columns listed as shared"
+            bounds["shared"] = shared
+        if compared:
+            bounds["baselines"] = compared
+    if columns.maps is not None:
+        mapped = zip(columns.labels(), columns.maps, strict=True)
+        bounds["maps"] = {label: each.formula() for label, each in mapped if each != IDENTITY}
+        bounds["enforced"] += "; numbers with a map are mapped first, and a missing one has the features "
+        bounds["enforced"] += "of the map's middle"
+    if is_private(stated.bounds):
+        bounds["bounds_are"] = RELEASED
+    if stated.data_norm is not None:
+        bounds["data_norm"] = float(stated.data_norm)
+        bounds["enforced"] += "; rows are shrunk to l2 norm data_norm"
+    if made.check is not None or made.plan.notes:
+        bounds["check"] = "; ".join(made.plan.notes) if made.check is None else made.check.summary
+    return bounds
+
+
+def _setting(thing: Any) -> str:
+    """Public object in one line; of a long one the middle is left out."""
+    text = " ".join(repr(thing).split())
+    return text if len(text) <= 200 else f"{text[:150]} ... {text[-45:]}"
