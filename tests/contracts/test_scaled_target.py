@@ -18,6 +18,7 @@ from dpcvx.solvers import (
     NoisyMirrorDescent,
     ScaledTarget,
     Standardised,
+    StepThenMean,
 )
 from dpcvx.solvers.scaled_target import RESIDUAL, measure_target, residual_deviations, target_stage
 
@@ -40,6 +41,7 @@ PLANS = {
     "selection": (problem(domain=dp.L1Ball(3.0)), ScaledTarget(NoisyCorrectiveFrankWolfe(4, 2))),
     "standardised": (problem(), Standardised(NoisyGradientDescent(n_iter=3), residual=1.0)),
     "constant": (problem(), ConstantModel()),
+    "one step": (problem(), ScaledTarget(StepThenMean(), residual=0.8)),
 }
 
 

@@ -8,13 +8,13 @@ import pytest
 import dpcvx
 from dpcvx.domains import SETS
 from dpcvx.losses import LOSSES
-from dpcvx.solvers import SOLVERS, ConstantModel, OneStep, ScaledTarget, Standardised
+from dpcvx.solvers import SOLVERS, ConstantModel, OneStep, ScaledTarget, Standardised, StepThenMean
 
 ROOT = Path(dpcvx.__file__).parent
 ROOMS = {
     "losses": LOSSES,
     "domains": SETS,
-    "solvers": (*SOLVERS, ConstantModel, OneStep, ScaledTarget, Standardised),
+    "solvers": (*SOLVERS, ConstantModel, OneStep, ScaledTarget, Standardised, StepThenMean),
 }
 
 

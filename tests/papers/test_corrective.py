@@ -145,6 +145,35 @@ def test_a_restricted_gradient_changes_by_at_most_its_sensitivity(case, relation
     assert mechanism.noise == mechanism.noise_on(4) == mechanism.sensitivity
 
 
+@pytest.mark.parametrize("loss", [Huber(0.32), Logistic()], ids=repr)
+@pytest.mark.parametrize("relation", ["replace", "add_remove"])
+def test_a_support_bounds_the_change_at_a_dense_theta_too(loss, relation, monkeypatch):
+    """Slopes depend on the whole row and are bounded at the public theta; one entry is released."""
+    scales = []
+
+    def silent(scale, size, rng):
+        scales.append(scale * 2.0**-34)
+        return np.zeros(size, dtype=np.int64)
+
+    monkeypatch.setattr(dpcvx.noise.gaussian, "lattice_gaussian", silent)
+    problem = Problem(loss, L2Ball(3.0), bounds=Bounds(1.0), d=D)
+    mechanism = NoisyGradient(problem, 1, 1.0, Neighbours(relation), support=1)
+    rng, last = np.random.default_rng(4), np.array([D - 1])
+    X, y = records(loss, (60, D), 1, rng)
+    X[0], X[1], X[2], y[1:3] = 0.0, 1.0, -1.0, [1.0, 1.0]
+    sources = [stored(X[i : i + 1], y[i : i + 1], problem.bounds, "dense") for i in range(60)]
+    widest = 0.0
+    for _ in range(5):
+        theta = rng.uniform(-1, 1, D)
+        answers = np.array([mechanism(theta, last, data=data, rng=SeededGenerator(0)) for data in sources])
+        pairs = answers[:, None] - answers[None] if relation == "replace" else answers - answers[0]
+        assert np.abs(pairs).max() <= min(scales) * (1 + 1e-12)
+        assert len(set(scales)) == 1
+        widest = max(widest, np.abs(pairs).max() / scales[0])
+        scales.clear()
+    assert widest > 0.8
+
+
 @pytest.mark.parametrize("support", [[], [0, 0], [-1], [6], [0, 1, 2], [0.5]])
 def test_a_support_is_few_distinct_known_features(support):
     problem = Problem(Squared(), L1Ball(1.0), bounds=Bounds(1.0), d=D)

@@ -43,12 +43,15 @@ from dpcvx.solvers import (
     NoisyGradientDescent,
     ScaledTarget,
     Standardised,
+    StepThenMean,
     configured,
 )
 from dpcvx.solvers.defaults import default
 from dpcvx.solvers.one_step import with_uncertainty
 from dpcvx.solvers.scaled_target import RESIDUAL, residual_deviations
 from dpcvx.solvers.standardised import INTERCEPT as STANDARDISED_INTERCEPT
+from dpcvx.solvers.step_then_mean import RESIDUAL as STEP_RESIDUAL
+from dpcvx.solvers.step_then_mean import step_pays
 
 __all__ = ["AUTOMATIC", "FitDeclaration", "Parameters", "Planning", "parameters"]
 
@@ -179,6 +182,9 @@ class Planning(Parameters):
             make = partial(
                 self._plan_scaled, problem, n, budget, intercept, density=density, redundant=redundant
             )
+        constant = self._may_be_constant(problem, intercept, budget)
+        if constant and not standardize and problem.is_round and step_pays(problem, n, budget):
+            make = partial(self._plan_step, problem, n, budget, intercept)
         check, note = check_stages(dataset, columns, target, n, budget, float(self.check))
         if not standardize:
             maps = {j: each for j, each in maps.items() if not isinstance(each, TailRule)}
@@ -186,7 +192,7 @@ class Planning(Parameters):
         bounds = quantile_stages(n, private_columns(*fit), budget)
         chosen = _after((*check, *bounds, *histograms), make)
         # Maps are of columns, of which a constant makes no use.
-        if self._may_be_constant(problem, intercept, budget) and not histograms and not is_useful(chosen):
+        if constant and not histograms and not is_useful(chosen):
             chosen = _after((*check, *bounds), partial(self._plan_constant, problem, n, budget, intercept))
         if chosen.solver.standardises:
             intercept = float(self.fit_intercept)
@@ -325,6 +331,12 @@ class Planning(Parameters):
         solvers = self._candidates(wrapper.inner(problem), n, budget)
         candidates = tuple(dataclasses.replace(wrapper, solver=solver) for solver in solvers)
         return self._choose(problem, n, budget, candidates, accountant, density=density, redundant=redundant)
+
+    def _plan_step(
+        self, problem: Problem, n: int, budget: Budget, intercept: float, accountant: Accountant
+    ) -> Plan:
+        """Plan of one gradient step and the mean of the residuals."""
+        return plan(problem, n, budget, (ScaledTarget(StepThenMean(), intercept, STEP_RESIDUAL),), accountant)
 
     def _plan_constant(
         self, problem: Problem, n: int, budget: Budget, intercept: float, accountant: Accountant

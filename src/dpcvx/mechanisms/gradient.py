@@ -36,8 +36,8 @@ class NoisyGradient(GaussianMechanism):
     R is taken at the public theta, so the noise shrinks with the slope's range while the ratio, and the
     event, stay fixed.
 
-    On a public support of k features, with theta 0 elsewhere, only the entries S_j of these features are
-    released. The sensitivity is then 2 R sqrt(min(K2, k K_inf^2)) on the integers and
+    On a public support of k features only the entries S_j of these features are released; theta need not be
+    0 elsewhere. The sensitivity is then 2 R sqrt(min(K2, k K_inf^2)) on the integers and
     2 (phi' bound) min(B_2, B_x sqrt(k))/n on the mean (PRIVACY_MATH §15). The support follows from released
     answers, so its size may set the noise.
     """

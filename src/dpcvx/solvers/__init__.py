@@ -16,6 +16,7 @@ from dpcvx.solvers.output_perturbation import OutputPerturbation
 from dpcvx.solvers.own_oracle import GradientOracle, run_with_oracle
 from dpcvx.solvers.scaled_target import ConstantModel, ScaledTarget
 from dpcvx.solvers.standardised import Standardised
+from dpcvx.solvers.step_then_mean import StepThenMean
 from dpcvx.solvers.strongly_convex_mirror_descent import NoisyStronglyConvexMirrorDescent
 from dpcvx.solvers.sufficient_statistics import SufficientStatistics
 from dpcvx.solvers.svrg import NoisySVRG, NoisySVRGPlusPlus
@@ -66,6 +67,7 @@ __all__ = [
     "OutputPerturbation",
     "ScaledTarget",
     "Standardised",
+    "StepThenMean",
     "SufficientStatistics",
     "configured",
     "run_with_oracle",

@@ -47,6 +47,7 @@ CENTER: float = default("solvers.scaled_target.CENTER")
 SEEN: float = default("solvers.scaled_target.SEEN")
 AIM: float = default("solvers.scaled_target.AIM")
 AIMS: tuple[float, float] = default("solvers.scaled_target.AIMS")
+MISFIT: float = default("solvers.scaled_target.MISFIT")
 MOST_SEEN = 0.9  # clipped mean squares above it say only that the range is too narrow
 DIVIDED = ("gradient", "gradient on a support", "difference", "Hessian")  # questions whose answers are over n
 LOST_TARGET = (
@@ -120,7 +121,8 @@ def measure_target(stage: Stage, n: int, ask: Asking, limit: float, *, centred: 
     within three tenths or so of the middle of the bounds. Where the variance of u is larger than its noise,
     it gives the standard deviation: that of a normal target with such a clipped mean square, and no less than
     the last answer gave. The next reach is a few of these. Where noise hides the variance, the next reach is
-    half of the last one, or three times the noise: the centre is known better than that.
+    half of the last one, or three times the noise: the centre is known better than that. In the end all
+    answers together give the standard deviation, if it is not hidden.
 
     `stage`: of `target_stage`; `limit`: largest absolute target; `centred`: whether the centre is free; it is
     0 otherwise.
@@ -130,6 +132,7 @@ def measure_target(stage: Stage, n: int, ask: Asking, limit: float, *, centred: 
     deviation, hidden = limit, True
     seen: list[bool] = []
     shares: list[float] = []
+    answers: list[tuple[float, float, float, float]] = []
     for _ in range(stage.n_calls):
         answer = ask.target(center, reach)
         shares.append(float(answer[0]))
@@ -139,6 +142,7 @@ def measure_target(stage: Stage, n: int, ask: Asking, limit: float, *, centred: 
         noise = n / present * mechanism.noise
         mean = min(max(mean, -1.0), 1.0) * centred
         variance = square - mean**2
+        answers.append((center, reach, mean, square))
         weight = spread / (spread + (reach * noise) ** 2)
         center = min(max(center + weight * reach * mean, -limit), limit)
         spread *= 1 - weight
@@ -153,7 +157,48 @@ def measure_target(stage: Stage, n: int, ask: Asking, limit: float, *, centred: 
         seen.append(not hidden)
     # Once in fifteen times noise alone is that large: two of the last three answers must show a spread.
     lost = sum(seen[-3:]) < 2
+    if not lost:
+        deviation = _combine_answers(answers, noise, center, limit, centred=centred)
     return TargetScale(center, deviation, present, LOST_TARGET if lost else None)
+
+
+def _combine_answers(
+    answers: list[tuple[float, float, float, float]],
+    noise: float,
+    center: float,
+    limit: float,
+    *,
+    centred: bool,
+) -> float:
+    """Return the standard deviation of the target from all answers together.
+
+    It is the posterior mean on a grid, with a uniform prior of its logarithm, for a normal target. `answers`:
+    centre and reach of each question, mean and mean square; `noise`: standard deviation of the noise on
+    either. Targets are not normal: the model of a mean square is taken to be wrong by a fifth.
+    """
+    from scipy.special import ndtr
+
+    reach = answers[-1][1]
+    middle = (center + reach * np.linspace(-1.5, 1.5, 31) * centred)[:, None]
+    s = np.geomspace(min(each[1] for each in answers) / 30, limit, 120)
+    fit = np.zeros((31, 120))
+    for asked, width, mean, square in answers:
+        low, high = (asked - width - middle) / s, (asked + width - middle) / s
+        below, above = ndtr(low), ndtr(-high)
+        left, right = (np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) for z in (low, high))
+        inside, shift, scale = 1 - below - above, (middle - asked) / width, s / width
+        first = shift * inside + scale * (left - right) - below + above
+        second = (
+            shift**2 * inside
+            + 2 * shift * scale * (left - right)
+            + scale**2 * (inside + low * left - high * right)
+            + below
+            + above
+        )
+        fit -= (mean - first) ** 2 / (noise**2 + (0.3 * MISFIT) ** 2) * centred
+        fit -= (square - second) ** 2 / (noise**2 + (MISFIT * np.maximum(second, 0.02)) ** 2)
+    weights = np.exp((fit - fit.max()) / 2)
+    return float((weights * s).sum() / weights.sum())
 
 
 def count_records(n: int, share: float, deviation: float) -> int:
