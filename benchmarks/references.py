@@ -85,9 +85,16 @@ def adassp(task: Task, epsilon: float, seed: int) -> Line:
     y_low, y_high = task.declared["y_bounds"]
     rows = np.column_stack([(np.clip(task.X, low, high) - center) / half, np.ones(len(task.y))])
     y = (np.clip(task.y, y_low, y_high) - (y_low + y_high) / 2) / ((y_high - y_low) / 2)
-    n, d = rows.shape
-    B2, delta = float(d), 1 / n**2
-    mu = gaussian_mu(epsilon, delta) / math.sqrt(3)
+    n = len(y)
+    theta = adassp_fit(rows, y, gaussian_mu(epsilon, 1 / n**2), 1 / n**2, rng)[0]
+    weights = theta[:-1] * ((y_high - y_low) / 2) / half
+    return Line(weights, (y_low + y_high) / 2 + theta[-1] * (y_high - y_low) / 2 - center @ weights)
+
+
+def adassp_fit(rows, y, mu, delta, rng):
+    """Coefficients of AdaSSP, the regularised Gram matrix behind them, and mu of one of the three releases."""
+    d = rows.shape[1]
+    B2, mu = float(d), mu / math.sqrt(3)
     gram = rows.T @ rows
     smallest = np.linalg.eigvalsh(gram)[0] + B2 / mu * rng.standard_normal()
     # With probability 1 - delta/3 the released value, lowered so, is below the true one.
@@ -98,9 +105,8 @@ def adassp(task: Task, epsilon: float, seed: int) -> Line:
     gram += np.triu(noise, 1) + np.triu(noise, 1).T + math.sqrt(2) * np.diag(np.diag(noise))
     moment = rows.T @ y + 2 * math.sqrt(B2) / mu * rng.standard_normal(d)
     ridge = max(0.0, sigma * math.sqrt(d * math.log(2 * d**2 / FAILURE)) - smallest)
-    theta = np.linalg.solve(gram + ridge * np.eye(d), moment)
-    weights = theta[:-1] * ((y_high - y_low) / 2) / half
-    return Line(weights, (y_low + y_high) / 2 + theta[-1] * (y_high - y_low) / 2 - center @ weights)
+    gram += ridge * np.eye(d)
+    return np.linalg.solve(gram, moment), gram, mu
 
 
 def main() -> None:
