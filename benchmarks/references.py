@@ -92,7 +92,7 @@ def adassp(task: Task, epsilon: float, seed: int) -> Line:
 
 
 def adassp_fit(rows, y, mu, delta, rng):
-    """Coefficients of AdaSSP, the regularised Gram matrix behind them, and mu of one of the three releases."""
+    """Coefficients of AdaSSP, the regularised Gram matrix behind them, and mu of each of three releases."""
     d = rows.shape[1]
     B2, mu = float(d), mu / math.sqrt(3)
     gram = rows.T @ rows

