@@ -105,5 +105,5 @@ class StepThenMean(Solver):
 def _length(problem: Problem, noise: float) -> float:
     """Length of the step, for this standard deviation of the noise on a coordinate of the gradient."""
     variance = VARIANCE * problem.row_norm**2
-    deviation: Any = problem.loss.target_deviation
+    deviation = float(problem.loss.target_deviation or 0.0)
     return min(math.sqrt(NOISE_PRICE / variance) * deviation / noise, LONGEST / variance)
