@@ -28,7 +28,15 @@ if TYPE_CHECKING:
         PersonColumn,
         WeightColumn,
     )
-    from dpcvx.data.shards import Shards, from_arrow, from_batches, from_csv, from_parquet, open_shards
+    from dpcvx.data.shards import (
+        Shards,
+        from_arrow,
+        from_batches,
+        from_csv,
+        from_files,
+        from_parquet,
+        open_shards,
+    )
     from dpcvx.data.table import read_variables
     from dpcvx.data.table_schema import TableSchema
     from dpcvx.domains import (
@@ -90,7 +98,7 @@ _NAMES = {
     "data.column_maps": "PrivateQuantiles PrivateRamps QuantileMap Ramps SignedLog",
     "data.schema_columns": "BooleanColumn DateColumn HashedColumn IgnoredColumn LevelColumn NumberColumn "
     "PersonColumn WeightColumn",
-    "data.shards": "Shards from_arrow from_batches from_csv from_parquet open_shards",
+    "data.shards": "Shards from_arrow from_batches from_csv from_files from_parquet open_shards",
     "data.table": "read_variables",
     "data.table_schema": "TableSchema",
     "domains": "Box GroupBall InterpolationBall L1Ball L2Ball LinfBall NuclearBall Simplex SubmodularBall "

@@ -229,7 +229,9 @@ def test_a_frame_with_its_target_and_declarations(client):
         PrivateLogisticRegression(**settings).fit(data, y)
 
 
-@pytest.mark.parametrize("settings", [{"uncertainty": 0.2}, {"standardize": False}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{"uncertainty": 0.2}, {"standardize": False}, {"max_rows": 2, "standardize": False}], ids=str
+)
 def test_persons_with_rows_in_several_partitions(client, settings):
     """The fit is that of memory, and partitions that hold other numbers of rows look alike."""
     owner = RNG.integers(0, 150, N)
@@ -244,9 +246,18 @@ def test_persons_with_rows_in_several_partitions(client, settings):
     assert_array_equal(ours.coef_, theirs.coef_)
     assert ours.check_ == theirs.check_
     assert ours.privacy_statement_.to_json() == theirs.privacy_statement_.to_json()
-    opened = from_dask(given, target="y", bounds=(-1, 1), y_bounds=(-1, 1), person="id", persons=found)
-    assert opened.n == found
-    again = PrivateLinearRegression(epsilon=2.0, random_state=0, **settings).fit(opened)
+    opened = from_dask(
+        given,
+        target="y",
+        bounds=(-1, 1),
+        y_bounds=(-1, 1),
+        person="id",
+        persons=found,
+        max_rows=settings.get("max_rows"),
+    )
+    assert opened.n == found * settings.get("max_rows", 1)
+    own = {name: value for name, value in settings.items() if name != "max_rows"}
+    again = PrivateLinearRegression(epsilon=2.0, random_state=0, **own).fit(opened)
     assert_array_equal(again.coef_, theirs.coef_)
     assert "declared; a person may have no rows" in again.privacy_statement_.to_json()
 
@@ -256,8 +267,6 @@ def test_what_persons_cannot_do_on_a_cluster_is_refused_without_a_number(client)
     model = PrivateLinearRegression(
         epsilon=1.0, bounds=(-1, 1), y_bounds=(-1, 1), person="id", backend="dask"
     )
-    with pytest.raises(Incompatible, match="max_rows is not available on a cluster"):
-        clone(model).set_params(max_rows=2).fit(frame.drop(columns="y"), frame["y"])
     with pytest.raises(WrongValue, match="person names 'nobody'"):
         clone(model).set_params(person="nobody").fit(frame.drop(columns="y"), frame["y"])
     with pytest.raises(WrongValue) as refused:

@@ -144,6 +144,37 @@ def test_a_sheet_is_chosen_by_name_and_names_of_others_are_not_shown(tmp_path):
         open_table(tmp_path / "people.csv", FileForm(sheet="people"))
 
 
+@pytest.mark.parametrize("kind", WRITERS)
+def test_shards_of_files_have_the_numbers_of_memory_and_persons_are_one(kind, tmp_path):
+    write, ending = WRITERS[kind]
+    folder = tmp_path / "files"
+    folder.mkdir()
+    rows = [[f"{i / 8:g}", "fm"[i % 2], f"{i % 3}", f"{i % 7}"] for i in range(40)]
+    names = ["amount", "sex", "age", "person"]
+    for part in (0, 1):
+        write(csv_bytes(names, rows[part * 20 : part * 20 + 20]), folder / f"{part}{ending}")
+    schema = dp.TableSchema(
+        {
+            "amount": dp.NumberColumn((0, 5)),
+            "sex": dp.LevelColumn(["f", "m"]),
+            "age": dp.NumberColumn((0, 9)),
+        },
+        target="age",
+    )
+    frame = pd.DataFrame(rows, columns=names)
+    shards = dp.from_files(
+        folder, target="age", schema=schema, person="person", store=tmp_path / "s", verbose=0
+    )
+    assert shards.n == 7
+    settings = {"epsilon": 5.0, "random_state": 0, "check": 0}
+    ours = dp.PrivateLinearRegression(**settings).fit(shards)
+    theirs = dp.PrivateLinearRegression(**settings, schema=schema, person="person", maps=None).fit(frame)
+    np.testing.assert_array_equal(ours.coef_, theirs.coef_)
+    assert dp.from_files(folder, target="age", schema=schema, person="person", store=tmp_path / "s").n == 7
+    with pytest.raises(WrongValue, match="from_parquet"):
+        dp.from_files(tmp_path / "people.csv", target="age", schema=schema)
+
+
 @pytest.mark.parametrize("first", [[1.5, "a"], ["a", None, "b"], ["a", "a"], []])
 def test_a_sheet_without_names_is_refused_without_its_cells(first, tmp_path):
     path = tmp_path / "people.xlsx"

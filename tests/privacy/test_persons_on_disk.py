@@ -3,6 +3,7 @@
 import io
 import re
 from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ from dpcvx.data.shards import row_weights
 from dpcvx.data.shards import writing as writing_module
 from dpcvx.data.shards.source import ShardSource
 from dpcvx.data.target import Numbers
-from dpcvx.errors import Incompatible, ShardsDamaged, WrongValue
+from dpcvx.errors import Incompatible, ShardsDamaged, StoreUnavailable, WrongType, WrongValue
 from dpcvx.noise import SeededGenerator
 from dpcvx.solvers import (
     NoisyFrankWolfe,
@@ -303,3 +304,59 @@ def test_samples_of_persons_reach_all_of_their_rows(tmp_path, monkeypatch):
     assert isinstance(source, ShardSource)
     assert total([0]).any()
     assert_array_equal(total([0, 1, 2, 3]), total([0]) + total([1]) + total([2]) + total([3]))
+
+
+# -- streams, which are read twice
+
+
+def batches_of(frame, size=90):
+    return [
+        pa.RecordBatch.from_pandas(frame.iloc[k : k + size], preserve_index=False)
+        for k in range(0, len(frame), size)
+    ]
+
+
+@pytest.mark.parametrize("max_rows", [None, 2])
+def test_persons_of_a_stream_are_those_of_files(tmp_path, monkeypatch, max_rows):
+    monkeypatch.setattr(writing_module.Recipe, "rows", 100)
+    frame, declared = people(), {**DECLARED, "max_rows": max_rows}
+    files = dp.from_parquet(write(frame, tmp_path / "files", 3), store=tmp_path / "p", **declared)
+    streams = {
+        "table": dp.from_arrow(
+            pa.Table.from_pandas(frame, preserve_index=False), store=tmp_path / "t", **declared
+        ),
+        "list": dp.from_arrow(batches_of(frame), store=tmp_path / "l", **declared),
+        "function": dp.from_arrow(lambda: iter(batches_of(frame)), store=tmp_path / "f", **declared),
+    }
+    pairs = [(part.drop(columns="y"), part["y"]) for part in (frame[:400], frame[400:])]
+    del declared["target"]
+    streams["pairs"] = dp.from_batches(lambda: iter(pairs), store=tmp_path / "b", **declared)
+    settings = {"epsilon": 2.0, "random_state": 0, "standardize": False}
+    wanted = dp.PrivateLinearRegression(**settings).fit(files)
+    for shards in streams.values():
+        assert (shards.n, shards.neighbours) == (files.n, files.neighbours)
+        found = dp.PrivateLinearRegression(**settings).fit(shards)
+        assert_array_equal(found.coef_, wanted.coef_)
+        assert found.check_ == wanted.check_
+
+
+def test_a_stream_that_changes_or_can_be_read_once_is_refused_without_a_number(tmp_path, monkeypatch):
+    monkeypatch.setattr(writing_module.Recipe, "rows", 100)
+    frame = people()
+    with pytest.raises(WrongType, match="can be read only once"):
+        dp.from_arrow(iter(batches_of(frame)), store=tmp_path / "a", **DECLARED)
+    for place, other in enumerate(
+        (
+            frame.iloc[::-1],  # in another order
+            frame.assign(id=frame["id"] + 1000),  # other persons
+            frame.assign(id=0),  # all rows have the weight of their former person's
+            frame.iloc[:-1],
+            pd.concat([frame, frame[:1]]),
+        )
+    ):
+        streams = [batches_of(each) for each in (frame, frame, other)]  # for the names, the ids, the records
+        with pytest.raises(StoreUnavailable, match="read a second time") as refused:
+            dp.from_arrow(partial(streams.pop, 0), store=tmp_path / str(place), **DECLARED)
+        assert not any(character.isdigit() for character in str(refused.value))
+        with pytest.raises(ShardsDamaged, match="half-written"):
+            dp.open_shards(tmp_path / str(place))

@@ -23,8 +23,10 @@ from dpcvx.data.table_file import FileHeader, TableFile, check_names, open_binar
 from dpcvx.errors import Unreadable, WrongValue
 
 __all__ = [
+    "FOREIGN",
     "NOT_PARQUET",
     "PLAIN",
+    "STATISTICS",
     "USUAL",
     "CsvDialect",
     "FileForm",
@@ -36,6 +38,15 @@ __all__ = [
 
 LONGEST_HEADER = 2**24  # bytes
 WORKBOOK = ".xlsx"
+# readers of pyreadstat, by the ending of a file
+STATISTICS = {
+    ".dta": "read_dta",
+    ".sas7bdat": "read_sas7bdat",
+    ".xpt": "read_xport",
+    ".sav": "read_sav",
+    ".zsav": "read_sav",
+}
+FOREIGN = (*STATISTICS, WORKBOOK)  # files of other programs
 
 NOT_PARQUET = (
     "cannot be read as Parquet: it is damaged or cut short, as an interrupted copy is, or another kind of "
@@ -241,7 +252,7 @@ def _format(path: Path, form: FileForm) -> _Format | None:
         return _Format(_open_parquet, _parquet_header)
     from dpcvx.data import foreign_files as foreign
 
-    if kind in foreign.READERS:
+    if kind in STATISTICS:
         return _Format(foreign.open_statistics, foreign.statistics_header)
     if kind == WORKBOOK:
         return _Format(
@@ -249,8 +260,7 @@ def _format(path: Path, form: FileForm) -> _Format | None:
             partial(foreign.workbook_header, sheet=form.sheet),
         )
     raise WrongValue(
-        f"{path} is of no known format: its name must end in .csv, .parquet, .xlsx, "
-        f"{', '.join(foreign.READERS)}."
+        f"{path} is of no known format: its name must end in .csv, .parquet, {', '.join(FOREIGN)}."
     )
 
 

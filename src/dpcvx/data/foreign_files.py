@@ -20,18 +20,12 @@ from typing import Any
 import numpy as np
 
 from dpcvx.data.canonical import canonical, map_cells, read_numbers
+from dpcvx.data.files import STATISTICS
 from dpcvx.data.table_file import FileHeader, TableFile, check_names, read_bytes
 from dpcvx.errors import NotInstalled, Unreadable, WrongValue
 
-__all__ = ["READERS", "open_statistics", "open_workbook", "statistics_header", "workbook_header"]
+__all__ = ["open_statistics", "open_workbook", "statistics_header", "workbook_header"]
 
-READERS = {
-    ".dta": "read_dta",
-    ".sas7bdat": "read_sas7bdat",
-    ".xpt": "read_xport",
-    ".sav": "read_sav",
-    ".zsav": "read_sav",
-}
 BYTES = "iso-8859-1"  # one character for each byte, so that no cell can stop the reader
 UNKNOWN_TEXT = "\ufffd"  # a cell of a kind that has no text; it matches no level
 DAY, SECOND = datetime.timedelta(days=1), datetime.timedelta(seconds=1)
@@ -168,7 +162,7 @@ def _columns(path: Path) -> tuple[dict[str, _Column], Callable[[Any], Any]]:
 
 
 def _reader(package: Any, path: Path) -> Any:
-    return getattr(package, READERS[path.suffix.lower()])
+    return getattr(package, STATISTICS[path.suffix.lower()])
 
 
 def _declared_missing(reader: Any, path: Path) -> Callable[[str, float], bool]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dpcvx.accounting import REPLACE_ONE
 from dpcvx.arrays import IntVector
 from dpcvx.data.cells import native_array
-from dpcvx.data.cluster.partitions import Partitions, compute_all, number_persons, open_partitions
+from dpcvx.data.cluster.partitions import Partitions, compute_all, keep_rows, number_persons, open_partitions
 from dpcvx.data.cluster.source import Distributed, distribute
 from dpcvx.data.cluster.worker_side import Failure, Part, PartitionSplit, guard
 from dpcvx.data.cluster.workers import Workers, connect
@@ -43,6 +43,7 @@ def from_dask(
     schema: TableSchema | None = None,
     person: str | None = None,
     persons: int | None = None,
+    max_rows: int | None = None,
     client: Any = None,
 ) -> DaskDataset:
     """Open Dask collections for a fit on their cluster.
@@ -67,8 +68,9 @@ def from_dask(
         Column of a data frame with the id of each row's person. All rows of a person, in whatever partitions,
         are protected together, and the number of rows is private. The ids travel to this process, which
         counts the rows of each person.
-    persons : int, optional
-        As for an estimator.
+    persons, max_rows : int, optional
+        As for an estimator. With ``max_rows`` hashes of rows travel to this process too, which chooses among
+        all rows of a person; workers compute their partitions once more.
     client : distributed.Client or str, optional
         Client of the cluster, or its scheduler's address; by default the client that this process uses.
 
@@ -81,7 +83,7 @@ def from_dask(
         raise WrongValue(
             "classes and y_bounds are both given: declare classes for classifiers or y_bounds for regressors."
         )
-    people = person_column(person, persons, None)
+    people = person_column(person, persons, max_rows)
     connection = connect(client)
     Workers(connection).wait_for_any()
     names = target if target is None or isinstance(target, str) else list(target)
@@ -101,12 +103,8 @@ def open_dask(
     """
     if people is None:
         return from_dask(X, y, schema=schema)
-    if people.rule.max_rows is not None:
-        raise Incompatible(
-            "max_rows is not available on a cluster: rows are chosen by comparing all rows of a person, and "
-            "these may be on several workers. Leave max_rows out, or write shards by from_parquet."
-        )
-    return from_dask(X, y, schema=schema, person=people.column, persons=people.rule.declared)
+    rule = people.rule
+    return from_dask(X, y, schema=schema, person=people.column, persons=rule.declared, max_rows=rule.max_rows)
 
 
 class DaskDataset:
@@ -138,6 +136,7 @@ class DaskDataset:
             self.facts = people.rule.facts
         self._partitions, self._client = partitions, client
         self._units = None if people is None else self.n
+        self._max_rows = None if people is None else people.rule.max_rows
         self.declarations = declarations
         raw, schema = Table(partitions.header), declarations.get("schema")
         self.table: Table = raw if schema is None else open_declared(partitions.header, schema)
@@ -184,9 +183,11 @@ class DaskDataset:
 
     def source(self, columns: Columns, quantiser: Quantiser, target: Target, layout: str) -> Distributed:
         """Clip and quantise every record, on the workers."""
-        prepare = _Prepare(columns, quantiser, target, self._kind)
+        prepare, partitions = _Prepare(columns, quantiser, target, self._kind), self._partitions
+        if self._max_rows is not None:
+            partitions = keep_rows(partitions, prepare, self._max_rows, self._client)
         return distribute(
-            self._partitions,
+            partitions,
             prepare,
             bounds=quantiser.bounds,
             layout=layout,

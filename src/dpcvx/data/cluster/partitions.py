@@ -11,8 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from dpcvx.data.cluster.worker_side import Failure, PartitionSplit, PersonsOfPart, count_ids
-from dpcvx.data.units import Persons
+from dpcvx.data.cluster.worker_side import (
+    Failure,
+    PartitionSplit,
+    PersonsOfPart,
+    Prepare,
+    count_ids,
+    rank_part,
+)
+from dpcvx.data.units import Persons, choose_rows
 from dpcvx.errors import ClusterFailed, Incompatible, WrongValue
 from dpcvx.words import quantity
 
@@ -117,6 +124,33 @@ def number_persons(partitions: Partitions, client: Any) -> tuple[Partitions, int
         for split, counts in zip(partitions.splits, found, strict=True)
     )
     return replace(partitions, splits=splits), len(met)
+
+
+def keep_rows(partitions: Partitions, prepare: Prepare, most: int, client: Any) -> Partitions:
+    """Return partitions that know which rows are kept: of each person those of the lowest ranks by content.
+
+    Every worker tells the ranks, hashes of quantised rows, of rows that may be kept; only this process has
+    all. `prepare`: from raw to stored rows and targets; `most`: rows that are kept of a person.
+    """
+    from dask import delayed
+
+    tasks = [
+        delayed(partial(rank_part, prepare, split, most), pure=False)(*raw)
+        for split, raw in zip(partitions.splits, partitions.raw, strict=True)
+    ]
+    found = compute_all(tasks, client)
+    for ranks in found:
+        if isinstance(ranks, Failure):
+            raise ClusterFailed(f"The rows of persons in a partition could not be compared ({ranks.words}).")
+    owners, ranks, places = (np.concatenate(each) for each in zip(*found, strict=True))
+    part = np.repeat(np.arange(len(found)), [len(each.places) for each in found])
+    kept = choose_rows(owners, ranks, most)
+    splits = tuple(
+        replace(split, people=replace(split.people, kept=places[kept][part[kept] == index]))
+        for index, split in enumerate(partitions.splits)
+        if split.people is not None
+    )
+    return replace(partitions, splits=splits)
 
 
 def _matched(y: Any, lengths: tuple[int, ...], client: Any, *, shown: bool) -> Any:

@@ -14,14 +14,16 @@ from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dpcvx.accounting import WEIGHT
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.lattice import ResidualBound
 from dpcvx.data.memory import Arrays
 from dpcvx.data.objective import Objective
 from dpcvx.data.rows import Dense, Sparse
 from dpcvx.data.source import Margins
-from dpcvx.data.units import canonical_ids, equal_weights
+from dpcvx.data.units import canonical_ids, choose_rows, content_ranks, equal_weights
 from dpcvx.errors import DpcvxError, Incompatible, WrongType, WrongValue
 from dpcvx.losses import Loss
 from dpcvx.problem import Bounds
@@ -47,6 +49,8 @@ class PersonsOfPart:
     """The persons with rows in one partition: their numbers, and how many rows they have in all; private."""
 
     known: Mapping[Any, tuple[int, int]]  # by canonical id
+    # places of the rows that are kept, each with the weight of one row; None: all rows share it
+    kept: IntVector | None = None
 
     def owners(self, ids: Any) -> IntVector:
         """Return the number of each row's person, -1 for none."""
@@ -60,6 +64,14 @@ class PersonsOfPart:
         for number, rows in self.known.values():
             counts[number] = rows
         return equal_weights(owners, counts)
+
+    def weigh_in_fit(self, ids: Any) -> IntVector:
+        """Return integer weights of the rows in a fit."""
+        if self.kept is None:
+            return self.weigh(ids)
+        weights = np.zeros(len(ids), dtype=np.int64)
+        weights[self.kept] = WEIGHT
+        return weights
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -257,9 +269,38 @@ def load_part(prepare: Prepare, split: PartitionSplit, X: Any, y: Any = None) ->
             raise Incompatible("a partition of X has another number of rows than the one of y")
         if split.people is None:
             return part
-        return part._replace(weights=split.people.weigh(ids), owners=split.people.owners(ids))
+        return part._replace(weights=split.people.weigh_in_fit(ids), owners=split.people.owners(ids))
 
     result: Part | Failure = guard(load)
+    return result
+
+
+class RowRanks(NamedTuple):
+    """Rows of a partition that may be kept: numbers of persons, ranks by content, and places; private."""
+
+    owners: IntVector
+    ranks: NDArray[np.uint64]
+    places: IntVector
+
+
+def rank_part(
+    prepare: Prepare, split: PartitionSplit, most: int, X: Any, y: Any = None
+) -> RowRanks | Failure:
+    """Return, of each person in a partition, the rows of the lowest ranks: no other of them can be kept.
+
+    `most`: rows that are kept of a person, in all partitions.
+    """
+
+    def rank() -> RowRanks:
+        features, labels, ids = split(X, y)
+        part = prepare(features, labels)
+        if split.people is None or part.y is None:
+            raise Incompatible("rows are chosen only where persons have several")
+        owners, ranks = split.people.owners(ids), content_ranks(part.rows, part.y)
+        best = choose_rows(owners, ranks, most)
+        return RowRanks(owners[best], ranks[best], best)
+
+    result: RowRanks | Failure = guard(rank)
     return result
 
 

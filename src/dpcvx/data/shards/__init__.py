@@ -2,7 +2,7 @@
 
 from dpcvx.data.shards.dataset import Shards, open_shards
 from dpcvx.data.shards.source import ShardSource, open_source
-from dpcvx.data.shards.writing import from_arrow, from_batches, from_csv, from_parquet
+from dpcvx.data.shards.writing import from_arrow, from_batches, from_csv, from_files, from_parquet
 
 __all__ = [
     "ShardSource",
@@ -10,6 +10,7 @@ __all__ = [
     "from_arrow",
     "from_batches",
     "from_csv",
+    "from_files",
     "from_parquet",
     "open_shards",
     "open_source",

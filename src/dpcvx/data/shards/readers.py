@@ -7,18 +7,37 @@ Cells are read by the rules for tables in memory.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
-from dpcvx.data.files import NOT_PARQUET, PLAIN, CsvDialect, csv_header, csv_table
-from dpcvx.data.table_file import HEADER_HINT
+from dpcvx.data.files import (
+    FOREIGN,
+    NOT_PARQUET,
+    PLAIN,
+    USUAL,
+    CsvDialect,
+    FileForm,
+    csv_header,
+    csv_table,
+    open_table,
+)
+from dpcvx.data.table_file import HEADER_HINT, TableFile
+from dpcvx.data.units import take_column
 from dpcvx.errors import Unreadable, WrongType, WrongValue
 from dpcvx.words import quantity
 
-__all__ = ["ArrowReader", "BatchReader", "CsvReader", "FileReader", "ParquetReader", "Reader"]
+__all__ = [
+    "ArrowReader",
+    "BatchReader",
+    "CsvReader",
+    "FileReader",
+    "ParquetReader",
+    "Reader",
+    "TableFileReader",
+]
 
 BYTES_AT_ONCE = 2**22  # of a CSV file
 
@@ -62,16 +81,21 @@ class FileReader(Reader, Protocol):
 class ArrowReader:
     """Record batches of one schema.
 
-    `features`: columns to use; by default all but the targets.
+    `data`: whatever holds record batches, or a function that returns it, anew each time; `features`: columns
+    to use, by default all but the targets and the ids; `person`: column of ids.
     """
 
-    def __init__(self, data: Any, features: Sequence[str] | None, target: Target) -> None:
-        stream = _arrow_stream(data)
-        self._schema, self._stream = stream.schema, stream
-        self._features, self._target = _chosen(self._schema.names, features, target), target
-        self.source: Mapping[str, Any] = {"kind": "arrow", "schema": [*self._features, *_names(target)]}
+    def __init__(
+        self, data: Any, features: Sequence[str] | None, target: Target, person: str | None = None
+    ) -> None:
+        self._open = _opener(data, person, "from_arrow")
+        self._stream = _arrow_stream(self._open())
+        self._schema = self._stream.schema
+        self.features, self._target = _chosen(self._schema.names, features, target, person), target
+        self._person = person
+        self.source: Mapping[str, Any] = {"kind": "arrow", "schema": [*self.features, *_names(target)]}
         self.rows: int | None = None
-        self.header: Batch = _split(_made_up(self._schema), self._features, target)
+        self.header: Batch = _split(_made_up(self._schema), self.features, target)
         self._done = 0
 
     @property
@@ -79,9 +103,20 @@ class ArrowReader:
         """Records so far."""
         return self._done, None
 
-    def batches(self, skip: int, rows: int) -> Iterator[Batch]:
-        """Yield records and targets after the first ``skip``, at most ``rows`` of them at a time."""
-        for batch in self._stream:
+    def ids(self, rows: int) -> Iterator[Any]:
+        """Yield the ids of all persons, at most ``rows`` of them at a time."""
+        return (part.column(self._person) for part in self._parts(_arrow_stream(self._open()), 0, rows))
+
+    def batches(self, skip: int, rows: int) -> Iterator[tuple[Any, ...]]:
+        """Yield records, targets and ids after the first ``skip``, at most ``rows`` of them at a time."""
+        stream = self._stream if self._person is None else _arrow_stream(self._open())
+        ids = [] if self._person is None else [self._person]
+        for part in self._parts(stream, skip, rows):
+            yield (*_split(part, self.features, self._target), *(part.column(name) for name in ids))
+
+    def _parts(self, stream: Any, skip: int, rows: int) -> Iterator[Any]:
+        self._done = 0
+        for batch in stream:
             if batch.schema.names != self._schema.names:
                 raise WrongValue("The record batches of a stream must all have the columns of the first one.")
             for start in range(0, batch.num_rows, rows):
@@ -89,7 +124,7 @@ class ArrowReader:
                 fresh = part.slice(min(part.num_rows, max(0, skip - self._done)))
                 self._done += part.num_rows
                 if fresh.num_rows:
-                    yield _split(fresh, self._features, self._target)
+                    yield fresh
 
 
 class ParquetReader:
@@ -248,13 +283,92 @@ class CsvReader:
         return X.select(self.features), X.select(targets)
 
 
-class BatchReader:
-    """Pairs (X, y) of whatever an estimator takes, all with the same columns."""
+class TableFileReader:
+    """Files of Stata, SAS, SPSS or Excel with the same columns, one after the other; each is read as a whole.
 
-    def __init__(self, batches: Iterable[Batch]) -> None:
-        pairs = iter(batches)
-        self.header: Batch = _pair(next(pairs, None))
-        self._batches = chain([self.header], pairs)
+    `features`: columns to use; by default all but the targets and the ids; `words`: those that are not
+    numbers; `classes`: labels of the target; None for numbers; `person`: column of ids; `form`: sheet of
+    workbooks.
+    """
+
+    def __init__(
+        self,
+        paths: Any,
+        features: Sequence[str] | None,
+        target: Target,
+        *,
+        words: Collection[str],
+        classes: Sequence[Any] | None,
+        person: str | None = None,
+        form: FileForm = USUAL,
+    ) -> None:
+        self._paths, self._form = _listed(paths, FOREIGN), form
+        columns = [self._open(path).columns for path in self._paths]
+        for path, names in zip(self._paths, columns, strict=True):
+            if names != columns[0]:
+                raise WrongValue(f"{path} has other columns than {self._paths[0]}.")
+        self.features = _chosen(columns[0], features, target, person)
+        if unknown := [name for name in words if name not in self.features]:
+            raise WrongValue(f"categories name {unknown[0]!r}, which is no feature.")
+        self._target, self._person = target, person
+        self._words, self._classes = words, classes
+        sheet = {} if form.sheet is None else {"sheet": form.sheet}
+        self.source: Mapping[str, Any] = {
+            "kind": "files",
+            "files": [_file_facts(path) for path in self._paths],
+            "schema": self.features,
+            **sheet,
+        }
+        self.rows: int | None = None
+        targets = _names(target)
+        texts = {*words, *(() if classes is None else targets)}
+        self.header: Batch = _split(_nothing([*self.features, *targets], texts), self.features, target)
+        self._done = 0
+
+    @property
+    def progress(self) -> tuple[int, int | None]:
+        """Files so far, of all."""
+        return self._done, len(self._paths)
+
+    def ids(self, rows: int) -> Iterator[Any]:
+        """Yield the ids of all persons, those of a file at a time."""
+        ids = [] if self._person is None else [self._person]
+        return (self._open(path).read(ids, ids)[0][self._person] for path in self._paths)
+
+    def batches(self, skip: int, rows: int) -> Iterator[tuple[Any, ...]]:
+        """Yield records, targets and ids after the first ``skip``, at most ``rows`` of them at a time."""
+        targets, ids = _names(self._target), [] if self._person is None else [self._person]
+        words = [*self._words, *(() if self._classes is None else targets), *ids]
+        for place, path in enumerate(self._paths):
+            table, _ = self._open(path).read([*self.features, *targets, *ids], words)
+            for start in range(min(skip, table.num_rows), table.num_rows, rows):
+                part = table.slice(start, rows)
+                yield (*_split(part, self.features, self._target), *(part[name] for name in ids))
+            skip -= min(skip, table.num_rows)
+            self._done = place + 1
+
+    def _open(self, path: Path) -> TableFile:
+        if path.suffix.lower() not in FOREIGN:
+            raise WrongValue(
+                f"from_files reads files that end in {', '.join(FOREIGN)}, not {path}: use from_parquet or "
+                "from_csv."
+            )
+        return open_table(path, self._form.of(path))
+
+
+class BatchReader:
+    """Pairs (X, y) of whatever an estimator takes, all with the same columns.
+
+    `batches`: an iterable, or a function that returns one, anew each time; `person`: column of ids in X.
+    """
+
+    def __init__(self, batches: Any, person: str | None = None) -> None:
+        self._open = _opener(batches, person, "from_batches")
+        self._person = person
+        pairs = iter(self._open())
+        first = next(pairs, None)
+        self._first = chain([first], pairs)
+        self.header: Batch = self._taken(first)[:2]
         self.source: Mapping[str, Any] = {"kind": "batches"}
         self.rows: int | None = None
         self._done = 0
@@ -264,21 +378,54 @@ class BatchReader:
         """Records so far."""
         return self._done, None
 
-    def batches(self, skip: int, rows: int) -> Iterator[Batch]:
-        """Yield records and targets after the first ``skip``, at most ``rows`` of them at a time."""
+    def ids(self, rows: int) -> Iterator[Any]:
+        """Yield the ids of all persons."""
+        return (self._taken(pair)[2] for pair in self._open())
+
+    def batches(self, skip: int, rows: int) -> Iterator[tuple[Any, ...]]:
+        """Yield records, targets and ids after the first ``skip``, at most ``rows`` of them at a time."""
         from dpcvx.data.table import Table
 
-        for pair in self._batches:
-            X, y = _pair(pair)
+        self._done = 0
+        for pair in self._first if self._person is None else self._open():
+            parts = self._taken(pair)
+            X, y = parts[:2]
             n = Table(X).n
             if len(y) != n:
-                raise WrongValue(f"A batch has {quantity(n, 'row')} of X but {len(y)} of y; they must agree.")
+                # The number of rows is private where persons have several.
+                found = f": {quantity(n, 'row')} of X but {len(y)} of y" if self._person is None else ""
+                raise WrongValue(f"X and y of a batch must have the same number of rows{found}.")
             for start in range(0, n, rows):
                 stop = min(n, start + rows)
                 fresh = start + min(stop - start, max(0, skip - self._done))
                 self._done += stop - start
                 if fresh < stop:
-                    yield _sliced(X, fresh, stop), _sliced(y, fresh, stop)
+                    yield tuple(_sliced(part, fresh, stop) for part in parts)
+
+    def _taken(self, pair: Any) -> tuple[Any, ...]:
+        """X, y and, where there are persons, their ids."""
+        X, y = _pair(pair)
+        if self._person is None:
+            return X, y
+        X, ids = take_column(X, self._person)
+        return X, y, ids
+
+
+def _opener(data: Any, person: str | None, what: str) -> Callable[[], Any]:
+    """Return a function that gives the data from their beginning: once, or twice where there are persons.
+
+    `what`: the function that takes the data, for messages.
+    """
+    if callable(data):
+        opener: Callable[[], Any] = data
+        return opener
+    once = hasattr(data, "__next__") or hasattr(data, "read_next_batch")
+    if person is not None and once:
+        raise WrongType(
+            f"{what} reads the data twice where there are persons, first their ids, and "
+            f"{type(data).__name__} can be read only once: give a function that returns it."
+        )
+    return lambda: data
 
 
 def _pair(given: Any) -> Batch:
@@ -350,6 +497,15 @@ def _made_up(schema: Any) -> Any:
     import pyarrow as pa
 
     return pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in schema], schema=_nullable(schema))
+
+
+def _nothing(names: Sequence[str], words: Collection[str]) -> Any:
+    """One record of text and numbers without a value in it."""
+    import pyarrow as pa
+
+    return pa.table(
+        {name: pa.nulls(1, pa.large_string() if name in words else pa.float64()) for name in names}
+    )
 
 
 def _nullable(schema: Any) -> Any:

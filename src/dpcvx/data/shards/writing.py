@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,22 +15,30 @@ from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector
 from dpcvx.data.declarations import Declarations, check_schema
-from dpcvx.data.files import PLAIN, CsvDialect
+from dpcvx.data.files import PLAIN, CsvDialect, FileForm
 from dpcvx.data.levels import COMPARED
 from dpcvx.data.recognised import total_of
 from dpcvx.data.rows import Records, Sparse
 from dpcvx.data.shards.dataset import Shards
 from dpcvx.data.shards.folder import Manifest, Store
-from dpcvx.data.shards.readers import ArrowReader, BatchReader, CsvReader, FileReader, ParquetReader, Reader
+from dpcvx.data.shards.readers import (
+    ArrowReader,
+    BatchReader,
+    CsvReader,
+    FileReader,
+    ParquetReader,
+    Reader,
+    TableFileReader,
+)
 from dpcvx.data.shards.recipe import RECOGNISED, Recipe, normalise
-from dpcvx.data.shards.row_weights import RowWeights, weigh_rows
+from dpcvx.data.shards.row_weights import OTHER_ROWS, RowWeights, weigh_rows
 from dpcvx.data.shards.source import OWNERS
 from dpcvx.data.table import Table, open_declared
 from dpcvx.data.table_schema import TableSchema
 from dpcvx.data.units import PersonColumnRule, person_column
 from dpcvx.errors import ShardsDamaged, StoreUnavailable, WrongType, WrongValue
 
-__all__ = ["from_arrow", "from_batches", "from_csv", "from_parquet"]
+__all__ = ["from_arrow", "from_batches", "from_csv", "from_files", "from_parquet"]
 
 CELLS_AT_ONCE = 2**22  # features quantised at a time
 ROWS_AT_ONCE = 2**17
@@ -171,6 +180,61 @@ def from_csv(
     )
 
 
+def from_files(
+    path: Any,
+    *,
+    target: str | Sequence[str],
+    bounds: Any = None,
+    classes: Sequence[Any] | None = None,
+    y_bounds: Any = None,
+    features: Sequence[str] | None = None,
+    categories: Mapping[str, Sequence[Any]] | None = None,
+    data_norm: float | None = None,
+    schema: TableSchema | None = None,
+    person: str | None = None,
+    persons: int | None = None,
+    max_rows: int | None = None,
+    sheet: str | None = None,
+    store: str | Path | None = None,
+    verbose: int = 1,
+) -> Shards:
+    """Quantise files of Stata, SAS, SPSS or Excel into mapped shards that every estimator fits.
+
+    Cells are read as by ``dpcvx fit``; this needs ``dpcvx[files]``. One file at a time is held in memory.
+
+    Parameters
+    ----------
+    path : path or sequence of paths
+        A file (.dta, .sas7bdat, .xpt, .sav, .zsav, .xlsx), several files with the same columns, or a folder
+        of them; one row is one person, unless ``person`` is given.
+    target, bounds, classes, y_bounds, features, categories, data_norm, schema, store, verbose
+        As for `from_parquet`.
+    person, persons, max_rows
+        As for `from_parquet`.
+    sheet : str, optional
+        Sheet of workbooks; by default that of the schema, or the first.
+
+    Returns
+    -------
+    Shards
+        To be given to ``fit``, without y.
+    """
+    declared = _declare(target, bounds, categories, data_norm, classes, y_bounds, schema)
+    people, labels, words = person_column(person, persons, max_rows), declared.classes, list(categories or {})
+    form = FileForm(sheet=sheet if sheet is not None or schema is None else schema.file.sheet)
+    if declared.schema is not None:
+        header = TableFileReader(
+            path, features, target, words=(), classes=labels, person=person, form=form
+        ).features
+        own = declared.schema.for_table(header)
+        features, words = own.features(), own.text_columns()
+        labels = own.target_parameters().get("classes") if labels is None else labels
+    reader = TableFileReader(path, features, target, words=words, classes=labels, person=person, form=form)
+    return _open_or_write(
+        reader, declared, _folder(store, path), verbose, None if people is None else (people, reader)
+    )
+
+
 def from_arrow(
     data: Any,
     *,
@@ -183,6 +247,9 @@ def from_arrow(
     categories: Mapping[str, Sequence[Any]] | None = None,
     data_norm: float | None = None,
     schema: TableSchema | None = None,
+    person: str | None = None,
+    persons: int | None = None,
+    max_rows: int | None = None,
     verbose: int = 1,
 ) -> Shards:
     """Quantise an Arrow stream into mapped shards that every estimator fits.
@@ -191,7 +258,11 @@ def from_arrow(
     ----------
     data : record batch reader, iterable of record batches, table, or what exports an Arrow stream
         Read once, a batch at a time. To go on after an interruption, give the same stream from its beginning.
+        With ``person`` it is read twice: a stream that can be read only once is given as a function that
+        returns it, with the same rows in the same order each time.
     target, bounds, classes, y_bounds, features, categories, data_norm, schema, verbose
+        As for `from_parquet`.
+    person, persons, max_rows
         As for `from_parquet`.
     store : path
         Folder of the shards. One that is complete is refused, since nothing tells two streams apart: open it
@@ -202,13 +273,16 @@ def from_arrow(
     Shards
         To be given to ``fit``, without y.
     """
-    reader = ArrowReader(data, features, target)
+    people = person_column(person, persons, max_rows)
+    reader = ArrowReader(data, features, target, person)
     declared = _declare(target, bounds, categories, data_norm, classes, y_bounds, schema)
-    return _open_or_write(reader, declared, Path(store), verbose)
+    return _open_or_write(
+        reader, declared, Path(store), verbose, None if people is None else (people, reader)
+    )
 
 
 def from_batches(
-    batches: Iterable[tuple[Any, Any]],
+    batches: Iterable[tuple[Any, Any]] | Callable[[], Iterable[tuple[Any, Any]]],
     *,
     bounds: Any = None,
     store: str | Path,
@@ -217,6 +291,9 @@ def from_batches(
     categories: Mapping[Any, Sequence[Any]] | None = None,
     data_norm: float | None = None,
     schema: TableSchema | None = None,
+    person: str | None = None,
+    persons: int | None = None,
+    max_rows: int | None = None,
     verbose: int = 1,
 ) -> Shards:
     """Quantise pairs (X, y) into mapped shards that every estimator fits.
@@ -225,9 +302,12 @@ def from_batches(
     ----------
     batches : iterable of pairs
         X and y as an estimator's ``fit`` takes them, SciPy sparse matrices included, all with the same
-        columns. To go on after an interruption, give the same batches from their beginning.
+        columns. To go on after an interruption, give the same batches from their beginning. With ``person``
+        they are read twice: a generator is given as a function that returns it.
     bounds, classes, y_bounds, categories, data_norm, schema, verbose
         As for `from_parquet`.
+    person, persons, max_rows
+        As for `from_parquet`; the column of ids is one of X, a data frame.
     store : path
         As for `from_arrow`.
 
@@ -237,7 +317,11 @@ def from_batches(
         To be given to ``fit``, without y.
     """
     declared = _declare(None, bounds, categories, data_norm, classes, y_bounds, schema)
-    return _open_or_write(BatchReader(batches), declared, Path(store), verbose)
+    people = person_column(person, persons, max_rows)
+    reader = BatchReader(batches, person)
+    return _open_or_write(
+        reader, declared, Path(store), verbose, None if people is None else (people, reader)
+    )
 
 
 def _declare(
@@ -377,6 +461,10 @@ def _fill(
     at_once = ROWS_AT_ONCE if sparse else max(1, min(ROWS_AT_ONCE, CELLS_AT_ONCE // recipe.columns.width))
     waiting: list[tuple[Records, NDArray[np.bool_], IntVector | None]] = []
     at = store.manifest.n
+    order = hashlib.sha256()  # of the persons of rows, those in shards that are there included
+    if weights is not None:
+        for index in range(len(store.manifest.shards)):
+            order.update(store.arrays(index)[OWNERS].tobytes())
     # How much has been read tells the number of rows, which is private where persons have several.
     with _bar(verbose if weights is None else 0) as show:
         for X, y, *ids in reader.batches(at, at_once):
@@ -387,6 +475,7 @@ def _fill(
             records, shares = Records(*recipe.quantised(X, y)), None
             if weights is not None:
                 records, shares = weights.apply(records, ids[0], at)
+                order.update(b"" if records.owners is None else records.owners.tobytes())
             at += len(seen)
             waiting.append((records, seen, shares))
             while sum(len(seen) for _, seen, _ in waiting) >= recipe.rows:
@@ -397,6 +486,8 @@ def _fill(
             _append(store, _cut(waiting, recipe.rows), expected)
     if store.manifest.n == 0:
         raise WrongValue("There are no records: at least one is needed.")
+    if weights is not None and order.digest() != weights.order:
+        raise StoreUnavailable(OTHER_ROWS)
     store.finish()
 
 
