@@ -19,14 +19,21 @@ from typing import Any
 import numpy as np
 
 from dpcvx.data.canonical import DATE, canonical, read_number
-from dpcvx.data.table_file import FileHeader, TableFile, check_names, open_binary, read_bytes
+from dpcvx.data.table_file import (
+    FOREIGN,
+    STATISTICS,
+    WORKBOOK,
+    FileHeader,
+    TableFile,
+    check_names,
+    open_binary,
+    read_bytes,
+)
 from dpcvx.errors import Unreadable, WrongValue
 
 __all__ = [
-    "FOREIGN",
     "NOT_PARQUET",
     "PLAIN",
-    "STATISTICS",
     "USUAL",
     "CsvDialect",
     "FileForm",
@@ -37,16 +44,6 @@ __all__ = [
 ]
 
 LONGEST_HEADER = 2**24  # bytes
-WORKBOOK = ".xlsx"
-# readers of pyreadstat, by the ending of a file
-STATISTICS = {
-    ".dta": "read_dta",
-    ".sas7bdat": "read_sas7bdat",
-    ".xpt": "read_xport",
-    ".sav": "read_sav",
-    ".zsav": "read_sav",
-}
-FOREIGN = (*STATISTICS, WORKBOOK)  # files of other programs
 
 NOT_PARQUET = (
     "cannot be read as Parquet: it is damaged or cut short, as an interrupted copy is, or another kind of "

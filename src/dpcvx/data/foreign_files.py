@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from dpcvx.data.canonical import canonical, map_cells, read_numbers
-from dpcvx.data.files import STATISTICS
-from dpcvx.data.table_file import FileHeader, TableFile, check_names, read_bytes
+from dpcvx.data.table_file import STATISTICS, FileHeader, TableFile, check_names, read_bytes
 from dpcvx.errors import NotInstalled, Unreadable, WrongValue
 
 __all__ = ["open_statistics", "open_workbook", "statistics_header", "workbook_header"]

@@ -10,9 +10,30 @@ from typing import Any, BinaryIO
 
 from dpcvx.errors import Unreadable, WrongValue
 
-__all__ = ["HEADER_HINT", "FileHeader", "TableFile", "check_names", "open_binary", "read_bytes"]
+__all__ = [
+    "FOREIGN",
+    "HEADER_HINT",
+    "STATISTICS",
+    "WORKBOOK",
+    "FileHeader",
+    "TableFile",
+    "check_names",
+    "open_binary",
+    "read_bytes",
+]
 
 Level = str | int | float
+
+WORKBOOK = ".xlsx"
+# readers of pyreadstat, by the ending of a file
+STATISTICS = {
+    ".dta": "read_dta",
+    ".sas7bdat": "read_sas7bdat",
+    ".xpt": "read_xport",
+    ".sav": "read_sav",
+    ".zsav": "read_sav",
+}
+FOREIGN = (*STATISTICS, WORKBOOK)  # files of other programs
 
 # Said instead of the columns found: the first line of a file without a header is somebody's record.
 HEADER_HINT = (

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dpcvx.data.files import (
-    FOREIGN,
     NOT_PARQUET,
     PLAIN,
     USUAL,
@@ -24,7 +23,7 @@ from dpcvx.data.files import (
     csv_table,
     open_table,
 )
-from dpcvx.data.table_file import HEADER_HINT, TableFile
+from dpcvx.data.table_file import FOREIGN, HEADER_HINT, TableFile
 from dpcvx.data.units import take_column
 from dpcvx.errors import Unreadable, WrongType, WrongValue
 from dpcvx.words import quantity
