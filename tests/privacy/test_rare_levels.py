@@ -109,6 +109,30 @@ def test_many_levels_cost_no_more_than_a_number():
     assert found[0] > found[1] - 0.03
 
 
+@pytest.mark.parametrize("first", ["a", "c"])
+def test_levels_without_visible_people_are_marked_in_the_table_and_left_out_of_tests(first, tmp_path):
+    """Their standard error of 0 gave NaN in the table, and tests of the column were refused."""
+    n, rng = 5000, np.random.default_rng(3)
+    frame = pd.DataFrame({"x": rng.normal(size=n), "group": rng.choice(["a", "b", "C"], n)})
+    y = frame["x"] + (frame["group"] == "b") + rng.normal(size=n)
+    levels = [first, *(level for level in "abc" if level != first)]
+    declared = {"bounds": {"x": (-4, 4)}, "categories": {"group": levels}, "y_bounds": (-6, 6)}
+    model = dp.PrivateLinearRegression(epsilon=8.0, uncertainty=0.2, random_state=0, **declared)
+    with pytest.warns(dp.UnrecognisedDataWarning, match="no people are visible at 'c'"):
+        model.fit(frame, y)
+    model.save(tmp_path / "model.json")
+    for each in (model, dp.load(tmp_path / "model.json")):
+        table = each.summary().table()
+        mark = "group=c (no visible people)" if first == "a" else "group=c (baseline, no visible people)"
+        (row,) = [row for row in table.rows if row[0] == mark]
+        assert row[1] == 0
+        assert set(row[2:]) == {None}
+        assert "spelt as in the data" in str(table)
+        assert "nan" not in str(table)
+        tests = {test.hypothesis: test.df for test in each.wald_test_terms().tests}
+        assert tests == {"x": 1, "group": 1}
+
+
 @pytest.mark.parametrize("standardize", [True, False])
 def test_levels_in_another_spelling_are_named_and_pooled_with_the_baseline(standardize):
     """Their coefficients were noise, up to 17 in logistic models."""

@@ -41,6 +41,7 @@ class ModelTerms:
     names: tuple[str, ...]  # of features
     # column, its features, and name of its baseline level or ""
     columns: tuple[tuple[str, Sequence[int], str], ...]
+    unseen: frozenset[str] = frozenset()  # features of levels without visible people, whose effect is fixed
 
     @classmethod
     def of(cls, names: Sequence[str], levels: Levels, maps: Maps = None) -> ModelTerms:
@@ -112,7 +113,7 @@ class ModelTerms:
         return f"{text or '0'} = {value:g}"
 
     def whole_column(self, name: str) -> Hypotheses | None:
-        """Return the hypothesis that a column has no effect; None if no column has this name.
+        """Return the hypothesis that a column has no effect; None if there is no such column, or no effect.
 
         Of a column with levels: all have the same coefficient, which is 0 where one is the baseline.
         """
@@ -122,6 +123,11 @@ class ModelTerms:
         if not found:
             return None
         label, features, baseline = found[0]
+        features = [j for j in features if self.names[j] not in self.unseen]
+        if baseline in self.unseen:  # effects are differences from their mean: the last follows from others
+            features = features[:-1]
+        if not features:
+            return None
         zeros = np.zeros((len(features), len(self.names) + 1))
         zeros[np.arange(len(features)), list(features)] = 1.0
         names = [self.names[j] for j in features]

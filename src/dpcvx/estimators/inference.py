@@ -37,6 +37,7 @@ MOSTLY_HIDDEN = 0.5  # a row is marked if hidden directions make up a larger sha
 HIDDEN = "hidden by noise"
 ADJUSTMENTS = (None, "holm")
 RANK = 1e-10  # hypotheses are dependent if an eigenvalue of their covariance is smaller, beside the largest
+UNSEEN = "no visible people"
 NOISE_SHARE = "noise share: part of the variance that is privacy noise; the rest is sampling error."
 NO_ERRORS = (
     "Standard errors, z, P>|z| and intervals were not released, because they cost a share of the budget. "
@@ -74,12 +75,18 @@ class Summary(Printable):
         return ResultTable(self.title, self.facts, columns, tuple(rows), (*self.notes, *found.notes()))
 
     def _places(self) -> list[tuple[str, int | None]]:
-        """Rows: a name, and its place among the coefficients (the intercept last), None for a baseline."""
+        """Rows: a name, and its place among the coefficients (the intercept last).
+
+        None is the place of a baseline, and of a level without visible people: their coefficient is 0.
+        """
         rows: list[tuple[str, int | None]] = [(INTERCEPT, len(self.terms.names))]
         for _, features, baseline in self.terms.columns:
             if baseline:
-                rows.append((f"{baseline} (baseline)", None))
-            rows += [(self.terms.names[j], j) for j in features]
+                mark = f"baseline, {UNSEEN}" if baseline in self.terms.unseen else "baseline"
+                rows.append((f"{baseline} ({mark})", None))
+            for j in features:
+                name = self.terms.names[j]
+                rows.append((f"{name} ({UNSEEN})", None) if name in self.terms.unseen else (name, j))
         return rows
 
     def _coefficients(self, places: Sequence[tuple[str, int | None]]) -> ResultTable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from typing import Any
 
@@ -15,6 +16,7 @@ from dpcvx.estimators.fitted_model import FittedModel
 from dpcvx.estimators.hypotheses import ModelTerms
 from dpcvx.estimators.inference import (
     NO_ERRORS,
+    UNSEEN,
     ContrastTests,
     Summary,
     WaldTests,
@@ -34,6 +36,11 @@ FROM_ESTIMATE = (
     "cover sampling error and privacy noise. Everything here was computed from released numbers."
 )
 RIDGE = "The model has a ridge (l2): coefficients and intervals are those of the penalised objective."
+POOLED = (
+    f"{UNSEEN}: released numbers cannot tell these levels from empty ones, so that their coefficients would "
+    "be noise. They have the effect of the baseline; the mean of the other levels takes the place of a "
+    "baseline that is empty. See whether the levels are spelt as in the data."
+)
 
 
 class Intervals(FittedModel):
@@ -248,7 +255,8 @@ class Intervals(FittedModel):
     def _terms(self) -> ModelTerms:
         check_is_fitted(self)
         rows = self._row_map
-        return ModelTerms.of(rows.names, rows.levels, rows.maps)
+        unseen = frozenset(self.privacy_statement_.bounds.get("pooled", ()))
+        return dataclasses.replace(ModelTerms.of(rows.names, rows.levels, rows.maps), unseen=unseen)
 
     def _family(self) -> str:
         """Return the family of the model in words, from its loss and link."""
@@ -270,7 +278,8 @@ class Intervals(FittedModel):
 
     def _summary_notes(self) -> list[str]:
         """Return notes of the model's own for the table."""
-        return [] if not self.l2 else [RIDGE]
+        notes = [] if not self.l2 else [RIDGE]
+        return notes + ([POOLED] if self._terms().unseen else [])
 
     def _score_interval(self, X: Any, level: float, extra: float = 0.0) -> Vector:
         """Interval for the linear score of each new row, the variance of a new target added where given."""
