@@ -8,14 +8,15 @@ Every fit has its defaults, declared bounds and delta = 1/n^2. Scores are AUC an
 each seed splits the rows anew. The share is (score - constant) / (additive without privacy - constant), the
 latter being the better of cubic splines and piecewise linear ones at quantiles, with a ridge. With --peers
 DP-EBM (`interpret-core`) is fitted too, with its defaults, and with "tuned" also with the best of three
-settings on the test rows, which favours it. Results go to benchmarks/output/additive_<list>.json, cell by
-cell, and a run continues where it stopped.
+settings on the test rows, which favours it; our own fits come first. Results go to
+benchmarks/output/additive_<list>.json, cell by cell, and a run continues where it stopped.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import json
 import sys
 import time
@@ -121,16 +122,17 @@ def plain(task: TableTask) -> dict[str, float]:
     }
 
 
-def cells(task: TableTask, epsilon: float, seed: int, peers: str) -> dict[str, float]:
-    """Return the scores of all private models for one split."""
-    found = {kind: private(task, kind, epsilon, seed) for kind in ("additive", "linear")}
-    if peers != "none":
-        settings = EBM_SETTINGS if peers == "tuned" else EBM_SETTINGS[:1]
-        scores = [ebm(task, setting, epsilon, seed) for setting in settings]
-        found["DP-EBM"] = scores[0]
-        if peers == "tuned":
-            found["DP-EBM tuned"] = max(scores)
-    return found
+def missing_scores(known: dict[str, float], task: TableTask, epsilon: float, seed: int, kind: str) -> None:
+    """Add the scores of one kind of model, for one split, to those that are known."""
+    if kind == "ours":
+        for name in ("additive", "linear"):
+            if name not in known:
+                known[name] = private(task, name, epsilon, seed)
+    if kind == "default" and "DP-EBM" not in known:
+        known["DP-EBM"] = ebm(task, EBM_SETTINGS[0], epsilon, seed)
+    if kind == "tuned" and "DP-EBM tuned" not in known:
+        others = [ebm(task, settings, epsilon, seed) for settings in EBM_SETTINGS[1:]]
+        known["DP-EBM tuned"] = max(known["DP-EBM"], *others)
 
 
 def summary(results: dict[str, Any]) -> None:
@@ -139,13 +141,15 @@ def summary(results: dict[str, Any]) -> None:
     behind, against = [], []
     for name, table in results.items():
         base = 0.5 if table["classifies"] else 0.0
+        if not table["plain"]:  # the run was stopped before
+            continue
         top = np.mean([split["plain additive"] for split in table["plain"].values()]) - base
         others = " ".join(f"{kind} {np.mean([s[kind] for s in table['plain'].values()]):.3f}"
                           for kind in ("plain linear", "plain additive", "boosting"))  # fmt: skip
         print(f"\n{name}, n = {table['n']:,}: {others}")
         for epsilon, splits in table["private"].items():
             line = []
-            for kind in next(iter(splits.values())):
+            for kind in dict.fromkeys(kind for split in splits.values() for kind in split):
                 scores = np.array([split[kind] for split in splits.values() if kind in split])
                 error = scores.std(ddof=1) / np.sqrt(len(scores)) if len(scores) > 1 else 0.0
                 line.append(f"{kind} {scores.mean():.3f} ± {error:.3f}")
@@ -154,7 +158,7 @@ def summary(results: dict[str, Any]) -> None:
                     shares.setdefault(key, []).append(float((scores.mean() - base) / top))
             print(f"  epsilon {epsilon:<4}", "  ".join(line))
             for rival, listed in (("linear", behind), ("DP-EBM", against)):
-                pairs = [(s["additive"], s[rival]) for s in splits.values() if rival in s]
+                pairs = [(s["additive"], s[rival]) for s in splits.values() if rival in s and "additive" in s]
                 if pairs and table["n"] >= LARGE:
                     apart = np.array([a - b for a, b in pairs])
                     error = apart.std(ddof=1) / np.sqrt(len(apart)) if len(apart) > 1 else 0.0
@@ -195,7 +199,8 @@ def main() -> None:
     file = OUTPUT / f"{options.output or 'additive_' + options.list}.json"
     results: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     end = time.monotonic() + 60 * options.minutes
-    for seed in range(options.seeds):
+    stages = ("ours", "plain", "default", "tuned")[: 2 + ("none", "default", "tuned").index(options.peers)]
+    for kind, seed in itertools.product(stages, range(options.seeds)):
         for question in tables.questions(names):
             if options.only and question.name not in options.only:
                 continue
@@ -206,13 +211,11 @@ def main() -> None:
             task = tables.load(question, seed)
             facts = {"n": len(task.y), "classifies": task.classifies, "plain": {}, "private": {}}
             table = results.setdefault(task.name, facts)
-            if str(seed) not in table["plain"]:
+            if kind == "plain" and str(seed) not in table["plain"]:
                 table["plain"][str(seed)] = plain(task)
             for epsilon in options.epsilons:
-                splits = table["private"].setdefault(str(epsilon), {})
-                known = splits.get(str(seed), {})
-                if "additive" not in known or (options.peers != "none" and "DP-EBM" not in known):
-                    splits[str(seed)] = cells(task, epsilon, seed, options.peers)
+                known = table["private"].setdefault(str(epsilon), {}).setdefault(str(seed), {})
+                missing_scores(known, task, epsilon, seed, kind)
             file.write_text(json.dumps(results, indent=1))
     summary(results)
 
