@@ -385,6 +385,11 @@ def forecast(
             "Standard errors cannot be predicted for private bounds, which are not known before the fit. "
             "Give bounds and y_bounds that are likely to come out, in your units."
         )
+    if getattr(made.plan.solver, "basis", None) is not None:
+        raise Incompatible(
+            "Standard errors are predicted for coefficients of columns, and this fit would have ramps or "
+            'products of columns. Give knots=0 and interactions="none" to predict those of straight lines.'
+        )
     sample = _Sample.draw(made, assumed)
     found = sample.run(model, made, runs)
     deviations = np.median([np.sqrt(np.diag(each.covariance)) for each in found], axis=0)

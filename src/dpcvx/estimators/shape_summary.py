@@ -73,4 +73,6 @@ class ShapeSummary(Summary):
 def _form(shape: Shape) -> str:
     if not shape.is_number:
         return quantity(len(shape.at), "level")
+    if isinstance(shape.at[0], str):  # several features by a declared map, of which a shape has the ends
+        return "map"
     return "line" if len(shape.at) <= 2 else f"{len(shape.at)} knots"
