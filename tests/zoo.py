@@ -70,6 +70,7 @@ from dpcvx.mechanisms import (
     NoisyLength,
     NoisyMinimiser,
     NoisyMoments,
+    NoisyPooledCounts,
     NoisyQuantile,
     NoisySecondMoments,
     NoisyTarget,
@@ -236,6 +237,7 @@ ALL_MECHANISMS: dict[str, Callable[[Neighbours], Mechanism]] = {
     "quantile": lambda who: NoisyQuantile(100, 50, 0.1),  # the same for both relations
     "counts": lambda who: NoisyCounts(100, 3, (2, 5), 1.0, who),
     "histogram": lambda who: NoisyBinCounts(100, 0, (2, 5), 1.0),  # of one relation
+    "pooled histogram": lambda who: NoisyPooledCounts(100, 0, (5,), 1.0, cells=3),  # of one relation
 }
 
 

@@ -9,14 +9,14 @@ import pytest
 import dpcvx
 import dpcvx.noise.gaussian
 from dpcvx.accounting import WEIGHT, Budget, Neighbours, gaussian_mu, spendable
-from dpcvx.data.bins import COARSE, FINE, CellsInBins, quantiles_of
+from dpcvx.data.bins import COARSE, FINE, POOLED, CellsInBins, PooledCells, quantiles_of
 from dpcvx.data.column_maps import IDENTITY, Clip, PrivateQuantiles, PrivateRamps, QuantileMap, Ramps
 from dpcvx.data.dataset import InMemory
 from dpcvx.data.units import persons
 from dpcvx.errors import Incompatible
-from dpcvx.estimators.private_maps import TailRule, histogram_stages
+from dpcvx.estimators.private_maps import TailRule, histogram_stages, pooled_stages
 from dpcvx.events import Gaussian
-from dpcvx.mechanisms import NoisyBinCounts
+from dpcvx.mechanisms import NoisyBinCounts, NoisyPooledCounts
 from dpcvx.noise import SeededGenerator
 
 HOSTILE = [math.nan, math.inf, -math.inf, "abc", None, 10**400, 1e308, -1e308]
@@ -94,6 +94,92 @@ def test_survey_weights_and_other_relations():
     for wrong in (Neighbours("add_remove"), Neighbours("replace", "person", 3, WEIGHT)):
         with pytest.raises(Incompatible, match="one row of each person"):
             NoisyBinCounts(2, 0, (5, 4), 1.0, wrong)
+
+
+def pooled_question(n):
+    edges = np.array([0.0, 1.0, 4.0]), np.array([0.0, 0.5, 2.0])
+    return PooledCells(n, (0, 1), edges)
+
+
+def test_a_replaced_row_moves_pooled_counts_by_the_sensitivity_at_most_and_some_row_does(silent):
+    mechanism = NoisyPooledCounts(1, 0, (5,), 1.0, cells=2)
+    answers = {
+        tuple(mechanism(pooled_question(1), dataset([row]), SeededGenerator(0)))
+        for row in itertools.product(CELLS, CELLS)
+    }
+    assert all(sum(answer) == 2 for answer in answers)  # every cell is in one bin
+    apart = max(math.dist(*pair) for pair in itertools.combinations(answers, 2))
+    assert apart == pytest.approx(2.828427, rel=1e-6)  # sqrt(2) for each of two columns
+    assert apart <= mechanism.sensitivity <= 2.82843
+    assert mechanism.event == Gaussian(1.0)
+
+
+def test_sensitivities_and_noise_of_pooled_counts_have_these_values():
+    assert NoisyPooledCounts(10, 0, (5,), 1.0, cells=3).sensitivity == pytest.approx(4.242641, rel=1e-6)
+    thousand = NoisyPooledCounts(10_000, 0, (66,), 50.0, cells=1000)
+    assert thousand.sensitivity == pytest.approx(1414.214, rel=1e-6)
+    # The noise on a share of all cells does not depend on the number of columns.
+    one = NoisyPooledCounts(10_000, 0, (66,), 50.0, cells=1)
+    assert thousand.noise / 1000 == pytest.approx(one.noise, rel=1e-6) == pytest.approx(70.71068, rel=1e-6)
+
+
+def test_a_replaced_person_moves_pooled_counts_by_the_sensitivity_at_most(silent):
+    person = Neighbours("replace", "person", weight=WEIGHT)
+    mechanism = NoisyPooledCounts(2, 0, (5,), 1.0, person, cells=2)
+    others = [[(0.5, 0.2)], [(8.0, 8.0)], [(math.nan, "abc")], [(0.5, 0.5), (8.0, 8.0), (3.0, 0.0)]]
+    others += [[(8.0, 0.2)] * 7, [(0.5, 0.5), (0.5, 8.0)], [(math.nan, 0.2)] * 3]
+    answers = []
+    for rows in others:
+        data = dataset([(1.0, 1.0), *rows])
+        data.weigh_by(persons(np.array([1] + [2] * len(rows)), declared=2))
+        answers.append(mechanism(pooled_question(2), data, SeededGenerator(0)))
+    apart = max(math.dist(*pair) for pair in itertools.combinations(answers, 2))
+    assert 0.99 * math.sqrt(8) < apart <= mechanism.sensitivity
+    assert answers[0].sum() == pytest.approx(4)
+
+
+def test_pooled_counts_are_of_as_many_columns_as_planned():
+    mechanism = NoisyPooledCounts(1, 0, (5,), 1.0, cells=1)
+    for wrong in (pooled_question(1), CellsInBins(1, (0,), (np.array([0.0, 1.0, 4.0]),))):
+        with pytest.raises(Incompatible, match="not those that were planned"):
+            mechanism(wrong, dataset([(0.0, 0.0)]), SeededGenerator(0))
+
+
+def test_pooled_counts_are_asked_of_many_columns_and_records_for_two_per_cent():
+    rule, budget = {j: TailRule() for j in range(60)}, Budget(1.0, 1e-8)
+    data = dataset([(0.0,) * 60])
+    (stage,) = pooled_stages(10_000, rule, data, budget)
+    paid = spendable(budget)
+    mu = gaussian_mu(paid.epsilon, paid.delta)
+    assert stage.mechanism.noise_multiplier == pytest.approx(1 / (mu * math.sqrt(0.02)))
+    assert (stage.n_calls, stage.mechanism.cells) == (1, 60)
+    assert pooled_stages(1000, rule, data, budget) == ()
+    assert pooled_stages(10_000, dict(list(rule.items())[:49]), data, budget) == ()
+    assert pooled_stages(10_000, rule, data, Budget(1.0, 1e-8, "add_remove")) == ()
+
+
+def test_a_lasso_clips_all_columns_to_one_range_of_their_cells():
+    rng = np.random.default_rng(0)
+    n, d = 4000, 60
+    high = np.geomspace(2, 1000, d)  # columns have units of their own, and fill a tenth of their bounds
+    X = high * (0.3 + 0.05 * rng.standard_normal((n, d)))
+    y = X[:, 3] / high[3] + 0.02 * rng.standard_normal(n)
+    model = dpcvx.PrivateLasso(epsilon=4, bounds=(0 * high, high), y_bounds=(0, 1), random_state=0)
+    model.fit(X, y)
+    assert "NoisyPooledCounts" in str(model.plan_)
+    assert "NoisyPooledCounts" in str(model.privacy_statement_)
+    ends = np.array([[each.low, each.high] for each in model._row_map.maps]) / high[:, None]
+    np.testing.assert_allclose(ends - ends[0], 0, atol=1e-12)
+    np.testing.assert_allclose(ends[0], [0.218, 0.382], atol=0.03)
+    assert np.mean((model.predict(X) - y) ** 2) < 0.3 * np.var(y)
+
+
+def test_pooled_edges_are_fine_near_the_middle_and_the_ends():
+    assert (np.diff(POOLED) >= 0).all()
+    assert POOLED[0] == -1
+    assert POOLED[-1] < 1
+    for point in (-1.0, 0.0, 1.0):
+        assert 0 < np.abs(POOLED[point != POOLED] - point).min() <= 2.0**-12
 
 
 def test_quantiles_of_exact_counts_are_those_of_the_column():

@@ -18,7 +18,7 @@ from dpcvx.arrays import IntVector, Vector
 if TYPE_CHECKING:
     from dpcvx.data.table import Table
 
-__all__ = ["COARSE", "FINE", "Binning", "CellsInBins", "quantiles_of"]
+__all__ = ["COARSE", "FINE", "POOLED", "Binning", "CellsInBins", "PooledCells", "quantiles_of"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,17 @@ class Binning:
 COARSE, FINE = Binning(6, 12, 4.0), Binning(16, 24, 2.0)
 
 
+def _pooled_edges() -> Vector:
+    """Edges in [-1, 1): 32 bins of equal width, and narrower ones towards the middle and both ends."""
+    near = 2.0 ** -np.arange(5.0, 13.0)
+    points = np.concatenate([np.linspace(-1, 1, 32, endpoint=False), -near, near, 1 - near, near - 1])
+    edges: Vector = np.sort(points)
+    return edges
+
+
+POOLED = _pooled_edges()
+
+
 @dataclass(frozen=True, eq=False)
 class CellsInBins:
     """The number of cells of each of some columns in bins; the last bin is for cells that are no numbers.
@@ -87,6 +98,24 @@ class CellsInBins:
             counts[-1] = whole - counts[:-1].sum()
             parts.append(counts)
         return np.concatenate(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class PooledCells(CellsInBins):
+    """The number of cells of all of some columns together in bins that each column has as many of.
+
+    The counts sum to n times the number of columns.
+    """
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """Number of bins."""
+        return super().levels[:1]
+
+    def of(self, table: Table, y: Any, weights: IntVector | None = None) -> IntVector:
+        """Return the exact counts in some records; with weights, in units of 2^-14."""
+        total: IntVector = super().of(table, y, weights).reshape(len(self.columns), -1).sum(axis=0)
+        return total
 
 
 def quantiles_of(counts: Vector, edges: Vector, high: float, ranks: tuple[float, ...]) -> Vector:

@@ -23,7 +23,7 @@ from dpcvx.domains import NAMED_BALLS, Domain, HasEuclideanRadius
 from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.estimators.data_check import DataCheck, check_stages
 from dpcvx.estimators.private_bounds import private_columns, quantile_stages
-from dpcvx.estimators.private_maps import TailRule, histogram_stages
+from dpcvx.estimators.private_maps import TailRule, histogram_stages, pooled_stages
 from dpcvx.events import Compose, Repeat
 from dpcvx.losses import Loss
 from dpcvx.planning.outlook import USUAL_CELLS, is_useful
@@ -186,9 +186,13 @@ class Planning(Parameters):
         if constant and not standardize and problem.is_round and step_pays(problem, n, budget):
             make = partial(self._plan_step, problem, n, budget, intercept)
         check, note = check_stages(dataset, columns, target, n, budget, float(self.check))
+        pooled: tuple[Stage, ...] = ()
         if not standardize:
-            maps = {j: each for j, each in maps.items() if not isinstance(each, TailRule)}
-        histograms = histogram_stages(n, maps, dataset, budget)
+            declared = {j: each for j, each in maps.items() if not isinstance(each, TailRule)}
+            # A user who fixes the set or the solver means the units of the declared bounds.
+            pooled = pooled_stages(n, maps, dataset, budget) if self._is_free and not declared else ()
+            maps = declared
+        histograms = pooled or histogram_stages(n, maps, dataset, budget)
         bounds = quantile_stages(n, private_columns(*fit), budget)
         chosen = _after((*check, *bounds, *histograms), make)
         # Maps are of columns, of which a constant makes no use.

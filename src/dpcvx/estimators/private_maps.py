@@ -1,7 +1,8 @@
 """Private column maps: a histogram of each column, released before the fit, gives the numbers of their maps.
 
-Columns with long tails, and columns whose bounds are far too wide, are found in the same histograms. All of
-it is post-processing of one Gaussian release, whose price is part of the plan.
+Columns with long tails, and columns whose bounds are far too wide, are found in the same histograms. Fits of
+many columns that do not standardise release one histogram of all cells, and clip all columns to one range.
+All of it is post-processing of one Gaussian release, whose price is part of the plan.
 """
 
 from __future__ import annotations
@@ -16,17 +17,25 @@ import numpy as np
 from dpcvx.accounting import Budget, gaussian_mu, spendable
 from dpcvx.arrays import Vector
 from dpcvx.data import Dataset
-from dpcvx.data.bins import COARSE, FINE, CellsInBins, quantiles_of
+from dpcvx.data.bins import COARSE, FINE, POOLED, CellsInBins, PooledCells, quantiles_of
 from dpcvx.data.column_maps import IDENTITY, Clip, ColumnMap, MapRequest, QuantileMap
 from dpcvx.data.columns import Columns
 from dpcvx.errors import Incompatible
-from dpcvx.mechanisms import NoisyBinCounts, as_counts
+from dpcvx.mechanisms import NoisyBinCounts, NoisyCounts, NoisyPooledCounts, as_counts
 from dpcvx.plans import Answers, Stage
 from dpcvx.solvers.defaults import default
 
-__all__ = ["TailRule", "automatic_maps", "histogram_stages", "is_histogram", "place_maps", "release_maps"]
+__all__ = [
+    "TailRule",
+    "automatic_maps",
+    "histogram_stages",
+    "is_histogram",
+    "place_maps",
+    "pooled_stages",
+    "release_maps",
+]
 
-QUESTION = NoisyBinCounts.traits.question
+OF_EACH, OF_ALL = NoisyBinCounts.traits.question, NoisyPooledCounts.traits.question
 SHARE: float = default("estimators.private_maps.SHARE")
 REQUESTED_SHARE: float = default("estimators.private_maps.REQUESTED_SHARE")
 LARGEST_NOISE: float = default("estimators.private_maps.LARGEST_NOISE")
@@ -35,6 +44,11 @@ WIDE: float = default("estimators.private_maps.WIDE")
 BENT: float = default("estimators.private_maps.BENT")
 REACH: float = default("estimators.private_maps.REACH")
 RANKS: tuple[float, ...] = default("estimators.private_maps.RANKS")
+POOLED_SHARE: float = default("estimators.private_maps.POOLED_SHARE")
+POOLED_NOISE: float = default("estimators.private_maps.POOLED_NOISE")
+POOLED_FROM: int = default("estimators.private_maps.POOLED_FROM")
+POOLED_RANKS: tuple[float, float] = default("estimators.private_maps.POOLED_RANKS")
+POOLED_WIDTH: float = default("estimators.private_maps.POOLED_WIDTH")
 UNIT_BOUNDS = ((0.0, 1.0), (-1.0, 1.0))  # of flags, and of columns that somebody has scaled
 
 
@@ -136,9 +150,25 @@ def histogram_stages(n: int, maps: Mapping[int, Any], dataset: Dataset, budget: 
     )
 
 
+def pooled_stages(n: int, maps: Mapping[int, Any], dataset: Dataset, budget: Budget) -> tuple[Stage, ...]:
+    """Return the stage that asks for one histogram of the cells of all columns without a map, if it pays.
+
+    It is for fits that do not standardise: a range of all cells, each in its place between the bounds of its
+    column, costs little however many columns there are. Arguments as in `histogram_stages`.
+    """
+    asked = [j for j, each in maps.items() if isinstance(each, TailRule)]
+    if len(asked) < POOLED_FROM or _objection(dataset, budget):
+        return ()
+    paid = spendable(budget)
+    mu = math.sqrt(POOLED_SHARE) * gaussian_mu(paid.epsilon, paid.delta)
+    bins = len(POOLED) + 2
+    histogram = NoisyPooledCounts(n, 0, (bins,), 1 / mu, budget.neighbours, cells=len(asked))
+    return (Stage(histogram, 1),) if histogram.noise <= POOLED_NOISE * n * len(asked) else ()
+
+
 def is_histogram(stage: Stage) -> bool:
-    """Say whether a stage asks for the histograms of columns."""
-    return stage.mechanism.traits.question == QUESTION
+    """Say whether a stage asks for histograms of columns, or for one of all cells."""
+    return stage.mechanism.traits.question in (OF_EACH, OF_ALL)
 
 
 def release_maps(
@@ -151,6 +181,9 @@ def release_maps(
     """
     asked = {j: each for j, each in maps.items() if isinstance(each, MapRequest)}
     mechanism = as_counts(next(stage.mechanism for stage in stages if is_histogram(stage)))
+    if mechanism.traits.question == OF_ALL:
+        found = {**maps, **_pooled_maps(mechanism, tuple(asked), dataset, columns, answers)}
+        return {j: each for j, each in found.items() if each != IDENTITY}
     binning = COARSE if mechanism.levels[0] == COARSE.edges + 2 else FINE
     edges_of_each = tuple(binning.between(*_ends(columns, j)) for j in asked)
     question = CellsInBins(mechanism.n, tuple(asked), edges_of_each)
@@ -162,6 +195,24 @@ def release_maps(
         found[j] = request.released(quantiles_of(counts, edges, high, request.ranks), low, high)
         place += len(counts)
     return {j: each for j, each in found.items() if each != IDENTITY}
+
+
+def _pooled_maps(
+    mechanism: NoisyCounts, asked: tuple[int, ...], dataset: Dataset, columns: Columns, answers: Answers
+) -> dict[int, ColumnMap]:
+    """Clip the cells of all columns to one range, which is relative to their bounds."""
+
+    def place(j: int, share: Any) -> Any:
+        """Return the cell at a share of the bounds of a column; -1 is the lower and 1 the upper one."""
+        low, high = _ends(columns, j)
+        return np.minimum(low + (share + 1) / 2 * (high - low), high)
+
+    question = PooledCells(mechanism.n, asked, tuple(place(j, POOLED) for j in asked))
+    released = answers.give(("maps",), lambda rng: mechanism(question, dataset, rng))
+    low, high = quantiles_of(np.asarray(released), POOLED, 1.0, POOLED_RANKS)
+    if not 0 < high - low <= 2 * POOLED_WIDTH:
+        return dict.fromkeys(asked, IDENTITY)
+    return {j: Clip(float(place(j, low)), float(place(j, high))) for j in asked}
 
 
 def _ends(columns: Columns, j: int) -> tuple[float, float]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import IntVector, Vector
+from dpcvx.data.bins import PooledCells
 from dpcvx.errors import Incompatible
 from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
 from dpcvx.mechanisms.mechanism import Mechanism, Traits, check_capacity
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from dpcvx.data.bins import CellsInBins
     from dpcvx.noise import Generator
 
-__all__ = ["NoisyBinCounts", "NoisyCounts", "as_counts"]
+__all__ = ["NoisyBinCounts", "NoisyCounts", "NoisyPooledCounts", "as_counts"]
 
 LATTICE_BITS = 20  # of a count: the square root in the sensitivity is rounded up on a grid this fine
 
@@ -131,6 +132,46 @@ class NoisyBinCounts(NoisyCounts):
     def _weighted(self) -> bool:
         """No: weight that no row has counts in the last bin, so that the sum is not asked for."""
         return False
+
+
+@dataclass(frozen=True)
+class NoisyPooledCounts(NoisyBinCounts):
+    """Numbers of cells in public bins, of many columns together.
+
+    Question: S(D) = sum_i s_i in Z^p, where s_i is the sum of the unit vectors of the bins of a record's J
+    cells, one for each column; a cell that is no finite number has a bin of its own. The answer is
+    S + 2^-20 K with K = round(scale Z), Z standard normal.
+
+    Sensitivity (l2, replace-one): s_i >= 0 has sum J, so ||s - s'||^2 <= ||s||^2 + ||s'||^2 <= 2 J^2, which
+    two records attain that have all cells in one bin each. It is sqrt(2) J, so that the noise on the share of
+    cells in a bin, of n J, is that of one column however many there are. A person's weighted rows, with the
+    weight that is missing in the last bin, are a point of J times the simplex, with the same diameter
+    (docs/privacy_math.md §18).
+
+    Event: Gaussian(noise_multiplier).
+    """
+
+    cells: int = 1  # J, the number of columns
+
+    traits: ClassVar[Traits] = Traits("histogram of all cells", measures=True)
+
+    @property
+    def gaussians(self) -> tuple[LatticeGaussian, ...]:
+        """Noise of the counts."""
+        squared = self.neighbours.squared_diameter(2 * self.cells**2, self.cells**2)
+        sensitivity = math.isqrt(squared << 2 * LATTICE_BITS) + 1
+        return (LatticeGaussian(sensitivity, self.noise_multiplier, self.size, 2.0**-LATTICE_BITS),)
+
+    @property
+    def capacity(self) -> int:
+        """Most records whose exact counts, with their noise, stay inside 62 bits."""
+        return self.gaussians[0].room(self.cells * 2**LATTICE_BITS)
+
+    def __call__(self, question: RecognisedCells | CellsInBins, data: Dataset, rng: Generator) -> Vector:
+        """Return the noisy counts of a data set's raw cells, in the order of the bins."""
+        if not isinstance(question, PooledCells) or len(question.columns) != self.cells:
+            raise Incompatible("The counts that are asked for are not those that were planned.")
+        return super().__call__(question, data, rng)
 
 
 def as_counts(mechanism: Mechanism) -> NoisyCounts:

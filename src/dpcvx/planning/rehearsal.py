@@ -20,7 +20,7 @@ from dpcvx.mechanisms import SecondMoments, Vertex
 from dpcvx.plans import Asking, Plan
 from dpcvx.problem import Problem
 from dpcvx.solvers.defaults import default
-from dpcvx.solvers.typical_data import DECAYS, GROWTH, Typical, mean_curvature, usual_norm
+from dpcvx.solvers.typical_data import DECAYS, GROWTH, UNIFORM, Typical, mean_curvature, usual_norm
 
 __all__ = ["SHARES", "Scene", "is_modelled", "rehearse", "risk_at_zero", "scenes"]
 
@@ -31,7 +31,6 @@ MOST_WORK, MOST_STEPS = 10**7, 5000
 ANSWERED = {"gradient", "gradient on a support", "difference", "minimiser", "Hessian", "vertex"}
 SHARES: tuple[float, ...] = default("planning.rehearsal.SHARES")
 DEVIATION: float = default("planning.rehearsal.DEVIATION")
-UNIFORM = 1 / 3  # second moment of a feature spread evenly over its bounds
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,12 @@ from dpcvx.plans import Asking, Plan, Solver, Stage, check_count, require
 from dpcvx.problem import Problem
 from dpcvx.solvers.defaults import default
 from dpcvx.solvers.descent import gradient_noise
+from dpcvx.solvers.typical_data import Harmonic
 
 __all__ = ["NoisyCorrectiveFrankWolfe"]
 
 MOST_SELECTIONS: int = default("solvers.corrective_frank_wolfe.MOST_SELECTIONS")
+REVISITS: float = default("solvers.corrective_frank_wolfe.REVISITS")
 MOST_STEPS: int = default("solvers.corrective_frank_wolfe.MOST_STEPS")
 
 
@@ -31,8 +33,10 @@ class NoisyCorrectiveFrankWolfe(Solver):
 
     S = features of T1 selected vertices; theta = T2 steps of projected gradient descent over C within S
 
-    Algorithm: beyond the papers. Stage 1 is [TTZ14] Algorithm 4 with few steps of equal length,
-    mu = (1 + log(T1)/3)/(T1 + 2), which leave about T1^(-1/3)/e of the distance from the start. Its vertices
+    Algorithm: beyond the papers. Stage 1 is [TTZ14] Algorithm 4 with few steps of equal length: half of a
+    coefficient that T1 equally useful features of a typical problem would have (`Harmonic`), and at most
+    (1 + log(T1)/3)/(T1 + 2) of the way to a vertex, which leaves about T1^(-1/3)/e of the distance from the
+    start. Longer steps overshoot, and the same few features are selected again to take them back. Vertices
     are good long before their weights are, and the set S is public; stage 2 finds the weights by noisy
     gradients on S alone, starting from stage 1's point.
 
@@ -42,14 +46,13 @@ class NoisyCorrectiveFrankWolfe(Solver):
     T1 R_a(eta) + a mu_2^2/2, converted once (PRIVACY_MATH §15). S follows from released selections, so the
     noise may depend on k.
 
-    Utility: no rate beyond Frank-Wolfe's is proved; the prediction is a model. Optimisation: curvature/(8 T1)
-    is what the best average of T1 vertices leaves (Maurey), and D/(2 H) what the refit leaves, where H is the
-    length that a unit gradient would move it and D = r^2 (1/T1 + T1^(-2/3) e^-2/sqrt(k)) the squared distance
-    that stage 1 leaves: a share r/T1 in each weight, and the distance not covered. Privacy: selections miss
-    coefficients below tau = (2 L1 sqrt(T1)/(n mu_1)) log(vertices), and coefficients
-    below tau with l1 norm c have a squared error of at most c tau/2; the refit's noise costs
+    Utility: no rate beyond Frank-Wolfe's is proved; the prediction is a model. Features vary evenly over
+    their bounds and coefficients fall like 1/j (`Harmonic`). Selections find those whose gradient at 0 is
+    above tau = (2 L1 sqrt(T1)/(n mu_1)) log(vertices), at most T1/4 of them; the others are left out. The
+    refit leaves D/(2 H), where H is the length that a unit gradient would move it and
+    D = r^2 (1/T1 + T1^(-2/3) e^-2/sqrt(k)) the squared distance that stage 1 leaves, and its noise costs
     (phi''/2) (2 L2 B H/(n mu_2))^2 as in gradient descent, L2 and B = max ||x||_2 taken on the support. The
-    defaults minimise the sum, and select at most half of the features. On designs of signs the measured
+    defaults minimise the sum over T1, at most half of the features. On designs of signs the measured
     excess risk is a third to a hundredth of Frank-Wolfe's for sparse and harmonic coefficients, and about
     the same for a hundred equal ones.
 
@@ -86,7 +89,7 @@ class NoisyCorrectiveFrankWolfe(Solver):
             return Compose((Repeat(Exponential(eta), T1), Repeat(Gaussian(noise_multiplier), T2)))
 
         t = calibrate(event, spendable(budget), accountant)
-        bits = weight_bits([_step(T1)] * T1)
+        bits = weight_bits([self._step(problem, T1)] * T1)
         select = NoisyVertex(problem, n, 2 / (t * math.sqrt(T1)), bits, budget.neighbours, self.clip)
         refit = NoisyGradient(
             problem, n, t * math.sqrt(T2), budget.neighbours, self.clip, support=min(T1, problem.d)
@@ -98,11 +101,11 @@ class NoisyCorrectiveFrankWolfe(Solver):
         """Select vertices, then descend over their features."""
         C, (select, refit) = plan.problem.C, plan.stages
         point, T1, T2 = cast(NoisyVertex, select.mechanism).origin(), select.n_calls, refit.n_calls
-        features = set()
+        mu, features = self._step(plan.problem, T1), set()
         for _ in range(T1):
             vertex = ask.vertex()  # a noisy best vertex at the current point
-            point.move(_step(T1), vertex)
-            ask.move(_step(T1), vertex)
+            point.move(mu, vertex)
+            ask.move(mu, vertex)
             features.add(vertex.index // plan.problem.outputs)
         support = np.array(sorted(features))
         step = _refit_step(cast(NoisyGradient, refit.mechanism), len(support), T1, T2)
@@ -118,11 +121,20 @@ class NoisyCorrectiveFrankWolfe(Solver):
         return self._parts(problem, n, budget, self._counts(problem, n, budget)[0])
 
     def _parts(self, problem: Problem, n: int, budget: Budget, T1: int) -> tuple[float, float]:
-        c = problem.C.norm(1, problem.size)
-        tau = math.sqrt(2 * T1) * gradient_noise(problem, n, budget, self.clip, ord=math.inf)
-        blind = c * tau * math.log(problem.C.n_vertices(problem.size)) / 2
+        model, most = Harmonic.of(problem, self.clip), T1 / REVISITS
+        noise = math.sqrt(2 * T1) * gradient_noise(problem, n, budget, self.clip, ord=math.inf)
+        tau = noise * math.log(problem.C.n_vertices(problem.size))
+        found = min(most, model.curvature * model.largest / tau)
         H, price, distance = self._travel(problem, n, budget, T1)
-        return problem.curvature / (8 * T1) + distance / (2 * H), blind + price * H**2
+        missed = model.left(found) - model.left(most)
+        return model.left(most) + distance / (2 * H), missed + price * H**2
+
+    def _step(self, problem: Problem, T1: int) -> float:
+        """Share of the way to a vertex that each selection moves."""
+        most = (1 + math.log(T1) / 3) / (T1 + 2)
+        usual = Harmonic.of(problem, self.clip).equal(T1) / 2
+        longest: float = problem.C.norm(1, problem.size)
+        return min(most, usual / longest)
 
     def _travel(self, problem: Problem, n: int, budget: Budget, T1: int) -> tuple[float, float, float]:
         """H, the privacy part at H = 1, and D, if every selection finds another feature."""
@@ -153,10 +165,6 @@ class NoisyCorrectiveFrankWolfe(Solver):
         H, _, _ = self._travel(problem, n, budget, T1)
         longest = replace(problem, d=min(T1, problem.d)).smoothness
         return T1, round(min(max(math.ceil(H * longest), 1), MOST_STEPS))
-
-
-def _step(T1: int) -> float:
-    return (1 + math.log(T1) / 3) / (T1 + 2)
 
 
 def _distance(small: Problem, T1: int) -> float:

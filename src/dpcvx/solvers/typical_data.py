@@ -19,7 +19,7 @@ from dpcvx.problem import Problem
 from dpcvx.solvers.defaults import default
 from dpcvx.solvers.memo import memoised
 
-__all__ = ["DECAYS", "GROWTH", "Typical", "inflation", "mean_curvature", "usual_norm"]
+__all__ = ["DECAYS", "GROWTH", "UNIFORM", "Harmonic", "Typical", "inflation", "mean_curvature", "usual_norm"]
 
 CLASSIFICATION_VARIANCE: float = default("solvers.typical_data.CLASSIFICATION_VARIANCE")
 REGRESSION_VARIANCE: float = default("solvers.typical_data.REGRESSION_VARIANCE")
@@ -28,6 +28,7 @@ GROWTH: float = default("solvers.typical_data.GROWTH")
 LEAST_WINDOW = 1e-4  # below it a difference of like numbers is its first term
 EXPLAINED: float = default("solvers.typical_data.EXPLAINED")
 DIRECTIONS: int = default("solvers.typical_data.DIRECTIONS")
+UNIFORM = 1 / 3  # second moment of a feature spread evenly over its bounds
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,37 @@ class Typical:
         deviation = np.asarray(noise)[..., None]
         part = self.counts * h / (h + weight) ** 2 / 2
         return (part * self.signal * weight**2).sum(axis=-1), (part * deviation**2).sum(axis=-1)
+
+
+@dataclass(frozen=True)
+class Harmonic:
+    """Model of a problem in which few features matter.
+
+    Features vary independently and evenly over their bounds. Their coefficients, ordered by size, are
+    theta_j = largest/j; scores have the variance of a useful model, unless the set is too small for that.
+    """
+
+    curvature: float  # of the loss in each coefficient
+    largest: float
+    d: int
+
+    @classmethod
+    @memoised
+    def of(cls, problem: Problem, clip: float | None = None) -> Harmonic:
+        """Model of a problem whose residuals are clipped at ``clip``."""
+        moment = min(UNIFORM * problem.bounds.x_inf**2, problem.row_norm**2 / problem.d)
+        ranks = np.arange(1, problem.size + 1)
+        useful = math.sqrt(_score_variance(problem, clip) / (moment * float((1.0 / ranks**2).sum())))
+        return cls(mean_curvature(problem, clip) * moment, useful, problem.size)
+
+    def equal(self, count: int) -> float:
+        """Size of ``count`` equal coefficients with which scores have the same variance."""
+        return self.largest * math.sqrt(math.pi**2 / 6 / count)
+
+    def left(self, count: float) -> float:
+        """Excess risk of a model with the ``count`` largest coefficients: the others' (h/2) sum theta_j^2."""
+        tail = 1 / (max(count, 0.0) + 0.5) - 1 / (self.d + 0.5)  # near sum_{j > count} 1/j^2
+        return self.curvature * self.largest**2 * max(tail, 0.0) / 2
 
 
 def inflation(limit: float) -> float:
