@@ -8,7 +8,7 @@ import pytest
 
 import dpcvx as dp
 from dpcvx.accounting import Neighbours
-from dpcvx.mechanisms import NoisyBinCounts, PerturbedMinimiser
+from dpcvx.mechanisms import NoisyBinCounts, NoisyPooledCounts, PerturbedMinimiser
 from zoo import ALL_MECHANISMS
 
 RELATIONS = ("replace", "add_remove")
@@ -72,7 +72,8 @@ def test_the_vectors_of_privacy_math(neighbours, ball, interval, cone):
 
 
 def test_every_sensitivity_grows_with_the_rows_of_a_person():
-    single = {"minimiser", "perturbed minimiser", "quantile", "histogram"}  # proved for one row
+    # proved for one row
+    single = {"minimiser", "perturbed minimiser", "quantile", "histogram", "pooled histogram"}
     for relation in RELATIONS:
         one, three = Neighbours(relation, "person"), Neighbours(relation, "person", 3)
         for name in set(ALL_MECHANISMS) - single:
@@ -90,6 +91,8 @@ def test_proofs_for_single_rows_refuse_persons():
         if rows > 1:
             with pytest.raises(dp.Incompatible, match="Histograms of cells need"):
                 NoisyBinCounts(100, 0, (4,), 1.0, person)
+            with pytest.raises(dp.Incompatible, match="Histograms of cells need"):
+                NoisyPooledCounts(100, 0, (4,), 1.0, person, cells=3)
         with pytest.raises(dp.Incompatible, match="Objective perturbation is proved private for one row"):
             PerturbedMinimiser(problem, 100, 1.0, 10.0, 100.0, person)
 
