@@ -162,6 +162,7 @@ REGRESSORS = {
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("share", [0.05, 0.5])
 @pytest.mark.parametrize("name", REGRESSORS)
+@pytest.mark.timeout(900)  # a case of 200 pairs of fits
 def test_a_fit_differs_from_one_of_the_complete_rows_by_noise_alone(name, share):
     """The slope along the true coefficients; as the middle of its bounds a missing target would shrink it."""
     kind, settings = REGRESSORS[name]
