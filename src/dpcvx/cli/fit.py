@@ -69,6 +69,13 @@ def fit(
     features: Annotated[
         str, typer.Option(help="Columns to use, separated by commas. Default: all declared.")
     ] = "",
+    formula: Annotated[
+        str | None,
+        typer.Option(
+            help='What predicts what, in place of --target and --features: "log(wage) ~ age + C(region, '
+            "ref='north') + age:sex\"."
+        ),
+    ] = None,
     classes: Annotated[
         str, typer.Option(help="Labels of the target, separated by commas. Default: the schema file's.")
     ] = "",
@@ -119,6 +126,12 @@ def fit(
 
         declared = _private() if str(bounds) == PRIVATE else TableSchema.from_toml(bounds)
         declared.require_confirmed()
+        if formula is not None:
+            if target is not None or features:
+                raise WrongValue("--formula says what --target and --features say: give it alone.")
+            declared = declared.with_formula(formula)
+        if not declared.intercept:
+            given = given | {"fit_intercept": False}
         target = choose_target(declared, target)
         if labels := [label.strip() for label in classes.split(",") if label.strip()]:
             declared = replace(declared, target_values=LevelColumn(labels))

@@ -32,6 +32,9 @@ def plan(
     target: Annotated[
         str | None, typer.Option(help="Column to predict. Default: the one that the schema file names.")
     ] = None,
+    formula: Annotated[
+        str | None, typer.Option(help="What predicts what, in place of --target; as in dpcvx fit.")
+    ] = None,
     deviations: Annotated[
         str,
         typer.Option(
@@ -73,7 +76,9 @@ def plan(
         raise WrongValue("--deviations and --width are about standard errors: give --uncertainty 0.2 too.")
     if plot is not None:
         check_writable(plot)
-    facts, columns = _read_declarations(model, given, features, bounds, target, classes)
+    if formula is not None and (bounds is None or target is not None):
+        raise WrongValue("--formula needs --bounds, the file that declares its columns, and no --target.")
+    facts, columns = _read_declarations(model, given, features, bounds, target, classes, formula)
 
     def again(n: int, epsilon: float) -> Plan:
         planned: Plan = make_estimator(model, given | facts | {"epsilon": epsilon}).plan(n, columns)
@@ -110,6 +115,7 @@ def _read_declarations(
     bounds: Path | None,
     target: str | None,
     classes: int,
+    formula: str | None,
 ) -> tuple[dict[str, Any], Any]:
     """Return the parameters of an estimator that say what the data are, and the columns of its plan."""
     if bounds is None:
@@ -123,6 +129,7 @@ def _read_declarations(
 
     schema = TableSchema.from_toml(bounds)
     schema.require_confirmed()
+    schema = schema if formula is None else schema.with_formula(formula)
     target = choose_target(schema, target)
     person = given.get("person", schema.person)
     others = [name for name in schema.columns if name not in (person, schema.weight)]
@@ -132,6 +139,8 @@ def _read_declarations(
         facts["person"] = person
     if schema.weight is not None:
         facts["weight_bounds"] = schema.columns[schema.weight].bounds
+    if not schema.intercept:
+        facts["fit_intercept"] = False
     if schema.data_norm is not None:
         facts["data_norm"] = schema.data_norm
     return facts, list(found.columns)

@@ -247,17 +247,10 @@ def _question(text: str, options: dict[str, Any], conditions: list[str]) -> dict
         if not equals:
             raise WrongValue(f"--where {condition} must look like  sex=f  or  region=north|south.")
         where[name.strip()] = [level.strip() for level in levels.split("|")]
-    target, tilde, features = text.partition("~")
-    if tilde:
+    if "~" in text:
         if where:
             raise WrongValue("--where belongs to counts and means, not to a regression.")
-        names = [name.strip() for name in features.split("+")]
-        return {
-            "kind": "regression",
-            "target": target.strip(),
-            "features": [name for name in names if name not in ("", "1")],
-            **options,
-        }
+        return {"kind": "regression", "formula": text, **options}
     kind, *names = text.split()
     if kind == "count" and not names:
         if not where:

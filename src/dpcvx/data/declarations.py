@@ -12,6 +12,7 @@ from dpcvx.errors import Incompatible, WrongType
 from dpcvx.words import show
 
 if TYPE_CHECKING:
+    from dpcvx.data.model_formula import TargetTransform
     from dpcvx.data.table import Table
     from dpcvx.data.table_schema import TableSchema
 
@@ -51,6 +52,11 @@ class Declarations:
         """Numbers that missing cells count as, by variable of a resolved schema."""
         variables = () if self.schema is None else self.schema.variables()
         return {each.name: each.missing for each in variables if each.missing is not None}
+
+    @property
+    def target_transform(self) -> TargetTransform | None:
+        """Map of the target's numbers, by the left side of a schema's formula."""
+        return None if self.schema is None else self.schema.target_transform
 
     @classmethod
     def of(cls, model: Any) -> Declarations:

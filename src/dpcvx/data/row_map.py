@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import Vector
+from dpcvx.data.canonical import read_numbers
 from dpcvx.data.column_maps import Maps
 from dpcvx.data.region import Region, ordered_sum
 from dpcvx.data.table import Levels, Table, baseline_places
@@ -54,6 +55,13 @@ class RowMap:
     def compared(self) -> NDArray[np.int64]:
         """Places of the features that are left once baselines are left out."""
         return np.delete(np.arange(len(self.clipped_names)), baseline_places(self.levels, self.maps))
+
+    def target_numbers(self, y: Any) -> Vector:
+        """Return raw targets as numbers: codes of missing ones are read, and the left side of a formula is."""
+        if self.schema is None:
+            return read_numbers(y)
+        numbers, transform = read_numbers(self.schema.read_target(y)), self.schema.target_transform
+        return numbers if transform is None else transform(numbers)
 
     def without_clipping(self) -> RowMap:
         """Return the map of rows that are clipped neither to bounds nor to the region."""

@@ -79,11 +79,11 @@ def _codes(given: Any) -> tuple[Level, ...]:
 
 @dataclass(frozen=True)
 class Variable:
-    """A number, or one of declared levels, that a model reads from the cell of one column."""
+    """A number, or one of declared levels, that a model reads from the cell of a column, or of several."""
 
     name: str
     column: str  # column that is read
-    read: Callable[[Cells], Cells]  # cells as numbers, NaN where there is none, or as levels
+    read: Callable[..., Cells]  # cells as numbers, NaN where there is none, or as levels
     bounds: Any = None  # bounds of a number, a pair or "private"; None for levels
     levels: tuple[Level, ...] | None = None
     baseline: int | None = None  # place of the level that the others are compared with, if it is declared
@@ -92,6 +92,7 @@ class Variable:
     map: Any = None  # of a number: its column map, or the request for one
     bins: int | tuple[float, ...] | None = None  # of a number, for queries: how many, or their edges
     answers: tuple[Level, ...] | None = None  # of a number, for queries: its values, where they are few
+    also: tuple[str, ...] = ()  # further columns whose cells are read, of a product
 
     @property
     def derived(self) -> bool:

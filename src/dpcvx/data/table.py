@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from dpcvx.arrays import Vector
 from dpcvx.data.canonical import read_numbers
 from dpcvx.data.cells import (
+    ALL,
     Places,
+    column_cells,
     column_codes,
     column_numbers,
     compressed_rows,
@@ -95,7 +97,7 @@ class Table:
         self.n, self.d = (int(length) for length in self._rows.shape)
         self.variables = () if schema is None else schema.variables()
         if schema is not None:
-            self._require_columns([each.column for each in self.variables])
+            self._require_columns([name for each in self.variables for name in (each.column, *each.also)])
             self.names = tuple(each.name for each in self.variables)
             self.d = len(self.names)
         for length, what in ((self.n, "sample"), (self.d, "feature")):
@@ -155,6 +157,9 @@ class Table:
         """Different cells of a variable, and the place of every record's among them."""
         variable = self.variables[j]
         cells, places = read_column(self._rows[variable.column][start:stop])
+        if variable.also:
+            others = (column_cells(self._rows[name][start:stop]) for name in variable.also)
+            return variable.read(cells[places], *others), ALL
         return variable.read(cells), places
 
     def _require_columns(self, wanted: list[str]) -> None:
@@ -237,7 +242,7 @@ def read_variables(X: Any, schema: TableSchema) -> Any:
     """
     import pyarrow as pa
 
-    rows = open_declared(X, replace(schema, target=None))
+    rows = open_declared(X, replace(schema, target=None, formula=None))
     columns = {}
     for j, each in enumerate(rows.variables):
         if each.levels is None:

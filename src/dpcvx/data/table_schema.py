@@ -14,6 +14,7 @@ from typing import Any
 
 from dpcvx.data.cells import native_array
 from dpcvx.data.files import USUAL, FileForm
+from dpcvx.data.model_formula import ModelFormula, TargetTransform, read_formula
 from dpcvx.data.proposals import propose_column
 from dpcvx.data.schema_columns import (
     ASK,
@@ -35,7 +36,18 @@ from dpcvx.words import is_number, show
 
 __all__ = ["TableSchema", "fill_in_bounds"]
 
-KEYS = ("confirmed", "default", "data_norm", "file", "target", "bounds", "categories", "columns", "groups")
+KEYS = (
+    "confirmed",
+    "formula",
+    "default",
+    "data_norm",
+    "file",
+    "target",
+    "bounds",
+    "categories",
+    "columns",
+    "groups",
+)
 TARGET_KEYS = {"column", "bounds", "classes", "missing_codes"}
 NOT_NAMED = IgnoredColumn()
 OPEN_BOUNDS = re.compile(r'^bounds *= *"\?".*$', re.MULTILINE)
@@ -70,6 +82,9 @@ class TableSchema:
     file : FileForm
         Form of the files that hold such tables: separator, decimal point and encoding of CSV files, sheet of
         workbooks. Tables in memory have none.
+    formula : str, optional
+        Which variables a model has, such as ``"log(wage) ~ age + C(region, ref='north') + age:sex"``; needs
+        ``dpcvx[formula]``. Its left side gives the target. See the page "Formulas".
     """
 
     columns: Mapping[str, Any]
@@ -80,6 +95,7 @@ class TableSchema:
     data_norm: float | None = None
     confirmed: bool = True
     file: FileForm = USUAL
+    formula: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.columns, Mapping) or not all(
@@ -101,6 +117,8 @@ class TableSchema:
                 f'The schema declares bounds of {_listed(numbers)} beside default = "private": '
                 "bounds of columns are all declared, or all released by the fit."
             )
+        if self.formula is not None and (named := self._formula.target) is not None:
+            object.__setattr__(self, "target", named)
         if len(persons := self._of_kind(PersonColumn.kind)) > 1:
             raise WrongValue(f"Only one column can hold the ids of persons, got {_listed(persons)}.")
         if len(weights := self._of_kind(WeightColumn.kind)) > 1:
@@ -191,6 +209,7 @@ class TableSchema:
                 data_norm=content.get("data_norm"),
                 confirmed=content.get("confirmed", True),
                 file=file,
+                formula=content.get("formula"),
             )
         except WrongValue as error:
             raise WrongValue(f"{where}: {error}") from None
@@ -200,7 +219,7 @@ class TableSchema:
         content: dict[str, Any] = {}
         if not self.confirmed:
             content["confirmed"] = False
-        for name in ("default", "data_norm"):
+        for name in ("formula", "default", "data_norm"):
             if getattr(self, name) is not None:
                 content[name] = _plain(getattr(self, name))
         target = {} if self.target is None else {"column": self.target}
@@ -281,7 +300,33 @@ class TableSchema:
         if declared is None:
             return {}
         found: dict[str, Any] = declared.target("target" if self.target is None else self.target)
+        if self.formula is not None and "y_bounds" in found:
+            found["y_bounds"] = self._formula.target_bounds(found["y_bounds"])
         return found
+
+    @property
+    def target_transform(self) -> TargetTransform | None:
+        """Map of the target's numbers, where the formula's left side is not the column itself."""
+        declared = self._target_values(self.target)
+        bounds = getattr(declared, "bounds", None)
+        if self.formula is None or not isinstance(bounds, tuple):
+            return None
+        return self._formula.target_transform(*bounds)
+
+    @property
+    def intercept(self) -> bool:
+        """False where the formula has none."""
+        return self.formula is None or self._formula.intercept
+
+    def with_formula(self, formula: str) -> TableSchema:
+        """Return the schema with a formula, which says which variables a model has and which is its target.
+
+        Parameters
+        ----------
+        formula : str
+            Such as ``"log(wage) ~ age + C(region, ref='north') + age:sex"``.
+        """
+        return replace(self, formula=formula)
 
     def _target_values(self, target: str | None) -> Any:
         """The declaration of a target: its own, or that of a column."""
@@ -339,6 +384,8 @@ class TableSchema:
             )
         target = self.target if target is None else target
         read = [name for name in columns if name != target and self._column(name).variables(name)]
+        if self.formula is not None:
+            read = self._of_formula(read, target)
         if not read:
             raise WrongValue(
                 f"The schema declares no feature among the columns of the table; {HEADER_HINT} The schema "
@@ -360,12 +407,15 @@ class TableSchema:
             name
             for name, column in self.columns.items()
             if name not in other.columns and name != self.target and column.variables(name)
+            if self.formula is None  # it chooses among them, and a column that it lacks is refused
         ]
 
     def variables(self) -> tuple[Variable, ...]:
         """Return the variables that a model reads, in the order of the columns."""
         self.require_confirmed()
         found = [each for name, column in self.columns.items() for each in column.variables(name)]
+        if self.formula is not None:
+            found = list(self._formula.variables({each.name: each for each in found}))
         names = [each.name for each in found]
         if len(set(names)) < len(names):
             raise WrongValue("Two columns give variables of the same name; rename a column of the table.")
@@ -385,6 +435,25 @@ class TableSchema:
     def text_columns(self) -> list[str]:
         """Return the columns whose cells are read as text."""
         return [name for name, column in self.columns.items() if column.text]
+
+    @property
+    def _formula(self) -> ModelFormula:
+        return read_formula(self.formula or "")
+
+    def _of_formula(self, columns: Sequence[str], target: str | None) -> list[str]:
+        """The columns among those of a table that the formula reads, or a refusal."""
+        if target != self._formula.target and self._formula.target is not None:
+            raise WrongValue(
+                f"The left side of the formula {self.formula!r} gives the target: leave out {target!r}."
+            )
+        wanted = set(self._formula.names)
+        own = {name: {each.name for each in self._column(name).variables(name)} for name in columns}
+        if absent := wanted - set().union(*own.values()):
+            raise WrongValue(
+                f"The formula names {_listed(absent)}, which is not a declared feature of the table: see "
+                f"that it is declared, and spelt as in the table's header; {HEADER_HINT}"
+            )
+        return [name for name in columns if own[name] & wanted]
 
     def _column(self, name: Any) -> Any:
         if name in self.columns:

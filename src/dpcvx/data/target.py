@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ from dpcvx.data.levels import DeclaredLevels
 from dpcvx.data.table import Levels
 from dpcvx.errors import WrongType, WrongValue
 from dpcvx.words import quantity, show
+
+if TYPE_CHECKING:
+    from dpcvx.data.model_formula import TargetTransform
 
 STILL_MEASURED = "its features count in means and deviations where these are released"
 NO_PART = f"a row whose target is missing, or no finite number, is left out of the fit; {STILL_MEASURED}"
@@ -103,9 +106,10 @@ class Numbers:
     high: Vector
     # how the bounds became known, for the privacy statement; None where they are declared
     origin: str | None = None
+    transform: TargetTransform | None = None  # of raw numbers, by the left side of a formula
 
     @classmethod
-    def declare(cls, y_bounds: Any, shape: tuple[int, ...]) -> Self:
+    def declare(cls, y_bounds: Any, shape: tuple[int, ...], transform: TargetTransform | None = None) -> Self:
         """Return declared bounds of a target, shape (), or of each of K, shape (K,), checked."""
         low, high = bound_pair(y_bounds, "y_bounds")
         if not {low.shape, high.shape} <= {(), shape}:
@@ -114,7 +118,7 @@ class Numbers:
         if not ((low < high) & np.isfinite(high - low)).all():
             hint = " A pair of arrays holds all lows, then all highs." if shape else ""
             raise WrongValue(f"y_bounds must be finite with low < high, got {show(y_bounds)}.{hint}")
-        return cls(np.broadcast_to(low, shape), np.broadcast_to(high, shape))
+        return cls(np.broadcast_to(low, shape), np.broadcast_to(high, shape), transform=transform)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -146,6 +150,8 @@ class Numbers:
     def facts(self) -> dict[str, Any]:
         """Entries of the privacy statement."""
         known = {"y_bounds": [self.low.tolist(), self.high.tolist()], "y_enforced": f"clipped; {NO_PART}"}
+        if self.transform is not None:
+            known = {"y": str(self.transform.expression), **known}
         return known if self.origin is None else {**known, "y_bounds_are": self.origin}
 
     @property
@@ -155,7 +161,8 @@ class Numbers:
 
     def numbers(self, y: Any) -> Vector:
         """Return raw targets as numbers, shape (n,) or (n, K); NaN where one is none."""
-        return read_numbers(read_several(y) if self.shape else read_one(y))
+        found = read_numbers(read_several(y) if self.shape else read_one(y))
+        return found if self.transform is None else self.transform(found)
 
     def recognised(self, y: Any) -> NDArray[np.bool_]:
         """Say of each raw target whether it is a finite number, shape (n, K)."""

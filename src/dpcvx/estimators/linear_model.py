@@ -279,6 +279,7 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
         maps = stated.map_of_each(dataset.table)
         # Standard errors are of coefficients of the columns as they are.
         fixed = self.maps != AUTO or is_private(stated.bounds) or stated.data_norm is not None
+        fixed = fixed or (stated.schema is not None and stated.schema.formula is not None)
         if fixed or self.uncertainty or dataset.table.sparse:
             return maps
         return {**automatic_maps(columns, maps), **maps}

@@ -52,6 +52,10 @@ def check_parameters(model: Parameters, stated: Declarations) -> None:
         raise WrongValue(f"n_iter must be a positive integer or None, got {show(model.n_iter)}.")
     if not isinstance(model.fit_intercept, bool | np.bool_):
         raise WrongType(f"fit_intercept must be True or False, got {show(model.fit_intercept)}.")
+    if model.fit_intercept and stated.schema is not None and not stated.schema.intercept:
+        raise Incompatible(
+            f"The formula {stated.schema.formula!r} has no intercept: give fit_intercept=False too."
+        )
     check_extrapolation(model.extrapolation)
 
 

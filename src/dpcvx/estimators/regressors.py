@@ -11,7 +11,6 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from dpcvx.arrays import Vector
-from dpcvx.data.canonical import read_numbers
 from dpcvx.data.columns import Columns
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.target import Numbers, Target, read_several
@@ -90,7 +89,7 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         It warns once: on private rows it is not covered.
         """
         self._warn_of_leak()
-        predicted, truth = self._scores(X), read_numbers(self._read_target(y))
+        predicted, truth = self._scores(X), self._row_map.target_numbers(self._read_target(y))
         if len(truth) != len(predicted):
             raise WrongValue(
                 f"X has {quantity(len(predicted), 'row')} but y has {len(truth)}; they must agree."
@@ -107,7 +106,7 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
                 f"{type(self).__name__} needs y_bounds=(low, high) of the target, from public knowledge "
                 "and not from y."
             )
-        return Numbers.declare(stated.y_bounds, y.shape[1:])
+        return Numbers.declare(stated.y_bounds, y.shape[1:], stated.target_transform)
 
 
 class SquaredRegressor(LinearRegressor):

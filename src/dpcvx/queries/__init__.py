@@ -7,6 +7,7 @@ from dpcvx.queries.histogram import Counts, Histogram
 from dpcvx.queries.marginals import Measurement, NoisyMarginals
 from dpcvx.queries.query import (
     LARGEST_RADIUS,
+    LONGEST_FORMULA,
     QUERY_LOSSES,
     Count,
     Marginal,
@@ -25,6 +26,7 @@ __all__ = [
     "BRANCHES",
     "CHECK",
     "LARGEST_RADIUS",
+    "LONGEST_FORMULA",
     "QUERY_LOSSES",
     "Answer",
     "Attribute",

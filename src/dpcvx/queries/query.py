@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from dpcvx.arrays import Vector
+from dpcvx.data.model_formula import ModelFormula
 from dpcvx.domains import NAMED_BALLS, SETS, Box, Domain, GroupBall
 from dpcvx.errors import WrongType, WrongValue
 from dpcvx.losses import LOSSES, Huber, Logistic, Loss, Quantile, Squared
@@ -39,6 +40,8 @@ QUERY_LOSSES: dict[str, Loss] = {loss.name: loss for loss in (Logistic(), *_OTHE
 JSON_SETS: dict[str, type[Any]] = {
     kind.__name__: kind for kind in SETS if is_vouched(kind, "queries") and kind is not GroupBall
 }
+
+LONGEST_FORMULA = 2000
 
 
 @dataclass(frozen=True)
@@ -290,6 +293,8 @@ def query_from_json(content: Any) -> Query:
         raise WrongValue('A query is a JSON object such as {"kind": "count", "where": {"sex": ["f"]}}.')
     fields = dict(content)
     kind = fields.pop("kind", None)
+    if kind == "regression" and "formula" in fields:
+        fields = {**_of_formula(fields.pop("formula"), fields), **fields}
     if not isinstance(kind, str) or kind not in KINDS:
         raise WrongValue(f"kind must be one of {', '.join(KINDS)}.")
     known, needed = KINDS[kind]
@@ -307,6 +312,20 @@ def query_from_json(content: Any) -> Query:
     if "set" in fields:
         fields["domain"] = _set_from_json(fields.pop("set"))
     return Regression(**fields)
+
+
+def _of_formula(text: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a regression that its formula gives in place of them."""
+    if doubled := sorted({"target", "features", "intercept"} & set(fields)):
+        raise WrongValue(f"The formula gives {', '.join(doubled)} too: leave that out.")
+    if isinstance(text, str) and (len(text) > LONGEST_FORMULA or set(text) & set("*^/%{")):
+        raise WrongValue(  # before it is parsed: a power of a sum can have millions of terms
+            f"A query's formula lists attributes, such as 'worked ~ age + group', in {LONGEST_FORMULA} "
+            "characters at most."
+        )
+    formula = ModelFormula(text)
+    target, features = formula.attributes()
+    return {"target": target, "features": list(features), "intercept": formula.intercept}
 
 
 KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dpcvx.domains import NAMED_BALLS
-from dpcvx.queries import LARGEST_RADIUS, QUERY_LOSSES, Schema
+from dpcvx.queries import LARGEST_RADIUS, LONGEST_FORMULA, QUERY_LOSSES, Schema
 
 __all__ = ["attributes", "query_schema"]
 
@@ -41,6 +41,12 @@ def query_schema(schema: Schema) -> dict[str, Any]:
         "additionalProperties": False,
     }
     number = {"type": "number", "maximum": LARGEST_RADIUS}
+    options = {
+        "loss": {"type": "string", "enum": list(QUERY_LOSSES), "default": "logistic"},
+        "set": {"type": "string", "enum": list(NAMED_BALLS), "default": "l2"},
+        "radius": {**number, "exclusiveMinimum": 0, "default": 3.0},
+        "l2": {**number, "minimum": 0, "default": 0.0},
+    }
     return {
         "oneOf": [
             _query(
@@ -48,11 +54,18 @@ def query_schema(schema: Schema) -> dict[str, Any]:
                 ("target", "features"),
                 target=name,
                 features={**some, "minItems": 1},
-                loss={"type": "string", "enum": list(QUERY_LOSSES), "default": "logistic"},
-                set={"type": "string", "enum": list(NAMED_BALLS), "default": "l2"},
-                radius={**number, "exclusiveMinimum": 0, "default": 3.0},
                 intercept={"type": "boolean", "default": True},
-                l2={**number, "minimum": 0, "default": 0.0},
+                **options,
+            ),
+            _query(
+                "regression",
+                ("formula",),
+                formula={
+                    "type": "string",
+                    "maxLength": LONGEST_FORMULA,
+                    "examples": ["worked ~ age + group"],
+                },
+                **options,
             ),
             _query("count", ("where",), where={**where, "minProperties": 1}),
             _query("mean", ("of",), of=name, where=where),

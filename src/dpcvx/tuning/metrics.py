@@ -396,9 +396,9 @@ def _predictions(model: Any, X: Any, y: Any, bounds: tuple[float, float]) -> tup
     low, high = bounds
     with np.errstate(all="ignore"):
         predicted = model.predict(X)
-    schema = getattr(model, "schema", None)
-    y = y if schema is None else schema.read_target(y)
-    truth = read_numbers(native_array(y).reshape(-1))
+    formula = getattr(getattr(model, "best_estimator_", model), "formula_", None)
+    raw = native_array(y).reshape(-1)
+    truth = read_numbers(raw) if formula is None else formula.row_map.target_numbers(raw)
     present = np.isfinite(truth)
     first, second = (
         np.clip(np.where(known, part, low + (high - low) / 2), low, high)

@@ -240,7 +240,9 @@ def _target(y: Any, n: int, given: Mapping[str, Any]) -> Target:
             raise WrongValue(f"A classifier needs at least two classes, got {show(given['classes'])}.")
         return labels if labels.outputs == 1 else replace(labels, form="codes")
     values = open_target(y, n, read_several if several_targets(y) else read_one)
-    return Numbers.declare(given["y_bounds"], values.shape[1:])
+    schema = given.get("schema")
+    transform = None if schema is None else schema.target_transform
+    return Numbers.declare(given["y_bounds"], values.shape[1:], transform)
 
 
 def several_targets(y: Any) -> int | None:
