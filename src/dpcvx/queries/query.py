@@ -294,7 +294,7 @@ def query_from_json(content: Any) -> Query:
     fields = dict(content)
     kind = fields.pop("kind", None)
     if kind == "regression" and "formula" in fields:
-        fields = {**_of_formula(fields.pop("formula"), fields), **fields}
+        fields |= _of_formula(fields.pop("formula"), fields)
     if not isinstance(kind, str) or kind not in KINDS:
         raise WrongValue(f"kind must be one of {', '.join(KINDS)}.")
     known, needed = KINDS[kind]
@@ -316,7 +316,7 @@ def query_from_json(content: Any) -> Query:
 
 def _of_formula(text: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a regression that its formula gives in place of them."""
-    if doubled := sorted({"target", "features", "intercept"} & set(fields)):
+    if doubled := sorted({"target", "features"} & set(fields)):
         raise WrongValue(f"The formula gives {', '.join(doubled)} too: leave that out.")
     if isinstance(text, str) and (len(text) > LONGEST_FORMULA or set(text) & set("*^/%{")):
         raise WrongValue(  # before it is parsed: a power of a sum can have millions of terms
@@ -325,7 +325,8 @@ def _of_formula(text: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
         )
     formula = ModelFormula(text)
     target, features = formula.attributes()
-    return {"target": target, "features": list(features), "intercept": formula.intercept}
+    given = {"target": target, "features": list(features)}
+    return given if formula.intercept else {**given, "intercept": False}
 
 
 KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

@@ -45,17 +45,13 @@ def query_schema(schema: Schema) -> dict[str, Any]:
         "loss": {"type": "string", "enum": list(QUERY_LOSSES), "default": "logistic"},
         "set": {"type": "string", "enum": list(NAMED_BALLS), "default": "l2"},
         "radius": {**number, "exclusiveMinimum": 0, "default": 3.0},
+        "intercept": {"type": "boolean", "default": True},
         "l2": {**number, "minimum": 0, "default": 0.0},
     }
     return {
         "oneOf": [
             _query(
-                "regression",
-                ("target", "features"),
-                target=name,
-                features={**some, "minItems": 1},
-                intercept={"type": "boolean", "default": True},
-                **options,
+                "regression", ("target", "features"), target=name, features={**some, "minItems": 1}, **options
             ),
             _query(
                 "regression",
