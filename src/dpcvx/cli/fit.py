@@ -72,7 +72,7 @@ def fit(
     formula: Annotated[
         str | None,
         typer.Option(
-            help='What predicts what, in place of --target and --features: "log(wage) ~ age + C(region, '
+            help='Model formula, in place of --target and --features: "log(wage) ~ age + C(region, '
             "ref='north') + age:sex\"."
         ),
     ] = None,

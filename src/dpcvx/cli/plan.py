@@ -33,7 +33,7 @@ def plan(
         str | None, typer.Option(help="Column to predict. Default: the one that the schema file names.")
     ] = None,
     formula: Annotated[
-        str | None, typer.Option(help="What predicts what, in place of --target; as in dpcvx fit.")
+        str | None, typer.Option(help="Model formula, in place of --target; as in dpcvx fit.")
     ] = None,
     deviations: Annotated[
         str,

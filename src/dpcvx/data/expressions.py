@@ -142,7 +142,7 @@ class Expression:
 
 @dataclass(frozen=True)
 class _Kind:
-    """What the parts of an expression are computed with: numbers of records, or intervals."""
+    """Arithmetic that an expression is computed with: that of numbers of records, or of intervals."""
 
     constant: Callable[[float], Any]
     total: Callable[[Any, Any], Any]

@@ -57,7 +57,7 @@ class RowMap:
         return np.delete(np.arange(len(self.clipped_names)), baseline_places(self.levels, self.maps))
 
     def target_numbers(self, y: Any) -> Vector:
-        """Return raw targets as numbers: codes of missing ones are read, and the left side of a formula is."""
+        """Return raw targets as numbers, without codes of missing ones, transformed as a formula says."""
         if self.schema is None:
             return read_numbers(y)
         numbers, transform = read_numbers(self.schema.read_target(y)), self.schema.target_transform
