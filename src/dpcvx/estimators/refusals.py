@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpcvx.data.declarations import Declarations
-from dpcvx.errors import WrongType, WrongValue
+from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.estimators.planning import AUTOMATIC, Parameters
 from dpcvx.words import is_number, show
 
