@@ -152,11 +152,12 @@ def test_a_loaded_classifier_scores_as_the_fitted_one(settings, tmp_path):
 def test_standard_errors_of_clipped_slopes_do_not_take_logistic_loss_at_its_word(solver):
     from dpcvx.solvers.one_step import with_uncertainty
 
-    for fit, spread in ((solver, True), (type(solver)(), False)):
+    for fit in (solver, type(solver)()):
         planned = with_uncertainty(fit, 0.2, Logistic()).plan(problem(Logistic()), 2000, BUDGET, Tight())
         moments = planned.stages[-1].mechanism
         assert moments.clip == fit.clip
-        assert (moments.spread_multiplier is not None) == spread
+        assert moments.meat_multiplier is not None
+        assert planned.solver._likelihood(problem(Logistic()), BUDGET) == (fit.clip is None)
         assert planned.price.epsilon <= BUDGET.epsilon
 
 

@@ -140,7 +140,8 @@ def sums(source, loss, outputs, kind):
     objective = source.objective(loss, outputs, 3.0)
     numbers = [objective.value(theta), objective.gradient(theta)]
     if outputs == 1:
-        integers += source.sum(CurvatureSum(loss, theta, narrow, CurvatureBound(2**9, 10)))[:2]
+        bounds = CurvatureBound(2**9, 10), CurvatureBound(2**10, 10)
+        integers += source.sum(CurvatureSum(loss, theta, narrow, *bounds))[:2]
         numbers.append(objective.hessian(theta))
     return integers, numbers
 

@@ -85,7 +85,7 @@ def test_facts_say_whose_data_which_family_and_what_was_assumed(model, data):
     facts = model.summary().to_dict()["facts"]
     assert facts["records"] == "3,000"
     assert facts["family"].startswith("Gaussian")
-    assert facts["covariance"].startswith("nonrobust")
+    assert facts["covariance"].startswith("robust")
     assert "private_score" in facts["R²"]
     assert "NOT PRIVATE" in str(model.summary())
     frame, y = data

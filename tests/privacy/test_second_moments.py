@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,11 +10,11 @@ from scipy import stats
 
 import dpcvx as dp
 from adversary import neighbour, records, stored
-from dpcvx.accounting import REPLACE_ONE, Neighbours, Tight
+from dpcvx.accounting import REPLACE_ONE, WEIGHT, Neighbours, Tight
 from dpcvx.audit.replay import discrepancies, record, replay, share
 from dpcvx.data import CurvatureSum, Records
-from dpcvx.data.curvature import SPREAD_UNIT, CurvatureBound, largest_spread
-from dpcvx.data.lattice import FEATURE_BITS, RESIDUAL_BITS, ResidualBound, integer_bounds
+from dpcvx.data.curvature import CurvatureBound, largest_meat
+from dpcvx.data.lattice import RESIDUAL_BITS, ResidualBound, integer_bounds
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.rows import Dense
 from dpcvx.errors import Incompatible
@@ -37,7 +38,12 @@ def alone(X, y, loss, bounds, storage, theta, mechanism):
     """Sums of a source of these rows, as the mechanism would ask for them."""
     slope = mechanism._slope(mechanism.problem.margin_bound(theta))
     bend = CurvatureBound(mechanism._largest, mechanism._bits)
-    return stored(X, y, bounds, storage).sum(CurvatureSum(loss, theta, slope, bend))[:2]
+    square = mechanism._square(mechanism.problem.margin_bound(theta))
+    return stored(X, y, bounds, storage).sum(CurvatureSum(loss, theta, slope, bend, square))[:2]
+
+
+def squares(matrix):
+    return sum(int(entry) ** 2 for entry in matrix.flat)
 
 
 @named
@@ -48,18 +54,19 @@ def test_sums_are_those_of_every_record_alone_and_none_is_longer_than_its_bound(
         mechanism = NoisySecondMoments(problem(loss, bounds), 23, 1.0, 1.0)
         X, y = records(loss, (23, D), 1, rng)
         theta = rng.normal(size=D)
-        moments, spread = alone(X, y, loss, bounds, storage, theta, mechanism)
+        moments, meat = alone(X, y, loss, bounds, storage, theta, mechanism)
         parts = [
             alone(X[i : i + 1], y[i : i + 1], loss, bounds, storage, theta, mechanism) for i in range(23)
         ]
         assert np.array_equal(moments, sum(part for part, _ in parts))
-        assert spread == sum(part for _, part in parts)
+        assert np.array_equal(meat, sum(part for _, part in parts))
         assert moments.any() or isinstance(loss, dp.SmoothHinge)  # curved between scores 0.5 and 1 only
         _, k2 = integer_bounds(bounds, D)
         slope = mechanism._slope(mechanism.problem.margin_bound(theta))
+        square = mechanism._square(mechanism.problem.margin_bound(theta))
         for part, each in parts:
-            assert sum(int(v) ** 2 for v in part.flat) <= (mechanism._largest * k2) ** 2
-            assert 0 <= each <= largest_spread(slope, k2, REPLACE_ONE)
+            assert squares(part) <= (mechanism._largest * k2) ** 2
+            assert 2 * squares(each) <= largest_meat(square, slope, k2, REPLACE_ONE)
 
 
 @named
@@ -78,14 +85,14 @@ def test_no_two_neighbours_are_further_apart_than_the_sensitivity_and_some_nearl
             for row in itertools.product([-edge, 0.0, edge], repeat=D)
             for y in (-1.0, 1.0)
         ]
-        none = (np.zeros((D, D), dtype=np.int64), 0)
+        none = (np.zeros((D, D), dtype=np.int64),) * 2
         pairs = itertools.combinations(answers, 2) if relation == "replace" else ((a, none) for a in answers)
         for (one, v), (other, w) in pairs:
-            distance = math.sqrt(sum(int(entry) ** 2 for entry in (one - other).flat))
+            distance, meat = math.sqrt(squares(one - other)), math.sqrt(squares(v - w))
             assert distance <= mechanism.gaussians[0].sensitivity
-            assert abs(v - w) <= mechanism._gaussians(z_max)[1].sensitivity
+            assert meat <= mechanism._gaussians(z_max)[1].sensitivity
             reached = max(reached, distance / mechanism.gaussians[0].sensitivity)
-            widest = max(widest, abs(v - w) / mechanism._gaussians(z_max)[1].sensitivity)
+            widest = max(widest, meat / mechanism._gaussians(z_max)[1].sensitivity)
     if isinstance(loss, dp.Squared | dp.Logistic):  # curved everywhere, or at theta = 0
         # Corners of a cube are never orthogonal, which two rows need to reach the bound; see below.
         assert reached > (0.9 if bounds.x_2 is None or relation == "add_remove" else 0.65)
@@ -110,9 +117,13 @@ def test_vector_of_the_formula():
     assert squared.sensitivity == pytest.approx(math.sqrt(2) * 1.5**2 / 1000, rel=1e-6)
     assert squared.noise == pytest.approx(3.0 * squared.sensitivity, rel=1e-9)
     assert squared.event == Compose((Gaussian(3.0), Gaussian(2.0)))
-    assert squared.n_draws == 7
-    # Largest slope 1 + 2 * 1.5 for |y| <= 1 and radius 2.
-    assert squared.gaussians[1].sensitivity * SPREAD_UNIT == pytest.approx(4.0**2 * 1.5**2, rel=1e-3)
+    assert squared.n_draws == 12
+    # Largest slope 1 + 2 * 1.5 for |y| <= 1 and radius 2: sqrt(2) L^2 B^2 for the meat.
+    assert squared.gaussians[1].change == pytest.approx(math.sqrt(2) * 4.0**2 * 1.5**2 / 1000, rel=1e-3)
+    person = replace(squared, neighbours=Neighbours("replace", "person", 1, WEIGHT))
+    assert person.gaussians[1].change == pytest.approx(squared.gaussians[1].change, rel=1e-3)
+    three = replace(squared, neighbours=Neighbours("replace", "person", 3))
+    assert three.gaussians[1].change == pytest.approx(9 * squared.gaussians[1].change, rel=1e-3)
     logistic = NoisySecondMoments(problem(dp.Logistic(), bounds), 1000, 3.0)
     assert logistic.sensitivity == pytest.approx(math.sqrt(2) * 1.5**2 / 4000, rel=1e-6)
     assert logistic.event == Gaussian(3.0)
@@ -121,7 +132,7 @@ def test_vector_of_the_formula():
 
 
 @named
-def test_answers_are_the_hessian_and_the_mean_squared_gradient(loss):
+def test_answers_are_the_hessian_and_the_meat(loss):
     rng = np.random.default_rng(1)
     X, theta = rng.uniform(-1, 1, (400, D)), np.array([0.9, -0.5, 0.2])
     y = rng.choice([-1.0, 1.0], 400) if isinstance(loss, dp.Logistic | dp.SmoothHinge) else X @ theta / 2
@@ -131,7 +142,9 @@ def test_answers_are_the_hessian_and_the_mean_squared_gradient(loss):
     bends = (loss.grad(z + h, y) - loss.grad(z - h, y)) / (2 * h)
     np.testing.assert_allclose(answer.hessian, X.T @ (X * bends[:, None]) / 400, atol=3e-4)
     assert np.array_equal(answer.hessian, answer.hessian.T)
-    assert answer.spread == pytest.approx(np.mean(loss.grad(z, y) ** 2 * (X**2).sum(axis=1)), rel=1e-2)
+    slopes = loss.grad(z, y)
+    np.testing.assert_allclose(answer.meat, X.T @ (X * slopes[:, None] ** 2) / 400, atol=3e-4)
+    assert np.array_equal(answer.meat, answer.meat.T)
 
 
 def test_residuals_at_their_bound_keep_their_curvature():
@@ -148,17 +161,17 @@ def test_noise_has_the_declared_variance_on_and_off_the_diagonal():
     mechanism = NoisySecondMoments(p, 10, 1.7, 0.9)
     data, rng = stored(np.zeros((10, d)), np.zeros(10), p.bounds, "dense"), SeededGenerator(5)
     answers = [mechanism(np.zeros(d), data, rng) for _ in range(calls)]
-    hessians = np.array([answer.hessian for answer in answers])
-    off = hessians[:, *np.triu_indices(d, 1)].ravel()
-    on = hessians[:, *np.diag_indices(d)].ravel()
-    spread = np.array([answer.spread for answer in answers])
+    hessians, meats = (np.array([getattr(each, name) for each in answers]) for name in ("hessian", "meat"))
+    off, off_meat = (each[:, *np.triu_indices(d, 1)].ravel() for each in (hessians, meats))
+    on, on_meat = (each[:, *np.diag_indices(d)].ravel() for each in (hessians, meats))
 
     def accepted(sample, deviation):
         return 1e-4 < stats.chi2.cdf((sample**2).sum() / deviation**2, sample.size) < 1 - 1e-4
 
     assert accepted(on, mechanism.noise)
     assert accepted(off, mechanism.noise / math.sqrt(2))
-    assert accepted(spread, 0.9 * mechanism._gaussians(0.0)[1].sensitivity * SPREAD_UNIT / 10)
+    assert accepted(on_meat, mechanism.meat_noise(np.zeros(d)))
+    assert accepted(off_meat, mechanism.meat_noise(np.zeros(d)) / math.sqrt(2))
     for factor in (0.9, 1.1):
         assert not accepted(on, factor * mechanism.noise)
         assert not accepted(off, factor * mechanism.noise / math.sqrt(2))
@@ -170,12 +183,12 @@ def test_blocks_do_not_change_the_sums(bits, monkeypatch):
     rng = np.random.default_rng(2)
     rows = Quantiser(BOUNDS[0]).quantise(rng.uniform(-1, 1, (501, 4)))
     y, theta = rng.choice([-1.0, 1.0], (1, 501)), rng.normal(size=4)
-    bounds = SLOPE, CurvatureBound(2 ** (bits - 2), bits)
+    bounds = SLOPE, CurvatureBound(2 ** (bits - 2), bits), CurvatureBound(2**bits, bits)
     whole = CurvatureSum(dp.Logistic(), theta, *bounds).of(Records(rows, y))
     monkeypatch.setattr("dpcvx.data.curvature.CELLS_AT_ONCE", 28)
     parts = CurvatureSum(dp.Logistic(), theta, *bounds).of(Records(rows, y))
     assert np.array_equal(whole[0], parts[0])
-    assert whole[1] == parts[1]
+    assert np.array_equal(whole[1], parts[1])
 
 
 def test_products_stay_exact_at_their_largest():
@@ -238,7 +251,3 @@ def test_what_has_no_hessian_of_one_score_is_refused_before_a_record_is_read():
             )
     with pytest.raises(Incompatible, match="4096"):
         NoisySecondMoments(problem(dp.Squared(), d=5000), 10, 1.0)
-
-
-def test_the_stored_grid_is_what_the_unit_says():
-    assert SPREAD_UNIT == 2.0 ** -(16 + FEATURE_BITS)

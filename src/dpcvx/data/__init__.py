@@ -1,7 +1,7 @@
 """Records: reading, clipping and quantising them, and the data sources that compute exact sums over them."""
 
 from dpcvx.data.additive_basis import AdditiveBasis
-from dpcvx.data.curvature import SPREAD_UNIT, CurvatureBound, CurvatureSum, largest_spread
+from dpcvx.data.curvature import CurvatureBound, CurvatureSum, largest_meat, largest_person, squared_bound
 from dpcvx.data.dataset import Dataset
 from dpcvx.data.gram_scores import HasGramScores, Linear
 from dpcvx.data.lattice import (
@@ -47,7 +47,6 @@ __all__ = [
     "LARGEST_SUM",
     "PRESENT",
     "RESIDUAL_BITS",
-    "SPREAD_UNIT",
     "SUM_UNIT",
     "AdditiveBasis",
     "Arrays",
@@ -82,10 +81,12 @@ __all__ = [
     "exact_sum",
     "fixed_point",
     "integer_bounds",
-    "largest_spread",
+    "largest_meat",
+    "largest_person",
     "present_squared",
     "records_at_once",
     "room",
+    "squared_bound",
     "target_squared",
     "targets",
 ]

@@ -1,12 +1,14 @@
-"""Exact second moments of stored rows, weighted by how fast each record's slope changes with its score.
+"""Exact second moments of stored rows, weighted by curvatures (the Hessian) and by squared slopes (the meat).
 
 A record's curvature phi'' is read off two of its residuals, at scores a public distance to either side, so it
 is a function of that record and public numbers alone (PRIVACY_MATH §11b); it is rounded and clipped, and what
-follows are sums of integers.
+follows are sums of integers. The meat of the sandwich formula for standard errors is the sum of the outer
+products of gradients: of records, or of persons with several rows.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,33 +28,41 @@ if TYPE_CHECKING:
     from dpcvx.accounting import Neighbours
 
 SHIFT = 2.0**-6  # half the distance of the two scores; phi'' changes little over it
-SLOPE_BITS = 8  # slopes are squared on the grid 2^-8, and multiplied by ||x||^2 on the grid 2^-14
-SPREAD_UNIT = 2.0 ** -(2 * SLOPE_BITS + FEATURE_BITS)
-# from squares of sums rho k, in units of 2^-68, to that unit
-SQUARE_BITS = 2 * (RESIDUAL_BITS + FEATURE_BITS) - (2 * SLOPE_BITS + FEATURE_BITS)
+# Gradients of persons, sums rho k in units of 2^-34, are truncated to the grid of features, 2^-14.
+PERSON_BITS = RESIDUAL_BITS
 LARGEST_EXACT = 2**53  # integers up to here are exact in float64, whatever the order of a sum
 CELLS_AT_ONCE = 2**19
 
 
 @dataclass(frozen=True)
 class CurvatureBound:
-    """Bound of one record's curvature phi'', an integer in units of 2^-bits."""
+    """Bound of one record's curvature phi'', or of its squared slope: an integer in units of 2^-bits."""
 
-    largest: int  # every curvature lies in 0..largest
+    largest: int  # every one lies in 0..largest
     bits: int
 
 
-def largest_spread(slope: ResidualBound, k2: int, neighbours: Neighbours) -> int:
-    """Return the largest term of a unit whose slopes are within the bound and whose rows have ||k||^2 <= k2.
+def squared_bound(slope: ResidualBound, bits: int) -> CurvatureBound:
+    """Return the bound of squares of slopes within a bound, in units of 2^-bits."""
+    return CurvatureBound(max(1, math.floor(slope.linf**2 * 2.0 ** (bits - 2 * RESIDUAL_BITS))), bits)
 
-    A record adds s^2 q. A person adds the squared length of their gradient, rounded once: at most R^2 k2, or
-    r^2 times as much if r rows count.
+
+def largest_meat(square: CurvatureBound, slope: ResidualBound, k2: int, neighbours: Neighbours) -> int:
+    """Return the squared l2 sensitivity of the meat, whose rows have ||k||^2 <= k2.
+
+    A record adds a positive semidefinite matrix of Frobenius norm up to square * k2. A person adds the outer
+    product of a vector g with ||g||^2 <= (r R)^2 k2/2^40, where r rows count; two such matrices have an inner
+    product of at least 0, as those of records have.
     """
-    steps = -(-slope.linf // (1 << RESIDUAL_BITS - SLOPE_BITS))
-    record = neighbours.interval * steps * steps * (k2 >> FEATURE_BITS)
     if neighbours.unit == "row":
-        return record
-    return max(record, (neighbours.rows * slope.linf) ** 2 * k2 >> SQUARE_BITS)
+        return neighbours.cone_squared * (square.largest * k2) ** 2
+    longest = largest_person(slope, k2, neighbours)
+    return (2 if neighbours.replaces else 1) * longest**2
+
+
+def largest_person(slope: ResidualBound, k2: int, neighbours: Neighbours) -> int:
+    """Return the largest ||g||^2 of a person's truncated gradient."""
+    return (neighbours.rows * slope.linf) ** 2 * k2 >> 2 * PERSON_BITS
 
 
 class PersonGradients(NamedTuple):
@@ -70,36 +80,36 @@ class PersonGradients(NamedTuple):
         return PersonGradients(numbers, sums)
 
     @property
-    def spread(self) -> int:
-        """Sum of the squared lengths, each rounded down, in `SPREAD_UNIT`."""
-        # A square may need more than 62 bits. In float64 its relative error is far below 2^-40, by which it
-        # is made smaller, so that no person adds more than the bound.
-        squares = (self.sums.astype(np.float64) ** 2).sum(axis=1) * (1 - 2.0**-40)
-        return int(np.floor(squares * 2.0**-SQUARE_BITS).astype(np.int64).sum())
+    def meat(self) -> NDArray[np.int64]:
+        """Sum of the outer products of the gradients, each truncated to the grid 2^-14."""
+        # Towards 0, so that no gradient is longer than before.
+        cut = np.sign(self.sums) * (abs(self.sums) >> PERSON_BITS)
+        found: NDArray[np.int64] = cut.T @ cut
+        return found
 
 
 class CurvatureTotals(NamedTuple):
-    """sum_i omega_i k_i k_i^T, shape (d, d), and sum_i s_i^2 q_i."""
+    """sum_i omega_i k_i k_i^T, and the meat: sum_i s_i k_i k_i^T, both of shape (d, d)."""
 
     moments: NDArray[np.int64]
-    spread: int
-    persons: PersonGradients | None = None  # where the second sum is over persons
+    meat: NDArray[np.int64] | None = None  # where it was asked for
+    persons: PersonGradients | None = None  # where the meat is that of persons
 
 
 @dataclass(frozen=True, eq=False)
 class CurvatureSum:
-    """Second moments of rows weighted by curvature, and the squared lengths of gradients.
+    """Second moments of rows weighted by curvature, and by squared slope.
 
-    omega_i is the curvature of record i at the score <x_i, theta>, s_i its slope on the grid 2^-8, and
-    q_i = floor(||k_i||^2/2^14); see `CurvatureTotals`. Of weighted records omega_i is floor(w omega/2^14),
-    and the second sum has the terms floor(w^2 s^2 q/2^28). Where records have persons, it is over these: the
-    squared length of a person's gradient, floor(||sum_i rho_i k_i||^2/2^38), is at most that of one row.
+    omega_i is the curvature of record i at the score <x_i, theta>, and s_i the square of its slope, rounded;
+    see `CurvatureTotals`. Of weighted records omega_i is floor(w omega/2^14), and s_i is w^2 s/2^28, rounded.
+    Where records have persons, the meat is the sum over these of g g^T, g = trunc(sum_i rho_i k_i/2^20).
     """
 
     loss: Loss  # of one score
     theta: Vector  # public point, shape (d,)
     slope: ResidualBound
-    bend: CurvatureBound  # slope, bend: enforced after rounding
+    bend: CurvatureBound  # slope, bend, square: enforced after rounding
+    square: CurvatureBound | None = None  # of squared slopes; None leaves the meat out
 
     def check(self, d: int) -> None:
         """Refuse a theta of another length."""
@@ -115,33 +125,40 @@ class CurvatureSum:
         self.check(records.d)
         y = records.targets(self.loss, 1)
         found = _totals(records.whole_rows(), y[:1], records.weights, self)
-        if records.owners is None:
+        if records.owners is None or self.square is None:
             return found
         persons = _gradients_of_persons(records, y, records.owners, self)
-        return CurvatureTotals(found.moments, persons.spread, persons)
+        return CurvatureTotals(found.moments, persons.meat, persons)
 
     def add(self, parts: Iterable[CurvatureTotals], n: int) -> CurvatureTotals:
         """Add sums over disjoint records; the mechanism's capacity keeps the first inside 62 bits."""
         total, *others = parts
         for part in others:
-            moments, spread = total.moments + part.moments, total.spread + part.spread
-            if total.persons is None or part.persons is None:
-                total = CurvatureTotals(moments, spread)
+            moments = total.moments + part.moments
+            if total.meat is None or part.meat is None:
+                total = CurvatureTotals(moments)
+            elif total.persons is None or part.persons is None:
+                total = CurvatureTotals(moments, total.meat + part.meat)
             else:  # a person may have rows in several parts
                 persons = total.persons.join(part.persons)
-                total = CurvatureTotals(moments, persons.spread, persons)
+                total = CurvatureTotals(moments, persons.meat, persons)
         return total
 
     def distances(
         self, one: CurvatureTotals, other: CurvatureTotals, row: RowBounds, neighbours: Neighbours
     ) -> list[Distance]:
-        """The diameters of a cone of matrices up to Omega K2 and of an interval S^2 Q (PRIVACY_MATH §15)."""
-        squares = sum(int(v) ** 2 for v in (one.moments - other.moments).flat)
-        spread = (one.spread - other.spread) ** 2
-        return [
-            (squares, neighbours.cone_squared * (self.bend.largest * row.k2) ** 2),
-            (spread, largest_spread(self.slope, row.k2, neighbours) ** 2),
-        ]
+        """The diameters of two cones of matrices (PRIVACY_MATH §15, §16)."""
+        bends = neighbours.cone_squared * (self.bend.largest * row.k2) ** 2
+        found = [(_squares(one.moments - other.moments), bends)]
+        if self.square is not None and one.meat is not None and other.meat is not None:
+            meat = _squares(one.meat - other.meat)
+            found.append((meat, largest_meat(self.square, self.slope, row.k2, neighbours)))
+        return found
+
+
+def _squares(matrix: NDArray[np.int64]) -> int:
+    """Squared Frobenius norm, exact."""
+    return sum(int(v) ** 2 for v in matrix.flat)
 
 
 def _gradients_of_persons(
@@ -186,8 +203,10 @@ def _totals(
     function = kernels.residuals_of(loss.slope, loss.joint)
     n, d = rows.shape
     k_largest = 2 ** (FEATURE_BITS + 1)
-    step = max(1, min(n, CELLS_AT_ONCE // d, LARGEST_EXACT // (max(1, bend.largest) * k_largest**2)))
-    moments, spread = np.zeros((d, d), dtype=np.int64), 0
+    square = question.square
+    most = max(1, bend.largest, 0 if square is None else square.largest)
+    step = max(1, min(n, CELLS_AT_ONCE // d, LARGEST_EXACT // (most * k_largest**2)))
+    moments, meat = np.zeros((d, d), dtype=np.int64), np.zeros((d, d), dtype=np.int64)
 
     def residuals(margins: NDArray[np.int64], targets: Vector, limit: int) -> NDArray[np.int64]:
         rho = np.empty(margins.shape, dtype=np.int32)
@@ -208,13 +227,12 @@ def _totals(
             omega = np.floor(omega * weights[start:stop] / WEIGHT)
         exact = block.astype(np.float64)
         moments += (exact.T @ (exact * omega[:, None])).astype(np.int64)
-        slopes = np.rint(residuals(margins, targets, slope.linf) * 2.0 ** (SLOPE_BITS - RESIDUAL_BITS))
-        squares = (exact**2).sum(axis=1) // 2**FEATURE_BITS
-        terms = slopes.astype(np.int64) ** 2 * squares.astype(np.int64)
-        if weights is None:
-            spread += int(terms.sum())
-        else:  # in Python's integers: a weighted term may need more than 62 bits
-            spread += sum(
-                int(t) * int(w) ** 2 // WEIGHT**2 for t, w in zip(terms, weights[start:stop], strict=True)
-            )
-    return CurvatureTotals(moments, spread)
+        if square is None:
+            continue
+        slopes = residuals(margins, targets, slope.linf)
+        squares = slopes.astype(np.float64) ** 2 * 2.0 ** (square.bits - 2 * RESIDUAL_BITS)
+        if weights is not None:
+            squares = squares * (weights[start:stop] / WEIGHT) ** 2
+        squares = np.clip(np.rint(squares), 0, square.largest)
+        meat += (exact.T @ (exact * squares[:, None])).astype(np.int64)
+    return CurvatureTotals(moments, None if square is None else meat)

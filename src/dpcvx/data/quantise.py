@@ -27,6 +27,7 @@ from dpcvx.problem import Bounds
 __all__ = ["Quantiser", "enforce", "remap", "targets"]
 
 
+SHRINK = ("row", "numbers", "labels")
 CELLS_AT_ONCE = 2**20  # cells converted to float64 at a time
 
 
@@ -48,6 +49,10 @@ class Quantiser:
     intercept: float = 0.0  # value of an appended constant column, in scaled units; 0 appends none
     basis: AdditiveBasis | None = None  # features of additive models
     missing: Vector | None = None  # value of each column that stands for a missing cell, or NaN; shape (d,)
+    # Treatment of a row longer than x_2, shrunk by f, in `remap`. "row": nothing else. "numbers":
+    # intercept and target are shrunk too, so that the record counts f^2 times in squared loss and a linear
+    # model stays the same. "labels": the intercept is shrunk and the label becomes y/f (`WeightedLogistic`).
+    shrink: str = "row"
 
     def __post_init__(self) -> None:
         scale, center = np.asarray(self.scale), np.asarray(self.center)
@@ -56,6 +61,11 @@ class Quantiser:
                 "A quantiser needs finite centers and finite scales > 0; check the bounds of each column."
             )
         v, x_2 = self.intercept, self.bounds.x_2
+        if self.shrink not in SHRINK or (self.shrink != "row" and (x_2 is None or x_2 > self.bounds.x_inf)):
+            raise WrongValue(
+                f"shrink must be one of {', '.join(SHRINK)}, all but the first with bounds x_2 <= x_inf; got "
+                f"{self.shrink!r} and {self.bounds}."
+            )
         if v < 0 or (
             v > 0 and (self.constant == 0 or self.bounds.x_inf < v or (x_2 is not None and x_2 <= v))
         ):
@@ -98,6 +108,18 @@ class Quantiser:
             quantise_dense(block, center, scale, *limits, stored[start : start + len(block)])
         return Dense(stored)
 
+    def factors(self, rows: Dense) -> Vector:
+        """Return the factor by which each stored row is shrunk, at most 1, shape (n,)."""
+        n, d = rows.shape
+        center, scale, (_, x_2, _, _) = self._limits(n, d)
+        found = np.ones(n)
+        step = max(1, CELLS_AT_ONCE // d)
+        for start in range(0, n, step):
+            cells = (rows.values[start : start + step] - center) / scale
+            norms = np.sqrt((cells**2).sum(axis=1))
+            found[start : start + step] = x_2 / np.maximum(norms, x_2)
+        return found
+
     def _known_cells(self, blocks: Iterator[tuple[int, Vector]]) -> Iterator[tuple[int, Vector]]:
         """Blocks of rows with NaN in place of the value that stands for a missing cell."""
         for start, block in blocks:
@@ -136,7 +158,9 @@ class Quantiser:
         row_norm = math.inf if self.bounds.x_2 is None else math.sqrt(k2) / 2**FEATURE_BITS
         center = np.array(np.broadcast_to(np.asarray(self.center, dtype=np.float64), (d,)))
         scale = np.array(np.broadcast_to(np.asarray(self.scale, dtype=np.float64), (d,)))
-        return center, scale, (self.bounds.x_inf, row_norm, k_inf, k2)
+        # Of a whole record no cell is clipped by itself: the bound of the row is the tighter one.
+        x_inf = self.bounds.x_inf if self.shrink == "row" else math.inf
+        return center, scale, (x_inf, row_norm, k_inf, k2)
 
 
 def enforce(rows: Dense | Sparse, bounds: Bounds) -> Dense | Sparse:
@@ -152,7 +176,8 @@ def enforce(rows: Dense | Sparse, bounds: Bounds) -> Dense | Sparse:
 def remap(records: Records, quantiser: Quantiser | None, center: float, scale: float) -> Records:
     """Return stored records after a second, public map: the quantiser's on rows, (y - center)/scale on y.
 
-    Without a quantiser rows stay as they are.
+    Without a quantiser rows stay as they are. Every factor is a function of its own row, and a smaller
+    intercept keeps the row within its bounds, so sensitivities do not change.
     """
     y = (records.y - center) / scale
     if records.weighted:
@@ -164,12 +189,14 @@ def remap(records: Records, quantiser: Quantiser | None, center: float, scale: f
         raise WrongValue("Sparse records cannot be standardised: a centre would fill them.")
     # Stored integers are read as they are, in blocks.
     of_integers = replace(quantiser, center=unit * quantiser.center, scale=unit * quantiser.scale)
-    return Records(
-        of_integers.quantise(rows.values),
-        np.ascontiguousarray(y),
-        weighted=records.weighted,
-        owners=records.owners,
-    )
+    stored = of_integers.quantise(rows.values)
+    if quantiser.shrink != "row":
+        factors = of_integers.factors(rows)
+        targets = len(y) - records.weighted
+        y[:targets] *= factors if quantiser.shrink == "numbers" else 1 / factors
+        if quantiser.constant:
+            stored.values[:, -1] = np.floor(factors * quantiser.constant)
+    return Records(stored, np.ascontiguousarray(y), weighted=records.weighted, owners=records.owners)
 
 
 def targets(y: Any, limit: float | None = None, missing: float = math.nan) -> Vector:

@@ -47,8 +47,9 @@ from dpcvx.solvers import (
     configured,
 )
 from dpcvx.solvers.defaults import default
-from dpcvx.solvers.one_step import with_uncertainty
-from dpcvx.solvers.scaled_target import RESIDUAL, residual_deviations
+from dpcvx.solvers.objective_perturbation import ObjectivePerturbation
+from dpcvx.solvers.one_step import far_reach, with_uncertainty
+from dpcvx.solvers.scaled_target import covering_deviations, residual_deviations
 from dpcvx.solvers.standardised import INTERCEPT as STANDARDISED_INTERCEPT
 from dpcvx.solvers.step_then_mean import RESIDUAL as STEP_RESIDUAL
 from dpcvx.solvers.step_then_mean import step_pays
@@ -217,8 +218,9 @@ class Planning(Parameters):
         return automatic and free and problem.loss.affine and _can_scale(problem, budget)
 
     def _residual(self, problem: Problem, n: int, budget: Budget) -> float:
-        """Clip of residuals in standard deviations of the target: for standard errors few are clipped."""
-        return RESIDUAL[1] if self.uncertainty else residual_deviations(problem, n, budget)
+        """Clip of residuals in standard deviations of the target, for coverage or for risk."""
+        chosen = covering_deviations if self.uncertainty else residual_deviations
+        return chosen(problem, n, budget)
 
     def _coordinates(self, columns: Columns, n: int, budget: Budget) -> Standardised:
         """Return the coordinates of a standardised fit, from public facts."""
@@ -316,6 +318,9 @@ class Planning(Parameters):
             problem if coordinates is None else coordinates.inner(problem), n, budget
         )
         if coordinates is not None:
+            if self.uncertainty and self.solver == "auto":
+                # Descent takes far records of every loss into account without bias; see `with_uncertainty`.
+                candidates = tuple(each for each in candidates if not _minimises(each)) or candidates
             candidates = tuple(dataclasses.replace(coordinates, solver=solver) for solver in candidates)
         return self._choose(problem, n, budget, candidates, accountant, density=density, redundant=redundant)
 
@@ -361,7 +366,8 @@ class Planning(Parameters):
     ) -> Plan:
         if self.uncertainty:
             candidates = tuple(
-                with_uncertainty(each, float(self.uncertainty), problem.loss) for each in candidates
+                with_uncertainty(each, float(self.uncertainty), problem.loss, far_reach(n, budget))
+                for each in candidates
             )
             if redundant is not None:
                 candidates = tuple(each.with_redundant(redundant) for each in candidates)
@@ -389,6 +395,11 @@ class Planning(Parameters):
             raise WrongType(f"solver must be a name or a Solver object, got {self.solver!r}.")
         solver: Any = self.solver
         return (solver if n_iter is None else dataclasses.replace(solver, n_iter=n_iter),)
+
+
+def _minimises(solver: Solver) -> bool:
+    """Whether a solver releases a perturbed minimiser."""
+    return isinstance(solver, ObjectivePerturbation)
 
 
 def _can_scale(problem: Problem, budget: Budget) -> bool:

@@ -12,7 +12,7 @@ from dpcvx.losses import slopes
 from dpcvx.losses.loss import Link, Loss, TargetKind, check_positive, checked_margin
 from dpcvx.vouched import vouched
 
-__all__ = ["ClippedLogistic", "Logistic", "Sigmoid", "SmoothHinge", "Softmax"]
+__all__ = ["ClippedLogistic", "Logistic", "Sigmoid", "SmoothHinge", "Softmax", "WeightedLogistic"]
 
 BINARY_LABELS = (-1.0, 1.0)
 SIGMOID_INFLECTION = math.log(2 + math.sqrt(3))  # where |phi''| of the sigmoid loss peaks, at 1 / (6 sqrt 3)
@@ -53,6 +53,48 @@ class Logistic(Loss):
     def clipped(self, limit: float) -> Loss:
         """Return `ClippedLogistic` with this limit."""
         return ClippedLogistic(limit)
+
+    @property
+    def weighted(self) -> Loss:
+        """`WeightedLogistic`."""
+        return WeightedLogistic()
+
+
+@dataclass(frozen=True)
+class WeightedLogistic(Loss):
+    """Logistic loss of records that are shrunk as a whole: of a row f x with the label y/f, 0 < f <= 1.
+
+    phi(z, y) = log(1 + e^(-y z)) / y^2 for |y| >= 1, and 0 for a missing label, |y| < 1
+
+    With z = <f x, theta> this is f^2 times the logistic loss of the whole row: far records count less, and
+    coefficients of a model that is right stay the same. The slope, at most 1/|y|, and the curvature are
+    bounded as those of `Logistic`.
+    """
+
+    name: ClassVar[str] = "weighted_logistic"
+    target: ClassVar[TargetKind] = "labels"
+    link: ClassVar[Link] = "logit"
+    convex: ClassVar[bool] = True
+    y_range: ClassVar[tuple[float, float]] = BINARY_LABELS
+    slope = staticmethod(slopes.weighted_logistic_slope)
+
+    def value(self, z: Vector, y: Vector) -> Vector:
+        """Return phi(z, y); 0 where the label is missing."""
+        known = np.abs(y) >= 1
+        return np.where(known, np.logaddexp(0.0, -y * z) / np.where(known, y, 1.0) ** 2, 0.0)
+
+    def grad(self, z: Vector, y: Vector) -> Vector:
+        """Return -1 / (y (1 + e^(y z)))."""
+        known = np.abs(y) >= 1
+        return np.where(known, -_sigmoid(-y * z) / np.where(known, y, 1.0), 0.0)
+
+    def lipschitz(self, z_max: float, ord: float = 2) -> float:
+        """Return 1 / (1 + e^(-z_max)): |y| (1 + e^(-|y| z_max)) grows with |y|."""
+        return Logistic().lipschitz(z_max, ord)
+
+    def smoothness(self, z_max: float) -> float:
+        """Return 1/4, the curvature at z = 0 for any label."""
+        return 0.25
 
 
 @vouched("minimisers")

@@ -101,6 +101,11 @@ class Loss(Protocol):
         """Return the supremum of |phi''| (for several scores, of the Hessian's norm); inf if not smooth."""
         ...
 
+    @property
+    def weighted(self) -> "Loss | None":
+        """The loss of records that are shrunk as a whole, labels divided by the factor; None if unknown."""
+        return None
+
     def clipped(self, limit: float) -> "Loss | None":
         """Return the convex loss whose slopes are those of this one clipped at ``limit``; None if unknown."""
         return None

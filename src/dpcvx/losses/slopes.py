@@ -40,6 +40,13 @@ def logistic_slope(z: float, y: float, a: float) -> float:
     return -y / (1.0 + exp_basic(y * z))
 
 
+def weighted_logistic_slope(z: float, y: float, a: float) -> float:
+    """Return -1 / (y (1 + e^(y z))), 0 where |y| < 1."""
+    if y > -1.0 and y < 1.0:
+        return 0.0
+    return -1.0 / (y * (1.0 + exp_basic(y * z)))
+
+
 def clipped_logistic_slope(z: float, y: float, a: float) -> float:
     """Return -y times 1 / (1 + e^(y z)), at most a."""
     s = 1.0 / (1.0 + exp_basic(y * z))

@@ -20,9 +20,10 @@ import numpy as np
 from dpcvx.arrays import Vector
 
 __all__ = [
+    "CLUSTER",
     "COVARIANCES",
     "NONROBUST",
-    "SCALED",
+    "ROBUST",
     "Curvature",
     "Steepness",
     "Uncertainty",
@@ -31,15 +32,24 @@ __all__ = [
     "one_step_across",
 ]
 
-NONROBUST, SCALED = "nonrobust", "scaled"
+NONROBUST, SCALED, ROBUST, CLUSTER = "nonrobust", "scaled", "robust", "cluster-robust"
 # Kinds of covariance, and the assumption that each makes.
 COVARIANCES = {
+    ROBUST: "the variance of errors may depend on the features (sandwich with a released meat)",
+    CLUSTER: "errors of a person's rows may depend on each other, and their variance on the features "
+    "(sandwich with a released meat of persons)",
+    # of files of earlier versions
     NONROBUST: "the model is right: the variance of errors does not depend on the features",
     SCALED: "as nonrobust, scaled by the released spread of the gradients of persons or weighted rows",
 }
 
 # The Hessian's noise acts along the step, and in a second round along the error that the first one found.
 ROUNDS = 2
+# The meat of the sandwich and dispersion * H are averaged by their precisions, for a difference between them
+# that is usually as large as this many times the second. Noise that is large beside the second is small
+# beside the privacy noise of the gradients, which is the rest of the covariance.
+USUAL_DIFFERENCE: float = 0.5
+LEAST_EIGENVALUE = 0.25  # of the covariance of the mean gradient, in units of that of its privacy noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +72,23 @@ class Curvature:
     # 1 for a logistic model that is right
     dispersion: float
     ridge: float = 0.0  # part of the diagonal that has no noise and no dispersion
+    meat: Vector | None = None  # released mean of g g^T over records or persons, shape (d, d)
+    meat_deviation: float = 0.0  # as `deviation`, of the meat
+
+    def covariance_of_gradient(self, records: Vector) -> Vector:
+        """Return the covariance of one record's gradient, shape (d, d).
+
+        `records`: Hessian of the loss, positive semidefinite. Without a meat it is dispersion * records; with
+        one, the mean of both weighed by their precision.
+        """
+        usual: Vector = self.dispersion * records
+        if self.meat is None:
+            return usual
+        difference = USUAL_DIFFERENCE * self.dispersion * np.trace(records) / len(records)
+        weight = 1.0
+        if self.meat_deviation > 0:
+            weight = difference**2 / (difference**2 + self.meat_deviation**2)
+        return weight * self.meat + (1 - weight) * usual
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +134,11 @@ def one_step_across(
     found = one_step(
         across.T @ fit,
         Steepness(across.T @ steepness.point, across.T @ steepness.gradient, steepness.deviation),
-        replace(curvature, hessian=across.T @ curvature.hessian @ across),
+        replace(
+            curvature,
+            hessian=across.T @ curvature.hessian @ across,
+            meat=None if curvature.meat is None else across.T @ curvature.meat @ across,
+        ),
         n=n,
         reach=reach,
     )
@@ -146,7 +177,10 @@ def one_step(fit: Vector, steepness: Steepness, curvature: Curvature, *, n: int,
     lost = axes[:, hidden] @ axes[:, hidden].T
     step = inverse @ steepness.gradient
     records = axes * np.maximum(values - curvature.ridge, 0.0) @ axes.T
-    gradient = steepness.deviation**2 * np.eye(d) + curvature.dispersion / n * records
+    sampling = curvature.covariance_of_gradient(records) / n
+    gradient = _at_least(
+        steepness.deviation**2 * np.eye(d) + sampling, LEAST_EIGENVALUE * steepness.deviation**2
+    )
     covariance = np.zeros((d, d))
     for _ in range(ROUNDS):
         displacement = np.outer(step, step) + covariance
@@ -158,6 +192,15 @@ def one_step(fit: Vector, steepness: Steepness, curvature: Curvature, *, n: int,
         covariance + reach**2 * lost,
         curvature.dispersion,
         int(hidden.sum()),
-        sampling=inverse @ (curvature.dispersion / n * records) @ inverse,
+        sampling=inverse @ _at_least(sampling, 0.0) @ inverse,
         hidden=reach**2 * lost if hidden.any() else None,
     )
+
+
+def _at_least(matrix: Vector, least: float) -> Vector:
+    """Return a symmetric matrix with eigenvalues below a number replaced by it."""
+    values, axes = np.linalg.eigh(matrix)
+    if values[0] >= least:
+        return matrix
+    found: Vector = axes * np.maximum(values, least) @ axes.T
+    return found

@@ -200,12 +200,15 @@ _LISTED = (
     Default("solvers.step_then_mean.FEW", 8.0,
             "most n mu for each coefficient: with more, descent does better", "benchmarks/small.py",
             predicts=False),
-    Default("solvers.one_step.SPREAD_SHARE", 0.2,
-            "of the Hessian's share, for one number beside d (d + 1)/2",
-            "benchmarks/intervals.py", predicts=False),
-    Default("solvers.one_step.WIDE", (6.0, 3.0),
-            "reach of cells and stretch of rows for linear models: clipped cells bias their "
-            "coefficients", "benchmarks/intervals.py", predicts=False),
+    Default("solvers.one_step.MEAT_SHARE", 0.2,
+            "of the Hessian's share, for the meat of the sandwich: it is not inverted, so noise matters less",
+            "benchmarks/interval_coverage.py", predicts=False),
+    Default("solvers.one_step.WIDE", (6.0, 1.0),
+            "reach of cells and stretch of rows for linear models: clipped cells bias their coefficients; "
+            "longer records count less, which does not", "benchmarks/intervals.py", predicts=False),
+    Default("solvers.one_step.FARTHEST", 16.0,
+            "largest reach of cells where records are many: clipped cells bias coefficients of skewed "
+            "features", "benchmarks/interval_coverage.py", predicts=False),
     Default("solvers.one_step.NARROW", (3.0, 2.0),
             "the same for others: a logistic model is less sensitive to far cells, and descent on longer "
             "rows ends too far from the minimiser", "benchmarks/intervals.py", predicts=False),

@@ -14,31 +14,25 @@ from dpcvx.arrays import Vector
 from dpcvx.domains import HasEuclideanRadius
 from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.losses import Loss
-from dpcvx.mechanisms import NoisySecondMoments
+from dpcvx.mechanisms import Mechanism, NoisySecondMoments
 from dpcvx.plans import Asking, Plan, Solver, Stage
-from dpcvx.plans.uncertainty import (
-    NONROBUST,
-    SCALED,
-    Curvature,
-    Steepness,
-    average,
-    one_step,
-    one_step_across,
-)
+from dpcvx.plans.uncertainty import CLUSTER, ROBUST, Curvature, Steepness, average, one_step, one_step_across
 from dpcvx.problem import Problem
 from dpcvx.solvers.defaults import default
 from dpcvx.solvers.objective_perturbation import ObjectivePerturbation
 from dpcvx.solvers.scaled_target import ScaledTarget
 from dpcvx.solvers.standardised import Standardised
 
-__all__ = ["OneStep", "with_uncertainty"]
+__all__ = ["OneStep", "far_reach", "with_uncertainty"]
 
-SPREAD_SHARE: float = default("solvers.one_step.SPREAD_SHARE")
+MEAT_SHARE: float = default("solvers.one_step.MEAT_SHARE")
 # Cells within so many standard deviations, and rows within so many root mean square lengths, are not clipped.
-# Clipped cells bias a linear model: 1 cell in 1,100 of an exponential feature is beyond six deviations. A
-# logistic model is less sensitive, and descent on longer rows would end too far from the minimiser.
+# Clipped cells bias a linear model: 1 cell in 1,100 of an exponential feature is beyond six deviations. Its
+# records with longer rows count less, and are not moved. A logistic model is less sensitive to far cells, and
+# descent on longer rows would end too far from the minimiser.
 WIDE: tuple[float, float] = default("solvers.one_step.WIDE")
 NARROW: tuple[float, float] = default("solvers.one_step.NARROW")
+FARTHEST: float = default("solvers.one_step.FARTHEST")
 ROOM: float = default("solvers.one_step.ROOM")
 LATE: float = default("solvers.one_step.LATE")
 
@@ -57,11 +51,12 @@ class OneStep(Solver):
     Privacy: one question `NoisySecondMoments` takes a share of mu(eps, delta)^2; the fit is calibrated so
     that both together keep the budget. Everything else is post-processing of released answers.
 
-    Utility: the estimate's error is Gaussian to first order. Its covariance is V = H^-1 (s^2 I + c H/n + v^2
+    Utility: the estimate's error is Gaussian to first order. Its covariance is V = H^-1 (s^2 I + M/n + v^2
     (tr(W) I + W)) H^-1 with W = step step^T + V (two rounds of this equation are taken), s the noise of the
-    mean gradient, c H the covariance of a record's gradient and v the noise of the Hessian. As in textbook
-    standard errors the model is assumed to be correct: c is 1 for logistic loss, and for others the released
-    trace of that covariance over the trace of H. This holds where the noise of the Hessian, about
+    mean gradient, M the covariance of a record's (or person's) gradient and v the noise of the Hessian. M is
+    the released meat, so errors may vary with the features; where its noise is large, it is averaged with
+    c H, which it is if the model is right: c is 1 for logistic loss, and for others the released trace of M
+    over the trace of H. This holds where the noise of the Hessian, about
     2 v sqrt(d), is small beside its smallest eigenvalue, rows and residuals are hardly clipped, and the step
     is short beside the distance over which the Hessian changes; `Uncertainty.weak` counts directions where
     the first fails.
@@ -129,19 +124,20 @@ class OneStep(Solver):
 
     def run(self, plan: Plan, ask: Asking) -> Vector:
         """Fit, ask for the Hessian, and publish the estimate with its covariance beside the fit."""
-        problem, moments = plan.problem, plan.stages[-1].mechanism
+        problem, moments = plan.problem, _any(plan.stages[-1].mechanism)
         recorded = _RecordingAsk(plan, ask)
         theta = self.solver.run(self._fit(plan), recorded)
         steepness = average(recorded.notes[-math.ceil(LATE * len(recorded.notes)) :])
         answer = ask.second_moments(steepness.point)
         trace, dispersion = float(answer.hessian.trace()), 1.0
-        if answer.spread is not None and trace > 0:
-            dispersion = max(answer.spread, 0.0) / trace
-        curvature = Curvature(answer.hessian, moments.noise / math.sqrt(2), dispersion, problem.l2)
+        if answer.meat is not None and not self._likelihood(problem, plan.budget) and trace > 0:
+            dispersion = max(float(answer.meat.trace()), 0.0) / trace
+        noise, meat_noise = moments.noise / math.sqrt(2), moments.meat_noise(steepness.point) / math.sqrt(2)
+        curvature = Curvature(answer.hessian, noise, dispersion, problem.l2, answer.meat, meat_noise)
         reach = problem.C.norm(2, problem.size)
         step = partial(one_step_across, np.array(self.redundant)) if self.redundant else one_step
         known = step(theta, steepness, curvature, n=plan.n, reach=reach)
-        kind = NONROBUST if plan.budget.neighbours.weight == 1 else SCALED
+        kind = ROBUST if plan.budget.neighbours.unit == "row" else CLUSTER
         ask.publish(replace(known, kind=kind))
         return theta
 
@@ -163,27 +159,51 @@ class OneStep(Solver):
             raise Incompatible("Uncertainty draws Gaussian noise, which needs delta > 0.")
         paid = spendable(budget)
         mu = gaussian_mu(paid.epsilon, paid.delta) * math.sqrt(self.share)
-        # Gradients of a likelihood vary as its Hessian says, those of clipped slopes do not.
-        # Nor do those of weighted rows and of persons with several rows: the meat of their sandwich is asked.
-        single = budget.neighbours.weight == 1
-        if problem.loss.dispersion_known and self.solver.clip is None and single:
-            return NoisySecondMoments(problem, n, 1 / mu, None, budget.neighbours)
-        hessian, spread = (1 / (mu * math.sqrt(part)) for part in (1 - SPREAD_SHARE, SPREAD_SHARE))
-        return NoisySecondMoments(problem, n, hessian, spread, budget.neighbours)
+        hessian, meat = (1 / (mu * math.sqrt(part)) for part in (1 - MEAT_SHARE, MEAT_SHARE))
+        return NoisySecondMoments(problem, n, hessian, meat, budget.neighbours)
+
+    def _likelihood(self, problem: Problem, budget: Budget) -> bool:
+        """Whether gradients vary as the Hessian says if the model is right: not if slopes are clipped.
+
+        Nor do those of weighted rows and of persons with several rows.
+        """
+        single = budget.neighbours.weight == 1 and budget.neighbours.unit == "row"
+        return problem.loss.dispersion_known and self.solver.clip is None and single
 
 
-def with_uncertainty(solver: Solver, share: float, loss: Loss) -> Solver:
+def far_reach(n: int, budget: Budget) -> float:
+    """Return the distance from their mean, in standard deviations, at which cells of n records are clipped.
+
+    Clipped cells bias the coefficients of skewed features. The noise of the mean square length of rows is
+    about the square of the distance times 10/(n mu): the distance is the largest one up to 16 for which that
+    is a tenth, and six where it would be less.
+    """
+    if budget.delta == 0:
+        return WIDE[0]
+    paid = spendable(budget)
+    many = n * gaussian_mu(paid.epsilon, paid.delta) / budget.neighbours.rows
+    return min(max(WIDE[0], 0.1 * math.sqrt(many)), FARTHEST)
+
+
+def with_uncertainty(solver: Solver, share: float, loss: Loss, far: float = WIDE[0]) -> Solver:
     """Return the solver that fits like another one and states its uncertainty.
 
     `solver`: if it standardises, the step is made in its coordinates, with rows of which few are shortened;
-    `share`: of mu^2 for the Hessian; `loss`: of the problem.
+    `share`: of mu^2 for the Hessian; `loss`: of the problem; `far`: reach of cells where records are shrunk
+    as a whole.
     """
     if isinstance(solver, ScaledTarget):
         return replace(solver, solver=OneStep(solver.solver, share))
     if isinstance(solver, Standardised):
         # Shapes of an additive model are flat beyond their knots, so far cells bias them little.
-        reach, stretch = WIDE if loss.affine and solver.basis is None else NARROW
-        return replace(solver, solver=OneStep(solver.solver, share), stretch=stretch, reach=reach)
+        (reach, stretch), shrink = NARROW, "row"
+        if solver.basis is None and loss.affine:
+            reach, stretch, shrink = far, WIDE[1], "numbers"
+        # The objective of a minimiser takes labels -1 and 1 alone.
+        elif solver.basis is None and loss.weighted and not isinstance(solver.solver, ObjectivePerturbation):
+            reach, stretch, shrink = far, WIDE[1], "labels"
+        step = OneStep(solver.solver, share)
+        return replace(solver, solver=step, stretch=stretch, reach=reach, shrink=shrink)
     return OneStep(solver, share)
 
 
@@ -208,3 +228,8 @@ class _RecordingAsk(Asking):
             (theta,) = public
             self.notes.append(Steepness(theta.copy(), answer, mechanism.noise_at(theta)))
         return answer
+
+
+def _any(mechanism: Mechanism) -> Any:
+    """Return a mechanism, typed so that fields of its class may be read."""
+    return mechanism

@@ -27,6 +27,7 @@ __all__ = [
     "ScaledTarget",
     "TargetScale",
     "count_records",
+    "covering_deviations",
     "divide_by",
     "measure_target",
     "residual_deviations",
@@ -83,6 +84,22 @@ def residual_deviations(problem: Problem, n: int, budget: Budget) -> float:
         return RESIDUAL[1]
     share = n * _mu(budget) / (budget.neighbours.rows * problem.d * MANY)
     return min(max(share * RESIDUAL[1], RESIDUAL[0]), RESIDUAL[1])
+
+
+def covering_deviations(problem: Problem, n: int, budget: Budget) -> float:
+    """Return the clip of residuals, in standard deviations of the target, that suits standard errors.
+
+    Clipped at c standard deviations, errors with an exponential tail whose size changes with a feature by s
+    for one standard deviation of it bias the feature's coefficient by s (1 + c) exp(-1 - c) at most, and the
+    bias does not shrink with n. The smallest clip is taken for which this, with s = 1/2, is at most half of a
+    usual standard error sqrt(1/n + (4 c sqrt(d)/(n mu))^2), both in standard deviations of the target.
+    """
+    if budget.delta == 0:
+        return RESIDUAL[1]
+    noise = 4 * math.sqrt(problem.d) * budget.neighbours.rows / (n * _mu(budget))
+    clips = np.linspace(RESIDUAL[1], LARGEST, 100)
+    biased = (1 + clips) * np.exp(-1 - clips) > np.sqrt(1 / n + (noise * clips) ** 2)
+    return float(clips[min(int(biased.sum()), len(clips) - 1)])
 
 
 def scaled_loss(loss: Loss, residual: float) -> Loss:
@@ -370,8 +387,8 @@ class PresentAsk(Asking):
         """Ask, and rescale gradients, their differences and Hessians."""
         answer = self._ask.ask(*public, question=question)
         if question == "Hessian":
-            spread = None if answer.spread is None else self._factor * answer.spread
-            return SecondMoments(self._factor * answer.hessian, spread)
+            meat = None if answer.meat is None else self._factor * answer.meat
+            return SecondMoments(self._factor * answer.hessian, meat)
         if question not in DIVIDED:
             return answer
         point = public[0]

@@ -89,6 +89,10 @@ class Standardised(Solver):
         Features of the standardised cells; none for a linear model.
     residual : float
         Residuals of squared loss are clipped at this many standard deviations of the target.
+    shrink : {"row", "numbers", "labels"}
+        Whether rows that are too long are shrunk alone, or with their targets (`Quantiser`). With their
+        targets, numbers or labels, the coefficients of a model that is right stay the same: far records count
+        less, and none is moved.
     """
 
     solver: Solver
@@ -101,6 +105,7 @@ class Standardised(Solver):
     residual: float = RESIDUAL[1]
     # columns of which every level has a feature: first feature, last + 1, and the feature of a cell's level
     compared: tuple[tuple[int, int, float], ...] = field(default=(), repr=False)
+    shrink: str = "row"
 
     standardises: ClassVar[bool] = True
 
@@ -120,7 +125,7 @@ class Standardised(Solver):
 
     def with_coordinates(self, solver: Solver) -> Solver:
         """Return another solver, standardised."""
-        return replace(self, solver=solver, stretch=1.0, reach=REACH)
+        return replace(self, solver=solver, stretch=1.0, reach=REACH, shrink="row")
 
     def squares_left(self, plan: Plan, shares: tuple[float, ...]) -> tuple[float, ...]:
         """Return 1 for a column whose variance was measured, less where noise hides it.
@@ -143,6 +148,8 @@ class Standardised(Solver):
         if problem.outputs > 1 and problem.loss.unit_free:
             raise Incompatible("Standardisation covers one target of a regression; give standardize=False.")
         loss = scaled_loss(problem.loss, self.residual) if problem.loss.unit_free else problem.loss
+        if self.shrink == "labels" and loss.weighted is not None:
+            loss = loss.weighted
         return replace(problem, loss=loss, bounds=Bounds(1.0, 1.0), d=self._width(problem) + self.intercept)
 
     def _width(self, problem: Problem) -> int:
@@ -275,10 +282,13 @@ class Standardised(Solver):
         if caution is None and numbers.any() and (measured < least)[numbers].all():
             caution = LOST_COLUMNS
         length = self.stretch * (1 + 1 / math.sqrt(d)) * largest * math.sqrt(mean_square)
-        ask.announce(Region(m, s, self.reach, length, basis), caution)
+        # Where far records count less and none is moved, no row within reach is too long.
+        farthest = length if self.shrink == "row" else self.reach * math.sqrt(d)
+        ask.announce(Region(m, s, self.reach, farthest, basis), caution)
 
         unit = math.sqrt(1 - INTERCEPT**2 * self.intercept) / length  # of a deviation, in the fit's rows
-        ask.remap(Quantiser(inner.bounds, 0.0, 1 / (largest * unit), INTERCEPT * self.intercept))
+        offset = INTERCEPT * self.intercept
+        ask.remap(Quantiser(inner.bounds, 0.0, 1 / (largest * unit), offset, shrink=self.shrink))
 
         def back(theta: Vector) -> Vector:
             weights: Vector = y_scale * unit * theta[: inner.d - self.intercept]
