@@ -161,7 +161,7 @@ def compare(which: str, epsilons: list[float], seeds: int) -> None:
             ours, line = np.array(scores["dpcvx", epsilon]), []
             best = max(PEERS, key=lambda peer: np.mean(scores[peer, epsilon]))
             difference = ours - np.array(scores[best, epsilon])
-            lost = difference.mean() < -difference.std(ddof=1) / math.sqrt(seeds)
+            lost = bool(difference.mean() < -difference.std(ddof=1) / math.sqrt(seeds))
             for name in ("dpcvx", *PEERS):
                 values = scores[name, epsilon]
                 sums.setdefault(f"{which}_{name}_eps{epsilon:g}", []).append(max(np.mean(values), WORST))
