@@ -12,6 +12,7 @@ from dpcvx.accounting import WEIGHT, Budget, Neighbours, gaussian_mu, spendable
 from dpcvx.data.bins import COARSE, FINE, POOLED, CellsInBins, PooledCells, quantiles_of
 from dpcvx.data.column_maps import IDENTITY, Clip, PrivateQuantiles, PrivateRamps, QuantileMap, Ramps
 from dpcvx.data.dataset import InMemory
+from dpcvx.data.target import Labels, Numbers
 from dpcvx.data.units import persons
 from dpcvx.errors import Incompatible
 from dpcvx.estimators.private_maps import TailRule, histogram_stages, pooled_stages
@@ -63,6 +64,38 @@ def test_a_replaced_row_moves_the_counts_by_the_sensitivity_at_most_and_some_row
     assert apart == pytest.approx(2.0)  # sqrt(2 columns)
     assert apart <= mechanism.sensitivity <= 2.0001
     assert mechanism.event == Gaussian(1.0)
+
+
+def test_the_target_counts_like_a_column(silent):
+    target = Numbers.declare((0.0, 8.0), ())
+    asked = CellsInBins(1, (0,), (np.array([0.0, 1.0, 4.0]), np.array([0.0, 0.5])), target)
+    mechanism = NoisyBinCounts(1, 0, asked.levels, 1.0)
+    answers = set()
+    for cell, y in itertools.product(CELLS, CELLS):
+        rows = np.empty((1, 1), dtype=object)
+        rows[0, 0] = cell
+        targets = np.array([y], dtype=object)
+        answers.add(tuple(mechanism(asked, InMemory(rows, targets), SeededGenerator(0))))
+    widest = max(np.linalg.norm(np.subtract(*pair)) for pair in itertools.combinations(answers, 2))
+    assert widest == pytest.approx(2.0)  # sqrt(2 (columns + 1))
+    assert widest <= mechanism.sensitivity <= widest * (1 + 1e-5)
+
+
+def test_columns_are_not_bent_where_the_target_has_a_long_tail():
+    rng = np.random.default_rng(0)
+    tail = np.exp(2 * rng.normal(size=20_000)).clip(0, 1000)
+    plain = rng.uniform(0, 100, 20_000)
+    bent = []
+    for y in (tail, plain):
+        model = dpcvx.PrivateLinearRegression(
+            epsilon=1.0, bounds=(0, 1000), y_bounds=(0, 1000), random_state=0
+        )
+        if y is plain:
+            model.set_params(y_bounds=(0, 100))
+        model.fit(tail[:, None], y)
+        bent.append(model.privacy_statement_.bounds)
+    assert "maps" not in str(bent[0])
+    assert "maps" in str(bent[1])
 
 
 def test_a_replaced_person_moves_the_counts_by_the_sensitivity_at_most(silent):
@@ -211,22 +244,23 @@ def test_the_rule_for_tails(quantiles, expected):
 
 
 BUDGET = Budget(1.0, 1e-7)
+LABELS = Labels.declare((0, 1))
 
 
 def test_the_stage_costs_its_share_and_is_left_out_where_it_would_be_noise():
     data = dataset([[0.0]])
     rule = {j: TailRule() for j in range(5)}
-    (stage,) = histogram_stages(5000, rule, data, BUDGET)
+    (stage,) = histogram_stages(5000, rule, data, BUDGET, LABELS)
     paid = spendable(BUDGET)
     share = stage.mechanism.noise_multiplier**-2 / gaussian_mu(paid.epsilon, paid.delta) ** 2
     assert share == pytest.approx(0.05)
-    assert histogram_stages(300, rule, data, BUDGET) == ()
-    assert histogram_stages(5000, rule, data, Budget(1.0, 0.0)) == ()
-    assert histogram_stages(5000, {}, data, BUDGET) == ()
+    assert histogram_stages(300, rule, data, BUDGET, LABELS) == ()
+    assert histogram_stages(5000, rule, data, Budget(1.0, 0.0), LABELS) == ()
+    assert histogram_stages(5000, {}, data, BUDGET, LABELS) == ()
     with pytest.raises(Incompatible, match=r"standard deviation.*of 300 records"):
-        histogram_stages(300, rule | {0: PrivateRamps()}, data, BUDGET)
+        histogram_stages(300, rule | {0: PrivateRamps()}, data, BUDGET, LABELS)
     with pytest.raises(Incompatible, match="raw records"):
-        histogram_stages(5000, {0: PrivateRamps()}, object(), BUDGET)
+        histogram_stages(5000, {0: PrivateRamps()}, object(), BUDGET, LABELS)
 
 
 def records(n=3000, seed=0):
@@ -313,7 +347,12 @@ def test_a_replayed_fit_on_mapped_columns_differs_by_the_sensitivity_alone():
     model = dpcvx.PrivateLinearRegression(**GIVEN, maps={0: PrivateRamps(3), 1: PrivateQuantiles(4)})
     declared = declare_fit(model, InMemory(X, y), len(X))
     maps = release_maps(
-        declared.plan.before, declared.maps, InMemory(X, y), declared.plain, Answers(SeededGenerator(1))
+        declared.plan.before,
+        declared.maps,
+        InMemory(X, y),
+        declared.plain,
+        declared.target,
+        Answers(SeededGenerator(1)),
     )
     from dpcvx.data.columns import Columns
 

@@ -7,6 +7,7 @@ Edges are a function of declared bounds alone. Counts are exact and private;
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from dpcvx.arrays import IntVector, Vector
 
 if TYPE_CHECKING:
     from dpcvx.data.table import Table
+    from dpcvx.data.target import Numbers
 
 __all__ = ["COARSE", "FINE", "POOLED", "Binning", "CellsInBins", "PooledCells", "quantiles_of"]
 
@@ -67,7 +69,7 @@ POOLED = _pooled_edges()
 
 @dataclass(frozen=True, eq=False)
 class CellsInBins:
-    """The number of cells of each of some columns in bins; the last bin is for cells that are no numbers.
+    """The number of cells of some columns, and of the target, in bins; the last bin is for no numbers.
 
     Bins are x <= e_1, e_1 < x <= e_2, ..., x > e_K. The counts of a column sum to n: weight that no row has
     counts as missing.
@@ -75,7 +77,8 @@ class CellsInBins:
 
     n: int  # number of records, or of persons: public
     columns: tuple[int, ...]  # positions in the table
-    edges: tuple[Vector, ...]  # of each column
+    edges: tuple[Vector, ...]  # of each column, and of the target if it is counted
+    target: Numbers | None = None  # counted last
 
     @property
     def numbers(self) -> int:
@@ -91,8 +94,11 @@ class CellsInBins:
         """Return the exact counts in some records; with weights, in units of 2^-14."""
         whole = table.n if weights is None else WEIGHT * self.n
         parts = []
-        for j, edges in zip(self.columns, self.edges, strict=True):
-            bins = _bins(table.column_numbers(j, 0, table.n), edges)
+        cells = [partial(table.column_numbers, j, 0, table.n) for j in self.columns]
+        if self.target is not None:
+            cells.append(partial(self.target.numbers, y))
+        for read, edges in zip(cells, self.edges, strict=True):
+            bins = _bins(read(), edges)
             # Sums of integers are exact in float64 up to 2^53.
             counts = np.bincount(bins, weights, minlength=len(edges) + 2).astype(np.int64)
             counts[-1] = whole - counts[:-1].sum()

@@ -169,7 +169,7 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
             if private_columns(made.stated, made.plain, made.target):
                 made = self._with_released_bounds(dataset, made, answers)
             if any(map(is_histogram, plan.before)):
-                maps = release_maps(plan.before, made.maps, dataset, made.plain, answers)
+                maps = release_maps(plan.before, made.maps, dataset, made.plain, made.target, answers)
                 columns = map_columns(dataset.table, made.stated, made.plain, maps)
                 made = dataclasses.replace(made, maps=maps, columns=columns)
             # Standardisation makes the intercept's feature itself, after the rows have been centred.

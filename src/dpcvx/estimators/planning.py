@@ -193,7 +193,7 @@ class Planning(Parameters):
             # A user who fixes the set or the solver means the units of the declared bounds.
             pooled = pooled_stages(n, maps, dataset, budget) if self._is_free and not declared else ()
             maps = declared
-        histograms = pooled or histogram_stages(n, maps, dataset, budget)
+        histograms = pooled or histogram_stages(n, maps, dataset, budget, target)
         bounds = quantile_stages(n, private_columns(*fit), budget)
         chosen = _after((*check, *bounds, *histograms), make)
         # Maps are of columns, of which a constant makes no use.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from dpcvx.data import Dataset
 from dpcvx.data.bins import COARSE, FINE, POOLED, CellsInBins, PooledCells, quantiles_of
 from dpcvx.data.column_maps import IDENTITY, Clip, ColumnMap, MapRequest, QuantileMap
 from dpcvx.data.columns import Columns
+from dpcvx.data.target import Amounts, Numbers, Target
 from dpcvx.errors import Incompatible
 from dpcvx.mechanisms import NoisyBinCounts, NoisyCounts, NoisyPooledCounts, as_counts
 from dpcvx.plans import Answers, Stage
@@ -117,12 +118,14 @@ def place_maps(maps: Mapping[int, Any], columns: Columns) -> dict[int, ColumnMap
     return {j: each for j, each in found.items() if each != IDENTITY}
 
 
-def histogram_stages(n: int, maps: Mapping[int, Any], dataset: Dataset, budget: Budget) -> tuple[Stage, ...]:
+def histogram_stages(
+    n: int, maps: Mapping[int, Any], dataset: Dataset, budget: Budget, target: Target
+) -> tuple[Stage, ...]:
     """Return the stage that asks for histograms, if there is one.
 
     `n`: number of records, public; `maps`: by position; `dataset`: only its kind is used, no record;
-    `budget`: of the whole fit. Maps that the user asks for are refused where the histograms would be too
-    noisy; the rule for other columns is then not applied.
+    `budget`: of the whole fit; `target`: counted too for the rule, if it is a number. Maps that the user asks
+    for are refused where the histograms would be too noisy; the rule for other columns is then not applied.
     """
     asked = {j: each for j, each in maps.items() if isinstance(each, MapRequest)}
     if not asked:
@@ -133,7 +136,8 @@ def histogram_stages(n: int, maps: Mapping[int, Any], dataset: Dataset, budget: 
         share = SHARE if by_rule else REQUESTED_SHARE
         paid = spendable(budget)
         mu = math.sqrt(share) * gaussian_mu(paid.epsilon, paid.delta)
-        sizes = ((each.edges + 2,) * len(asked) for each in (COARSE, FINE))
+        counted = len(asked) + (_counted_target(asked, target) is not None)
+        sizes = ((each.edges + 2,) * counted for each in (COARSE, FINE))
         coarse, fine = (NoisyBinCounts(n, 0, size, 1 / mu, budget.neighbours) for size in sizes)
         histogram = fine if fine.noise <= FINE_NOISE * n else coarse
         if histogram.noise <= LARGEST_NOISE * n:
@@ -172,12 +176,20 @@ def is_histogram(stage: Stage) -> bool:
 
 
 def release_maps(
-    stages: tuple[Stage, ...], maps: Mapping[int, Any], dataset: Dataset, columns: Columns, answers: Answers
+    stages: tuple[Stage, ...],
+    maps: Mapping[int, Any],
+    dataset: Dataset,
+    columns: Columns,
+    target: Target,
+    answers: Answers,
 ) -> dict[int, ColumnMap]:
     """Release the histograms that were paid for; return all maps with their numbers.
 
+    Where the target has a long tail itself, the rule for other columns bends none: the tails of columns are
+    then what tells the tail of the target.
+
     `stages`: of the plan; `maps`: by position; `dataset`: raw records; private; `columns`: declared without
-    maps; `answers`: of the run.
+    maps; `target`: as declared or released; `answers`: of the run.
     """
     asked = {j: each for j, each in maps.items() if isinstance(each, MapRequest)}
     mechanism = as_counts(next(stage.mechanism for stage in stages if is_histogram(stage)))
@@ -185,15 +197,22 @@ def release_maps(
         found = {**maps, **_pooled_maps(mechanism, tuple(asked), dataset, columns, answers)}
         return {j: each for j, each in found.items() if each != IDENTITY}
     binning = COARSE if mechanism.levels[0] == COARSE.edges + 2 else FINE
-    edges_of_each = tuple(binning.between(*_ends(columns, j)) for j in asked)
-    question = CellsInBins(mechanism.n, tuple(asked), edges_of_each)
+    number, ends = _counted_target(asked, target), [_ends(columns, j) for j in asked]
+    requests = list(asked.values())
+    if number is not None:
+        ends.append((float(number.low), float(number.high)))
+        requests.append(TailRule())
+    question = CellsInBins(mechanism.n, tuple(asked), tuple(binning.between(*each) for each in ends), number)
     released = answers.give(("maps",), lambda rng: mechanism(question, dataset, rng))
-    found, place = dict(maps), 0
-    for (j, request), edges in zip(asked.items(), question.edges, strict=True):
-        counts = np.asarray(released)[place : place + len(edges) + 2]
-        low, high = _ends(columns, j)
-        found[j] = request.released(quantiles_of(counts, edges, high, request.ranks), low, high)
-        place += len(counts)
+    parts = np.split(np.asarray(released), np.cumsum(question.levels)[:-1])
+    made = [
+        request.released(quantiles_of(counts, edges, high, request.ranks), low, high)
+        for request, counts, edges, (low, high) in zip(requests, parts, question.edges, ends, strict=True)
+    ]
+    found = {**maps, **dict(zip(asked, made, strict=False))}
+    if number is not None and isinstance(made[-1], QuantileMap):
+        bent = [j for j in asked if isinstance(asked[j], TailRule) and isinstance(found[j], QuantileMap)]
+        found |= dict.fromkeys(bent, IDENTITY)
     return {j: each for j, each in found.items() if each != IDENTITY}
 
 
@@ -219,6 +238,16 @@ def _ends(columns: Columns, j: int) -> tuple[float, float]:
     """Bounds of a number's column."""
     place = columns.spans()[j][0]
     return float(columns.low[place]), float(columns.high[place])
+
+
+def _counted_target(asked: Mapping[int, Any], target: Target) -> Numbers | None:
+    """Return the target if it is one number and there is a column for the rule.
+
+    Amounts have a model of their logarithm, which needs no long tails of columns.
+    """
+    ruled = any(isinstance(each, TailRule) for each in asked.values())
+    number = isinstance(target, Numbers) and not isinstance(target, Amounts) and target.shape == ()
+    return cast("Numbers", target) if ruled and number else None
 
 
 def _objection(dataset: Dataset, budget: Budget) -> str:

@@ -170,6 +170,9 @@ _LISTED = (
     Default("solvers.scaled_target.MISFIT", 0.2,
             "relative error of the clipped mean square of a normal target as a model of others",
             "benchmarks/small.py", predicts=False),
+    Default("solvers.scaled_target.NOISY", 0.05,
+            "noise on an answer, over its range, from which all answers give the standard deviation; "
+            "with less, the last ones see more of long tails", "benchmarks/small.py", predicts=False),
     Default("solvers.scaled_target.RESIDUAL", (1.0, 2.5),
             "residuals of squared loss are clipped at this many standard deviations of the target: the first "
             "where records are few, the second where they are many and for standard errors",

@@ -49,6 +49,7 @@ SEEN: float = default("solvers.scaled_target.SEEN")
 AIM: float = default("solvers.scaled_target.AIM")
 AIMS: tuple[float, float] = default("solvers.scaled_target.AIMS")
 MISFIT: float = default("solvers.scaled_target.MISFIT")
+NOISY: float = default("solvers.scaled_target.NOISY")
 MOST_SEEN = 0.9  # clipped mean squares above it say only that the range is too narrow
 DIVIDED = ("gradient", "gradient on a support", "difference", "Hessian")  # questions whose answers are over n
 LOST_TARGET = (
@@ -138,8 +139,8 @@ def measure_target(stage: Stage, n: int, ask: Asking, limit: float, *, centred: 
     within three tenths or so of the middle of the bounds. Where the variance of u is larger than its noise,
     it gives the standard deviation: that of a normal target with such a clipped mean square, and no less than
     the last answer gave. The next reach is a few of these. Where noise hides the variance, the next reach is
-    half of the last one, or three times the noise: the centre is known better than that. In the end all
-    answers together give the standard deviation, if it is not hidden.
+    half of the last one, or three times the noise: the centre is known better than that. If answers
+    are noisy, all of them together give the standard deviation in the end.
 
     `stage`: of `target_stage`; `limit`: largest absolute target; `centred`: whether the centre is free; it is
     0 otherwise.
@@ -174,7 +175,7 @@ def measure_target(stage: Stage, n: int, ask: Asking, limit: float, *, centred: 
         seen.append(not hidden)
     # Once in fifteen times noise alone is that large: two of the last three answers must show a spread.
     lost = sum(seen[-3:]) < 2
-    if not lost:
+    if not lost and noise > NOISY:
         deviation = _combine_answers(answers, noise, center, limit, centred=centred)
     return TargetScale(center, deviation, present, LOST_TARGET if lost else None)
 
