@@ -365,8 +365,9 @@ def test_plan_shows_table_and_words_without_data(tmp_path, monkeypatch, run):
     content = json.loads(run(PLAIN + " --json")[1])
     (chosen,) = (each for each in content["plan"]["candidates"] if each["chosen"])
     assert chosen["solver"] == content["plan"]["solver"]
-    first, *others = content["plan"]["stages"]
-    assert first["question"] == "NoisyCounts"  # of raw cells: no answer to the solver
+    first, second, *others = content["plan"]["stages"]
+    # of raw cells: no answers to the solver
+    assert [first["question"], second["question"]] == ["NoisyCounts", "NoisyBinCounts"]
     assert chosen["answers"] == sum(stage["count"] for stage in others)
     assert len(content["plan"]["candidates"]) > 4
     assert content["plan"]["delta"] == 1 / 5000**2
@@ -376,10 +377,9 @@ def test_plan_shows_table_and_words_without_data(tmp_path, monkeypatch, run):
 @pytest.mark.parametrize("norm", ["", " --data-norm 90"])
 @pytest.mark.long
 def test_plan_foretells_the_plan_of_the_fit(folder, run, model, norm):
-    """But for histograms of columns, which plan makes for a schema file only."""
     labels = model in ("logistic", "svc", "additive-classifier")
     target, bounds = ("rich", "labels.toml") if labels else ("income", "bounds.toml")
-    rest = f"--model {model} --epsilon 2 --maps none --json{norm}"
+    rest = f"--model {model} --epsilon 2 --json{norm}"
     fitted = run(
         f"fit people.csv --features age,hours --target {target} --bounds {bounds} --out m.json {rest}"
     )
@@ -968,3 +968,21 @@ def test_plan_foretells_standard_errors_in_the_units_of_the_bounds_file(folder, 
     for wrong in ("", "--features 2 --bounds bounds.toml", "--features 2 --width age", "--features 0"):
         assert run(f"{plan} {wrong}")[0] == 2
     assert run("plan --n 20000 --model linear --epsilon 4 --features 2 --width x0=1")[0] == 2
+
+
+def test_findings_of_the_check_are_printed_even_if_quiet(folder, run):
+    (folder / "bounds.toml").write_text(REGRESSION.replace('"F"', '"f"'))
+    command = FIT.replace("--epsilon 1", "--epsilon 20") + " --check 0.1 --quiet"
+    code, out, err = run(command)
+    assert (code, out) == (0, "")
+    assert err.startswith("dpcvx: The check of the data found: sex: ")
+    assert err.count("\n") == 1
+
+
+def test_a_score_that_noise_hides_says_what_may_be_wrong(folder, run):
+    assert run(f"{FIT} --quiet")[0] == 0
+    code, out, _ = run("score model.json people.csv --target sex --epsilon 1 --seed 0")
+    assert code == 0
+    assert "The noise hides the score." in out
+    code, out, _ = run("score model.json people.csv --epsilon 50 --seed 0")
+    assert "The noise hides" not in out

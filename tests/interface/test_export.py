@@ -323,6 +323,61 @@ def test_a_missing_cell_is_the_level_that_is_written_like_one_in_onnx_too():
     assert found[0] == found[2] != found[3]
 
 
+DERIVED = dp.TableSchema(
+    {
+        "age": dp.NumberColumn((0, 10), missing_codes=[99]),
+        "sex": dp.LevelColumn(["f", "m"], other="else", missing="m", missing_codes=["refused"]),
+        "code": dp.LevelColumn([1, 2], other=3, missing_codes=[-9]),
+        "smoker": dp.BooleanColumn(),
+        "born": dp.DateColumn(("1950-01-01", "2010-12-31"), since="1970-01-01", missing_codes=["1900-01-01"]),
+        "visit": dp.DateColumn(("2019-03-01", "2022-12-31"), parts=("year", "month", "weekday")),
+        "town": dp.HashedColumn(5, missing_codes=["unknown"]),
+    }
+)
+
+
+def derived_rows(n=400):
+    rng = np.random.default_rng(4)
+    days = rng.integers(-40_000, 40_000, n).astype("datetime64[D]").astype(str)  # 1860 to 2079, leap days too
+    days[:6] = ["2000-02-29", "1900-02-28", "1900-03-01", "1970-01-01", "1969-12-31", "2020-12-31"]
+    return pd.DataFrame(
+        {
+            "age": rng.choice([1.0, 5.5, 99.0, np.nan, 12.0], n),
+            "sex": rng.choice(["f", "m", "", "x", "refused", "NA"], n),
+            "code": rng.choice([1.0, 2.0, 7.0, -9.0, np.nan], n),
+            "smoker": rng.choice([1.0, 0.0, 0.5, np.nan], n),
+            "born": np.where(rng.random(n) < 0.2, rng.choice(["1900-01-01", ""], n), days),
+            "visit": np.where(rng.random(n) < 0.1, "", rng.permutation(days)),
+            "town": rng.choice(["York", "Bath", "unknown", "Rye", ""], n),
+        }
+    )
+
+
+@pytest.mark.parametrize("maps", [None, "auto"])
+def test_onnx_reads_dates_buckets_booleans_and_other_levels(maps):
+    pytest.importorskip("onnx", reason="onnx is an optional extra")
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime runs the ONNX models of this test")
+    rows, y = derived_rows(), np.random.default_rng(0).normal(size=400)
+    model = dp.PrivateLinearRegression(
+        epsilon=50.0, schema=DERIVED, y_bounds=(-3, 3), check=0, maps=maps, random_state=0
+    ).fit(rows, y)
+    session = runtime.InferenceSession(model.to_onnx().SerializeToString())
+
+    def days(name):
+        dates = pd.to_datetime(rows[name].replace("", None)).to_numpy("datetime64[D]")
+        return np.where(np.isnat(dates), np.nan, dates.astype(float))[:, None]
+
+    inputs = {name: rows[[name]].to_numpy(float) for name in ("age", "code", "smoker")}
+    inputs |= {"sex": rows[["sex"]].to_numpy(object)}
+    inputs |= {f"{name}.days_since_1970": days(name) for name in ("born", "visit")}
+    inputs["town.bucket"] = (
+        DERIVED.columns["town"].variables("town")[0].read(rows["town"].to_numpy(object))[:, None]
+    )
+    assert {each.name for each in session.get_inputs()} == set(inputs)
+    (found,) = session.run(None, inputs)
+    np.testing.assert_allclose(found, model.predict(rows), rtol=1e-10, atol=1e-12)
+
+
 def test_without_onnx_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "onnx", None)
     with pytest.raises(ImportError, match=r'pip install "dpcvx\[onnx\]"'):

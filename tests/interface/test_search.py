@@ -55,6 +55,7 @@ def test_it_stands_where_grid_search_stood(fitted):
     with pytest.warns(dpcvx.PrivacyLeakWarning):
         assert 0.3 < fitted.score(X, Y) <= 1
     assert not hasattr(fitted, "cv_results_")
+    assert 0 < fitted.best_score_error_ < 1
 
 
 def test_clones_parameters_and_tags():

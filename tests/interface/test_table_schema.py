@@ -262,9 +262,6 @@ def test_what_does_not_fit_a_schema_is_refused(people):
             model(**settings).fit(X, people["wage"])
     with pytest.raises(TypeError, match="must be a TableSchema"):
         model("people.toml").fit(people)
-    pytest.importorskip("onnx")
-    with pytest.raises(dp.Incompatible, match="ONNX has no reading of town"):
-        model().fit(people).to_onnx()
 
 
 NAMES = ["id", "age", "hoursPerWeek", "sex", "visit_date", "town", "is_smoker", "income", "region"]

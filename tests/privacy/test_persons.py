@@ -2,6 +2,7 @@
 
 import json
 import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -670,6 +671,26 @@ def test_a_misspelt_level_is_named(kind):
         assert model.check_.weight == pytest.approx(4500 / 2 if kind == "weights" else 1500, rel=0.2)
         assert bool(model.check_.findings) == wrong
         assert type(model.check_).from_plain(model.check_.to_plain()) == model.check_
+
+
+def test_a_misspelt_level_beside_other_is_named_where_rows_have_small_weights():
+    """Its people count as other, so that no cell is unrecognised; an other without people is no finding."""
+    X, y, _ = people(3, n=1500)
+    frame = pd.DataFrame(X, columns=list("abc")).assign(town=np.where(X[:, 0] > 0, "York", "Bath"))
+    numbers = dict.fromkeys("abc", dp.NumberColumn((-1, 1)))
+    for level, wrong in (("Bath", False), ("bath", True)):
+        schema = dp.TableSchema({**numbers, "town": dp.LevelColumn(["York", level], other="elsewhere")})
+        model = dp.PrivateLinearRegression(
+            epsilon=3.0, y_bounds=(-1, 1), random_state=0, schema=schema, weight_bounds=(0, 5)
+        )
+        with warnings.catch_warnings(record=True):
+            warnings.simplefilter("always")
+            model.fit(frame, y, sample_weight=np.full(len(y), 0.5))
+        check = model.check_
+        assert check.error >= 0.05 * check.whole  # too noisy for levels of a column without other cells
+        assert bool(check.findings) == wrong, check
+        assert not wrong or "town: no people are visible at 'bath'" in check.findings[0]
+        assert type(check).from_plain(check.to_plain()) == check
 
 
 def test_the_check_of_persons_who_are_mostly_absent_names_no_column():

@@ -106,7 +106,9 @@ def fit(
     sheet: Sheet = None,
     line_breaks: LineBreaks = False,
     as_json: AsJson = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Print nothing but errors, and findings of the check of the data.")
+    ] = False,
 ) -> None:
     """Fit a private model and write it to a file, with its privacy statement."""
     from dpcvx.estimators.progress import ProgressReport
@@ -190,8 +192,8 @@ def fit(
         )
     if unused and not quiet:
         typer.echo(f"dpcvx: not used, since the table has no such column: {', '.join(unused)}.", err=True)
-    if check is not None and check.findings and not quiet:
-        typer.echo(f"dpcvx: {check.warning}\n{check}", err=True)
+    if check is not None and check.findings:  # paid for, and a sign that the model is wrong
+        typer.echo(f"dpcvx: {check.warning}" + ("" if quiet else f"\n{check}"), err=True)
 
 
 def _check_checkpoint(path: Path, *, resume: bool) -> None:

@@ -18,13 +18,19 @@ if TYPE_CHECKING:
 
 __all__ = ["plan"]
 
+OTHER_BOUND = 2.0  # of columns in their own units
+
 
 def plan(
     n: Annotated[int, typer.Option("--n", help="Number of records.")],
     model: str,
     given: dict[str, Any],
     features: Annotated[
-        int | None, typer.Option(help="Number of features, without the intercept; or give --bounds.")
+        int | None,
+        typer.Option(
+            help="Number of features, without the intercept, all of them numbers in units of their own (for "
+            "columns of 0 and 1 add --maps none); or give --bounds."
+        ),
     ] = None,
     bounds: Annotated[
         Path | None, typer.Option(help="Schema file, TOML: columns, units and target as in dpcvx fit.")
@@ -119,8 +125,10 @@ def _read_declarations(
 ) -> tuple[dict[str, Any], Any]:
     """Return the parameters of an estimator that say what the data are, and the columns of its plan."""
     if bounds is None:
-        # A declared norm bounds each cell too; what the columns' own bounds add is not known here.
-        bound = given.get("data_norm", 1.0)
+        # A declared norm bounds each cell too; what the columns' own bounds add is not known here. A plan
+        # does not depend on bounds, except that a fit asks for histograms of columns with other bounds than
+        # (-1, 1) and (0, 1), as most have, and that standard errors are in units of the bounds.
+        bound = given.get("data_norm", 1.0 if given.get("uncertainty") else OTHER_BOUND)
         declared: dict[str, Any] = {"bounds": (-bound, bound), "y_bounds": (-1.0, 1.0)}
         if needs_classes(model):
             declared = {"bounds": (-bound, bound), "classes": list(range(classes))}

@@ -88,6 +88,7 @@ class Variable:
     levels: tuple[Level, ...] | None = None
     baseline: int | None = None  # place of the level that the others are compared with, if it is declared
     is_compared: bool = False  # whether it has a baseline by default: the first level
+    other: int | None = None  # place of the level that any other cell counts as, if it is declared
     missing: float | None = None  # number that a cell without one counts as; None is the middle of the bounds
     map: Any = None  # of a number: its column map, or the request for one
     bins: int | tuple[float, ...] | None = None  # of a number, for queries: how many, or their edges
@@ -227,7 +228,9 @@ class LevelColumn:
         plain = self.missing is None and self.other is None
         baseline = None if self.baseline is None else self._place(self.baseline)
         read = _reading(self.missing_codes, as_is if plain else self.read)
-        return (Variable(name, name, read, levels=self.declared.values, baseline=baseline, is_compared=True),)
+        other = None if self.other is None else self._place(self.other)
+        levels = self.declared.values
+        return (Variable(name, name, read, levels=levels, baseline=baseline, is_compared=True, other=other),)
 
     def read(self, cells: Cells) -> Cells:
         """Return each cell's level, None where it has none."""

@@ -97,11 +97,12 @@ def release_check(
     released = answers.give(("check",), lambda rng: mechanism(question, dataset, rng)).tolist()
     targets = ["target"] if len(target.levels) == 1 else [f"target {k}" for k in range(len(target.levels))]
     names = ([] if question.columns is None else columns.labels()) + targets
+    others = {each.name: each.other for each in dataset.table.variables}
     checked = []
     for name, declared in zip(names, question.declared, strict=True):
         levels = None if declared is None else declared.values
         size = 1 if levels is None else len(levels)
-        checked.append(CheckedColumn(name, levels, tuple(released[:size])))
+        checked.append(CheckedColumn(name, levels, tuple(released[:size]), others.get(name)))
         released = released[size:]
     weight = released[0] if released else None
     return DataCheck(mechanism.n, mechanism.noise, tuple(checked), weight, mechanism.neighbours.noun)
@@ -114,6 +115,7 @@ class CheckedColumn:
     name: str
     levels: tuple[Any, ...] | None  # None for one count: numbers
     counts: tuple[float, ...]
+    other: int | None = None  # place of the level that all other cells count as, if it is declared
 
     @property
     def total(self) -> float:
@@ -167,8 +169,8 @@ class DataCheck:
             return ()
         if self.error >= FEW_PEOPLE * self.whole and not self._has_unrecognised(column):
             return ()
-        pairs = zip(column.levels, column.counts, strict=True)
-        return tuple(level for level, count in pairs if count < self.error)
+        pairs = enumerate(zip(column.levels, column.counts, strict=True))
+        return tuple(level for place, (level, count) in pairs if count < self.error and place != column.other)
 
     def absent(self) -> list[str]:
         """Return the features "column=level" of unseen levels in columns with unrecognised cells.
@@ -183,6 +185,9 @@ class DataCheck:
         ]
 
     def _has_unrecognised(self, column: CheckedColumn) -> bool:
+        """Whether a column is likely to have unrecognised cells, or cells that count as its other level."""
+        if column.other is not None and column.counts[column.other] > self.error:
+            return True
         return self.whole - column.total > LIKELY * self.noise * self._spread(column)
 
     @property
@@ -247,6 +252,7 @@ class DataCheck:
                 "levels": None if each.levels is None else list(each.levels),
                 "counts": list(each.counts),
             }
+            | ({} if each.other is None else {"other": each.other})
             for each in self.columns
         ]
         weight = {} if self.weight is None else {"weight": self.weight, "noun": self.noun}
@@ -275,6 +281,7 @@ class DataCheck:
                     each["name"],
                     None if each["levels"] is None else tuple(each["levels"]),
                     tuple(map(float, each["counts"])),
+                    each.get("other"),
                 )
                 for each in columns
             ),
@@ -312,12 +319,15 @@ class DataCheck:
 
 
 def _is_column(content: Any) -> bool:
-    if not isinstance(content, Mapping) or set(content) != {"name", "levels", "counts"}:
+    if not isinstance(content, Mapping) or set(content) - {"other"} != {"name", "levels", "counts"}:
         return False
     name, levels, counts = content["name"], content["levels"], content["counts"]
     if not isinstance(name, str) or not isinstance(counts, list) or not (levels is None or _plain(levels)):
         return False
     size = 1 if levels is None else len(levels)
+    other = content.get("other")
+    if other is not None and not (type(other) is int and 0 <= other < size and levels is not None):
+        return False
     return len(counts) == size and all(is_number(count, -math.inf, math.inf) for count in counts)
 
 

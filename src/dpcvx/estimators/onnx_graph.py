@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from dpcvx.data import AdditiveBasis, Region
-from dpcvx.data.canonical import canonical
+from dpcvx.data.canonical import MISSING, canonical
 from dpcvx.data.column_maps import Clip, Identity, QuantileMap, Ramps, SignedLog, each_map
 from dpcvx.data.levels import DeclaredLevels
+from dpcvx.data.schema_columns import (
+    UNITS,
+    BooleanColumn,
+    DateColumn,
+    HashedColumn,
+    LevelColumn,
+    NumberColumn,
+    Variable,
+)
 from dpcvx.errors import Incompatible, NotInstalled
 from dpcvx.estimators.formula import Formula
 
 __all__ = ["onnx_model"]
 
+EPOCH = datetime.date(1970, 1, 1)
 OPSET, ML_OPSET = 18, 3  # of ONNX 1.13 and later
 
 
@@ -25,13 +36,6 @@ def onnx_model(formula: Formula) -> Any:
         import onnx
     except ImportError as missing:
         raise NotInstalled('ONNX models need onnx: run  pip install "dpcvx[onnx]"') from missing
-    schema = formula.row_map.schema
-    if schema is not None and (derived := [each.name for each in schema.variables() if each.derived]):
-        raise Incompatible(
-            f"ONNX has no reading of {', '.join(derived[:8])}: dates, hashed text, booleans and levels that "
-            "other cells count as are derived from cells by dpcvx. Use to_sklearn(), or derive them before "
-            "the fit and declare numbers and levels."
-        )
     graph = _Graph()
     features = _clipped(graph, formula, _features(graph, formula))
     compared = formula.row_map.compared
@@ -58,6 +62,8 @@ class _Graph:
     def input(self, name: str, kind: str, width: int) -> str:
         from onnx import TensorProto, helper
 
+        if name in [each.name for each in self.inputs]:  # several parts of one date
+            return name
         self.inputs.append(helper.make_tensor_value_info(name, getattr(TensorProto, kind), [None, width]))
         return name
 
@@ -78,29 +84,217 @@ class _Graph:
 
 def _features(graph: _Graph, formula: Formula) -> str:
     rows = formula.row_map
-    numbers = all(levels is None for levels in rows.levels)
+    variables = () if rows.schema is None else rows.schema.variables()
+    numbers = all(levels is None for levels in rows.levels) and not any(each.derived for each in variables)
     whole = graph.input("X", "DOUBLE", len(rows.levels)) if numbers else ""
     if numbers and rows.maps is None:
         return _filled(graph, whole, whole, rows.fill)
     columns = (
         [f"x{j}" for j in range(formula.columns)] if isinstance(formula.columns, int) else formula.columns
     )
+    readings = {each.name: _reading(rows.schema, each) for each in variables if each.derived}
     parts, place = [], 0
     maps = each_map(rows.maps, len(rows.levels))
     for j, (name, levels, column_map) in enumerate(zip(columns, rows.levels, maps, strict=True)):
+        reading = readings.get(name, _own_reading(name, levels))
         if levels is None:
             fill = rows.fill[place : place + len(column_map.suffixes)]
             if numbers:
                 cells = graph.add("Gather", whole, graph.constant(np.array([j])), axis=1)
             else:
-                cells = graph.input(name, "DOUBLE", 1)
+                cells = reading(graph)
             parts.append(_filled(graph, cells, MAPS[column_map.kind](graph, cells, column_map), fill))
             place += len(fill)
         else:
             fill = rows.fill[place : place + len(levels.coded)]
-            parts.append(_level_features(graph, name, levels, fill))
+            parts.append(_level_features(graph, reading(graph), levels, fill))
             place += len(levels.coded)
     return graph.add("Concat", *parts, axis=1)
+
+
+# -- readings: from inputs to a column of numbers, NaN for a missing one, or to codes of levels, -1 for none
+
+Reading = Callable[[_Graph], str]
+
+
+def _own_reading(name: str, levels: DeclaredLevels | None) -> Reading:
+    """Return the reading of a column that is as it is."""
+    if levels is None:
+        return lambda graph: graph.input(name, "DOUBLE", 1)
+    return lambda graph: _level_codes(graph, name, levels)
+
+
+def _reading(schema: Any, variable: Variable) -> Reading:
+    """Return the reading of a variable that is derived from its column."""
+    column = schema.columns[variable.column]
+    return lambda graph: READINGS[column.kind](graph, variable, column)
+
+
+def _number_reading(graph: _Graph, variable: Variable, column: Any) -> str:
+    cells = graph.input(variable.column, "DOUBLE", 1)
+    codes = [code for code in map(canonical, column.missing_codes) if isinstance(code, float)]
+    return _without(graph, cells, codes)
+
+
+def _boolean_reading(graph: _Graph, variable: Variable, column: Any) -> str:
+    cells = graph.input(variable.column, "DOUBLE", 1)
+    flag = graph.add(
+        "Or",
+        graph.add("Equal", cells, graph.constant(np.float64(0))),
+        graph.add("Equal", cells, graph.constant(np.float64(1))),
+    )
+    return graph.add("Where", flag, cells, graph.constant(np.float64(np.nan)))
+
+
+def _level_reading(graph: _Graph, variable: Variable, column: Any) -> str:
+    levels = DeclaredLevels(variable.levels or ())
+    missing = -1 if column.missing is None else int(levels.codes(np.array([column.missing], dtype=object))[0])
+    other = -1 if variable.other is None else variable.other
+    return _level_codes(graph, variable.column, levels, column.missing_codes, missing=missing, other=other)
+
+
+def _date_reading(graph: _Graph, variable: Variable, column: Any) -> str:
+    """Read a date as days since 1970-01-01: a number, or codes of its part."""
+    from onnx import TensorProto
+
+    days = graph.input(f"{variable.column}.days_since_1970", "DOUBLE", 1)
+    codes = [
+        _days(datetime.date.fromisoformat(code))
+        for code in map(canonical, column.missing_codes)
+        if isinstance(code, str) and _is_date(code)
+    ]
+    days = _without(graph, days, codes)
+    if not column.parts:
+        past = graph.add("Sub", days, graph.constant(np.float64(_days(column.since))))
+        return graph.add("Div", past, graph.constant(np.float64(UNITS[column.unit])))
+    nothing = graph.add("Or", graph.add("IsNaN", days), _is_infinite(graph, days))
+    known = graph.add("Where", nothing, graph.constant(np.float64(0.0)), days)
+    whole = graph.add("Cast", graph.add("Floor", known), to=TensorProto.INT64)
+    part = variable.name.removeprefix(f"{variable.column}.")
+    code = {"year": _year, "month": _month, "weekday": _weekday}[part](graph, whole, column)
+    return graph.add("Where", nothing, graph.constant(np.int64(-1)), code)
+
+
+def _year(graph: _Graph, days: str, column: Any) -> str:
+    """Place of the year among those of the bounds: the number of New Years after the first year's."""
+    from onnx import TensorProto
+
+    first, last = column.bounds
+    starts = [_days(datetime.date(year, 1, 1)) for year in range(first.year + 1, last.year + 1)]
+    if not starts:
+        return graph.add("Sub", days, days)
+    passed = graph.add("GreaterOrEqual", days, graph.constant(np.array(starts, dtype=np.int64)))
+    counted = graph.add("Cast", passed, to=TensorProto.INT64)
+    return graph.add("ReduceSum", counted, graph.constant(np.array([1])))
+
+
+def _month(graph: _Graph, days: str, column: Any) -> str:
+    """Month from 0 to 11, by the calendar of 400 years that begin on the 1st of March 0000."""
+
+    def number(value: int) -> str:
+        return graph.constant(np.int64(value))
+
+    def over(value: str, by: int) -> str:
+        return graph.add("Div", value, number(by))
+
+    era_day = graph.add("Mod", graph.add("Add", days, number(719468)), number(146097))  # never negative
+    leap = graph.add("Sub", graph.add("Sub", era_day, over(era_day, 1460)), over(era_day, 146096))
+    year = over(graph.add("Add", leap, over(era_day, 36524)), 365)
+    before = graph.add(
+        "Sub", graph.add("Add", graph.add("Mul", year, number(365)), over(year, 4)), over(year, 100)
+    )
+    day = graph.add("Sub", era_day, before)
+    march = over(graph.add("Add", graph.add("Mul", day, number(5)), number(2)), 153)  # 0 is March
+    return graph.add("Mod", graph.add("Add", march, number(2)), number(12))
+
+
+def _weekday(graph: _Graph, days: str, column: Any) -> str:
+    """Day of the week from 0, Monday; 1970-01-01 was a Thursday."""
+    return graph.add("Mod", graph.add("Add", days, graph.constant(np.int64(3))), graph.constant(np.int64(7)))
+
+
+def _bucket_reading(graph: _Graph, variable: Variable, column: Any) -> str:
+    """Read the bucket itself: ONNX has no keyed hash of text."""
+    from onnx import TensorProto
+
+    cells = graph.input(f"{variable.column}.bucket", "DOUBLE", 1)
+    known = graph.add("Equal", cells, graph.add("Floor", cells))  # a missing bucket, NaN, equals nothing
+    number = graph.add("Where", known, cells, graph.constant(np.float64(-1)))
+    return graph.add("Cast", number, to=TensorProto.INT64)
+
+
+READINGS: dict[str, Callable[[_Graph, Variable, Any], str]] = {
+    NumberColumn.kind: _number_reading,
+    LevelColumn.kind: _level_reading,
+    BooleanColumn.kind: _boolean_reading,
+    DateColumn.kind: _date_reading,
+    HashedColumn.kind: _bucket_reading,
+}
+
+
+def _without(graph: _Graph, cells: str, codes: list[float]) -> str:
+    """Numbers, with declared codes of missing ones as NaN."""
+    for code in codes:
+        found = graph.add("Equal", cells, graph.constant(np.float64(code)))
+        cells = graph.add("Where", found, graph.constant(np.float64(np.nan)), cells)
+    return cells
+
+
+def _days(date: datetime.date) -> float:
+    return float((date - EPOCH).days)
+
+
+def _is_date(text: str) -> bool:
+    try:
+        datetime.date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _level_codes(
+    graph: _Graph,
+    name: str,
+    levels: DeclaredLevels,
+    missing_codes: tuple[Any, ...] = (),
+    *,
+    missing: int = -1,
+    other: int = -1,
+) -> str:
+    """Codes of levels of a column of shape (n, 1).
+
+    `missing_codes`: values that stand for a missing cell; `missing`, `other`: codes of missing and of any
+    other cells.
+    """
+
+    values = [*levels, *missing_codes]
+    if all(isinstance(level, str) for level in values):
+        # Where a level is written like a missing cell, such as "NA", a missing cell is that level.
+        written = [code for code, level in enumerate(levels) if canonical(level) is None]
+        known = dict.fromkeys((*MISSING, "nan", "NaN", *missing_codes), written[0] if written else missing)
+        known |= {level: code for code, level in enumerate(levels)}
+        return graph.add(
+            "LabelEncoder",
+            graph.input(name, "STRING", 1),
+            domain="ai.onnx.ml",
+            keys_strings=[*known],
+            values_int64s=[*known.values()],
+            default_int64=other,
+        )
+    if any(isinstance(level, str) for level in values):
+        raise Incompatible(
+            f"Column {name} has levels of text and of numbers, and an ONNX input has one type. Declare all "
+            "of its levels as text."
+        )
+    cells = graph.input(name, "DOUBLE", 1)
+    absent = graph.add("IsNaN", cells)
+    for code in missing_codes:
+        absent = graph.add("Or", absent, graph.add("Equal", cells, graph.constant(np.float64(code))))
+    found = graph.constant(np.int64(other))
+    for code, level in enumerate(levels):
+        same = graph.add("Equal", cells, graph.constant(np.float64(level)))
+        found = graph.add("Where", same, graph.constant(np.int64(code)), found)
+    return graph.add("Where", absent, graph.constant(np.int64(missing)), found)
 
 
 def _same(graph: _Graph, cells: str, column_map: Any) -> str:
@@ -166,34 +360,12 @@ def _is_infinite(graph: _Graph, cells: str) -> str:
     return graph.add("Equal", size, graph.constant(np.float64(np.inf)))
 
 
-def _level_features(graph: _Graph, name: str, levels: DeclaredLevels, fill: Any) -> str:
-    """Column of shape (n, 1) as 0/1 features of shape (n, number of levels that have one)."""
+def _level_features(graph: _Graph, codes: str, levels: DeclaredLevels, fill: Any) -> str:
+    """Codes of shape (n, 1) as 0/1 features of shape (n, number of levels that have one)."""
     from onnx import TensorProto
 
     places = np.arange(len(levels), dtype=np.int64)
-    if all(isinstance(level, str) for level in levels):
-        # Where a level is written like a missing cell, such as "NA", a missing cell is that level.
-        missing = [code for code, level in enumerate(levels) if canonical(level) is None and level != ""]
-        keys = [*levels, *([""] if missing else [])]
-        codes_of_keys = [*range(len(levels)), *missing]
-        codes = graph.add(
-            "LabelEncoder",
-            graph.input(name, "STRING", 1),
-            domain="ai.onnx.ml",
-            keys_strings=keys,
-            values_int64s=codes_of_keys,
-            default_int64=-1,
-        )
-        same = graph.add("Equal", codes, graph.constant(places))
-    elif not any(isinstance(level, str) for level in levels):
-        cells = graph.input(name, "DOUBLE", 1)
-        same = graph.add("Equal", cells, graph.constant(np.array(levels.values, dtype=np.float64)))
-    else:
-        raise Incompatible(
-            f"Column {name} has levels of text and of numbers, and an ONNX input has one type. Declare all "
-            "of its levels as text."
-        )
-    is_level = graph.add("Cast", same, to=TensorProto.DOUBLE)
+    is_level = graph.add("Cast", graph.add("Equal", codes, graph.constant(places)), to=TensorProto.DOUBLE)
     known = graph.add("ReduceMax", is_level, graph.constant(np.array([1])))
     coded = graph.add("Gather", is_level, graph.constant(places[list(levels.coded)]), axis=1)
     return graph.add("Where", graph.add("Cast", known, to=TensorProto.BOOL), coded, graph.constant(fill))

@@ -365,7 +365,7 @@ class ConstantModel(Solver):
     def run(self, plan: Plan, ask: Asking) -> Vector:
         """Measure the target."""
         scale = measure_target(plan.stages[0], plan.n, ask, plan.problem.loss.y_range[1], centred=True)
-        ask.announce(None, scale.caution)
+        ask.announce(None)  # without the caution: this is a constant, which a warning said before the fit
         theta = np.zeros(plan.problem.d)
         theta[-1] = scale.center / self.intercept
         return theta

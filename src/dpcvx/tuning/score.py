@@ -50,6 +50,7 @@ __all__ = [
     "release_totals",
 ]
 
+TOO_NOISY = 0.5  # standard error of a score that says nothing
 LARGEST_LAPLACE = 2**50  # scale of the noise; a draw then leaves 62 bits with chance e^-4096, which is 0 here
 
 
@@ -184,8 +185,20 @@ class Score:
     def __float__(self) -> float:
         return self.value
 
+    @property
+    def caution(self) -> str:
+        """Why the score says nothing; empty if it says something."""
+        if self.standard_error < TOO_NOISY:
+            return ""
+        return (
+            "The noise hides the score. Too few rows have a target that varies within its bounds, for this "
+            "epsilon: the column may be another one than the model predicts, or coded in another way. Check "
+            "the target, or use a larger epsilon or more rows."
+        )
+
     def __str__(self) -> str:
-        return f"{self.name} = {self.value:.6g} (noise: standard error {self.standard_error:.2g})"
+        text = f"{self.name} = {self.value:.6g} (noise: standard error {self.standard_error:.2g})"
+        return f"{text}\n{self.caution}" if self.caution else text
 
 
 def private_score(

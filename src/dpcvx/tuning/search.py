@@ -64,6 +64,9 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         Its setting.
     best_score_ : float
         Its noisy score.
+    best_score_error_ : float
+        Standard error of the noise on that score. The sampling error of the rows is not part of it, and the
+        best of many noisy scores is more likely too good than too bad.
     privacy_statement_ : PrivacyStatement
         Statement of the whole search: ``print`` it, or ``to_json()``.
     """
@@ -98,6 +101,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     best_estimator_: Any
     best_params_: dict[str, Any]
     best_score_: float
+    best_score_error_: float
     privacy_statement_: PrivacyStatement
 
     def fit(self, X: Any, y: Any = None, *, groups: Any = None, **metadata: Any) -> Self:
@@ -121,7 +125,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         settings = {name: value for name, value in self.get_params(deep=False).items() if name not in _FIRST}
         tuned = private_tune(self.estimator, self.param_grid, X, y, groups=groups, **settings)
         self.best_estimator_, self.best_params_ = tuned.model, tuned.params
-        self.best_score_, self.privacy_statement_ = tuned.score, tuned.statement
+        self.best_score_, self.best_score_error_ = tuned.score, tuned.standard_error
+        self.privacy_statement_ = tuned.statement
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:

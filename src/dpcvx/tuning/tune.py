@@ -81,6 +81,8 @@ class TuningResult:
         Its setting.
     score : float
         Its noisy score; of many noisy scores the best is more likely too good than too bad.
+    standard_error : float
+        Of the noise on the score alone, as in `private_score`.
     statement : PrivacyStatement
         The price of the whole search.
     """
@@ -88,6 +90,7 @@ class TuningResult:
     model: Any
     params: dict[str, Any]
     score: float
+    standard_error: float
     statement: PrivacyStatement
 
 
@@ -177,7 +180,7 @@ def private_tune(
 
     checked = release_check(check, dataset, columns, target, Answers(rng))
     train, test = _split(X, y, (n, n_test), rng, dataset.units)
-    place, model, value = _best(priced, repetitions(mean, LAWS[distribution], rng), train, test, rng)
+    place, model, value, error = _best(priced, repetitions(mean, LAWS[distribution], rng), train, test, rng)
     chosen = candidates[place]
     parts = (*priced.plans[place].price.parts, *priced.price.parts)
     own = model.privacy_statement_
@@ -213,7 +216,8 @@ def private_tune(
     if checked is not None and checked.warning:
         warnings.warn(checked.warning, UnrecognisedDataWarning, stacklevel=2)
     low, high = metric.range
-    return TuningResult(model, dict(chosen), min(max(value, low), high), model.privacy_statement_)
+    score = min(max(value, low), high)
+    return TuningResult(model, dict(chosen), score, error, model.privacy_statement_)
 
 
 def _check_facts(checked: DataCheck | None, note: str) -> dict[str, str]:
@@ -408,12 +412,13 @@ def _best(
     train: tuple[Any, Any, Units | None],
     test: tuple[Any, Any, Units | None],
     rng: Generator,
-) -> tuple[int, Any, float]:
-    """The first of the runs with the largest noisy score: its setting's place, its model and the score.
+) -> tuple[int, Any, float, float]:
+    """The first of the runs with the largest noisy score: its setting's place, model, score and its error.
 
-    Nothing else leaves: not the number of runs, the other settings, nor their scores.
+    The standard error follows from the noisy totals of that run. Nothing else leaves: not the number of runs,
+    the other settings, nor their scores.
     """
-    best: tuple[int, Any, float] | None = None
+    best: tuple[int, Any, float, float] | None = None
     score = priced.score
     for _ in range(count):
         place = exponential.select(np.zeros(len(priced.models)), rng)
@@ -426,9 +431,10 @@ def _best(
             raise RuntimeError("A fit was planned otherwise than it was paid for; nothing is released.")
         X, y, people = test
         weights = None if people is None else people.shares
-        value = score.metric.value(score(model, X, y, rng, weights), score.n)
+        totals = score(model, X, y, rng, weights)
+        value = score.metric.value(totals, score.n)
         if best is None or value > best[2]:
-            best = place, model, value
+            best = place, model, value, score.standard_error(totals)
     if best is None:
         raise RuntimeError("A search makes at least one run.")
     return best
