@@ -83,6 +83,7 @@ def align_columns(rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> 
 
 def show_fields(thing: Any, skip: Sequence[str] = ()) -> str:
     """Return the fields of a dataclass that are single numbers or words, as name=value."""
-    values = {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing) if f.name not in skip}
+    shown = (field for field in dataclasses.fields(thing) if field.repr and field.name not in skip)
+    values = {field.name: getattr(thing, field.name) for field in shown}
     plain = {name: value for name, value in values.items() if isinstance(value, int | float | str)}
     return ", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in plain.items())

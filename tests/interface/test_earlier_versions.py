@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import dpcvx as dp
 from dpcvx.service.analysts import Analysts
 from dpcvx.service.database import ServiceDatabase
+from dpcvx.solvers import NoisyGradientDescent
 from golden.cases import PEOPLE, SPARSE, TABLE, A
 
 WRITTEN = Path(__file__).parents[1] / "fixtures" / "version_0_1"
@@ -67,7 +68,10 @@ def test_an_engine_returns_the_answers_that_its_account_keeps(ledger):
 
 def test_shards_are_read_and_fitted_as_before(tmp_path):
     shutil.copytree(WRITTEN / "shards", tmp_path / "shards")
-    model = dp.PrivateLogisticRegression(epsilon=2.0, delta=1e-5, random_state=7)
+    descent = NoisyGradientDescent(clip=0.6)  # that version's default
+    model = dp.PrivateLogisticRegression(
+        epsilon=2.0, delta=1e-5, solver=descent, standardize=True, random_state=7
+    )
     model.fit(dp.open_shards(tmp_path / "shards"))
     assert_array_equal(model.coef_, SAID["shards"]["coef"])
 

@@ -68,8 +68,8 @@ def test_the_price_of_each_mechanism_is_named():
     assert vertex["eta"] > 0
     assert gradient["event"] == "Gaussian"
     assert gradient["noise"] == pytest.approx(gradient["noise_multiplier"] * gradient["sensitivity"])
-    # 2 L2 / n for slopes of 0.6 and rows of norm sqrt(1.25); rounding to the lattice is below 1e-3.
-    assert gradient["sensitivity"] == pytest.approx(2 * 0.6 * math.sqrt(1.25) / 200, rel=1e-3)
+    # 2 L2 / n for slopes of 1/2 and rows of norm sqrt(1.04); rounding to the lattice is below 1e-3.
+    assert gradient["sensitivity"] == pytest.approx(2 * 0.5 * math.sqrt(1.04) / 200, rel=1e-3)
 
 
 def test_json_holds_every_field():

@@ -183,10 +183,10 @@ class AdditiveModel(LinearModel):
             problem, domain=SignedBall(domain.radius, tuple(signs[1]), tuple(signs[-1]))
         )
 
-    def _candidates(self, problem: Problem, n: int, budget: Budget) -> tuple[Solver, ...]:
+    def _candidates(self, problem: Problem, n: int, budget: Budget, intercept: float) -> tuple[Solver, ...]:
         """Return the solvers; in a set with signs, descent with the schedule of the whole ball."""
         if not isinstance(problem.domain, SignedBall):
-            return super()._candidates(problem, n, budget)
+            return super()._candidates(problem, n, budget, intercept)
         ball = dataclasses.replace(problem, domain=L2Ball(problem.domain.radius))
         clip = default_clip(ball, n, budget)
         descent = NoisyGradientDescent(None if self.n_iter is None else int(self.n_iter), clip=clip)

@@ -60,6 +60,7 @@ __all__ = ["AUTOMATIC", "FitDeclaration", "Parameters", "Planning", "parameters"
 AUTOMATIC = "auto"
 CHECK: float = default("estimators.planning.CHECK")
 INTERCEPT: float = default("estimators.planning.INTERCEPT")
+CLASSIFIER_INTERCEPT: float = default("estimators.planning.CLASSIFIER_INTERCEPT")
 INTERCEPT_BESIDE_UNIT_ROWS: float = default("estimators.planning.INTERCEPT_BESIDE_UNIT_ROWS")
 
 
@@ -148,7 +149,7 @@ class Planning(Parameters):
         stated, columns, target = fit
         loss = self._loss(target)
         domain = self._domain_of(loss, target.outputs, columns)
-        intercept = self._intercept(domain, stated.data_norm)
+        intercept = self._intercept(loss, domain, stated.data_norm)
         problem = Problem(
             loss,
             domain,
@@ -174,7 +175,9 @@ class Planning(Parameters):
         # How full compressed rows are is private; their time and memory are told for usual ones.
         density = min(1.0, USUAL_CELLS / problem.d) if dataset.table.sparse else 1.0
         redundant = _redundant(columns, intercept)
-        make = partial(self._plan, problem, n, budget, density=density, redundant=redundant)
+        make = partial(
+            self._plan, problem, n, budget, intercept=intercept, density=density, redundant=redundant
+        )
         if standardize:
             coordinates = self._coordinates(columns, n, budget)
             mapped = self._constrained(self._with_room(plain), coordinates, columns)
@@ -293,12 +296,16 @@ class Planning(Parameters):
             )
         return chosen
 
-    def _intercept(self, domain: Domain, data_norm: float | None) -> float:
+    def _intercept(self, loss: Loss, domain: Domain, data_norm: float | None) -> float:
         """Value of the constant feature in scaled units, 0 for none."""
         if not self.fit_intercept:
             return 0.0
-        beside_unit_rows = data_norm is not None and isinstance(domain, HasEuclideanRadius)
-        return INTERCEPT_BESIDE_UNIT_ROWS if beside_unit_rows else INTERCEPT
+        if data_norm is None or not isinstance(domain, HasEuclideanRadius):
+            return INTERCEPT
+        own_set = self.radius is None and isinstance(getattr(self, "domain", ""), str)
+        descends = self.solver in ("auto", NoisyGradientDescent.name) and not self.uncertainty
+        settles = loss.link == "logit" and own_set and descends
+        return CLASSIFIER_INTERCEPT if settles else INTERCEPT_BESIDE_UNIT_ROWS
 
     def _plan(
         self,
@@ -307,6 +314,7 @@ class Planning(Parameters):
         budget: Budget,
         accountant: Accountant,
         *,
+        intercept: float = 0.0,
         coordinates: Standardised | None = None,
         density: float = 1.0,
         redundant: Vector | None = None,
@@ -314,9 +322,10 @@ class Planning(Parameters):
         if coordinates is not None:
             residual = self._residual(coordinates.inner(problem), n, budget)
             coordinates = dataclasses.replace(coordinates, residual=residual)
-        candidates = self._candidates(
-            problem if coordinates is None else coordinates.inner(problem), n, budget
-        )
+        inner = problem
+        if coordinates is not None:
+            inner, intercept = coordinates.inner(problem), STANDARDISED_INTERCEPT * coordinates.intercept
+        candidates = self._candidates(inner, n, budget, intercept)
         if coordinates is not None:
             if self.uncertainty and self.solver == "auto":
                 # Descent takes far records of every loss into account without bias; see `with_uncertainty`.
@@ -337,7 +346,7 @@ class Planning(Parameters):
     ) -> Plan:
         """Plan of a fit to a centred and scaled target, with rows as they are."""
         wrapper = ScaledTarget(NoisyGradientDescent(), intercept, self._residual(problem, n, budget))
-        solvers = self._candidates(wrapper.inner(problem), n, budget)
+        solvers = self._candidates(wrapper.inner(problem), n, budget, 0.0)
         candidates = tuple(dataclasses.replace(wrapper, solver=solver) for solver in solvers)
         return self._choose(problem, n, budget, candidates, accountant, density=density, redundant=redundant)
 
@@ -373,8 +382,13 @@ class Planning(Parameters):
                 candidates = tuple(each.with_redundant(redundant) for each in candidates)
         return plan(problem, n, budget, candidates, accountant, density=density)
 
-    def _candidates(self, problem: Problem, n: int, budget: Budget) -> tuple[Solver, ...]:
-        """Solvers to weigh: those of the planner, or the one that the user names."""
+    def _candidates(self, problem: Problem, n: int, budget: Budget, intercept: float) -> tuple[Solver, ...]:
+        """Solvers to weigh: those of the planner, or the one that the user names.
+
+        `intercept`: value of the constant feature, 0 for none.
+        """
+        if problem.loss.link != "logit" or self.uncertainty:
+            intercept = 0.0  # standard errors are those of the descent without a step beside it
         n_iter = None if self.n_iter is None else int(self.n_iter)
         # Standard errors are those of the loss's own minimiser.
         clip = residual_clip(problem) if self.uncertainty else default_clip(problem, n, budget)
@@ -382,7 +396,7 @@ class Planning(Parameters):
             kinds = automatic(problem)
             if self.n_iter is not None:
                 kinds = tuple(kind for kind in kinds if hasattr(kind, "n_iter"))
-            return tuple(configured(kind, clip=clip, n_iter=n_iter) for kind in kinds)
+            return tuple(configured(kind, clip=clip, n_iter=n_iter, intercept=intercept) for kind in kinds)
         if isinstance(self.solver, str):
             if self.solver not in NAMED_SOLVERS:
                 known = ", ".join(map(repr, ["auto", *NAMED_SOLVERS]))
@@ -390,7 +404,7 @@ class Planning(Parameters):
             kind = NAMED_SOLVERS[self.solver]
             if self.n_iter is not None and not hasattr(kind, "n_iter"):
                 raise WrongValue(f"{kind.__name__} has no iterations: leave n_iter None.")
-            return (configured(kind, clip=clip, n_iter=n_iter),)
+            return (configured(kind, clip=clip, n_iter=n_iter, intercept=intercept),)
         if not hasattr(self.solver, "plan") or isinstance(self.solver, type):
             raise WrongType(f"solver must be a name or a Solver object, got {self.solver!r}.")
         solver: Any = self.solver

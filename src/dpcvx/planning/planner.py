@@ -34,7 +34,7 @@ from dpcvx.solvers.defaults import default
 RIDGE_SHARE: float = default("planning.planner.RIDGE_SHARE")
 LEAST_GAIN: float = default("planning.planner.LEAST_GAIN")
 MEAN_NOISE: float = default("planning.planner.MEAN_NOISE")
-CLIP_ROOM: float = default("planning.planner.CLIP_ROOM")
+CLIP_ROOM: tuple[float, float] = default("planning.planner.CLIP_ROOM")
 CLIP_COST: float = default("planning.planner.CLIP_COST")
 FEWEST_SELECTED_FROM: int = default("planning.planner.FEWEST_SELECTED_FROM")
 
@@ -79,8 +79,8 @@ def default_clip(problem: Problem, n: int, budget: Budget) -> float | None:
     """Residual clip of a fit to n records: `residual_clip`, and that of logistic losses where it pays.
 
     At theta = 0 every slope of logistic loss is 1/2, and 1 is that of a record which the model is wholly
-    wrong about: noise for the few is paid by all. Clipped at 0.6 the noise is 0.6 of what it was, and records
-    that the model gives odds of 3:2 against, or worse, pull alike. Scores grow by a known factor, which
+    wrong about: noise for the few is paid by all. Clipped at 1/2 the noise is half of what it was, and
+    records that the model gives odds against pull alike. Scores grow by a known factor, which
     classifiers take back (`typical_data.inflation`). Softmax of K scores is clipped at 1.2 sqrt(1 - 1/K) in
     l2 norm instead of sqrt(2); its scores grow by 9 % for three classes and less for more, and are left so.
     """
@@ -90,7 +90,7 @@ def default_clip(problem: Problem, n: int, budget: Budget) -> float | None:
     if not log_odds or C is None or not C.contains(np.zeros(problem.shape)):
         return residual_clip(problem)
     slopes = problem.loss.grad(np.zeros((1, problem.outputs)), np.ones(1))
-    clip = CLIP_ROOM * float(np.linalg.norm(slopes))
+    clip = CLIP_ROOM[problem.loss.joint] * float(np.linalg.norm(slopes))
     whole, clipped = (
         sum(NoisyGradientDescent(clip=each).predict(problem, n, budget)) for each in (None, clip)
     )
@@ -133,7 +133,8 @@ def standardisation_pays(problem: Problem, n: int, budget: Budget) -> bool:
 
     They are where the noise on a mean is at most a quarter of the largest value of a feature.
     """
-    if not problem.is_round or budget.delta == 0 or (problem.outputs > 1 and not problem.loss.joint):
+    several = problem.outputs > 1 and problem.loss.target != "labels"  # targets of a regression
+    if not problem.is_round or budget.delta == 0 or several:
         return False
     try:
         means = Standardised(NoisyGradientDescent()).measures(problem, n, budget)[0]

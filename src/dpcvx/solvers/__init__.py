@@ -40,10 +40,12 @@ SOLVERS: tuple[type[Solver], ...] = (
 NAMED_SOLVERS: dict[str, type[Solver]] = {kind.name: kind for kind in SOLVERS if kind.name}
 
 
-def configured(kind: type[Solver], *, clip: float | None = None, n_iter: int | None = None) -> Solver:
+def configured(
+    kind: type[Solver], *, clip: float | None = None, n_iter: int | None = None, intercept: float = 0.0
+) -> Solver:
     """Return a solver with the settings that it has a field for."""
     known = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    given = {"clip": clip, "n_iter": n_iter}
+    given = {"clip": clip, "n_iter": n_iter, "intercept": intercept}
     return kind(**{name: value for name, value in given.items() if name in known})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -26,6 +26,7 @@ MOST_MOMENTUM: float = default("solvers.gradient_descent.MOST_MOMENTUM")
 SETTLED: float = default("solvers.gradient_descent.SETTLED")
 HASTE: float = default("solvers.gradient_descent.HASTE")
 LATE: int = default("solvers.gradient_descent.LATE")
+SETTLE_NOISE: float = default("solvers.gradient_descent.SETTLE_NOISE")
 LATE_COST = 1.014  # mean of 1/t over the last third of a path, over 1/t at its mean
 MOST_STEPS: int = default("solvers.gradient_descent.MOST_STEPS")
 NOISE_SHARE: float = default("solvers.gradient_descent.NOISE_SHARE")
@@ -72,12 +73,17 @@ class NoisyGradientDescent(Solver):
         condition number k: more overshoots. If n_iter and step are both given, 1 - 20/T.
     clip : float, optional
         Residuals phi' are clipped to this size.
+    intercept : float
+        Value of the constant feature, the last one; 0 for none. Its coefficient then takes a Newton step at
+        the end, by the averaged gradients, which are released already: descent along a small feature is slow,
+        and would not learn that a class is rare.
     """
 
     n_iter: int | None = None
     step: float | None = None
     momentum: float | None = None
     clip: float | None = None
+    intercept: float = field(default=0.0, repr=False)  # the statement has an entry of its own for it
 
     name: ClassVar[str] = "gradient_descent"
     requires: ClassVar[tuple[type, ...]] = (HasProjection,)
@@ -93,7 +99,7 @@ class NoisyGradientDescent(Solver):
         """Fix the number of steps, their length, the momentum and the noise from public facts."""
         require(self, problem)
         T, step, momentum = self._schedule(problem, n, budget)
-        solver = NoisyGradientDescent(T, step, momentum, self.clip)
+        solver = replace(self, n_iter=T, step=step, momentum=momentum)
         return plan_gradients(solver, T, problem, n, budget, accountant)
 
     def with_records(self, plan: Plan, n: int) -> NoisyGradientDescent:
@@ -108,7 +114,7 @@ class NoisyGradientDescent(Solver):
         C, T = plan.problem.C, plan.n_calls
         momentum, step = self.momentum or 0.0, self.step or 1 / plan.problem.smoothness
         theta: Vector = C.start(plan.problem.shape)
-        previous, late = theta, np.zeros_like(theta)
+        previous, late, slope = theta, np.zeros_like(theta), np.zeros(plan.problem.shape[1:])
         averaged = _averaged(T) if plan.problem.loss.convex else 1
         for t in range(T):
             y = theta + momentum * (theta - previous)
@@ -116,7 +122,24 @@ class NoisyGradientDescent(Solver):
             theta, previous = C.project(y - step * g), theta
             if t >= T - averaged:
                 late += theta
-        return late / averaged
+                slope = slope + g[-1]
+        theta = late / averaged
+        return self._settle(plan, theta, slope / (averaged * self.intercept)) if self.intercept else theta
+
+    def _settle(self, plan: Plan, theta: Vector, slope: Vector) -> Vector:
+        """Return theta with the Newton step of its intercept that the last answers ask for.
+
+        `slope`: mean of the intercept's entry of the averaged gradients, over the value of its feature: the
+        mean slope of the loss with noise. Two standard deviations of it are left out, so that noise does not
+        move the intercept. A feature of small value costs little noise, but descent along it is slow.
+        """
+        k, c, problem = _averaged(plan.n_calls), self.intercept, plan.problem
+        noise = float(plan.stages[0].mechanism.noise) / (c * math.sqrt(k))
+        found = np.sign(slope) * np.maximum(np.abs(slope) - SETTLE_NOISE * noise, 0.0)
+        moved = theta.copy()
+        moved[-1] -= found / (c * problem.loss.smoothness(problem.z_max))
+        settled: Vector = problem.C.project(moved)
+        return settled
 
     def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
         """Predict the excess risk: (optimisation part, privacy part).
