@@ -22,6 +22,7 @@ from dpcvx.cli.options import RUN, in_options, with_parameters
 from dpcvx.cli.output import Stopped, print_json, write
 from dpcvx.cli.plan import plan
 from dpcvx.cli.predict import predict
+from dpcvx.cli.report import report
 from dpcvx.cli.score import score
 from dpcvx.cli.service import ask, keys_app, serve
 from dpcvx.cli.show import show as show_model
@@ -65,6 +66,7 @@ app.command()(declare)
 app.command(epilog=BOUNDS_EXAMPLE)(with_parameters(fit))
 app.command()(predict)
 app.command("show")(show_model)
+app.command()(report)
 app.command()(export)
 app.command()(score)
 app.command()(with_parameters(plan, without=RUN))

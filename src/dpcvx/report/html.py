@@ -22,6 +22,7 @@ class Section:
     verbatim: str = ""  # text in its own layout, such as a plan's table
 
 
+LONG_CELL = 30  # characters; longer cells are words, which wrap
 STYLE = """
 :root{--ink:#1d2733;--soft:#5a6675;--line:#e1e6eb;--page:#f4f6f8;--card:#fff;--mark:#0b6e75;--tint:#e8f3f3}
 *{box-sizing:border-box}
@@ -43,7 +44,8 @@ figcaption{color:var(--soft);font-size:.9rem;margin-top:.5rem}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th,td{padding:.5rem .75rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
 th{color:var(--soft);font-weight:600;font-size:.85rem}th,td:first-child{white-space:normal}
-th:first-child,td:first-child{text-align:left}
+th:first-child,td:first-child,td.words{text-align:left}
+td.words{white-space:normal;overflow-wrap:anywhere}
 tr:last-child td{border-bottom:0}
 tbody tr:hover{background:var(--tint)}
 pre{background:#f7f9fa;border:1px solid var(--line);border-radius:8px;padding:1rem;margin:1rem 0 0;
@@ -83,6 +85,11 @@ def html_report(title: str, summary: str, sections: Sequence[Section]) -> str:
 """
 
 
+def _cell(text: str) -> str:
+    words = ' class="words"' if len(text) > LONG_CELL else ""
+    return f"<td{words}>{html.escape(text)}</td>"
+
+
 def _section(section: Section) -> str:
     parts = [f"<h2>{html.escape(section.title)}</h2>"]
     parts += [f"<p>{html.escape(paragraph)}</p>" for paragraph in section.text.split("\n\n") if paragraph]
@@ -93,7 +100,7 @@ def _section(section: Section) -> str:
     if section.rows:
         head, *rows = section.rows
         top = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
-        cells = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows]
+        cells = ["".join(map(_cell, row)) for row in rows]
         lines = "".join(f"<tr>{row}</tr>" for row in cells)
         table = f"<table><thead><tr>{top}</tr></thead><tbody>{lines}</tbody></table>"
         parts.append(f'<div class="scroll">{table}</div>')

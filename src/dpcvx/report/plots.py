@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from dpcvx.planning.outlook import Planning
     from dpcvx.plans import Plan
 
-__all__ = ["Comparison", "precision_plot", "prediction_plot", "privacy_utility_plot", "spending_plot"]
+__all__ = [
+    "Comparison",
+    "effects_plot",
+    "precision_plot",
+    "prediction_plot",
+    "privacy_utility_plot",
+    "spending_plot",
+]
 
 PRIVATE, PLAIN, TRIVIAL = "#0b6e75", "#b4552d", "#8a8f98"  # of the lines of the three models
 PRECISION_SPAN = 10.0  # expected standard errors are drawn from 1/10 to 10 times the planned value
@@ -149,6 +156,28 @@ def precision_plot(forecast: PowerForecast) -> bytes:
         _log_axes(axes)
         _label(axes, title, name, "standard error, multiple" if axes is panels[0] else "")
     panels[0].legend(loc="upper right", frameon=False, fontsize=9)
+    return _png(figure)
+
+
+def effects_plot(
+    names: Sequence[str], effects: Sequence[float], intervals: Sequence[tuple[float, float]] | None
+) -> bytes:
+    """Draw effects of features, one line each, with their intervals where these were released.
+
+    Returns a PNG picture.
+    """
+    figure = _figure(7.0)
+    figure.set_figheight(1.3 + 0.28 * len(names))
+    axes = figure.subplots()
+    axes.axvline(0.0, color=TRIVIAL, linewidth=1.2)
+    for place, effect in enumerate(effects):
+        if intervals is not None:
+            axes.plot(intervals[place], (place, place), color=PRIVATE, linewidth=2.2, alpha=0.45)
+        axes.plot(effect, place, marker="o", markersize=6, color=PRIVATE, markeredgecolor="white")
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    _label(axes, "", "change from the lowest to the highest declared value", "")
+    axes.grid(axis="x", color="#e6e9ed", linewidth=0.8)
     return _png(figure)
 
 

@@ -1,0 +1,128 @@
+"""Reports of released models: what they hold, in HTML and PDF, from released and declared numbers alone."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import dpcvx as dp
+from dpcvx.cli import app
+from dpcvx.errors import WrongValue
+from dpcvx.report.model_report import ReportedModel, model_report, write_report
+
+pytest.importorskip("matplotlib", reason="reports need dpcvx[report]")
+
+COLUMNS = {
+    "age": dp.NumberColumn((18, 70)),
+    "region": dp.LevelColumn(["north", "south & <east>"]),
+    "wage": dp.NumberColumn((0, 100)),
+    "rich": dp.LevelColumn(["no", "yes"]),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two saved models of one account: one with intervals, one of labels."""
+    path = tmp_path_factory.mktemp("report")
+    rng = np.random.default_rng(0)
+    age, region = rng.uniform(18, 70, 5000), rng.choice(["north", "south & <east>"], 5000)
+    wage = 20 + 0.5 * age + 5 * (region != "north") + rng.normal(0, 8, 5000)
+    people = pd.DataFrame(
+        {"age": age, "region": region, "wage": wage, "rich": np.where(wage > 45, "yes", "no")}
+    )
+    ledger = dp.Ledger(path / "people.db")
+    ledger.create("people", epsilon=8.0, delta=1e-5)
+    paid = {"ledger": ledger, "account": "people", "delta": 1e-7}
+    wages = dp.TableSchema({name: COLUMNS[name] for name in ("age", "region", "wage")}, target="wage")
+    first = dp.PrivateLinearRegression(epsilon=3.0, uncertainty=0.3, schema=wages, **paid).fit(people)
+    first.save(path / "wages.json")
+    labels = dp.TableSchema({name: COLUMNS[name] for name in ("age", "region", "rich")}, target="rich")
+    second = dp.PrivateLogisticRegression(epsilon=2.0, schema=labels, **paid).fit(people)
+    second.save(path / "rich.json")
+    return path
+
+
+def report(folder, *names, **given):
+    return model_report([ReportedModel.open(folder / f"{name}.json") for name in names], **given)
+
+
+def test_a_report_has_question_table_declaration_guarantee_and_provenance(folder):
+    summary, sections = report(folder, "wages", question="Do wages differ?")
+    found = {section.title: section for section in sections}
+    assert list(found) == [
+        "Question",
+        "Model",
+        "Coefficients",
+        "Effects",
+        "Declared data",
+        "Guarantee",
+        "Statement",
+        "Provenance and how to verify",
+        "Glossary",
+    ]
+    assert "epsilon 3, delta 1e-07" in summary
+    assert "Do wages differ?" in found["Question"].text
+    assert "5,000 records" in found["Question"].text
+    model = dp.load(folder / "wages.json")
+    assert [list(row) for row in found["Coefficients"].rows] == model.summary().table().short_cells()[0]
+    assert ("age", "18", "70") in found["Declared data"].rows
+    assert found["Guarantee"].text == model.privacy_statement_.meaning
+    assert sum(int(row[1]) for row in found["Guarantee"].rows[1:]) == sum(
+        part["count"] for part in model.privacy_statement_.mechanisms
+    )
+    assert found["Effects"].png[:4] == b"\x89PNG"
+    facts = {row[1]: row[2] for row in found["Provenance and how to verify"].rows[1:]}
+    assert re.fullmatch("[0-9a-f]{64}", facts["SHA-256 of the file"])
+    assert "entry 2" in facts["ledger"]
+
+
+def test_a_model_without_intervals_has_effects_without_lines(folder):
+    _, sections = report(folder, "rich")
+    effects = next(section for section in sections if section.title == "Effects")
+    assert "interval" not in effects.caption
+
+
+def test_several_models_are_added_up_or_listed_with_their_account(folder):
+    _, sections = report(folder, "wages", "rich")
+    together = next(section for section in sections if section.title == "Together")
+    assert "epsilon 5, delta 2e-07" in together.text
+    account = dp.Ledger(folder / "people.db").account("people")
+    _, sections = report(folder, "wages", "rich", account=account)
+    together = next(section for section in sections if section.title == "Together")
+    assert "at most epsilon 8" in together.text
+    assert len(together.rows) == 3
+    assert together.png
+
+
+def test_a_seeded_model_is_not_called_private(tmp_path):
+    X = np.random.default_rng(0).uniform(0, 1, (500, 2))
+    dp.PrivateLinearRegression(epsilon=4.0, bounds=(0, 1), y_bounds=(0, 2), random_state=0).fit(
+        X, X.sum(axis=1)
+    ).save(tmp_path / "seeded.json")
+    summary, _ = report(tmp_path, "seeded")
+    assert summary.startswith("NOT PRIVATE")
+
+
+@pytest.mark.parametrize("ending", ["html", "pdf"])
+def test_the_command_writes_a_file(folder, tmp_path, ending):
+    if ending == "pdf":
+        pytest.importorskip("fpdf", reason="reports in PDF need dpcvx[report]")
+    out = tmp_path / f"report.{ending}"
+    words = ["report", str(folder / "wages.json"), str(folder / "rich.json"), "--out", str(out)]
+    found = CliRunner().invoke(app, [*words, "--account", "people", "--ledger", str(folder / "people.db")])
+    assert found.exit_code == 0, found.output
+    content = out.read_bytes()
+    if ending == "pdf":
+        assert content.startswith(b"%PDF")
+    else:
+        text = content.decode()
+        assert "<east>" not in text
+        assert "&lt;east&gt;" in text
+        assert not re.search(r"(src|href)=\"http", text)
+
+
+def test_other_endings_are_refused(folder, tmp_path):
+    with pytest.raises(WrongValue, match=r"\.html or \.pdf"):
+        write_report([ReportedModel.open(folder / "rich.json")], tmp_path / "report.docx")
