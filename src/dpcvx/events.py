@@ -107,12 +107,16 @@ class PerturbedObjective:
     # L B_2 / sigma: the largest gradient of one record over the standard deviation of b. The relation is
     # accounted for by the accountant: this number is not doubled under "replace".
     shift: float
-    # log(1 + beta B_2^2 / Lam), what one record changes in the density of the map from b to theta
+    # log(1 + beta B_2^2 / Lam), what one record changes in the density of the map from b to theta; d
+    # log(1 + beta B_2^2 / (d Lam)) for a unit of several rows
     jacobian: float
     relation: str = "replace"  # {"replace", "add_remove"}: neighbouring relation of the plan
+    unit: str = dataclasses.field(default="row", repr=False)  # or "person": a weighted mean of rows
 
     def __post_init__(self) -> None:
         _require_positive("shift", self.shift)
+        if self.unit not in ("row", "person"):
+            raise WrongValue(f"unit is {self.unit!r}; use row or person.")
         if not (self.jacobian >= 0 and math.isfinite(self.jacobian)):
             raise WrongValue(f"jacobian is {self.jacobian!r}; it must be a finite number, zero or more.")
         if self.relation not in RELATIONS:
@@ -284,6 +288,8 @@ def to_plain(event: Event) -> dict[str, Any]:
             law = {"mean": event.mean, "shape": event.shape}
             return {"event": "RepeatAndSelect", **law, "of": to_plain(event.event)}
     values = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
+    if values.get("unit") == "row":  # as earlier versions write it
+        del values["unit"]
     numbers = {name: value if isinstance(value, str) else float(value) for name, value in values.items()}
     return {"event": type(event).__name__, **numbers}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpcvx.errors import Incompatible, WrongValue
+from dpcvx.errors import WrongValue
 from dpcvx.events import RELATIONS
 
 __all__ = ["REPLACE_ONE", "WEIGHT", "WEIGHT_BITS", "Neighbours"]
@@ -106,14 +106,6 @@ class Neighbours:
     def noun(self) -> str:
         """The word for a unit: "record" or "person"."""
         return "record" if self.unit == "row" else "person"
-
-    def require_rows(self, what: str) -> None:
-        """Refuse persons with several rows where a proof covers single rows only."""
-        if self.unit != "row":
-            raise Incompatible(
-                f"{what} is proved private for one row per person, not for persons with several rows: "
-                "use another solver, or data with one row per person."
-            )
 
 
 REPLACE_ONE = Neighbours()  # two data sets of the same public size that differ in one row

@@ -6,7 +6,12 @@ With a = L B_2/sigma, Jac = log(1 + beta B_2^2/Lam), e~ = epsilon - Jac and the 
                  delta = max(2 delta_G(epsilon; a), delta_G(e~; a))    where e~ >= a^2/2, which is sharper
     replace:     delta = 2 delta_G(e~; 2a)                             where e~ >= 2a sqrt(1 + a^2)
 
-and no claim at all (delta = 1) under replace below that condition.
+and no claim at all (delta = 1) under replace below that condition. Of persons, whose gradient is a weighted
+mean of those of rows and whose curvature may have any rank, Jac = d log(1 + beta B_2^2/(d Lam)) and
+
+    delta = 2 (m phi(z) - (e~ - m^2/2) Phi(-z)),  z = e~/m - m/2, m = 2a (replace) or a (add/remove)
+
+under the same conditions (PRIVACY_MATH §16).
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr
+from scipy.special import erfcx, log_ndtr, ndtr
 
 from dpcvx.accounting.accountant import accepted_leaves, accepts, require_delta, require_epsilon
 from dpcvx.accounting.gaussian import gaussian_delta, gaussian_epsilon
@@ -35,6 +40,8 @@ def objective_delta(epsilon: float, event: PerturbedObjective, *, sharp: bool = 
     """
     require_epsilon(epsilon)
     a, left = event.shift, epsilon - event.jacobian
+    if event.unit == "person":
+        return _person_delta(left, event)
     if Neighbours(event.relation).replaces:
         if left < _least_replace(a):
             return 1.0
@@ -52,6 +59,18 @@ def objective_epsilon(event: PerturbedObjective, delta: float) -> float:
     a, jacobian = event.shift, event.jacobian
     if delta == 0:
         return math.inf
+    if event.unit == "person":
+        least = _least(event)
+        if _person_delta(least, event) <= delta:
+            return jacobian + least
+
+        def excess(left: float) -> float:
+            return _person_delta(left, event) - delta
+
+        most = 2 * least + 1.0
+        while excess(most) > 0:
+            most *= 2
+        return jacobian + first_passing(excess, least, most, tolerance=1e-12)
     if Neighbours(event.relation).replaces:
         return jacobian + max(_least_replace(a), gaussian_epsilon(2 * a, delta / 2))
     if delta >= 1 - math.exp(a * a / 2) * 2 * float(ndtr(-a)):
@@ -65,11 +84,32 @@ def _least_replace(a: float) -> float:
     return 2 * a * math.sqrt(1 + a * a)
 
 
+def _least(event: PerturbedObjective) -> float:
+    """Return the e~ from which the profile of persons is proved."""
+    a = event.shift
+    return _least_replace(a) if Neighbours(event.relation).replaces else a * a / 2
+
+
+def _person_delta(left: float, event: PerturbedObjective) -> float:
+    """Return twice the mean of (m Z + m^2/2 - left)_+ for a normal Z; 1 where nothing is proved."""
+    if left < _least(event):
+        return 1.0
+    m = (2 if Neighbours(event.relation).replaces else 1) * event.shift
+    z = left / m - m / 2
+    # m (phi(z) - z Phi(-z)) = m phi(z) (1 - z R(z)) with Mills' ratio R, which loses no digits in the tail.
+    mills = math.sqrt(math.pi / 2) * float(erfcx(z / math.sqrt(2)))
+    density = math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+    return min(1.0, 2 * m * density * max(0.0, 1 - z * mills))
+
+
 def objective_renyi(orders: Vector, event: PerturbedObjective) -> Vector:
     """Return R(alpha): the half-normal's moment under add/remove, a bound by two of them under replace.
 
     add/remove:  Jac + alpha a^2/2 + log(2 Phi((alpha-1) a)) / (alpha-1)
     replace:     Jac + log(2 (1 + e^{2 alpha (alpha-1) a^2})) / (alpha-1)
+
+    The same for persons: the moment is a convex function of the loss, and that of a person is at most a mean
+    of those of rows.
     """
     a, less = event.shift, orders - 1
     if not Neighbours(event.relation).replaces:

@@ -9,7 +9,7 @@ from dpcvx.mechanisms.difference import NoisyDifference
 from dpcvx.mechanisms.gradient import NoisyGradient
 from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
 from dpcvx.mechanisms.mechanism import Mechanism, Traits, check_capacity
-from dpcvx.mechanisms.minimiser import NoisyMinimiser, PerturbedMinimiser
+from dpcvx.mechanisms.minimiser import NoisyMinimiser, PerturbedMinimiser, hessian_rank
 from dpcvx.mechanisms.moments import NoisyLength, NoisyMoments
 from dpcvx.mechanisms.quantile import NoisyQuantile, as_quantile, quantile_grid
 from dpcvx.mechanisms.second_moments import NoisySecondMoments, SecondMoments
@@ -40,6 +40,7 @@ __all__ = [
     "as_counts",
     "as_quantile",
     "check_capacity",
+    "hessian_rank",
     "quantile_grid",
     "weight_bits",
 ]

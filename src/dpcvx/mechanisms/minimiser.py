@@ -65,16 +65,22 @@ def _records(n: int, neighbours: Neighbours) -> int:
     return n if neighbours.replaces else NORMALISER_SLACK * n
 
 
+def hessian_rank(problem: Problem, neighbours: Neighbours) -> int:
+    """Return the largest rank of the Hessian of one unit's loss: 1 of a row, and any of a person."""
+    return 1 if neighbours.unit == "row" else problem.d
+
+
 @dataclass(frozen=True)
 class PerturbedMinimiser(GaussianMechanism):
     """Minimiser of the objective with a Gaussian linear term, and a little noise on the outcome.
 
     Question: argmin sum_i phi(<x_i, theta>, y_i) + (ridge/2) ||theta||^2 + n r(theta) + <b, theta> over C,
     b ~ N(0, sigma^2 I) on a lattice, sigma = noise_multiplier L B_2.
-    Event: PerturbedObjective(1/noise_multiplier, log(1 + beta B_2^2/ridge)) of the exact minimiser for a
-    continuous b, composed with Gaussian(output_multiplier) (PRIVACY_MATH §4). The second covers what the
-    minimiser, float64 and the lattice of b leave open: together they move the outcome by at most tau/ridge,
-    so two outcomes differ from their ideals by 2 tau/ridge. tau is public and holds for all records.
+    Event: PerturbedObjective(1/noise_multiplier, r log(1 + beta B_2^2/(r ridge))) of the exact minimiser for
+    a continuous b, r = 1 for single rows and d for persons whose rows share the weight of one, composed with
+    Gaussian(output_multiplier) (PRIVACY_MATH §4, §16). The second covers what the minimiser, float64 and the
+    lattice of b leave open: together they move the outcome by at most tau/ridge, so two outcomes differ from
+    their ideals by 2 tau/ridge. tau is public and holds for all records.
     """
 
     # a scalar convex smooth loss, with a domain or a regulariser. Its ridge is part of ``ridge``.
@@ -91,7 +97,12 @@ class PerturbedMinimiser(GaussianMechanism):
     )
 
     def __post_init__(self) -> None:
-        self.neighbours.require_rows("Objective perturbation")
+        if self.neighbours.rows > 1:
+            raise Incompatible(
+                "Objective perturbation is proved private for one row per person, and for persons whose rows "
+                "share the weight of one, not for several whole rows of each person: leave max_rows out, or "
+                "use another solver."
+            )
         if self.problem.loss.joint or self.problem.outputs > 1:
             raise Incompatible(
                 "Objective perturbation covers one score per record, whose curvature has rank one; "
@@ -153,10 +164,11 @@ class PerturbedMinimiser(GaussianMechanism):
     def event(self) -> Event:
         """The exact minimiser, and the noise on the outcome."""
         beta, row = self._facts.bend, self._facts.row
-        jacobian = math.log1p(beta * row**2 / self.ridge)
+        neighbours, rank = self.neighbours, hessian_rank(self.problem, self.neighbours)
+        jacobian = rank * math.log1p(beta * row**2 / (rank * self.ridge))
         return Compose(
             (
-                PerturbedObjective(1 / self.noise_multiplier, jacobian, self.neighbours.relation),
+                PerturbedObjective(1 / self.noise_multiplier, jacobian, neighbours.relation, neighbours.unit),
                 Gaussian(self.output_multiplier),
             )
         )

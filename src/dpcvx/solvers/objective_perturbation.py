@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpcvx.accounting import Accountant, Budget, calibrate, gaussian_mu, spendable
+from dpcvx.accounting import Accountant, Budget, Neighbours, calibrate, gaussian_mu, spendable
 from dpcvx.accounting.objective import OUTPUT_SHARE
 from dpcvx.arrays import Vector
 from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import Compose, Gaussian, PerturbedObjective
-from dpcvx.mechanisms import PerturbedMinimiser
+from dpcvx.mechanisms import PerturbedMinimiser, hessian_rank
 from dpcvx.mechanisms.minimise import RidgeFacts
 from dpcvx.plans import Asking, Plan, Solver, Stage, require
 from dpcvx.problem import Problem
@@ -37,10 +37,10 @@ class ObjectivePerturbation(Solver):
     Algorithm: [TTZ14] Algorithm 2, for losses of one score per record.
 
     Privacy: one question `PerturbedMinimiser`; event Compose(PerturbedObjective, Gaussian) (PRIVACY_MATH §4).
-    A share of epsilon pays for the Jacobian log(1 + beta B^2/Lam) and fixes the ridge Lam, the rest fixes
-    sigma; a hundredth of epsilon and of delta pays for noise on the outcome, which covers the inexactness of
-    the minimiser. The ridge acts on every coordinate, the intercept's included. A ridge n l2 >= Lam of the
-    problem's own is enough, and nothing is added to it.
+    A share of epsilon pays for the Jacobian r log(1 + beta B^2/(r Lam)), r = 1 for rows and d for persons
+    (§16), and fixes the ridge Lam, the rest fixes sigma; a hundredth of epsilon and of delta pays for noise
+    on the outcome, which covers the inexactness of the minimiser. The ridge acts on every coordinate, the
+    intercept's included. A ridge n l2 >= Lam of the problem's own is enough, and nothing is added to it.
 
     Utility: [TTZ14] Theorem 4.1 without its constants. The expected excess risk is at most (Lam - n l2)_+
     r^2/(2 n) + min(sigma G, d sigma^2/Lam)/n with r = max_C ||theta||_2 and G the Gaussian width of C: F and
@@ -78,10 +78,13 @@ class ObjectivePerturbation(Solver):
         def mechanism(noise_multiplier: float) -> PerturbedMinimiser:
             return PerturbedMinimiser(inner, n, noise_multiplier, ridge, output, budget.neighbours)
 
-        jacobian = _jacobian(inner, n, ridge)
+        jacobian = _jacobian(inner, n, ridge, budget.neighbours)
         noise_multiplier = calibrate(
             lambda t: Compose(
-                (PerturbedObjective(1 / t, jacobian, budget.neighbours.relation), Gaussian(output))
+                (
+                    PerturbedObjective(1 / t, jacobian, budget.neighbours.relation, budget.unit),
+                    Gaussian(output),
+                )
             ),
             paid,
             accountant,
@@ -131,11 +134,14 @@ def _curvature(problem: Problem, n: int) -> float:
 def _ridge(problem: Problem, n: int, budget: Budget, share: float) -> float:
     """Lam: what the share of epsilon asks for, or the problem's own ridge if that is more."""
     # Beyond e^700 nothing is gained.
-    return max(_curvature(problem, n) / math.expm1(min(share * budget.epsilon, 700.0)), n * problem.l2)
+    rank = hessian_rank(problem, budget.neighbours)
+    spent = rank * math.expm1(min(share * budget.epsilon / rank, 700.0))
+    return max(_curvature(problem, n) / spent, n * problem.l2)
 
 
-def _jacobian(problem: Problem, n: int, ridge: float) -> float:
-    return math.log1p(_curvature(problem, n) / ridge)
+def _jacobian(problem: Problem, n: int, ridge: float, neighbours: Neighbours) -> float:
+    rank = hessian_rank(problem, neighbours)
+    return rank * math.log1p(_curvature(problem, n) / (rank * ridge))
 
 
 def _model(problem: Problem) -> Typical | None:
@@ -146,7 +152,7 @@ def _parts(
     problem: Problem, n: int, budget: Budget, share: float, typical: Typical | None
 ) -> tuple[float, float]:
     ridge, facts = _ridge(problem, n, budget, share), RidgeFacts(problem, n, n, 1.0)
-    left = (1 - OUTPUT_SHARE) * budget.epsilon - _jacobian(problem, n, ridge)
+    left = (1 - OUTPUT_SHARE) * budget.epsilon - _jacobian(problem, n, ridge, budget.neighbours)
     if left <= 0:
         return math.inf, math.inf
     # The closed form of calibration (PRIVACY_MATH §4): 2 delta_G(left; c a) = delta, above the condition.
