@@ -6,6 +6,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import dpcvx as dp
 
@@ -100,8 +101,35 @@ def test_on_its_own_it_releases_maps_medians_and_quartiles_for_its_epsilon(tmp_p
         dp.PrivatePreprocessor(**DECLARED, epsilon=0, maps={"age": "private_ramps"}).fit(table)
 
 
-def test_a_search_over_a_pipeline_is_refused_in_words():
-    table, y = people(500)
-    pipeline = make_pipeline(dp.PrivatePreprocessor(**DECLARED), regression())
-    with pytest.raises(TypeError, match="PrivatePreprocessor"):
-        dp.PrivateSearchCV(pipeline, {"privatelinearregression__l2": [0, 1]}, epsilon=1.0).fit(table, y)
+def test_a_search_over_a_pipeline_is_one_over_the_estimator_with_its_declarations():
+    table, y = people(800)
+    pipeline = make_pipeline(dp.PrivatePreprocessor(**DECLARED), regression(epsilon=None, random_state=None))
+    grid = {"privatelinearregression__l2": [0, 0.1], "privatepreprocessor__maps": [{"income": "log"}]}
+    given = {"epsilon": 2.0, "random_state": 3, "n_trials": 2}
+    search = dp.PrivateSearchCV(pipeline, grid, **given).fit(table, y)
+    alone = regression(epsilon=None, random_state=None, **DECLARED)
+    own = dp.PrivateSearchCV(alone, {"l2": [0, 0.1], "maps": [{"income": "log"}]}, **given).fit(table, y)
+    np.testing.assert_array_equal(search.predict(table), own.predict(table))
+    assert search.best_params_["privatelinearregression__l2"] == own.best_params_["l2"]
+    assert search.best_estimator_[0].maps == {"income": "log"}
+    assert search.privacy_statement_.to_json() == own.privacy_statement_.to_json()
+
+
+@pytest.mark.parametrize(
+    ("steps", "name", "words"),
+    [
+        ((dp.PrivatePreprocessor(**DECLARED, epsilon=1.0),), "privatelinearregression__l2", "of its own"),
+        (
+            (StandardScaler(), dp.PrivatePreprocessor(**DECLARED)),
+            "privatelinearregression__l2",
+            "other steps",
+        ),
+        ((dp.PrivatePreprocessor(**DECLARED),), "l2", "named after its steps"),
+        ((dp.PrivatePreprocessor(**DECLARED),), "privatepreprocessor__epsilon", "named after its steps"),
+    ],
+)
+def test_other_pipelines_are_refused_with_the_reason(steps, name, words):
+    table, y = people(50)
+    pipeline = make_pipeline(*steps, regression())
+    with pytest.raises((TypeError, ValueError), match=words):
+        dp.PrivateSearchCV(pipeline, {name: [0, 1]}).fit(table, y)

@@ -33,8 +33,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    estimator : estimator
-        An estimator of dpcvx.
+    estimator : estimator or Pipeline
+        An estimator of dpcvx, or a pipeline of a `PrivatePreprocessor` without an epsilon and an estimator.
     param_grid : dict or list of dict
         Values of its parameters to try: lists, or distributions with a method ``rvs``, from which settings
         are drawn beforehand.

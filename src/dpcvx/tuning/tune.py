@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler
+from sklearn.pipeline import Pipeline
 
 from dpcvx.accounting import (
     GDP,
@@ -51,6 +52,7 @@ from dpcvx.planning.outlook import is_useful
 from dpcvx.plans import Answers, Plan, Price, Stage, charge
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.solvers.defaults import default
+from dpcvx.tuning.joined_pipeline import JoinedPipeline
 from dpcvx.tuning.metrics import metric_of
 from dpcvx.tuning.repetitions import LAW_FAILURE, LAWS, repetitions
 from dpcvx.tuning.score import NoisyScore
@@ -136,6 +138,29 @@ def private_tune(
     -------
     TuningResult
     """
+    if isinstance(estimator, Pipeline):
+        joined = JoinedPipeline.of(estimator)
+        own_grid, outer = joined.own_grid(param_grid)
+        tuned = private_tune(
+            joined.model,
+            own_grid,
+            X,
+            y,
+            groups=groups,
+            epsilon=epsilon,
+            delta=delta,
+            scoring=scoring,
+            n_trials=n_trials,
+            distribution=distribution,
+            test_size=test_size,
+            ledger=ledger,
+            account=account,
+            random_state=random_state,
+        )
+        params = {outer[name]: value for name, value in tuned.params.items()}
+        return dataclasses.replace(
+            tuned, model=joined.with_model(tuned.model, tuned.params, X), params=params
+        )
     given = dict(zip(PAID, (epsilon, delta, ledger, account, random_state), strict=True))
     if isinstance(X, Dataset) or getattr(estimator, "backend", "auto") not in IN_MEMORY:
         raise Incompatible("Private tuning splits rows that are in memory: give arrays or tables.")
@@ -295,8 +320,7 @@ def _base(estimator: Any, given: Mapping[str, Any]) -> Any:
     if not isinstance(estimator, LinearModel):
         raise WrongType(
             f"Private tuning needs an estimator of dpcvx, got {type(estimator).__name__}: the cost of a fit "
-            "must be known before it. In place of a pipeline with a PrivatePreprocessor give the estimator, "
-            "with its bounds, categories, schema and maps."
+            "must be known before it."
         )
     base: Any = clone(estimator)
     for name, value in given.items():
