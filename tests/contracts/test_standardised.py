@@ -92,9 +92,9 @@ def test_new_rows_are_brought_into_the_region_of_the_fit():
     model, X, y = linear_model()
     region = model.release_.region
     wild = np.array([[0.9, -0.9, 0.9], [0.05, np.nan, 0.0]])
-    inside = region(np.nan_to_num(wild))
+    inside = region(np.where(np.isnan(wild), region.center, wild))  # a missing cell is the released mean
     assert not np.allclose(inside[0], wild[0])
-    np.testing.assert_allclose(inside[1], [0.05, 0.0, 0.0], atol=1e-12)
+    np.testing.assert_allclose(inside[1], [0.05, region.center[1], 0.0], atol=1e-12)
     np.testing.assert_allclose(model.predict(wild), inside @ model.coef_ + model.intercept_)
     rows = (inside - region.center) / region.scale
     assert np.abs(rows).max() <= region.reach * (1 + 1e-12)

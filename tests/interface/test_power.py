@@ -154,3 +154,18 @@ def test_the_automatic_share_is_the_one_with_the_smallest_errors(tmp_path):
 def test_a_share_is_auto_or_a_number_below_one(wrong):
     with pytest.raises(WrongValue, match="uncertainty"):
         linear(uncertainty=wrong).plan(5000, 2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("n", "warned"), [(300, True), (20_000, False)])
+def test_hidden_standard_errors_are_foretold(n, warned):
+    """The simulation that chooses the share of the budget knows that nothing will be seen."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (n, 6)), rng.choice([0, 1], n)
+    model = dp.PrivateLogisticRegression(
+        epsilon=0.5, bounds=(-1, 1), classes=(0, 1), uncertainty="auto", random_state=0
+    )
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        model.fit(X, y)
+    assert any("standard errors will probably say nothing" in str(each.message) for each in found) == warned

@@ -394,7 +394,7 @@ def test_names_of_groups_and_persons_are_recognised():
     assert [found[name].kind for name in names] == [
         *("levels", "number", "ignored", "number", "weight", "number", "number")
     ]
-    assert found["kids"] == dp.NumberColumn((0, 12), missing=1)
+    assert found["kids"] == dp.NumberColumn((0, 12))
 
 
 def test_weights_are_a_column_of_the_schema(people, tmp_path, monkeypatch, run):

@@ -12,7 +12,7 @@ import dpcvx
 import dpcvx as dp
 import dpcvx.noise.gaussian
 from adversary import stored
-from dpcvx.accounting import Budget, Following, Neighbours, Tight, gaussian_mu
+from dpcvx.accounting import WEIGHT, Budget, Following, Neighbours, Tight, gaussian_mu
 from dpcvx.audit.replay import discrepancies, record, replay
 from dpcvx.data import LengthSum, MomentSum, TargetSum
 from dpcvx.data.lattice import FEATURE_BITS
@@ -59,6 +59,60 @@ def test_no_two_records_are_further_apart_than_the_sensitivity_and_some_are_as_f
             reached = max(reached, math.sqrt(moved) / sensitivity)
     if bounds.x_2 is None and not (order == 2 and levels == ((0, 3),)):  # nothing is asked then
         assert reached > 0.999
+
+
+@pytest.mark.parametrize(
+    ("bounds", "marked"),
+    [
+        (dp.Bounds(1.0), (0, 1, 2)),
+        (dp.Bounds(0.3), (1,)),
+        (dp.Bounds(1.0, math.nextafter(math.sqrt(2), 2)), (0,)),  # a number and a column of two coded levels
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("neighbours", [Neighbours(), Neighbours(weight=WEIGHT)], ids=["rows", "weighted"])
+def test_numbers_of_cells_are_released_at_the_sensitivity_of_their_sums(bounds, marked, neighbours):
+    """A 0 of a marked feature is a missing cell; rows need not keep to the structure of declared columns."""
+    mechanism = NoisyMoments(problem(3, bounds), 10, 1, 1.0, neighbours, marked=marked)
+    plain = NoisyMoments(problem(3, bounds), 10, 1, 1.0, neighbours)
+    (sensitivity,) = (each.sensitivity for each in mechanism.gaussians)
+    assert sensitivity == plain.gaussians[0].sensitivity
+    edge = bounds.x_inf
+    cells = [-edge, -2 / UNIT, 0.0, 1 / UNIT, edge]
+    question, weight = asked(mechanism), neighbours.weight
+    answers = [
+        weight * dp.source([row], [0.0], bounds=bounds).sum(question).astype(object)
+        for row in itertools.product(cells, repeat=3)
+    ]
+    if weight > 1:
+        answers.append(0 * answers[0])  # a person without rows
+    furthest = max(sum((one - other) ** 2) for one, other in itertools.combinations(answers, 2))
+    assert furthest <= sensitivity**2
+    assert furthest > 0.99 * sensitivity**2 or bounds.x_2 is not None
+
+
+def asked(mechanism):
+    """The sum that a mechanism asks for."""
+    data = dp.source([[0.0] * mechanism.problem.d], [0.0], bounds=mechanism.problem.bounds)
+    questions = []
+    data.sum = lambda question: questions.append(question) or type(data).sum(data, question)
+    mechanism(None, data, SeededGenerator(0))
+    return questions[0]
+
+
+def test_the_vector_of_privacy_math_for_missing_cells():
+    """Three marked features: P = floor(sqrt(3) 2^14), sensitivity floor(2 sqrt(3) 2^14) + 1."""
+    rows = NoisyMoments(problem(3), 10, 1, 1.0, marked=(0, 1, 2))
+    weighted = NoisyMoments(problem(3), 10, 1, 1.0, Neighbours(weight=WEIGHT), marked=(0, 1, 2))
+    assert (rows.cell, rows.gaussians[0].sensitivity) == (28377, 56756)
+    assert (weighted.cell, weighted.whole, weighted.gaussians[0].size) == (2**14, 40132, 7)
+    data = dp.source([[0.5, 0.0, -0.25], [0.0, 0.0, 1.0]], [0.0, 0.0], bounds=dp.Bounds(1.0))
+    total = data.sum(asked(rows))
+    assert total.tolist() == [2**13, 0, 3 * 2**12, 28377, 0, 2 * 28377]
+    squares = MomentSum(2, np.full(3, 2**12), np.full(3, UNIT), marked=(0, 1, 2))
+    assert data.sum(squares).tolist() == [2**24, 0, 2**26 + 9 * 2**24]
+    with pytest.raises(ValueError, match="no bound on their norm"):
+        NoisyMoments(problem(3, dp.Bounds(1.0, 1.0)), 10, 1, 1.0, marked=(0, 1, 2))
 
 
 @pytest.mark.parametrize("relation", ["replace", "add_remove"])
@@ -195,7 +249,7 @@ def test_a_neighbour_changes_the_answers_only_within_their_sensitivity(loss):
     rng = np.random.default_rng(3)
     X, y = rng.uniform(-1, 1, (40, 3)), rng.choice([-1.0, 1.0], 40)
     bounds = dp.Bounds(1.0)
-    plan = Standardised(NoisyGradientDescent(n_iter=4)).plan(
+    plan = Standardised(NoisyGradientDescent(n_iter=4), marked=(0, 2)).plan(
         problem(3, loss=loss), 40, dp.Budget(2.0, 1e-4), Tight()
     )
     first = record(plan, dp.source(X, y, bounds=bounds), SeededGenerator(0))

@@ -28,8 +28,8 @@ __all__ = ["declare"]
 HEADING = """\
 # Declaration of the columns of a table, proposed from their names{more}. No cell was read.
 # Check every entry and fill in each "?", from what is publicly known and never from the table: nothing here
-# is protected. Delete sections of columns that no model should read. A missing number counts as the middle of
-# its bounds: where that is far from a usual value, add  missing = NUMBER. For an amount with a
+# is protected. Delete sections of columns that no model should read. A missing number counts as the mean of
+# its column; where cells are missing for a reason, add  missing = "indicator". For an amount with a
 # long tail, such as an income, add  map = "log". Then delete the next line.
 """
 MORE = """ and from the {kind} that the file declares.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
@@ -36,6 +36,8 @@ class Columns:
 
     A feature of the stored row is (v - center) / scale, v clipped to [low, high] first. The features of a
     cell that is no finite number, or none of the levels, are `fill`: of L levels with a baseline, 1/L each.
+    The integer 0 of a `marked` feature is a missing cell and nothing else: a number that would be 0 is stored
+    as 1, so that a fit can tell them apart.
     """
 
     levels: Levels  # for each raw column its declared levels, or None for a number
@@ -46,6 +48,7 @@ class Columns:
     center: Vector  # center, scale: the map to scaled units
     scale: Vector
     fill: Vector
+    marked: NDArray[np.bool_]  # single features of numbers for whose missing cells no number is declared
 
     @classmethod
     def declare(
@@ -62,15 +65,16 @@ class Columns:
         `missing`: numbers that cells without one count as, by column; `maps`: of numbers, by position of
         their columns, where they are not the identity.
         """
+        maps = {j: each for j, each in (maps or {}).items() if each != IDENTITY}
         levels = _declared_levels(table, categories)
         raw_low, raw_high = _declared_bounds(table, bounds, levels)
-        mapped = _declared_maps(table, maps or {}, levels, data_norm)
+        mapped = _declared_maps(table, maps, levels, data_norm)
         names = feature_names([table.label(j) for j in range(table.d)], levels, mapped)
         is_level, spans = _is_level(levels, mapped), _spans(levels, mapped)
         counts = feature_counts(levels, mapped)
         lowest = np.where(is_level, 0.0, np.repeat(raw_low, counts))
         highest = np.where(is_level, 1.0, np.repeat(raw_high, counts))
-        for j, each in (maps or {}).items():
+        for j, each in maps.items():
             ends = each(np.array([raw_low[j], raw_high[j]]))
             if not np.isfinite(ends).all():
                 raise WrongValue(f"The map of column {table.label(j)} has no finite values at its bounds.")
@@ -88,13 +92,22 @@ class Columns:
             center, scale = _unit_map(is_level, lowest, highest)
         shares = [0.0 if each is None else each.share for each in levels]
         fill = np.where(is_level, np.repeat(shares, counts), center)
-        filled = {j: each.missing(raw_low[j], raw_high[j]) for j, each in (maps or {}).items()}
+        filled = {
+            j: each.missing(raw_low[j], raw_high[j]) for j, each in maps.items() if len(each.suffixes) > 1
+        }
         for name, value in (missing or {}).items():
             j = table.position(name, "missing")
             filled[j] = each_map(mapped, table.d)[j](np.array([value]))[0]
         for j, values in filled.items():
             fill[spans[j]] = np.clip(values, lowest[spans[j]], highest[spans[j]])
-        return cls(levels, mapped, names, lowest, highest, center, scale, fill)
+        marked = ~is_level & ~np.repeat([j in filled for j in range(table.d)], counts)
+        if table.sparse or data_norm is not None:
+            marked[:] = False
+        return cls(levels, mapped, names, lowest, highest, center, scale, fill, marked)
+
+    def unmarked(self) -> Columns:
+        """Return the same columns without marks of missing cells, as version 0.1 stored them."""
+        return replace(self, marked=np.zeros_like(self.marked))
 
     @property
     def width(self) -> int:
@@ -175,12 +188,14 @@ class Columns:
         clip = not (np.array_equal(center, self.center) and np.array_equal(scale, self.scale))
         parts = np.empty((table.n, self.width + (quantiser.intercept != 0)), dtype=np.int16)
         for start, block in table.feature_blocks(self.levels, self.maps):
+            known = np.isfinite(block) & self.marked
             if not np.array_equal(self.fill, self.center):
                 block = np.where(np.isfinite(block), block, self.fill)
             if clip:
                 block = np.where(np.isfinite(block), block, np.nan).clip(self.low, self.high)
             stored = quantiser.quantise(block)
             parts[start : start + len(block)] = stored.values
+            parts[start : start + len(block), : self.width][known & (stored.values[:, : self.width] == 0)] = 1
         return Dense(parts)
 
     def recognised(self, table: Table) -> Iterator[NDArray[np.bool_]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from dpcvx.data.column_maps import IDENTITY, read_map
+from dpcvx.data.column_maps import read_map
 from dpcvx.data.levels import DECLARED, DeclaredLevels
 from dpcvx.errors import Incompatible, WrongType
 from dpcvx.words import show
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dpcvx.data.table import Table
     from dpcvx.data.table_schema import TableSchema
 
-__all__ = ["AUTO", "Declarations", "check_schema"]
+__all__ = ["AUTO", "Declarations", "check_schema", "is_map_of_columns"]
 
 AUTO, NO_MAPS = "auto", "none"  # words in the place of maps
 
@@ -36,16 +36,18 @@ class Declarations:
     maps: Any = None
 
     def map_of_each(self, table: Table) -> dict[int, Any]:
-        """Return the declared map, or request for one, of each number that has one, by position."""
+        """Return the declared map, the identity included, or request of each number that has one.
+
+        By position.
+        """
         if self.maps in (None, AUTO, NO_MAPS):
             return {}
-        if isinstance(self.maps, Mapping) and "kind" not in self.maps:
+        if is_map_of_columns(self.maps):
             given = {table.position(key, "maps"): each for key, each in self.maps.items()}
         else:
             with_levels = {table.position(key, "categories") for key in self.categories or {}}
             given = {j: self.maps for j in range(table.d) if j not in with_levels}
-        found = {j: read_map(each, f"maps[{table.label(j)!r}]") for j, each in given.items()}
-        return {j: each for j, each in found.items() if each != IDENTITY}
+        return {j: read_map(each, f"maps[{table.label(j)!r}]") for j, each in given.items()}
 
     @property
     def missing(self) -> dict[str, float]:
@@ -118,6 +120,11 @@ class Declarations:
             raise Incompatible("schema declares maps of columns, and maps is given too: give one of them.")
         given |= {"maps": own} if own else {}
         return replace(self, **given)
+
+
+def is_map_of_columns(maps: Any) -> bool:
+    """Say whether maps are given by column: a mapping that is not one map written as a mapping."""
+    return isinstance(maps, Mapping) and "kind" not in maps
 
 
 def check_schema(schema: Any) -> None:

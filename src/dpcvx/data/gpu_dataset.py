@@ -84,6 +84,7 @@ class ShardsForDevice:
         self._shards, self._device = shards, device
         self.n, self.target, self.declarations = shards.n, shards.target, shards.declarations
         self.countable, self.facts, self.neighbours = shards.countable, shards.facts, shards.neighbours
+        self.encoding, self.marks_missing = shards.encoding, shards.marks_missing
 
     @property
     def table(self) -> Table:

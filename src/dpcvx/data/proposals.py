@@ -32,24 +32,23 @@ class Proposal:
     note: str
 
 
-# Words in a column's name, with the usual bounds of such a column, a usual value for missing cells where the
-# middle of the bounds is none, and the unit; the first match counts. The bounds hold for almost all people,
-# in round numbers.
-NUMBERS: dict[tuple[str, ...], tuple[tuple[float, float], float | None, str]] = {
-    ("age",): ((0, 110), 40, "years"),
-    ("year", "yr"): ((1900, 2030), None, "calendar years; a duration in years has other bounds"),
-    ("month",): ((1, 12), None, "months of the year"),
-    ("hours", "hrs"): ((0, 100), 38, "hours a week"),
-    ("weeks", "wks"): ((0, 53), 50, "weeks of a year"),
-    ("percent", "pct", "percentage"): ((0, 100), None, "percent"),
-    ("share", "fraction", "proportion", "probability"): ((0, 1), None, "shares of 1"),
-    ("latitude", "lat"): ((-90, 90), None, "degrees"),
-    ("longitude", "lon", "long", "lng"): ((-180, 180), None, "degrees"),
-    ("children", "kids", "siblings"): ((0, 12), 1, "a count"),
-    ("household", "hhsize"): ((1, 12), 2, "persons"),
-    ("educ", "schooling"): ((0, 22), 12, "years of schooling"),
-    ("experience", "exper", "tenure"): ((0, 60), 10, "years"),
-    ("bmi",): ((10, 70), 26, "kg/m^2"),
+# Words in a column's name, with the usual bounds of such a column and their unit; the first match counts. The
+# bounds hold for almost all people, in round numbers.
+NUMBERS: dict[tuple[str, ...], tuple[tuple[float, float], str]] = {
+    ("age",): ((0, 110), "years"),
+    ("year", "yr"): ((1900, 2030), "calendar years; a duration in years has other bounds"),
+    ("month",): ((1, 12), "months of the year"),
+    ("hours", "hrs"): ((0, 100), "hours a week"),
+    ("weeks", "wks"): ((0, 53), "weeks of a year"),
+    ("percent", "pct", "percentage"): ((0, 100), "percent"),
+    ("share", "fraction", "proportion", "probability"): ((0, 1), "shares of 1"),
+    ("latitude", "lat"): ((-90, 90), "degrees"),
+    ("longitude", "lon", "long", "lng"): ((-180, 180), "degrees"),
+    ("children", "kids", "siblings"): ((0, 12), "a count"),
+    ("household", "hhsize"): ((1, 12), "persons"),
+    ("educ", "schooling"): ((0, 22), "years of schooling"),
+    ("experience", "exper", "tenure"): ((0, 60), "years"),
+    ("bmi",): ((10, 70), "kg/m^2"),
 }
 IDENTIFIERS = (
     *(
@@ -129,12 +128,9 @@ def propose_column(name: str, kind: str | None = None, labels: Sequence[str] = (
         return Proposal(DateColumn(ASK), "bounds: first and last date that may occur, as [2000-01-31, ...]")
     if kind == "text" or (kind is None and words[-1:] and words[-1] in GROUPS):
         return _text(words)
-    for keys, (bounds, usual, unit) in NUMBERS.items():
+    for keys, (bounds, unit) in NUMBERS.items():
         if any(word in keys for word in words):
-            entries = "bounds" if usual is None else "bounds, and the number that a missing cell counts as"
-            return Proposal(
-                NumberColumn(bounds, usual), f"guessed from the name, for {unit}: confirm the {entries}"
-            )
+            return Proposal(NumberColumn(bounds), f"guessed from the name, for {unit}: confirm the bounds")
     if kind is None and any(word in (*PLACES, *LEVELS) for word in words):
         return _text(words)
     if "weight" in words:

@@ -10,7 +10,7 @@ import datetime
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, ClassVar, Protocol
 
@@ -42,6 +42,7 @@ __all__ = [
 ]
 
 ASK = "?"  # stands for an entry that nobody has filled in yet
+INDICATOR = "indicator"  # stands for a variable that says which cells are missing
 PRIVATE = "private"  # stands for bounds that the fit will release
 MOST_BUCKETS = 2**16
 Cells = NDArray[Any]
@@ -77,6 +78,11 @@ def _codes(given: Any) -> tuple[Level, ...]:
     return DeclaredLevels.declare(given, "missing_codes").values
 
 
+def _is_missing(cells: Cells) -> Cells:
+    """Return 1 for a cell that is no finite number, and 0 for others."""
+    return (~np.isfinite(read_numbers(cells))).astype(float)
+
+
 @dataclass(frozen=True)
 class Variable:
     """A number, or one of declared levels, that a model reads from the cell of a column, or of several."""
@@ -89,7 +95,7 @@ class Variable:
     baseline: int | None = None  # place of the level that the others are compared with, if it is declared
     is_compared: bool = False  # whether it has a baseline by default: the first level
     other: int | None = None  # place of the level that any other cell counts as, if it is declared
-    missing: float | None = None  # number that a cell without one counts as; None is the middle of the bounds
+    missing: float | None = None  # number that a cell without one counts as, if it is declared
     map: Any = None  # of a number: its column map, or the request for one
     bins: int | tuple[float, ...] | None = None  # of a number, for queries: how many, or their edges
     answers: tuple[Level, ...] | None = None  # of a number, for queries: its values, where they are few
@@ -124,8 +130,10 @@ class NumberColumn:
     ----------
     bounds : pair of float, or "private"
         Lowest and highest value, in the table's units; cells outside are clipped.
-    missing : float, optional
-        Value that a missing cell, or one that is not a number, counts as; None is the middle of the bounds.
+    missing : float or "indicator", optional
+        Value that a missing cell, or one that is not a number, counts as. None is the released mean of the
+        column in standardised fits, and the middle of the bounds in others. "indicator" is the same, with a
+        variable "name.missing" beside the number: 1 where the cell is missing, and 0 where it is not.
     bins : int or sequence of float, optional
         For queries: number of bins of equal width, or their edges.
     map : column map, or its name or fields, optional
@@ -136,7 +144,7 @@ class NumberColumn:
     """
 
     bounds: Any
-    missing: float | None = None
+    missing: float | str | None = None
     bins: Any = None
     map: Any = None
     missing_codes: Any = ()
@@ -147,8 +155,8 @@ class NumberColumn:
         object.__setattr__(self, "missing_codes", _codes(self.missing_codes))
         if self.bounds not in (ASK, PRIVATE):
             object.__setattr__(self, "bounds", number_pair(self.bounds, "bounds"))
-        if self.missing is not None and not is_number(self.missing):
-            raise WrongValue(f"missing must be a number, got {show(self.missing)}.")
+        if self.missing not in (None, INDICATOR) and not is_number(self.missing):
+            raise WrongValue(f'missing must be a number or "{INDICATOR}", got {show(self.missing)}.')
         if self.map is not None:
             object.__setattr__(self, "map", read_map(self.map, "map"))
         if isinstance(self.bins, list | tuple) and all(map(is_number, self.bins)):
@@ -157,9 +165,14 @@ class NumberColumn:
             raise WrongValue(f"bins must be two or more, or a list of edges, got {show(self.bins)}.")
 
     def variables(self, name: str) -> tuple[Variable, ...]:
-        """Return the number itself."""
+        """Return the number itself, and whether it is missing if that is declared."""
         read = _reading(self.missing_codes, as_is)
-        return (Variable(name, name, read, self.bounds, missing=self.missing, bins=self.bins, map=self.map),)
+        number = Variable(name, name, read, self.bounds, bins=self.bins, map=self.map)
+        if self.missing == INDICATOR:
+            absent = _reading(self.missing_codes, _is_missing)
+            return number, Variable(f"{name}.missing", name, absent, (0.0, 1.0), bins=2)
+        value = None if self.missing is None else float(self.missing)
+        return (replace(number, missing=value),)
 
     def target(self, name: str) -> dict[str, Any]:
         """Return the bounds of a numeric target."""

@@ -215,6 +215,10 @@ class DifferenceSum:
 class MomentSum:
     """sum_i (k_i - c)^order per column, |k_i - c| clipped to a limit, in units of 2^-14 to the order.
 
+    A 0 among ``marked`` features is a missing cell, which adds nothing. Of order 1 the number of the other
+    cells of each marked feature follows, in units of ``cell``; a row whose other features have squares that
+    add up to more than ``room`` adds nothing to features and counts.
+
     Columns are the stored features and then as many targets, rounded to the same grid, as there are centres
     left; a missing target adds nothing. Where ``presence`` is not 0, as many sums follow: each adds
     ``presence`` for every record that has the target. Where ``whole`` is not 0, the sum of ``whole`` over all
@@ -228,6 +232,9 @@ class MomentSum:
     limits: IntVector
     presence: int = 0
     whole: int = 0
+    marked: tuple[int, ...] = ()  # places of features
+    cell: int = 0
+    room: int = 0
 
     def check(self, d: int) -> None:
         """Refuse fewer centres than there are features."""
@@ -248,14 +255,27 @@ class MomentSum:
             raise WrongValue(f"{measured} target(s) are to be measured; these records have fewer.")
         rows = records.whole_rows()
         total = np.zeros(len(centers), dtype=np.int64)
+        marked, others = np.zeros(d, dtype=np.bool_), len(self.marked) < d
+        marked[list(self.marked)] = True
+        cells = np.zeros(len(self.marked), dtype=np.int64)
         for start in range(0, records.n, records.block):
             stop = min(records.n, start + records.block)
             known = ~np.isnan(y.T[start:stop])
             targets = np.rint(np.where(known, y.T[start:stop], 0.0) * 2.0**FEATURE_BITS)
             targets = np.clip(targets, -limits[d:], limits[d:]).astype(np.int64)
-            block = np.hstack([dense_block(rows, start, stop), targets]) - centers
+            stored = dense_block(rows, start, stop)
+            block = np.hstack([stored, targets]) - centers
             powers = np.clip(block, -limits, limits) ** self.order
             powers[:, d:] *= known
+            if self.marked:
+                there = stored[:, marked] != 0
+                if self.order == 2:
+                    powers[:, :d][:, marked] *= there
+                elif others:
+                    short = (stored[:, ~marked].astype(np.int64) ** 2).sum(axis=1) <= self.room
+                    powers[:, :d] *= short[:, None]
+                    there &= short[:, None]
+                cells += there.sum(axis=0) if weights is None else weights[start:stop] @ there
             if weights is not None:
                 powers *= weights[start:stop, None]
                 if self.order == 2:
@@ -264,6 +284,8 @@ class MomentSum:
         every = np.ones(records.n, dtype=np.int64) if weights is None else weights
         if self.presence:
             total = np.append(total, self.presence * (every * ~np.isnan(y)).sum(axis=1, dtype=np.int64))
+        if self.marked and self.order == 1:
+            total = np.insert(total, d, self.cell * cells)
         return np.insert(total, d, self.whole * every.sum()) if self.whole else total
 
     def add(self, parts: Iterable[IntVector], n: int) -> IntVector:
@@ -278,24 +300,27 @@ class MomentSum:
         own, limits = ([int(limit) for limit in part] for part in (self.limits[:d], self.limits[d:]))
         if self.order == 1:
             weight = neighbours.weight**2
-            features = weight * present_squared(neighbours, k2, self.whole)
-            targets = weight * sum(present_squared(neighbours, v**2, self.presence) for v in limits)
+            counted = self.whole**2 + len(self.marked) * self.cell**2
+            features = weight * present_squared(neighbours, k2, counted)
+            targets = weight * sum(present_squared(neighbours, v**2, self.presence**2) for v in limits)
         else:
             share = neighbours.interval**2
             features, targets = (share * sum(v**4 for v in each) for each in (own, limits))
-        last = d + (self.whole > 0)
+        last = d + (self.whole > 0) + len(self.marked) * (self.order == 1)
         return [(_squares(one[:last], other[:last]), features), (_squares(one[last:], other[last:]), targets)]
 
 
-def present_squared(neighbours: Neighbours, largest: int, presence: int) -> int:
-    """Return the squared l2 sensitivity of (t, presence), ||t||^2 <= largest; (0, 0) where t is missing.
+def present_squared(neighbours: Neighbours, largest: int, counted: int) -> int:
+    """Return the squared l2 sensitivity of (t, P), ||t||^2 <= largest, ||P||^2 <= counted.
 
-    Two that are there differ by at most 2 ||t||, and one that is there is at most sqrt(||t||^2 + presence^2)
-    from one that is not (PRIVACY_MATH §17). A weight multiplies both, and the distance is a convex function
-    of the weights, so that it is largest where they are 0 or whole.
+    (0, 0) where t is missing. Two that are there differ by at most 2 ||t||, and one that is there is at most
+    sqrt(||t||^2 + ||P||^2) from one that is not (PRIVACY_MATH §17). Where t has parts that are missing each
+    for itself, every part must have at most three times its own largest square in P. A weight multiplies
+    both, and the distance is a convex function of the weights, so that it is largest where they are 0 or
+    whole.
     """
-    longest = largest + presence**2
-    missing = longest if presence else 0
+    longest = largest + counted
+    missing = longest if counted else 0
     return neighbours.squared_diameter(max(4 * largest, missing), longest)
 
 

@@ -98,6 +98,8 @@ def compare_levels(
     fill, found = columns.fill.copy(), []
     if region is not None:
         region = region.in_units(columns.center, columns.scale)
+        if intercept:  # the fit maps missing numbers to the centre
+            fill[columns.marked] = region.center[columns.marked]
     for span, declared in zip(columns.spans(), levels, strict=True):
         if declared is None or declared.baseline is None:
             continue

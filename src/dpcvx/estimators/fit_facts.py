@@ -47,10 +47,12 @@ def _delta_rule(plan: Plan) -> str:
 def bounds_facts(made: FitDeclaration) -> dict[str, Any]:
     """Return the declarations of columns, and how they are enforced."""
     columns, stated = made.columns, made.stated
+    centred = made.plan.solver.standardises and bool(made.intercept)
+    middle = "0" if not columns.center.any() else "the middle of its bounds"
     bounds: dict[str, Any] = {
         "bounds": {"low": columns.low.tolist(), "high": columns.high.tolist()},
         "enforced": "cells are clipped to their bounds; a missing, infinite or non-numeric one counts as "
-        + ("0" if not columns.center.any() else "the middle of its bounds"),
+        + ("the released mean of its column" if centred and columns.marked.any() else middle),
     }
     if stated.missing:
         bounds["enforced"] += ", or as the number that is declared for it"
@@ -65,7 +67,7 @@ def bounds_facts(made: FitDeclaration) -> dict[str, Any]:
             and (made.intercept or not levels.is_compared)
         }
         if compared and made.intercept:
-            shares = "released" if made.plan.solver.standardises else "equal"
+            shares = "released" if centred else "equal"
             bounds["enforced"] += f", or takes {shares} shares of them where one is the baseline"
         shared = [
             label
@@ -80,8 +82,15 @@ def bounds_facts(made: FitDeclaration) -> dict[str, Any]:
     if columns.maps is not None:
         mapped = zip(columns.labels(), columns.maps, strict=True)
         bounds["maps"] = {label: each.formula() for label, each in mapped if each != IDENTITY}
-        bounds["enforced"] += "; numbers with a map are mapped first, and a missing one has the features "
-        bounds["enforced"] += "of the map's middle"
+        plain, spans = made.plain, made.plain.spans()
+        bounds["bounds_before_maps"] = {
+            label: [float(side[span[0]]) for side in (plain.low, plain.high)]
+            for label, span, each in zip(columns.labels(), spans, columns.maps, strict=True)
+            if each != IDENTITY
+        }
+        bounds["enforced"] += "; numbers with a map are mapped first"
+        if not centred or any(len(each.suffixes) > 1 for each in columns.maps):
+            bounds["enforced"] += ", and a missing one has the features of the map's middle"
     if is_private(stated.bounds):
         bounds["bounds_are"] = RELEASED
     if stated.data_norm is not None:

@@ -23,7 +23,7 @@ from dpcvx.arrays import Vector
 from dpcvx.data import DataSource, Quantiser
 from dpcvx.data.columns import Columns
 from dpcvx.data.dataset import Dataset, InMemory, open_dataset
-from dpcvx.data.declarations import AUTO, Declarations
+from dpcvx.data.declarations import AUTO, Declarations, is_map_of_columns
 from dpcvx.data.levels import COMPARED, WHOLE
 from dpcvx.data.target import Target, open_target, read_one
 from dpcvx.data.units import Units
@@ -48,7 +48,7 @@ from dpcvx.estimators.private_bounds import (
     release_declarations,
     with_placeholders,
 )
-from dpcvx.estimators.private_maps import TailRule, automatic_maps, is_histogram, place_maps, release_maps
+from dpcvx.estimators.private_maps import automatic_maps, is_histogram, paid_maps, place_maps, release_maps
 from dpcvx.estimators.progress import ProgressReport
 from dpcvx.estimators.refusals import check_parameters, refuse_metadata
 from dpcvx.noise import Generator, generator_of
@@ -57,6 +57,13 @@ from dpcvx.plans import Answers, Checkpoint, Plan, Release, execute
 from dpcvx.plans.statement import PrivacyStatement
 
 __all__ = ["LinearModel", "check_records", "declare_fit", "fit_silently"]
+
+HIDDEN_ERRORS = (
+    "The standard errors will probably say nothing: in most simulations of this fit, noise hides every "
+    "coefficient. Records and epsilon are too few for so many columns; this follows from public numbers. "
+    "Use more records, a larger epsilon or fewer columns, or give uncertainty=0, which leaves the whole "
+    "budget to the model."
+)
 
 VALIDATION_WARNING = (
     "A cross-validation or search of scikit-learn scores this fit by plain metrics of the rows it is given, "
@@ -102,8 +109,9 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
         ----------
         X : array-like, SciPy sparse matrix, pandas / polars / Arrow table, shape (n, d); or a Dataset
             One row per person, unless ``groups`` or ``person`` are given. Cells that are missing, infinite or
-            not numbers count as the middle of their bounds (sparse records, and with ``data_norm``: as 0);
-            cells beyond the bounds are clipped.
+            not numbers count as the released mean of their column in standardised fits, and as the middle of
+            their bounds in others (sparse records, and with ``data_norm``: as 0); cells beyond the bounds are
+            clipped.
         y : array-like, shape (n,); (n, K) for several targets
             Targets; a Dataset has its own, and so has a table whose schema names the target. No cell is
             refused, and no type: the type of a column can depend on other people's cells, see
@@ -227,6 +235,11 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
         rule = type(self), self.delta, self.n_iter, self.standardize, plan.budget.neighbours
         unbounded = dataset.table.sparse and made.stated.data_norm is None
         warn_if_useless(plan, again, rule, sparse=unbounded, stacklevel=3)
+        if self._chooses_share:
+            from dpcvx.estimators.power import hides_all
+
+            if hides_all(self, *_simulation(plan.n, facts, float(self.epsilon or 0), dataset, made.maps)):
+                warnings.warn(HIDDEN_ERRORS, UselessModelWarning, stacklevel=3)
 
     def _declare(self, dataset: Dataset, n: int) -> FitDeclaration:
         """Declare a fit to n such records, from public facts."""
@@ -239,13 +252,14 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
         plain = plain_columns(table, placed)
         maps = self._requested_maps(n, stated, plain, dataset)
         columns = map_columns(table, placed, plain, place_maps(maps, plain))
+        if not getattr(dataset, "marks_missing", True):
+            columns = columns.unmarked()
         if isinstance(stated.classes, str):  # "from_y": their set is public
             values = self._read_target(dataset.labels())
         target = self._declare_target(placed, values)
         facts = stated, columns, target
         plan, intercept = self._plan_fit(n, facts, float(self.epsilon or 0), dataset, maps)
-        if not any(map(is_histogram, plan.before)):  # nothing is released for the rule to go by
-            maps = {j: each for j, each in maps.items() if not isinstance(each, TailRule)}
+        maps = paid_maps(plan.before, maps)
         units = getattr(dataset, "units", None)
         stored = {} if units is None else units.facts
         stored = {**stored, **getattr(dataset, "facts", {})}
@@ -259,15 +273,16 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
         dataset: Dataset,
         maps: Mapping[int, Any],
     ) -> tuple[Plan, float]:
-        if self.uncertainty is not True and self.uncertainty != AUTOMATIC:
+        if not self._chooses_share:
             return super()._plan_fit(n, fit, epsilon, dataset, maps)
         from dpcvx.estimators.power import plan_with_best_share
 
-        return plan_with_best_share(
-            self,
-            lambda made, value: FitDeclaration(fit[0], fit[1], fit[1], fit[2], made, value, maps=maps),
-            lambda model: model._plan_fit(n, fit, epsilon, dataset, maps),
-        )
+        return plan_with_best_share(self, *_simulation(n, fit, epsilon, dataset, maps))
+
+    @property
+    def _chooses_share(self) -> bool:
+        """Whether the share of the budget for standard errors is left to the planner."""
+        return self.uncertainty is True or self.uncertainty == AUTOMATIC
 
     def _requested_maps(
         self, n: int, stated: Declarations, columns: Columns, dataset: Dataset
@@ -278,7 +293,8 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
         """
         maps = stated.map_of_each(dataset.table)
         # Standard errors are of coefficients of the columns as they are.
-        fixed = self.maps != AUTO or is_private(stated.bounds) or stated.data_norm is not None
+        free = self.maps == AUTO or is_map_of_columns(self.maps)
+        fixed = not free or is_private(stated.bounds) or stated.data_norm is not None
         fixed = fixed or (stated.schema is not None and stated.schema.formula is not None)
         if fixed or self.uncertainty or dataset.table.sparse:
             return maps
@@ -390,6 +406,21 @@ def check_records(model: LinearModel, X: Any, y: Any) -> int:
     table = model._new_rows(X)
     model._open_target(y, table.n)
     return table.n
+
+
+def _simulation(
+    n: int,
+    fit: tuple[Declarations, Columns, Target],
+    epsilon: float,
+    dataset: Dataset,
+    maps: Mapping[int, Any],
+) -> tuple[Any, Any]:
+    """Return how a simulated fit is declared, and planned for another share of the budget."""
+
+    def declared(plan: Plan, intercept: float) -> FitDeclaration:
+        return FitDeclaration(fit[0], fit[1], fit[1], fit[2], plan, intercept, maps=maps)
+
+    return declared, lambda model: model._plan_fit(n, fit, epsilon, dataset, maps)
 
 
 def _is_validated() -> bool:

@@ -232,6 +232,8 @@ class Planning(Parameters):
             bool(self.fit_intercept),
             levels=columns.level_spans(),
             compared=columns.compared_spans(),
+            # Without an intercept nothing is centred, and missing cells stay in the middle of their bounds.
+            marked=tuple(np.flatnonzero(columns.marked).tolist()) if self.fit_intercept else (),
         )
 
     def _constrained(self, problem: Problem, coordinates: Standardised, columns: Columns) -> Problem:

@@ -320,28 +320,50 @@ def plan_with_best_share(
     of which are returned; `plan_fit`: plans the fit of a model with another share. All is public.
     """
     twin = clone(model).set_params(ledger=None, account=None)
+    return plan_fit(twin.set_params(uncertainty=_choose_share(twin, declared, plan_fit)[0]))
+
+
+def hides_all(
+    model: Any,
+    declared: Callable[[Plan, float], FitDeclaration],
+    plan_fit: Callable[[Any], tuple[Plan, float]],
+) -> bool:
+    """Say whether noise hides every coefficient of such a plan in most simulations; all is public."""
+    return _choose_share(clone(model).set_params(ledger=None, account=None), declared, plan_fit)[1] > 0.5
+
+
+def _choose_share(
+    twin: Any,
+    declared: Callable[[Plan, float], FitDeclaration],
+    plan_fit: Callable[[Any], tuple[Plan, float]],
+) -> tuple[float, float]:
+    """Return the best share for uncertainty, and the share of runs in which noise hides the clearest one.
+
+    The clearest one is the coefficient that noise hides least often. `twin`: a model to be overwritten.
+    """
 
     def make(share: float) -> tuple[Plan, float]:
         return plan_fit(twin.set_params(uncertainty=share))
 
-    def error(share: float) -> float:
+    def simulate(share: float) -> tuple[float, float]:
         """Mean logarithm of the standard errors; runs in which noise hides a direction count as they are."""
         plan, intercept = make(share)
         made = declared(plan, intercept)
         runs = _Sample.draw(made, CAUTIOUS).run(twin, made, RUNS)
         variances = [np.diag(each.covariance)[:-1] for each in runs]
-        return float(np.log(np.mean(variances, axis=0)).mean())
+        hidden = np.mean([_mostly_hidden(each)[:-1] for each in runs], axis=0)
+        return float(np.log(np.mean(variances, axis=0)).mean()), float(hidden.min())
 
     first = declared(*make(SHARES[0]))
-    key = PlanKey(first.plan, (type(model), first.columns.names))
-    return make(_best_share(_ShareKey(key, error)))
+    key = PlanKey(first.plan, (type(twin), first.columns.names))
+    return _best_share(_ShareKey(key, simulate))
 
 
 class _ShareKey:
     """Hash key of a choice of a share, with the function that simulates one."""
 
-    def __init__(self, key: PlanKey, error: Callable[[float], float]) -> None:
-        self.key, self.error = key, error
+    def __init__(self, key: PlanKey, simulate: Callable[[float], tuple[float, float]]) -> None:
+        self.key, self.simulate = key, simulate
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -351,8 +373,10 @@ class _ShareKey:
 
 
 @lru_cache(maxsize=64)
-def _best_share(question: _ShareKey) -> float:
-    return min(SHARES, key=question.error)
+def _best_share(question: _ShareKey) -> tuple[float, float]:
+    found = {share: question.simulate(share) for share in SHARES}
+    best = min(SHARES, key=lambda share: found[share][0])
+    return best, found[best][1]
 
 
 def _mostly_hidden(known: Uncertainty) -> Vector:

@@ -18,7 +18,7 @@ from dpcvx.data.bins import COARSE, FINE, CellsInBins, quantiles_of
 from dpcvx.data.column_maps import IDENTITY, ColumnMap, MapRequest, each_map
 from dpcvx.data.columns import Columns
 from dpcvx.data.dataset import DeclaredRows, InMemory
-from dpcvx.data.declarations import AUTO, Declarations, check_schema
+from dpcvx.data.declarations import AUTO, Declarations, check_schema, is_map_of_columns
 from dpcvx.data.levels import DECLARED
 from dpcvx.data.row_map import RowMap
 from dpcvx.data.table import Table
@@ -135,7 +135,7 @@ class PrivatePreprocessor(TransformerMixin, BaseEstimator):  # type: ignore[misc
                     f"Maps of {', '.join(private)} need an epsilon: their numbers are released."
                 )
         else:
-            if self.maps == AUTO:
+            if self.maps == AUTO or is_map_of_columns(self.maps):
                 maps = {**dict.fromkeys(numbers, TailRule()), **maps}
             maps, quartiles = self._release(dataset, plain, maps, numbers)
         given = {j: each for j, each in maps.items() if each != IDENTITY}

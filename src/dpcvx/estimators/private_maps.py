@@ -31,6 +31,7 @@ __all__ = [
     "automatic_maps",
     "histogram_stages",
     "is_histogram",
+    "paid_maps",
     "place_maps",
     "pooled_stages",
     "release_maps",
@@ -130,7 +131,8 @@ def histogram_stages(
     asked = {j: each for j, each in maps.items() if isinstance(each, MapRequest)}
     if not asked:
         return ()
-    by_rule = all(isinstance(each, TailRule) for each in asked.values())
+    by_request = {j: each for j, each in asked.items() if not isinstance(each, TailRule)}
+    by_rule = not by_request
     objection = _objection(dataset, budget)
     if not objection:
         share = SHARE if by_rule else REQUESTED_SHARE
@@ -148,6 +150,8 @@ def histogram_stages(
         )
     if by_rule:
         return ()
+    if len(by_request) < len(asked):
+        return histogram_stages(n, by_request, dataset, budget, target)
     raise Incompatible(
         f"Private maps of {len(asked)} column(s) cannot be released: {objection}. Declare their numbers, use "
         "a larger epsilon, or fewer columns."
@@ -168,6 +172,17 @@ def pooled_stages(n: int, maps: Mapping[int, Any], dataset: Dataset, budget: Bud
     bins = len(POOLED) + 2
     histogram = NoisyPooledCounts(n, 0, (bins,), 1 / mu, budget.neighbours, cells=len(asked))
     return (Stage(histogram, 1),) if histogram.noise <= POOLED_NOISE * n * len(asked) else ()
+
+
+def paid_maps(stages: tuple[Stage, ...], maps: Mapping[int, Any]) -> dict[int, Any]:
+    """Return the maps, without the rule for other columns where the stages do not count their cells."""
+    histograms = [as_counts(stage.mechanism) for stage in stages if is_histogram(stage)]
+    if any(each.traits.question == OF_ALL for each in histograms):
+        return dict(maps)
+    counted = sum(len(each.levels) for each in histograms)  # the target may be among them, beside the rule
+    if counted >= sum(isinstance(each, MapRequest) for each in maps.values()):
+        return dict(maps)
+    return {j: each for j, each in maps.items() if not isinstance(each, TailRule)}
 
 
 def is_histogram(stage: Stage) -> bool:

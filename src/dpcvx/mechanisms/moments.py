@@ -28,11 +28,15 @@ __all__ = ["NoisyLength", "NoisyMoments"]
 class NoisyMoments(GaussianMechanism):
     """Mean of every stored feature, or mean squares about centres.
 
-    Question, order 1: the sum of the stored rows k_i. Order 2, for public integer centres c: the sums of
-    min(|k_ij - c_j|, K_inf)^2.
+    Question, order 1: the sum of the stored rows k_i, and for each marked feature, whose 0 is a missing cell,
+    the number of its other cells, in units of P. Order 2, for public integer centres c: the sums of
+    min(|k_ij - c_j|, K_inf)^2, missing cells left out.
     Sensitivity (l2, replace-one), on the integers: order 1, 2 sqrt(K2), half of it under add/remove; order 2,
     K_inf^2 sqrt(d) under either relation, since every square lies in an interval of that length that has 0 in
-    it; d counts the features whose squares are asked (PRIVACY_MATH §12b).
+    it; d counts the features whose squares are asked (PRIVACY_MATH §12b). The counts do not add to that: of
+    a marked feature two numbers are at most 2 K_inf apart, and a number is at most sqrt(K_inf^2 + P^2) from
+    a missing cell, with P^2 <= 3 K_inf^2; rows whose other features are longer than K2 leaves room for add
+    nothing (PRIVACY_MATH §17).
     Of weighted records each term is multiplied by its weight over 2^14, those of a person adding up to at
     most 1, so that a person's terms are in the hull of those of single rows and 0 (PRIVACY_MATH §16).
     Event: Gaussian(noise_multiplier).
@@ -45,12 +49,15 @@ class NoisyMoments(GaussianMechanism):
     neighbours: Neighbours = REPLACE_ONE  # the data sets that must look alike
     # features, first and last + 1 of each run, whose squares are not asked: those of 0/1 follow from means
     levels: tuple[tuple[int, int], ...] = field(default=(), repr=False)
+    marked: tuple[int, ...] = field(default=(), repr=False)  # features whose 0 is a missing cell
 
     traits: ClassVar[Traits] = Traits("moment", measures=True)
 
     def __post_init__(self) -> None:
         if self.order not in (1, 2):
             raise WrongValue(f"order must be 1 or 2, got {self.order!r}.")
+        if self.marked and self._room < 0:
+            raise WrongValue("Missing cells are counted in rows that have no bound on their norm.")
         check_capacity(self, self.n * (1 if self.neighbours.replaces else SPARE_RECORDS))
 
     @property
@@ -81,10 +88,32 @@ class NoisyMoments(GaussianMechanism):
         return math.isqrt(2 * integer_bounds(self.problem.bounds, self.problem.d)[1])
 
     @property
+    def cell(self) -> int:
+        """The term of a cell that is there in the number of these; 0 where missing cells are not marked.
+
+        Beside a sum of weights, whose term takes 2 K2 of the 4 K2 that two rows may be apart, it is smaller.
+        """
+        if self.order == 2 or not self.marked:
+            return 0
+        k_inf, _ = integer_bounds(self.problem.bounds, self.problem.d)
+        return k_inf if self.whole else math.isqrt(3 * k_inf**2)
+
+    @property
+    def _room(self) -> int:
+        """Largest sum of squares of the features that are not marked."""
+        k_inf, k2 = integer_bounds(self.problem.bounds, self.problem.d)
+        return k2 - len(self.marked) * k_inf**2
+
+    @property
+    def _counts(self) -> list[int]:
+        """Terms of the numbers that follow the moments: of weights that are given, and of cells."""
+        return [self.whole] * (self.whole > 0) + [self.cell] * (len(self.marked) if self.cell else 0)
+
+    @property
     def _shares(self) -> Vector:
-        """Factors of the released sums: 1 for moments, and one for the share of weights that is given."""
-        of_weights = [2.0 ** (self.order * FEATURE_BITS) / self.whole] if self.whole else []
-        return np.concatenate([np.ones(self.problem.d), of_weights])
+        """Factors of the released sums: 1 for moments, others for shares of weights and of cells."""
+        counts = 2.0 ** (self.order * FEATURE_BITS) / np.array(self._counts, dtype=np.float64)
+        return np.concatenate([np.ones(self.problem.d), counts])
 
     @property
     def _unit(self) -> float:
@@ -100,11 +129,11 @@ class NoisyMoments(GaussianMechanism):
         """Noise of the sums."""
         k_inf, k2 = integer_bounds(self.problem.bounds, self.problem.d)
         if self.order == 1:
-            squared = present_squared(self.neighbours, k2, self.whole)
+            squared = present_squared(self.neighbours, k2, sum(term**2 for term in self._counts))
         else:
             squared = self.neighbours.interval**2 * self._n_squares * k_inf**4
         sensitivity = math.isqrt(self._weight**2 * squared) + 1
-        size = self.problem.d + (self.whole > 0)
+        size = self.problem.d + len(self._counts)
         return (LatticeGaussian(sensitivity, self.noise_multiplier, size, self._unit),)
 
     @property
@@ -115,7 +144,9 @@ class NoisyMoments(GaussianMechanism):
     @property
     def capacity(self) -> int:
         """Most records whose exact sums stay inside 62 bits; none where the noise does not."""
-        return self.gaussians[0].room(self._weight * max(int(max(self.limits)) ** self.order, self.whole, 1))
+        return self.gaussians[0].room(
+            self._weight * max(int(max(self.limits)) ** self.order, *self._counts, 1)
+        )
 
     @property
     def evaluations(self) -> float:
@@ -123,7 +154,7 @@ class NoisyMoments(GaussianMechanism):
         return 0.0
 
     def __call__(self, centers: Vector | None, data: DataSource, rng: Generator) -> Vector:
-        """Return the noisy moments; of order 1 of weighted records, the share of weights follows them.
+        """Return the noisy moments. Of order 1 shares follow them: of weights, and of cells that are there.
 
         All are sums over n.
         """
@@ -133,7 +164,10 @@ class NoisyMoments(GaussianMechanism):
         whole: NDArray[np.int64] = np.zeros_like(limits)
         if centers is not None:
             whole = np.clip(np.rint(centers * 2.0**FEATURE_BITS), -limits, limits).astype(np.int64)
-        total = data.sum(MomentSum(self.order, whole, limits, 0, self.whole))
+        question = MomentSum(
+            self.order, whole, limits, 0, self.whole, self.marked, self.cell, max(0, self._room)
+        )
+        total = data.sum(question)
         released: Vector = (total + self.gaussians[0].draw(rng)) * np.float64(self._unit)
         return released * self._shares
 

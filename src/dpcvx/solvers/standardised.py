@@ -54,7 +54,8 @@ class Standardised(Solver):
 
     Means of the features of levels are shares m_j. Their mean squares m_j (1 - m_j) follow from them and are
     not asked. A column of many levels is scaled down, so that it is not longer than a few numbers. A cell
-    that is no level counts as the shares.
+    that is no level counts as the shares. A missing cell of a number counts as the released mean of the cells
+    that are there, whose number is released with their sum at no price (PRIVACY_MATH §17).
 
     Targets of squared and of pinball loss, which mean the same in any units, are centred and scaled first, as
     by `ScaledTarget`. The number of records that have a target, released there, takes the place of n in the
@@ -106,6 +107,7 @@ class Standardised(Solver):
     # columns of which every level has a feature: first feature, last + 1, and the feature of a cell's level
     compared: tuple[tuple[int, int, float], ...] = field(default=(), repr=False)
     shrink: str = "row"
+    marked: tuple[int, ...] = field(default=(), repr=False)  # features whose stored 0 is a missing cell
 
     standardises: ClassVar[bool] = True
 
@@ -188,10 +190,11 @@ class Standardised(Solver):
         return squares
 
     def _unknown(self, d: int) -> Vector | None:
-        """Stored integer that stands for a cell that is none of the levels, NaN where there is none."""
-        if not any(share for *_, share in self.levels):
+        """Stored integer that stands for a cell without a number or level, NaN where there is none."""
+        if not self.marked and not any(share for *_, share in self.levels):
             return None
         unknown = np.full(d, np.nan)
+        unknown[list(self.marked)] = 0
         for first, last, share in self.levels:
             unknown[first:last] = share or np.nan
         return unknown
@@ -214,6 +217,18 @@ class Standardised(Solver):
             row[-1] = -(1 + (zero / size).sum()) * unit / INTERCEPT
         return directions
 
+    def _known(self, d: int, moments: Vector, deviations: Vector) -> Vector:
+        """Return the share of the cells of each feature that are there, 1 where missing ones are not marked.
+
+        A share within two standard deviations of its noise from 1 is 1: perhaps no cell is missing. One below
+        two standard deviations is replaced by these.
+        """
+        known = np.ones(d)
+        places, last = list(self.marked), len(moments) - len(self.marked)
+        noise = 2 * deviations[last:]
+        known[places] = np.where(moments[last:] > 1 - noise, 1.0, np.maximum(moments[last:], noise))
+        return known
+
     def measures(self, problem: Problem, n: int, budget: Budget) -> tuple[Mechanism, ...]:
         """The questions about means, mean squares and the length of rows."""
         if budget.delta == 0:
@@ -223,7 +238,8 @@ class Standardised(Solver):
         features, length = (1 / (mu * math.sqrt(share)) for share in (FEATURE_SHARE / 2, LENGTH_SHARE))
         spans = tuple((first, last) for first, last, _ in self.levels)
         means, squares = (
-            NoisyMoments(problem, n, order, features, budget.neighbours, spans) for order in (1, 2)
+            NoisyMoments(problem, n, order, features, budget.neighbours, spans, self.marked)
+            for order in (1, 2)
         )
         mapped = replace(problem, bounds=self._mapped(problem)[1], d=self._width(problem))
         return means, squares, NoisyLength(mapped, n, length, budget.neighbours)
@@ -260,10 +276,11 @@ class Standardised(Solver):
         lowest = -limits
         for first, last, _ in self.levels:
             lowest[first:last] = 0  # shares of levels
-        shares = np.clip(more * moments[:d], lowest, limits)
+        known = self._known(d, more * moments, more * means.deviations)
+        shares = np.clip(more * moments[:d] / known, lowest, limits)
         m = shares * self.intercept
         # A mean square below twice the standard deviation of its noise is replaced by that.
-        measured, least = more * ask.moments(m), 2 * more * squares.deviations
+        measured, least = more * ask.moments(m) / known, 2 * more * squares.deviations / known
         of_levels = self._level_squares(shares, float(more * means.deviations[0]))
         s = np.sqrt(np.where(of_levels > 0, of_levels, np.maximum(measured, least)))
         largest, bounds = self._mapped(problem)

@@ -57,6 +57,8 @@ class Shards:
         Parameters of an estimator that are declared with the records.
     encoding : str
         How levels became features when the records were written, see `DeclaredLevels.with_baseline`.
+    marks_missing : bool
+        Whether missing cells of numbers can be told from others; not in older shards.
     """
 
     def __init__(self, store: Store) -> None:
@@ -67,6 +69,7 @@ class Shards:
         self.neighbours = REPLACE_ONE if self._people is None else self._people.rule.neighbours
         self.declarations: Mapping[str, Any] = parameters(manifest.declarations)
         self.encoding = encoding_of(manifest.declarations)
+        self.marks_missing: bool = manifest.declarations.get("marks_missing", False)
         X, self.target = empty_record(
             manifest.names, manifest.columns, manifest.compressed, manifest.declarations
         )
@@ -139,6 +142,7 @@ class Shards:
                 (mine.quantiser.center, quantiser.center),
                 (mine.quantiser.scale, quantiser.scale),
                 (mine.columns.fill, columns.fill),
+                (mine.columns.marked, columns.marked),
             )
         )
         if not same:

@@ -69,6 +69,8 @@ def normalise(table: Table, y: Any, stated: Declarations) -> dict[str, Any]:
     }
     if any(levels is not None for levels in columns.levels):
         declared["encoding"] = COMPARED
+    if columns.marked.any():
+        declared["marks_missing"] = True  # a stored 0 of a number is a missing cell; in older shards not
     if table.schema is not None:
         declared["schema"] = table.schema.to_dict()
     if classes is not None:
@@ -160,6 +162,8 @@ class Recipe:
         columns = Columns.declare(
             table, stated.bounds, stated.categories, norm, stated.missing, stated.map_of_each(table)
         )
+        if not declared.get("marks_missing", False):
+            columns = columns.unmarked()
         binary = _is_binary(columns, norm) if step is None else step > 1
         numbers = sum(levels is None for levels in columns.levels)
         groups = len(columns.levels) - numbers

@@ -400,8 +400,8 @@ def _resume(folder: Path, fresh: Manifest) -> Store:
             raise
         return Store.create(folder, fresh)
     found = store.manifest
-    # Shards that an earlier version began keep their encoding of levels.
-    encodings = ("encoding", "first_is_baseline")
+    # Shards that an earlier version began keep their encoding of levels and of missing cells.
+    encodings = ("encoding", "first_is_baseline", "marks_missing")
     declared = {name: value for name, value in fresh.declarations.items() if name not in encodings}
     declared |= {name: found.declarations[name] for name in encodings if name in found.declarations}
     for what, ours, theirs in (
