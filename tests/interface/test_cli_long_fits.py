@@ -106,6 +106,41 @@ def test_ctrl_c_before_the_fit_says_that_nothing_was_charged(folder, run, monkey
     assert "Interrupted before the fit began: nothing was charged or written." in err
 
 
+def test_ctrl_c_while_a_checkpoint_is_made_leaves_none_behind(folder, run, monkeypatch):
+    """No answer is in it yet, and a second run would be told to resume."""
+    from dpcvx.plans import Checkpoint
+
+    make = Checkpoint.open
+
+    def interrupted(*given, **named):
+        make(*given, **named).close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Checkpoint, "open", interrupted)
+    code, _, err = run(f"{FIT} --checkpoint kept")
+    assert code == 130
+    assert "nothing was charged or written" in err
+    assert not (folder / "kept").exists()
+    monkeypatch.setattr(Checkpoint, "open", make)
+    assert run(f"{FIT} --checkpoint kept")[0] == 0
+
+
+def test_ctrl_c_after_the_fit_says_that_the_model_is_written(folder, run, monkeypatch):
+    from dpcvx.estimators.regressors import PrivateLinearRegression
+
+    fit = PrivateLinearRegression.fit
+
+    def interrupted(self, *given, **named):
+        fit(self, *given, **named)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PrivateLinearRegression, "fit", interrupted)
+    code, _, err = run(FIT)
+    assert code == 130
+    assert "Interrupted after the fit. The budget is spent, and the model is in model.json." in err
+    assert load(folder / "model.json").coef_.size
+
+
 def test_short_fits_leave_no_checkpoint_and_long_ones_have_one_beside_the_model(folder, run, monkeypatch):
     from dpcvx.plans import Plan
 

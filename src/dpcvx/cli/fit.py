@@ -176,6 +176,11 @@ def fit(
         except Interrupted as stopped:
             raise Stopped(_explain_stop(stopped)) from None
         except KeyboardInterrupt:
+            if hasattr(estimator, "release_"):
+                done = f"Interrupted after the fit. The budget is spent, and the model is in {out}."
+                raise Stopped(done) from None
+            if not resume:
+                kept.unlink(missing_ok=True)  # without an answer: the plan was not paid for
             raise Stopped("Interrupted before the fit began: nothing was charged or written.") from None
         finally:  # a warning that is an error may come when the budget is spent
             if hasattr(estimator, "release_"):
