@@ -133,6 +133,34 @@ def test_levels_without_visible_people_are_marked_in_the_table_and_left_out_of_t
         assert tests == {"x": 1, "group": 1}
 
 
+@pytest.mark.parametrize("levels", [["a", "b", "absent"], ["a", "absent"]])
+def test_without_a_check_levels_that_may_be_empty_are_named_by_released_shares(levels, tmp_path):
+    n, rng = 4000, np.random.default_rng(3)
+    frame = pd.DataFrame({"x": rng.normal(size=n), "group": rng.choice(levels[:-1], n)})
+    y = frame["x"] + (frame["group"] == "b") + rng.normal(size=n)
+    declared = {"bounds": {"x": (-4, 4)}, "categories": {"group": levels}, "y_bounds": (-6, 6), "check": 0}
+    model = dp.PrivateLinearRegression(epsilon=2.0, random_state=0, standardize=True, **declared)
+    model.fit(frame, y).save(tmp_path / "model.json")
+    assert model.privacy_statement_.bounds["faint"] == ["group=absent"]
+    for each in (model, dp.load(tmp_path / "model.json")):
+        assert "Nobody may be at group=absent: the released shares" in str(each.summary())
+    for given, named in (("absent", levels[:-1]), (None, [])):
+        other = model.fit(frame.assign(group=frame["group"] if given is None else given), y)
+        told = other.privacy_statement_.bounds.get("faint", [])
+        assert [name for name in told if name != "group=absent"] == [f"group={level}" for level in named]
+
+
+def test_without_a_check_and_released_shares_the_table_says_that_nothing_is_known():
+    n, rng = 300, np.random.default_rng(3)
+    frame = pd.DataFrame({"x": rng.normal(size=n), "group": rng.choice(["a", "b"], n)})
+    declared = {"bounds": {"x": (-4, 4)}, "categories": {"group": ["a", "b", "c"]}, "y_bounds": (-6, 6)}
+    model = dp.PrivateLinearRegression(epsilon=1.0, random_state=0, standardize=False, **declared)
+    text = str(model.fit(frame, frame["x"]).summary())
+    assert "Nothing that was released shows whether there are people at every level" in text
+    plain = dp.PrivateLinearRegression(epsilon=1.0, bounds=(-4, 4), y_bounds=(-6, 6), random_state=0)
+    assert "at every level" not in str(plain.fit(frame[["x"]], frame["x"]).summary())
+
+
 @pytest.mark.parametrize("standardize", [True, False])
 def test_levels_in_another_spelling_are_named_and_pooled_with_the_baseline(standardize):
     """Their coefficients were noise, up to 17 in logistic models."""

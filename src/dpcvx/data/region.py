@@ -47,6 +47,8 @@ class Region:
     reach: float  # largest distance of a cell from its centre, in standard deviations
     length: float  # largest l2 norm of a standardised row, or of its features
     basis: AdditiveBasis | None = None
+    # standard deviation of the noise on the share of a level, a centre; 0 for a region from a file
+    share_noise: float = 0.0
 
     def __call__(self, X: Vector) -> Vector:
         """Return rows clipped to the region, in their own units; or their features."""

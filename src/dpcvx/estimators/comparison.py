@@ -18,7 +18,9 @@ from dpcvx.data import Region
 from dpcvx.data.columns import Columns
 from dpcvx.data.row_map import RowMap
 
-__all__ = ["LevelComparison", "compare_levels"]
+__all__ = ["LevelComparison", "compare_levels", "faint_levels"]
+
+FAINT = 2  # standard deviations of its noise that a share must exceed to show people
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,3 +122,23 @@ def compare_levels(
     within = [np.arange(each.places.start, each.places.stop) for each in found]
     alone = np.setdiff1d(pooled, np.concatenate(within)) if within else pooled
     return LevelComparison(row_map, tuple(found), alone)
+
+
+def faint_levels(columns: Columns, region: Region) -> list[str]:
+    """Return the levels whose released shares are within twice their noise: nobody may be there.
+
+    `columns`: of the fit; `region`: released with an intercept, in scaled units. A cell that is no level
+    counts in the shares of all levels, so a level without people is not found beside many such cells.
+    """
+    found = []
+    for label, span, declared in zip(columns.labels(), columns.spans(), columns.levels, strict=True):
+        if declared is None:
+            continue
+        unit = columns.scale[span.start]
+        shares = unit * region.center[span.start : span.stop]
+        limit = FAINT * unit * region.share_noise
+        by_code = dict(zip(declared.coded, shares, strict=True))
+        if declared.omitted is not None:
+            by_code[declared.omitted] = 1 - shares.sum()
+        found += [f"{label}={declared[code]}" for code in sorted(by_code) if by_code[code] < limit]
+    return found

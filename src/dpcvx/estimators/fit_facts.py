@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from dpcvx.data import Region
 from dpcvx.data.column_maps import IDENTITY
 from dpcvx.data.columns import Columns
+from dpcvx.estimators.comparison import faint_levels
 from dpcvx.estimators.planning import FitDeclaration
 from dpcvx.estimators.private_bounds import RELEASED, is_private
 from dpcvx.plans import Plan
 
-__all__ = ["bounds_facts", "public_facts"]
+__all__ = ["bounds_facts", "public_facts", "share_facts"]
 
 
 def public_facts(
@@ -32,6 +34,17 @@ def public_facts(
         "x_inf": problem.bounds.x_inf,
         "x_2": problem.row_norm,
     }
+
+
+def share_facts(made: FitDeclaration, region: Region | None) -> dict[str, Any]:
+    """Return what released shares say about levels of a fit without a check: those that may be empty.
+
+    `region`: released, in scaled units; None for a fit that releases no shares.
+    """
+    if made.check is not None or region is None or not made.intercept:
+        return {}
+    faint = faint_levels(made.columns, region)
+    return {"faint": faint, "share_noise": region.share_noise} if faint else {}
 
 
 def _size_facts(plan: Plan) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpcvx.arrays import Vector
 from dpcvx.data.row_map import RowMap
 from dpcvx.errors import Incompatible, NotReleased
+from dpcvx.estimators.data_check import DataCheck
 from dpcvx.estimators.fitted_model import FittedModel
 from dpcvx.estimators.hypotheses import ModelTerms
 from dpcvx.estimators.inference import (
@@ -41,6 +42,12 @@ POOLED = (
     "be noise. They have the effect of the baseline; the mean of the other levels takes the place of a "
     "baseline that is empty. See whether the levels are spelt as in the data."
 )
+UNCHECKED = (
+    "Nothing that was released shows whether there are people at every level, because the data were not "
+    "checked (the statement has the reason, unless check=0 was given). The coefficient of a level without "
+    "people is noise alone."
+)
+FEW_LEVELS = 10  # named in a note
 
 
 class Intervals(FittedModel):
@@ -55,6 +62,7 @@ class Intervals(FittedModel):
     coef_: Vector
     coef_names_: Any
     intercept_: Any
+    check_: DataCheck | None
     privacy_statement_: PrivacyStatement
     _link: str
     _row_map: RowMap
@@ -279,7 +287,24 @@ class Intervals(FittedModel):
     def _summary_notes(self) -> list[str]:
         """Return notes of the model's own for the table."""
         notes = [] if not self.l2 else [RIDGE]
-        return notes + ([POOLED] if self._terms().unseen else [])
+        if self._terms().unseen:
+            notes.append(POOLED)
+        return [*notes, *self._doubts_about_levels()]
+
+    def _doubts_about_levels(self) -> list[str]:
+        """Return what is known of people at levels where the data were not checked."""
+        facts, public = self.privacy_statement_.bounds, self.privacy_statement_.public
+        if self.check_ is not None or not any(each is not None for each in self._row_map.levels):
+            return []
+        if faint := facts.get("faint"):
+            named = ", ".join(faint[:FEW_LEVELS]) + (" and others" if len(faint) > FEW_LEVELS else "")
+            return [
+                f"Nobody may be at {named}: the released shares of these levels are within twice their noise "
+                f"(standard deviation {facts['share_noise']:.2g}), and their coefficients may be noise alone."
+            ]
+        if public.get("standardized") and public.get("intercept"):
+            return []
+        return [UNCHECKED]
 
     def _score_interval(self, X: Any, level: float, extra: float = 0.0) -> Vector:
         """Interval for the linear score of each new row, the variance of a new target added where given."""

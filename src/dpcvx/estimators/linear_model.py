@@ -36,7 +36,7 @@ from dpcvx.errors import (
 )
 from dpcvx.estimators.comparison import compare_levels
 from dpcvx.estimators.data_check import DataCheck, release_check
-from dpcvx.estimators.fit_facts import bounds_facts, public_facts
+from dpcvx.estimators.fit_facts import bounds_facts, public_facts, share_facts
 from dpcvx.estimators.forecasts import Forecasts
 from dpcvx.estimators.intervals import Intervals
 from dpcvx.estimators.opening import map_columns, open_fit_data, plain_columns
@@ -359,6 +359,7 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
             bounds={
                 **bounds_facts(made),
                 **({"pooled": [columns.names[j] for j in pooled]} if len(pooled) else {}),
+                **share_facts(made, release.region),
                 **facts,
                 **made.stored,
             },

@@ -281,7 +281,8 @@ class Standardised(Solver):
         m = shares * self.intercept
         # A mean square below twice the standard deviation of its noise is replaced by that.
         measured, least = more * ask.moments(m) / known, 2 * more * squares.deviations / known
-        of_levels = self._level_squares(shares, float(more * means.deviations[0]))
+        share_noise = float(more * means.deviations[0])
+        of_levels = self._level_squares(shares, share_noise)
         s = np.sqrt(np.where(of_levels > 0, of_levels, np.maximum(measured, least)))
         largest, bounds = self._mapped(problem)
         basis = None
@@ -301,7 +302,7 @@ class Standardised(Solver):
         length = self.stretch * (1 + 1 / math.sqrt(d)) * largest * math.sqrt(mean_square)
         # Where far records count less and none is moved, no row within reach is too long.
         farthest = length if self.shrink == "row" else self.reach * math.sqrt(d)
-        ask.announce(Region(m, s, self.reach, farthest, basis), caution)
+        ask.announce(Region(m, s, self.reach, farthest, basis, share_noise), caution)
 
         unit = math.sqrt(1 - INTERCEPT**2 * self.intercept) / length  # of a deviation, in the fit's rows
         offset = INTERCEPT * self.intercept
