@@ -80,7 +80,7 @@ class Study:
         self.engine = QueryEngine(SCHEMA, pair[0], Budget(2.0, 1e-6), method="warm", rng=SeededGenerator(0))
         self._tables = [Counts.of(self.engine.universe, table) for table in pair]
         exact = self._tables[0].marginal((0, 1, 2, 3)).ravel() / N
-        self.engine._histogram = Histogram(self.engine.universe, exact)
+        self.engine._public_side.histogram = Histogram(self.engine.universe, exact)
         self.engine.__dict__["_level"] = 1e9  # nothing is measured anew
 
     def use(self, side):

@@ -304,7 +304,7 @@ def test_updates_stop_at_the_plan_and_answers_go_on():
 def test_a_run_that_outlives_the_measurements_measures_nothing():
     made = engine()
     made._private_side.above = lambda run, checked, level: True
-    made._updates = made.budget_split.updates
+    made._public_side.updates = made.budget_split.updates
     reply = made.ask(Count({"a": ["1"]}))
     assert (reply.branch, reply.checked) == ("histogram", False)
     assert made.n_updates == made.budget_split.updates

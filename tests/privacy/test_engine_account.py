@@ -133,7 +133,7 @@ def test_an_engine_is_charged_for_the_error_of_all_noise_that_it_may_draw(tmp_pa
     schema = Schema((Attribute("a", ("0", "1")), Attribute("b", ("0", "1"))))
     given = {"method": method, "n_queries": 2, "ledger": ledger, "account": "people"}
     engine = QueryEngine(schema, table, Budget(1.0, 1e-6), **given)
-    first = 0.0 if engine._start is None else engine._start.failure
+    first = 0.0 if engine.plan.start is None else engine.plan.start.failure
     checks = sum(NoisyErrors((), 1, noise).failure for noise in engine.budget_split.checks)
     measured = engine.budget_split.updates * SAMPLER_SHARE * engine._measurer.delta / 2
     assert engine.price.failure >= (first + checks + measured) * (1 - 1e-12) > 0

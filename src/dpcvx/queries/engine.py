@@ -27,7 +27,7 @@ from dpcvx.events import ApproxDP
 from dpcvx.plans import Solver, open_account
 from dpcvx.queries.answer import Answer, Coefficient, reading_note
 from dpcvx.queries.budget_split import CHECK, BudgetSplit, choose_method, split_budget
-from dpcvx.queries.compiled import CompiledMeans, CompiledQuery, CompiledRegression, Query
+from dpcvx.queries.compiled import CompiledQuery, CompiledRegression, Query
 from dpcvx.queries.engine_plan import EnginePlan, engine_facts
 from dpcvx.queries.engine_statement import engine_statement
 from dpcvx.queries.error_bars import (
@@ -36,35 +36,22 @@ from dpcvx.queries.error_bars import (
     PropagatedNoise,
     in_units,
     inverse_hessian,
-    mean_bound,
     noise_in_units,
-    propagate,
-    reach,
-    released_table,
-    table_estimate,
 )
 from dpcvx.queries.histogram import Counts, Histogram
-from dpcvx.queries.marginals import Measurement, NoisyMarginals
-from dpcvx.queries.measuring import MeasuredAnswer, Measurer
+from dpcvx.queries.measuring import Measurer
 from dpcvx.queries.mechanisms import NoisyErrors, NoisyHistogram, PublicAnswer, WorstQuery
-from dpcvx.queries.multiplicative_weights import agree, log_factor, step_size
 from dpcvx.queries.passes import passes_over
 from dpcvx.queries.payment import Payment
 from dpcvx.queries.private_side import PrivateSide
+from dpcvx.queries.public_side import PublicSide
 from dpcvx.queries.query import require_query
 from dpcvx.queries.schema import Schema
 from dpcvx.queries.self_check import FAMILIES, RANK, Check, check_queries
 from dpcvx.queries.sparse_vector import ComparisonRun
 from dpcvx.queries.synthetic import synthetic_table
 from dpcvx.queries.table_check import NOT_PAID, objection_to_check, read_counts
-from dpcvx.queries.transcript import (
-    EngineTranscript,
-    MemoryTranscript,
-    arrays,
-    measurements,
-    pack,
-    pack_measurements,
-)
+from dpcvx.queries.transcript import EngineTranscript, MemoryTranscript, arrays, pack, pack_measurements
 from dpcvx.queries.units import find_units, number_of_rows
 from dpcvx.queries.universe import Universe
 from dpcvx.words import is_number, quantity, show
@@ -76,8 +63,6 @@ if TYPE_CHECKING:
     from dpcvx.plans.statement import PrivacyStatement
 
 __all__ = ["QueryEngine"]
-
-MEANS = b"means"  # begins a lesson that consists of measured means
 
 
 class QueryEngine:
@@ -197,7 +182,7 @@ class QueryEngine:
         self.plan = EnginePlan(
             self.universe, self.n, n_queries, budget, self.budget_split, self._accountant, oracle
         )
-        self._start, self._counts, self._measurer = self.plan.start, self.plan.counts, self.plan.measurer
+        self._counts, self._measurer = self.plan.counts, self.plan.measurer
         self.price = self.plan.price
         self.price.check_samplers()
         self.price.check_budget()
@@ -210,9 +195,7 @@ class QueryEngine:
             self._transcript = payment.pay(self.budget_split, price)
         self._private_side = PrivateSide(Counts.of(self.universe, table, self._passes, units), rng)
         self._run: ComparisonRun | None = None
-        self._runs = self._updates = 0
-        self._measured: list[tuple[Measurement, ...]] = []
-        self._shares: Vector | None = None  # as the first release gave them, before the projection
+        self._runs = 0
         self._resume()
         if self.data_check is not None and (found := self.data_check.warning):
             warnings.warn(
@@ -231,7 +214,7 @@ class QueryEngine:
     @property
     def histogram(self) -> Histogram:
         """The public distribution that queries are answered from."""
-        return self._histogram
+        return self._public_side.histogram
 
     @property
     def method(self) -> str:
@@ -246,7 +229,7 @@ class QueryEngine:
     @property
     def n_updates(self) -> int:
         """Number of new measurements so far."""
-        return self._updates
+        return self._public_side.updates
 
     @property
     def data_check(self) -> DataCheck | None:
@@ -261,7 +244,7 @@ class QueryEngine:
     @property
     def remaining(self) -> float:
         """Epsilon, at the budget's delta, of the comparisons and measurements that are still to be had."""
-        runs, oracles = self.budget_split.updates - self._runs, self.budget_split.updates - self._updates
+        runs, oracles = self.budget_split.updates - self._runs, self.budget_split.updates - self.n_updates
         if self.budget_split.run or self.budget_split.selection:  # nothing else leads to a measurement
             oracles = min(oracles, runs + (self._run is not None))
         else:
@@ -357,7 +340,7 @@ class QueryEngine:
             from dpcvx.noise import SecureGenerator
 
             rng = SecureGenerator()
-        return synthetic_table(self._histogram, rows, rng)
+        return synthetic_table(self._public_side.histogram, rows, rng)
 
     def statement(self) -> PrivacyStatement:
         """Return the privacy statement of all answers together, in words and as JSON."""
@@ -379,8 +362,7 @@ class QueryEngine:
         if "start" not in found:
             found["start"] = self._release_start()
             self._transcript.append("start", "", found["start"])
-        self._base, self._warm = self._read_start(found["start"])
-        self._histogram = self._base
+        self._public_side = PublicSide(self.plan, self._passes, found["start"])
         if "check" not in found:
             found["check"] = self._release_checks()
             self._transcript.append("check", "", found["check"])
@@ -395,37 +377,23 @@ class QueryEngine:
             if entry.kind == "run":
                 self._runs += 1
             elif entry.kind == "update":
-                self._learn(entry.content)
+                self._public_side.learn(entry.content)
 
     def _release_start(self) -> bytes:
-        if self._start is None:
+        if self.plan.start is None:
             return b""
-        released = self._private_side.ask(self._start)
-        if isinstance(self._start, NoisyHistogram):
+        released = self._private_side.ask(self.plan.start)
+        if isinstance(self.plan.start, NoisyHistogram):
             return pack(shares=released)
         return pack_measurements(released)
-
-    def _read_start(self, content: bytes) -> tuple[Histogram, tuple[Measurement, ...]]:
-        if self._start is None:
-            return Histogram(self.universe, passes=self._passes), ()
-        if isinstance(self._start, NoisyHistogram):
-            from dpcvx.domains import Simplex
-
-            self._shares = arrays(content)["shares"]
-            nearest = Simplex().project(self._shares)
-            return Histogram(self.universe, np.maximum(nearest, 0.0), passes=self._passes), ()
-        from dpcvx.queries.maximum_entropy import fit
-
-        released = measurements(content)
-        return fit(self.universe, released, passes=self._passes), released
 
     def _release_checks(self) -> bytes:
         values = []
         for name, noise in zip(FAMILIES, self.budget_split.checks, strict=False):
             answers = []
             for compiled in check_queries(name, self.schema, self.n):
-                public, propagated = self._histogram_answer(compiled)
-                answers.append(self._near(public, propagated)[0])
+                public, propagated = self._public_side.answer(compiled)
+                answers.append(self._public_side.near(public, propagated)[0])
             errors = NoisyErrors(tuple(answers), RANK, noise, self._neighbours)
             values.append(self._private_side.ask(errors))
         return pack(values=np.array(values))
@@ -446,44 +414,18 @@ class QueryEngine:
         self._transcript.append("run", str(self._runs))
         self._runs += 1
 
-    def _marginal(self, compiled: CompiledQuery) -> Vector:
-        return self._histogram.marginal(compiled.attributes).ravel()
-
-    def _histogram_answer(self, compiled: CompiledQuery) -> tuple[PublicAnswer, PropagatedNoise]:
-        """Answer from the histogram, and propagate the noise of all measurements to the answer."""
-        weights, deviation = self._marginal(compiled), 0.0
-        if isinstance(self._start, NoisyHistogram):
-            deviation = self._start.noise * math.sqrt(self.universe.n_cells / len(weights))
-        theta = compiled.answer(weights)
-        public = PublicAnswer(compiled, theta)
-        if len(self._measured) < self._updates:  # updates by certificates, whose noise is not followed
-            return public, PropagatedNoise(None, None)
-        released = self._warm, self._measured
-        return public, propagate(compiled, self._histogram, theta, *released, cell_noise=deviation)
-
-    def _near(self, public: PublicAnswer, noise: PropagatedNoise) -> tuple[PublicAnswer, float]:
-        """Return the answer over the neighbourhood in which its error is measured.
-
-        The number is a lower bound on the error there over the error over the whole set.
-        """
-        query, theta = public.query, public.theta
-        if not isinstance(query, CompiledRegression) or not isinstance(self._start, NoisyMarginals):
-            return public, 1.0
-        part = reach(query, noise)
-        return PublicAnswer(query.near(theta, part), theta), part
-
     def _answer(self, compiled: CompiledQuery) -> Answer:
         if self.method == "composition":
-            if self._updates == self.budget_split.updates:
+            if self._public_side.updates == self.budget_split.updates:
                 raise BudgetExceeded(self._measuring.budget.epsilon, 0.0)
             return self._measured_answer(compiled, None)
-        public, noise = self._histogram_answer(compiled)
-        near, part = self._near(public, noise)
+        public, noise = self._public_side.answer(compiled)
+        near, part = self._public_side.near(public, noise)
         run = self._open_run()
         compared = run is not None
         if run is not None and self._private_side.above(run, near, self.plan.level):
             self._run = None
-            if self._updates < self.budget_split.updates:
+            if self._public_side.updates < self.budget_split.updates:
                 return self._measured_answer(compiled, public.theta)
             compared = False
         unit = near.query.range(near.theta) / self.n
@@ -492,35 +434,11 @@ class QueryEngine:
         return self._finished(
             public,
             noise,
-            bound=self._proved(public, below),
+            bound=self._public_side.proved(public, below),
             branch="histogram",
             compared=compared,
             typical=None if check is None else in_units(compiled, noise.inverse, check.bound * unit),
         )
-
-    def _proved(self, public: PublicAnswer, below: float) -> Bound | None:
-        """Return the smallest bound on the error of a histogram answer that some argument proves, if any.
-
-        Comparisons prove that the error, as an excess loss, is at most ``below``. For a mean over a condition
-        that says nothing: its excess loss is weighted by the share of the condition among the records, which
-        is not known.
-        """
-        query, found = public.query, []
-        table = table_estimate(query, self._warm)
-        if self._shares is not None and isinstance(self._start, NoisyHistogram):
-            table = released_table(query, self._shares, self.universe.shape, self._start.noise)
-        if isinstance(query, CompiledRegression) and query.units is not None:
-            if table is None:
-                return None
-            error = mean_bound(query, table, self._marginal(query), public.theta)
-            return Bound("noise", np.array([error])) if error < 2 else None  # 2 is the whole range
-        if isinstance(query, CompiledMeans):
-            if table is not None:
-                found.append(Bound("noise", table.bound(query, public.theta)))
-            found.append(Bound("comparison", np.full(len(query.names), below)))
-        elif isinstance(query, CompiledRegression):
-            found.append(Bound("comparison", np.array([below])))
-        return min((each for each in found if each.error < query.scale), key=lambda b: b.error, default=None)
 
     def _finished(
         self,
@@ -572,44 +490,26 @@ class QueryEngine:
     def _measured_answer(self, compiled: CompiledQuery, theta: Vector | None) -> Answer:
         """Measure anew, and update the histogram if it answered theta."""
         measured = self._measuring.measure(compiled, self._private_side)
-        self._note_update(b"" if theta is None else self._lesson(compiled, theta, measured))
+        self._note_update(b"" if theta is None else self._public_side.lesson(compiled, theta, measured))
         k = len(compiled.names)
         deviations = None if measured.deviation is None else np.full(k, measured.deviation)
         bound = None if measured.bound is None else Bound("measurement", np.full(k, measured.bound))
         inverse = None
         if isinstance(compiled, CompiledRegression):
-            inverse = inverse_hessian(compiled, self._marginal(compiled), measured.theta)
+            inverse = inverse_hessian(compiled, self._public_side.marginal(compiled), measured.theta)
         noise = PropagatedNoise(measured.error, deviations, inverse)
         public = PublicAnswer(compiled, measured.theta)
         return self._finished(public, noise, bound=bound, branch="oracle", compared=True)
 
-    def _lesson(self, compiled: CompiledQuery, theta: Vector, measured: MeasuredAnswer) -> bytes:
-        """Encode an update of the histogram: all measured means, or the certificate if there are none."""
-        if measured.group and self.method != "multiplicative_weights":
-            return MEANS + pack_measurements(measured.group)
-        step = step_size(self.universe.n_cells, self.budget_split.updates)
-        factor = log_factor(compiled, theta, measured.theta, step=step)
-        return pack(attributes=np.array(compiled.attributes), factor=factor)
-
     def _note_update(self, lesson: bytes) -> None:
-        self._transcript.append("update", str(self._updates), lesson)
-        self._learn(lesson)
-
-    def _learn(self, lesson: bytes) -> None:
-        self._updates += 1
-        if lesson.startswith(MEANS):
-            self._measured.append(measurements(lesson[len(MEANS) :]))
-            self._histogram = agree(self._base, self._measured)
-        elif lesson:
-            stored = arrays(lesson)
-            where = tuple(stored["attributes"].tolist())
-            self._histogram = self._histogram.reweight(where, stored["factor"])
+        self._transcript.append("update", str(self._public_side.updates), lesson)
+        self._public_side.learn(lesson)
 
     def _improve(self, family: Sequence[CompiledQuery]) -> None:
         """Run one round of the offline variant: select the worst query, measure it, update the histogram."""
         self._note_run()
-        answers = tuple(PublicAnswer(each, each.answer(self._marginal(each))) for each in family)
+        answers = tuple(PublicAnswer(each, each.answer(self._public_side.marginal(each))) for each in family)
         selection = WorstQuery(answers, self.n, self.budget_split.selection, self._neighbours)
         worst = answers[self._private_side.ask(selection)]
         measured = self._measuring.measure(worst.query, self._private_side)
-        self._note_update(self._lesson(worst.query, worst.theta, measured))
+        self._note_update(self._public_side.lesson(worst.query, worst.theta, measured))

@@ -1,0 +1,134 @@
+"""The public side of the engine: released numbers, and the answers and error bounds that follow from them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpcvx.arrays import Vector
+from dpcvx.queries.compiled import CompiledMeans, CompiledQuery, CompiledRegression
+from dpcvx.queries.engine_plan import EnginePlan
+from dpcvx.queries.error_bars import (
+    Bound,
+    PropagatedNoise,
+    mean_bound,
+    propagate,
+    reach,
+    released_table,
+    table_estimate,
+)
+from dpcvx.queries.histogram import Histogram
+from dpcvx.queries.marginals import Measurement, NoisyMarginals
+from dpcvx.queries.measuring import MeasuredAnswer
+from dpcvx.queries.mechanisms import NoisyHistogram, PublicAnswer
+from dpcvx.queries.multiplicative_weights import agree, log_factor, step_size
+from dpcvx.queries.transcript import arrays, measurements, pack, pack_measurements
+
+if TYPE_CHECKING:
+    from dpcvx.queries.passes import Passes
+
+__all__ = ["PublicSide"]
+
+MEANS = b"means"  # begins a lesson that consists of measured means
+
+
+class PublicSide:
+    """Holds what was released: the histogram, what it learnt, and how much noise there is in it.
+
+    `plan`: of the engine; `passes`: over the cells of the histogram; `start`: the first release as written
+    down. Everything here is computed from released numbers.
+    """
+
+    def __init__(self, plan: EnginePlan, passes: Passes, start: bytes) -> None:
+        self._plan, self._passes = plan, passes
+        self.updates = 0  # lessons so far
+        self._measured: list[tuple[Measurement, ...]] = []
+        self._shares: Vector | None = None  # as the first release gave them, before the projection
+        self._base, self._warm = self._read_start(start)
+        self.histogram = self._base
+
+    def marginal(self, compiled: CompiledQuery) -> Vector:
+        """Return the shares of the cells that a query is about."""
+        return self.histogram.marginal(compiled.attributes).ravel()
+
+    def answer(self, compiled: CompiledQuery) -> tuple[PublicAnswer, PropagatedNoise]:
+        """Answer from the histogram, and propagate the noise of all measurements to the answer."""
+        weights, deviation = self.marginal(compiled), 0.0
+        if isinstance(self._plan.start, NoisyHistogram):
+            deviation = self._plan.start.noise * math.sqrt(self._plan.universe.n_cells / len(weights))
+        theta = compiled.answer(weights)
+        public = PublicAnswer(compiled, theta)
+        if len(self._measured) < self.updates:  # updates by certificates, whose noise is not followed
+            return public, PropagatedNoise(None, None)
+        released = self._warm, self._measured
+        return public, propagate(compiled, self.histogram, theta, *released, cell_noise=deviation)
+
+    def near(self, public: PublicAnswer, noise: PropagatedNoise) -> tuple[PublicAnswer, float]:
+        """Return the answer over the neighbourhood in which its error is measured.
+
+        The number is a lower bound on the error there over the error over the whole set.
+        """
+        query, theta = public.query, public.theta
+        if not isinstance(query, CompiledRegression) or not isinstance(self._plan.start, NoisyMarginals):
+            return public, 1.0
+        part = reach(query, noise)
+        return PublicAnswer(query.near(theta, part), theta), part
+
+    def proved(self, public: PublicAnswer, below: float) -> Bound | None:
+        """Return the smallest bound on the error of a histogram answer that some argument proves, if any.
+
+        Comparisons prove that the error, as an excess loss, is at most ``below``. For a mean over a condition
+        that says nothing: its excess loss is weighted by the share of the condition among the records, which
+        is not known.
+        """
+        query, found = public.query, []
+        table = table_estimate(query, self._warm)
+        if self._shares is not None and isinstance(self._plan.start, NoisyHistogram):
+            table = released_table(query, self._shares, self._plan.universe.shape, self._plan.start.noise)
+        if isinstance(query, CompiledRegression) and query.units is not None:
+            if table is None:
+                return None
+            error = mean_bound(query, table, self.marginal(query), public.theta)
+            return Bound("noise", np.array([error])) if error < 2 else None  # 2 is the whole range
+        if isinstance(query, CompiledMeans):
+            if table is not None:
+                found.append(Bound("noise", table.bound(query, public.theta)))
+            found.append(Bound("comparison", np.full(len(query.names), below)))
+        elif isinstance(query, CompiledRegression):
+            found.append(Bound("comparison", np.array([below])))
+        return min((each for each in found if each.error < query.scale), key=lambda b: b.error, default=None)
+
+    def lesson(self, compiled: CompiledQuery, theta: Vector, measured: MeasuredAnswer) -> bytes:
+        """Encode an update of the histogram: all measured means, or the certificate if there are none."""
+        if measured.group and self._plan.split.method != "multiplicative_weights":
+            return MEANS + pack_measurements(measured.group)
+        step = step_size(self._plan.universe.n_cells, self._plan.split.updates)
+        factor = log_factor(compiled, theta, measured.theta, step=step)
+        return pack(attributes=np.array(compiled.attributes), factor=factor)
+
+    def learn(self, lesson: bytes) -> None:
+        """Update the histogram by a lesson; an empty one counts as an update alone."""
+        self.updates += 1
+        if lesson.startswith(MEANS):
+            self._measured.append(measurements(lesson[len(MEANS) :]))
+            self.histogram = agree(self._base, self._measured)
+        elif lesson:
+            stored = arrays(lesson)
+            where = tuple(stored["attributes"].tolist())
+            self.histogram = self.histogram.reweight(where, stored["factor"])
+
+    def _read_start(self, content: bytes) -> tuple[Histogram, tuple[Measurement, ...]]:
+        if self._plan.start is None:
+            return Histogram(self._plan.universe, passes=self._passes), ()
+        if isinstance(self._plan.start, NoisyHistogram):
+            from dpcvx.domains import Simplex
+
+            self._shares = arrays(content)["shares"]
+            nearest = Simplex().project(self._shares)
+            return Histogram(self._plan.universe, np.maximum(nearest, 0.0), passes=self._passes), ()
+        from dpcvx.queries.maximum_entropy import fit
+
+        released = measurements(content)
+        return fit(self._plan.universe, released, passes=self._passes), released
