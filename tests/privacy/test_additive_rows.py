@@ -9,7 +9,7 @@ import dpcvx as dp
 from dpcvx.accounting import Tight
 from dpcvx.audit import discrepancies, record, replay
 from dpcvx.data import AdditiveBasis, Quantiser
-from dpcvx.data.lattice import integer_bounds
+from dpcvx.data.lattice import FEATURE_BITS, integer_bounds
 from dpcvx.noise import SeededGenerator
 from dpcvx.solvers import NoisyGradientDescent, Standardised
 
@@ -58,6 +58,25 @@ def test_sums_of_neighbours_differ_by_the_sensitivity_at_most(loss):
         y = np.random.default_rng(seed).choice([-1.0, 1.0], 40)
         other, again = X.copy(), y.copy()
         other[seed], again[seed] = hostile(seed=seed + 99)[0], -y[seed]
+        first = record(plan, dp.source(X, y, bounds=BOUNDS), SeededGenerator(seed))
+        second = replay(plan, dp.source(other, again, bounds=BOUNDS), SeededGenerator(seed + 1), first)
+        assert not discrepancies(plan, first, second)
+
+
+@pytest.mark.parametrize("share", [0, 8192])
+def test_levels_beside_ramps_keep_the_sensitivity(share):
+    """Two features of levels, a number with ramps, and products; rows whose level is unknown among them."""
+    basis = dataclasses.replace(BASIS, numbers=(2,))
+    problem = dp.Problem(dp.Logistic(), dp.L2Ball(10.0), bounds=BOUNDS, d=3)
+    solver = Standardised(NoisyGradientDescent(n_iter=3), basis=basis, levels=((0, 2, share),))
+    plan = solver.plan(problem, 40, dp.Budget(4.0, 1e-5), Tight())
+    for seed in range(12):
+        X = hostile(seed=seed)
+        unknown = share * 2.0**-FEATURE_BITS
+        X[:, :2] = np.random.default_rng(seed).choice([0.0, 1.0, unknown], (40, 2))
+        y = np.random.default_rng(seed).choice([-1.0, 1.0], 40)
+        other, again = X.copy(), y.copy()
+        other[seed], again[seed] = [unknown, 1.0, hostile(seed=seed + 99)[0, 2]], -y[seed]
         first = record(plan, dp.source(X, y, bounds=BOUNDS), SeededGenerator(seed))
         second = replay(plan, dp.source(other, again, bounds=BOUNDS), SeededGenerator(seed + 1), first)
         assert not discrepancies(plan, first, second)
