@@ -19,7 +19,7 @@ from dpcvx.data import Dataset
 from dpcvx.data.columns import Columns
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.target import Target
-from dpcvx.domains import NAMED_BALLS, Domain, HasEuclideanRadius
+from dpcvx.domains import NAMED_BALLS, Domain, HasEuclideanRadius, L1Ball
 from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.estimators.data_check import DataCheck, check_stages
 from dpcvx.estimators.private_bounds import private_columns, quantile_stages
@@ -172,6 +172,14 @@ class Planning(Parameters):
             problem, d=columns.width, bounds=columns.row_bounds(stated.data_norm, 0.0)
         )
         standardize = self._standardizes(plain, n, budget, dense=not dataset.table.sparse)
+        declared = {j: each for j, each in maps.items() if not isinstance(each, TailRule)}
+        pooled: tuple[Stage, ...] = ()
+        # One range of all cells is worth more than the scale of each column where few of many are selected. A
+        # user who fixes the set or the solver means the units of the declared bounds.
+        by_columns = standardize and plain.is_round
+        if self._is_free and self.standardize == "auto" and not (declared or by_columns):
+            pooled = pooled_stages(n, maps, dataset, budget)
+        standardize = standardize and not pooled
         # How full compressed rows are is private; their time and memory are told for usual ones.
         density = min(1.0, USUAL_CELLS / problem.d) if dataset.table.sparse else 1.0
         redundant = _redundant(columns, intercept)
@@ -190,13 +198,8 @@ class Planning(Parameters):
         if constant and not standardize and problem.is_round and step_pays(problem, n, budget):
             make = partial(self._plan_step, problem, n, budget, intercept)
         check, note = check_stages(dataset, columns, target, n, budget, float(self.check))
-        pooled: tuple[Stage, ...] = ()
-        if not standardize:
-            declared = {j: each for j, each in maps.items() if not isinstance(each, TailRule)}
-            # A user who fixes the set or the solver means the units of the declared bounds.
-            pooled = pooled_stages(n, maps, dataset, budget) if self._is_free and not declared else ()
-            maps = declared
-        histograms = pooled or histogram_stages(n, maps, dataset, budget, target)
+        asked = maps if standardize else declared
+        histograms = pooled or histogram_stages(n, asked, dataset, budget, target)
         bounds = quantile_stages(n, private_columns(*fit), budget)
         chosen = _after((*check, *bounds, *histograms), make)
         # Maps are of columns, of which a constant makes no use.
@@ -241,11 +244,17 @@ class Planning(Parameters):
         return problem
 
     def _with_room(self, problem: Problem) -> Problem:
-        """The problem in a default ball in which a standardised fit's intercept reaches all of y's range.
+        """The problem in a default ball in which a standardised fit has room for its coefficients.
 
-        Targets of unit-free losses are centred, and labels need not be; those of Huber's loss are not.
+        Its intercept reaches all of y's range: targets of unit-free losses are centred, and labels need not
+        be; those of Huber's loss are not. Rows are divided by their length, at most 1 + sqrt(d) standardised
+        cells, which multiplies coefficients: an l1 ball has that many times the radius, so that it is one of
+        coefficients of standardised cells.
         """
         loss, C = problem.loss, problem.domain
+        if self.radius is None and isinstance(C, L1Ball):
+            wider = L1Ball(C.radius * (1 + math.sqrt(problem.d)))
+            return dataclasses.replace(problem, domain=wider, l2=self._ridge(wider))
         centred = loss.unit_free or loss.link != "identity"
         if (
             centred
@@ -268,7 +277,8 @@ class Planning(Parameters):
             )
         if self.standardize != "auto":
             return bool(self.standardize)
-        return dense and self._is_free and standardisation_pays(problem, n, budget)
+        free = self._is_free and (problem.is_round or self.solver == "auto")
+        return dense and free and standardisation_pays(problem, n, budget)
 
     def _ridge(self, domain: Domain) -> float:
         """Weight of the ridge in scaled units."""

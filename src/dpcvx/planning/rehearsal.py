@@ -52,9 +52,10 @@ class Scene:
 def scenes(problem: Problem, clip: float | None = None, shares: tuple[float, ...] = ()) -> tuple[Scene, ...]:
     """Return public synthetic problems of the shape of a problem.
 
-    In a Euclidean ball those of `Typical`, one for each law of its eigenvalues, a direction being a
-    coordinate. In other sets features vary independently and evenly, and coefficients fall like 1, 1/2, 1/3,
-    ... in the order of the features: the sets say which features belong together, or that few of them matter.
+    In a Euclidean ball, and for standardised rows of a regression in an l1 ball, those of `Typical`, one for
+    each law of its eigenvalues, a direction being a coordinate. In other sets features vary independently and
+    evenly, and coefficients fall like 1, 1/2, 1/3, ... in the order of the features: the sets say which
+    features belong together, or that few of them matter.
     With several outputs all have the same features.
 
     A declared norm of rows is a fact about rows, which are about as long. Bounds of columns are seldom
@@ -65,7 +66,9 @@ def scenes(problem: Problem, clip: float | None = None, shares: tuple[float, ...
     and a hundredth.
     """
     typical, rng = Typical.of(problem, clip), np.random.default_rng(0)
-    if problem.is_round:
+    by_columns = problem.row_norm == math.sqrt(problem.d) * problem.bounds.x_inf
+    standardised = problem.loss.target_deviation is not None and not by_columns
+    if problem.is_round or (standardised and isinstance(problem.domain, HasCoordinateVertices)):
         longest = (typical.curvatures - problem.l2) * (problem.row_norm / usual_norm(problem)) ** 2
         split = (np.split(part, len(DECAYS)) for part in (longest, typical.counts))
         laws = [_spread(h, len(DECAYS) * counts, problem) for h, counts in zip(*split, strict=True)]
@@ -76,7 +79,6 @@ def scenes(problem: Problem, clip: float | None = None, shares: tuple[float, ...
         laws = [np.full(problem.shape, mean_curvature(problem, clip) * moment)]
         falling = rng.choice([-1.0, 1.0], problem.d) / np.arange(1, problem.d + 1)
         targets = [np.outer(falling, rng.choice([-1.0, 1.0], problem.outputs)).reshape(problem.shape)]
-    by_columns = problem.row_norm == math.sqrt(problem.d) * problem.bounds.x_inf
     shorter = shares or ((SHARES if problem.is_round else SHARES[:1]) if by_columns else ())
     pairs = [*zip(laws, targets, strict=True), *((share * laws[-1], targets[-1]) for share in shorter)]
     return tuple(_scene(law, target, _learnable(problem, clip), problem.l2) for law, target in pairs)
