@@ -183,3 +183,16 @@ def test_losses_with_units_and_several_targets_are_not_scaled():
         ConstantModel().plan(problem(loss=dp.Quantile(0.5)), 100, dp.Budget(1.0, 1e-5), Tight())
     with pytest.raises(dp.Incompatible, match="delta > 0"):
         ConstantModel().plan(problem(), 100, dp.Budget(1.0, 0.0), Tight())
+
+
+@pytest.mark.parametrize("model", [dp.PrivateLasso, dp.PrivateElasticNet])
+def test_regressions_over_an_l1_ball_of_few_columns_are_standardised(model):
+    """Rows are divided by 1 + sqrt(d): the ball is one of coefficients of standardised cells."""
+    settings = {"epsilon": 1, "bounds": (0, 10), "y_bounds": (0, 1)}
+    plan = model(**settings).plan(4000, 9)
+    assert plan.solver.standardises
+    assert plan.problem.domain == dp.L1Ball(3 * (1 + 3))
+    assert plan.problem.l2 == (0 if model is dp.PrivateLasso else pytest.approx(0.1 / 12**2))
+    assert not model(**settings, radius=3.0).plan(4000, 9).solver.standardises
+    assert not model(**settings, solver="frank_wolfe").plan(4000, 9).solver.standardises
+    assert model(**settings, radius=3.0, standardize=True).plan(4000, 9).problem.domain == dp.L1Ball(3.0)

@@ -102,14 +102,14 @@ def automatic(problem: Problem) -> tuple[type[Any], ...]:
     """Return the solvers that are weighed where the user names none, by what the set can do.
 
     A solver is left out where another one is always better, or where measured risks contradict predictions.
-    Mirror descent with the Euclidean map is behind gradient descent, and so it is in l1 balls where rows are no
-    longer than one of their cells may be, as standardised ones: its rehearsed risk was below, and R^2 of a LASSO .71
-    for .81. Frank-Wolfe's prediction is often below
-    that of its corrective variant, and its risk up to a hundred times above; the variant is for many
-    features. Accelerated mirror descent is behind gradient descent on hulls of many vertices, in the
-    Euclidean geometry and in those that are little better, as singular values of small matrices are; it is
-    ahead by a factor where the set's own geometry pays, as that of many groups does. Objective perturbation
-    is for bounded slopes of one score, and for as many features as Newton steps can bear.
+    Mirror descent with the Euclidean map is behind gradient descent. So it is in l1 balls where rows are no
+    longer than one of their cells may be, as standardised ones (R^2 of a LASSO .71 for .81), although its
+    rehearsed risk is smaller. Frank-Wolfe's prediction is often below that of its corrective variant, and its
+    risk up to a hundred times above; the variant is for many features. Accelerated mirror descent is behind
+    gradient descent on hulls of many vertices, in the Euclidean geometry and in those that are little better,
+    as singular values of small matrices are; it is ahead by a factor where the set's own geometry pays, as
+    that of many groups does. Objective perturbation is for bounded slopes of one score, and for as many
+    features as Newton steps can bear.
     """
     C = problem.domain
     kinds: list[type[Any]] = [NoisyGradientDescent]
