@@ -111,7 +111,7 @@ def test_every_page_is_in_the_table_of_contents():
     assert listed == {page.stem for page in DOCS.glob("*.md")} - {"index"}
 
 
-NOT_A_NAME = {"dpcvx.db", "dpcvx.privacy_statement"}  # a file, and a key of Parquet's metadata
+NOT_A_NAME = {"dpcvx.db", "dpcvx.R", "dpcvx.privacy_statement"}  # files, and a key of Parquet's metadata
 
 
 def exists(name):
