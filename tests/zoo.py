@@ -72,6 +72,7 @@ from dpcvx.mechanisms import (
     NoisyMoments,
     NoisyPooledCounts,
     NoisyQuantile,
+    NoisyRowCount,
     NoisySecondMoments,
     NoisyTarget,
     NoisyVertex,
@@ -237,6 +238,7 @@ ALL_MECHANISMS: dict[str, Callable[[Neighbours], Mechanism]] = {
     "quantile": lambda who: NoisyQuantile(100, 50, 0.1),  # the same for both relations
     "counts": lambda who: NoisyCounts(100, 3, (2, 5), 1.0, who),
     "histogram": lambda who: NoisyBinCounts(100, 0, (2, 5), 1.0),  # of one relation
+    "row count": lambda who: NoisyRowCount(100, 1, (), 1.0, who),
     "pooled histogram": lambda who: NoisyPooledCounts(100, 0, (5,), 1.0, cells=3),  # of one relation
 }
 

@@ -70,10 +70,10 @@ def usual():
 
 def scaled(value, factor):
     """The value times the factor; a share of something stays below 1, a number of something an integer."""
+    if value == DEFAULTS["planning.planner.CLIP_ROOM"].value:  # slopes of logistic loss at 0, and at most
+        return tuple(min(max(factor * each, 1.0), 1.99) for each in value)
     if isinstance(value, tuple):
         return tuple(scaled(each, factor) for each in value)
-    if value == DEFAULTS["planning.planner.CLIP_ROOM"].value:
-        return min(max(factor * value, 1.0), 1.99)  # slopes of logistic loss at 0, and at most
     if isinstance(value, float) and value < 1:
         return min(factor * value, (1 + value) / 2)
     return max(1, round(factor * value)) if isinstance(value, int) else factor * value

@@ -87,6 +87,13 @@ def fit(
             "income=private_quantiles:5; may be repeated.",
         ),
     ] = None,
+    public: Annotated[
+        Path | None,
+        typer.Option(
+            help="Table of rows that may be published, with the columns of the data; they weight the columns "
+            "of a fit with --data-norm. Never rows of people who are in the data: nothing protects them."
+        ),
+    ] = None,
     ledger: LedgerUrl = None,
     witness: Witness = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a model file that exists.")] = False,
@@ -167,6 +174,11 @@ def fit(
         ids, weights = ([] if name is None else [name] for name in (person, weight))
         texts = [*schema.text_columns(), *ids]
         X, y = table.read([*schema.columns, *ids, *weights], texts, target, parameters.get("classes"))
+        if public is not None:
+            may_be_shown = open_table(public, options.form(public, declared))
+            if absent := [name for name in schema.columns if name not in may_be_shown.columns]:
+                raise WrongValue(f"{public} lacks columns of the data: {', '.join(absent)}; {HEADER_HINT}")
+            estimator.set_params(public=may_be_shown.read([*schema.columns], schema.text_columns())[0])
         unused = [name for name in declared.columns if name not in table.columns]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning if quiet else UnrecognisedDataWarning)  # shown below

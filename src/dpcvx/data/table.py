@@ -148,6 +148,10 @@ class Table:
             return read_numbers(self._rows[start:stop, j])
         return column_numbers(self._rows[start:stop, j])
 
+    def only(self, names: tuple[Any, ...]) -> Any:
+        """Return some columns of a data frame, in this order, as a data frame."""
+        return self._rows.select(list(names)).to_native()
+
     def raw(self, name: str) -> Any:
         """Return a raw column of a data frame as it is, such as the target."""
         self._require_columns([name])

@@ -86,6 +86,14 @@ PARAMETERS = {
         "table has.",
         instead=SCHEMA_FILE,
     ),
+    "public": Parameter(
+        "array-like, SciPy sparse matrix or data frame, optional",
+        "Rows that may be published, with the columns of X; others, such as a target, are left out. They "
+        "weight the columns of a fit with ``data_norm`` in an l2 ball, before rows are shrunk, so that the "
+        "guarantee does not depend on them; 1 % of the budget shows whether they mislead. Never give rows of "
+        "people who are in X: nothing protects public rows.",
+        instead="--public",
+    ),
     "fit_intercept": Parameter(
         "bool",
         "Add a constant feature in scaled units, inside the norm of a row and inside the set. Without it the "

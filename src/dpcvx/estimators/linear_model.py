@@ -50,6 +50,7 @@ from dpcvx.estimators.private_bounds import (
 )
 from dpcvx.estimators.private_maps import automatic_maps, is_histogram, paid_maps, place_maps, release_maps
 from dpcvx.estimators.progress import ProgressReport
+from dpcvx.estimators.public_rows import public_weights, release_weights
 from dpcvx.estimators.refusals import check_parameters, refuse_metadata
 from dpcvx.noise import Generator, generator_of
 from dpcvx.planning.outlook import warn_if_useless
@@ -174,6 +175,9 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
             nonlocal made
             check = release_check(plan.before, dataset, made.columns, made.target, answers)
             made = dataclasses.replace(made, check=check)
+            if made.public is not None:
+                public, columns = release_weights(plan.before, made.public, dataset, made.columns, answers)
+                made = dataclasses.replace(made, public=public, columns=columns)
             if private_columns(made.stated, made.plain, made.target):
                 made = self._with_released_bounds(dataset, made, answers)
             if any(map(is_histogram, plan.before)):
@@ -263,7 +267,10 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
         units = getattr(dataset, "units", None)
         stored = {} if units is None else units.facts
         stored = {**stored, **getattr(dataset, "facts", {})}
-        return FitDeclaration(stated, plain, columns, target, plan, intercept, maps=maps, stored=stored)
+        public = public_weights(plan.before, self.public, dataset, columns)
+        return FitDeclaration(
+            stated, plain, columns, target, plan, intercept, maps=maps, public=public, stored=stored
+        )
 
     def _plan_fit(
         self,
@@ -442,6 +449,8 @@ def _describe(
         return None
     checkpoint = given if isinstance(given, Checkpoint) else Checkpoint(Path(given))
     about: tuple[Any, ...] = (type(model).__name__, made.columns, made.target, made.intercept)
+    if made.public is not None:
+        about += (made.public.weights,)
     if made.stated.schema is not None:  # how cells are read
         about += (made.stated.schema.to_toml(),)
     return dataclasses.replace(checkpoint, about=about)

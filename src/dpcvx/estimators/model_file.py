@@ -65,7 +65,7 @@ def save(model: Any, path: str | Path) -> None:
         # The ledger's address may hold a password. Without it a model that is read back refuses to fit
         # again, because its account is still named. The schema is in the formula.
         "parameters": {
-            name: None if name in ("ledger", "schema") else _plain(value, name)
+            name: None if name in ("ledger", "schema", "public") else _plain(value, name)
             for name, value in model.get_params(deep=False).items()
         },
         "formula": model.formula_.to_dict(),

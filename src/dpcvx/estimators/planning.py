@@ -24,6 +24,7 @@ from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.estimators.data_check import DataCheck, check_stages
 from dpcvx.estimators.private_bounds import private_columns, quantile_stages
 from dpcvx.estimators.private_maps import TailRule, histogram_stages, pooled_stages
+from dpcvx.estimators.public_rows import UNUSED, PublicWeights, public_stages
 from dpcvx.events import Compose, Repeat
 from dpcvx.losses import Loss
 from dpcvx.planning.outlook import USUAL_CELLS, is_useful
@@ -77,6 +78,7 @@ class FitDeclaration:
     check: DataCheck | None = None  # counts of recognised cells, once the fit has released them
     # by position of a number's column: its map, or the request for one that the fit releases
     maps: Mapping[int, Any] = dataclasses.field(default_factory=dict)
+    public: PublicWeights | None = None  # weights of the features from public rows
     # entries of the statement about persons, weights, and records that were stored by other rules
     stored: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -104,6 +106,7 @@ class Parameters:
     categories: dict[Any, Any] | None = None
     maps: Any = "auto"
     schema: Any = None
+    public: Any = None
     fit_intercept: bool = True
     radius: float | None = None
     l2: float | None = 0
@@ -200,14 +203,18 @@ class Planning(Parameters):
         check, note = check_stages(dataset, columns, target, n, budget, float(self.check))
         asked = maps if standardize else declared
         histograms = pooled or histogram_stages(n, asked, dataset, budget, target)
+        given = None if standardize or self.uncertainty else self.public
+        weighing, reason = public_stages(n, given, stated.data_norm, domain, dataset, budget)
+        if given is not self.public:
+            reason = UNUSED + "columns of this fit are standardised, or it has standard errors"
         bounds = quantile_stages(n, private_columns(*fit), budget)
-        chosen = _after((*check, *bounds, *histograms), make)
+        chosen = _after((*check, *weighing, *bounds, *histograms), make)
         # Maps are of columns, of which a constant makes no use.
         if constant and not histograms and not is_useful(chosen):
             chosen = _after((*check, *bounds), partial(self._plan_constant, problem, n, budget, intercept))
         if chosen.solver.standardises:
             intercept = float(self.fit_intercept)
-        return dataclasses.replace(chosen, notes=(note,) if note else ()), intercept
+        return dataclasses.replace(chosen, notes=tuple(each for each in (note, reason) if each)), intercept
 
     @property
     def _is_free(self) -> bool:

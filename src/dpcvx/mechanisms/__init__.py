@@ -4,7 +4,7 @@ These classes are the only callers of a `DataSource`. Fields are public; records
 Every sensitivity holds on the stored integers, without slack (PRIVACY_MATH §11b).
 """
 
-from dpcvx.mechanisms.counts import NoisyBinCounts, NoisyCounts, NoisyPooledCounts, as_counts
+from dpcvx.mechanisms.counts import NoisyBinCounts, NoisyCounts, NoisyPooledCounts, NoisyRowCount, as_counts
 from dpcvx.mechanisms.difference import NoisyDifference
 from dpcvx.mechanisms.gradient import NoisyGradient
 from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
@@ -30,6 +30,7 @@ __all__ = [
     "NoisyMoments",
     "NoisyPooledCounts",
     "NoisyQuantile",
+    "NoisyRowCount",
     "NoisySecondMoments",
     "NoisyTarget",
     "NoisyVertex",

@@ -18,9 +18,10 @@ from dpcvx.mechanisms.mechanism import Mechanism, Traits, check_capacity
 if TYPE_CHECKING:
     from dpcvx.data import Dataset, RecognisedCells
     from dpcvx.data.bins import CellsInBins
+    from dpcvx.data.public_rows import LongRows
     from dpcvx.noise import Generator
 
-__all__ = ["NoisyBinCounts", "NoisyCounts", "NoisyPooledCounts", "as_counts"]
+__all__ = ["NoisyBinCounts", "NoisyCounts", "NoisyPooledCounts", "NoisyRowCount", "as_counts"]
 
 LATTICE_BITS = 20  # of a count: the square root in the sensitivity is rounded up on a grid this fine
 
@@ -84,7 +85,9 @@ class NoisyCounts(GaussianMechanism):
         """One pass over the raw cells, none of it a gradient."""
         return 0.0
 
-    def __call__(self, question: RecognisedCells | CellsInBins, data: Dataset, rng: Generator) -> Vector:
+    def __call__(
+        self, question: RecognisedCells | CellsInBins | LongRows, data: Dataset, rng: Generator
+    ) -> Vector:
         """Return the noisy counts of a data set's raw cells, in the order of the question."""
         if (question.numbers, question.levels) != (self.numbers, self.levels):
             raise Incompatible("The counts that are asked for are not those that were planned.")
@@ -167,11 +170,30 @@ class NoisyPooledCounts(NoisyBinCounts):
         """Most records whose exact counts, with their noise, stay inside 62 bits."""
         return self.gaussians[0].room(self.cells * 2**LATTICE_BITS)
 
-    def __call__(self, question: RecognisedCells | CellsInBins, data: Dataset, rng: Generator) -> Vector:
+    def __call__(
+        self, question: RecognisedCells | CellsInBins | LongRows, data: Dataset, rng: Generator
+    ) -> Vector:
         """Return the noisy counts of a data set's raw cells, in the order of the bins."""
         if not isinstance(question, PooledCells) or len(question.columns) != self.cells:
             raise Incompatible("The counts that are asked for are not those that were planned.")
         return super().__call__(question, data, rng)
+
+
+@dataclass(frozen=True)
+class NoisyRowCount(NoisyCounts):
+    """Number of rows that are long once their columns are multiplied by public weights.
+
+    Question: S(D) = sum_i s_i with s_i = 1 if the stored row of record i, weighted, has norm 1 or more, and 0
+    otherwise. The answer is S + 2^-20 K with K = round(scale Z), Z standard normal.
+
+    Sensitivity (l2): 1 under replace-one and under add/remove, whatever the weights are: it is that of one
+    number of `NoisyCounts`. Of weighted records the sum of the weights is a second entry: sqrt(2)
+    (PRIVACY_MATH §16, §18).
+
+    Event: Gaussian(noise_multiplier).
+    """
+
+    traits: ClassVar[Traits] = Traits("count of long rows", measures=True)
 
 
 def as_counts(mechanism: Mechanism) -> NoisyCounts:

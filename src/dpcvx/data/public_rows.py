@@ -1,0 +1,136 @@
+"""Rows that may be published, as side information: weights of columns follow from them.
+
+They are no private records: nothing here is protected, and no guarantee depends on what they are. Private
+rows are clipped and shrunk after their columns have been multiplied by the weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpcvx.arrays import IntVector, Vector
+from dpcvx.data.columns import Columns
+from dpcvx.data.lattice import FEATURE_BITS
+from dpcvx.data.quantise import Quantiser
+from dpcvx.data.recognised import total_of
+from dpcvx.data.rows import Dense, Sparse
+from dpcvx.errors import WrongValue
+from dpcvx.problem import Bounds
+
+if TYPE_CHECKING:
+    from dpcvx.data.table import Table
+
+__all__ = ["LongRows", "column_weights", "read_public", "weighted_columns"]
+
+BLOCK = 2**12  # rows whose norms are computed at a time
+
+
+def read_public(public: Any, table: Table) -> Table:
+    """Open public rows as a table with the columns of a private one; other columns are left out.
+
+    `public`: array-like, SciPy sparse matrix, or data frame; `table`: the private one, of which names and
+    number of columns are used.
+    """
+    from dpcvx.data.table import Table, open_declared
+
+    if table.schema is not None:
+        return open_declared(public, table.schema)
+    opened = Table(public)
+    if table.names is not None and opened.names is not None:
+        absent = [name for name in table.names if name not in opened.names]
+        if absent:
+            raise WrongValue(
+                f"public lacks columns that X has: {', '.join(map(repr, absent[:5]))}. Public rows need all "
+                "columns of X; others, such as a target, are left out."
+            )
+        if opened.names != table.names:
+            opened = Table(opened.only(table.names))
+    if opened.d != table.d:
+        raise WrongValue(f"public has {opened.d} columns and X has {table.d}: both need the same columns.")
+    return opened
+
+
+def column_weights(public: Table, columns: Columns, *, floor: float, long: float) -> Vector:
+    """Return a weight for each feature of rows of bounded norm, from public rows.
+
+    w_j^2 is proportional to q_j + f, with q_j the mean square of feature j over the public rows, and f such
+    that a row without any frequent feature keeps ``floor`` of the usual norm. The noise is the same for every
+    coefficient, so that rare features cost norm and teach little. The share ``long`` of the public rows stays
+    below norm 1 after weighting; longer ones are shrunk to it. No weight is below ``floor``.
+
+    `columns`: of the private table, features divided by the declared norm of rows.
+    """
+    rows = columns.rows(public, Quantiser(Bounds(1.0, 1.0), columns.center, columns.scale))
+    squares = mean_squares(rows)
+    total = float(squares.sum())
+    if total == 0:
+        return np.ones(columns.width)
+    usual = float((squares**2).sum()) / total  # mean of sum_j x_j^2 q_j, over that of sum_j x_j^2
+    weights = np.sqrt(squares + usual * floor**2 / (1 - floor**2))
+    lengths = np.sqrt(_squared_norms(rows, weights))
+    unit = float(np.quantile(lengths[lengths > 0], long))
+    return np.maximum(weights / unit, floor)
+
+
+def mean_squares(rows: Dense | Sparse) -> Vector:
+    """Mean square of every feature of stored rows."""
+    n, d = rows.shape
+    if isinstance(rows, Sparse):
+        squares = (rows.values * 2.0**-FEATURE_BITS) ** 2
+        found: Vector = np.bincount(rows.indices, squares, minlength=d) / n
+        return found
+    total = np.zeros(d)
+    for start in range(0, n, BLOCK):
+        total += ((rows.values[start : start + BLOCK] * 2.0**-FEATURE_BITS) ** 2).sum(axis=0)
+    return total / n
+
+
+def _squared_norms(rows: Dense | Sparse, weights: Vector) -> Vector:
+    """Squared norm of every stored row, features multiplied by weights."""
+    n = rows.shape[0]
+    if isinstance(rows, Sparse):
+        squares = (rows.values * 2.0**-FEATURE_BITS * weights[rows.indices]) ** 2
+        owners = np.repeat(np.arange(n), np.diff(rows.indptr))
+        return np.bincount(owners, squares, minlength=n).astype(np.float64)
+    parts = [
+        ((rows.values[start : start + BLOCK] * 2.0**-FEATURE_BITS * weights) ** 2).sum(axis=1)
+        for start in range(0, n, BLOCK)
+    ]
+    return np.concatenate(parts)
+
+
+def weighted_columns(columns: Columns, weights: Vector) -> Columns:
+    """Return the map to features that are multiplied by weights; coefficients return to old units."""
+    return replace(columns, scale=columns.scale / weights)
+
+
+@dataclass(frozen=True, eq=False)
+class LongRows:
+    """The number of rows that are at least as long as their bound once columns are weighted.
+
+    A row is stored as integers first, so that its part of the count is a function of that row alone.
+    """
+
+    columns: Columns  # without weights
+    weights: Vector  # public
+
+    @property
+    def numbers(self) -> int:
+        """One count."""
+        return 1
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """No levels are counted."""
+        return ()
+
+    def of(self, table: Table, y: Any, weights: IntVector | None = None) -> IntVector:
+        """Return the exact count in some records; with weights of rows, their sum follows."""
+        quantiser = Quantiser(Bounds(1.0, 1.0), self.columns.center, self.columns.scale)
+        rows = self.columns.rows(table, quantiser)
+        long = (_squared_norms(rows, self.weights) >= 1)[:, None]
+        count = total_of(long, weights)
+        return count if weights is None else np.append(count, weights.sum())

@@ -1,0 +1,182 @@
+"""Public rows: the guarantee does not depend on them, they are named, and misleading ones are left out."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+
+import dpcvx as dp
+from dpcvx.accounting import Neighbours
+from dpcvx.data.columns import Columns
+from dpcvx.data.public_rows import LongRows, column_weights
+from dpcvx.data.table import Table
+from dpcvx.errors import WrongValue
+from dpcvx.mechanisms import NoisyRowCount
+
+D = 200
+
+
+def documents(n, seed=0, first=0):
+    """Rows of norm 1 with a few frequent words, from the word ``first`` on, and many rare ones."""
+    rng = np.random.default_rng(seed)
+    shares = np.roll(1 / np.arange(1, D + 1), first)
+    counts = rng.poisson(8 * shares / shares.sum(), (n, D)).astype(float)
+    counts[counts.sum(axis=1) == 0, first] = 1
+    rows = counts / np.linalg.norm(counts, axis=1, keepdims=True)
+    y = (rows[:, :10] @ np.linspace(-1, 1, 10) + 0.1 * rng.standard_normal(n) > 0).astype(int)
+    return sp.csr_array(rows), y
+
+
+def model(**given):
+    return dp.PrivateLogisticRegression(
+        epsilon=1.0, delta=1e-6, bounds=(0, 1), data_norm=1.0, classes=(0, 1), random_state=0, **given
+    )
+
+
+@pytest.fixture(scope="module")
+def private():
+    return documents(4000)
+
+
+def test_the_statement_names_public_rows_and_the_plan_pays_for_the_count(private):
+    fitted = model(public=documents(300, seed=1)[0]).fit(*private)
+    said = fitted.privacy_statement_.to_dict()["bounds"]["public_rows"]
+    assert said.startswith("300 public rows were given, which nothing here protects")
+    assert "multiplied by weights" in said
+    assert any(stage["question"] == "NoisyRowCount" for stage in fitted.privacy_statement_.mechanisms)
+    assert fitted.plan_.price.epsilon <= 1.0
+
+
+def test_coefficients_are_in_the_units_of_the_columns(private):
+    X, _ = private
+    fitted = model(public=documents(300, seed=1)[0]).fit(*private)
+    np.testing.assert_allclose(
+        fitted.decision_function(X), X @ fitted.coef_ + fitted.intercept_, rtol=1e-9, atol=1e-12
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["another frequent word", "one rare word", "huge", "nothing", "no numbers"])
+def test_misleading_public_rows_are_left_out(private, kind):
+    # Each of them would multiply nearly all private rows by a quarter.
+    public = np.zeros((100, D))
+    if kind == "another frequent word":
+        public = documents(100, seed=1, first=120)[0].toarray()
+    if kind == "one rare word":
+        public[:, -1] = 1
+    if kind == "huge":
+        public[:, 150] = 1e300
+    if kind == "no numbers":
+        public[:] = np.nan
+    fitted = model(public=public).fit(*private)
+    said = fitted.privacy_statement_.to_dict()["bounds"]["public_rows"]
+    if kind in ("nothing", "no numbers"):  # weights are all 1
+        assert np.isfinite(fitted.coef_).all()
+    else:
+        assert "not used" in said
+    plain = model().fit(*private)
+    X, y = documents(2000, seed=9)
+    assert (fitted.predict(X) == y).mean() > (plain.predict(X) == y).mean() - 0.03
+
+
+@pytest.mark.parametrize("kind", ["honest", "hostile"])
+def test_stored_rows_keep_their_bounds_whatever_the_public_rows(private, kind):
+    # Sensitivity is that of rows of norm sqrt(1 + intercept^2): weights come before the clip.
+    X, _ = private
+    table = Table(X)
+    columns = Columns.declare(table, (0.0, 1.0), None, 1.0)
+    public = documents(50, seed=1)[0] if kind == "honest" else sp.csr_array(np.full((50, D), 1e300))
+    weights = column_weights(Table(public), columns, floor=0.25, long=0.1)
+    assert np.isfinite(weights).all()
+    assert (weights >= 0.25).all()
+    from dpcvx.data.public_rows import weighted_columns
+    from dpcvx.data.quantise import Quantiser
+
+    weighted = weighted_columns(columns, weights * 1e6)  # whatever they were
+    rows = weighted.rows(table, Quantiser(dp.Bounds(1.0, 1.0), weighted.center, weighted.scale))
+    squares = np.add.reduceat(rows.values.astype(np.int64) ** 2, rows.indptr[:-1])
+    assert squares.max() <= 4**14
+
+
+@pytest.mark.parametrize("relation", ["replace", "add_remove"])
+def test_the_count_moves_by_at_most_its_sensitivity(relation):
+    columns = Columns.declare(Table(np.zeros((1, D))), (0.0, 1.0), None, 1.0)
+    question = LongRows(columns, np.linspace(0.25, 4, D))
+    mechanism = NoisyRowCount(6, 1, (), 2.0, Neighbours(relation))
+    hostile = np.vstack(
+        [np.zeros(D), np.full(D, np.nan), np.full(D, 1e300), np.eye(D)[0], np.eye(D)[-1], np.full(D, -1e300)]
+    )
+    moved = []
+    for i in range(len(hostile)):
+        whole = question.of(Table(hostile), None)
+        if relation == "add_remove":
+            moved.append(abs(whole - question.of(Table(np.delete(hostile, i, 0)), None))[0])
+            continue
+        for j in range(len(hostile)):
+            other = hostile.copy()
+            other[i] = hostile[j]
+            moved.append(abs(whole - question.of(Table(other), None))[0])
+    assert max(moved) == 1
+    assert 1 <= mechanism.sensitivity <= 1 + 1e-5
+    assert mechanism.noise == pytest.approx(2.0, rel=1e-5)  # test vector
+
+
+def test_public_rows_survive_clone_save_and_load(private, tmp_path):
+    public = documents(300, seed=1)[0].toarray()
+    fitted = clone(model(public=public)).fit(*private)
+    fitted.save(tmp_path / "model.json")
+    assert "public" in fitted.get_params()
+    back = dp.load(tmp_path / "model.json")
+    assert back.public is None  # the file holds no rows
+    np.testing.assert_array_equal(back.predict(private[0]), fitted.predict(private[0]))
+
+
+def test_other_columns_are_refused_and_extra_ones_left_out():
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.random((500, 3)), columns=["a", "b", "c"])
+    y = rng.integers(0, 2, 500)
+    given = model(standardize=False)
+    with pytest.raises(WrongValue, match="public lacks columns that X has: 'c'"):
+        given.set_params(public=X[["a", "b"]]).fit(X, y)
+    public = X.sample(50, random_state=0)[["c", "b", "a"]].assign(target=1)
+    assert given.set_params(public=public).fit(X, y).coef_.shape == (3,)
+
+
+def test_a_standardised_fit_says_that_it_does_not_use_them():
+    rng = np.random.default_rng(0)
+    X, y = rng.random((3000, 3)), rng.integers(0, 2, 3000)
+    fitted = dp.PrivateLogisticRegression(
+        epsilon=1.0, bounds=(0, 1), classes=(0, 1), public=X[:20], random_state=0
+    ).fit(X, y)
+    assert (
+        "columns of this fit are standardised" in fitted.privacy_statement_.to_dict()["bounds"]["public_rows"]
+    )
+
+
+def test_the_command_line_takes_public_rows(tmp_path, monkeypatch):
+    import csv
+    import json
+
+    from typer.testing import CliRunner
+
+    from dpcvx.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    rows, y = documents(1500)
+    names = [f"w{j}" for j in range(8)]
+    for name, n in (("private", 1500), ("open", 100)):
+        with open(f"{name}.csv", "w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow([*names, "label"])
+            writer.writerows([*row, label] for row, label in zip(rows[:n, :8].toarray(), y[:n], strict=True))
+    target = ["[target]", 'column = "label"', "classes = [0, 1]"]
+    lines = ["[bounds]", *(f"{name} = [0, 1]" for name in names), *target]
+    (tmp_path / "b.toml").write_text("\n".join(lines))
+    given = "fit private.csv --bounds b.toml --model logistic --epsilon 1 --data-norm 1 --seed 0 --quiet"
+    given += " --standardize false --public open.csv --out m.json"
+    done = CliRunner().invoke(app, given.split())
+    assert done.exit_code == 0, done.output
+    said = json.loads((tmp_path / "m.json").read_text())["privacy_statement"]
+    assert "100 public rows were given" in json.dumps(said)
