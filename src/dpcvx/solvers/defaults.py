@@ -173,16 +173,16 @@ _LISTED = (
     Default("solvers.scaled_target.MISFIT", 0.2,
             "relative error of the clipped mean square of a normal target as a model of others",
             "benchmarks/small.py", predicts=False),
-    Default("solvers.scaled_target.NOISY", 0.05,
-            "noise on an answer, over its range, from which all answers give the standard deviation; "
-            "with less, the last ones see more of long tails", "benchmarks/small.py", predicts=False),
-    Default("solvers.scaled_target.RESIDUAL", (1.0, 2.5),
+    Default("solvers.scaled_target.NOISY", 0.02,
+            "noise on an answer, over its range, from which all answers give the standard deviation; with "
+            "less, the last ones see more of long tails", "benchmarks/small.py", predicts=False),
+    Default("solvers.scaled_target.RESIDUAL", (0.7, 2.5),
             "residuals of squared loss are clipped at this many standard deviations of the target: the first "
             "where records are few, the second where they are many and for standard errors",
             "benchmarks/small.py", predicts=False),
     Default("solvers.scaled_target.MANY", 100.0,
             "records are many where n mu is this for each coefficient; the clip of residuals is in "
-            "proportion between 40 and 100", "benchmarks/small.py", predicts=False),
+            "proportion between 28 and 100", "benchmarks/small.py", predicts=False),
     Default("solvers.scaled_target.LARGEST", 10.0,
             "standard deviations of the target beyond which one is clipped",
             "not measured: nearly all targets are nearer", predicts=False),

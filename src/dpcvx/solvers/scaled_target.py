@@ -77,8 +77,8 @@ class TargetScale:
 def residual_deviations(problem: Problem, n: int, budget: Budget) -> float:
     """Return the clip of residuals, in standard deviations of the target, that suits n records.
 
-    The noise is proportional to it. Clipping at one standard deviation bends the fit of skewed targets
-    towards their median, which costs less than the noise where records are few: where n mu is below 40 for
+    The noise is proportional to it. Clipping at 0.7 standard deviations bends the fit of skewed targets
+    towards their median, which costs less than the noise where records are few: where n mu is below 28 for
     each coefficient. From there on the clip grows with it, up to 2.5 standard deviations at 100.
     """
     if budget.delta == 0:
@@ -233,7 +233,7 @@ class ScaledTarget(Solver):
 
     Algorithm: `measure_target` releases a centre m, a standard deviation s and the number of records that
     have a target. Targets become (y - m)/(2.5 s), and squared loss becomes Huber's: squared loss with
-    residuals clipped at one standard deviation where records are few, at 2.5 where they are many. Rows are
+    residuals clipped at 0.7 standard deviations where records are few, at 2.5 where they are many. Rows are
     not changed. The number of records that have a target takes the place of n in the answers that the fit
     works with (PRIVACY_MATH §17).
 
