@@ -167,7 +167,8 @@ class DataCheck:
         """Return the levels whose count is not distinguishable from 0, if the noise is small enough."""
         if column.levels is None:
             return ()
-        if self.error >= FEW_PEOPLE * self.whole and not self._has_unrecognised(column):
+        likely = self._has_unrecognised(column) or self._may_be_misspelt(column)
+        if self.error >= FEW_PEOPLE * self.whole and not likely:
             return ()
         pairs = enumerate(zip(column.levels, column.counts, strict=True))
         return tuple(level for place, (level, count) in pairs if count < self.error and place != column.other)
@@ -185,10 +186,13 @@ class DataCheck:
         ]
 
     def _has_unrecognised(self, column: CheckedColumn) -> bool:
-        """Whether a column is likely to have unrecognised cells, or cells that count as its other level."""
-        if column.other is not None and column.counts[column.other] > self.error:
-            return True
+        """Whether a column is likely to have unrecognised cells."""
         return self.whole - column.total > LIKELY * self.noise * self._spread(column)
+
+    def _may_be_misspelt(self, column: CheckedColumn) -> bool:
+        """Whether people of a misspelt level may be at the other one: it has people, as most levels have."""
+        visible = [count > self.error for count in column.counts]
+        return column.other is not None and visible[column.other] and 2 * sum(visible) > len(visible)
 
     @property
     def findings(self) -> tuple[str, ...]:
