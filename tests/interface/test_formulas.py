@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import time
 
 import numpy as np
 import pandas as pd
@@ -172,6 +173,9 @@ def test_bounds_of_expressions(text, bounds, wanted):
         ("wage ~ wage", "wage"),
         ("wage ~ I(age ** 0.5)", "not supported"),
         ("wage ~ I(age ** 999999)", "not finite"),
+        (f"wage ~ I(age ** {'9' * 400})", "too large"),
+        (f"wage ~ I({'9' * 400} + age)", "too large"),
+        ("wage ~ age | region", "several parts"),
     ],
 )
 def test_refusals_say_why(people, formula, word):
@@ -284,3 +288,15 @@ def test_queries_take_formulas():
             query_from_json({"kind": "regression", "formula": formula})
     with pytest.raises(WrongValue, match="leave that out"):
         query_from_json({"kind": "regression", "formula": "worked ~ age", "target": "worked"})
+
+
+def test_no_formula_of_a_query_takes_long_or_fails_without_words():
+    """Products of sums have as many terms as there are choices of one addend each."""
+    start = time.perf_counter()
+    sums = ":".join(f"(a{i} + b{i})" for i in range(100))
+    for formula in (f"y ~ {sums}", "y ~ a | b", f"y ~ I({'9' * 400} + a)", f"y ~ I(0x{'f' * 1500})"):
+        with pytest.raises(WrongValue):
+            query_from_json({"kind": "regression", "formula": formula})
+    assert time.perf_counter() - start < 1
+    spaced = query_from_json({"kind": "regression", "formula": "y ~ C(`my group`)"})
+    assert spaced == Regression("y", ["my group"])

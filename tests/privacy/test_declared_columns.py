@@ -14,7 +14,7 @@ import dpcvx as dp
 from dpcvx.data import Quantiser
 from dpcvx.data.columns import Columns
 from dpcvx.data.declarations import Declarations
-from dpcvx.data.levels import COMPARED, OMITTED
+from dpcvx.data.levels import COMPARED, OMITTED, DeclaredLevels
 from dpcvx.data.table import open_declared
 
 SCHEMA = dp.TableSchema(
@@ -198,3 +198,20 @@ def test_the_bucket_of_a_number_does_not_follow_another_persons_minus_zero():
         column = dp.HashedColumn(64, key)
         buckets = [column.read(np.array([first, "0", 0.0], dtype=object)) for first in ("-0", -0.0, "0", "1")]
         assert len({tuple(found[1:]) for found in buckets}) == 1
+
+
+@pytest.mark.parametrize("kind", ["datetime64[ns]", "datetime64[us]", "datetime64[D]"])
+def test_codes_of_missing_labels_leave_dates_as_they_are(kind):
+    """One label that is no date makes a column of objects: the other labels must be the same."""
+    schema = dp.TableSchema(
+        {
+            "x": dp.NumberColumn((0, 1)),
+            "due": dp.LevelColumn(["2020-01-01", "2020-02-01"], missing_codes=[9]),
+        },
+        target="due",
+    )
+    days = np.array(["2020-01-01", "2020-02-01", "2020-02-01"], dtype=kind)
+    mixed = np.array([datetime.datetime(2020, 1, 1), datetime.datetime(2020, 2, 1), "?"], dtype=object)
+    labels = DeclaredLevels(("2020-01-01", "2020-02-01"))
+    assert labels.codes(schema.read_target(days)).tolist() == [0, 1, 1]
+    assert labels.codes(schema.read_target(mixed)).tolist() == [0, 1, -1]

@@ -19,7 +19,7 @@ import numpy as np
 from dpcvx.arrays import Vector
 from dpcvx.errors import WrongValue
 
-__all__ = ["Expression", "Interval", "products"]
+__all__ = ["Expression", "Interval", "parse_quoted", "products"]
 
 Interval = tuple[float, float]
 
@@ -80,24 +80,14 @@ class Expression:
             return np.asarray(self._walk(lambda name: known[name], _numbers), dtype=float)
 
     def _walk(self, read: Callable[[str], Any], kind: _Kind) -> Any:
-        names: dict[str, str] = {}
-
-        def place(match: re.Match[str]) -> str:
-            return names.setdefault(match[1], f"quoted_{len(names)}")
-
-        try:
-            tree = ast.parse(QUOTED.sub(place, self.text), mode="eval").body
-        except SyntaxError:
-            raise WrongValue(f"{self.text!r} cannot be read as an expression.") from None
-        original = {placed: name for name, placed in names.items()}
+        tree, name_of = parse_quoted(self.text)
 
         def compute(node: ast.expr) -> Any:
             match node:
                 case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
                     return kind.constant(float(value))
                 case ast.Name() | ast.Attribute():
-                    name = ast.unparse(node)
-                    return read(original.get(name, name))
+                    return read(name_of(node))
                 case ast.UnaryOp(op=ast.USub(), operand=operand):
                     return kind.product(kind.constant(-1.0), compute(operand))
                 case ast.BinOp(left=left, op=ast.Add(), right=right):
@@ -122,7 +112,12 @@ class Expression:
                         return kind.rising(compute(argument), name, self.text)
             raise WrongValue(self._refusal(node))
 
-        return compute(tree)
+        try:
+            return compute(tree)
+        except (OverflowError, RecursionError):  # by the text alone: computing with cells raises neither
+            raise WrongValue(
+                f"{self.text!r} in the formula has a number that is too large, or too many parts."
+            ) from None
 
     def _refusal(self, node: ast.expr) -> str:
         if isinstance(node, ast.Call):
@@ -138,6 +133,24 @@ class Expression:
             f"{ast.unparse(node)!r} in the formula is not supported. Numbers, names, + - * / < <= > >=, "
             f"whole powers, I(...), abs and {known} are."
         )
+
+
+def parse_quoted(text: str) -> tuple[ast.expr, Callable[[ast.expr], str]]:
+    """Return the tree of an expression, and a function that gives the text of a part of it.
+
+    Names in backquotes may have any characters, and have none around them there.
+    """
+    names: dict[str, str] = {}
+
+    def place(match: re.Match[str]) -> str:
+        return names.setdefault(match[1], f"quoted_{len(names)}")
+
+    try:
+        tree = ast.parse(QUOTED.sub(place, text), mode="eval").body
+    except (SyntaxError, RecursionError, MemoryError):
+        raise WrongValue(f"{text!r} cannot be read as an expression.") from None
+    original = {placed: name for name, placed in names.items()}
+    return tree, lambda node: original.get(written := ast.unparse(node), written)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import numpy as np
 
 from dpcvx.arrays import Vector
 from dpcvx.data.canonical import read_numbers
-from dpcvx.data.expressions import Expression, Interval, products
+from dpcvx.data.expressions import Expression, Interval, parse_quoted, products
 from dpcvx.data.levels import DeclaredLevels
 from dpcvx.data.schema_columns import PRIVATE, Variable
 from dpcvx.errors import Incompatible, NotInstalled, WrongType, WrongValue
@@ -73,6 +73,8 @@ class ModelFormula:
         """The target, the terms, each with its factors as formulaic gives them, and whether 1 is a term."""
         parsed = _parse(self.text)
         left, right = list(getattr(parsed, "lhs", [])), list(getattr(parsed, "rhs", parsed))
+        if not all(hasattr(term, "factors") for term in (*left, *right)):
+            raise WrongValue(f"The formula {self.text!r} has several parts: leave out | and what follows.")
         if len(left) > 1 or (left and len(left[0].factors) > 1):
             raise WrongValue(f"The left side of {self.text!r} must be one target, such as wage or log(wage).")
         target = _factor(left[0].factors[0]) if left else None
@@ -187,18 +189,18 @@ def _factor(factor: Any) -> Factor:
         return Expression(f"`{text}`")
     if not text.startswith("C("):
         return Expression(text)
-    node = ast.parse(text.replace("`", ""), mode="eval").body
+    node, name_of = parse_quoted(text)
     match node:
         case ast.Call(args=[name], keywords=[]):
-            return Category(ast.unparse(name))
+            return Category(name_of(name))
         case ast.Call(args=[name], keywords=[ast.keyword(arg="ref", value=ast.Constant(value=level))]):
-            return Category(ast.unparse(name), level)
+            return Category(name_of(name), level)
         case ast.Call(args=[name, ast.Call(args=[ast.Constant(value=level)], keywords=[])]):
-            return Category(ast.unparse(name), level)  # Treatment("north"), contr.treatment("north")
+            return Category(name_of(name), level)  # Treatment("north"), contr.treatment("north")
         case ast.Call(
             args=[name, ast.Call(args=[], keywords=[ast.keyword(value=ast.Constant(value=level))])]
         ):
-            return Category(ast.unparse(name), level)
+            return Category(name_of(name), level)
     raise WrongValue(f"{text!r}: write C(column) or C(column, ref='level').")
 
 

@@ -59,7 +59,9 @@ def blank(codes: tuple[Level, ...], cells: Cells) -> Cells:
     found = DeclaredLevels(codes).codes(cells) >= 0
     if cells.dtype.kind in NUMBER_KINDS:
         return np.where(found, np.nan, read_numbers(cells))
-    blanked = np.array(cells, dtype=object)
+    # NumPy would turn dates of some types into integers.
+    dates = cells.dtype.kind in "mM"
+    blanked = np.array(canonical_cells(cells) if dates else cells, dtype=object)
     blanked[found] = None
     return blanked
 
