@@ -13,7 +13,7 @@ from adversary import neighbour, records, stored
 from dpcvx.accounting import REPLACE_ONE, WEIGHT, Neighbours, Tight
 from dpcvx.audit.replay import discrepancies, record, replay, share
 from dpcvx.data import CurvatureSum, Records
-from dpcvx.data.curvature import CurvatureBound, largest_meat
+from dpcvx.data.curvature import CurvatureBound, meat_squared
 from dpcvx.data.lattice import RESIDUAL_BITS, ResidualBound, integer_bounds
 from dpcvx.data.quantise import Quantiser
 from dpcvx.data.rows import Dense
@@ -66,7 +66,7 @@ def test_sums_are_those_of_every_record_alone_and_none_is_longer_than_its_bound(
         square = mechanism._square(mechanism.problem.margin_bound(theta))
         for part, each in parts:
             assert squares(part) <= (mechanism._largest * k2) ** 2
-            assert 2 * squares(each) <= largest_meat(square, slope, k2, REPLACE_ONE)
+            assert 2 * squares(each) <= meat_squared(square, slope, k2, REPLACE_ONE)
 
 
 @named

@@ -175,10 +175,10 @@ def fit(
         texts = [*schema.text_columns(), *ids]
         X, y = table.read([*schema.columns, *ids, *weights], texts, target, parameters.get("classes"))
         if public is not None:
-            may_be_shown = open_table(public, options.form(public, declared))
-            if absent := [name for name in schema.columns if name not in may_be_shown.columns]:
+            open_rows = open_table(public, options.form(public, declared))
+            if absent := [name for name in schema.columns if name not in open_rows.columns]:
                 raise WrongValue(f"{public} lacks columns of the data: {', '.join(absent)}; {HEADER_HINT}")
-            estimator.set_params(public=may_be_shown.read([*schema.columns], schema.text_columns())[0])
+            estimator.set_params(public=open_rows.read([*schema.columns], schema.text_columns())[0])
         unused = [name for name in declared.columns if name not in table.columns]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning if quiet else UnrecognisedDataWarning)  # shown below
@@ -192,7 +192,7 @@ def fit(
                 done = f"Interrupted after the fit. The budget is spent, and the model is in {out}."
                 raise Stopped(done) from None
             if not resume:
-                kept.unlink(missing_ok=True)  # without an answer: the plan was not paid for
+                kept.unlink(missing_ok=True)  # it has no answer yet, and nothing was paid
             raise Stopped("Interrupted before the fit began: nothing was charged or written.") from None
         finally:  # a warning that is an error may come when the budget is spent
             if hasattr(estimator, "release_"):

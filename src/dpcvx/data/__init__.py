@@ -1,7 +1,7 @@
 """Records: reading, clipping and quantising them, and the data sources that compute exact sums over them."""
 
 from dpcvx.data.additive_basis import AdditiveBasis
-from dpcvx.data.curvature import CurvatureBound, CurvatureSum, largest_meat, largest_person, squared_bound
+from dpcvx.data.curvature import CurvatureBound, CurvatureSum, meat_squared, person_squared, squared_bound
 from dpcvx.data.dataset import Dataset
 from dpcvx.data.gram_scores import HasGramScores, Linear
 from dpcvx.data.lattice import (
@@ -81,8 +81,8 @@ __all__ = [
     "exact_sum",
     "fixed_point",
     "integer_bounds",
-    "largest_meat",
-    "largest_person",
+    "meat_squared",
+    "person_squared",
     "present_squared",
     "records_at_once",
     "room",

@@ -69,7 +69,7 @@ POOLED = _pooled_edges()
 
 @dataclass(frozen=True, eq=False)
 class CellsInBins:
-    """The number of cells of some columns, and of the target, in bins; the last bin is for no numbers.
+    """Number of cells of columns, and of the target, in bins; the last bin is for cells without a number.
 
     Bins are x <= e_1, e_1 < x <= e_2, ..., x > e_K. The counts of a column sum to n: weight that no row has
     counts as missing.
@@ -108,7 +108,7 @@ class CellsInBins:
 
 @dataclass(frozen=True, eq=False)
 class PooledCells(CellsInBins):
-    """The number of cells of all of some columns together in bins that each column has as many of.
+    """The number of cells in bins, added up over columns that all have the same number of bins.
 
     The counts sum to n times the number of columns.
     """

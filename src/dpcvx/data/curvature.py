@@ -47,7 +47,7 @@ def squared_bound(slope: ResidualBound, bits: int) -> CurvatureBound:
     return CurvatureBound(max(1, math.floor(slope.linf**2 * 2.0 ** (bits - 2 * RESIDUAL_BITS))), bits)
 
 
-def largest_meat(square: CurvatureBound, slope: ResidualBound, k2: int, neighbours: Neighbours) -> int:
+def meat_squared(square: CurvatureBound, slope: ResidualBound, k2: int, neighbours: Neighbours) -> int:
     """Return the squared l2 sensitivity of the meat, whose rows have ||k||^2 <= k2.
 
     A record adds a positive semidefinite matrix of Frobenius norm up to square * k2. A person adds the outer
@@ -56,11 +56,11 @@ def largest_meat(square: CurvatureBound, slope: ResidualBound, k2: int, neighbou
     """
     if neighbours.unit == "row":
         return neighbours.cone_squared * (square.largest * k2) ** 2
-    longest = largest_person(slope, k2, neighbours)
+    longest = person_squared(slope, k2, neighbours)
     return (2 if neighbours.replaces else 1) * longest**2
 
 
-def largest_person(slope: ResidualBound, k2: int, neighbours: Neighbours) -> int:
+def person_squared(slope: ResidualBound, k2: int, neighbours: Neighbours) -> int:
     """Return the largest ||g||^2 of a person's truncated gradient."""
     return (neighbours.rows * slope.linf) ** 2 * k2 >> 2 * PERSON_BITS
 
@@ -152,7 +152,7 @@ class CurvatureSum:
         found = [(_squares(one.moments - other.moments), bends)]
         if self.square is not None and one.meat is not None and other.meat is not None:
             meat = _squares(one.meat - other.meat)
-            found.append((meat, largest_meat(self.square, self.slope, row.k2, neighbours)))
+            found.append((meat, meat_squared(self.square, self.slope, row.k2, neighbours)))
         return found
 
 

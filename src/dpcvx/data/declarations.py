@@ -36,9 +36,9 @@ class Declarations:
     maps: Any = None
 
     def map_of_each(self, table: Table) -> dict[int, Any]:
-        """Return the declared map, the identity included, or request of each number that has one.
+        """Return the map that is declared for each number, or the request for one, by position.
 
-        By position.
+        A declared identity is included.
         """
         if self.maps in (None, AUTO, NO_MAPS):
             return {}

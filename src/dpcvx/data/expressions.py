@@ -42,6 +42,7 @@ COMPARISONS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
+# functions that learn from all cells of a column
 LEARNING = ("bs", "cc", "cr", "cs", "te", "poly", "scale", "center", "standardize", "hashed", "lag")
 QUOTED = re.compile(r"`([^`]*)`")
 
@@ -79,7 +80,8 @@ class Expression:
         with np.errstate(all="ignore"):
             return np.asarray(self._walk(lambda name: known[name], _numbers), dtype=float)
 
-    def _walk(self, read: Callable[[str], Any], kind: _Kind) -> Any:
+    def _walk(self, read: Callable[[str], Any], kind: _Arithmetic) -> Any:
+        """Compute the expression; `read`: value of a variable by its name; `kind`: of the values."""
         tree, name_of = parse_quoted(self.text)
 
         def compute(node: ast.expr) -> Any:
@@ -154,8 +156,8 @@ def parse_quoted(text: str) -> tuple[ast.expr, Callable[[ast.expr], str]]:
 
 
 @dataclass(frozen=True)
-class _Kind:
-    """Arithmetic that an expression is computed with: that of numbers of records, or of intervals."""
+class _Arithmetic:
+    """Operations on the values of an expression: numbers of records, or intervals."""
 
     constant: Callable[[float], Any]
     total: Callable[[Any, Any], Any]
@@ -211,7 +213,7 @@ def _compared(left: Any, sign: Callable[[Any, Any], Any], right: Any) -> Any:
     return np.where(known, sign(left, right), np.nan)
 
 
-_numbers = _Kind(
+_numbers = _Arithmetic(
     constant=float,
     total=operator.add,
     product=operator.mul,
@@ -221,7 +223,7 @@ _numbers = _Kind(
     size=abs,
     rising=lambda values, name, _: RISING[name](values),
 )
-_intervals = _Kind(
+_intervals = _Arithmetic(
     constant=lambda value: (value, value),
     total=lambda a, b: (a[0] + b[0], a[1] + b[1]),
     product=products,

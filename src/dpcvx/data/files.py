@@ -154,7 +154,7 @@ PLAIN = CsvDialect()
 
 @dataclass(frozen=True)
 class FileForm:
-    """Form of the files of a table, as far as a file itself does not say it.
+    """How the files of a table are written, where a file does not say so itself.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ class FileForm:
     sheet: str | None = None
 
     def of(self, path: Path) -> FileForm:
-        """Return what matters to one file: the dialect to a CSV file, the sheet to a workbook."""
+        """Return the form of one file: the dialect of a CSV file, or the sheet of a workbook."""
         kind = path.suffix.lower()
         return FileForm(self.dialect if kind == ".csv" else PLAIN, self.sheet if kind == WORKBOOK else None)
 

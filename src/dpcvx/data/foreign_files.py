@@ -30,7 +30,7 @@ UNKNOWN_TEXT = "\ufffd"  # a cell of a kind that has no text; it matches no leve
 DAY, SECOND = datetime.timedelta(days=1), datetime.timedelta(seconds=1)
 STATA = SAS = datetime.datetime(1960, 1, 1)
 SPSS = datetime.datetime(1582, 10, 14)
-# the record of a file of SPSS that declares the encoding: of type 7 and subtype 20, as bytes and a length
+# record of an SPSS file that declares its encoding: type 7, subtype 20, in either byte order
 SPSS_ENCODING = re.compile(
     rb"(?:\x07\0\0\0\x14\0\0\0\x01\0\0\0.\0\0\0|\0\0\0\x07\0\0\0\x14\0\0\0\x01\0\0\0.)([\w.-]+)",
     re.DOTALL | re.ASCII,
@@ -329,7 +329,7 @@ def _texts(cells: Sequence[Any]) -> Any:
 def _text(value: Any) -> str | None:
     """Return a text with the given canonical value."""
     if isinstance(value, str):
-        return value.encode(errors="replace").decode()  # half a character fits into no column of text
+        return value.encode(errors="replace").decode()  # a lone surrogate cannot be stored as text
     if value is None:
         return value
     return repr(value) if isinstance(value, float) else UNKNOWN_TEXT

@@ -16,9 +16,12 @@ from dpcvx.words import LARGEST_SHOWN, show
 
 __all__ = ["COMPARED", "DECLARED", "OMITTED", "WHOLE", "DeclaredLevels"]
 
-# Features of a column: one for each level, of which there are three or more, coefficients being differences
-# from the baseline, declared or the first; one for each level, which are not compared without an intercept;
-# one for each but this baseline; one for each but a declared one.
+# Encodings of a column of levels, as features:
+# compared: one for every level (of two levels, for all but the baseline). Coefficients are differences from
+#   the baseline, which is the declared or the first level;
+# whole: one for every level, with a coefficient each, for models without an intercept;
+# omitted: one for every level but the baseline, which is the declared or the first level;
+# declared: one for every level but the baseline, if one is declared.
 COMPARED, WHOLE, OMITTED, DECLARED = "compared", "whole", "omitted", "declared"
 
 FEW = 10  # numbers that are faster checked one by one
@@ -79,7 +82,7 @@ class DeclaredLevels:
         """
         if place is None and encoding != DECLARED and len(self.values) > 1:
             place = 0
-        # Of two levels one feature says all, in rows that are half as long.
+        # Of two levels one feature is enough, and rows with two would be longer.
         whole = encoding == WHOLE or (encoding == COMPARED and len(self.values) > 2)
         return replace(self, baseline=place, omitted=None if whole else place)
 
@@ -99,7 +102,7 @@ class DeclaredLevels:
 
     @property
     def is_compared(self) -> bool:
-        """Whether the baseline has a feature, so that the features of a level sum to 1."""
+        """Whether the baseline has a feature, so that the features of a known cell sum to 1."""
         return self.baseline is not None and self.omitted is None
 
     @property

@@ -58,8 +58,8 @@ def column_weights(public: Table, columns: Columns, *, floor: float, long: float
 
     w_j^2 is proportional to q_j + f, with q_j the mean square of feature j over the public rows, and f such
     that a row without any frequent feature keeps ``floor`` of the usual norm. The noise is the same for every
-    coefficient, so that rare features cost norm and teach little. The share ``long`` of the public rows stays
-    below norm 1 after weighting; longer ones are shrunk to it. No weight is below ``floor``.
+    coefficient: rare features add to the norm and carry little information. The share ``long`` of the public
+    rows stays below norm 1 after weighting; longer ones are shrunk to it. No weight is below ``floor``.
 
     `columns`: of the private table, features divided by the declared norm of rows.
     """
@@ -109,7 +109,7 @@ def weighted_columns(columns: Columns, weights: Vector) -> Columns:
 
 @dataclass(frozen=True, eq=False)
 class LongRows:
-    """The number of rows that are at least as long as their bound once columns are weighted.
+    """The number of rows whose norm is at least 1 once columns are weighted.
 
     A row is stored as integers first, so that its part of the count is a function of that row alone.
     """

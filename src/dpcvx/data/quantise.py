@@ -50,8 +50,9 @@ class Quantiser:
     basis: AdditiveBasis | None = None  # features of additive models
     missing: Vector | None = None  # value of each column that stands for a missing cell, or NaN; shape (d,)
     # Treatment of a row longer than x_2, shrunk by f, in `remap`. "row": nothing else. "numbers":
-    # intercept and target are shrunk too, so that the record counts f^2 times in squared loss and a linear
-    # model stays the same. "labels": the intercept is shrunk and the label becomes y/f (`WeightedLogistic`).
+    # intercept and target are shrunk too, so that the record has the weight f^2 in squared loss and a linear
+    # model that is right keeps its coefficients. "labels": the intercept is shrunk and the label becomes y/f
+    # (`WeightedLogistic`).
     shrink: str = "row"
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
 """Counts of recognised cells: finite numbers, declared levels and declared labels, in raw records.
 
-They are computed from raw records, because in a quantised row a missing cell looks like one in the middle of
-its bounds. Counts are exact and private; `dpcvx.mechanisms.NoisyCounts` releases them with noise.
+They are computed from raw records, because a quantised row does not tell every missing cell from
+others. Counts are exact and private; `dpcvx.mechanisms.NoisyCounts` releases them with noise.
 """
 
 from __future__ import annotations

@@ -313,11 +313,10 @@ class MomentSum:
 def present_squared(neighbours: Neighbours, largest: int, counted: int) -> int:
     """Return the squared l2 sensitivity of (t, P), ||t||^2 <= largest, ||P||^2 <= counted.
 
-    (0, 0) where t is missing. Two that are there differ by at most 2 ||t||, and one that is there is at most
-    sqrt(||t||^2 + ||P||^2) from one that is not (PRIVACY_MATH §17). Where t has parts that are missing each
-    for itself, every part must have at most three times its own largest square in P. A weight multiplies
-    both, and the distance is a convex function of the weights, so that it is largest where they are 0 or
-    whole.
+    A unit without t adds (0, 0). Two units with t differ by at most 2 ||t||; one with t and one without
+    differ by at most sqrt(||t||^2 + ||P||^2) (PRIVACY_MATH §17). If parts of t can be missing one by one, the
+    square of each part's entry in P must be at most three times the largest square of the part. A weight
+    multiplies t and P, and the distance is convex in the weights, so it is largest where they are 0 or 1.
     """
     longest = largest + counted
     missing = longest if counted else 0

@@ -146,7 +146,7 @@ class AdditiveModel(LinearModel):
         coordinates = super()._coordinates(columns, n, budget)
         numbers = _number_places(columns)
         knots = self._knot_count(n, budget, columns)
-        if self.knots == "auto" and knots == FEWEST_KNOTS:  # so few records may not show that flags are flags
+        if self.knots == "auto" and knots == FEWEST_KNOTS:  # few records may not show what is a flag
             numbers = tuple(j for j in numbers if (columns.low[j], columns.high[j]) not in UNIT_BOUNDS)
         pairs = self._pairs(n, budget, columns)
         if not (knots and numbers) and not pairs and not self.monotone:

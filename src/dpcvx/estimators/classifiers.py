@@ -106,10 +106,10 @@ class PrivateLogisticRegression(LinearClassifier):
     minimise (1/n) sum_i log(1 + exp(-y_i <x_i, theta>)) + (l2/2) ||theta||_2^2 over the set, all in scaled
     units; with K > 2 classes the softmax loss of K scores over matrices of shape (d, K)
 
-    Where public numbers say that it pays, slopes of the loss are clipped at those at theta = 0, which takes
-    half of the noise away (a fifth above them with more than two classes); with two classes scores are
-    divided by the factor that they grow by. A solver object clips only if its ``clip`` says so, a fit with
-    ``uncertainty`` never does.
+    Where public numbers say that it pays, slopes of the loss are clipped at their size at theta = 0, which
+    halves the noise (with more than two classes at 1.2 times that size). Clipping makes scores too large by
+    a known factor; with two classes they are divided by it. A solver object clips only if its ``clip`` says
+    so, and a fit with ``uncertainty`` never does.
     """
 
     class_weight: Any = None

@@ -133,7 +133,7 @@ def _reading(schema: Any, variable: Variable) -> Reading:
 def _number_reading(graph: _Graph, variable: Variable, column: Any) -> str:
     cells = graph.input(variable.column, "DOUBLE", 1)
     codes = [code for code in map(canonical, column.missing_codes) if isinstance(code, float)]
-    return _without(graph, cells, codes)
+    return _without_codes(graph, cells, codes)
 
 
 def _boolean_reading(graph: _Graph, variable: Variable, column: Any) -> str:
@@ -163,7 +163,7 @@ def _date_reading(graph: _Graph, variable: Variable, column: Any) -> str:
         for code in map(canonical, column.missing_codes)
         if isinstance(code, str) and _is_date(code)
     ]
-    days = _without(graph, days, codes)
+    days = _without_codes(graph, days, codes)
     if not column.parts:
         past = graph.add("Sub", days, graph.constant(np.float64(_days(column.since))))
         return graph.add("Div", past, graph.constant(np.float64(UNITS[column.unit])))
@@ -232,7 +232,7 @@ READINGS: dict[str, Callable[[_Graph, Variable, Any], str]] = {
 }
 
 
-def _without(graph: _Graph, cells: str, codes: list[float]) -> str:
+def _without_codes(graph: _Graph, cells: str, codes: list[float]) -> str:
     """Numbers, with declared codes of missing ones as NaN."""
     for code in codes:
         found = graph.add("Equal", cells, graph.constant(np.float64(code)))

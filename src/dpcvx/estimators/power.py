@@ -337,9 +337,9 @@ def _choose_share(
     declared: Callable[[Plan, float], FitDeclaration],
     plan_fit: Callable[[Any], tuple[Plan, float]],
 ) -> tuple[float, float]:
-    """Return the best share for uncertainty, and the share of runs in which noise hides the clearest one.
+    """Return the best share for uncertainty, and how often noise hides even the clearest coefficient.
 
-    The clearest one is the coefficient that noise hides least often. `twin`: a model to be overwritten.
+    That is the one which noise hides in the smallest share of runs. `twin`: a model to be overwritten.
     """
 
     def make(share: float) -> tuple[Plan, float]:

@@ -200,8 +200,8 @@ def release_maps(
 ) -> dict[int, ColumnMap]:
     """Release the histograms that were paid for; return all maps with their numbers.
 
-    Where the target has a long tail itself, the rule for other columns bends none: the tails of columns are
-    then what tells the tail of the target.
+    Where the target has a long tail itself, the rule maps no column by its quantiles: the tails of columns
+    then predict the tail of the target.
 
     `stages`: of the plan; `maps`: by position; `dataset`: raw records; private; `columns`: declared without
     maps; `target`: as declared or released; `answers`: of the run.

@@ -19,8 +19,8 @@ from dpcvx.data import (
     CurvatureSum,
     ResidualBound,
     integer_bounds,
-    largest_meat,
-    largest_person,
+    meat_squared,
+    person_squared,
     room,
     squared_bound,
 )
@@ -127,7 +127,7 @@ class NoisySecondMoments(GaussianMechanism):
         if self.meat_multiplier is None:
             return (moments,)
         square = self._square(z_max)
-        meat = math.isqrt(largest_meat(square, self._slope(z_max), k2, self.neighbours)) + 1
+        meat = math.isqrt(meat_squared(square, self._slope(z_max), k2, self.neighbours)) + 1
         bits = 2 * FEATURE_BITS + (square.bits if self.neighbours.unit == "row" else 0)
         return moments, LatticeGaussian(meat, self.meat_multiplier, d * (d + 1) // 2, 2.0**-bits / self.n)
 
@@ -154,7 +154,7 @@ class NoisySecondMoments(GaussianMechanism):
             return most
         term = self._square(None).largest * k_inf**2
         if self.neighbours.unit != "row":
-            term = largest_person(self._slope(None), k2, self.neighbours)
+            term = person_squared(self._slope(None), k2, self.neighbours)
         return min(most, room(term, others[0].scale))
 
     @property

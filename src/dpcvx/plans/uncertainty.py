@@ -35,9 +35,9 @@ __all__ = [
 NONROBUST, SCALED, ROBUST, CLUSTER = "nonrobust", "scaled", "robust", "cluster-robust"
 # Kinds of covariance, and the assumption that each makes.
 COVARIANCES = {
-    ROBUST: "the variance of errors may depend on the features (sandwich with a released meat)",
+    ROBUST: "the variance of errors may depend on the features (sandwich formula)",
     CLUSTER: "errors of a person's rows may depend on each other, and their variance on the features "
-    "(sandwich with a released meat of persons)",
+    "(sandwich formula over persons)",
     # of files of earlier versions
     NONROBUST: "the model is right: the variance of errors does not depend on the features",
     SCALED: "as nonrobust, scaled by the released spread of the gradients of persons or weighted rows",

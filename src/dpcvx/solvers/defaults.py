@@ -58,8 +58,8 @@ _LISTED = (
     Default("solvers.gradient_descent.LATE", 3,
             "one in so many iterates, the last ones, is averaged", "benchmarks/accuracy.py"),
     Default("solvers.gradient_descent.SETTLE_NOISE", 2.0,
-            "standard deviations of noise that are left out of the last step of an intercept: with balanced "
-            "classes noise would move it", "benchmarks/accuracy.py", predicts=False),
+            "standard deviations of its noise by which the last step of an intercept is shortened: otherwise "
+            "noise would move it where classes are balanced", "benchmarks/accuracy.py", predicts=False),
     Default("solvers.gradient_descent.MOST_STEPS", 10_000,
             "more steps by default would seldom be worth the time", "benchmarks/dense.py", predicts=False),
     Default("solvers.gradient_descent.NOISE_SHARE", 0.1,
@@ -171,14 +171,15 @@ _LISTED = (
             "limits of that mean square: ranges of 7 and of 0.8 standard deviations of a normal target",
             "benchmarks/small.py", predicts=False),
     Default("solvers.scaled_target.MISFIT", 0.2,
-            "relative error of the clipped mean square of a normal target as a model of others",
+            "assumed relative error of a normal target's clipped mean square as a model of other targets",
             "benchmarks/small.py", predicts=False),
     Default("solvers.scaled_target.NOISY", 0.02,
-            "noise on an answer, over its range, from which all answers give the standard deviation; with "
-            "less, the last ones see more of long tails", "benchmarks/small.py", predicts=False),
+            "noise on an answer, over its range, from which all answers together give the standard "
+            "deviation; with less, the last ones alone do, which see more of long tails",
+            "benchmarks/small.py", predicts=False),
     Default("solvers.scaled_target.RESIDUAL", (0.7, 2.5),
             "residuals of squared loss are clipped at this many standard deviations of the target: the first "
-            "where records are few, the second where they are many and for standard errors",
+            "where records are few, the second where they are many and, at least, for standard errors",
             "benchmarks/small.py", predicts=False),
     Default("solvers.scaled_target.MANY", 100.0,
             "records are many where n mu is this for each coefficient; the clip of residuals is in "
@@ -211,7 +212,8 @@ _LISTED = (
             "benchmarks/interval_coverage.py", predicts=False),
     Default("solvers.one_step.WIDE", (6.0, 1.0),
             "reach of cells and stretch of rows for linear models: clipped cells bias their coefficients; "
-            "longer records count less, which does not", "benchmarks/intervals.py", predicts=False),
+            "records with longer rows count less, which causes no bias",
+            "benchmarks/intervals.py", predicts=False),
     Default("solvers.one_step.FARTHEST", 16.0,
             "largest reach of cells where records are many: clipped cells bias coefficients of skewed "
             "features", "benchmarks/interval_coverage.py", predicts=False),

@@ -129,8 +129,8 @@ def number_persons(partitions: Partitions, client: Any) -> tuple[Partitions, int
 def keep_rows(partitions: Partitions, prepare: Prepare, most: int, client: Any) -> Partitions:
     """Return partitions that know which rows are kept: of each person those of the lowest ranks by content.
 
-    Every worker tells the ranks, hashes of quantised rows, of rows that may be kept; only this process has
-    all. `prepare`: from raw to stored rows and targets; `most`: rows that are kept of a person.
+    Workers return the ranks (hashes of quantised rows) of the rows that may be kept; this process compares
+    all of them. `prepare`: from raw to stored rows and targets; `most`: rows that are kept of a person.
     """
     from dask import delayed
 

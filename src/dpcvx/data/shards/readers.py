@@ -321,7 +321,7 @@ class TableFileReader:
         self.rows: int | None = None
         targets = _names(target)
         texts = {*words, *(() if classes is None else targets)}
-        self.header: Batch = _split(_nothing([*self.features, *targets], texts), self.features, target)
+        self.header: Batch = _split(_missing_record([*self.features, *targets], texts), self.features, target)
         self._done = 0
 
     @property
@@ -367,7 +367,7 @@ class BatchReader:
         pairs = iter(self._open())
         first = next(pairs, None)
         self._first = chain([first], pairs)
-        self.header: Batch = self._taken(first)[:2]
+        self.header: Batch = self._with_ids(first)[:2]
         self.source: Mapping[str, Any] = {"kind": "batches"}
         self.rows: int | None = None
         self._done = 0
@@ -379,7 +379,7 @@ class BatchReader:
 
     def ids(self, rows: int) -> Iterator[Any]:
         """Yield the ids of all persons."""
-        return (self._taken(pair)[2] for pair in self._open())
+        return (self._with_ids(pair)[2] for pair in self._open())
 
     def batches(self, skip: int, rows: int) -> Iterator[tuple[Any, ...]]:
         """Yield records, targets and ids after the first ``skip``, at most ``rows`` of them at a time."""
@@ -387,7 +387,7 @@ class BatchReader:
 
         self._done = 0
         for pair in self._first if self._person is None else self._open():
-            parts = self._taken(pair)
+            parts = self._with_ids(pair)
             X, y = parts[:2]
             n = Table(X).n
             if len(y) != n:
@@ -401,7 +401,7 @@ class BatchReader:
                 if fresh < stop:
                     yield tuple(_sliced(part, fresh, stop) for part in parts)
 
-    def _taken(self, pair: Any) -> tuple[Any, ...]:
+    def _with_ids(self, pair: Any) -> tuple[Any, ...]:
         """X, y and, where there are persons, their ids."""
         X, y = _pair(pair)
         if self._person is None:
@@ -498,7 +498,7 @@ def _made_up(schema: Any) -> Any:
     return pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in schema], schema=_nullable(schema))
 
 
-def _nothing(names: Sequence[str], words: Collection[str]) -> Any:
+def _missing_record(names: Sequence[str], words: Collection[str]) -> Any:
     """One record of text and numbers without a value in it."""
     import pyarrow as pa
 
