@@ -103,6 +103,49 @@ def test_a_seeded_model_is_not_called_private(tmp_path):
     ).save(tmp_path / "seeded.json")
     summary, _ = report(tmp_path, "seeded")
     assert summary.startswith("NOT PRIVATE")
+    _, sections = report(tmp_path, "seeded", "seeded")
+    together = next(section for section in sections if section.title == "Together")
+    assert "epsilon" not in together.text
+
+
+def test_rows_and_persons_are_not_added_up_and_other_accounts_are_named(folder, tmp_path):
+    """Two epsilons of different units are no guarantee, and a cap says nothing of what was not charged."""
+    X = np.random.default_rng(0).uniform(0, 1, (500, 2))
+    dp.PrivateLinearRegression(epsilon=4.0, bounds=(0, 1), y_bounds=(0, 2)).fit(
+        X, X.sum(axis=1), groups=np.arange(500) // 2
+    ).save(tmp_path / "people.json")
+    models = [ReportedModel.open(folder / "wages.json"), ReportedModel.open(tmp_path / "people.json")]
+    _, sections = model_report(models)
+    assert "do not add up" in next(each for each in sections if each.title == "Together").text
+    account = dp.Ledger(folder / "people.db").account("people")
+    _, sections = model_report(models, account=account)
+    assert (
+        "Not charged to it, and no part of that: people."
+        in next(each for each in sections if each.title == "Together").text
+    )
+
+
+def test_bounds_of_released_maps_are_not_called_declared(tmp_path):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.uniform(20, 60, 20_000), rng.lognormal(9, 1, 20_000)])
+    dp.PrivateLinearRegression(epsilon=4.0, bounds=([0, 0], [1000, 1e7]), y_bounds=(0, 100)).fit(
+        X, X[:, 0]
+    ).save(tmp_path / "mapped.json")
+    model = ReportedModel.open(tmp_path / "mapped.json")
+    assert "maps" in model.model.privacy_statement_.bounds
+    found = {section.title: section for section in model_report([model])[1]}
+    assert "noisy histograms, which this fit released first" in found["Declared data"].text
+    assert "declared value" not in found["Effects"].caption
+    assert "\nbounds before maps " in found["Statement"].verbatim
+
+
+def test_additive_models_have_a_report(tmp_path):
+    X = np.random.default_rng(0).uniform(0, 1, (3000, 2))
+    dp.PrivateAdditiveRegressor(epsilon=4.0, bounds=(0, 1), y_bounds=(0, 2)).fit(X, X.sum(axis=1)).save(
+        tmp_path / "additive.json"
+    )
+    _, sections = report(tmp_path, "additive")
+    assert "Effects" not in [section.title for section in sections]
 
 
 @pytest.mark.parametrize("ending", ["html", "pdf"])

@@ -103,8 +103,8 @@ def bounds_facts(made: FitDeclaration) -> dict[str, Any]:
             if each != IDENTITY
         }
         bounds["enforced"] += "; numbers with a map are mapped first"
-        if not centred or any(len(each.suffixes) > 1 for each in columns.maps):
-            bounds["enforced"] += ", and a missing one has the features of the map's middle"
+        if any(len(each.suffixes) > 1 for each in columns.maps):
+            bounds["enforced"] += ", and a missing one has the features of the middle of a map with several"
     if is_private(stated.bounds):
         bounds["bounds_are"] = RELEASED
     if stated.data_norm is not None:

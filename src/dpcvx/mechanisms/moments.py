@@ -31,12 +31,13 @@ class NoisyMoments(GaussianMechanism):
     Question, order 1: the sum of the stored rows k_i, and for each marked feature, whose 0 is a missing cell,
     the number of its other cells, in units of P. Order 2, for public integer centres c: the sums of
     min(|k_ij - c_j|, K_inf)^2, missing cells left out.
-    Sensitivity (l2, replace-one), on the integers: order 1, 2 sqrt(K2), half of it under add/remove; order 2,
-    K_inf^2 sqrt(d) under either relation, since every square lies in an interval of that length that has 0 in
-    it; d counts the features whose squares are asked (PRIVACY_MATH §12b). The counts do not add to that: of
-    a marked feature two numbers are at most 2 K_inf apart, and a number is at most sqrt(K_inf^2 + P^2) from
-    a missing cell, with P^2 <= 3 K_inf^2; rows whose other features are longer than K2 leaves room for add
-    nothing (PRIVACY_MATH §17).
+    Sensitivity (l2, replace-one), on the integers: order 1, 2 sqrt(K2); under add/remove half of it, and with
+    counts the root of K2 and the squares of their units. Order 2, K_inf^2 sqrt(d) under either relation,
+    since every square lies in an interval of that length that has 0 in it; d counts the features whose
+    squares are asked (PRIVACY_MATH §12b). The counts do not add to that under replace-one: of a marked
+    feature two numbers are at most 2 K_inf apart, and a number is at most sqrt(K_inf^2 + P^2) from a missing
+    cell, with P^2 <= 3 K_inf^2; rows whose other features are longer than K2 leaves room for add nothing
+    (PRIVACY_MATH §17).
     Of weighted records each term is multiplied by its weight over 2^14, those of a person adding up to at
     most 1, so that a person's terms are in the hull of those of single rows and 0 (PRIVACY_MATH §16).
     Event: Gaussian(noise_multiplier).

@@ -232,7 +232,7 @@ class PrivacyStatement:
             ("not covered", "; ".join(self.not_covered)),
         ]
         for name, text in rows:
-            lines += textwrap.wrap(text, 110, initial_indent=f"{name:<13}", subsequent_indent=" " * 13)
+            lines += textwrap.wrap(text, 110, initial_indent=f"{name:<12} ", subsequent_indent=" " * 13)
         return "\n".join(lines)
 
 

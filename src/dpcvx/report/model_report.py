@@ -18,19 +18,24 @@ if TYPE_CHECKING:
 __all__ = ["ReportedModel", "model_report", "write_report"]
 
 MOST_ROWS = 60  # declared features that are listed one by one
+HISTOGRAMS = ("NoisyBinCounts", "NoisyPooledCounts")  # questions that maps of columns follow from
 
 GLOSSARY = [
     ("word", "meaning"),
     (
         "epsilon",
-        "How much one person can change the chance of any conclusion: by a factor of at most e^epsilon. "
-        "Smaller is more private.",
+        "How much one record or person can change the chance of any conclusion: by a factor of at most "
+        "e^epsilon. Smaller is more private.",
     ),
     ("delta", "An extra probability beyond that factor. It should be far below 1 in the number of people."),
     ("record, person", "The unit that is protected: one row, or all rows of a person together."),
-    ("noise", "Random numbers added to every answer computed from the records, before it leaves."),
+    ("noise", "Random numbers that every answer computed from the records is made with, before it leaves."),
     ("declared bounds", "Limits from public knowledge. Values outside are clipped to them."),
-    ("coefficient", "Change of the target, or of its log-odds, for one unit of the feature."),
+    (
+        "coefficient",
+        "Change of the model's score for one unit of the feature: of the target where the link is the "
+        "identity, of its log-odds where it is the logit.",
+    ),
     ("baseline", "Level of a category that the other levels are compared with."),
     ("standard error", "Spread of the estimate over repeated samples and over repeated noise."),
     ("interval", "Range that covers the coefficient with the stated probability."),
@@ -148,8 +153,9 @@ def _sections(each: ReportedModel, head: str) -> list[Section]:
         from dpcvx.report.plots import effects_plot
 
         caption = (
-            "Change of the score from the lowest to the highest declared value of each feature, all others "
-            "fixed." + ("" if effects[2] is None else " Lines are 95 % intervals.")
+            "Coefficient of each feature times the distance between its lowest and its highest value in the "
+            "table below: the change of the score, all others fixed, if no row is clipped on the way."
+            + ("" if effects[2] is None else " Lines are 95 % intervals.")
         )
         found.append(Section(f"{head}Effects", png=effects_plot(*effects), caption=caption))
     found.append(_declaration(statement, head))
@@ -167,7 +173,13 @@ def _declaration(statement: Any, head: str) -> Section:
     rows += [(str(name), f"{a:g}", f"{b:g}") for name, a, b in listed[:MOST_ROWS]]
     left = f" {len(listed) - MOST_ROWS} more are in the model file." if len(listed) > MOST_ROWS else ""
     origin = bounds.get("bounds_are", "declared, from public knowledge")
-    text = f"Bounds are {origin}. In the fit {bounds['enforced']}.{left}"
+    mapped = ""
+    if "maps" in bounds:
+        mapped = " Features of columns with a map have the ends of its values"
+        if any(part["question"] in HISTOGRAMS for part in statement.mechanisms):
+            mapped += "; noisy histograms, which this fit released first, gave numbers of maps"
+        mapped += "."
+    text = f"Bounds are {origin}.{mapped} In the fit {bounds['enforced']}.{left}"
     if "y_bounds" in bounds:
         lowest, highest = (f"{end:g}" if isinstance(end, float) else str(end) for end in bounds["y_bounds"])
         origin = bounds.get("y_bounds_are", "declared")
@@ -191,10 +203,8 @@ def _questions(statement: Any) -> list[tuple[str, ...]]:
 
 
 def _effects(model: Any) -> tuple[list[str], list[float], list[tuple[float, float]] | None] | None:
-    """Effects of features over their declared bounds, for models of one output."""
+    """Effects of features over their bounds, for linear models of one output."""
     statement = model.privacy_statement_
-    if model.coef_.ndim > 1 and len(model.coef_) > 1:
-        return None
     bounds = statement.bounds["bounds"]
     widths = {
         name: high - low
@@ -202,6 +212,8 @@ def _effects(model: Any) -> tuple[list[str], list[float], list[tuple[float, floa
     }
     rows = model.summary().table()
     places = {column.name: place for place, column in enumerate(rows.columns)}
+    if "coef" not in places or "output" in places:  # shapes, or several outputs
+        return None
     ends = [place for name, place in places.items() if name.startswith("[") or name.endswith("]")]
     names, effects, intervals = [], [], []
     for row in rows.rows:
@@ -219,8 +231,16 @@ def _effects(model: Any) -> tuple[list[str], list[float], list[tuple[float, floa
 
 def _together(models: Sequence[ReportedModel], account: Account | None) -> Section:
     """Statement of everything that was released about the same people."""
+    statements = [each.model.privacy_statement_ for each in models]
+    if not all(statement.private for statement in statements):
+        return Section("Together", "A model has no guarantee, so that all of them together have none.")
     if account is None:
-        statements = [each.model.privacy_statement_ for each in models]
+        if len({(statement.unit, statement.relation) for statement in statements}) > 1:
+            return Section(
+                "Together",
+                "The models protect different units (a row, or all rows of a person) or have different "
+                "neighbours: their epsilons do not add up to one guarantee. Read each of them.",
+            )
         epsilon, delta = sum(s.epsilon for s in statements), sum(s.delta for s in statements)
         return Section(
             "Together",
@@ -237,6 +257,9 @@ def _together(models: Sequence[ReportedModel], account: Account | None) -> Secti
         f"Everything charged to account {account.name!r} together has at most epsilon {budget.epsilon:g} and "
         f"delta {budget.delta:.3g}. There were {quantity(len(history), 'charge')} when this was written."
     )
+    charged = f"account {account.name!r}"
+    if others := [each.name for each in models if charged not in each.model.privacy_statement_.ledger]:
+        text += f" Not charged to it, and no part of that: {', '.join(others)}."
     picture = spending_plot(account.name, budget, history) if history else b""
     return Section("Together", text, rows=rows, png=picture, caption="Spending of the account over time.")
 

@@ -176,7 +176,7 @@ def effects_plot(
         axes.plot(effect, place, marker="o", markersize=6, color=PRIVATE, markeredgecolor="white")
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
-    _label(axes, "", "change from the lowest to the highest declared value", "")
+    _label(axes, "", "coefficient times the distance from the lowest to the highest value", "")
     axes.grid(axis="x", color="#e6e9ed", linewidth=0.8)
     return _png(figure)
 
