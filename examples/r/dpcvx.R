@@ -11,9 +11,14 @@ dpcvx_command <- function() {
 }
 
 run_dpcvx <- function(...) {
-  output <- suppressWarnings(system2(dpcvx_command(), shQuote(c(...)), stdout = TRUE, stderr = TRUE))
+  said <- tempfile()
+  on.exit(unlink(said))
+  output <- suppressWarnings(system2(dpcvx_command(), shQuote(c(...)), stdout = TRUE, stderr = said))
   status <- attr(output, "status")
-  if (!is.null(status) && status != 0) stop(paste(output, collapse = "\n"), call. = FALSE)
+  words <- grep(" \\([0-9]+ s\\)$", readLines(said), value = TRUE, invert = TRUE)  # without the progress
+  text <- paste(words, collapse = "\n")
+  if (!is.null(status) && status != 0) stop(text, call. = FALSE)
+  if (length(words)) warning(text, call. = FALSE)
   output
 }
 

@@ -169,7 +169,7 @@ def test_bounds_of_expressions(text, bounds, wanted):
         ("log(wage) + hours ~ age", "one target"),
         ("I(wage * hours) ~ age", "one column"),
         ("wage ~ 1", "no feature"),
-        ("~ .", "cannot be read"),
+        ("~ .", "name the columns"),
         ("wage ~ wage", "wage"),
         ("wage ~ I(age ** 0.5)", "not supported"),
         ("wage ~ I(age ** 999999)", "not finite"),
@@ -225,6 +225,10 @@ def test_scores_compare_with_the_left_side(people):
     )
     with pytest.warns(dp.errors.PrivacyLeakWarning):
         assert found.value == pytest.approx(model.score(people, people["wage"]), abs=0.1)
+    settings = {"scoring": "r2", "epsilon": 20.0, "bounds": (0, np.log(200)), "random_state": 1}
+    assert dp.private_score(model, people, **settings).value == found.value  # the table has the target
+    with pytest.raises(DpcvxError, match="lacks column"):
+        dp.private_score(model, people.drop(columns="wage"), **settings)
 
 
 def test_no_intercept_is_asked_for_twice(people):

@@ -23,6 +23,11 @@ stopifnot(identical(names(coef(model))[1], "Intercept"))
 print(model)
 wrong <- try(dpcvx_fit(people, wage ~ height, "people.toml", epsilon = 1), silent = TRUE)
 cat(wrong)
+people$sex <- toupper(people$sex)
+withCallingHandlers(
+  dpcvx_fit(people, log(wage) ~ age + sex, "people.toml", epsilon = 4, uncertainty = 0),
+  warning = function(w) cat("WARNING", conditionMessage(w))
+)
 """
 
 
@@ -52,6 +57,8 @@ def test_r_fits_tidies_and_predicts(tmp_path):
     assert run.returncode == 0, run.stderr
     assert "PrivateLinearRegression" in run.stdout
     assert "'height'" in run.stdout  # the error's words reach R
+    assert "WARNING dpcvx: " in run.stdout  # and so do those of warnings
+    assert "sex: almost none of the cells is recognised" in run.stdout
     tidy = pd.read_csv(tmp_path / "tidy.csv").set_index("term")
     wanted = ["estimate", "std.error", "statistic", "p.value", "conf.low", "conf.high", "noise.share"]
     assert list(tidy.columns)[:7] == wanted

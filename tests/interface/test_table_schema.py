@@ -279,6 +279,9 @@ def test_a_header_gives_a_proposal_that_must_be_confirmed(people):
         schema.variables()
     typed = dp.TableSchema.from_header(["age", "sex"], {"age": "text", "sex": "number"})
     assert [column.kind for column in typed.columns.values()] == ["levels", "number"]
+    kilos = dp.TableSchema.from_header(["wt", "wt.1", "age"], target="wt").columns  # mother and child
+    assert {name: column.kind for name, column in kilos.items()} == dict.fromkeys(kilos, "number")
+    assert dp.TableSchema.from_header(["wt"], target="wt").columns["wt"].kind == "number"
     sure = dp.TableSchema.from_header(["age"])
     with pytest.raises(ValueError, match="not confirmed"):
         sure.variables()
@@ -377,7 +380,8 @@ def test_a_header_that_is_one_column_names_the_separator(tmp_path, monkeypatch, 
         assert not (tmp_path / "people.toml").exists()
     code, out, _ = run("declare people.csv --sep |")
     assert code == 0
-    assert "--sep '|'" in out
+    assert 'sep = "|"' in (tmp_path / "people.toml").read_text()
+    assert "--sep" not in out  # the schema file has it
 
 
 def test_booleans_are_yes_and_no_in_many_spellings():

@@ -93,7 +93,7 @@ def declare(
 def _propose(out: Path, data: Path, form: Any, target: str | None) -> None:
     """Write a schema file from the header of a table."""
     from dpcvx.data.files import read_header
-    from dpcvx.data.proposals import propose_column
+    from dpcvx.data.proposals import propose_columns
     from dpcvx.data.table_file import HEADER_HINT
     from dpcvx.data.table_schema import TableSchema
 
@@ -107,7 +107,8 @@ def _propose(out: Path, data: Path, form: Any, target: str | None) -> None:
     if target is not None and target not in names:
         raise WrongValue(f"The table's header lacks the target {target!r}; {HEADER_HINT}")
     schema = replace(TableSchema.from_header(names, types, target=target, labels=labels), file=form)
-    notes = {name: propose_column(name, types.get(name), labels.get(name, ())).note for name in names}
+    proposed = propose_columns(names, types, labels, target)
+    notes = {name: each.note for name, each in proposed.items()}
     kind = "types and value labels" if labels else "types"
     text = HEADING.format(more=MORE.format(kind=kind) if types else "") + schema.to_toml(notes=notes)
     write(out, lambda path: path.write_text(text, encoding="utf-8"))

@@ -159,6 +159,9 @@ class ModelFormula:
         return tuple({each.name: each for each in found}.values())
 
 
+ALL_COLUMNS = "`.` operator"  # in the parser's words
+
+
 @lru_cache(maxsize=100)
 def read_formula(text: str) -> ModelFormula:
     """Return a parsed formula; a schema asks for its own often."""
@@ -174,6 +177,11 @@ def _parse(text: str) -> Any:
     try:
         return DefaultFormulaParser().get_terms(text)
     except (FormulaicError, SyntaxError, RecursionError) as error:
+        if ALL_COLUMNS in str(error):
+            raise WrongValue(
+                f"The formula {text!r} has '.' for all columns: name the columns. Without a formula, and "
+                "with the target named instead, a fit has all declared columns."
+            ) from None
         reason = " ".join(str(error).split("\n\n")[0].split())
         raise WrongValue(f"The formula {text!r} cannot be read: {reason}") from None
 

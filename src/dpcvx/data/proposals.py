@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from dpcvx.data.schema_columns import (
     WeightColumn,
 )
 
-__all__ = ["Proposal", "propose_column"]
+__all__ = ["Proposal", "propose_column", "propose_columns"]
 
 BUCKETS = 32
 
@@ -102,6 +102,27 @@ FLAGS = ("is", "has", "was", "any", "flag")
 WORDS = re.compile(r"[a-z]+")
 
 
+NO_SURVEY = Proposal(
+    NumberColumn(ASK), 'bounds: lowest and highest, as [40, 150]; of survey weights kind = "weight"'
+)
+
+
+def propose_columns(
+    names: Sequence[str],
+    types: Mapping[str, str],
+    labels: Mapping[str, Sequence[str]],
+    target: str | None = None,
+) -> dict[str, Proposal]:
+    """Return what each column of a table may be; see `propose_column`.
+
+    A table has one column of survey weights at most, and its target is none: "wt" is often a weight in kilos.
+    """
+    found = {name: propose_column(name, types.get(name), labels.get(name, ())) for name in names}
+    weights = [name for name, each in found.items() if each.column.kind == WeightColumn.kind]
+    unlikely = weights if len(weights) > 1 else [name for name in weights if name == target]
+    return found | dict.fromkeys(unlikely, NO_SURVEY)
+
+
 def propose_column(name: str, kind: str | None = None, labels: Sequence[str] = ()) -> Proposal:
     """Return what a column may be, with "?" for what its name does not tell.
 
@@ -134,9 +155,7 @@ def propose_column(name: str, kind: str | None = None, labels: Sequence[str] = (
     if kind is None and any(word in (*PLACES, *LEVELS) for word in words):
         return _text(words)
     if "weight" in words:
-        return Proposal(
-            NumberColumn(ASK), 'bounds: lowest and highest, as [40, 150]; of survey weights kind = "weight"'
-        )
+        return NO_SURVEY
     others = '; if it is no number: kind = "boolean", "date", "ignored", or "levels" and levels = ["a", "b"]'
     known = "" if kind == "number" else others
     return Proposal(NumberColumn(ASK), f"bounds: lowest and highest value, as [0, 100]{known}")

@@ -15,7 +15,7 @@ from typing import Any
 from dpcvx.data.cells import native_array
 from dpcvx.data.files import USUAL, FileForm
 from dpcvx.data.model_formula import ModelFormula, TargetTransform, read_formula
-from dpcvx.data.proposals import propose_column
+from dpcvx.data.proposals import propose_columns
 from dpcvx.data.schema_columns import (
     ASK,
     PRIVATE,
@@ -258,8 +258,8 @@ class TableSchema:
         labels : mapping from name to sequence of str, optional
             Names of a column's values, where a file declares them, as those of Stata do.
         """
-        known, named = types or {}, labels or {}
-        columns = {name: propose_column(name, known.get(name), named.get(name, ())).column for name in names}
+        proposed = propose_columns(names, types or {}, labels or {}, target)
+        columns = {name: each.column for name, each in proposed.items()}
         return cls(columns, target=target, confirmed=False)
 
     def to_toml(self, path: str | Path | None = None, *, notes: Mapping[str, str] | None = None) -> str:

@@ -221,7 +221,8 @@ def private_score(
     model : estimator
         A fitted estimator of dpcvx, or a `PrivateSearchCV`.
     X, y : as for ``model.predict`` and ``model.fit``
-        Private rows, one per person unless there are ``groups``. Missing cells count as they do in a
+        Private rows, one per person unless there are ``groups``. A table of a model whose schema names the
+        target has its own y. Missing cells count as they do in a
         prediction. A label that is none of
         the classes counts as wrong, for "balanced_accuracy" and "roc_auc" not at all. Rows without a target
         are left out of the score of a regressor.
@@ -308,6 +309,8 @@ def release_totals(
     X, y, groups = records
     if model.person is not None and groups is None:
         X, groups = take_column(X, model.person)
+    if y is None and model.schema is not None and model.schema.target is not None:
+        y = Table(X).raw(model.schema.target)
     if groups is not None and y is not None and len(native_array(y, ndim=2)) != Table(X).n:
         # Checked before a message that names the number of rows, which is private here.
         raise WrongValue("X, y and groups must have the same number of rows.")
