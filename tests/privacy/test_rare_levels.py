@@ -188,10 +188,11 @@ def test_levels_in_another_spelling_are_named_and_pooled_with_the_baseline(stand
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_rare_levels_beside_other_keep_their_coefficients():
-    """Titles that few people have are neither named nor pooled because others count as "other"."""
+    """Titles that few people have are not pooled because others count as "other"."""
     rng = np.random.default_rng(0)
     n, titles = 20_000, 26
     share = 1 / np.arange(1, titles + 1)
+    share[-1] = 0.5  # people without a declared title
     title = rng.choice(titles, n, p=share / share.sum())
     y = rng.normal(0, 1, titles)[title] + 0.5 * rng.standard_normal(n)
     names = np.array([f"title {k}" for k in range(25)] + ["something else"])
@@ -205,7 +206,7 @@ def test_rare_levels_beside_other_keep_their_coefficients():
         target="y",
     )
     model = dp.PrivateLinearRegression(epsilon=1.0, schema=schema, random_state=0).fit(people)
-    assert sum(count < model.check_.error for count in model.check_.columns[1].counts) > 13
-    assert not model.check_.findings
+    rare = [count for count in model.check_.columns[1].counts if count < model.check_.error]
+    assert len(rare) >= 5  # cannot be distinguished from 0
     assert "pooled" not in model.privacy_statement_.bounds
     assert (model.coef_[1:] != 0).all()
