@@ -270,3 +270,25 @@ def test_a_label_that_is_no_text_changes_itself_alone(ending, tmp_path):
     X, _ = open_table(path).read(["town"], ["town"])
     assert X["town"].to_pylist()[1:] == ["Łódź", "Lyon"]
     assert len(read_header(path).labels["town"]) == 3
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_no_cell_declares_the_encoding_of_a_file(order, tmp_path):
+    """Where labels are in no known encoding, the bytes before the records are searched, and no others."""
+    from dpcvx.data import foreign_files
+
+    class Package:
+        class ReadstatError(Exception):
+            pass
+
+    def refuse(*_, **__):
+        raise Package.ReadstatError
+
+    def numbers(*values):
+        return b"".join(value.to_bytes(4, order) for value in values)
+
+    declared, end = numbers(7, 20, 1, 6) + b"cp1252", numbers(999, 0)
+    for content, found in ((declared + end, "cp1252"), (b"$FL2" + end + declared, None)):
+        path = tmp_path / "people.sav"
+        path.write_bytes(content)
+        assert foreign_files._encoding(Package, refuse, path) == found

@@ -340,6 +340,16 @@ def test_persons_of_a_stream_are_those_of_files(tmp_path, monkeypatch, max_rows)
         assert found.check_ == wanted.check_
 
 
+@pytest.mark.parametrize("cuts", [(0,), (400, 400)])
+def test_a_batch_that_one_person_leaves_empty_stops_nothing(tmp_path, cuts):
+    frame, declared = people(), {name: value for name, value in DECLARED.items() if name != "target"}
+    parts = [frame[a:b] for a, b in zip((0, *cuts), (*cuts, len(frame)), strict=True)]
+    pairs = [(part.drop(columns="y"), part["y"]) for part in parts]
+    assert any(part.empty for part in parts)
+    found = dp.from_batches(lambda: iter(pairs), store=tmp_path / "b", **declared)
+    assert found.n == frame["id"].nunique()
+
+
 def test_a_stream_that_changes_or_can_be_read_once_is_refused_without_a_number(tmp_path, monkeypatch):
     monkeypatch.setattr(writing_module.Recipe, "rows", 100)
     frame = people()

@@ -35,6 +35,7 @@ SPSS_ENCODING = re.compile(
     rb"(?:\x07\0\0\0\x14\0\0\0\x01\0\0\0.\0\0\0|\0\0\0\x07\0\0\0\x14\0\0\0\x01\0\0\0.)([\w.-]+)",
     re.DOTALL | re.ASCII,
 )
+SPSS_RECORDS = re.compile(rb"\xe7\x03\0{6}|\0\0\x03\xe7\0{4}")  # what comes before the cells of records
 
 Moment = Callable[[float], datetime.datetime]
 
@@ -187,7 +188,7 @@ def _encoding(package: Any, reader: Any, path: Path) -> str | None:
     try:
         _, meta = reader(path, metadataonly=True, output_format="dict")
     except package.ReadstatError:
-        found = SPSS_ENCODING.search(read_bytes(path))
+        found = SPSS_ENCODING.search(SPSS_RECORDS.split(read_bytes(path), maxsplit=1)[0])
         return None if found is None else found[1].decode("ascii")
     declared: str | None = meta.file_encoding
     return declared

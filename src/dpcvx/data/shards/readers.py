@@ -358,13 +358,15 @@ class TableFileReader:
 class BatchReader:
     """Pairs (X, y) of whatever an estimator takes, all with the same columns.
 
+    Batches without rows are left out: whether there are any depends on a person whose rows fill one.
+
     `batches`: an iterable, or a function that returns one, anew each time; `person`: column of ids in X.
     """
 
     def __init__(self, batches: Any, person: str | None = None) -> None:
         self._open = _opener(batches, person, "from_batches")
         self._person = person
-        pairs = iter(self._open())
+        pairs = _filled(self._open())
         first = next(pairs, None)
         self._first = chain([first], pairs)
         self.header: Batch = self._with_ids(first)[:2]
@@ -379,14 +381,14 @@ class BatchReader:
 
     def ids(self, rows: int) -> Iterator[Any]:
         """Yield the ids of all persons."""
-        return (self._with_ids(pair)[2] for pair in self._open())
+        return (self._with_ids(pair)[2] for pair in _filled(self._open()))
 
     def batches(self, skip: int, rows: int) -> Iterator[tuple[Any, ...]]:
         """Yield records, targets and ids after the first ``skip``, at most ``rows`` of them at a time."""
         from dpcvx.data.table import Table
 
         self._done = 0
-        for pair in self._first if self._person is None else self._open():
+        for pair in self._first if self._person is None else _filled(self._open()):
             parts = self._with_ids(pair)
             X, y = parts[:2]
             n = Table(X).n
@@ -433,6 +435,13 @@ def _pair(given: Any) -> Batch:
     if not isinstance(given, tuple) or len(given) != 2 or not hasattr(given[1], "__len__"):
         raise WrongType(f"Every batch must be a pair (X, y), got {type(given).__name__}.")
     return given[0], given[1]
+
+
+def _filled(pairs: Any) -> Iterator[Batch]:
+    """Yield the pairs that have rows."""
+    for X, y in map(_pair, pairs):
+        if len(y) or _length(X):
+            yield X, y
 
 
 def _sliced(rows: Any, start: int, stop: int) -> Any:
