@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, ClassVar
@@ -23,7 +24,7 @@ from dpcvx.solvers.typical_data import Typical
 __all__ = [
     "UNIT",
     "ConstantModel",
-    "PresentAsk",
+    "ScaledFit",
     "ScaledTarget",
     "TargetScale",
     "count_records",
@@ -227,8 +228,66 @@ def count_records(n: int, share: float, deviation: float) -> int:
     return max(1, round(n * min(1.0, max(share, 2 * deviation))))
 
 
+class ScaledFit(Solver):
+    """A solver that measures scales first, fits in scaled units by another solver, and returns to old units.
+
+    `solver`: fits in scaled units.
+    """
+
+    solver: Solver
+
+    def inner(self, problem: Problem) -> Problem:
+        """The problem in scaled units; public, whatever the scales will be."""
+        raise NotImplementedError
+
+    def _fit(self, plan: Plan, n: int | None = None) -> Plan:
+        """Return the part of a plan after the measurements, for n records that have a target."""
+        raise NotImplementedError
+
+    @property
+    def clip(self) -> float | None:
+        """Clip of the inner fit."""
+        return self.solver.clip
+
+    @property
+    def hessian_share(self) -> float | None:
+        """Share of mu^2 for the Hessian of the inner fit."""
+        return self.solver.hessian_share
+
+    def innermost(self, plan: Plan) -> Plan:
+        """Return the fit in scaled units."""
+        return self.solver.innermost(self._fit(plan))
+
+    def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
+        """The other solver's prediction, in scaled units."""
+        return self.solver.predict(self.inner(problem), n, budget)
+
+    def _run_fit(
+        self,
+        plan: Plan,
+        ask: Asking,
+        solver: Solver,
+        present: int,
+        back: Callable[[Vector], Vector],
+        unit: float,
+    ) -> Vector:
+        """Fit to the records that have a target, and return the result in old units.
+
+        `present`: their released number; `back`: map to old units; `unit`: one unit of the fit's target in
+        old units.
+        """
+        fit, fit_ask = self._fit(plan), ask
+        if present < plan.n:
+            solver = solver.with_records(fit, present)
+            fit, fit_ask = self._fit(plan, present), PresentAsk(ask, plan.n / present, plan.problem.l2)
+        theta = solver.run(fit, fit_ask)
+        if fit_ask.uncertainty is not None:
+            ask.publish(fit_ask.uncertainty.mapped(back, unit**2))
+        return back(theta)
+
+
 @dataclass(frozen=True)
-class ScaledTarget(Solver):
+class ScaledTarget(ScaledFit):
     """Centre and scale the target with released numbers, fit with another solver, return to old units.
 
     Algorithm: `measure_target` releases a centre m, a standard deviation s and the number of records that
@@ -254,20 +313,6 @@ class ScaledTarget(Solver):
     solver: Solver
     intercept: float = 1.0
     residual: float = RESIDUAL[1]
-
-    @property
-    def clip(self) -> float | None:
-        """Clip of the inner fit."""
-        return self.solver.clip
-
-    @property
-    def hessian_share(self) -> float | None:
-        """Share of mu^2 for the Hessian of the inner fit."""
-        return self.solver.hessian_share
-
-    def innermost(self, plan: Plan) -> Plan:
-        """Return the fit to scaled targets."""
-        return self.solver.innermost(self._fit(plan))
 
     def with_coordinates(self, solver: Solver) -> Solver:
         """Return another solver, with scaled targets."""
@@ -312,18 +357,7 @@ class ScaledTarget(Solver):
                 old[-1] += scale.center / self.intercept
             return old
 
-        fit, fit_ask, solver, present = self._fit(plan), ask, self.solver, scale.present
-        if present < plan.n:
-            solver = solver.with_records(fit, present)
-            fit, fit_ask = self._fit(plan, present), PresentAsk(ask, plan.n / present, plan.problem.l2)
-        theta = solver.run(fit, fit_ask)
-        if fit_ask.uncertainty is not None:
-            ask.publish(fit_ask.uncertainty.mapped(back, scale.unit**2))
-        return back(theta)
-
-    def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
-        """The other solver's prediction, in scaled units."""
-        return self.solver.predict(self.inner(problem), n, budget)
+        return self._run_fit(plan, ask, self.solver, scale.present, back, scale.unit)
 
 
 @dataclass(frozen=True)

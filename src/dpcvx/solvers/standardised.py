@@ -19,7 +19,7 @@ from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers.defaults import default
 from dpcvx.solvers.scaled_target import (
     RESIDUAL,
-    PresentAsk,
+    ScaledFit,
     count_records,
     divide_by,
     measure_target,
@@ -43,7 +43,7 @@ LOST_COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Standardised(Solver):
+class Standardised(ScaledFit):
     """Standardise the records with released moments, fit with another solver, return to old coordinates.
 
     Algorithm: three questions release the mean m of every feature, the mean square s^2 about it, and the root
@@ -110,20 +110,6 @@ class Standardised(Solver):
     marked: tuple[int, ...] = field(default=(), repr=False)  # features whose stored 0 is a missing cell
 
     standardises: ClassVar[bool] = True
-
-    @property
-    def clip(self) -> float | None:
-        """Clip of the inner fit."""
-        return self.solver.clip
-
-    @property
-    def hessian_share(self) -> float | None:
-        """Share of mu^2 for the Hessian of the inner fit."""
-        return self.solver.hessian_share
-
-    def innermost(self, plan: Plan) -> Plan:
-        """Return the fit in standardised coordinates."""
-        return self.solver.innermost(self._fit(plan))
 
     def with_coordinates(self, solver: Solver) -> Solver:
         """Return another solver, standardised."""
@@ -318,20 +304,10 @@ class Standardised(Solver):
                 return weights
             return np.concatenate([weights, np.reshape(offset, (1, *theta.shape[1:]))])
 
-        fit, fit_ask, solver = self._fit(plan), ask, self.solver
+        solver = self.solver
         if self.intercept and self.compared:
             solver = solver.with_redundant(self._redundant(m, s, unit, inner.d))
-        if present < plan.n:
-            solver = solver.with_records(fit, present)
-            fit, fit_ask = self._fit(plan, present), PresentAsk(ask, plan.n / present, inner.l2)
-        theta = solver.run(fit, fit_ask)
-        if fit_ask.uncertainty is not None:
-            ask.publish(fit_ask.uncertainty.mapped(back, y_scale**2))
-        return back(theta)
-
-    def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
-        """The other solver's prediction, in standardised units."""
-        return self.solver.predict(self.inner(problem), n, budget)
+        return self._run_fit(plan, ask, solver, present, back, y_scale)
 
 
 def _targets(problem: Problem) -> int:
