@@ -59,6 +59,7 @@ from dpcvx.losses import (
     SmoothHinge,
     Softmax,
     Squared,
+    WeightedLogistic,
     Welsch,
 )
 from dpcvx.mechanisms import (
@@ -78,11 +79,13 @@ from dpcvx.mechanisms import (
     NoisyVertex,
     PerturbedMinimiser,
 )
+from dpcvx.noise import SeededGenerator
 from dpcvx.problem import Bounds, Problem
 
 BINARY_LOSSES: list[Loss] = [
     Logistic(),
     ClippedLogistic(0.6),
+    WeightedLogistic(),
     SmoothHinge(),
     SmoothHinge(width=3.0),
     Sigmoid(),
@@ -251,3 +254,14 @@ def one_of_each(cases: Iterable[tuple[Any, ...]]) -> list[Any]:
         marked.append(pytest.param(*case, marks=[pytest.mark.long] if type(case[0]) in seen else []))
         seen.add(type(case[0]))
     return marked
+
+
+class CountingGenerator(SeededGenerator):
+    """Counts the words that are drawn."""
+
+    drawn = 0
+
+    def words(self, n: int) -> Any:
+        """Draw n words."""
+        self.drawn += n
+        return super().words(n)

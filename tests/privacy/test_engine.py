@@ -39,6 +39,7 @@ from dpcvx.queries.measuring import Measurer
 from dpcvx.queries.mechanisms import NoisyErrors, NoisyHistogram, NoisyMeans, PublicAnswer, WorstQuery
 from dpcvx.queries.private_side import CellRows, PrivateSide
 from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent, NoisySVRG, OutputPerturbation
+from zoo import CountingGenerator
 
 SCHEMA = Schema(
     (
@@ -336,14 +337,6 @@ def test_public_errors_come_before_anything_is_asked(plain, monkeypatch):
 
 def test_the_same_noise_on_a_neighbour_asks_the_same_questions():
     """All that the engine decides beside noised answers is public: words are drawn in the same order."""
-
-    class Counting(SeededGenerator):
-        drawn = 0
-
-        def words(self, n):
-            self.drawn += n
-            return super().words(n)
-
     spent = []
     for cell in ("0", "1"):
         data = table(500, 3)
@@ -352,7 +345,7 @@ def test_the_same_noise_on_a_neighbour_asks_the_same_questions():
             "2" if cell == "1" else "0",
             8.5 if cell == "1" else 0.5,
         )
-        rng = Counting(5)
+        rng = CountingGenerator(5)
         made = QueryEngine(SCHEMA, data, Budget(1.0, 1e-7), method="warm", n_queries=100, rng=rng)
         for query in QUERIES:
             made.ask(query)

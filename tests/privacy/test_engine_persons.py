@@ -20,6 +20,7 @@ from dpcvx.queries.mechanisms import NoisyErrors, NoisyHistogram, NoisyMeans, Pu
 from dpcvx.queries.private_side import PersonCells, PrivateSide
 from dpcvx.queries.table_check import counts_of
 from dpcvx.solvers import NoisyFrankWolfe
+from zoo import CountingGenerator
 
 PERSON = Neighbours("replace", "person", weight=WEIGHT)
 SCHEMA = dp.Schema(
@@ -298,19 +299,11 @@ def test_messages_about_ids_name_no_number_of_rows(settings):
 @pytest.mark.long
 def test_a_neighbour_with_many_rows_is_asked_the_same_questions():
     """All that the engine decides beside noised answers is public: words are drawn in the same order."""
-
-    class Counting(SeededGenerator):
-        drawn = 0
-
-        def words(self, n):
-            self.drawn += n
-            return super().words(n)
-
     spent = []
     for m in (1, 5000):
         data = people_table(1, n=500)
         more = pd.DataFrame({"who": 7, "a": ["1"] * m, "b": "2", "c": 8.0})
-        rng = Counting(5)
+        rng = CountingGenerator(5)
         made = engine(pd.concat([data[data["who"] != 7], more]), rng=rng)
         for query in QUERIES:
             made.ask(query)
