@@ -195,9 +195,9 @@ class LevelColumn:
         Level that every other cell counts as, one of the levels or a name of its own. Without it such a cell
         matches no level.
     baseline : optional
-        Level without a feature, which the coefficients of the others are compared with; a cell that matches
-        no level takes shares of all levels. By default the first of two or more levels; in a model without an
-        intercept every level has a feature, unless a baseline is declared.
+        Level that the coefficients of the others are compared with; a cell that matches no level takes shares
+        of all levels. By default the first of two or more levels. In a model without an intercept every level
+        has a coefficient.
     missing_codes : sequence
         Values that stand for a missing cell, such as ``[99, -9]``.
     """
