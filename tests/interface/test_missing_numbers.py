@@ -94,3 +94,18 @@ def test_the_rule_for_long_tails_holds_beside_declared_maps(given):
     stated = model.privacy_statement_.bounds
     assert set(stated["maps"]) == {"income", *(name for name in given if given[name] != "identity")}
     assert stated["bounds_before_maps"]["income"] == [0, 1e6]
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0])
+def test_a_column_without_numbers_is_named_where_no_check_is_made(epsilon, tmp_path):
+    """Cells such as "40 h" are no numbers: the released share of cells says so, at no price."""
+    X, y = people(0.2)
+    table = pd.DataFrame(X, columns=["a", "b"])[:1500]
+    wrong = table.assign(b=[f"{each:.0f} h" for each in table["b"]])
+    given = {"epsilon": epsilon, "bounds": (0, 100), "y_bounds": (-60, 60), "check": 0, "random_state": 0}
+    with pytest.warns(dp.errors.UnrecognisedDataWarning, match="No cell of b may have been recognised"):
+        model = dp.PrivateLinearRegression(**given).fit(wrong, y[:1500])
+    assert model.privacy_statement_.bounds["empty"] == ["b"]
+    model.save(tmp_path / "model.json")
+    assert "No cell of b may" in str(dp.load(tmp_path / "model.json").summary())
+    assert "empty" not in fitted(table, y[:1500], epsilon=epsilon, check=0).privacy_statement_.bounds

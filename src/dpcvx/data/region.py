@@ -49,6 +49,9 @@ class Region:
     basis: AdditiveBasis | None = None
     # standard deviation of the noise on the share of a level, a centre; 0 for a region from a file
     share_noise: float = 0.0
+    # places of numbers whose released share of cells cannot be told from 0, and the noise on such a share
+    empty: tuple[int, ...] = ()
+    cell_noise: float = 0.0
 
     def __call__(self, X: Vector) -> Vector:
         """Return rows clipped to the region, in their own units; or their features."""

@@ -38,14 +38,18 @@ def public_facts(
 
 
 def share_facts(made: FitDeclaration, region: Region | None) -> dict[str, Any]:
-    """Return what released shares say about levels of a fit without a check: those that may be empty.
+    """Return what released shares say about a fit without a check: levels and columns that may be empty.
 
     `region`: released, in scaled units; None for a fit that releases no shares.
     """
     if made.check is not None or region is None or not made.intercept:
         return {}
     faint = faint_levels(made.columns, region)
-    return {"faint": faint, "share_noise": region.share_noise} if faint else {}
+    found: dict[str, Any] = {"faint": faint, "share_noise": region.share_noise} if faint else {}
+    spans = zip(made.columns.labels(), made.columns.spans(), strict=True)
+    if empty := [label for label, span in spans if set(span).intersection(region.empty)]:
+        found |= {"empty": empty, "cell_noise": region.cell_noise}
+    return found
 
 
 def _size_facts(plan: Plan) -> dict[str, Any]:

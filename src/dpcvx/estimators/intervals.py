@@ -289,7 +289,18 @@ class Intervals(FittedModel):
         notes = [] if not self.l2 else [RIDGE]
         if self._terms().unseen:
             notes.append(POOLED)
-        return [*notes, *self._doubts_about_levels()]
+        return [*notes, *self._doubts_about_columns(), *self._doubts_about_levels()]
+
+    def _doubts_about_columns(self) -> list[str]:
+        """Return what released shares say about columns of numbers without cells, in one sentence or none."""
+        facts = self.privacy_statement_.bounds
+        if not (empty := facts.get("empty")):
+            return []
+        return [
+            f"No cell of {', '.join(empty)} may have been recognised: the released share of the cells that "
+            f"are numbers is within twice its noise (standard deviation {facts['cell_noise']:.2g}). See that "
+            "these are the right columns, written as numbers."
+        ]
 
     def _doubts_about_levels(self) -> list[str]:
         """Return what is known of people at levels where the data were not checked."""

@@ -153,6 +153,8 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
             warnings.warn(
                 f"{found} print(model.check_) shows all counts.", UnrecognisedDataWarning, stacklevel=2
             )
+        for found in self._doubts_about_columns():
+            warnings.warn(found, UnrecognisedDataWarning, stacklevel=2)
         if _is_validated():
             self._leak_warned = True  # score would say the same
             warnings.warn(VALIDATION_WARNING, PrivacyLeakWarning, stacklevel=2)

@@ -215,6 +215,12 @@ class Standardised(ScaledFit):
         known[places] = np.where(moments[last:] > 1 - noise, 1.0, np.maximum(moments[last:], noise))
         return known
 
+    def _empty(self, moments: Vector, deviations: Vector) -> tuple[int, ...]:
+        """Return the features whose share of cells is within two standard deviations of 0 and not of 1."""
+        last = len(moments) - len(self.marked)
+        noise = 2 * deviations[last:]
+        return tuple(np.array(self.marked, dtype=int)[moments[last:] < np.minimum(noise, 1 - noise)].tolist())
+
     def measures(self, problem: Problem, n: int, budget: Budget) -> tuple[Mechanism, ...]:
         """The questions about means, mean squares and the length of rows."""
         if budget.delta == 0:
@@ -288,7 +294,9 @@ class Standardised(ScaledFit):
         length = self.stretch * (1 + 1 / math.sqrt(d)) * largest * math.sqrt(mean_square)
         # Where far records count less and none is moved, no row within reach is too long.
         farthest = length if self.shrink == "row" else self.reach * math.sqrt(d)
-        ask.announce(Region(m, s, self.reach, farthest, basis, share_noise), caution)
+        empty = self._empty(more * moments, more * means.deviations)
+        cell_noise = float(more * means.deviations[-1]) if empty else 0.0
+        ask.announce(Region(m, s, self.reach, farthest, basis, share_noise, empty, cell_noise), caution)
 
         unit = math.sqrt(1 - INTERCEPT**2 * self.intercept) / length  # of a deviation, in the fit's rows
         offset = INTERCEPT * self.intercept
