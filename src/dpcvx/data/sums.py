@@ -211,8 +211,18 @@ class DifferenceSum:
         return [(_squares(one, other), (neighbours.ball * self.bound.l2) ** 2 * row.k2)]
 
 
+class PlainSum:
+    """A sum of integers that a mechanism's capacity keeps inside 62 bits."""
+
+    def add(self, parts: Iterable[IntVector], n: int) -> IntVector:
+        """Add sums over disjoint records."""
+        first, *others = parts
+        total: IntVector = sum(others, first)
+        return total
+
+
 @dataclass(frozen=True, eq=False)
-class MomentSum:
+class MomentSum(PlainSum):
     """sum_i (k_i - c)^order per column, |k_i - c| clipped to a limit, in units of 2^-14 to the order.
 
     A 0 among ``marked`` features is a missing cell, which adds nothing. Of order 1 the number of the other
@@ -288,10 +298,6 @@ class MomentSum:
             total = np.insert(total, d, self.cell * cells)
         return np.insert(total, d, self.whole * every.sum()) if self.whole else total
 
-    def add(self, parts: Iterable[IntVector], n: int) -> IntVector:
-        """Add sums over disjoint records; the mechanism's capacity keeps them inside 62 bits."""
-        return _added(parts)
-
     def distances(
         self, one: IntVector, other: IntVector, row: RowBounds, neighbours: Neighbours
     ) -> list[Distance]:
@@ -324,7 +330,7 @@ def present_squared(neighbours: Neighbours, largest: int, counted: int) -> int:
 
 
 @dataclass(frozen=True)
-class LengthSum:
+class LengthSum(PlainSum):
     """sum_i ||k_i||^2, one entry, in units of 2^-28."""
 
     def check(self, d: int) -> None:
@@ -341,10 +347,6 @@ class LengthSum:
         total: IntVector = squares.sum(keepdims=True)
         return total
 
-    def add(self, parts: Iterable[IntVector], n: int) -> IntVector:
-        """Add sums over disjoint records; the mechanism's capacity keeps them inside 62 bits."""
-        return _added(parts)
-
     def distances(
         self, one: IntVector, other: IntVector, row: RowBounds, neighbours: Neighbours
     ) -> list[Distance]:
@@ -353,7 +355,7 @@ class LengthSum:
 
 
 @dataclass(frozen=True)
-class TargetSum:
+class TargetSum(PlainSum):
     """sum_i (P, u_i, u_i^2), with u_i = (y_i - center)/reach clipped to [-1, 1], in units of 2^-14.
 
     P = floor(sqrt(2) 2^14); u_i is rounded to the grid, and its square rounded down. A missing target adds
@@ -385,10 +387,6 @@ class TargetSum:
             terms = terms * records.weights
         total: IntVector = terms.sum(axis=1, dtype=np.int64)
         return total
-
-    def add(self, parts: Iterable[IntVector], n: int) -> IntVector:
-        """Add sums over disjoint records; the mechanism's capacity keeps them inside 62 bits."""
-        return _added(parts)
 
     def distances(
         self, one: IntVector, other: IntVector, row: RowBounds, neighbours: Neighbours
@@ -437,12 +435,6 @@ def _whole(records: Records, sums: IntVector, theta: Vector) -> IntVector:
     """Sums (K, d), the stored features' in units of their step until now, in the shape of theta."""
     sums[:, : records.rows.shape[1]] *= records.step
     return sums.T.copy().reshape(np.shape(theta))
-
-
-def _added(parts: Iterable[IntVector]) -> IntVector:
-    first, *others = parts
-    total: IntVector = sum(others, first)
-    return total
 
 
 def _squares(one: IntVector, other: IntVector) -> int:
