@@ -96,6 +96,22 @@ def test_shapes_add_up_to_the_score(model):
         model.set_params(extrapolation="clip")
 
 
+def test_a_number_that_many_cells_have_is_no_row_of_knots():
+    """Half of the people have no assets: knots inside the jump of the map all stood at 0."""
+    rng = np.random.default_rng(0)
+    assets = np.where(rng.uniform(size=6000) < 0.4, 0.0, np.exp(rng.normal(8, 1.5, 6000)))
+    table = pd.DataFrame({"assets": assets})
+    y = np.log1p(assets) / 10 + rng.normal(0, 0.3, 6000)
+    given = {"bounds": {"assets": (0, 1e6)}, "y_bounds": (-2, 3), "knots": 9, "random_state": 0}
+    model = dp.PrivateAdditiveRegressor(epsilon=8.0, extrapolation="linear", **given).fit(table, y)
+    shape = model.shapes_["assets"]
+    assert shape.at[:2] == (0.0, 0.0)
+    assert shape.at[2] > 1
+    below, above = model.predict(pd.DataFrame({"assets": [0.0, 1e-6]})) - model.shapes_.intercept
+    np.testing.assert_allclose(shape.values[:2], [below, above], atol=1e-4)
+    assert f"{model.shapes_.intercept:.4g}\n" in str(model.summary())
+
+
 def test_shapes_are_tables(model, tmp_path):
     rows = list(csv.reader(io.StringIO(model.shapes_.to_csv())))
     assert rows[0] == ["column", "at", "value", "debiased", "std"]

@@ -44,7 +44,7 @@ class ShapeSummary(Summary):
         return ResultTable(self.title, self._facts(), tuple(columns), tuple(rows), notes)
 
     def _facts(self) -> tuple[tuple[str, str], ...]:
-        start = "" if self.shapes is None else str(self.shapes.intercept)
+        start = "" if self.shapes is None else ", ".join(map(number, np.ravel(self.shapes.intercept)))
         return (*self.facts, ("score at means", start))
 
     def _tests(self) -> WaldTests:

@@ -31,7 +31,8 @@ class Shape:
     """Contribution of one column to the score, 0 at its released mean for a number.
 
     `column`: its name. `at`: knots in your units, or levels. `values`: contributions, shape (k,), or (k, K)
-    with K outputs; between knots a shape is a straight line, of a mapped column one of its mapped cells.
+    with K outputs; between knots a shape is a straight line, of a mapped column one of its mapped cells. A
+    number that many cells have may come twice, with the contributions of cells just below and just above it.
     `debiased`, `std`: the estimate without the bias of the fit, and its standard error, privacy noise
     included; None where the fit had no ``uncertainty``. `is_number`: whether `at` are knots.
     """
@@ -207,7 +208,14 @@ def _knots(rows: RowMap, j: int, place: int, bounds: Any) -> tuple[tuple[float, 
     wanted = [math.nextafter(cells[0], math.inf), *cells[1:].tolist()]
     at = np.array([_inverse(apply, cell) for cell in wanted])
     digits = DIGITS - math.ceil(math.log10(max(at[-1] - at[0], 1e-300)))
-    return tuple(round(float(number), digits) for number in at), cells[:, None]
+    rounded = [round(float(number), digits) for number in at]
+    for number in {each for each in rounded if rounded.count(each) > 1}:
+        # The map jumps, where many cells are one number: the shape has a value on either side, none between.
+        first, last = rounded.index(number), rounded.index(number) + rounded.count(number)
+        sides = apply(np.array([number - 10.0**-digits, number + 10.0**-digits]))[:, 0]
+        rounded[first:last] = [number, number]
+        cells = np.concatenate([cells[:first], np.clip(sides, cells[0], cells[-1]), cells[last:]])
+    return tuple(rounded), cells[:, None]
 
 
 def _inverse(apply: Any, cell: float) -> float:
