@@ -134,7 +134,7 @@ def test_bounds_of_released_maps_are_not_called_declared(tmp_path):
     model = ReportedModel.open(tmp_path / "mapped.json")
     assert "maps" in model.model.privacy_statement_.bounds
     found = {section.title: section for section in model_report([model])[1]}
-    assert "noisy histograms, which this fit released first" in found["Declared data"].text
+    assert "the fit first released noisy histograms" in found["Declared data"].text
     assert "declared value" not in found["Effects"].caption
     assert "\nbounds before maps " in found["Statement"].verbatim
 

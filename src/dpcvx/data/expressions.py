@@ -140,7 +140,7 @@ class Expression:
 def parse_quoted(text: str) -> tuple[ast.expr, Callable[[ast.expr], str]]:
     """Return the tree of an expression, and a function that gives the text of a part of it.
 
-    Names in backquotes may have any characters, and have none around them there.
+    Names in backquotes may have any characters; the function gives them without backquotes.
     """
     names: dict[str, str] = {}
 

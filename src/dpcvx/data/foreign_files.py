@@ -35,7 +35,7 @@ SPSS_ENCODING = re.compile(
     rb"(?:\x07\0\0\0\x14\0\0\0\x01\0\0\0.\0\0\0|\0\0\0\x07\0\0\0\x14\0\0\0\x01\0\0\0.)([\w.-]+)",
     re.DOTALL | re.ASCII,
 )
-SPSS_RECORDS = re.compile(rb"\xe7\x03\0{6}|\0\0\x03\xe7\0{4}")  # what comes before the cells of records
+SPSS_RECORDS = re.compile(rb"\xe7\x03\0{6}|\0\0\x03\xe7\0{4}")  # end of the dictionary: cells follow
 
 Moment = Callable[[float], datetime.datetime]
 

@@ -108,7 +108,7 @@ def bounds_facts(made: FitDeclaration) -> dict[str, Any]:
         }
         bounds["enforced"] += "; numbers with a map are mapped first"
         if any(len(each.suffixes) > 1 for each in columns.maps):
-            bounds["enforced"] += ", and a missing one has the features of the middle of a map with several"
+            bounds["enforced"] += "; a missing one has the features of the middle of a map that gives several"
     if is_private(stated.bounds):
         bounds["bounds_are"] = RELEASED
     if stated.data_norm is not None:

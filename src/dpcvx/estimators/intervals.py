@@ -297,7 +297,7 @@ class Intervals(FittedModel):
         if not (empty := facts.get("empty")):
             return []
         return [
-            f"No cell of {', '.join(empty)} may have been recognised: the released share of the cells that "
+            f"Perhaps no cell of {', '.join(empty)} was recognised: the released share of the cells that "
             f"are numbers is within twice its noise (standard deviation {facts['cell_noise']:.2g}). See that "
             "these are the right columns, written as numbers."
         ]

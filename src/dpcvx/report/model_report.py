@@ -29,7 +29,7 @@ GLOSSARY = [
     ),
     ("delta", "An extra probability beyond that factor. It should be far below 1 in the number of people."),
     ("record, person", "The unit that is protected: one row, or all rows of a person together."),
-    ("noise", "Random numbers that every answer computed from the records is made with, before it leaves."),
+    ("noise", "Random numbers that are part of every answer computed from the records."),
     ("declared bounds", "Limits from public knowledge. Values outside are clipped to them."),
     (
         "coefficient",
@@ -175,9 +175,9 @@ def _declaration(statement: Any, head: str) -> Section:
     origin = bounds.get("bounds_are", "declared, from public knowledge")
     mapped = ""
     if "maps" in bounds:
-        mapped = " Features of columns with a map have the ends of its values"
+        mapped = " For a column with a map the bounds are those of the mapped values"
         if any(part["question"] in HISTOGRAMS for part in statement.mechanisms):
-            mapped += "; noisy histograms, which this fit released first, gave numbers of maps"
+            mapped += "; the fit first released noisy histograms, from which maps follow"
         mapped += "."
     text = f"Bounds are {origin}.{mapped} In the fit {bounds['enforced']}.{left}"
     if "y_bounds" in bounds:

@@ -366,7 +366,7 @@ class BatchReader:
     def __init__(self, batches: Any, person: str | None = None) -> None:
         self._open = _opener(batches, person, "from_batches")
         self._person = person
-        pairs = _filled(self._open())
+        pairs = _with_rows(self._open())
         first = next(pairs, None)
         self._first = chain([first], pairs)
         self.header: Batch = self._with_ids(first)[:2]
@@ -381,14 +381,14 @@ class BatchReader:
 
     def ids(self, rows: int) -> Iterator[Any]:
         """Yield the ids of all persons."""
-        return (self._with_ids(pair)[2] for pair in _filled(self._open()))
+        return (self._with_ids(pair)[2] for pair in _with_rows(self._open()))
 
     def batches(self, skip: int, rows: int) -> Iterator[tuple[Any, ...]]:
         """Yield records, targets and ids after the first ``skip``, at most ``rows`` of them at a time."""
         from dpcvx.data.table import Table
 
         self._done = 0
-        for pair in self._first if self._person is None else _filled(self._open()):
+        for pair in self._first if self._person is None else _with_rows(self._open()):
             parts = self._with_ids(pair)
             X, y = parts[:2]
             n = Table(X).n
@@ -437,7 +437,7 @@ def _pair(given: Any) -> Batch:
     return given[0], given[1]
 
 
-def _filled(pairs: Any) -> Iterator[Batch]:
+def _with_rows(pairs: Any) -> Iterator[Batch]:
     """Yield the pairs that have rows."""
     for X, y in map(_pair, pairs):
         if len(y) or _length(X):
