@@ -22,6 +22,9 @@ run_dpcvx <- function(...) {
   output
 }
 
+# The form of files that write.csv writes, whatever the schema says of others; a cell may have line breaks in it.
+csv_form <- c("--sep", ",", "--decimal", ".", "--encoding", "utf-8", "--quoted-line-breaks")
+
 # Fit a private model of a data frame, or of a table in a file.
 # data: data frame, or path of a CSV, Parquet, Stata, SAS, SPSS or Excel file
 # formula: R formula; its functions and interactions are those of the page "Formulas"
@@ -34,6 +37,7 @@ dpcvx_fit <- function(data, formula, schema, epsilon, model = "linear", uncertai
     on.exit(unlink(path))
     utils::write.csv(data, path, row.names = FALSE, na = "")
     data <- path
+    options <- c(csv_form, options)
   }
   text <- paste(deparse(formula, width.cutoff = 500L), collapse = " ")
   words <- run_dpcvx("fit", data, "--formula", text, "--bounds", schema, "--model", model,
@@ -80,6 +84,6 @@ predict.dpcvx <- function(object, newdata, ...) {
   out <- tempfile(fileext = ".csv")
   on.exit(unlink(c(path, out)))
   utils::write.csv(newdata, path, row.names = FALSE, na = "")
-  run_dpcvx("predict", object$path, path, "--out", out)
+  run_dpcvx("predict", object$path, path, csv_form, "--out", out)
   utils::read.csv(out, check.names = FALSE)
 }

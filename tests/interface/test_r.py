@@ -24,8 +24,10 @@ print(model)
 wrong <- try(dpcvx_fit(people, wage ~ height, "people.toml", epsilon = 1), silent = TRUE)
 cat(wrong)
 people$sex <- toupper(people$sex)
+people$sex[3] <- "a \\"b\\"\\nc"  # a line break is no end of a record
 withCallingHandlers(
-  dpcvx_fit(people, log(wage) ~ age + sex, "people.toml", epsilon = 4, uncertainty = 0),
+  dpcvx_fit(people, log(wage) ~ age + sex, "people.toml", epsilon = 4, uncertainty = 0,
+            out = "odd.json"),
   warning = function(w) cat("WARNING", conditionMessage(w))
 )
 """
@@ -59,6 +61,7 @@ def test_r_fits_tidies_and_predicts(tmp_path):
     assert "'height'" in run.stdout  # the error's words reach R
     assert "WARNING dpcvx: " in run.stdout  # and so do those of warnings
     assert "sex: almost none of the cells is recognised" in run.stdout
+    assert dp.load(tmp_path / "odd.json").privacy_statement_.public["n"] == 5000
     tidy = pd.read_csv(tmp_path / "tidy.csv").set_index("term")
     wanted = ["estimate", "std.error", "statistic", "p.value", "conf.low", "conf.high", "noise.share"]
     assert list(tidy.columns)[:7] == wanted
