@@ -169,3 +169,14 @@ def test_hidden_standard_errors_are_foretold(n, warned):
         warnings.simplefilter("always")
         model.fit(X, y)
     assert any("standard errors will probably say nothing" in str(each.message) for each in found) == warned
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("max_rows", [None, 2])
+def test_standard_errors_of_persons_are_foretold(max_rows):
+    """The simulated rows belong to persons, as the plan says; the automatic share is found with them."""
+    expected = linear(person="id", max_rows=max_rows).power(2000, ["a", "b"]).std_err
+    assert (np.isfinite(expected) & (expected > 0)).all()
+    X = np.random.default_rng(0).uniform(0, 10, (1000, 2))
+    fitted = linear(uncertainty="auto", max_rows=max_rows).fit(X, X[:, 0], groups=np.arange(1000) // 2)
+    assert np.isfinite(fitted.coef_std_).all()

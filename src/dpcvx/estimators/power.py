@@ -176,7 +176,8 @@ class _Sample:
         plan, columns = dataclasses.replace(made.plan, before=(), notes=()), made.columns
         stored = 0.0 if plan.solver.standardises else made.intercept
         rows = Quantiser(plan.problem.bounds, columns.center, columns.scale, stored).quantise(self.X)
-        weight = plan.budget.neighbours.weight
+        neighbours = plan.budget.neighbours
+        weight, people = neighbours.weight, neighbours.unit != "row"
         source = Arrays(
             rows,
             made.target.encode(self.y),
@@ -184,6 +185,7 @@ class _Sample:
             layout=plan.layout,
             weights=None if weight == 1 else np.full(len(self.X), weight),
             units=None if weight == 1 else len(self.X),
+            owners=np.arange(len(self.X)) // neighbours.rows if people else None,
         )
         found = []
         for seed in range(runs):
