@@ -14,6 +14,7 @@ from dpcvx.domains import (
     GroupBall,
     HasCoordinateVertices,
     HasEuclideanRadius,
+    HasL1Radius,
     HasLMO,
     HasMirrorMap,
     HasProjection,
@@ -565,4 +566,5 @@ def test_support_functions_are_the_largest_products(C, d):
 
 def test_only_euclidean_balls_are_round():
     assert {type(C) for C, _ in ALL_DOMAINS if isinstance(C, HasEuclideanRadius)} == {L2Ball}
+    assert {type(C) for C, _ in ALL_DOMAINS if isinstance(C, HasL1Radius)} == {L1Ball}
     assert L2Ball(2.0).with_euclidean_radius(3.0) == L2Ball(3.0)

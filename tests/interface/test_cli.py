@@ -552,7 +552,14 @@ def released(run, command):
     formula = content["formula"]
     noisy = {"coef": np.shape(formula["coef"]), "intercept": None, "region": sorted(formula["region"])}
     noisy["fill"] = np.shape(formula["fill"])  # released shares, where a column has levels
-    return code, out, err, {**content, "formula": {**formula, **noisy}}
+    # Levels whose released shares are within their noise, and that noise, are listed where there are any.
+    facts = content["privacy_statement"]["bounds"]
+    assert {*facts.pop("faint", ())} <= {"sex=F", "sex=M"}
+    facts.pop("share_noise", None)
+    shown = (
+        line for line in out.splitlines(keepends=True) if not line.startswith(("faint ", "share noise "))
+    )
+    return code, "".join(shown), err, {**content, "formula": {**formula, **noisy}}
 
 
 @pytest.mark.parametrize("command", [FIT, LABELS])

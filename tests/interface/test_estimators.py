@@ -59,6 +59,7 @@ COMMON = {
     "persons": None,
     "max_rows": None,
     "weight_bounds": None,
+    "public": None,
     "solver": "auto",
     "n_iter": None,
     "ledger": None,

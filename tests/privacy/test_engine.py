@@ -427,7 +427,7 @@ class TestLedger:
         second = self.start(place)
         assert second.n_updates == 2
         assert np.array_equal(first.histogram.weights, second.histogram.weights)
-        assert not np.array_equal(first.histogram.weights, first._base.weights)
+        assert not np.array_equal(first.histogram.weights, first._public_side._base.weights)
 
     def test_a_start_without_a_question_uses_up_nothing(self, place):
         whole = self.start(place).remaining

@@ -455,7 +455,11 @@ X0, Y0, IDS = people(2, n=60)
 @pytest.mark.parametrize(
     ("settings", "data", "words"),
     [
-        ({"solver": ObjectivePerturbation()}, {"groups": IDS}, "proved private for one row per person"),
+        (
+            {"solver": ObjectivePerturbation(), "max_rows": 2},
+            {"groups": IDS},
+            "not for several whole rows of each person",
+        ),
         ({}, {"sample_weight": Y0}, "needs weight_bounds"),
         ({"weight_bounds": (1, 2)}, {"sample_weight": Y0}, r"must be \(0, V\)"),
         ({"max_rows": 2}, {}, "give fit groups=ids"),

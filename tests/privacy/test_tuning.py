@@ -132,7 +132,13 @@ def test_a_row_is_in_the_fit_or_in_the_scores():
 def test_nothing_but_the_best_run_is_published():
     search = PrivateSearchCV(logistic(epsilon=1.0), GRID).fit(X, Y)
     published = set(vars(search)) - set(search.get_params(deep=False))
-    assert published == {"best_estimator_", "best_params_", "best_score_", "privacy_statement_"}
+    assert published == {
+        "best_estimator_",
+        "best_params_",
+        "best_score_",
+        "best_score_error_",
+        "privacy_statement_",
+    }
     single = vars(logistic(epsilon=1.0).fit(X, Y)).keys()
     assert vars(search.best_estimator_).keys() == single
     assert search.best_estimator_.privacy_statement_ is search.privacy_statement_
@@ -147,7 +153,7 @@ def test_number_and_order_of_trials_do_not_leak_through_the_chosen_one(monkeypat
     monkeypatch.setattr(
         selection, "fit_silently", lambda model, X, y, people: seen.append(model) or _with_plan(model, found)
     )
-    _, model, _ = selection._best(found, 5, (X, Y, None), (X, Y, None), SeededGenerator(0))
+    _, model, _, _ = selection._best(found, 5, (X, Y, None), (X, Y, None), SeededGenerator(0))
     assert len(seen) == 5
     assert model is seen[0]
 

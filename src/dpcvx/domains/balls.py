@@ -140,6 +140,10 @@ class L1Ball(Ball):
     def __post_init__(self) -> None:
         check_radius("L1Ball", self.radius)
 
+    def with_l1_radius(self, radius: float) -> "L1Ball":
+        """Return the ball of another radius."""
+        return L1Ball(radius)
+
     def support(self, X: Vector) -> Vector:
         """Return radius ||x||_inf of every row x."""
         lengths: Vector = self.radius * np.abs(X).max(axis=1)

@@ -98,6 +98,18 @@ class HasEuclideanRadius(Protocol):
 
 
 @runtime_checkable
+class HasL1Radius(Protocol):
+    """An l1 ball about 0."""
+
+    @property
+    def radius(self) -> float:
+        """Radius of the ball."""
+
+    def with_l1_radius(self, radius: float) -> Self:
+        """Return the ball of another radius."""
+
+
+@runtime_checkable
 class HasSupport(Protocol):
     """A set symmetric about 0 whose support function is a closed form for many directions at once."""
 

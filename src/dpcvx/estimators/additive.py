@@ -127,7 +127,7 @@ class AdditiveModel(LinearModel):
     def _standardizes(self, problem: Problem, n: int, budget: Budget, *, dense: bool) -> bool:
         """Whether the fit standardises, which knots need."""
         found = super()._standardizes(problem, n, budget, dense=dense)
-        asked = self.monotone or self.knots != "auto" or self.interactions not in ("auto", "none", 0)
+        asked = self.monotone or self.knots not in ("auto", 0) or self.interactions not in ("auto", "none", 0)
         if asked and not found:
             raise Incompatible(
                 "Knots, interactions and monotone shapes are placed in standardised columns: leave them out, "

@@ -19,7 +19,7 @@ from dpcvx.data import Dataset
 from dpcvx.data.columns import Columns
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.target import Target
-from dpcvx.domains import NAMED_BALLS, Domain, HasEuclideanRadius, L1Ball
+from dpcvx.domains import NAMED_BALLS, Domain, HasEuclideanRadius, HasL1Radius
 from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.estimators.data_check import DataCheck, check_stages
 from dpcvx.estimators.private_bounds import private_columns, quantile_stages
@@ -48,7 +48,6 @@ from dpcvx.solvers import (
     configured,
 )
 from dpcvx.solvers.defaults import default
-from dpcvx.solvers.objective_perturbation import ObjectivePerturbation
 from dpcvx.solvers.one_step import far_reach, with_uncertainty
 from dpcvx.solvers.scaled_target import covering_deviations, residual_deviations
 from dpcvx.solvers.standardised import INTERCEPT as STANDARDISED_INTERCEPT
@@ -259,8 +258,8 @@ class Planning(Parameters):
         coefficients of standardised cells.
         """
         loss, C = problem.loss, problem.domain
-        if self.radius is None and isinstance(C, L1Ball):
-            wider = L1Ball(C.radius * (1 + math.sqrt(problem.d)))
+        if self.radius is None and isinstance(C, HasL1Radius):
+            wider = C.with_l1_radius(C.radius * (1 + math.sqrt(problem.d)))
             return dataclasses.replace(problem, domain=wider, l2=self._ridge(wider))
         centred = loss.unit_free or loss.link != "identity"
         if (
@@ -348,7 +347,7 @@ class Planning(Parameters):
         if coordinates is not None:
             if self.uncertainty and self.solver == "auto":
                 # Descent takes far records of every loss into account without bias; see `with_uncertainty`.
-                candidates = tuple(each for each in candidates if not _minimises(each)) or candidates
+                candidates = tuple(each for each in candidates if not each.minimises) or candidates
             candidates = tuple(dataclasses.replace(coordinates, solver=solver) for solver in candidates)
         return self._choose(problem, n, budget, candidates, accountant, density=density, redundant=redundant)
 
@@ -428,11 +427,6 @@ class Planning(Parameters):
             raise WrongType(f"solver must be a name or a Solver object, got {self.solver!r}.")
         solver: Any = self.solver
         return (solver if n_iter is None else dataclasses.replace(solver, n_iter=n_iter),)
-
-
-def _minimises(solver: Solver) -> bool:
-    """Whether a solver releases a perturbed minimiser."""
-    return isinstance(solver, ObjectivePerturbation)
 
 
 def _can_scale(problem: Problem, budget: Budget) -> bool:

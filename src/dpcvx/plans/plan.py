@@ -82,6 +82,8 @@ class Solver(Protocol):
     """Whether it has a step for a regularizer."""
     samples: ClassVar[bool] = False
     """Whether it asks about random samples of the records, whose exact price takes seconds to compute."""
+    minimises: ClassVar[bool] = False
+    """Whether it releases the minimiser of a perturbed loss."""
     constant: ClassVar[bool] = False
     """Whether its model predicts the same for everybody."""
     standardises: ClassVar[bool] = False

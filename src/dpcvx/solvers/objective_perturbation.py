@@ -63,6 +63,7 @@ class ObjectivePerturbation(Solver):
 
     name: ClassVar[str] = "objective_perturbation"
     proximal: ClassVar[bool] = True
+    minimises: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.jacobian_share is not None and not 0 < self.jacobian_share < 1:
