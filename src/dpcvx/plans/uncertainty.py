@@ -49,6 +49,9 @@ ROUNDS = 2
 # that is usually as large as this many times the second. Noise that is large beside the second is small
 # beside the privacy noise of the gradients, which is the rest of the covariance.
 USUAL_DIFFERENCE: float = 0.5
+# (z^2 + 1)/2 at z = 1.96. If the relative variance of a variance estimate is r^2, Student's t with 2/r^2
+# degrees of freedom (Satterthwaite) has to first order the quantile z (1 + (z^2 + 1) r^2 / 8).
+STUDENT = (1.96**2 + 1) / 2
 LEAST_EIGENVALUE = 0.25  # of the covariance of the mean gradient, in units of that of its privacy noise
 
 
@@ -74,6 +77,7 @@ class Curvature:
     ridge: float = 0.0  # part of the diagonal that has no noise and no dispersion
     meat: Vector | None = None  # released mean of g g^T over records or persons, shape (d, d)
     meat_deviation: float = 0.0  # as `deviation`, of the meat
+    dispersion_deviation: float = 0.0  # standard deviation of the noise on the dispersion
 
     def covariance_of_gradient(self, records: Vector) -> Vector:
         """Return the covariance of one record's gradient, shape (d, d).
@@ -84,11 +88,28 @@ class Curvature:
         usual: Vector = self.dispersion * records
         if self.meat is None:
             return usual
-        difference = USUAL_DIFFERENCE * self.dispersion * np.trace(records) / len(records)
-        weight = 1.0
-        if self.meat_deviation > 0:
-            weight = difference**2 / (difference**2 + self.meat_deviation**2)
+        weight = self._weight(records)
         return weight * self.meat + (1 - weight) * usual
+
+    def noise_of_covariance(self, records: Vector) -> Vector:
+        """Return a bound T on the noise of `covariance_of_gradient`, shape (d, d).
+
+        For every a the noise on a^T C a, C being that covariance, has a standard deviation of at most
+        sqrt(2) a^T T a: that of the meat's part is sqrt(2) |a|^2 times its deviation, that of the other part
+        a^T H a times that of the dispersion, and standard deviations of a sum add up at most.
+        """
+        if self.meat is None:
+            return np.zeros_like(records)
+        weight = self._weight(records)
+        own: Vector = weight * self.meat_deviation * np.eye(len(records))
+        return own + (1 - weight) * self.dispersion_deviation / math.sqrt(2) * records
+
+    def _weight(self, records: Vector) -> float:
+        """Return the weight of the meat beside dispersion * records."""
+        difference = USUAL_DIFFERENCE * self.dispersion * float(np.trace(records)) / len(records)
+        if self.meat_deviation == 0:
+            return 1.0
+        return difference**2 / (difference**2 + self.meat_deviation**2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,6 +202,7 @@ def one_step(fit: Vector, steepness: Steepness, curvature: Curvature, *, n: int,
     gradient = _at_least(
         steepness.deviation**2 * np.eye(d) + sampling, LEAST_EIGENVALUE * steepness.deviation**2
     )
+    gradient = _with_student_quantiles(gradient, curvature.noise_of_covariance(records) / n)
     covariance = np.zeros((d, d))
     for _ in range(ROUNDS):
         displacement = np.outer(step, step) + covariance
@@ -195,6 +217,21 @@ def one_step(fit: Vector, steepness: Steepness, curvature: Curvature, *, n: int,
         sampling=inverse @ _at_least(sampling, 0.0) @ inverse,
         hidden=reach**2 * lost if hidden.any() else None,
     )
+
+
+def _with_student_quantiles(estimate: Vector, noise: Vector) -> Vector:
+    """Return a noisy covariance, enlarged so that 95 % intervals of the normal law cover as they should.
+
+    The variance of the estimate G in direction a is at most 2 (a^T T a)^2, T being `noise`, so that Student's
+    quantile needs (z^2 + 1)/2 (a^T T a)^2 / (a^T G a) more to first order. In every direction a^T T G^-1 T a
+    is no less than that ratio, by Cauchy and Schwarz. The mean of the inverse of an estimate is larger than
+    the inverse, by G^-1 (2 T G^-1 T) G^-1 to first order, which is taken away.
+    """
+    if not noise.any():
+        return estimate
+    larger = estimate + 2 * noise @ np.linalg.solve(estimate, noise)
+    found: Vector = estimate + STUDENT * noise @ np.linalg.solve(larger, noise)
+    return (found + found.T) / 2
 
 
 def _at_least(matrix: Vector, least: float) -> Vector:

@@ -56,7 +56,8 @@ class OneStep(Solver):
     mean gradient, M the covariance of a record's (or person's) gradient and v the noise of the Hessian. M is
     the released meat, so errors may vary with the features; where its noise is large, it is averaged with
     c H, which it is if the model is right: c is 1 for logistic loss, and for others the released trace of M
-    over the trace of H. This holds where the noise of the Hessian, about
+    over the trace of H. The noise of M and c is known, and intervals are enlarged to Student's quantiles for
+    it. This holds where the noise of the Hessian, about
     2 v sqrt(d), is small beside its smallest eigenvalue, rows and residuals are hardly clipped, and the step
     is short beside the distance over which the Hessian changes; `Uncertainty.weak` counts directions where
     the first fails.
@@ -129,11 +130,12 @@ class OneStep(Solver):
         theta = self.solver.run(self._fit(plan), recorded)
         steepness = average(recorded.notes[-math.ceil(LATE * len(recorded.notes)) :])
         answer = ask.second_moments(steepness.point)
-        trace, dispersion = float(answer.hessian.trace()), 1.0
+        trace, dispersion, unsure = float(answer.hessian.trace()), 1.0, 0.0
+        noise, meat_noise = moments.noise / math.sqrt(2), moments.meat_noise(steepness.point) / math.sqrt(2)
         if answer.meat is not None and not self._likelihood(problem, plan.budget) and trace > 0:
             dispersion = max(float(answer.meat.trace()), 0.0) / trace
-        noise, meat_noise = moments.noise / math.sqrt(2), moments.meat_noise(steepness.point) / math.sqrt(2)
-        curvature = Curvature(answer.hessian, noise, dispersion, problem.l2, answer.meat, meat_noise)
+            unsure = math.sqrt(2 * len(answer.meat)) * meat_noise / trace
+        curvature = Curvature(answer.hessian, noise, dispersion, problem.l2, answer.meat, meat_noise, unsure)
         reach = problem.C.norm(2, problem.size)
         step = partial(one_step_across, np.array(self.redundant)) if self.redundant else one_step
         known = step(theta, steepness, curvature, n=plan.n, reach=reach)
