@@ -244,8 +244,13 @@ def test_replay_sees_a_sum_beyond_its_sensitivity():
 
 
 def test_what_has_no_hessian_of_one_score_is_refused_before_a_record_is_read():
-    for loss, outputs in ((dp.Quantile(0.5), 1), (dp.Sigmoid(), 1), (dp.Softmax(), 3)):
-        with pytest.raises(Incompatible, match="smooth convex losses of one score"):
+    kink, joint = "density of the target at the kink.*Use Huber", "has 3 scores.*one target at a time"
+    for loss, outputs, why in (
+        (dp.Quantile(0.5), 1, kink),
+        (dp.Sigmoid(), 1, kink),
+        (dp.Softmax(), 3, joint),
+    ):
+        with pytest.raises(Incompatible, match=why):
             NoisySecondMoments(
                 dp.Problem(loss, dp.L2Ball(1.0), bounds=BOUNDS[0], d=D, outputs=outputs), 10, 1.0
             )

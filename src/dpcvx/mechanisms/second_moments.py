@@ -82,13 +82,21 @@ class NoisySecondMoments(GaussianMechanism):
 
     def __post_init__(self) -> None:
         loss, d = self.problem.loss, self.problem.d
-        if self.problem.outputs > 1 or not (
-            loss.convex and math.isfinite(loss.smoothness(self.problem.z_max))
-        ):
+        if self.problem.outputs > 1:
             raise Incompatible(
-                "Second moments, which uncertainty and sufficient statistics ask for, are those of smooth "
-                f"convex losses of one score per record; got {type(loss).__name__} with "
-                f"{self.problem.outputs} output(s). Leave uncertainty at 0, or fit one target or two classes."
+                "Uncertainty and sufficient statistics need the Hessian of one score per record; the "
+                f"problem has {self.problem.outputs} scores. Those of several classes or targets have one "
+                "Hessian together, for whose release no bound on the influence of a record has been "
+                "derived. Fit one target at a time, or each class against all others, with a part of "
+                "the epsilon for each fit; or leave uncertainty at 0."
+            )
+        if not (loss.convex and math.isfinite(loss.smoothness(self.problem.z_max))):
+            raise Incompatible(
+                "Uncertainty and sufficient statistics need a convex loss with bounded curvature; "
+                f"{type(loss).__name__} is none. The standard error of a loss with a kink, such as that "
+                "of a quantile, depends on the density of the target at the kink, which no released Hessian "
+                "shows. Use Huber or squared loss for a regression and logistic loss for two classes, or "
+                "leave uncertainty at 0."
             )
         if d > LARGEST_WIDTH:
             raise Incompatible(
