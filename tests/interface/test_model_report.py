@@ -145,7 +145,10 @@ def test_additive_models_have_a_report(tmp_path):
         tmp_path / "additive.json"
     )
     _, sections = report(tmp_path, "additive")
-    assert "Effects" not in [section.title for section in sections]
+    found = {section.title: section for section in sections}
+    assert "Effects" not in found
+    assert found["Shapes"].png.startswith(b"\x89PNG")
+    assert "on 2 columns" in found["Question"].text
 
 
 @pytest.mark.parametrize("ending", ["html", "pdf"])

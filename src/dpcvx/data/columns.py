@@ -284,7 +284,8 @@ def _declared_bounds(table: Table, bounds: Any, levels: Levels) -> tuple[Vector,
         if missing:
             raise WrongValue(
                 f"bounds are missing for column(s) {', '.join(missing)}: give a pair (low, high) for each. "
-                "Of text declare the levels, in categories."
+                "Of text declare the levels, in categories. Columns that are no features: leave them out of "
+                "the table, or give a schema, which uses the columns that it names."
             )
         for j, pair in given.items():
             low[j], high[j] = bound_pair(pair, f"bounds of {table.label(j)}")

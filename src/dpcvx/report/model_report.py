@@ -131,7 +131,10 @@ def _question(models: Sequence[ReportedModel], question: str) -> str:
         how = "" if schema is None or schema.formula is None else f" Formula: {schema.formula}."
         size = _size(statement)
         prefix = f"{each.name}: " if len(models) > 1 else ""
+        shapes = getattr(each.model, "shapes_", None)
         count = quantity(len(each.model.coef_names_), "feature")
+        if shapes is not None:
+            count = quantity(len(shapes), "column")
         parts.append(f"{prefix}{statement.model} of {target} on {count}, from {size}.{how}")
     return "\n\n".join(parts)
 
@@ -158,6 +161,13 @@ def _sections(each: ReportedModel, head: str) -> list[Section]:
             + ("" if effects[2] is None else " Lines are 95 % intervals.")
         )
         found.append(Section(f"{head}Effects", png=effects_plot(*effects), caption=caption))
+    if (shapes := getattr(model, "shapes_", None)) is not None:
+        from dpcvx.report.plots import shapes_plot
+
+        caption = "Contribution of each column to the score, 0 at the released mean of a number." + (
+            " Bands are 95 % intervals." if any(each.std is not None for each in shapes.values()) else ""
+        )
+        found.append(Section(f"{head}Shapes", png=shapes_plot(model), caption=caption))
     found.append(_declaration(statement, head))
     found.append(Section(f"{head}Guarantee", statement.meaning, rows=_questions(statement)))
     found.append(Section(f"{head}Statement", verbatim=str(statement)))

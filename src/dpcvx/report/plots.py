@@ -25,6 +25,7 @@ __all__ = [
     "precision_plot",
     "prediction_plot",
     "privacy_utility_plot",
+    "shapes_plot",
     "spending_plot",
 ]
 
@@ -179,6 +180,11 @@ def effects_plot(
     _label(axes, "", "coefficient times the distance from the lowest to the highest value", "")
     axes.grid(axis="x", color="#e6e9ed", linewidth=0.8)
     return _png(figure)
+
+
+def shapes_plot(model: Any) -> bytes:
+    """Draw the shapes of an additive model, as a PNG picture."""
+    return _png(model.plot())
 
 
 def _log_axes(axes: Any) -> None:
