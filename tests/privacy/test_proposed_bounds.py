@@ -87,6 +87,8 @@ def test_rows_of_a_person_are_protected_together():
 def test_few_records_are_refused_before_they_are_read():
     with pytest.raises(Incompatible, match=r"need \d+ records, and there are 100"):
         ask(people()[:100])
+    with pytest.raises(Incompatible, match=r"need \d+ persons, and there are 50"):
+        ask(people()[:100], ids=np.arange(100) // 2)
 
 
 def test_the_account_pays_once(tmp_path):

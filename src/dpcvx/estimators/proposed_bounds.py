@@ -76,8 +76,8 @@ def propose_bounds(
     if rank > LARGEST_SHARE * n:
         raise Incompatible(
             f"Private bounds of {len(columns)} column(s) at epsilon={epsilon:g} need "
-            f"{math.ceil(rank / LARGEST_SHARE)} records, and there are {n}: declare bounds, use a larger "
-            "epsilon, or leave fewer columns open."
+            f"{math.ceil(rank / LARGEST_SHARE)} {neighbours.noun}s, and there are {n}: declare bounds, use a "
+            "larger epsilon, or leave fewer columns open."
         )
     low, high = (NoisyQuantile(n, at, eta, neighbours) for at in (rank, n - rank))
     parts = tuple(Stage(quantile, len(columns)).description for quantile in (low, high))
