@@ -298,7 +298,16 @@ def test_no_formula_of_a_query_takes_long_or_fails_without_words():
     """Products of sums have as many terms as there are choices of one addend each."""
     start = time.perf_counter()
     sums = ":".join(f"(a{i} + b{i})" for i in range(100))
-    for formula in (f"y ~ {sums}", "y ~ a | b", f"y ~ I({'9' * 400} + a)", f"y ~ I(0x{'f' * 1500})"):
+    for formula in (
+        False,
+        None,
+        3,
+        "y ~ \ud800",
+        f"y ~ {sums}",
+        "y ~ a | b",
+        f"y ~ I({'9' * 400} + a)",
+        f"y ~ I(0x{'f' * 1500})",
+    ):
         with pytest.raises(WrongValue):
             query_from_json({"kind": "regression", "formula": formula})
     assert time.perf_counter() - start < 1

@@ -484,9 +484,11 @@ def test_the_description_lists_every_code_and_the_questions_of_this_schema(share
     body = description["paths"][f"{API}/queries"]["post"]["requestBody"]["content"]["application/json"][
         "schema"
     ]
-    kinds = {kind["title"]: kind["properties"] for kind in body["oneOf"]}
-    assert kinds["Regression"]["target"]["enum"] == ["sex", "age", "region", "smokes"]
-    assert kinds["Count"]["where"]["properties"]["sex"]["items"]["enum"] == ["f", "m"]
+    listed, by_formula, count = (kind["properties"] for kind in body["oneOf"][:3])
+    assert listed["target"]["enum"] == ["sex", "age", "region", "smokes"]
+    assert by_formula["formula"]["type"] == "string"
+    assert not {"target", "features"} & set(by_formula)
+    assert count["where"]["properties"]["sex"]["items"]["enum"] == ["f", "m"]
 
 
 def test_the_schema_has_what_a_form_needs(shared):

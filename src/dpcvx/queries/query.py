@@ -318,7 +318,8 @@ def _of_formula(text: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a regression that its formula gives in place of them."""
     if doubled := sorted({"target", "features"} & set(fields)):
         raise WrongValue(f"The formula gives {', '.join(doubled)} too: leave that out.")
-    if isinstance(text, str) and (len(text) > LONGEST_FORMULA or set(text) & set("*^/%{:")):
+    plain = isinstance(text, str) and text.isprintable() and not set(text) & set("*^/%{:")
+    if not plain or len(text) > LONGEST_FORMULA:
         raise WrongValue(  # before it is parsed: a power or product of sums can have millions of terms
             f"A query's formula lists attributes, such as 'worked ~ age + group', in {LONGEST_FORMULA} "
             "characters at most."
