@@ -85,7 +85,7 @@ class NoisySecondMoments(GaussianMechanism):
         if self.problem.outputs > 1:
             raise Incompatible(
                 "Uncertainty and sufficient statistics need the Hessian of one score per record; the "
-                f"problem has {self.problem.outputs} scores. Those of several classes or targets have one "
+                f"problem has {self.problem.outputs} scores. Several classes or targets have one "
                 "Hessian together, for whose release no bound on the influence of a record has been "
                 "derived. Fit one target at a time, or each class against all others, with a part of "
                 "the epsilon for each fit; or leave uncertainty at 0."
