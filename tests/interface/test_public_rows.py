@@ -147,9 +147,11 @@ def test_other_columns_are_refused_and_extra_ones_left_out():
 def test_a_standardised_fit_says_that_it_does_not_use_them():
     rng = np.random.default_rng(0)
     X, y = rng.random((3000, 3)), rng.integers(0, 2, 3000)
-    fitted = dp.PrivateLogisticRegression(
+    model = dp.PrivateLogisticRegression(
         epsilon=1.0, bounds=(0, 1), classes=(0, 1), public=X[:20], random_state=0
-    ).fit(X, y)
+    )
+    with pytest.warns(UserWarning, match="Public rows are not used"):
+        fitted = model.fit(X, y)
     assert (
         "columns of this fit are standardised" in fitted.privacy_statement_.to_dict()["bounds"]["public_rows"]
     )

@@ -50,7 +50,7 @@ from dpcvx.estimators.private_bounds import (
 )
 from dpcvx.estimators.private_maps import automatic_maps, is_histogram, paid_maps, place_maps, release_maps
 from dpcvx.estimators.progress import ProgressReport
-from dpcvx.estimators.public_rows import public_weights, release_weights
+from dpcvx.estimators.public_rows import UNUSED, public_weights, release_weights
 from dpcvx.estimators.refusals import check_parameters, refuse_metadata
 from dpcvx.noise import Generator, generator_of
 from dpcvx.planning.outlook import warn_if_useless
@@ -234,6 +234,9 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
                 stacklevel=3,
             )
         plan, facts = made.plan, (made.stated, made.columns, made.target)
+        for note in plan.notes:
+            if note.startswith(UNUSED):
+                warnings.warn(f"{note[0].upper()}{note[1:]}.", UserWarning, stacklevel=3)
 
         def again(n: int, epsilon: float) -> Plan:
             return self._plan_fit(n, facts, epsilon, dataset, made.maps)[0]
