@@ -300,6 +300,7 @@ def test_requested_maps_have_released_knots():
     assert planned.problem.d == 6
 
 
+@pytest.mark.filterwarnings("ignore:Perhaps no cell of x0")  # none is
 def test_the_plan_is_the_same_for_any_records_and_wrong_cells_raise_nothing():
     X, y = records()
     kind = dpcvx.PrivateLinearRegression
