@@ -103,6 +103,7 @@ def nested(make, depth):
     ],
     ids=["compose", "repeat", "worst", "select", "doubling", "doubling worst", "product of counts"],
 )
+@pytest.mark.long
 def test_deep_and_exploding_events_are_refused(make, depth, tmp_path):
     event = nested(make, depth)
     started = time.perf_counter()

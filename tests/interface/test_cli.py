@@ -197,6 +197,7 @@ def test_predict_says_that_a_model_of_an_array_has_no_column_names(folder, run):
     assert "model.json was fitted to an array" in err
 
 
+@pytest.mark.long
 def test_groups_of_the_bounds_file(folder, run):
     fit = FIT.replace("linear", "group-lasso").replace("bounds.toml", "groups.toml")
     (folder / "groups.toml").write_text(REGRESSION + '[groups]\nperson = ["age", "sex"]\n')

@@ -152,6 +152,7 @@ def test_additive_models_have_a_report(tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["html", "pdf"])
+@pytest.mark.long
 def test_the_command_writes_a_file(folder, tmp_path, ending):
     if ending == "pdf":
         pytest.importorskip("fpdf", reason="reports in PDF need dpcvx[report]")

@@ -101,6 +101,7 @@ def test_on_its_own_it_releases_maps_medians_and_quartiles_for_its_epsilon(tmp_p
         dp.PrivatePreprocessor(**DECLARED, epsilon=0, maps={"age": "private_ramps"}).fit(table)
 
 
+@pytest.mark.long
 def test_a_search_over_a_pipeline_is_one_over_the_estimator_with_its_declarations():
     table, y = people(800)
     pipeline = make_pipeline(dp.PrivatePreprocessor(**DECLARED), regression(epsilon=None, random_state=None))

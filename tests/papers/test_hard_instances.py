@@ -169,6 +169,7 @@ def hardest(n, epsilon=0.1):
     return max(candidates, key=lambda instance: instance.lower_bound(epsilon, 1 / n**2))
 
 
+@pytest.mark.long
 def test_the_lower_bound_falls_like_n_to_minus_two_thirds():
     """[TTZ14] Theorem 5.8: above its curve 1/(n log n)^(2/3) times a quarter, at every n."""
     sizes = [10**3, 10**4, 10**5, 10**6]

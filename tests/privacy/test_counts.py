@@ -51,6 +51,7 @@ def silent(monkeypatch):
 
 @pytest.mark.parametrize("relation", ["replace", "add_remove"])
 @pytest.mark.parametrize(("target", "labels"), [(LABELS, [0, 1, 2, 3]), (NUMBER, [0.5, 7])], ids=str)
+@pytest.mark.long
 def test_no_two_records_are_further_apart_than_the_sensitivity_and_some_are_as_far(
     target, labels, relation, silent
 ):

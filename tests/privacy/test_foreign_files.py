@@ -145,6 +145,7 @@ def test_a_sheet_is_chosen_by_name_and_names_of_others_are_not_shown(tmp_path):
 
 
 @pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.long
 def test_shards_of_files_have_the_numbers_of_memory_and_persons_are_one(kind, tmp_path):
     write, ending = WRITERS[kind]
     folder = tmp_path / "files"

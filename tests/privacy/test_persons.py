@@ -571,6 +571,7 @@ def test_an_account_has_a_unit_and_refuses_another(tmp_path):
         ledger.create("house", epsilon=1.0, delta=1e-3, unit="house")
 
 
+@pytest.mark.long
 def test_a_search_splits_fits_and_scores_by_person():
     """Copies of rows under their person's id change neither the price nor what is said about it."""
     X, y, owner = people(1, n=600)

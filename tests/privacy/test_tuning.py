@@ -34,6 +34,7 @@ def logistic(**settings):
 
 
 @pytest.mark.parametrize("law", LAWS)
+@pytest.mark.long
 def test_the_total_charged_is_the_theorys(law, tmp_path):
     account = dpcvx.Ledger(tmp_path / "l.db").create("people", epsilon=1.0, delta=1e-6)
     search = PrivateSearchCV(
@@ -114,6 +115,7 @@ def test_the_number_of_runs_has_its_law(law):
     assert stats.chisquare(counts, expected).pvalue > 1e-4
 
 
+@pytest.mark.long
 def test_a_row_is_in_the_fit_or_in_the_scores():
     """Replacing a scored row changes no model and its score by one row; a fitted one changes the model."""
     settings = {"epsilon": 2.0, "n_trials": 1.5, "random_state": 9, "test_size": 0.5}
