@@ -20,7 +20,8 @@ from zoo import ALL_LOSSES
 
 N, D, T = 7, 3, 3
 CONFIGURATIONS = list(itertools.product(ALL_LOSSES, ["dense", "csr"], ["replace", "add_remove"]))
-PAIRS = 20  # of neighbours in each of the 52 configurations: 1,040 for each mechanism
+HARD = 0.49  # a record that is replaced by one without effect moves a sum by half of the sensitivity, rounded
+PAIRS = 20  # of neighbours in each of the 60 configurations: 1,200 for each mechanism
 
 
 def named(configurations):
@@ -99,7 +100,7 @@ def test_gradients_of_neighbours_differ_by_the_sensitivity_and_nothing_else_diff
             assert moved * multiplier**2 <= scale**2
             heaviest = max(heaviest, share(plan, a, b))
         scales.clear()
-    assert heaviest > 0.5
+    assert heaviest > HARD
 
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=named(CONFIGURATIONS))
@@ -121,7 +122,7 @@ def test_selections_of_neighbours_have_the_declared_range_and_nothing_else_diffe
             assert width <= eta
             widest = max(widest, width / eta)
         log_weights.clear()
-    assert widest > 0.5
+    assert widest > HARD
 
 
 def example(relation="replace"):
