@@ -107,6 +107,7 @@ def test_features_are_those_of_formulaic(people, terms):
 
 
 @pytest.mark.parametrize("terms", TERMS)
+@pytest.mark.long
 def test_values_are_within_bounds_and_depend_on_one_record_alone(people, terms):
     hostile = people.astype({"age": object, "hours": object}).copy()
     hostile.loc[0, "age"], hostile.loc[1, "age"], hostile.loc[2, "hours"] = "abc", None, 1e300
@@ -217,6 +218,7 @@ def test_a_saved_model_reads_the_formula(people, tmp_path):
     assert dp.TableSchema.from_toml(tmp_path / "people.toml") == schema
 
 
+@pytest.mark.long
 def test_scores_compare_with_the_left_side(people):
     schema = SCHEMA.with_formula("log(wage) ~ age + sex + region")
     model = dp.PrivateLinearRegression(epsilon=8.0, schema=schema, random_state=1).fit(people)
@@ -266,6 +268,7 @@ def run(*words):
     return found.stdout
 
 
+@pytest.mark.long
 def test_the_command_line_takes_a_formula(people, tmp_path):
     people.drop(columns="day").to_csv(tmp_path / "people.csv", index=False)
     columns = {name: column for name, column in SCHEMA.columns.items() if name != "day"}

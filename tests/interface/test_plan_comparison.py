@@ -48,6 +48,7 @@ def feasible(problem, n):
 
 
 @pytest.mark.parametrize("problem", [ROUND, RIDGED], ids=["round", "polytope with a ridge"])
+@pytest.mark.long
 def test_every_solver_that_fits_is_listed_once_in_order(problem):
     candidates = plan(problem, 3000, BUDGET).candidates
     names = [type(each.solver).__name__ for each in candidates]

@@ -222,6 +222,7 @@ def test_the_start_says_what_comparisons_are_left(runs, words):
     assert words in start._comparisons(*runs)
 
 
+@pytest.mark.long
 def test_a_demonstration_says_that_it_is_thrown_away(people, monkeypatch, capsys):
     schema = Schema.from_toml(people / "schema.toml")
     columns, _ = open_table(people / "people.csv").read(list(schema.names), schema.levels)

@@ -166,6 +166,7 @@ def cubed(x):
     return x * x * x
 
 
+@pytest.mark.long
 def test_a_loss_of_the_user_is_compiled_with_what_it_calls():
     rng = np.random.default_rng(3)
     stored = rng.integers(-(2**14), 2**14, size=(11, 3), dtype=np.int16)
