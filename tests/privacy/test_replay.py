@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import zlib
 
 import numpy as np
 import pytest
@@ -20,8 +21,8 @@ from zoo import ALL_LOSSES
 
 N, D, T = 7, 3, 3
 CONFIGURATIONS = list(itertools.product(ALL_LOSSES, ["dense", "csr"], ["replace", "add_remove"]))
-HARD = 0.49  # a record that is replaced by one without effect moves a sum by half of the sensitivity, rounded
-PAIRS = 20  # of neighbours in each of the 60 configurations: 1,200 for each mechanism
+HARD = 0.5  # of the sensitivity: noise that is twice as large as it must be is found too
+PAIRS, MOST = 20, 120  # of neighbours in each of the 60 configurations; more until one pair is hard
 
 
 def named(configurations):
@@ -55,8 +56,9 @@ def vertex_plan(loss, outputs, relation, pair):
 def pairs(make_plan, configuration):
     """Neighbouring sources, the plan for both, and a seed."""
     loss, storage, relation = configuration
-    rng = np.random.default_rng(CONFIGURATIONS.index(configuration))
-    for pair in range(PAIRS):
+    # The same draws for a configuration whatever else is in the list.
+    rng = np.random.default_rng(zlib.crc32("-".join(map(repr, configuration)).encode()))
+    for pair in range(MOST):
         outputs = outputs_of(loss, pair)
         plan = make_plan(loss, outputs, relation, pair)
         X, y = records(loss, (N, D), outputs, rng)
@@ -100,6 +102,8 @@ def test_gradients_of_neighbours_differ_by_the_sensitivity_and_nothing_else_diff
             assert moved * multiplier**2 <= scale**2
             heaviest = max(heaviest, share(plan, a, b))
         scales.clear()
+        if seed >= PAIRS - 1 and heaviest > HARD:
+            break
     assert heaviest > HARD
 
 
@@ -122,6 +126,8 @@ def test_selections_of_neighbours_have_the_declared_range_and_nothing_else_diffe
             assert width <= eta
             widest = max(widest, width / eta)
         log_weights.clear()
+        if seed >= PAIRS - 1 and widest > HARD:
+            break
     assert widest > HARD
 
 
