@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import dpcvx as dp
 from dpcvx.cli import app
 from dpcvx.data.expressions import Expression
+from dpcvx.data.model_formula import ModelFormula
 from dpcvx.data.table import Table
 from dpcvx.errors import DpcvxError, Incompatible, WrongValue
 from dpcvx.queries import Regression, query_from_json
@@ -316,3 +317,12 @@ def test_no_formula_of_a_query_takes_long_or_fails_without_words():
     assert time.perf_counter() - start < 1
     spaced = query_from_json({"kind": "regression", "formula": "y ~ C(`my group`)"})
     assert spaced == Regression("y", ["my group"])
+
+
+@pytest.mark.parametrize(
+    "formula",
+    ["y ~ " + "*".join("abcdefghijklmnopqr"), "y ~ (a + b + c)**12", "y ~ a**999999999", "y ~ ((a + b)^9)^9"],
+)
+def test_a_formula_that_multiplies_out_to_millions_is_refused_before_it_does(formula):
+    with pytest.raises(WrongValue, match=r"multiplies out|power of a sum"):
+        ModelFormula(formula)

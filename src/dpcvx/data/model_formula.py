@@ -27,6 +27,8 @@ from dpcvx.words import show
 __all__ = ["ModelFormula", "TargetTransform", "read_formula"]
 
 MOST_VARIABLES = 2000  # of one interaction
+MOST_PRODUCTS = 20_000  # of terms, which the operators of one formula multiply out to
+MOST_POWER = 12  # of a sum of terms
 
 
 @dataclass(frozen=True)
@@ -174,8 +176,14 @@ def _parse(text: str) -> Any:
         from formulaic.parser import DefaultFormulaParser
     except ModuleNotFoundError:
         raise NotInstalled('Formulas need formulaic: pip install "dpcvx[formula]".') from None
+    parser = DefaultFormulaParser()
     try:
-        return DefaultFormulaParser().get_terms(text)
+        if _products(parser.get_ast(text)) > MOST_PRODUCTS:
+            raise WrongValue(
+                f"The formula {show(text)} multiplies out to more than {MOST_PRODUCTS:,} products of "
+                "columns: name the interactions that are wanted, such as a:b."
+            )
+        return parser.get_terms(text)
     except (FormulaicError, SyntaxError, RecursionError) as error:
         if ALL_COLUMNS in str(error):
             raise WrongValue(
@@ -184,6 +192,24 @@ def _parse(text: str) -> Any:
             ) from None
         reason = " ".join(str(error).split("\n\n")[0].split())
         raise WrongValue(f"The formula {text!r} cannot be read: {reason}") from None
+
+
+def _products(node: Any) -> int:
+    """Most products of columns that are multiplied out below a node of a parsed formula."""
+    if not hasattr(node, "operator"):
+        return 1
+    symbol = node.operator.symbol
+    if symbol in ("**", "^"):
+        power = str(node.args[1].token) if hasattr(node.args[1], "token") else ""
+        if not power.isdecimal() or not 1 <= int(power[:9]) <= MOST_POWER:
+            raise WrongValue(
+                f"The power of a sum must be a number from 1 to {MOST_POWER}, such as (a + b)**2."
+            )
+        return int(math.prod([_products(node.args[0])] * int(power)))
+    sizes = [_products(each) for each in node.args]
+    if symbol in ("*", ":", "/", "in"):
+        return math.prod(1 + size for size in sizes)
+    return sum(sizes)
 
 
 def _is_one(term: Any) -> bool:
