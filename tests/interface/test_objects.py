@@ -1,6 +1,7 @@
 """Losses, sets and solvers say what they are: nobody outside their rooms asks for their class."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,11 @@ ROOMS = {
 }
 
 
-def asked(tree):
+@cache
+def asked(text):
     """(class name, line) of every isinstance, issubclass, `type(...) is/in` and class pattern."""
-    for node in ast.walk(tree):
+    found = []
+    for node in ast.walk(ast.parse(text)):
         where = []
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass"):
             where = node.args[1:]
@@ -31,7 +34,8 @@ def asked(tree):
         for part in where:
             for name in ast.walk(part):
                 if isinstance(name, ast.Name | ast.Attribute):
-                    yield getattr(name, "id", getattr(name, "attr", "")), node.lineno
+                    found.append((getattr(name, "id", getattr(name, "attr", "")), node.lineno))
+    return found
 
 
 def sites(room, kinds, source):
@@ -40,7 +44,7 @@ def sites(room, kinds, source):
         f"{path}:{line} asks for {name}"
         for path, text in source.items()
         if path.parts[0] != room
-        for name, line in asked(ast.parse(text))
+        for name, line in asked(text)
         if name in names
     ]
 

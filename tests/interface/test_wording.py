@@ -5,6 +5,7 @@ import dataclasses
 import io
 import re
 import tokenize
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -26,15 +27,20 @@ PARTICIPLES = (
 STORED = {("estimators/model_file.py", "trim")}  # a field of model files since version 0.1
 
 
+@cache
+def nodes(path):
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
+@cache
 def texts(path):
     """Docstrings, comments and strings of a module, with their lines."""
-    source = path.read_text()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.lineno, node.value
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string.lstrip("#: ")
+    strings = (node for node in nodes(path) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    tokens = tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
+    comments = (token for token in tokens if token.type == tokenize.COMMENT)
+    return [(node.lineno, node.value) for node in strings] + [
+        (token.start[0], token.string.lstrip("#: ")) for token in comments
+    ]
 
 
 def modules():
@@ -66,7 +72,7 @@ def test_no_function_or_class_is_named_by_a_participle():
     found = [
         f"{name}:{node.lineno}: {node.name}"
         for name, path in modules().items()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes(path)
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name.strip("_").lower() in PARTICIPLES
     ]
     assert not found, "Functions are verbs, classes are nouns:\n" + "\n".join(found)
