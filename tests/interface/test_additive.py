@@ -212,6 +212,21 @@ def test_monotone_shapes_do_not_turn(model):
     assert (np.diff(model.shapes_["age"].values) > 0).any()
 
 
+def test_bounded_shapes_keep_to_their_limit(model):
+    assert np.abs(model.shapes_["age"].values).max() > 1
+    kept = regressor(bounded={"age": 0.8, "pay": 50.0}).fit(TABLE, TARGET)
+    largest = np.abs(kept.shapes_["age"].values).max()
+    assert 0.75 < largest <= 0.8
+    assert r2(kept) < r2(model)
+    assert kept.privacy_statement_.public["bounded"] == {"age": 0.8, "pay": 50.0}
+    both = {"bounded": {"age": 0.3}, "monotone": {"age": -1, "pay": 1}}
+    labelled = classifier(**both).fit(TABLE, (TARGET > 0).astype(int))
+    shape = labelled.shapes_["age"].values
+    assert (np.diff(shape) <= 0).all()
+    assert 0.2 < np.abs(shape).max() <= 0.3
+    assert (np.diff(labelled.shapes_["pay"].values) >= 0).all()
+
+
 @pytest.mark.long
 def test_products_are_learnt_where_they_are_asked_for():
     rng = np.random.default_rng(0)
@@ -238,6 +253,10 @@ def test_products_are_learnt_where_they_are_asked_for():
         ({"monotone": {"age": 1}, "interactions": [("age", "pay")]}, "cannot be in an interaction"),
         ({"monotone": {"age": 1}, "uncertainty": 0.2}, "Standard errors"),
         ({"knots": 5, "standardize": False}, "standardised columns"),
+        ({"bounded": {"age": 0}}, "positive number"),
+        ({"bounded": {"sex": 1.0}}, "columns of numbers"),
+        ({"bounded": {"age": 1.0}, "interactions": [("age", "pay")]}, "cannot be in an interaction"),
+        ({"bounded": {"age": 1.0}, "uncertainty": 0.2}, "Standard errors"),
     ],
 )
 def test_wrong_parameters_are_refused_before_the_fit(changes, message):

@@ -68,7 +68,7 @@ COMMON = {
     "backend": "auto",
     "verbose": 0,
 }
-SHAPES = {"knots": "auto", "interactions": "auto", "monotone": None}
+SHAPES = {"knots": "auto", "interactions": "auto", "monotone": None, "bounded": None}
 OWN = {
     PrivateLinearRegression: {"y_bounds": None},
     PrivateLasso: {"y_bounds": None},

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import numbers
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from dpcvx.accounting import Budget, Tight
-from dpcvx.data import AdditiveBasis
+from dpcvx.data import AdditiveBasis, Dataset
 from dpcvx.data.columns import Columns
+from dpcvx.data.declarations import Declarations
+from dpcvx.data.target import Target
 from dpcvx.domains import Domain, L2Ball
 from dpcvx.domains.signed import SignedBall
 from dpcvx.errors import Incompatible, WrongType, WrongValue
@@ -21,7 +25,7 @@ from dpcvx.estimators.classifiers import PrivateLogisticRegression
 from dpcvx.estimators.documentation import document
 from dpcvx.estimators.hypotheses import ModelTerms
 from dpcvx.estimators.linear_model import LinearModel
-from dpcvx.estimators.planning import parameters
+from dpcvx.estimators.planning import FitDeclaration, parameters
 from dpcvx.estimators.private_maps import UNIT_BOUNDS
 from dpcvx.estimators.regressors import SquaredRegressor
 from dpcvx.estimators.shape_summary import PRODUCTS, ShapeSummary
@@ -38,15 +42,17 @@ from dpcvx.planning.additive import (
     spaced_knots,
 )
 from dpcvx.planning.planner import default_clip
-from dpcvx.plans import Plan, Solver
+from dpcvx.plans import Plan, Release, Solver
 from dpcvx.problem import Problem
 from dpcvx.solvers import NoisyGradientDescent, Standardised
 from dpcvx.solvers.standardised import REACH
-from dpcvx.words import quantity, show
+from dpcvx.solvers.typical_data import inflation
+from dpcvx.words import is_number, quantity, show
 
 __all__ = ["PrivateAdditiveClassifier", "PrivateAdditiveRegressor"]
 
 FEWEST_KNOTS = 3
+BELOW = 1 - 2.0**-48  # of a bound, for the rounding of a shape's values
 MOST_KNOTS = 33  # more would only slow a fit down: ramps between them are narrower than noise allows
 
 
@@ -57,6 +63,7 @@ class AdditiveModel(LinearModel):
     knots: Any = "auto"
     interactions: Any = "auto"
     monotone: Mapping[Any, int] | None = None
+    bounded: Mapping[Any, float] | None = None
 
     _knot_rule: ClassVar[KnotRule] = KNOTS_OF_NUMBERS
 
@@ -127,11 +134,11 @@ class AdditiveModel(LinearModel):
     def _standardizes(self, problem: Problem, n: int, budget: Budget, *, dense: bool) -> bool:
         """Whether the fit standardises, which knots need."""
         found = super()._standardizes(problem, n, budget, dense=dense)
-        asked = self.monotone or self.knots not in ("auto", 0) or self.interactions not in ("auto", "none", 0)
-        if asked and not found:
+        asked = self.knots not in ("auto", 0) or self.interactions not in ("auto", "none", 0)
+        if (asked or self._demands) and not found:
             raise Incompatible(
-                "Knots, interactions and monotone shapes are placed in standardised columns: leave them out, "
-                "or give dense records, delta > 0, no radius and standardize=True."
+                "Knots, interactions, monotone and bounded shapes are placed in standardised columns: leave "
+                "them out, or give dense records, delta > 0, no radius and standardize=True."
             )
         return found
 
@@ -149,7 +156,7 @@ class AdditiveModel(LinearModel):
         if self.knots == "auto" and knots == FEWEST_KNOTS:  # few records may not show what is a flag
             numbers = tuple(j for j in numbers if (columns.low[j], columns.high[j]) not in UNIT_BOUNDS)
         pairs = self._pairs(n, budget, columns)
-        if not (knots and numbers) and not pairs and not self.monotone:
+        if not (knots and numbers) and not pairs and not self._demands:
             return coordinates
         basis = AdditiveBasis(
             columns.width,
@@ -162,26 +169,81 @@ class AdditiveModel(LinearModel):
         )
         return dataclasses.replace(coordinates, basis=basis)
 
+    @property
+    def _demands(self) -> dict[Any, tuple[int, float]]:
+        """Columns whose shapes have demands: a sign of their slopes or 0, and a limit or infinity."""
+        signs, limits = self.monotone or {}, self.bounded or {}
+        for key, sign in signs.items():
+            if sign not in (1, -1) or isinstance(sign, bool):
+                raise WrongValue(f"monotone must be 1 (rising) or -1 (falling), got {show(sign)} for {key}.")
+        for key, limit in limits.items():
+            if not is_number(limit, 0, math.inf):
+                raise WrongValue(f"bounded must be a positive number, got {show(limit)} for {key}.")
+        return {
+            key: (int(signs.get(key, 0)), float(limits.get(key, math.inf)))
+            for key in dict.fromkeys((*signs, *limits))
+        }
+
     def _constrained(self, problem: Problem, coordinates: Standardised, columns: Columns) -> Problem:
         """Return the problem with the signs that monotone shapes need."""
-        if not self.monotone or coordinates.basis is None:
+        if not self._demands or coordinates.basis is None:
             return problem
         if self.uncertainty:
             raise Incompatible(
-                "Standard errors are not available with monotone shapes: the law of an estimate at the "
-                "boundary of a set is not normal. Leave uncertainty at 0, or monotone out."
+                "Standard errors are not available with monotone or bounded shapes: the law of an estimate "
+                "at the boundary of a set is not normal. Leave uncertainty at 0, or leave out monotone and "
+                "bounded."
             )
-        signs: dict[int, list[int]] = {1: [], -1: []}
-        for key, sign in self.monotone.items():
-            j = _feature_of(key, columns, "monotone")
-            if sign not in (1, -1) or isinstance(sign, bool):
-                raise WrongValue(f"monotone must be 1 (rising) or -1 (falling), got {show(sign)}.")
+        signs: dict[int, list[int]] = {1: [], -1: [], 0: []}
+        for key, (sign, _) in self._demands.items():
+            j = _feature_of(key, columns, "monotone" if sign else "bounded")
             ramps = coordinates.basis.ramp_places(j) if j in coordinates.basis.numbers else ()
-            signs[int(sign)] += [j, *ramps]
+            signs[sign] += [j, *ramps]
         domain: Any = problem.domain
         return dataclasses.replace(
             problem, domain=SignedBall(domain.radius, tuple(signs[1]), tuple(signs[-1]))
         )
+
+    def _plan_fit(
+        self,
+        n: int,
+        fit: tuple[Declarations, Columns, Target],
+        epsilon: float,
+        dataset: Dataset,
+        maps: Mapping[int, Any],
+    ) -> tuple[Plan, float]:
+        """Plan of a fit, with the limits of bounded shapes in the units of its scores."""
+        made, intercept = super()._plan_fit(n, fit, epsilon, dataset, maps)
+        solver = made.solver
+        if not self.bounded or not isinstance(solver, Standardised):
+            return made, intercept
+        _, columns, target = fit
+        unit = float(target.scale)
+        if target.outputs == 1 and made.problem.loss.link == "logit" and solver.clip is not None:
+            unit /= inflation(solver.clip)  # scores are divided by it after the fit
+        limits = tuple(
+            (_feature_of(key, columns, "bounded"), limit / unit, sign)
+            for key, (sign, limit) in self._demands.items()
+        )
+        return dataclasses.replace(made, solver=dataclasses.replace(solver, limits=limits)), intercept
+
+    def _publish(self, release: Release, made: FitDeclaration) -> None:
+        """Set the fitted attributes; a shape that is still beyond its bound is scaled down to it.
+
+        The fit keeps to the bounds in units that were known before it.
+        """
+        super()._publish(release, made)
+        basis = None if self._row_map.region is None else self._row_map.region.basis
+        if basis is None:
+            return
+        published = {place: k for k, place in enumerate(self._row_map.compared.tolist())}
+        for key, limit in (self.bounded or {}).items():
+            j = _feature_of(key, made.columns, "bounded")
+            shape = self.shapes_[made.columns.labels()[_column_of(key, made.columns, "bounded")]]
+            largest = float(np.abs(shape.values).max())
+            places = (j, *(basis.ramp_places(j) if j in basis.numbers else ()))
+            factor = min(1.0, limit * BELOW / largest) if largest else 1.0
+            self.coef_[..., [published[place] for place in places]] *= factor
 
     def _candidates(self, problem: Problem, n: int, budget: Budget, intercept: float) -> tuple[Solver, ...]:
         """Return the solvers; in a set with signs, descent with the schedule of the whole ball."""
@@ -215,7 +277,7 @@ class AdditiveModel(LinearModel):
     def _pairs(self, n: int, budget: Budget, columns: Columns) -> tuple[tuple[int, int], ...]:
         given, width = self.interactions, columns.width
         own = {place: j for j, span in enumerate(columns.spans()) for place in span}
-        fixed = {_feature_of(key, columns, "monotone") for key in self.monotone or ()}
+        fixed = {_feature_of(key, columns, "monotone or bounded") for key in self._demands}
         free = [place for place in range(width) if place not in fixed]
         numbers_at = {place for place in free if columns.levels[own[place]] is None}
         every = tuple((i, j) for i, j in combinations(free, 2) if own[i] != own[j] and {i, j} & numbers_at)
@@ -241,7 +303,7 @@ class AdditiveModel(LinearModel):
             spans = columns.spans()
             found += [(i, j) for i in spans[first] for j in spans[second]]
             if fixed & {*spans[first], *spans[second]}:
-                raise WrongValue(f"A monotone column cannot be in an interaction: {show(pair)}.")
+                raise WrongValue(f"A monotone or bounded column cannot be in an interaction: {show(pair)}.")
         return tuple(found)
 
     def _public_facts(self, chosen: Plan, columns: Columns, intercept: float) -> dict[str, Any]:
@@ -256,6 +318,8 @@ class AdditiveModel(LinearModel):
         )
         if self.monotone:
             facts["monotone"] = {str(key): int(sign) for key, sign in self.monotone.items()}
+        if self.bounded:
+            facts["bounded"] = {str(key): float(limit) for key, limit in self.bounded.items()}
         return facts
 
 

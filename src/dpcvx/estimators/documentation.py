@@ -183,6 +183,13 @@ PARAMETERS = {
         "to a set of one sign. Such a column is in no interaction.",
         instead=PYTHON_ONLY,
     ),
+    "bounded": Parameter(
+        "mapping from column to float, optional",
+        "Columns of numbers whose contribution to the score is at most so large, up or down: log-odds of a "
+        "classifier, units of the target of a regressor. Their coefficients are kept to the convex set of "
+        "such shapes. Such a column is in no interaction.",
+        instead=PYTHON_ONLY,
+    ),
     "solver": Parameter(
         "str or Solver",
         'Algorithm by name, such as ``"gradient_descent"``, or as an object; ``"auto"`` takes the one with '

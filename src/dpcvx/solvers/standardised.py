@@ -11,6 +11,7 @@ import numpy as np
 from dpcvx.accounting import Accountant, Budget, Following, gaussian_mu, spendable
 from dpcvx.arrays import Vector
 from dpcvx.data import FEATURE_BITS, AdditiveBasis, Quantiser, Region
+from dpcvx.domains.limited import LimitedBall, ShapeLimit
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Repeat
 from dpcvx.mechanisms import Mechanism, NoisyLength, NoisyMoments
@@ -108,6 +109,8 @@ class Standardised(ScaledFit):
     compared: tuple[tuple[int, int, float], ...] = field(default=(), repr=False)
     shrink: str = "row"
     marked: tuple[int, ...] = field(default=(), repr=False)  # features whose stored 0 is a missing cell
+    # shapes within bounds: place of a number, largest contribution to the score, sign of its slopes or 0
+    limits: tuple[tuple[int, float, int], ...] = field(default=(), repr=False)
 
     standardises: ClassVar[bool] = True
 
@@ -221,6 +224,22 @@ class Standardised(ScaledFit):
         noise = 2 * deviations[last:]
         return tuple(np.array(self.marked, dtype=int)[moments[last:] < np.minimum(noise, 1 - noise)].tolist())
 
+    def _limited(self, problem: Problem, basis: AdditiveBasis, unit: float) -> Problem:
+        """Return the problem in the part of its ball where shapes are within their bounds.
+
+        A shape is a line between its knots, and ends at the reach of its cells. `unit`: contribution to the
+        score of a feature of 1 with a coefficient of 1; it is released, so the set is post-processing.
+        """
+        ball: Any = problem.domain
+        limits = []
+        for j, limit, sign in self.limits:
+            places = (j, *(basis.ramp_places(j) if j in basis.numbers else ()))
+            cells = np.zeros((len(basis.knots) + 2, basis.d))
+            cells[:, j] = (-basis.reach, *basis.knots, basis.reach)
+            points = tuple(map(tuple, basis(cells)[:, places].tolist()))
+            limits.append(ShapeLimit(places, points, limit / unit, sign))
+        return replace(problem, domain=LimitedBall(ball.radius, tuple(limits)))
+
     def measures(self, problem: Problem, n: int, budget: Budget) -> tuple[Mechanism, ...]:
         """The questions about means, mean squares and the length of rows."""
         if budget.delta == 0:
@@ -301,6 +320,9 @@ class Standardised(ScaledFit):
         unit = math.sqrt(1 - INTERCEPT**2 * self.intercept) / length  # of a deviation, in the fit's rows
         offset = INTERCEPT * self.intercept
         ask.remap(Quantiser(inner.bounds, 0.0, 1 / (largest * unit), offset, shrink=self.shrink))
+
+        if self.limits and basis is not None:
+            plan = replace(plan, problem=self._limited(problem, basis, y_scale * unit))
 
         def back(theta: Vector) -> Vector:
             weights: Vector = y_scale * unit * theta[: inner.d - self.intercept]
