@@ -58,6 +58,7 @@ class Teller:
     seconds: float = 0.0
     problem: Exception | None = None
     asked: list = field(default_factory=list)
+    askers: list = field(default_factory=list)
     inside: int = 0
     most_inside: int = 0
     gate: threading.Event | None = None
@@ -68,12 +69,16 @@ class Teller:
     def place(self, key):
         return None
 
-    def answer(self, compiled, key=None):
+    def measurements_by(self, name):
+        return sum(self.branch == "oracle" and key.startswith(f"{name}.") for _, key in self.asked)
+
+    def answer(self, compiled, key=None, asker=None):
         query = compiled.description
         self.inside += 1
         self.most_inside = max(self.most_inside, self.inside)
         try:
             self.asked.append((query, key))
+            self.askers.append(asker)
             if self.gate is not None:
                 self.gate.wait(30)
             time.sleep(self.seconds)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcvx.errors import BudgetExceeded, DeadKey
+from dpcvx.queries import Asker
 from dpcvx.queries.answer import BRANCHES
 from dpcvx.service import application as application_module
 from dpcvx.service import keys as keys_module
@@ -345,6 +346,18 @@ def test_limits_hold_per_key_and_survive_a_restart(tmp_path, analysts, engine, l
         again = httpx.post(f"{address}{API}/queries", json=REGRESSION, headers={"Authorization": header})
     assert code(again) == "too_many_questions"
     assert len(engine.asked) == 3
+
+
+@pytest.mark.parametrize(("limit", "allowed"), [(None, 2), (1, 1), (9, 4)], ids=["half", "one", "all"])
+def test_a_key_has_a_share_of_the_measurements(analysts, engine, limit, allowed):
+    engine.branch = "oracle"
+    with visitor(analysts, measurements=limit, purpose="wages by age") as ann:
+        told = ann.get(f"{API}/budget").json()
+        assert (told["measurements"], told["measurements_left"]) == (allowed, min(3, allowed))
+        ask(ann, key="a")
+        assert ann.get(f"{API}/budget").json()["measurements_left"] == max(0, min(3, allowed - 1))
+    assert engine.askers == [Asker(analysts.keys.list()[0].id, 2 if limit is None else limit)]
+    assert analysts.keys.list()[0].purpose == "wages by age"
 
 
 def test_old_questions_do_not_count(analysts, monkeypatch):

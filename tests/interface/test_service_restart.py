@@ -214,12 +214,13 @@ def test_a_stopped_server_says_so_and_ends_well(people):
     [
         ((0, 0), "this engine makes no comparisons"),
         ((0, 4), "0 of 4 runs left: answers are no longer"),
-        ((3, 4), "3 of 4 runs left; a stop loses"),
+        ((3, 4), "3 of 4 runs left; without --witness a stop loses the current one"),
     ],
     ids=["none", "used up", "left"],
 )
 def test_the_start_says_what_comparisons_are_left(runs, words):
-    assert words in start._comparisons(*runs)
+    assert words in start._comparisons(*runs, witnessed=False)
+    assert "a stop loses none" in start._comparisons(3, 4, witnessed=True)
 
 
 @pytest.mark.long

@@ -250,7 +250,7 @@ def surprised():
 
     def listening(mechanism):
         run = start(mechanism)
-        thresholds.append(run._threshold)
+        thresholds.append(run.threshold)
         return run
 
     made._private_side.start = listening
@@ -294,9 +294,10 @@ def test_both_branches_answer_in_the_same_shape(surprised):
 def test_updates_stop_at_the_plan_and_answers_go_on():
     made = engine(n=60_000, epsilon=4.0)
     made._private_side.above = lambda run, checked, level: True
-    replies = [made.ask(Count({"a": ["1"]})) for _ in range(made.budget_split.updates + 3)]
-    assert [reply.branch for reply in replies[:4]] == ["oracle"] * 4
-    assert all(reply.branch == "histogram" and not reply.checked for reply in replies[4:])
+    most = made.budget_split.updates
+    replies = [made.ask(Count({"a": ["1"]})) for _ in range(most + 3)]
+    assert [reply.branch for reply in replies[:most]] == ["oracle"] * most
+    assert all(reply.branch == "histogram" and not reply.checked for reply in replies[most:])
     assert made.n_updates == made.budget_split.updates
     assert made.remaining == replies[-1].remaining == 0.0
     assert replies[0].remaining > replies[1].remaining > 0
@@ -400,9 +401,9 @@ class TestLedger:
         assert len(Ledger(place).account("people").history()) == 1
         assert np.array_equal(first.histogram.weights, second.histogram.weights)
         assert second.ask(QUERIES[0], key="k1") == kept
-        assert second._runs == first._runs == 1  # a kept answer is not compared again
+        assert second._runs.begun == first._runs.begun == 1  # a kept answer is not compared again
         second.ask(QUERIES[0])
-        assert second._runs == 2  # an interrupted run counts; the new one is another
+        assert second._runs.begun == 2  # an interrupted run counts; the new one is another
         with pytest.raises(Incompatible, match="another query"):
             second.ask(QUERIES[1], key="k1")
 
@@ -437,7 +438,7 @@ class TestLedger:
             assert made.comparisons == (4, 4)
         assert made.ask(QUERIES[0]).checked
         assert made.comparisons == (4, 4)  # the open run goes on
-        assert self.start(place).comparisons == (3, 4)  # and is lost with the process
+        assert self.start(place).comparisons == (3, 4)  # and without a witness it is lost with the process
 
     def test_restarts_after_a_question_use_up_the_runs_and_no_more(self, place):
         left = []
@@ -451,7 +452,7 @@ class TestLedger:
         assert made.comparisons == (0, 4)
         assert made.remaining == 0.0  # measurements are paid for, but nothing leads to one
         assert not made.ask(QUERIES[0]).checked
-        assert made._runs == made.budget_split.updates
+        assert made._runs.begun == made.budget_split.updates
 
     def test_another_plan_is_another_charge(self, place):
         self.start(place)
@@ -520,7 +521,7 @@ def test_what_is_asked_is_what_was_planned(method, monkeypatch):
     made = engine(method=method)
     planned = count_leaves(made.budget_split.event)
     made.ask_many([Count({"a": ["1"]}), Mean("d")])
-    asked += [PureDP(made.budget_split.run)] * made._runs if made.budget_split.run else []
+    asked += [PureDP(made.budget_split.run)] * made._runs.begun if made.budget_split.run else []
     assert len(asked) >= 3
     assert all(count <= planned[event] for event, count in Counter(asked).items())
     listed = Counter()

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from dpcvx.noise import SeededGenerator
-from dpcvx.queries.sparse_vector import LATTICE_BITS, AboveThreshold, ComparisonRun
+from dpcvx.queries.sparse_vector import LATTICE_BITS, AboveThreshold
 
 QUERIES = 4
 PROFILES = [
@@ -188,8 +188,8 @@ def test_distances_bound_what_a_comparison_is_off_by():
 def test_a_run_is_one_pure_event_and_shows_nothing():
     mechanism = AboveThreshold(0.3)
     assert mechanism.event.epsilon == 0.3
-    run = ComparisonRun(mechanism, SeededGenerator(0))
-    assert str(run._threshold) not in repr(run)
+    run = mechanism.start(SeededGenerator(0))
+    assert str(run.threshold) not in repr(run)
     assert mechanism.failure < 1e-50
     for epsilon in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(ValueError, match="epsilon"):

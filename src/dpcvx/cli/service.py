@@ -157,11 +157,22 @@ def create_key(
     scope: Annotated[list[Scope] | None, typer.Option(help="May be repeated. Default: ask.")] = None,
     per_minute: Annotated[int, typer.Option(help="Questions a minute.", min=1)] = 60,
     per_day: Annotated[int, typer.Option(help="Questions a day.", min=1)] = 5000,
+    measurements: Annotated[
+        int | None,
+        typer.Option(help="New measurements that its questions may cause. Default: half of all.", min=0),
+    ] = None,
+    purpose: Annotated[str, typer.Option(help="Purpose of the questions, for the data owner.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Create an API key and print it; its text is stored nowhere."""
-    scopes = [one.value for one in scope or [Scope.ASK]]
-    key, text = _keys(ledger, account).create(name, scopes=scopes, per_minute=per_minute, per_day=per_day)
+    key, text = _keys(ledger, account).create(
+        name,
+        scopes=[one.value for one in scope or [Scope.ASK]],
+        per_minute=per_minute,
+        per_day=per_day,
+        measurements=measurements,
+        purpose=purpose,
+    )
     if as_json:
         typer.echo(json.dumps({"key": _record(key), "text": text}, indent=2))
         return
@@ -179,10 +190,12 @@ def list_keys(account: AccountName, ledger: LedgerUrl = None, as_json: AsJson = 
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("id", "name", "scopes", "a minute", "a day", "state")
+    table = Table("id", "name", "scopes", "a minute", "a day", "measurements", "purpose", "state")
     for key in keys:
         state = "revoked" if key.revoked else "live"
-        table.add_row(key.id, key.name, " ".join(key.scopes), str(key.per_minute), str(key.per_day), state)
+        share = "half" if key.measurements is None else str(key.measurements)
+        limits = (str(key.per_minute), str(key.per_day), share)
+        table.add_row(key.id, key.name, " ".join(key.scopes), *limits, key.purpose, state)
     Console().print(table)
 
 

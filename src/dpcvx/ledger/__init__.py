@@ -2,7 +2,16 @@
 
 from dpcvx.ledger.account_statement import AccountStatement
 from dpcvx.ledger.accounts import Account, Ledger
-from dpcvx.ledger.chain import Entry, Receipt, WitnessStart
+from dpcvx.ledger.chain import Entry, Receipt, SecretChange, WitnessStart
 from dpcvx.ledger.verification import Verification
 
-__all__ = ["Account", "AccountStatement", "Entry", "Ledger", "Receipt", "Verification", "WitnessStart"]
+__all__ = [
+    "Account",
+    "AccountStatement",
+    "Entry",
+    "Ledger",
+    "Receipt",
+    "SecretChange",
+    "Verification",
+    "WitnessStart",
+]

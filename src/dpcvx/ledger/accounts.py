@@ -15,7 +15,18 @@ from dpcvx.accounting import Budget, budget_of
 from dpcvx.errors import BudgetExceeded, DeadKey, Incompatible, LedgerDamaged, WrongType, WrongValue
 from dpcvx.events import Event, Poisson, count_leaves, to_plain, walk
 from dpcvx.ledger.account_statement import AccountStatement
-from dpcvx.ledger.chain import FORMAT, Entry, Receipt, WitnessStart, append, canonical, digest, genesis, has
+from dpcvx.ledger.chain import (
+    FORMAT,
+    Entry,
+    Receipt,
+    SecretChange,
+    WitnessStart,
+    append,
+    canonical,
+    digest,
+    genesis,
+    has,
+)
 from dpcvx.ledger.database import (
     account_table,
     address,
@@ -24,6 +35,7 @@ from dpcvx.ledger.database import (
     metadata,
     preparing,
     reading,
+    secret_table,
     writing,
 )
 from dpcvx.ledger.filters import FRESH, WHOLE, Spending, admit, remaining, requested
@@ -182,6 +194,9 @@ class Ledger:
                     f"The witness at {_without_password(self.witness)} holds entries, so it was not lost. "
                     "Ledger.verify says whether they are of this ledger; a new witness needs a new place."
                 )
+            # The copy may be an old one: what was kept secret in it may have been used up since.
+            secret_table.create(connection, checkfirst=True)
+            connection.execute(secret_table.delete())
             for name in connection.execute(sa.select(account_table.c.name)).scalars().all():
                 head = append(connection, head, name, "witness", None, {"reason": reason})[0]
         self._tell(head)
@@ -358,7 +373,7 @@ class Account:
         with reading(self.ledger.url) as connection:
             return self._answered(connection, key)
 
-    def note(self, key: str, content: bytes) -> None:
+    def note(self, key: str, content: bytes, secret: SecretChange | None = None) -> None:
         """Record how much of a charge was used, once for each key; durable when it returns.
 
         Notes are entries of the hash chain, as charges are: otherwise a restored copy of the ledger would
@@ -368,6 +383,8 @@ class Account:
         ----------
         key : str
         content : bytes
+        secret : SecretChange, optional
+            Private value that changes with the note: both are written, or neither.
 
         Raises
         ------
@@ -376,11 +393,40 @@ class Account:
         """
         with writing(self.ledger.url) as connection:
             head = self.ledger._lock(connection)
+            if secret is not None:
+                self._change(connection, secret)
             if self._answered(connection, key, "note") is not None:
                 raise Incompatible(f"Account {self.name!r} has a note {key!r} already; it is never replaced.")
             details = {"answer": digest(content)}
             head, _ = append(connection, head, self.name, "note", key, details, content)
         self.ledger._tell(head)
+
+    def keep(self, secret: SecretChange) -> None:
+        """Replace a private value; durable when it returns.
+
+        Secrets are no part of the chain: nothing but the store holds them, and only their newest value.
+
+        Parameters
+        ----------
+        secret : SecretChange
+
+        Raises
+        ------
+        Incompatible
+            If the value is not the expected one, because another process has replaced it.
+        LedgerDamaged
+            If the witness knows that this is an old copy of the ledger.
+        """
+        with writing(self.ledger.url) as connection:
+            self.ledger._lock(connection)
+            self._change(connection, secret)
+
+    def read_secret(self, key: str) -> bytes | None:
+        """Return a private value, or None; refuse an old copy of the ledger as a charge does."""
+        with writing(self.ledger.url) as connection:
+            self.ledger._lock(connection)
+            secret_table.create(connection, checkfirst=True)  # earlier versions have none
+            return self._secret(connection, key)
 
     def read_note(self, key: str) -> bytes | None:
         """Return the note of a key, or None."""
@@ -432,6 +478,26 @@ class Account:
         with reading(self.ledger.url) as connection:
             found = [json.loads(text) for text in connection.execute(chosen).scalars()]
         return tuple(WitnessStart(each["sequence"], each["time"], each["reason"]) for each in found)
+
+    def _secret(self, connection: sa.Connection, key: str) -> bytes | None:
+        chosen = sa.select(secret_table.c.content).where(*self._is_secret(key))
+        found = connection.execute(chosen).scalar()
+        return None if found is None else bytes(found)
+
+    def _is_secret(self, key: str) -> tuple[sa.ColumnElement[bool], ...]:
+        return secret_table.c.account == self.name, secret_table.c.key == key
+
+    def _change(self, connection: sa.Connection, secret: SecretChange) -> None:
+        if self._secret(connection, secret.key) != secret.before:
+            raise Incompatible(
+                f"Another process has continued what this one began in account {self.name!r}: stop one of "
+                "the two."
+            )
+        if secret.before is not None:
+            connection.execute(secret_table.delete().where(*self._is_secret(secret.key)))
+        if secret.after is not None:
+            row = {"account": self.name, "key": secret.key, "content": secret.after}
+            connection.execute(secret_table.insert(), row)
 
     def _state(self, connection: sa.Connection | None = None) -> tuple[Budget, Spending]:
         if connection is None:

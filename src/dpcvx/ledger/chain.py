@@ -15,7 +15,18 @@ from dpcvx.accounting import Budget
 from dpcvx.ledger.database import entry_table, head_table
 from dpcvx.ledger.witness import Head
 
-__all__ = ["FORMAT", "Entry", "Receipt", "WitnessStart", "append", "canonical", "digest", "genesis", "has"]
+__all__ = [
+    "FORMAT",
+    "Entry",
+    "Receipt",
+    "SecretChange",
+    "WitnessStart",
+    "append",
+    "canonical",
+    "digest",
+    "genesis",
+    "has",
+]
 
 FORMAT = 1
 
@@ -112,6 +123,24 @@ class WitnessStart:
     sequence: int
     time: str
     reason: str
+
+
+@dataclass(frozen=True)
+class SecretChange:
+    """Replacement of a private value, which must be as its writer left it.
+
+    Parameters
+    ----------
+    key : str
+    before : bytes, optional
+        The value that is expected; None if there must be none.
+    after : bytes, optional
+        The new value; None removes it.
+    """
+
+    key: str
+    before: bytes | None = field(repr=False)
+    after: bytes | None = field(repr=False)
 
 
 _INSERT, _MOVE = entry_table.insert(), head_table.update()  # made once, like those of accounts

@@ -54,6 +54,14 @@ entry_table = sa.Table(
     sa.Column("hash", sa.String(64), nullable=False),
     sa.UniqueConstraint("account", "kind", "key"),
 )
+# Private values of running engines: replaced in place, never exported, no part of the chain.
+secret_table = sa.Table(
+    "secrets",
+    metadata,
+    sa.Column("account", sa.String, sa.ForeignKey("accounts.name"), primary_key=True),
+    sa.Column("key", sa.String, primary_key=True),
+    sa.Column("content", sa.LargeBinary, nullable=False),
+)
 
 
 def address(given: str | os.PathLike[str] | None) -> str:
@@ -129,7 +137,8 @@ def _prepare_sqlite(connection: Any, record: Any) -> None:
     connection.isolation_level = None  # BEGIN is written below, not guessed by the driver
     # A rollback journal, because write-ahead logs lost commits in SQLite before 3.51.3; EXTRA also syncs the
     # folder, so that a power cut cannot bring the journal, and with it the old state, back.
-    for pragma in ("journal_mode=DELETE", "synchronous=EXTRA", "foreign_keys=ON"):
+    # Deleted secrets are overwritten.
+    for pragma in ("journal_mode=DELETE", "synchronous=EXTRA", "foreign_keys=ON", "secure_delete=ON"):
         connection.execute(f"PRAGMA {pragma}")
 
 

@@ -2,6 +2,7 @@
 
 from dpcvx.queries.answer import ARGUMENTS, BRANCHES, Answer
 from dpcvx.queries.budget_split import CHECK
+from dpcvx.queries.comparison_runs import Asker
 from dpcvx.queries.engine import QueryEngine
 from dpcvx.queries.histogram import Counts, Histogram
 from dpcvx.queries.marginals import Measurement, NoisyMarginals
@@ -29,6 +30,7 @@ __all__ = [
     "LONGEST_FORMULA",
     "QUERY_LOSSES",
     "Answer",
+    "Asker",
     "Attribute",
     "Binned",
     "Count",

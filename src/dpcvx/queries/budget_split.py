@@ -26,6 +26,8 @@ CHECKS: tuple[float, float] = default("queries.budget_split.CHECKS")
 NET: float = default("queries.budget_split.NET")
 RUN_PART: float = default("queries.budget_split.RUN_PART")
 CORRECTIONS: int = default("queries.budget_split.CORRECTIONS")
+MOST_CORRECTIONS: int = default("queries.budget_split.MOST_CORRECTIONS")
+NET_LEVEL: float = default("queries.budget_split.NET_LEVEL")
 LARGEST_LEVEL: float = default("queries.budget_split.LARGEST_LEVEL")
 FALSE_ALARM: float = default("queries.budget_split.FALSE_ALARM")
 ROUNDS: int = default("queries.budget_split.ROUNDS")
@@ -130,8 +132,7 @@ def split_budget(
     # Close to the noise that the calibration below finds; decides which parts there are.
     about = 1 / (math.sqrt(1 - check) * gaussian_mu(whole.epsilon, whole.delta))
     T = _balanced_updates(universe, n, n_queries, about)
-    run = AboveThreshold(math.sqrt(NET / CORRECTIONS * RUN_PART) / about)
-    net = run.distance(FALSE_ALARM / n_queries) <= LARGEST_LEVEL * n
+    corrections = _affordable_corrections(n, n_queries, about)
 
     def answers(noise: float) -> BudgetSplit:
         def gaussian(part: float) -> float:
@@ -158,22 +159,42 @@ def split_budget(
                 oracle=gaussian(each),
                 updates=ROUNDS,
             )
-        each = NET / CORRECTIONS
-        if not net:
+        if not corrections:
             return BudgetSplit("warm", gaussian(left), checks)
+        each = NET / corrections
         return BudgetSplit(
             "warm",
             gaussian(left - NET),
             checks,
             run=pure(each * RUN_PART),
             oracle=gaussian(each * (1 - RUN_PART)),
-            updates=CORRECTIONS,
+            updates=corrections,
         )
 
     def at(noise: float) -> BudgetSplit:
         return dataclasses.replace(answers(noise), counts=noise / math.sqrt(check) if check else 0.0)
 
     return at(calibrate(lambda noise: at(noise).event, whole, accountant or Tight()))
+
+
+def _affordable_corrections(n: int, n_queries: int, noise: float) -> int:
+    """Return the number of corrections of a warm start, from public numbers; 0 for none.
+
+    The level that comparisons detect is about sqrt(T)/(n mu) for T corrections on one share of the budget. T
+    is the largest number whose level is below `NET_LEVEL` of the records, between `CORRECTIONS` and
+    `MOST_CORRECTIONS`: it grows like n^2.
+    """
+
+    def level(T: int) -> float:
+        run = AboveThreshold(math.sqrt(NET / T * RUN_PART) / noise)
+        return run.distance(FALSE_ALARM / n_queries) / n
+
+    if level(CORRECTIONS) > LARGEST_LEVEL:
+        return 0
+    T = CORRECTIONS
+    while T < MOST_CORRECTIONS and level(T + 1) <= NET_LEVEL:
+        T += 1
+    return T
 
 
 def _balanced_updates(universe: Universe, n: int, n_queries: int, noise: float) -> int:

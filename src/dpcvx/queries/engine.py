@@ -27,6 +27,7 @@ from dpcvx.events import ApproxDP
 from dpcvx.plans import Solver, open_account
 from dpcvx.queries.answer import Answer, Coefficient, reading_note
 from dpcvx.queries.budget_split import CHECK, BudgetSplit, choose_method, split_budget
+from dpcvx.queries.comparison_runs import Asker, ComparisonRuns
 from dpcvx.queries.compiled import CompiledQuery, CompiledRegression, Query
 from dpcvx.queries.engine_plan import EnginePlan, engine_facts
 from dpcvx.queries.engine_statement import engine_statement
@@ -45,10 +46,9 @@ from dpcvx.queries.passes import passes_over
 from dpcvx.queries.payment import Payment
 from dpcvx.queries.private_side import PrivateSide
 from dpcvx.queries.public_side import PublicSide
-from dpcvx.queries.query import require_query
+from dpcvx.queries.query import query_from_json, require_query
 from dpcvx.queries.schema import Schema
 from dpcvx.queries.self_check import FAMILIES, RANK, Check, check_queries
-from dpcvx.queries.sparse_vector import ComparisonRun
 from dpcvx.queries.synthetic import synthetic_table
 from dpcvx.queries.table_check import NOT_PAID, objection_to_check, read_counts
 from dpcvx.queries.transcript import EngineTranscript, MemoryTranscript, arrays, pack, pack_measurements
@@ -194,8 +194,7 @@ class QueryEngine:
             price.check_budget()
             self._transcript = payment.pay(self.budget_split, price)
         self._private_side = PrivateSide(Counts.of(self.universe, table, self._passes, units), rng)
-        self._run: ComparisonRun | None = None
-        self._runs = 0
+        self._runs = ComparisonRuns(self.plan, self._private_side, self._transcript)
         self._resume()
         if self.data_check is not None and (found := self.data_check.warning):
             warnings.warn(
@@ -243,10 +242,13 @@ class QueryEngine:
 
     @property
     def remaining(self) -> float:
-        """Epsilon, at the budget's delta, of the comparisons and measurements that are still to be had."""
-        runs, oracles = self.budget_split.updates - self._runs, self.budget_split.updates - self.n_updates
+        """Epsilon, at the budget's delta, of the comparisons and measurements that are still to be had.
+
+        An open run is still to be had: the number falls when something was measured, not before.
+        """
+        runs, oracles = self._runs.left, self.budget_split.updates - self.n_updates
         if self.budget_split.run or self.budget_split.selection:  # nothing else leads to a measurement
-            oracles = min(oracles, runs + (self._run is not None))
+            oracles = min(oracles, runs)
         else:
             runs = 0
         if max(runs, oracles) <= 0:
@@ -258,7 +260,11 @@ class QueryEngine:
     def comparisons(self) -> tuple[int, int]:
         """Runs of comparisons that are left, an open one included, and how many there were at first."""
         total = self.budget_split.updates if self.budget_split.run else 0
-        return (total - self._runs + (self._run is not None) if total else 0), total
+        return (self._runs.left if total else 0), total
+
+    def measurements_by(self, name: str) -> int:
+        """Return the number of new measurements that queries of one asker caused."""
+        return self._runs.caused_by(name)
 
     def ask(self, query: Query, key: str | None = None) -> Answer:
         """Answer one query.
@@ -279,7 +285,7 @@ class QueryEngine:
         """
         return self.answer(require_query(query).compile(self.schema, self.n), key)
 
-    def answer(self, compiled: CompiledQuery, key: str | None = None) -> Answer:
+    def answer(self, compiled: CompiledQuery, key: str | None = None, asker: Asker | None = None) -> Answer:
         """Answer one query that was compiled for this engine's schema and number of records.
 
         Parameters
@@ -288,6 +294,8 @@ class QueryEngine:
             Result of ``query.compile(engine.schema, engine.n)``.
         key : str, optional
             As in `ask`.
+        asker : Asker, optional
+            Somebody whose share of the comparisons is limited; by default nobody's is.
         """
         if isinstance(compiled, CompiledRegression) and compiled.records != self.n:
             raise Incompatible(
@@ -300,7 +308,7 @@ class QueryEngine:
                 if answer.query != compiled.description.to_json():
                     raise KeyReused(f"Key {key!r} was used for another query: use a new key.")
                 return answer
-            answer = self._answer(compiled)
+            answer = self._answer(compiled, asker)
             if key is not None:
                 self._transcript.append("answer", key, answer.body)
             return answer
@@ -321,7 +329,7 @@ class QueryEngine:
         """
         family = [require_query(query).compile(self.schema, self.n) for query in queries]
         with self._lock:
-            while self.budget_split.selection and self._runs < self.budget_split.updates and family:
+            while self.budget_split.selection and self._runs.left and family:
                 self._improve(family)
             return tuple(self._answer(compiled) for compiled in family)
 
@@ -374,10 +382,9 @@ class QueryEngine:
                 self._transcript.append("counts", "", found["counts"])
             self._data_check = read_counts(self.schema, self._counts, arrays(found["counts"])["counts"])
         for entry in entries:
-            if entry.kind == "run":
-                self._runs += 1
-            elif entry.kind == "update":
+            if entry.kind == "update":
                 self._public_side.learn(entry.content)
+        self._settle()
 
     def _release_start(self) -> bytes:
         if self.plan.start is None:
@@ -403,31 +410,40 @@ class QueryEngine:
         named = zip(FAMILIES, values, self.budget_split.checks, strict=False)
         return {name: Check(value, noise) for name, value, noise in named}
 
-    def _open_run(self) -> ComparisonRun | None:
-        """Return the current run, or start the next one, which is noted before its first comparison."""
-        if self._run is None and self.plan.comparison and self._runs < self.budget_split.updates:
-            self._note_run()
-            self._run = self._private_side.start(self.plan.comparison)
-        return self._run
+    def _settle(self) -> None:
+        """Finish what a stop or an error interrupted: make the measurement that a comparison led to."""
+        if self._runs.settled:
+            return
+        due = self._runs.restore(self.n_updates)
+        if due is not None and self.n_updates < self.budget_split.updates:
+            try:
+                compiled = query_from_json(due).compile(self.schema, self.n)
+                theta = self._public_side.answer(compiled)[0].theta
+                lesson = self._public_side.lesson(
+                    compiled, theta, self._measuring.measure(compiled, self._private_side)
+                )
+            except ValueError:  # the query cannot be measured; it must not stop every new start
+                lesson = b""
+            self._note_update(lesson)
+        self._runs.settled = True
 
-    def _note_run(self) -> None:
-        self._transcript.append("run", str(self._runs))
-        self._runs += 1
-
-    def _answer(self, compiled: CompiledQuery) -> Answer:
+    def _answer(self, compiled: CompiledQuery, asker: Asker | None = None) -> Answer:
+        self._settle()
         if self.method == "composition":
             if self._public_side.updates == self.budget_split.updates:
                 raise BudgetExceeded(self._measuring.budget.epsilon, 0.0)
             return self._measured_answer(compiled, None)
         public, noise = self._public_side.answer(compiled)
         near, part = self._public_side.near(public, noise)
-        run = self._open_run()
-        compared = run is not None
-        if run is not None and self._private_side.above(run, near, self.plan.level):
-            self._run = None
-            if self._public_side.updates < self.budget_split.updates:
-                return self._measured_answer(compiled, public.theta)
-            compared = False
+        compared = self.comparisons[0] > 0 and (
+            asker is None or self._runs.caused_by(asker.name) < asker.measurements
+        )
+        if compared and self._runs.above(near, self.n_updates, asker):
+            if self.n_updates < self.budget_split.updates:
+                answer = self._measured_answer(compiled, public.theta)
+                self._runs.settled = True
+                return answer
+            compared, self._runs.settled = False, True
         unit = near.query.range(near.theta) / self.n
         below = self.plan.largest_below * unit / part if compared else math.inf
         check = self._checks.get("regressions" if isinstance(compiled, CompiledRegression) else "shares")
@@ -507,7 +523,7 @@ class QueryEngine:
 
     def _improve(self, family: Sequence[CompiledQuery]) -> None:
         """Run one round of the offline variant: select the worst query, measure it, update the histogram."""
-        self._note_run()
+        self._runs.begin()
         answers = tuple(PublicAnswer(each, each.answer(self._public_side.marginal(each))) for each in family)
         selection = WorstQuery(answers, self.n, self.budget_split.selection, self._neighbours)
         worst = answers[self._private_side.ask(selection)]

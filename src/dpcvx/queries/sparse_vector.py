@@ -108,17 +108,30 @@ class AboveThreshold:
 
     def start(self, rng: Generator) -> ComparisonRun:
         """Draw a fresh threshold; the run must have been paid for."""
-        return ComparisonRun(self, rng)
+        from dpcvx.noise.laplace import lattice_laplace
+
+        return ComparisonRun(self, int(lattice_laplace(self.scales[0], 1, rng)[0]))
+
+    def resume(self, threshold: int) -> ComparisonRun:
+        """Continue a run that was not over.
+
+        Comparisons below change nothing but their own noise, so that a run is its threshold. A run that
+        ended must never be resumed: the caller keeps its end durably.
+
+        `threshold`: that of the run, private.
+        """
+        return ComparisonRun(self, threshold)
 
 
 class ComparisonRun:
-    """Private state of a run: its noisy threshold. It stays on the private side and prints nothing."""
+    """Private state of a run: its noisy threshold. It stays on the private side and prints nothing.
 
-    def __init__(self, mechanism: AboveThreshold, rng: Generator) -> None:
-        from dpcvx.noise.laplace import lattice_laplace
+    `threshold`: in lattice steps.
+    """
 
+    def __init__(self, mechanism: AboveThreshold, threshold: int) -> None:
         self._mechanism, self._over = mechanism, False
-        self._threshold = int(lattice_laplace(mechanism.scales[0], 1, rng)[0])
+        self.threshold = threshold
 
     def __reduce__(self) -> NoReturn:
         raise WrongType("A ComparisonRun cannot be copied or pickled: its threshold is paid for once.")
@@ -130,5 +143,5 @@ class ComparisonRun:
         if self._over:
             raise Incompatible("This run is over: start another one, which must be paid for.")
         noise = int(lattice_laplace(self._mechanism.scales[1], 1, rng)[0])
-        self._over = round(score * 2.0**LATTICE_BITS) + noise >= self._threshold
+        self._over = round(score * 2.0**LATTICE_BITS) + noise >= self.threshold
         return self._over

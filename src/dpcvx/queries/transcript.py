@@ -13,7 +13,7 @@ from dpcvx.arrays import Vector
 from dpcvx.queries.marginals import Measurement
 
 if TYPE_CHECKING:
-    from dpcvx.ledger import Account
+    from dpcvx.ledger import Account, SecretChange
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,24 @@ class TranscriptEntry:
     content: bytes
 
 
+UNCHANGED: tuple[bytes | None, bytes | None] = (None, None)
+
+
 class EngineTranscript(Protocol):
     """Entries in order. An entry is durable when `append` returns."""
 
-    def append(self, kind: str, key: str, content: bytes = b"") -> None:
-        """Add an entry."""
+    def append(
+        self, kind: str, key: str, content: bytes = b"", *, run: tuple[bytes | None, bytes | None] = UNCHANGED
+    ) -> None:
+        """Add an entry, and replace the kept state of a run with it: the state before, and after."""
+        ...
+
+    def keep_run(self, before: bytes | None, after: bytes | None) -> None:
+        """Replace the kept state of a run of comparisons, which is private; durable when it returns."""
+        ...
+
+    def read_run(self) -> bytes | None:
+        """Return the state of the run that a new start may continue, or None."""
         ...
 
     def entries(self) -> list[TranscriptEntry]:
@@ -51,13 +64,26 @@ class MemoryTranscript:
     def __init__(self) -> None:
         self._entries: list[TranscriptEntry] = []
         self._answers: dict[str, bytes] = {}
+        self._run: bytes | None = None
 
-    def append(self, kind: str, key: str, content: bytes = b"") -> None:
+    def append(
+        self, kind: str, key: str, content: bytes = b"", *, run: tuple[bytes | None, bytes | None] = UNCHANGED
+    ) -> None:
         """Add an entry."""
+        if run != UNCHANGED:
+            self.keep_run(*run)
         if kind == "answer":
             self._answers[key] = content
         else:
             self._entries.append(TranscriptEntry(kind, key, content))
+
+    def keep_run(self, before: bytes | None, after: bytes | None) -> None:
+        """Replace the state of the run."""
+        self._run = after
+
+    def read_run(self) -> bytes | None:
+        """Return the state of the run."""
+        return self._run
 
     def entries(self) -> list[TranscriptEntry]:
         """Return everything but answers."""
@@ -75,15 +101,53 @@ class MemoryTranscript:
 class LedgerTranscript:
     """A transcript in the hash chain of an account's ledger, which shows if an old copy was restored.
 
+    The state of a run of comparisons is stored only if there is a witness, and kept in memory otherwise.
+    Without a witness an old copy of the ledger would be taken for the newest, and a run that had ended would
+    go on with the same threshold.
+
     `engine`: digest of the engine's public plan: another plan has another transcript.
     """
 
     def __init__(self, account: Account, engine: str) -> None:
         self._account, self._engine = account, engine
+        self._stored = account.ledger.witness is not None
+        self._run: bytes | None = None  # where it is not stored
 
-    def append(self, kind: str, key: str, content: bytes = b"") -> None:
+    def append(
+        self, kind: str, key: str, content: bytes = b"", *, run: tuple[bytes | None, bytes | None] = UNCHANGED
+    ) -> None:
         """Add an entry; durable when it returns."""
-        self._account.note(self._name(kind, key), content)
+        self._account.note(self._name(kind, key), content, self._change(*run))
+
+    def keep_run(self, before: bytes | None, after: bytes | None) -> None:
+        """Replace the state of the run; refused if another process did."""
+        if (change := self._change(before, after)) is not None:
+            self._account.keep(change)
+
+    def read_run(self) -> bytes | None:
+        """Return the state of the run; refuse an old copy of the ledger."""
+        state = self._account.read_secret(self._run_key)
+        if self._stored:
+            return state
+        if state is not None:  # of a start with a witness: over, because this may be an old copy
+            from dpcvx.ledger import SecretChange
+
+            self._account.keep(SecretChange(self._run_key, state, None))
+        return self._run
+
+    def _change(self, before: bytes | None, after: bytes | None) -> SecretChange | None:
+        if (before, after) == UNCHANGED:
+            return None
+        if not self._stored:
+            self._run = after
+            return None
+        from dpcvx.ledger import SecretChange
+
+        return SecretChange(self._run_key, before, after)
+
+    @property
+    def _run_key(self) -> str:
+        return self._name("run", "")
 
     def entries(self) -> list[TranscriptEntry]:
         """Return everything but answers."""

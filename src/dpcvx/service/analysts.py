@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpcvx.errors import BudgetExceeded, DeadKey, KeyReused
-from dpcvx.queries import ARGUMENTS, BRANCHES, Query, query_from_json, write_synthetic
+from dpcvx.queries import ARGUMENTS, BRANCHES, Asker, Query, query_from_json, write_synthetic
 from dpcvx.service.database import ServiceDatabase
 from dpcvx.service.description import attributes, query_schema
 from dpcvx.service.history import REUSED, QueryHistory
@@ -70,7 +70,7 @@ class Analysts:
         if body is None:
             name = f"{key.id}.{idempotency}"  # keys of different analysts never collide in the ledger
             try:
-                body = self.engine.answer(compiled, name).body
+                body = self.engine.answer(compiled, name, self._asker(key)).body
             except BudgetExceeded:
                 raise Refusal(
                     "budget_spent", "The privacy budget is spent and this question needs some of it."
@@ -90,6 +90,7 @@ class Analysts:
         """Return the budget of the account, the part that is left, and the limits of a key."""
         budget = self.engine.budget
         left, total = self.engine.comparisons
+        allowed = min(total, self._asker(key).measurements)
         return {
             "epsilon": budget.epsilon,
             "delta": budget.delta,
@@ -100,7 +101,15 @@ class Analysts:
             "questions_per_minute": key.per_minute,
             "questions_per_day": key.per_day,
             "questions_today": self.history.asked_today(key),
+            "measurements": allowed,
+            "measurements_left": max(0, min(left, allowed - self.engine.measurements_by(key.id))),
         }
+
+    def _asker(self, key: ApiKey) -> Asker:
+        """Return who asks: so that no key uses up the comparisons of all, half of them is its share."""
+        if key.measurements is not None:
+            return Asker(key.id, key.measurements)
+        return Asker(key.id, math.ceil(self.engine.comparisons[1] / 2))
 
     def statement(self) -> dict[str, Any]:
         """Return the privacy statement of all answers."""

@@ -27,6 +27,9 @@ key_table = sa.Table(
     sa.Column("per_day", sa.Integer, nullable=False),
     sa.Column("created", sa.BigInteger, nullable=False),
     sa.Column("revoked", sa.Boolean, nullable=False),
+    # Not in version 0.1. NULL: the usual share of the measurements, and no purpose.
+    sa.Column("measurements", sa.Integer),
+    sa.Column("purpose", sa.String),
 )
 question_table = sa.Table(
     "service_questions",
@@ -41,6 +44,15 @@ question_table = sa.Table(
 )
 
 
+def _add_columns(connection: sa.Connection) -> None:
+    """Add the columns that a table of an earlier version lacks; they may be NULL."""
+    known = {column["name"] for column in sa.inspect(connection).get_columns(key_table.name)}
+    for column in key_table.columns:
+        if column.name not in known:
+            kind = column.type.compile(connection.dialect)
+            connection.execute(sa.text(f"ALTER TABLE {key_table.name} ADD COLUMN {column.name} {kind}"))
+
+
 class ServiceDatabase:
     """Tables of the service for one account, in the database of the ledger.
 
@@ -53,6 +65,7 @@ class ServiceDatabase:
         self._url, self.account = address(url), account
         with self.writing() as connection:
             metadata.create_all(connection)
+            _add_columns(connection)
 
     def reading(self) -> AbstractContextManager[sa.Connection]:
         """Open a transaction that changes nothing."""

@@ -38,6 +38,8 @@ class ApiKey:
     per_day: int
     created: int  # seconds since 1970
     revoked: bool = False  # whether it is refused
+    measurements: int | None = None  # new measurements that its questions may cause; None: half of all
+    purpose: str = ""  # for which its holder asks, as the data owner recorded it
 
 
 class Keys:
@@ -54,12 +56,20 @@ class Keys:
         self._nobody = HASHER.hash(secrets.token_urlsafe(32))
 
     def create(
-        self, name: str, *, scopes: Iterable[str] = ("ask",), per_minute: int = 60, per_day: int = 5000
+        self,
+        name: str,
+        *,
+        scopes: Iterable[str] = ("ask",),
+        per_minute: int = 60,
+        per_day: int = 5000,
+        measurements: int | None = None,
+        purpose: str = "",
     ) -> tuple[ApiKey, str]:
         """Create a key; return its record, and its text, which is stored nowhere.
 
         `name`: name of its holder; `scopes`: some of "ask" and "admin"; `per_minute`, `per_day`: limits on
-        the number of questions.
+        the number of questions; `measurements`: how many new measurements its questions may cause, by default
+        half of all; `purpose`: of the questions, in words for the data owner.
         """
         chosen = tuple(scope for scope in SCOPES if scope in tuple(scopes))
         if not chosen or set(scopes) - set(SCOPES):
@@ -70,7 +80,14 @@ class Keys:
             raise WrongValue("A key's name must be 1 to 100 printable characters.")
         if min(per_minute, per_day) < 1:
             raise WrongValue(f"per_minute and per_day must be at least 1; got {per_minute} and {per_day}.")
-        key = ApiKey(secrets.token_hex(6), name, chosen, per_minute, per_day, int(time.time()))
+        if measurements is not None and measurements < 0:
+            raise WrongValue(f"measurements must be at least 0; got {measurements}.")
+        if len(purpose) > 500 or not purpose.isprintable():
+            raise WrongValue("A key's purpose must be up to 500 printable characters.")
+        created, limits = int(time.time()), (per_minute, per_day)
+        key = ApiKey(
+            secrets.token_hex(6), name, chosen, *limits, created, measurements=measurements, purpose=purpose
+        )
         secret = secrets.token_urlsafe(32)
         with self._database.writing() as connection:
             connection.execute(
@@ -84,6 +101,8 @@ class Keys:
                     per_day=per_day,
                     created=key.created,
                     revoked=False,
+                    measurements=measurements,
+                    purpose=purpose,
                 )
             )
         text = f"{PREFIX}-{key.id}-{secret}"
@@ -163,5 +182,13 @@ def _parts(text: str) -> tuple[str, str, str]:
 
 def _read(row: sa.Row[Any]) -> ApiKey:
     return ApiKey(
-        row.id, row.name, tuple(row.scopes.split()), row.per_minute, row.per_day, row.created, row.revoked
+        row.id,
+        row.name,
+        tuple(row.scopes.split()),
+        row.per_minute,
+        row.per_day,
+        row.created,
+        row.revoked,
+        row.measurements,
+        row.purpose or "",
     )

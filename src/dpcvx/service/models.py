@@ -32,6 +32,10 @@ class BudgetLeft(BaseModel):
     questions_per_minute: int
     questions_per_day: int
     questions_today: int
+    measurements: int = Field(description="New measurements that questions of this key may cause.")
+    measurements_left: int = Field(
+        description="How many of them are left; later questions are answered without a comparison."
+    )
 
 
 class PastQuestion(BaseModel):
@@ -59,6 +63,10 @@ class KeyRecord(BaseModel):
     per_day: int
     created: int
     revoked: bool
+    measurements: int | None = Field(
+        description="New measurements that its questions may cause; null: half of all."
+    )
+    purpose: str
 
 
 class KeyList(BaseModel):
@@ -76,6 +84,8 @@ class NewKey(BaseModel):
     scopes: list[Literal["ask", "admin"]] = Field(default=["ask"], min_length=1, max_length=2)
     per_minute: int = Field(default=60, ge=1, le=1_000_000)
     per_day: int = Field(default=5000, ge=1, le=1_000_000_000)
+    measurements: int | None = Field(default=None, ge=0, le=1_000_000_000)
+    purpose: str = Field(default="", max_length=500, pattern=r"^[^\x00-\x1f\x7f]*$")
 
 
 class CreatedKey(BaseModel):

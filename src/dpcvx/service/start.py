@@ -289,7 +289,7 @@ def _opening(settings: ServiceSettings, account: Account, analysts: Analysts) ->
         _unit(analysts.engine),
         f"account {settings.account}: epsilon {cap.epsilon:g}, delta {cap.delta:.3g} for all "
         f"questions together; {analysts.engine.remaining:.3g} left for new measurements",
-        _comparisons(*analysts.engine.comparisons),
+        _comparisons(*analysts.engine.comparisons, witnessed=settings.witness is not None),
         _check(analysts.engine),
     ]
     if settings.host not in LOCAL:
@@ -306,13 +306,15 @@ def _unit(engine: QueryEngine) -> str:
     return f"unit: one person with all of their rows, {engine.n:,} of them; the number of rows is private"
 
 
-def _comparisons(left: int, total: int) -> str:
+def _comparisons(left: int, total: int, *, witnessed: bool) -> str:
     if not total:
         return "this engine makes no comparisons: its budget went to other measurements"
     words = f"comparisons: {left} of {total} runs left"
     if not left:
         return f"{words}: answers are no longer checked, and there are no new measurements"
-    return f"{words}; a stop loses the current run"
+    if witnessed:
+        return f"{words}; a stop loses none"
+    return f"{words}; without --witness a stop loses the current one"
 
 
 def _check(engine: QueryEngine) -> str:
