@@ -40,11 +40,11 @@ def engine(people):
 def test_a_cell_of_its_own_has_a_label_and_no_value():
     works, town, wage = SCHEMA.attributes
     assert (works.size, works.known, works.labels[-1], works.missing_code) == (3, 2, "unknown", 2)
-    assert works.values.tolist() == [-1.0, 1.0, 0.0]
+    assert works.scaled.tolist() == [-1.0, 1.0, 0.0]
     assert works.units.tolist() == ["no", "yes", None]
     assert (town.size, wage.size, wage.known, wage.labels[-1]) == (4, 4, 3, "none")
     assert np.isnan(wage.units[-1])
-    assert wage.values[-1] == 0
+    assert wage.scaled[-1] == 0
     assert dp.Schema.from_json(SCHEMA.to_json()) == SCHEMA
     codes, found = wage.encode(np.array([-5.0, np.nan, 99.0, np.inf]))
     assert (codes.tolist(), found.tolist()) == ([0, 3, 2, 2], [True, False, True, False])

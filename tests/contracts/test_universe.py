@@ -92,11 +92,11 @@ def test_a_schema_survives_json_and_toml(tmp_path):
 def test_attributes_know_sizes_labels_and_values():
     sex, age = SCHEMA["sex"], SCHEMA["age"]
     assert (sex.size, sex.labels) == (2, ("f", "m"))
-    assert sex.values.tolist() == [-1.0, 1.0]
+    assert sex.scaled.tolist() == [-1.0, 1.0]
     assert age.labels == ("[0, 30)", "[30, 60)", "[60, 100]")
-    assert age.values == pytest.approx([-0.7, -0.1, 0.6])
+    assert age.scaled == pytest.approx([-0.7, -0.1, 0.6])
     assert age.midpoints.tolist() == [15.0, 45.0, 80.0]
-    assert SCHEMA["children"].values.tolist() == [-1.0, 0.0, 1.0]
+    assert SCHEMA["children"].scaled.tolist() == [-1.0, 0.0, 1.0]
     assert SCHEMA["children"].other == 2
     assert SCHEMA.position("income") == 3
     with pytest.raises(KeyError, match="no column 'height'; it has sex, age"):
@@ -301,7 +301,7 @@ def test_the_gradient_over_all_cells_is_that_of_their_matrix(loss, target):
     scores = {a: rng.normal(size=sizes[a]) for a in range(5) if a not in (target, 1)}  # 1 has no score
     digits = np.unravel_index(np.arange(universe.n_cells), sizes)
     matrix = np.concatenate([np.eye(sizes[a])[digits[a]] for a in scores], axis=1)
-    y = universe.schema.attributes[target].values[digits[target]]
+    y = universe.schema.attributes[target].scaled[digits[target]]
     slopes = loss.grad(matrix @ np.concatenate(list(scores.values())), y)
     expected = matrix.T @ (histogram.weights * slopes)
     found = histogram.gradient(loss, scores, target)
@@ -391,7 +391,7 @@ def test_wrong_requests_for_synthetic_tables_are_refused(tmp_path):
     histogram = Histogram(UNIVERSE)
     with pytest.raises(ValueError, match="must not be negative"):
         synthetic_table(histogram, -1, SeededGenerator(0))
-    with pytest.raises(ValueError, match="midpoint, uniform"):
+    with pytest.raises(ValueError, match="value, uniform"):
         synthetic_table(histogram, 1, SeededGenerator(0), numbers="mean")
     with pytest.raises(ValueError, match=r"\.csv or \.parquet"):
         write_synthetic(tmp_path / "people.xlsx", {}, Promise())

@@ -97,7 +97,7 @@ def test_the_note_says_how_attributes_enter(query, parts):
 
 def test_an_answer_carries_its_note_and_goes_through_json(engine):
     answer = engine.ask(Mean("age"))
-    assert answer.note == reading_note(Mean("age"), SCHEMA)
+    assert answer.note == reading_note(Mean("age"), engine.schema)
     assert answer.note in str(answer)
     assert Answer.from_json(answer.to_json()) == answer
 

@@ -15,7 +15,7 @@ from dpcvx.errors import BudgetExceeded, Incompatible, UnrecognisedDataWarning, 
 from dpcvx.events import Gaussian, count_leaves
 from dpcvx.noise import SeededGenerator
 from dpcvx.queries import Universe
-from dpcvx.queries.budget_split import METHODS, BudgetSplit, split_budget
+from dpcvx.queries.budget_split import BIN_MEANS, METHODS, BudgetSplit, split_budget
 from dpcvx.queries.table_check import counts_of
 from dpcvx.service.start import _check, _engine
 
@@ -197,7 +197,7 @@ def test_few_records_have_no_check_and_that_is_said():
 def test_no_check_is_asked_for():
     engine = start(people(sex=["?"] * N), check=0)
     assert (engine.data_check, engine.check_summary) == (None, "no check of the data: check=0")
-    assert engine.budget_split == split_budget("composition", UNIVERSE, N, 20, BUDGET)
+    assert engine.budget_split == split_budget("composition", UNIVERSE, N, 20, BUDGET, bin_means=BIN_MEANS)
 
 
 @pytest.mark.parametrize("check", [-0.1, 1, math.nan, "0.01", True, None])

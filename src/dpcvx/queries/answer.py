@@ -242,7 +242,7 @@ def _coding_note(query: Query, schema: Schema) -> str:
         attribute = schema[query.of]
         over = f"among those with a value of {query.of}, " if attribute.size > attribute.known else ""
         if isinstance(attribute, Binned):
-            return f"{over}by bin midpoints; the interval does not cover what binning costs"
+            return f"{over}by {_values(attribute)}; the interval does not cover what binning costs"
         return f"{over}share of {attribute.labels[1]}"
     return ""
 
@@ -250,10 +250,14 @@ def _coding_note(query: Query, schema: Schema) -> str:
 def _coding(attribute: Column) -> str:
     if isinstance(attribute, Binned):
         low, high = attribute.edges[0], attribute.edges[-1]
-        return f"{attribute.name}: bin midpoints, [{low:g}, {high:g}] scaled to [-1, 1]"
+        return f"{attribute.name}: {_values(attribute)}, [{low:g}, {high:g}] scaled to [-1, 1]"
     if attribute.known == 2:
         return f"{attribute.name}: {attribute.labels[0]} = -1, {attribute.labels[1]} = +1"
     return f"{attribute.name}: one 0/1 column for each of {attribute.known} levels"
+
+
+def _values(number: Binned) -> str:
+    return "bin midpoints" if number.values is None else "bin means"
 
 
 def _missing(attribute: Column) -> str:

@@ -12,13 +12,14 @@ from dpcvx.accounting import Accountant, Budget, Tight, calibrate, spendable
 from dpcvx.accounting.gaussian import gaussian_mu
 from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import Compose, Event, Exponential, Gaussian, PureDP, Repeat
+from dpcvx.queries.bin_means import worth_measuring
 from dpcvx.queries.multiplicative_weights import updates_needed
 from dpcvx.queries.sparse_vector import AboveThreshold
 from dpcvx.queries.table_check import objection_to_check
 from dpcvx.queries.universe import Universe
 from dpcvx.solvers.defaults import default
 
-__all__ = ["CHECK", "METHODS", "BudgetSplit", "choose_method", "split_budget"]
+__all__ = ["BIN_MEANS", "CHECK", "METHODS", "BudgetSplit", "choose_method", "split_budget"]
 
 METHODS = ("composition", "histogram", "multiplicative_weights", "warm", "offline")
 # Shares of the budget in terms of zCDP: 1/(2 noise^2), epsilon^2/2, eta^2/8.
@@ -32,6 +33,7 @@ LARGEST_LEVEL: float = default("queries.budget_split.LARGEST_LEVEL")
 FALSE_ALARM: float = default("queries.budget_split.FALSE_ALARM")
 ROUNDS: int = default("queries.budget_split.ROUNDS")
 CHECK: float = default("queries.budget_split.CHECK")
+BIN_MEANS: float = default("queries.budget_split.BIN_MEANS")
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class BudgetSplit:
     updates: int = 0  # number of runs, or selections, and of measurements
     # noise multiplier of the counts of recognised cells; 0 for none, as in splits that version 0.1 stored
     counts: float = 0.0
+    means: float = 0.0  # noise multiplier of the bin means; 0 for none
 
     @property
     def event(self) -> Event:
@@ -58,7 +61,9 @@ class BudgetSplit:
         """Return the event of further runs and measurements, with the first releases unless ``started``."""
         parts: list[Event] = []
         if not started:
-            parts += [Gaussian(noise) for noise in (self.start, *self.checks, self.counts) if noise]
+            parts += [
+                Gaussian(noise) for noise in (self.start, *self.checks, self.counts, self.means) if noise
+            ]
         for event, count in (
             (PureDP(self.run) if self.run else None, runs),
             (Exponential(self.selection) if self.selection else None, runs),
@@ -86,6 +91,8 @@ class BudgetSplit:
         rows += [("NoisyErrors", 1, Gaussian(noise), noise) for noise in self.checks]
         if self.counts:
             rows.append(("NoisyCounts", 1, Gaussian(self.counts), self.counts))
+        if self.means:
+            rows.append(("NoisyBinSums", 1, Gaussian(self.means), self.means))
         if self.run:
             noise = AboveThreshold(self.run).noise
             rows.append(("AboveThreshold", self.updates, PureDP(self.run), noise))
@@ -115,13 +122,14 @@ def split_budget(
     accountant: Accountant | None = None,
     *,
     check: float = 0.0,
+    bin_means: float = 0.0,
 ) -> BudgetSplit:
     """Divide a budget among the parts of a method.
 
     `method`: one of `METHODS`; `n`: number of records; `n_queries`: number of queries that are expected;
     composition answers no more than these; `accountant`: the tightest by default; `RDP` where measurements
     are not all Gaussian releases; `check`: share for the counts of recognised cells, which is taken off all
-    other parts alike, and 0 if they would show nothing.
+    other parts alike, and 0 if they would show nothing; `bin_means`: likewise for the means inside bins.
     """
     if method not in METHODS:
         raise WrongValue(f"method must be one of auto, {', '.join(METHODS)}, got {method!r}.")
@@ -129,17 +137,19 @@ def split_budget(
         raise Incompatible("The engine's noise is Gaussian, which needs delta > 0: use for instance 1 / n^2.")
     whole = spendable(budget)
     check = 0.0 if objection_to_check(universe, n, budget, check) else check
+    bin_means = bin_means if worth_measuring(universe.schema, n, budget, bin_means) else 0.0
+    rest = 1 - check - bin_means
     # Close to the noise that the calibration below finds; decides which parts there are.
-    about = 1 / (math.sqrt(1 - check) * gaussian_mu(whole.epsilon, whole.delta))
+    about = 1 / (math.sqrt(rest) * gaussian_mu(whole.epsilon, whole.delta))
     T = _balanced_updates(universe, n, n_queries, about)
     corrections = _affordable_corrections(n, n_queries, about)
 
     def answers(noise: float) -> BudgetSplit:
         def gaussian(part: float) -> float:
-            return noise / math.sqrt((1 - check) * part)
+            return noise / math.sqrt(rest * part)
 
         def pure(part: float) -> float:
-            return math.sqrt((1 - check) * part) / noise
+            return math.sqrt(rest * part) / noise
 
         checks = tuple(gaussian(part) for part in CHECKS)
         left = 1 - sum(CHECKS)
@@ -172,7 +182,11 @@ def split_budget(
         )
 
     def at(noise: float) -> BudgetSplit:
-        return dataclasses.replace(answers(noise), counts=noise / math.sqrt(check) if check else 0.0)
+        return dataclasses.replace(
+            answers(noise),
+            counts=noise / math.sqrt(check) if check else 0.0,
+            means=noise / math.sqrt(bin_means) if bin_means else 0.0,
+        )
 
     return at(calibrate(lambda noise: at(noise).event, whole, accountant or Tight()))
 

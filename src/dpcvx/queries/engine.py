@@ -26,7 +26,8 @@ from dpcvx.errors import (
 from dpcvx.events import ApproxDP
 from dpcvx.plans import Solver, open_account
 from dpcvx.queries.answer import Answer, Coefficient, reading_note
-from dpcvx.queries.budget_split import CHECK, BudgetSplit, choose_method, split_budget
+from dpcvx.queries.bin_means import with_bin_means
+from dpcvx.queries.budget_split import BIN_MEANS, CHECK, BudgetSplit, choose_method, split_budget
 from dpcvx.queries.comparison_runs import Asker, ComparisonRuns
 from dpcvx.queries.compiled import CompiledQuery, CompiledRegression, Query
 from dpcvx.queries.engine_plan import EnginePlan, engine_facts
@@ -63,6 +64,8 @@ if TYPE_CHECKING:
     from dpcvx.plans.statement import PrivacyStatement
 
 __all__ = ["QueryEngine"]
+
+FIRST = ("start", "bins", "check", "counts")  # entries of a transcript that are releases of the start
 
 
 class QueryEngine:
@@ -107,6 +110,9 @@ class QueryEngine:
     check : float
         Share of the budget for noisy counts of recognised cells, `data_check`, which show wrong columns and
         misspelt levels; 0 asks nothing. An engine that continues has what it was paid for.
+    bin_means : float
+        Share of the budget for noisy means of numbers inside their bins, which answers then use in place of
+        midpoints; 0 measures none. Bins with declared values need none.
     ledger : Ledger, path or URL, optional
         Where the budget is charged and the transcript kept, so that a new start continues.
     account : str, optional
@@ -129,6 +135,7 @@ class QueryEngine:
         oracle: Solver | None = None,
         backend: str = "auto",
         check: float = CHECK,
+        bin_means: float = BIN_MEANS,
         ledger: Ledger | str | os.PathLike[str] | None = None,
         account: str | None = None,
         rng: Generator | None = None,
@@ -141,6 +148,10 @@ class QueryEngine:
             raise WrongValue(f"n_queries must be a positive integer, got {n_queries!r}.")
         if check != 0 and not is_number(check, 0, 1):
             raise WrongValue(f"check must be 0, or a share of the budget below 1, got {show(check)}.")
+        if bin_means != 0 and not is_number(bin_means, 0, 1 - check):
+            raise WrongValue(
+                f"bin_means must be 0, or a share of the budget below {1 - check:g}, got {show(bin_means)}."
+            )
         units = find_units(schema, table, budget, person=person, groups=groups, persons=persons)
         if units is not None:
             budget = replace(budget, unit=units.neighbours.unit, weight=units.neighbours.weight)
@@ -169,13 +180,21 @@ class QueryEngine:
             method=chosen,
             accountant=type(self._accountant).__name__,
             check=check,
+            bin_means=bin_means,
         )
         if units is not None:
             facts |= {"unit": budget.unit, "persons": "the different ids" if persons is None else "declared"}
         payment = None if self._account is None else Payment(self._account, facts)
         planned = None if payment is None else payment.paid_split
         self.budget_split: BudgetSplit = planned or split_budget(
-            chosen, self.universe, self.n, n_queries, budget, self._accountant, check=check
+            chosen,
+            self.universe,
+            self.n,
+            n_queries,
+            budget,
+            self._accountant,
+            check=check,
+            bin_means=bin_means,
         )
         # Why there is no check, if there is none.
         self._unchecked = objection_to_check(self.universe, self.n, budget, check) or NOT_PAID
@@ -348,7 +367,7 @@ class QueryEngine:
             from dpcvx.noise import SecureGenerator
 
             rng = SecureGenerator()
-        return synthetic_table(self._public_side.histogram, rows, rng)
+        return synthetic_table(self._public_side.histogram, rows, rng, schema=self.schema)
 
     def statement(self) -> PrivacyStatement:
         """Return the privacy statement of all answers together, in words and as JSON."""
@@ -366,11 +385,16 @@ class QueryEngine:
     def _resume(self) -> None:
         """Continue from the transcript, or make the first releases and write them down."""
         entries = self._transcript.entries()
-        found = {entry.kind: entry.content for entry in entries if entry.kind in ("start", "check", "counts")}
+        found = {entry.kind: entry.content for entry in entries if entry.kind in FIRST}
         if "start" not in found:
             found["start"] = self._release_start()
             self._transcript.append("start", "", found["start"])
         self._public_side = PublicSide(self.plan, self._passes, found["start"])
+        if self.plan.bin_sums is not None:
+            if "bins" not in found:
+                found["bins"] = pack(sums=self._private_side.sum_bins(self.plan.bin_sums))
+                self._transcript.append("bins", "", found["bins"])
+            self.schema = with_bin_means(self.schema, arrays(found["bins"])["sums"], self.plan.bin_sums.noise)
         if "check" not in found:
             found["check"] = self._release_checks()
             self._transcript.append("check", "", found["check"])

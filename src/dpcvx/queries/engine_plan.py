@@ -9,7 +9,8 @@ from typing import Any
 from dpcvx.accounting import Accountant, Budget, Neighbours, sampler_delta, spendable
 from dpcvx.mechanisms import NoisyCounts
 from dpcvx.plans import Price, Solver
-from dpcvx.queries.budget_split import CHECK, FALSE_ALARM, BudgetSplit
+from dpcvx.queries.bin_means import NoisyBinSums, bin_sums_of
+from dpcvx.queries.budget_split import BIN_MEANS, CHECK, FALSE_ALARM, BudgetSplit
 from dpcvx.queries.compiled import TOLERANCE
 from dpcvx.queries.error_bars import COMPARISON_FAILURE
 from dpcvx.queries.marginals import NoisyMarginals, marginal_order
@@ -23,14 +24,24 @@ __all__ = ["EnginePlan", "engine_facts"]
 
 
 def engine_facts(
-    universe: Universe, n: int, n_queries: int, budget: Budget, *, method: str, accountant: str, check: float
+    universe: Universe,
+    n: int,
+    n_queries: int,
+    budget: Budget,
+    *,
+    method: str,
+    accountant: str,
+    check: float,
+    bin_means: float,
 ) -> dict[str, Any]:
     """Return the public facts by which an engine is known again.
 
-    The usual share of the check is left out, so that engines of version 0.1 are found; they have none.
+    The usual shares of the check and of bin means are left out, so that engines of earlier versions, which
+    have none, are found.
     """
     return {
         **({} if check == CHECK else {"check": float(check)}),
+        **({} if bin_means == BIN_MEANS else {"bin_means": float(bin_means)}),
         "schema": universe.schema.to_dict(),
         "n": n,
         "n_queries": n_queries,
@@ -76,6 +87,12 @@ class EnginePlan:
         return counts_of(self.universe, self.n, noise, self.neighbours) if noise else None
 
     @cached_property
+    def bin_sums(self) -> NoisyBinSums | None:
+        """Mechanism that measures the means inside bins, if it was paid for."""
+        noise = self.split.means
+        return bin_sums_of(self.universe.schema, self.n, noise, self.neighbours) if noise else None
+
+    @cached_property
     def measurer(self) -> Measurer | None:
         """Measurements of single queries; they may fail to sample by half of `reserve`, all together."""
         if self.split.oracle == 0:
@@ -119,7 +136,7 @@ class EnginePlan:
         """
         own = 0.0 if self.start is None else self.start.failure
         own += sum(NoisyErrors((), 1, noise).failure for noise in self.split.checks)
-        own += 0.0 if self.counts is None else self.counts.failure
+        own += sum(each.failure for each in (self.counts, self.bin_sums) if each is not None)
         return own + 0.5 * self.reserve
 
     @property

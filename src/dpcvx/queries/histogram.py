@@ -139,7 +139,7 @@ class Histogram:
             inner = z.size
             weights = np.ascontiguousarray(weights.transpose(1, 0, 2)).reshape(1, shape[target], inner)
         residuals = np.empty((z.size // inner, inner))
-        y = self.universe.schema.attributes[target].values
+        y = self.universe.schema.attributes[target].scaled
         kernels.slopes_of(loss.slope)(z.reshape(-1, inner), weights, y, loss.parameter, residuals)
         sums = all_marginals(residuals.ravel(), sizes, 1)
         return {a: sums[(others.index(a),)] for a in scores}
@@ -175,6 +175,8 @@ class Counts:
         Numbers of recognised cells, counted in the raw table; see `universe.count_recognised`.
     units : Units, optional
         The persons, where a person may have several records.
+    bins : IntVector, optional
+        Counts and offsets of bins, summed over the raw table; see `bin_means.bin_sums`.
     """
 
     def __init__(
@@ -184,9 +186,10 @@ class Counts:
         passes: Passes | None = None,
         recognised: IntVector | None = None,
         units: Units | None = None,
+        bins: IntVector | None = None,
     ) -> None:
         self.universe = universe
-        self.recognised = recognised
+        self.recognised, self.bins = recognised, bins
         self.n = len(cells) if units is None else units.n
         self.weight = 1 if units is None else units.neighbours.weight
         self._passes: Passes = HostPasses(universe.shape) if passes is None else passes
@@ -203,7 +206,7 @@ class Counts:
     ) -> Counts:
         """Encode the records of a table."""
         encoded = universe.read(table, None if units is None else unit_weights(units))
-        return cls(universe, encoded.cells, passes, encoded.recognised, units)
+        return cls(universe, encoded.cells, passes, encoded.recognised, units, encoded.bins)
 
     def _weigh(self, cells: IntVector, weights: IntVector) -> IntVector:
         """Sums of weights in every cell; float64 holds them exactly, they are below 2^53."""

@@ -28,6 +28,7 @@ NAMES = {
     "method": "method",
     "accountant": "accountant",
     "check": "share of the check of the data",
+    "bin_means": "share of the bin means",
     "unit": "unit, row or person",
     "persons": "way of counting persons",
 }

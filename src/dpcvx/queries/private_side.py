@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dpcvx.mechanisms import NoisyCounts
     from dpcvx.noise import Generator
     from dpcvx.problem import Bounds
+    from dpcvx.queries.bin_means import NoisyBinSums
 
 __all__ = ["CellRows", "PersonCells", "PrivateSide"]
 
@@ -70,6 +71,15 @@ class PrivateSide:
         if self._counts.recognised is None:
             raise Incompatible("Recognised cells are counted in the raw table, which these counts have not.")
         return mechanism.add_noise(self._counts.recognised, self._rng)
+
+    def sum_bins(self, mechanism: NoisyBinSums) -> Vector:
+        """Return noisy counts and offsets of the bins of numbers."""
+        self._require_unit(mechanism)
+        if self._counts.bins is None:
+            raise Incompatible(
+                "Offsets inside bins are summed in the raw table, which these counts have not."
+            )
+        return mechanism.add_noise(self._counts.bins, self._rng)
 
     def start(self, mechanism: Any) -> ComparisonRun:
         """Start a run of sparse vector."""

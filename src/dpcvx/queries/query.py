@@ -57,7 +57,7 @@ class Regression:
         Records in a cell without a value are left out.
     features : sequence of str
         Attributes to explain it by: two levels become -1 and 1, more become one column for each, numbers
-        become the midpoint of their bin, scaled to [-1, 1].
+        become the value of their bin, scaled to [-1, 1].
     loss : str or Loss
         "logistic", "squared", "huber", "smooth_hinge", "quantile", or one of these losses with parameters.
     domain : str or Domain
@@ -135,7 +135,7 @@ class Regression:
         domain = NAMED_BALLS[self.domain](self.radius) if isinstance(self.domain, str) else self.domain
         bounds = Bounds(1.0, float(np.sqrt((X**2).sum(axis=1).max())))
         problem = Problem(loss, domain, bounds=bounds, d=X.shape[1], l2=self.l2)
-        values = np.asarray(target.values, dtype=np.float64)
+        values = np.asarray(target.scaled, dtype=np.float64)
         if loss.target == "labels":
             values = np.where(_has_value(target) == 1, values, 1.0)  # a label, of a row that is 0
         y = _spread(schema, attributes, 0, values)
@@ -490,9 +490,9 @@ def _spread(schema: Schema, attributes: Sequence[int], place: int, code: Vector)
 def _columns(attribute: Column) -> list[tuple[str, Vector]]:
     """Return the columns of a feature: numbers or signs, or indicators of more than two levels."""
     if isinstance(attribute, Binned):
-        return [(attribute.name, attribute.values)]
+        return [(attribute.name, attribute.scaled)]
     if attribute.known == 2:
-        return [(f"{attribute.name}={attribute.labels[1]}", attribute.values)]
+        return [(f"{attribute.name}={attribute.labels[1]}", attribute.scaled)]
     # A cell without a value has zeros in all columns.
     return [
         (f"{attribute.name}={attribute.labels[k]}", np.eye(attribute.size)[k]) for k in range(attribute.known)
@@ -502,9 +502,9 @@ def _columns(attribute: Column) -> list[tuple[str, Vector]]:
 def _numbers(attribute: Column) -> tuple[Vector, float, float]:
     """Return codes in [-1, 1], and the values of -1 and 1 in the units of the table."""
     if isinstance(attribute, Binned):
-        return attribute.values, attribute.edges[0], attribute.edges[-1]
+        return attribute.scaled, attribute.edges[0], attribute.edges[-1]
     if attribute.known == 2:
-        return attribute.values, 0.0, 1.0
+        return attribute.scaled, 0.0, 1.0
     raise WrongValue(f"A mean needs numbers or two levels; {attribute.name!r} has {attribute.known} levels.")
 
 

@@ -79,7 +79,7 @@ class Attribute:
         return tuple(map(str, self.levels if self.other in self.levels else (*self.levels, self.other)))
 
     @property
-    def values(self) -> Vector:
+    def scaled(self) -> Vector:
         """One number for each level, evenly spaced: -1 and 1 if there are two; 0 where there is no value."""
         return np.append(np.linspace(-1.0, 1.0, self.known), np.zeros(self.size - self.known))
 
@@ -124,11 +124,15 @@ class Binned:
     missing : float or str, optional
         Number that a missing value, or one that is no number, counts as; or a text, the name of a further
         cell for them, which has no value. None is the middle bin.
+    values : tuple of float, optional
+        Number that stands for each bin, within the bin, in the table's units: for instance its mean in an
+        earlier, public table. By default an engine measures the mean of each bin; elsewhere it is the middle.
     """
 
     name: str
     edges: tuple[float, ...]
     missing: float | str | None = None
+    values: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         _require_name(self.name)
@@ -156,6 +160,23 @@ class Binned:
                 f"missing of {self.name!r} is {self.missing!r}; it must be a number from {edges[0]:g} to "
                 f"{edges[-1]:g}, whose bin missing values count in, or a text, the name of their own cell."
             )
+        if self.values is not None:
+            object.__setattr__(self, "values", self._checked(self.values))
+
+    def _checked(self, values: Any) -> tuple[float, ...]:
+        """Return declared values of the bins as numbers; refuse any outside its bin."""
+        try:
+            numbers = tuple(float(value) for value in values)
+        except (TypeError, ValueError):
+            numbers = ()
+        if len(numbers) != self.known or not all(
+            low <= value <= high
+            for low, value, high in zip(self.edges, numbers, self.edges[1:], strict=False)
+        ):
+            raise WrongValue(
+                f"values of {self.name!r} must be {self.known} numbers, one within each bin; got {values!r}."
+            )
+        return numbers
 
     @property
     def known(self) -> int:
@@ -187,17 +208,22 @@ class Binned:
         return edges[:-1] + np.diff(edges) / 2
 
     @property
-    def values(self) -> Vector:
-        """Middle of each bin, with the first edge at -1 and the last at 1; 0 for a cell without a value."""
+    def representatives(self) -> Vector:
+        """Number that stands for each bin, in the table's units: its value, or its middle."""
+        return self.midpoints if self.values is None else np.array(self.values)
+
+    @property
+    def scaled(self) -> Vector:
+        """Number of each bin, with the first edge at -1 and the last at 1; 0 for a cell without a value."""
         low, high = self.edges[0], self.edges[-1]
         half = (high - low) / 2
-        scaled: Vector = (self.midpoints - (low + half)) / half
+        scaled: Vector = (self.representatives - (low + half)) / half
         return np.append(scaled, np.zeros(self.size - self.known))
 
     @property
     def units(self) -> NDArray[Any]:
-        """Value of each cell in a table: the midpoint of the bin, or NaN."""
-        return np.append(self.midpoints, np.full(self.size - self.known, np.nan))
+        """Value of each cell in a table: the number of the bin, or NaN."""
+        return np.append(self.representatives, np.full(self.size - self.known, np.nan))
 
     @property
     def missing_code(self) -> int:
@@ -216,7 +242,8 @@ class Binned:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the declaration as plain types."""
-        return {"name": self.name, "edges": list(self.edges), "missing": self.missing}
+        own = {} if self.values is None else {"values": list(self.values)}
+        return {"name": self.name, "edges": list(self.edges), "missing": self.missing, **own}
 
 
 Column: TypeAlias = Attribute | Binned
@@ -377,13 +404,16 @@ def _why_left_out(variable: Variable) -> str:
 
 def _attribute(content: Any) -> Column:
     keys = set(content) if isinstance(content, Mapping) else set()
-    for kind, needed, optional in ((Attribute, "levels", "other"), (Binned, "edges", "missing")):
-        if {"name", needed} <= keys <= {"name", needed, optional}:
+    for kind, needed, optional in (
+        (Attribute, "levels", ("other",)),
+        (Binned, "edges", ("missing", "values")),
+    ):
+        if {"name", needed} <= keys <= {"name", needed, *optional}:
             if not isinstance(content[needed], list):
                 raise WrongValue(f"{needed} of {content['name']!r} must be a list, got {content[needed]!r}.")
-            return kind(content["name"], tuple(content[needed]), content.get(optional))
+            return kind(content["name"], tuple(content[needed]), *(content.get(name) for name in optional))
     raise WrongValue(
-        "A column needs a name and either levels (and perhaps other) or edges (and perhaps missing); "
+        "A column needs a name and either levels (and perhaps other) or edges (and perhaps missing, values); "
         f"got {', '.join(sorted(map(str, keys))) or content!r}."
     )
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from dpcvx.arrays import Vector
 from dpcvx.errors import WrongValue
-from dpcvx.queries.schema import Binned
+from dpcvx.queries.schema import Binned, Schema
+from dpcvx.queries.universe import Universe
 
 if TYPE_CHECKING:
     from dpcvx.noise import Generator
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["STATEMENT_KEY", "statement_path", "synthetic_table", "write_synthetic"]
 
 STATEMENT_KEY = b"dpcvx.privacy_statement"
-NUMBERS = ("midpoint", "uniform")
+NUMBERS = ("value", "uniform")
 
 
 class Statement(Protocol):
@@ -31,7 +32,7 @@ class Statement(Protocol):
 
 
 def synthetic_table(
-    histogram: Histogram, n: int, rng: Generator, *, numbers: str = "midpoint"
+    histogram: Histogram, n: int, rng: Generator, *, numbers: str = "value", schema: Schema | None = None
 ) -> dict[str, Any]:
     """Draw records from a histogram, in the table's own units.
 
@@ -43,8 +44,10 @@ def synthetic_table(
         Rows to draw; nothing ties them to the number of records.
     rng : Generator
         A seeded one may be used: the draw hides nothing.
-    numbers : {"midpoint", "uniform"}
-        Value for a bin: its middle, or a number drawn evenly from it.
+    numbers : {"value", "uniform"}
+        Number for a bin: its value, or one drawn evenly from it.
+    schema : Schema, optional
+        Values of bins, where they were measured; by default those of the histogram's schema.
 
     Returns
     -------
@@ -55,12 +58,12 @@ def synthetic_table(
         raise WrongValue(f"The number of rows is {n}; it must not be negative.")
     if numbers not in NUMBERS:
         raise WrongValue(f"numbers must be one of {', '.join(NUMBERS)}, got {numbers!r}.")
-    schema = histogram.universe.schema
+    universe = histogram.universe if schema is None else Universe(schema)
     cells = histogram.sample(n, rng)
-    columns = histogram.universe.decode(cells)
+    columns = universe.decode(cells)
     if numbers == "uniform":
-        digits = np.unravel_index(cells, histogram.universe.shape)
-        for attribute, code in zip(schema.attributes, digits, strict=True):
+        digits = np.unravel_index(cells, universe.shape)
+        for attribute, code in zip(universe.schema.attributes, digits, strict=True):
             if isinstance(attribute, Binned):
                 empty = [np.nan] * (attribute.size - attribute.known)
                 low = np.append(attribute.edges[:-1], empty)[code]

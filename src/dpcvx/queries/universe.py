@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcvx.arrays import IntVector
+from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.canonical import read_numbers
 from dpcvx.data.cells import native_array, open_typed, read_column
 from dpcvx.errors import Incompatible, WrongType, WrongValue
+from dpcvx.queries.bin_means import bin_sums
 from dpcvx.queries.schema import Attribute, Binned, Column, Schema
 
 __all__ = ["LARGEST_UNIVERSE", "EncodedTable", "Universe"]
@@ -84,20 +85,26 @@ class Universe:
         """
         columns = _columns(table, self.schema.names)
         read = [_codes(a, columns[a.name]) for a in self.schema.attributes]
-        lengths = {len(codes) for codes, _ in read}
+        lengths = {len(codes) for codes, _, _ in read}
         if len(lengths) > 1:
             raise WrongValue("The columns of a table must all have the same number of rows.")
         if weights is not None and lengths != {len(weights)}:
             raise WrongValue("Every row of a table needs the id of its person: give one id for each row.")
         cells = np.zeros(len(read[0][0]), dtype=np.int64)
-        for size, (codes, _) in zip(self.shape, read, strict=True):
+        for size, (codes, _, _) in zip(self.shape, read, strict=True):
             cells *= size
             cells += codes
-        found = [np.where(found, codes, -1) for codes, found in read]
-        return EncodedTable(cells, count_recognised(self.schema, found, weights))
+        found = [np.where(found, codes, -1) for codes, found, _ in read]
+        measured = [
+            (numbers, codes)
+            for a, (codes, _, numbers) in zip(self.schema.attributes, read, strict=True)
+            if isinstance(a, Binned) and a.values is None
+        ]
+        sums = bin_sums(self.schema, [n for n, _ in measured], [c for _, c in measured], weights)
+        return EncodedTable(cells, count_recognised(self.schema, found, weights), sums)
 
     def decode(self, cells: IntVector) -> dict[str, Any]:
-        """Return the columns of cells in the units of the table: levels, and midpoints of bins."""
+        """Return the columns of cells in the units of the table: levels, and values of bins."""
         digits = np.unravel_index(cells, self.shape)
         return {a.name: a.units[code] for a, code in zip(self.schema.attributes, digits, strict=True)}
 
@@ -108,6 +115,7 @@ class EncodedTable:
 
     cells: IntVector  # number of each record's cell, shape (n,)
     recognised: IntVector  # as `count_recognised` returns them
+    bins: IntVector  # as `bin_sums` returns them
 
 
 def count_recognised(schema: Schema, codes: Sequence[IntVector], weights: IntVector | None) -> IntVector:
@@ -167,8 +175,8 @@ def read_ids(table: Any, name: str) -> Any:
     return column.to_native() if isinstance(column, nw.Series) else column
 
 
-def _codes(attribute: Column, column: Any) -> tuple[IntVector, NDArray[np.bool_]]:
-    """Return the level or bin of each record, and whether its cell is recognised."""
+def _codes(attribute: Column, column: Any) -> tuple[IntVector, NDArray[np.bool_], Vector]:
+    """Return the level or bin of each record, whether its cell is recognised, and its number if binned."""
     import narwhals as nw
 
     cells, places = (
@@ -176,5 +184,9 @@ def _codes(attribute: Column, column: Any) -> tuple[IntVector, NDArray[np.bool_]
     )
     if cells.ndim != 1:
         raise WrongValue(f"Column {attribute.name!r} has {cells.ndim} dimensions; it must have one.")
-    codes, recognised = attribute.encode(cells if isinstance(attribute, Attribute) else read_numbers(cells))
-    return codes[places], recognised[places]
+    if isinstance(attribute, Attribute):
+        codes, recognised = attribute.encode(cells)
+        return codes[places], recognised[places], np.zeros(0)
+    numbers = read_numbers(cells)
+    codes, recognised = attribute.encode(numbers)
+    return codes[places], recognised[places], numbers[places]
