@@ -2,9 +2,9 @@
 
 Every repetition draws new records and new noise, and fits an estimator with its own defaults and bounds far
 wider than the data. Repetitions in which the table says that noise hides a direction are counted apart. A
-cell has as many repetitions as fit into --seconds, at most --seeds and at least --least. With --write the
-table goes into docs/uncertainty.md; figures go into docs/figures/coverage.json as they come, and a cell that
-is there is not measured again without --again.
+cell has as many repetitions as fit into --seconds, at most --seeds and at least --least. Figures go into
+docs/figures/coverage.json as they come. A cell that is there is not measured again without --again; with
+--more, repetitions are added to it. With --write the table goes into docs/uncertainty.md.
 """
 
 import argparse
@@ -22,6 +22,7 @@ CORRELATION = 0.3
 WIDE, TARGET_WIDE = 10.0, 40.0
 LEVELS = {"region": ("north", "south", "west", "east"), "sex": ("f", "m", "x")}
 SHARES = {"region": (0.4, 0.3, 0.2, 0.1), "sex": (0.5, 0.4, 0.1)}
+FIGURES = ("seeds", "warned", "covered", "error", "std", "r2")
 PAGE, START, END = "uncertainty.md", "<!-- coverage: begin -->", "<!-- coverage: end -->"
 # (model, law of features, law of errors or share of the second class, records, features, epsilon)
 CELLS = [
@@ -124,35 +125,42 @@ def estimator(cell, share):
     return model
 
 
-def measure(cell, options):
-    """Return the figures of a cell by name."""
+def measure(cell, options, before):
+    """Return the figures of a cell by name, those before included.
+
+    before: figures of earlier repetitions, or {}
+    """
     truth = coefficients(*cell[:2], cell[4])
-    model, rng = estimator(cell, options.share), np.random.default_rng(1)
-    inside, warned, errors, began = [], 0, [], time.perf_counter()
-    seed = 0
+    first = int(before.get("seeds", 0))
+    model, rng = estimator(cell, options.share), np.random.default_rng([1, first])
+    inside, warned, errors, fits, began = [], 0, [], [], time.perf_counter()
+    seed = first
     while seed < options.seeds:
         spent = time.perf_counter() - began
-        if (seed >= options.least and spent > options.seconds) or spent > 10 * options.seconds:
+        if (seed - first >= options.least and spent > options.seconds) or spent > 10 * options.seconds:
             break
         table, y = draw(cell, rng)
         with warnings.catch_warnings():  # of hidden directions, which are counted here
             warnings.simplefilter("ignore")
             model.set_params(random_state=seed).fit(table, y)
             low, high = model.coef_interval().T
+            own = model.r2_interval()
+            fits.append(own[0] <= explained(model, table, y) <= own[1])
         seed += 1
         if model._uncertainty.weak:
             warned += 1
             continue
         inside.append(np.mean((low < truth) & (truth < high)))
         errors.append(model.coef_std_)
-    figures = {"seeds": seed, "warned": 100 * warned / seed}
+    fresh = {"seeds": seed - first, "warned": 100 * warned / max(1, seed - first), "r2": 100 * np.mean(fits)}
     if len(inside) > 1:
-        figures |= {
+        fresh |= {
             "covered": 100 * float(np.mean(inside)),
             "error": 100 * float(np.std(inside) / math.sqrt(len(inside))),
             "std": float(np.median(errors)),
         }
-    seconds = (time.perf_counter() - began) / seed
+    figures = joined(before, fresh)
+    seconds = (time.perf_counter() - began) / max(1, seed - first)
     print(
         name_of(cell),
         {key: round(value, 3) for key, value in figures.items()},
@@ -162,27 +170,62 @@ def measure(cell, options):
     return figures
 
 
+def explained(model, table, y):
+    """R² of the fit on its own records, or McFadden's pseudo-R²."""
+    if not hasattr(model, "classes_"):
+        return 1 - np.mean((y - model.predict(table)) ** 2) / np.var(y)
+    p, share = model.predict_proba(table)[:, 1], np.mean(y)
+    constant = -share * math.log(share) - (1 - share) * math.log(1 - share)
+    return 1 - np.mean(-np.log(np.where(y == 1, p, 1 - p))) / constant
+
+
+def joined(before, fresh):
+    """Figures of two sets of repetitions together."""
+    if not before or not fresh["seeds"]:
+        return fresh if fresh["seeds"] else before
+    both = (before, fresh)
+    runs = [each["seeds"] for each in both]
+    seen = [count * (1 - each["warned"] / 100) for count, each in zip(runs, both, strict=True)]
+    found = {"seeds": sum(runs)}
+    for key in ("warned", "r2", "covered", "std"):
+        weights = runs if key in ("warned", "r2") else seen
+        known = [(w, each[key]) for w, each in zip(weights, both, strict=True) if key in each]
+        if known:
+            found[key] = float(np.average([value for _, value in known], weights=[w for w, _ in known]))
+    squares = [(w, each["error"] ** 2) for w, each in zip(seen, both, strict=True) if "error" in each]
+    if squares:
+        whole = sum(w for w, _ in squares)
+        found["error"] = math.sqrt(sum((w / whole) ** 2 * square for w, square in squares))
+    return found
+
+
 def name_of(cell):
     kind, law, errors, n, d, epsilon = cell
     return f"{kind}_{law}_{errors}_n{n}_d{d}_e{epsilon:g}"
 
 
+def figures_of(cell, figures):
+    """Stored figures of a cell by name."""
+    named = {key: figures.get(f"{name_of(cell)}_{key}") for key in FIGURES}
+    return {key: value for key, value in named.items() if value is not None}
+
+
 def rows(figures):
     """Lines of the table; a cell that misses nominal by more than 1.5 points and two errors has a star."""
-    yield "| model | features | errors or classes | n | d | epsilon | runs | warned | covered | std. error |"
-    yield "|---|---|---|---:|---:|---:|---:|---:|---:|---:|"
+    yield "| model | features | errors, classes | n | d | epsilon | fits | warned | covered | std. err | R² |"
+    yield "|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|"
     for cell in CELLS:
-        name, (kind, law, errors, n, d, epsilon) = name_of(cell), cell
-        if f"{name}_seeds" not in figures:
+        kind, law, errors, n, d, epsilon = cell
+        if f"{name_of(cell)}_seeds" not in figures:
             continue
-        found = {key: figures.get(f"{name}_{key}") for key in ("seeds", "warned", "covered", "error", "std")}
-        covered, std = "", ""
-        if found["covered"] is not None:
+        found = figures_of(cell, figures)
+        covered, std, r2 = "", "", f"{found['r2']:.1f}" if "r2" in found else ""
+        if "covered" in found:
             star = "*" if abs(found["covered"] - 95) > 1.5 + 2 * found["error"] else ""
             covered, std = f"{found['covered']:.1f} ± {found['error']:.1f}{star}", f"{found['std']:.4f}"
         yield (
             f"| {kind} | {law} | {errors} | {n:,} | {d} | {epsilon:g} | {found['seeds']:.0f} | "
-            f"{found['warned']:.0f} % | {covered} | {std} |"
+            f"{found['warned']:.0f} % | {covered} | {std} | {r2} |"
         )
 
 
@@ -195,14 +238,18 @@ def main() -> None:
     parser.add_argument("--cells", type=int, nargs="+", help="numbers of cells; all by default")
     parser.add_argument("--largest", type=int, default=10**9, help="leave out cells with more records")
     parser.add_argument("--again", action="store_true", help="measure cells that have figures")
+    parser.add_argument(
+        "--more", action="store_true", help="add repetitions to cells that have fewer than --seeds"
+    )
     parser.add_argument("--write", action="store_true", help="write the table into docs/uncertainty.md")
     options = parser.parse_args()
     options.share = options.share if options.share == "auto" else float(options.share)
     for number, cell in enumerate(CELLS):
         wanted = options.cells is None or number in options.cells
-        known = f"{name_of(cell)}_seeds" in stored("coverage") and not options.again
+        before = figures_of(cell, stored("coverage"))
+        known = before.get("seeds", 0) >= (options.seeds if options.more else 1) and not options.again
         if wanted and not known and cell[3] <= options.largest:
-            found = measure(cell, options)
+            found = measure(cell, options, before if options.more else {})
             update("coverage", {f"{name_of(cell)}_{key}": value for key, value in found.items()})
     lines = "\n".join(rows(stored("coverage")))
     print(lines)

@@ -13,8 +13,10 @@ from dpcvx.data import (
     CurvatureBound,
     CurvatureSum,
     DifferenceSum,
+    GoodnessSum,
     GradientSum,
     LengthSum,
+    LogLosses,
     MomentSum,
     ResidualBound,
     TargetSum,
@@ -41,6 +43,7 @@ QUESTIONS = [
     MomentSum(2, CENTERS, np.full(5, 2**14)),
     LengthSum(),
     TargetSum(0.2, 0.5),
+    GoodnessSum(THETA, LogLosses(2.0)),
 ]
 
 

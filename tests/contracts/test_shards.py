@@ -12,7 +12,17 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
 import dpcvx
-from dpcvx.data import CurvatureSum, DifferenceSum, GradientSum, LengthSum, MomentSum, TargetSum, lattice
+from dpcvx.data import (
+    CurvatureSum,
+    DifferenceSum,
+    GoodnessSum,
+    GradientSum,
+    LengthSum,
+    MomentSum,
+    SquaredErrors,
+    TargetSum,
+    lattice,
+)
 from dpcvx.data.columns import Columns
 from dpcvx.data.curvature import CurvatureBound
 from dpcvx.data.declarations import Declarations
@@ -221,6 +231,8 @@ def test_moments_and_a_second_door_are_those_in_memory(make, kind, room, monkeyp
         assert_array_equal(source.sum(MomentSum(*asked)), memory.sum(MomentSum(*asked)))
     for there, here in ((source, memory), (source.mapped(None, 0.1, 0.5), memory.mapped(None, 0.1, 0.5))):
         assert_array_equal(there.sum(TargetSum(0.2, 0.5)), here.sum(TargetSum(0.2, 0.5)))
+        fit = GoodnessSum(np.linspace(-1, 1, d), SquaredErrors(0.7, 0.5))
+        assert_array_equal(there.sum(fit), here.sum(fit))
     assert_array_equal(source.sum(LengthSum()), memory.sum(LengthSum()))
     quantiser = Quantiser(Bounds(1.0, 1.0), rng.uniform(-0.2, 0.2, d), rng.uniform(0.3, 2.0, d), 0.25)
     mine, theirs = (each.mapped(quantiser, 0.1, 1.5) for each in (source, memory))

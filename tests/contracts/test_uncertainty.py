@@ -517,8 +517,9 @@ def test_intervals_made_in_standardised_coordinates_come_back_in_those_of_the_re
     solver = with_uncertainty(Standardised(NoisyGradientDescent()), 0.3, p.loss)
     plan = solver.plan(p, 10_000, dp.Budget(4.0, 1e-8), Tight())
     assert plan.price.epsilon <= 4.0
-    assert [type(stage.mechanism).__name__ for stage in plan.stages][-2:] == [
+    assert [type(stage.mechanism).__name__ for stage in plan.stages][-3:] == [
         "NoisyGradient",
+        "NoisyGoodness",
         "NoisySecondMoments",
     ]
     coef, scores = np.array([0.3, -3.0, 0.2, 0.1]), []

@@ -24,11 +24,14 @@ from dpcvx.data import (
     CurvatureBound,
     CurvatureSum,
     DifferenceSum,
+    GoodnessSum,
     GradientSum,
     LengthSum,
+    LogLosses,
     MomentSum,
     ResidualBound,
     RowBounds,
+    SquaredErrors,
     TargetSum,
     integer_bounds,
 )
@@ -85,6 +88,8 @@ QUESTIONS = {
     "squares": MomentSum(2, np.array([0, UNIT, -UNIT, 3000]), np.full(D + 1, UNIT)),
     "length": LengthSum(),
     "target": TargetSum(0.2, 0.5),
+    "squared errors": GoodnessSum(np.array([0.5, -0.5, 0.2]), SquaredErrors(1.0, 1.0)),
+    "log-losses": GoodnessSum(np.array([0.5, -0.5, 0.2]), LogLosses(0.5)),
     "curvature": CurvatureSum(
         dp.Squared(),
         np.zeros(D),

@@ -3,6 +3,14 @@
 from dpcvx.data.additive_basis import AdditiveBasis
 from dpcvx.data.curvature import CurvatureBound, CurvatureSum, meat_squared, person_squared, squared_bound
 from dpcvx.data.dataset import Dataset
+from dpcvx.data.goodness import (
+    GOODNESS_BITS,
+    FitMeasure,
+    GoodnessSum,
+    LogLosses,
+    SquaredErrors,
+    goodness_squared,
+)
 from dpcvx.data.gram_scores import HasGramScores, Linear
 from dpcvx.data.lattice import (
     FEATURE_BITS,
@@ -42,6 +50,7 @@ from dpcvx.data.sums import (
 __all__ = [
     "BLOCK_ROWS",
     "FEATURE_BITS",
+    "GOODNESS_BITS",
     "LARGEST_DRAW",
     "LARGEST_RESIDUAL",
     "LARGEST_SUM",
@@ -57,12 +66,15 @@ __all__ = [
     "Dataset",
     "Dense",
     "DifferenceSum",
+    "FitMeasure",
+    "GoodnessSum",
     "GradientSum",
     "HasGramScores",
     "HasLazyScores",
     "Lazy",
     "LengthSum",
     "Linear",
+    "LogLosses",
     "Margins",
     "MomentSum",
     "Objective",
@@ -73,6 +85,7 @@ __all__ = [
     "ResidualBound",
     "RowBounds",
     "Sparse",
+    "SquaredErrors",
     "Sum",
     "SumOfLosses",
     "TargetSum",
@@ -80,6 +93,7 @@ __all__ = [
     "cells_to_count",
     "exact_sum",
     "fixed_point",
+    "goodness_squared",
     "integer_bounds",
     "meat_squared",
     "person_squared",

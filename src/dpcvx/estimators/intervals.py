@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import warnings
 from typing import Any
 
@@ -28,7 +29,7 @@ from dpcvx.estimators.inference import (
     wald,
 )
 from dpcvx.plans.statement import PrivacyStatement
-from dpcvx.plans.uncertainty import Uncertainty
+from dpcvx.plans.uncertainty import Goodness, Uncertainty
 
 __all__ = ["Intervals"]
 
@@ -120,6 +121,31 @@ class Intervals(FittedModel):
         self._warn_of_weak_directions()
         return interval_of(np.array(self.intercept_debiased_), np.array(self.intercept_std_), level)
 
+    @property
+    def r2_(self) -> float:
+        """R² of ``predict`` on the records of the fit, McFadden's pseudo-R² of a classifier; NaN if hidden.
+
+        It is the share of a constant model's loss that the fit saves: squared errors, or log-loss.
+        """
+        goodness = self._known_goodness()
+        return math.nan if goodness.value is None else goodness.value
+
+    def r2_interval(self, level: float = 0.95) -> Vector:
+        """Return an interval for R² on the records of the fit: it covers the privacy noise of ``r2_``.
+
+        Parameters
+        ----------
+        level : float
+            Probability with which the interval covers R².
+
+        Returns
+        -------
+        ndarray of shape (2,)
+            NaN where noise hides R².
+        """
+        found = interval_of(np.array(self.r2_), np.array(self._known_goodness().deviation), level)
+        return np.minimum(found, 1.0)
+
     def summary(self, level: float = 0.95, *, adjust: str | None = None) -> Summary:
         """Return the table of coefficients, with standard errors and tests where they were released.
 
@@ -140,7 +166,7 @@ class Intervals(FittedModel):
         known, statement = self._uncertainty, self.privacy_statement_
         stamp = "" if statement.private else "NOT PRIVATE - "
         facts = [("family", self._family()), *statement_facts(statement), covariance_fact(known)]
-        facts += self._fit_facts()
+        facts.append(self._fit_fact(level))
         if known is not None:
             estimates: tuple[tuple[str, Vector, float], ...] = (
                 ("", known.estimate[:-1], float(known.estimate[-1])),
@@ -270,10 +296,25 @@ class Intervals(FittedModel):
         """Return the family of the model in words, from its loss and link."""
         return f"{self.privacy_statement_.public.get('loss', 'linear')}, {self._link} link".replace("()", "")
 
-    def _fit_facts(self) -> list[tuple[str, str]]:
-        """Return facts about the goodness of the fit: what is absent, and how to get it."""
-        metric = "accuracy" if hasattr(self, "classes_") else "R²"
-        return [(metric, "not released; dpcvx score and private_score release it, at a price of their own")]
+    def _fit_fact(self, level: float) -> tuple[str, str]:
+        """Return the goodness of the fit with its interval, or how to get it."""
+        goodness = None if self._uncertainty is None else self._uncertainty.goodness
+        if goodness is None:
+            metric = "accuracy" if hasattr(self, "classes_") else "R²"
+            return metric, "not released; dpcvx score and private_score release it, at a price of their own"
+        if goodness.value is None:
+            return goodness.name, "hidden by noise"
+        low, high = self.r2_interval(level)
+        return goodness.name, f"{goodness.value:.3f} [{low:.3f}, {high:.3f}] of coef_ on these records"
+
+    def _known_goodness(self) -> Goodness:
+        goodness = self._known().goodness
+        if goodness is None:
+            raise NotReleased(
+                "This model has no released R²: its loss has none, or its file is of an earlier version. "
+                "private_score releases a metric, at a price of its own."
+            )
+        return goodness
 
     def _interval_objection(self) -> str:
         """Return why the model cannot have standard errors; empty if it can."""

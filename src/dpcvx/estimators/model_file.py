@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx import domains, solvers
-from dpcvx.data import AdditiveBasis, Region, column_maps
+from dpcvx.data import AdditiveBasis, LogLosses, Region, SquaredErrors, column_maps
 from dpcvx.data.column_maps import IDENTITY, ColumnMap, Maps, read_map
 from dpcvx.data.columns import feature_names
 from dpcvx.data.levels import DeclaredLevels
@@ -25,7 +25,7 @@ from dpcvx.errors import WrongType, WrongValue
 from dpcvx.estimators.data_check import DataCheck
 from dpcvx.estimators.registry import ESTIMATORS, estimator_class
 from dpcvx.plans.statement import PrivacyStatement
-from dpcvx.plans.uncertainty import COVARIANCES, NONROBUST, Uncertainty
+from dpcvx.plans.uncertainty import COVARIANCES, NONROBUST, Goodness, Uncertainty
 
 __all__ = ["load", "save"]
 
@@ -444,7 +444,8 @@ def _field_names(kind: type[Any]) -> set[str]:
 def _uncertainty_fields(known: Uncertainty | None) -> dict[str, Any] | None:
     if known is None:
         return None
-    fields = {name: np.asarray(value).tolist() for name, value in vars(known).items()}
+    fields = {name: np.asarray(value).tolist() for name, value in vars(known).items() if name != "goodness"}
+    fields["goodness"] = None if known.goodness is None else dataclasses.asdict(known.goodness)
     # Symmetric: every row up to its diagonal.
     return fields | {
         name: [row[: k + 1] for k, row in enumerate(fields[name])]
@@ -456,8 +457,9 @@ def _uncertainty_fields(known: Uncertainty | None) -> dict[str, Any] | None:
 def _uncertainty(content: Any, size: int) -> Uncertainty | None:
     if content is None:
         return None
-    # Older files do not say which part of the covariance is what.
-    fields = {"sampling": None, "hidden": None, "kind": NONROBUST, **_mapping(content, "uncertainty")}
+    # Older files do not say which part of the covariance is what, and how good the fit is.
+    unknown = {"sampling": None, "hidden": None, "kind": NONROBUST, "goodness": None}
+    fields = {**unknown, **_mapping(content, "uncertainty")}
     if set(fields) != _field_names(Uncertainty):
         raise WrongValue(f"uncertainty must have the fields {sorted(_field_names(Uncertainty))}.")
     weak = fields["weak"]
@@ -473,7 +475,21 @@ def _uncertainty(content: Any, size: int) -> Uncertainty | None:
         _covariance_part(fields["sampling"], "sampling", size),
         _covariance_part(fields["hidden"], "hidden", size),
         fields["kind"],
+        _goodness(fields["goodness"]),
     )
+
+
+def _goodness(content: Any) -> Goodness | None:
+    if content is None:
+        return None
+    fields = _mapping(content, "goodness")
+    if set(fields) != _field_names(Goodness) or fields["name"] not in (SquaredErrors.name, LogLosses.name):
+        raise WrongValue(f"goodness must have the fields {sorted(_field_names(Goodness))} and a known name.")
+    value = None if fields["value"] is None else float(_numbers(fields["value"], "value", ()))
+    deviation = float(_numbers(fields["deviation"], "deviation", ()))
+    if deviation < 0:
+        raise WrongValue("The standard deviation of goodness must not be negative.")
+    return Goodness(fields["name"], value, deviation)
 
 
 def _covariance_part(rows: Any, name: str, size: int) -> NDArray[np.float64] | None:

@@ -6,6 +6,7 @@ Every sensitivity holds on the stored integers, without slack (PRIVACY_MATH §11
 
 from dpcvx.mechanisms.counts import NoisyBinCounts, NoisyCounts, NoisyPooledCounts, NoisyRowCount, as_counts
 from dpcvx.mechanisms.difference import NoisyDifference
+from dpcvx.mechanisms.goodness import NoisyGoodness
 from dpcvx.mechanisms.gradient import NoisyGradient
 from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
 from dpcvx.mechanisms.mechanism import Mechanism, Traits, check_capacity
@@ -24,6 +25,7 @@ __all__ = [
     "NoisyBinCounts",
     "NoisyCounts",
     "NoisyDifference",
+    "NoisyGoodness",
     "NoisyGradient",
     "NoisyLength",
     "NoisyMinimiser",

@@ -28,7 +28,7 @@ FEWEST_DRAWS, MOST_DRAWS = 2, 8  # of the noise, for each problem
 STEPS, COORDINATES = 400, 10_000  # aim for all draws together; the number of draws follows, in these limits
 # Work (steps times coordinates) and steps of a run beyond which a rehearsal takes too long.
 MOST_WORK, MOST_STEPS = 10**7, 5000
-ANSWERED = {"gradient", "gradient on a support", "difference", "minimiser", "Hessian", "vertex"}
+ANSWERED = {"gradient", "gradient on a support", "difference", "minimiser", "goodness", "Hessian", "vertex"}
 SHARES: tuple[float, ...] = default("planning.rehearsal.SHARES")
 DEVIATION: float = default("planning.rehearsal.DEVIATION")
 
@@ -188,6 +188,8 @@ class _SceneOracle(Asking):
                 return self._difference(mechanism, *public)
             case "minimiser":
                 return self._minimiser(mechanism, noise, *public)
+            case "goodness":  # of no consequence for the fit
+                return np.zeros(3)
             case "Hessian":
                 return self._second_moments(mechanism, noise)
         return self._best_vertex(mechanism, noise)

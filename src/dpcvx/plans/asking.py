@@ -60,6 +60,11 @@ class Asking:
         answer: SecondMoments = self.ask(theta, question="Hessian")
         return answer
 
+    def goodness(self, theta: Vector) -> Vector:
+        """Noisy sums of the errors of the model at a public theta, and of a constant's, over n."""
+        answer: Vector = self.ask(theta, question="goodness")
+        return answer
+
     def moments(self, centers: Vector | None = None) -> Vector:
         """Noisy means of the features, or mean squares about public centres."""
         answer: Vector = self.ask(centers, question="moment")

@@ -25,6 +25,7 @@ __all__ = [
     "NONROBUST",
     "ROBUST",
     "Curvature",
+    "Goodness",
     "Steepness",
     "Uncertainty",
     "average",
@@ -112,6 +113,15 @@ class Curvature:
         return difference**2 / (difference**2 + self.meat_deviation**2)
 
 
+@dataclass(frozen=True)
+class Goodness:
+    """How much better the fit predicts the records than a constant does: a share of the constant's loss."""
+
+    name: str  # "R²" or "pseudo-R²"
+    value: float | None  # None where noise hides the loss of a constant
+    deviation: float = 0.0  # standard deviation of the privacy noise on it
+
+
 @dataclass(frozen=True, eq=False)
 class Uncertainty:
     """An estimate without the bias of the fit, and the covariance of its error."""
@@ -128,6 +138,7 @@ class Uncertainty:
     sampling: Vector | None = None
     hidden: Vector | None = None
     kind: str = NONROBUST  # assumption behind the sampling error, one of `COVARIANCES`
+    goodness: Goodness | None = None  # of the fit, not of the estimate; None where it was not released
 
     def mapped(self, transform: Callable[[Vector], Vector], variance: float = 1.0) -> Uncertainty:
         """Return the same after an affine map of the parameter, in units with another variance of targets."""

@@ -210,6 +210,9 @@ _LISTED = (
     Default("solvers.one_step.MEAT_SHARE", 0.2,
             "of the Hessian's share, for the meat of the sandwich: it is not inverted, so noise matters less",
             "benchmarks/interval_coverage.py", predicts=False),
+    Default("solvers.one_step.GOODNESS_SHARE", 0.1,
+            "of the Hessian's share, for R² or pseudo-R²: three sums, whose noise does not grow with the "
+            "number of features", "benchmarks/interval_coverage.py", predicts=False),
     Default("solvers.one_step.WIDE", (6.0, 1.0),
             "reach of cells and stretch of rows for linear models: clipped cells bias their coefficients; "
             "records with longer rows count less, which causes no bias",

@@ -11,21 +11,37 @@ import numpy as np
 
 from dpcvx.accounting import Accountant, Budget, Following, gaussian_epsilon, gaussian_mu, spendable
 from dpcvx.arrays import Vector
+from dpcvx.data import FEATURE_BITS, LogLosses, SquaredErrors
 from dpcvx.domains import HasEuclideanRadius
 from dpcvx.errors import Incompatible, WrongValue
+from dpcvx.events import Compose, Gaussian
 from dpcvx.losses import Loss
-from dpcvx.mechanisms import Mechanism, NoisySecondMoments
+from dpcvx.mechanisms import Mechanism, NoisyGoodness, NoisySecondMoments
 from dpcvx.plans import Asking, Plan, Solver, Stage
-from dpcvx.plans.uncertainty import CLUSTER, ROBUST, Curvature, Steepness, average, one_step, one_step_across
+from dpcvx.plans.uncertainty import (
+    CLUSTER,
+    ROBUST,
+    Curvature,
+    Goodness,
+    Steepness,
+    average,
+    one_step,
+    one_step_across,
+)
 from dpcvx.problem import Problem
 from dpcvx.solvers.defaults import default
 from dpcvx.solvers.objective_perturbation import ObjectivePerturbation
 from dpcvx.solvers.scaled_target import ScaledTarget
-from dpcvx.solvers.standardised import Standardised
+from dpcvx.solvers.standardised import INTERCEPT, Standardised
 
 __all__ = ["OneStep", "far_reach", "with_uncertainty"]
 
 MEAT_SHARE: float = default("solvers.one_step.MEAT_SHARE")
+GOODNESS_SHARE: float = default("solvers.one_step.GOODNESS_SHARE")
+CLIPS = (2.5, 10.0)  # of errors and targets for R², in standard deviations of the target
+# Log-losses are clipped at log(n mu) - 2, between these: a calibrated model loses less than e^-(limit + 1) of
+# its mean log-loss to the clip, which is then about half of the noise.
+LOG_LOSSES = (3.0, 12.0)
 # Cells within so many standard deviations, and rows within so many root mean square lengths, are not clipped.
 # Clipped cells bias a linear model: 1 cell in 1,100 of an exponential feature is beyond six deviations. Its
 # records with longer rows count less, and are not moved. A logistic model is less sensitive to far cells, and
@@ -48,8 +64,9 @@ class OneStep(Solver):
     a larger ball than the problem's, where its slopes are bounded anyway: at the boundary of the set the
     gradient of the perturbed objective is not 0.
 
-    Privacy: one question `NoisySecondMoments` takes a share of mu(eps, delta)^2; the fit is calibrated so
-    that both together keep the budget. Everything else is post-processing of released answers.
+    Privacy: one question `NoisySecondMoments`, and one `NoisyGoodness` where the loss has an R², take a share
+    of mu(eps, delta)^2; the fit is calibrated so that all together keep the budget. Everything else is
+    post-processing of released answers.
 
     Utility: the estimate's error is Gaussian to first order. Its covariance is V = H^-1 (s^2 I + M/n + v^2
     (tr(W) I + W)) H^-1 with W = step step^T + V (two rounds of this equation are taken), s the noise of the
@@ -74,6 +91,9 @@ class OneStep(Solver):
     share: float = 0.2
     # directions along which no score changes, such as one from all levels of a column to the intercept
     redundant: tuple[tuple[float, ...], ...] = field(default=(), repr=False)
+    # {"", "squares", "log-loss"}: how goodness of fit is measured; not at all by default
+    goodness: str = field(default="", repr=False)
+    stored_intercept: int = field(default=0, repr=False)  # `constant` of `SquaredErrors`
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
@@ -96,7 +116,8 @@ class OneStep(Solver):
         return self.solver.innermost(self._fit(plan))
 
     def _fit(self, plan: Plan) -> Plan:
-        return replace(plan, stages=plan.stages[:-1], solver=self.solver, candidates=())
+        stages = plan.stages[: -2 if self.goodness else -1]
+        return replace(plan, stages=stages, solver=self.solver, candidates=())
 
     def with_records(self, plan: Plan, n: int) -> OneStep:
         """Return the fit with the step sizes of n records."""
@@ -108,8 +129,9 @@ class OneStep(Solver):
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Give the Hessian its share, and the fit what is left."""
-        moments = self._moments(problem, n, budget)
-        fit = self.solver.plan(self._in_larger_ball(problem), n, budget, Following(moments.event, accountant))
+        moments, multiplier = self._moments(problem, n, budget)
+        event = Compose((Gaussian(multiplier), moments.event)) if self.goodness else moments.event
+        fit = self.solver.plan(self._in_larger_ball(problem), n, budget, Following(event, accountant))
         kinds = [stage.mechanism.traits for stage in fit.stages]
         if not (
             all(kind.question == "gradient" for kind in kinds) or all(kind.noise_inside for kind in kinds)
@@ -119,8 +141,12 @@ class OneStep(Solver):
                 "solvers that ask for gradients of all records, such as NoisyGradientDescent, and for "
                 "ObjectivePerturbation."
             )
-        moments = replace(moments, clip=fit.solver.clip)
-        stages = (*fit.stages, Stage(moments, 1))
+        clip = fit.solver.clip
+        stages = (*fit.stages, Stage(replace(moments, clip=clip), 1))
+        if self.goodness:
+            measure = self._measure(problem, n, multiplier, clip)
+            asked = NoisyGoodness(problem, n, measure, multiplier, budget.neighbours)
+            stages = (*fit.stages, Stage(asked, 1), *stages[-1:])
         return Plan(stages, problem, n, replace(self, solver=fit.solver), budget, accountant)
 
     def run(self, plan: Plan, ask: Asking) -> Vector:
@@ -128,6 +154,7 @@ class OneStep(Solver):
         problem, moments = plan.problem, _any(plan.stages[-1].mechanism)
         recorded = _RecordingAsk(plan, ask)
         theta = self.solver.run(self._fit(plan), recorded)
+        goodness = self._ask_goodness(plan, theta, ask) if self.goodness else None
         steepness = average(recorded.notes[-math.ceil(LATE * len(recorded.notes)) :])
         answer = ask.second_moments(steepness.point)
         trace, dispersion, unsure = float(answer.hessian.trace()), 1.0, 0.0
@@ -140,8 +167,27 @@ class OneStep(Solver):
         step = partial(one_step_across, np.array(self.redundant)) if self.redundant else one_step
         known = step(theta, steepness, curvature, n=plan.n, reach=reach)
         kind = ROBUST if plan.budget.neighbours.unit == "row" else CLUSTER
-        ask.publish(replace(known, kind=kind))
+        ask.publish(replace(known, kind=kind, goodness=goodness))
         return theta
+
+    def _measure(
+        self, problem: Problem, n: int, multiplier: float, clip: float | None
+    ) -> SquaredErrors | LogLosses:
+        """Return the measure of fit, with limits from public numbers."""
+        if self.goodness == "log-loss":
+            return LogLosses(min(max(math.log(n / multiplier) - 2, LOG_LOSSES[0]), LOG_LOSSES[1]))
+        largest = max(map(abs, problem.loss.y_range))
+        reach = min(problem.slope(math.inf, None, clip), 2 * largest)
+        if problem.loss.target_deviation is not None:
+            reach = min(reach, problem.loss.target_deviation * _clip_of_errors(n / multiplier))
+        return SquaredErrors(reach, min(reach, largest), self.stored_intercept)
+
+    def _ask_goodness(self, plan: Plan, theta: Vector, ask: Asking) -> Goodness:
+        """Ask how good the fit is."""
+        asked = _any(plan.stages[-2].mechanism)
+        # The plan's n is the number of records that have a target.
+        found = asked.measure.explained(ask.goodness(theta), asked.noise, plan.n / asked.n)
+        return Goodness(asked.measure.name, *(found or (None,)))
 
     def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
         """The other solver's prediction for what the Hessian leaves of the budget."""
@@ -156,13 +202,16 @@ class OneStep(Solver):
         bounded = solver.clip is not None or math.isfinite(problem.loss.lipschitz(math.inf))
         return replace(problem, domain=C.with_euclidean_radius(ROOM * C.radius)) if bounded else problem
 
-    def _moments(self, problem: Problem, n: int, budget: Budget) -> NoisySecondMoments:
+    def _moments(self, problem: Problem, n: int, budget: Budget) -> tuple[NoisySecondMoments, float]:
+        """Return the question about Hessian and meat, and the noise multiplier of that about goodness."""
         if budget.delta == 0:
             raise Incompatible("Uncertainty draws Gaussian noise, which needs delta > 0.")
         paid = spendable(budget)
         mu = gaussian_mu(paid.epsilon, paid.delta) * math.sqrt(self.share)
-        hessian, meat = (1 / (mu * math.sqrt(part)) for part in (1 - MEAT_SHARE, MEAT_SHARE))
-        return NoisySecondMoments(problem, n, hessian, meat, budget.neighbours)
+        goodness = GOODNESS_SHARE if self.goodness else 0.0
+        shares = ((1 - MEAT_SHARE) * (1 - goodness), MEAT_SHARE * (1 - goodness), GOODNESS_SHARE)
+        hessian, meat, multiplier = (1 / (mu * math.sqrt(part)) for part in shares)
+        return NoisySecondMoments(problem, n, hessian, meat, budget.neighbours), multiplier
 
     def _likelihood(self, problem: Problem, budget: Budget) -> bool:
         """Whether gradients vary as the Hessian says if the model is right: not if slopes are clipped.
@@ -171,6 +220,18 @@ class OneStep(Solver):
         """
         single = budget.neighbours.weight == 1 and budget.neighbours.unit == "row"
         return problem.loss.dispersion_known and self.solver.clip is None and single
+
+
+def _clip_of_errors(strength: float) -> float:
+    """Return the clip of errors and targets for R², in standard deviations of the target.
+
+    Clipped at c standard deviations, an exponential tail loses 2 (1 + c) exp(-1 - c) of its variance, of
+    which R² loses a quarter or less, as errors and targets lose alike. The smallest clip is taken for which
+    that quarter is at most the noise, 1.5 c^2/strength. `strength`: n mu of the question.
+    """
+    clips = np.linspace(*CLIPS, 100)
+    biased = (1 + clips) * np.exp(-1 - clips) / 2 > 1.5 * clips**2 / strength
+    return float(clips[min(int(biased.sum()), len(clips) - 1)])
 
 
 def far_reach(n: int, budget: Budget) -> float:
@@ -194,8 +255,11 @@ def with_uncertainty(solver: Solver, share: float, loss: Loss, far: float = WIDE
     `share`: of mu^2 for the Hessian; `loss`: of the problem; `far`: reach of cells where records are shrunk
     as a whole.
     """
+    goodness = "squares" if loss.affine else ""
+    if loss.link == "logit" and loss.target == "labels":
+        goodness = "log-loss"
     if isinstance(solver, ScaledTarget):
-        return replace(solver, solver=OneStep(solver.solver, share))
+        return replace(solver, solver=OneStep(solver.solver, share, goodness=goodness))
     if isinstance(solver, Standardised):
         # Shapes of an additive model are flat beyond their knots, so far cells bias them little.
         (reach, stretch), shrink = NARROW, "row"
@@ -204,9 +268,11 @@ def with_uncertainty(solver: Solver, share: float, loss: Loss, far: float = WIDE
         # The objective of a minimiser takes labels -1 and 1 alone.
         elif solver.basis is None and loss.weighted and not isinstance(solver.solver, ObjectivePerturbation):
             reach, stretch, shrink = far, WIDE[1], "labels"
-        step = OneStep(solver.solver, share)
+        shrunk = shrink == "numbers" and solver.intercept
+        stored = math.floor(2**FEATURE_BITS * INTERCEPT) if shrunk else 0
+        step = OneStep(solver.solver, share, goodness=goodness, stored_intercept=stored)
         return replace(solver, solver=step, stretch=stretch, reach=reach, shrink=shrink)
-    return OneStep(solver, share)
+    return OneStep(solver, share, goodness=goodness)
 
 
 class _RecordingAsk(Asking):

@@ -1,0 +1,184 @@
+"""Goodness of fit: bounded sums of the errors of a model, and of those that a constant would make."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcvx.arrays import IntVector, Vector
+from dpcvx.data.lattice import fixed_point
+from dpcvx.data.rows import Records, dense_block
+from dpcvx.data.sums import Distance, PlainSum, RowBounds
+from dpcvx.errors import WrongValue
+
+if TYPE_CHECKING:
+    from dpcvx.accounting import Neighbours
+
+__all__ = ["GOODNESS_BITS", "FitMeasure", "GoodnessSum", "LogLosses", "SquaredErrors", "goodness_squared"]
+
+GOODNESS_BITS = 18
+ONE = 2**GOODNESS_BITS  # largest value of a term
+CELLS_AT_ONCE = 2**19
+SEEN = 3.0  # the loss of a constant must be this many standard deviations of its noise
+# Largest (u/2 - v/2)^2 + (u^2 - v^2)^2 for |u|, |v| <= 1: w^2 (1/4 + (2 - w)^2), w = |u - v|, is largest at
+# w = (6 - sqrt 2)/4.
+PAIR = ((6 - math.sqrt(2)) / 4) ** 3 * (2 + math.sqrt(2)) / 4
+
+
+@dataclass(frozen=True)
+class SquaredErrors:
+    """Sums of squared errors of a linear model and of its targets: R².
+
+    Terms of a record with target y and score z: (r^2, u/2, u^2), r = (z - y)/reach and u = y/target_reach
+    clipped to [-1, 1]. Two records differ by at most sqrt(1 + 1.28615) in the l2 norm, and a record without a
+    target, (0, 0, 0), from another one by sqrt(1 + 1/4 + 1) at most. Of a record that was shrunk as a whole z
+    and y are divided by its factor again, which the feature of the intercept shows.
+    """
+
+    reach: float
+    target_reach: float
+    # stored integer of the intercept's feature, where far records are shrunk as a whole; 0 if none is
+    constant: int = 0
+
+    name: ClassVar[str] = "R²"
+    apart: ClassVar[float] = 1 + PAIR  # largest squared distance of two records
+    longest: ClassVar[float] = 2.25  # largest squared length of a record
+
+    def terms(self, z: Vector, y: Vector, last: NDArray[np.int16]) -> NDArray[np.int64]:
+        """Return the terms of records, shape (3, m). `last`: the last feature of each, as it is stored."""
+        known = ~np.isnan(y)
+        factor = np.maximum(last, 1) / self.constant if self.constant else np.ones(len(z))
+        target = np.where(known, y, 0.0)
+        error = np.where(known, np.clip((z - target) / (factor * self.reach), -1.0, 1.0), 0.0)
+        half = np.rint(np.clip(target / (factor * self.target_reach), -1.0, 1.0) * (ONE // 2))
+        halves = half.astype(np.int64)
+        return np.stack([_rounded(error**2), halves, 4 * halves**2 >> GOODNESS_BITS])
+
+    def explained(self, sums: Vector, noise: float, present: float) -> tuple[float, float] | None:
+        """Return R² and the standard deviation of its noise; None where noise hides the variance of y.
+
+        `sums`: released sums over n; `noise`: standard deviation of the noise on each of them; `present`:
+        share of the records that have a target.
+        """
+        errors, half, square = (float(each) for each in sums)
+        total = square - 4 * max(half**2 - noise**2, 0.0) / present
+        unsure = noise * math.hypot(1.0, 8 * half / present)
+        ratio = (self.reach / self.target_reach) ** 2
+        if total < SEEN * unsure:
+            return None
+        left = ratio * errors / total
+        return 1 - left, math.hypot(ratio * noise, left * unsure) / total
+
+
+@dataclass(frozen=True)
+class LogLosses:
+    """Sum of the log-losses of a classifier of two classes, and the numbers of both: McFadden's pseudo-R².
+
+    Terms of a record: (min(log-loss, largest)/largest, 1/2 for the second class, 1/2 for the first). Two
+    records differ by at most sqrt(1 + 1/4 + 1/4) in the l2 norm, and one without a label, (0, 0, 0), from
+    another one by sqrt(1 + 1/4) at most.
+    """
+
+    largest: float
+
+    name: ClassVar[str] = "pseudo-R²"
+    apart: ClassVar[float] = 1.5
+    longest: ClassVar[float] = 1.25
+
+    def terms(self, z: Vector, y: Vector, last: NDArray[np.int16]) -> NDArray[np.int64]:
+        """Return the terms of records, shape (3, m).
+
+        A label is -1 or 1, or larger where the row is shorter by as much, which leaves y z as it is.
+        """
+        known = np.abs(y) >= 1
+        losses = np.where(known, np.logaddexp(0.0, -np.where(known, y, 0.0) * z), 0.0)
+        half = ONE // 2
+        scaled = np.minimum(losses / self.largest, 1.0)
+        return np.stack([_rounded(scaled), half * (known & (y > 0)), half * (known & (y < 0))])
+
+    def explained(self, sums: Vector, noise: float, present: float) -> tuple[float, float] | None:
+        """Return the pseudo-R² and the standard deviation of its noise; None where noise hides a class."""
+        losses, classes = self.largest * float(sums[0]), 2 * sums[1:]
+        if min(classes) < SEEN * 2 * noise:
+            return None
+        surprise = -np.log(classes / classes.sum())
+        total, unsure = float(classes @ surprise), 2 * noise * float(np.sqrt((surprise**2).sum()))
+        if total < SEEN * unsure:
+            return None
+        left = losses / total
+        return 1 - left, math.hypot(self.largest * noise, left * unsure) / total
+
+
+FitMeasure = SquaredErrors | LogLosses
+
+
+@dataclass(frozen=True, eq=False)
+class GoodnessSum(PlainSum):
+    """sum_i of the three terms of a measure at a public theta, in units of 2^-18.
+
+    Weights multiply all three.
+    """
+
+    theta: Vector  # shape (d,)
+    measure: FitMeasure
+
+    def check(self, d: int) -> None:
+        """Refuse a theta of another length."""
+        if len(self.theta) != d:
+            raise WrongValue(f"theta has {len(self.theta)} rows, but the records have {d} features.")
+
+    def among(self, start: int, stop: int) -> GoodnessSum:
+        """Return the same question."""
+        return self
+
+    def of(self, records: Records) -> IntVector:
+        """Return the sum over records in memory, a block of rows at a time."""
+        from dpcvx.data import kernels
+
+        self.check(records.d)
+        y, rows, weights = records.y, records.whole_rows(), records.weights
+        if len(y) - records.weighted != 1:
+            raise WrongValue(f"One target is to be compared; these records have {len(y)}.")
+        integers, unit = fixed_point(self.theta)
+        n, d = rows.shape
+        total, step = np.zeros(3, dtype=np.int64), max(1, CELLS_AT_ONCE // d)
+        for start in range(0, n, step):
+            stop = min(n, start + step)
+            block = dense_block(rows, start, stop)
+            margins = np.empty((1, stop - start), dtype=np.int64)
+            kernels.multiply_dense(block, integers, 0, stop - start, 0, margins)
+            terms = self.measure.terms(margins[0] * unit, y[0, start:stop], block[:, -1])
+            if weights is not None:
+                terms = terms * weights[start:stop]
+            total += terms.sum(axis=1)
+        return total
+
+    def distances(
+        self, one: IntVector, other: IntVector, row: RowBounds, neighbours: Neighbours
+    ) -> list[Distance]:
+        """The diameter of the three terms of one unit."""
+        moved = sum((int(a) - int(b)) ** 2 for a, b in zip(one, other, strict=True))
+        return [(moved, goodness_squared(self.measure, neighbours))]
+
+
+def goodness_squared(measure: FitMeasure, neighbours: Neighbours) -> int:
+    """Return the squared l2 sensitivity of a `GoodnessSum`, on the integers.
+
+    A record without a target adds 0. Squares are rounded down after u is on the grid, which moves two records
+    apart by less than one unit.
+    """
+    apart, longest = (
+        (math.isqrt(math.ceil(square * ONE**2)) + 2) ** 2
+        for square in (max(measure.apart, measure.longest), measure.longest)
+    )
+    return neighbours.weight**2 * neighbours.squared_diameter(apart, longest)
+
+
+def _rounded(shares: Vector) -> NDArray[np.int64]:
+    """Numbers of [0, 1] on the grid."""
+    found: NDArray[np.int64] = np.clip(np.rint(shares * ONE), 0, ONE).astype(np.int64)
+    return found
