@@ -14,6 +14,7 @@ from dpcvx.estimators.registry import ESTIMATORS
 if TYPE_CHECKING:
     from dpcvx.accounting import Budget
     from dpcvx.audit.pipeline import check_pipeline
+    from dpcvx.checker import verify_statement
     from dpcvx.data.cluster import from_dask
     from dpcvx.data.column_maps import PrivateQuantiles, PrivateRamps, QuantileMap, Ramps, SignedLog
     from dpcvx.data.files import CsvDialect, FileForm
@@ -92,6 +93,7 @@ __version__ = "0.1.0"
 _NAMES = {
     "accounting": "Budget",
     "audit.pipeline": "check_pipeline",
+    "checker": "verify_statement",
     "data.files": "CsvDialect FileForm",
     "data.memory": "source",
     "data.cluster": "from_dask",

@@ -26,6 +26,7 @@ from dpcvx.cli.report import report
 from dpcvx.cli.score import score
 from dpcvx.cli.service import ask, keys_app, serve
 from dpcvx.cli.show import show as show_model
+from dpcvx.cli.verify import verify
 
 __all__ = ["main"]
 
@@ -35,7 +36,7 @@ UNEXPECTED, REFUSED, FILE_PROBLEM, INTERRUPTED = 1, 2, 3, 130
 HELP = """Fit models on data about people with a proved differential privacy guarantee.
 
 Exit codes: 0 done; 1 unexpected error; 2 wrong option, schema file or column; 3 a file is missing, empty,
-unreadable or not writable, or a package is not installed; 130 interrupted.
+unreadable or not writable, or a package is not installed; 4 a statement does not hold; 130 interrupted.
 """
 
 app = typer.Typer(
@@ -67,6 +68,7 @@ app.command(epilog=BOUNDS_EXAMPLE)(with_parameters(fit))
 app.command()(predict)
 app.command("show")(show_model)
 app.command()(report)
+app.command()(verify)
 app.command()(export)
 app.command()(score)
 app.command()(with_parameters(plan, without=RUN))

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dpcvx.accounting import Neighbours, explain_size
-from dpcvx.errors import WrongValue
-from dpcvx.events import RELATIONS
+from dpcvx.errors import DpcvxError, WrongValue
+from dpcvx.events import RELATIONS, Compose, Repeat, count_leaves, from_plain, to_plain
 
 if TYPE_CHECKING:
     from dpcvx.ledger import Receipt
@@ -78,6 +78,9 @@ class PrivacyStatement:
         Facts that the release treats as public.
     randomness, ledger, tuning : str
     not_covered : tuple of str
+    composition : dict
+        Events as they compose, where this is more than one mechanism after another, as in a search; else
+        empty.
     """
 
     model: str
@@ -97,6 +100,7 @@ class PrivacyStatement:
     ledger: str = NO_LEDGER
     tuning: str = TUNING
     not_covered: tuple[str, ...] = NOT_COVERED
+    composition: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(
@@ -147,6 +151,7 @@ class PrivacyStatement:
                 for item in (NOT_COVERED if receipt is None else CHARGED_NOT_COVERED)
                 if price.budget.unit == "row" or item != SEVERAL_ROWS
             ),
+            composition=_composition(price),
         )
 
     @property
@@ -176,6 +181,8 @@ class PrivacyStatement:
         """Return every field as plain types that JSON can hold."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         plain: dict[str, Any] = json.loads(json.dumps(fields, allow_nan=False))
+        if not self.composition:  # as earlier versions write it
+            del plain["composition"]
         return {**plain, "meaning": self.meaning}
 
     def to_json(self) -> str:
@@ -188,6 +195,7 @@ class PrivacyStatement:
         if not isinstance(content, Mapping):
             raise WrongValue(f"A privacy statement must be a JSON object, got {type(content).__name__}.")
         fields = {field.name: field.type for field in dataclasses.fields(cls)}
+        content = {"composition": {}, **content}
         if set(content) != {*fields, "meaning"}:
             odd = sorted(set(content) ^ {*fields, "meaning"})
             raise WrongValue(
@@ -267,6 +275,24 @@ def _charged(receipt: Receipt) -> str:
 
 
 _PARTS = {"question", "count", "event", "sensitivity", "noise"}
+_ABOUT_QUESTION = ("question", "count", "sensitivity", "noise")
+
+
+def _composition(price: Price) -> dict[str, Any]:
+    """Plain events of a release, empty where they are those of its mechanisms one after another."""
+    try:
+        listed = [Repeat(from_plain(_event(part)), part["count"]) for part in price.parts]
+        if listed and count_leaves(Compose(tuple(listed))) == count_leaves(price.event):
+            return {}
+    except DpcvxError:  # a description that is for people
+        pass
+    return to_plain(price.event)
+
+
+def _event(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in part.items() if name not in _ABOUT_QUESTION}
+
+
 _JSON_TYPES: dict[str, Any] = {
     "str": str,
     "bool": bool,

@@ -288,8 +288,9 @@ def _verification(models: Sequence[ReportedModel]) -> Section:
         rows += [(each.name, *fact) for fact in facts]
     text = (
         "A model file holds the coefficients, the table and the statement with every private question, its "
-        "sensitivity and its noise. dpcvx show FILE prints this table again; the statement is the entry "
-        '"statement" of the file, as JSON; sha256sum FILE gives the digest below.\n\n'
+        "sensitivity and its noise. dpcvx show FILE prints this table again; dpcvx verify FILE computes the "
+        "guarantee anew from the noise that the statement names, by code that shares nothing with the "
+        "accountant; sha256sum FILE gives the digest below.\n\n"
         "This report was computed from released and declared numbers alone: it adds nothing to what the "
         "models reveal."
     )
