@@ -9,8 +9,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import dpcvx as dp
+from dpcvx.ledger import SecretChange
 from dpcvx.service.analysts import Analysts
 from dpcvx.service.database import ServiceDatabase
+from dpcvx.service.keys import open_keys
 from dpcvx.solvers import NoisyGradientDescent
 from golden.cases import PEOPLE, SPARSE, TABLE, A
 
@@ -99,4 +101,21 @@ def test_a_service_sends_the_answers_that_its_database_keeps(tmp_path):
     assert [one.idempotency for one in past] == ["third", "second", "first"]
     assert past[0].answer == third.strip()
     assert analysts.ask(key, "third", dp.Mean("age")) == third
+    ledger.verify()
+
+
+def test_the_service_of_an_earlier_version_gets_its_new_columns(tmp_path):
+    shutil.copy(WRITTEN / "service.db", tmp_path / "service.db")
+    keys = open_keys(tmp_path / "service.db", "office")
+    (old, *_) = keys.list()
+    assert (old.measurements, old.purpose) == (None, "")
+    new, text = keys.create("bob", measurements=3, purpose="wages")
+    assert open_keys(tmp_path / "service.db", "office").verify(text) == new
+
+
+def test_a_ledger_of_an_earlier_version_keeps_secrets(ledger):
+    account = ledger.account("people")
+    assert account.read_secret("run") is None
+    account.keep(SecretChange("run", None, b"x"))
+    assert account.read_secret("run") == b"x"
     ledger.verify()

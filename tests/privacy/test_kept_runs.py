@@ -308,3 +308,30 @@ def test_twenty_kills_lose_and_burn_nothing(ledger, tmp_path):
     answers = [name for name, _ in ledger.account("people").notes("") if " answer " in name]
     assert told <= len(answers) <= told + 20  # what was answered is kept
     assert len(ledger.account("people").history()) == 1
+
+
+class TestBackup:
+    """A drill: back up while an engine runs, restore the newest copy, then an old one."""
+
+    def test_a_restored_copy_ends_the_run_and_an_old_one_is_refused(self, ledger, tmp_path):
+        made = start(ledger)
+        answer = made.ask(GOOD, key="k")
+        threshold = str(made._runs._state.threshold).encode()
+        found = ledger.backup(tmp_path / "copy.db")
+        assert str(found.entries) in str(ledger.verify())
+        assert threshold not in (tmp_path / "copy.db").read_bytes()
+        shutil.copy(tmp_path / "copy.db", tmp_path / "ledger.db")
+        again = start(ledger)  # nothing was added since: the copy is the newest
+        assert again.comparisons == (3, 4)
+        assert again.ask(GOOD, key="k") == answer
+        again.ask(GOOD)
+        shutil.copy(tmp_path / "copy.db", tmp_path / "ledger.db")
+        with pytest.raises(LedgerDamaged, match="old"):
+            start(ledger)
+
+    def test_a_copy_replaces_nothing(self, ledger, tmp_path):
+        (tmp_path / "copy.db").write_text("other")
+        with pytest.raises(Incompatible, match="exists already"):
+            ledger.backup(tmp_path / "copy.db")
+        assert (tmp_path / "copy.db").read_text() == "other"
+        assert not (tmp_path / "copy.db.part").exists()

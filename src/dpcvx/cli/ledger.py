@@ -1,4 +1,4 @@
-"""Commands of the ledger: ``dpcvx ledger create | show | history | verify | witness``."""
+"""Commands of the ledger: ``dpcvx ledger create | show | history | verify | backup | witness``."""
 
 from __future__ import annotations
 
@@ -112,6 +112,21 @@ def verify(ledger: LedgerUrl = None, witness: Witness = None, as_json: AsJson = 
 
     found = Ledger(ledger, witness=witness).verify()
     _print(asdict(found), as_json, str(found))
+
+
+@ledger_app.command()
+def backup(
+    file: Annotated[Path, typer.Argument(help="File of the copy; it must not exist.")],
+    ledger: LedgerUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy a ledger's file, also while a server uses it, without the secrets of open runs; check the copy."""
+    from dataclasses import asdict
+
+    from dpcvx.ledger import Ledger
+
+    found = Ledger(ledger).backup(file)
+    _print(asdict(found), as_json, f"{file}: {found}")
 
 
 @ledger_app.command()

@@ -32,6 +32,13 @@ __all__ = ["ask", "keys_app", "serve"]
 KEY_VARIABLE = "DPCVX_KEY"
 
 
+class Log(StrEnum):
+    """Contents of the log of a server."""
+
+    PROBLEMS = "problems"
+    JSON = "json"
+
+
 class Scope(StrEnum):
     """Permissions of a key."""
 
@@ -75,6 +82,9 @@ def serve(
     slot: Annotated[
         float, typer.Option(help="Seconds. The time to an answer is a whole number of slots.", min=0.01)
     ] = 0.25,
+    log: Annotated[
+        Log, typer.Option(help="Log on standard error: problems, or json: every request as a line of JSON.")
+    ] = Log.PROBLEMS,
     check: Annotated[
         float | None,
         typer.Option(
@@ -113,6 +123,7 @@ def serve(
             port=port,
             slot=slot,
             check=CHECK if check is None else check,
+            log=log.value,
             person=person,
             persons=persons,
             form=partial(FormOptions(sep, decimal, encoding, line_breaks, sheet).form, data),

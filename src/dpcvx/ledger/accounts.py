@@ -7,6 +7,7 @@ import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,6 +16,7 @@ from dpcvx.accounting import Budget, budget_of
 from dpcvx.errors import BudgetExceeded, DeadKey, Incompatible, LedgerDamaged, WrongType, WrongValue
 from dpcvx.events import Event, Poisson, count_leaves, to_plain, walk
 from dpcvx.ledger.account_statement import AccountStatement
+from dpcvx.ledger.backup import copy_ledger
 from dpcvx.ledger.chain import (
     FORMAT,
     Entry,
@@ -163,6 +165,35 @@ class Ledger:
         """
         ledger = self if witness is None else Ledger(self.url, witness=witness)
         return verify(ledger.url, ledger.witness, repr(ledger))
+
+    def check(self) -> None:
+        """Check the newest entry, and that the witness knows no later one; quick, and less than `verify`.
+
+        Raises
+        ------
+        LedgerDamaged
+            If the newest entry was edited, or the ledger is an old copy or has lost its witness.
+        """
+        with reading(self.url) as connection:
+            head = self._lock(connection)
+            newest = sa.select(entry_table.c.content).where(entry_table.c.sequence == head.sequence)
+            content = connection.execute(newest).scalar()
+        if head.sequence and (content is None or digest(content) != head.hash):
+            raise LedgerDamaged(f"The last entry of {self!r} is missing or was edited.")
+
+    def backup(self, path: str | os.PathLike[str]) -> Verification:
+        """Copy the ledger's file, also while it is used, and check the copy.
+
+        The copy has every entry and no secret: a ledger that is restored from it has no open run of
+        comparisons. With a witness it is refused if the ledger has had entries since.
+
+        Parameters
+        ----------
+        path : str or path
+            File of the copy, which must not exist.
+        """
+        copy_ledger(self.url, place := Path(path))
+        return verify(address(place), None, f"the copy {place}")
 
     def start_witness(self, *, reason: str) -> None:
         """Begin a new witness for a ledger that has entries, after the old one was lost or if there was none.

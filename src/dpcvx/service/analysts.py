@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpcvx.errors import BudgetExceeded, DeadKey, KeyReused
+from dpcvx.errors import BudgetExceeded, DeadKey, KeyReused, LedgerDamaged, LedgerUnavailable
 from dpcvx.queries import ARGUMENTS, BRANCHES, Asker, Query, query_from_json, write_synthetic
 from dpcvx.service.database import ServiceDatabase
 from dpcvx.service.description import attributes, query_schema
@@ -21,22 +21,25 @@ from dpcvx.service.keys import ApiKey, Keys
 from dpcvx.service.refusal import Refusal
 
 if TYPE_CHECKING:
+    from dpcvx.ledger import Ledger
     from dpcvx.queries import QueryEngine
 
 __all__ = ["Analysts"]
 
 WIDEST_NUMBER = 25  # characters; -1.2345678901234567e-308 has 24
+LEAST_ROOM = 2**26  # bytes on the disk of the ledger
 BLOCK = 1024  # bytes; lengths of answers are multiples of it
 
 
 class Analysts:
     """Queries of many analysts, answered by one engine.
 
-    `engine`: called by one thread at a time; `database`: holds keys and past queries.
+    `engine`: called by one thread at a time; `database`: holds keys and past queries; `ledger`: of the
+    engine's account, with its witness, for checks of its state.
     """
 
-    def __init__(self, engine: QueryEngine, database: ServiceDatabase) -> None:
-        self.engine = engine
+    def __init__(self, engine: QueryEngine, database: ServiceDatabase, ledger: Ledger | None = None) -> None:
+        self.engine, self._database, self._ledger = engine, database, ledger
         self.keys, self.history = Keys(database), QueryHistory(database)
         self.schema = attributes(engine.schema, database.account, engine.n, engine.budget.unit)
         self.query_schema = query_schema(engine.schema)
@@ -110,6 +113,33 @@ class Analysts:
         if key.measurements is not None:
             return Asker(key.id, key.measurements)
         return Asker(key.id, math.ceil(self.engine.comparisons[1] / 2))
+
+    def check(self) -> dict[str, str]:
+        """Return the state of disk, ledger and chain: "ok", or what is wrong; nothing about any record."""
+        found = {"disk": "ok", "ledger": "ok", "chain": "ok"}
+        room = self._database.free_bytes()
+        if room is not None and room < LEAST_ROOM:
+            found["disk"] = "less than 64 MiB are free"
+        try:
+            if self._ledger is not None:
+                self._ledger.check()
+        except LedgerDamaged:
+            found["chain"] = (
+                "the ledger is damaged, an old copy, or its witness is missing: run dpcvx ledger verify"
+            )
+        except (OSError, LedgerUnavailable):
+            found["ledger"] = "it does not answer"
+        return found
+
+    def gauges(self) -> dict[str, tuple[str, float]]:
+        """Return the budget for the metrics, as every answer states it."""
+        left, total = self.engine.comparisons
+        return {
+            "dpcvx_budget_epsilon": ("Cap of the account.", self.engine.budget.epsilon),
+            "dpcvx_budget_remaining_epsilon": ("Left for new measurements.", self.engine.remaining),
+            "dpcvx_comparison_runs": ("Runs of comparisons that were paid for.", total),
+            "dpcvx_comparison_runs_left": ("Runs of comparisons that are left.", left),
+        }
 
     def statement(self) -> dict[str, Any]:
         """Return the privacy statement of all answers."""

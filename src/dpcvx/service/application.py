@@ -27,8 +27,9 @@ from starlette.exceptions import HTTPException
 
 from dpcvx import __version__
 from dpcvx.service.analysts import Analysts
-from dpcvx.service.boundary import Boundary, Metrics
+from dpcvx.service.boundary import Boundary
 from dpcvx.service.keys import ApiKey
+from dpcvx.service.metrics import Metrics
 from dpcvx.service.models import BudgetLeft, CreatedKey, History, KeyList, KeyRecord, NewKey, RefusalBody
 from dpcvx.service.refusal import CODES, Refusal
 
@@ -40,9 +41,13 @@ PAGES = (
     ("/", "index.html", "text/html"),
     ("/style.css", "style.css", "text/css"),
     ("/page.js", "page.js", "text/javascript"),
+    ("/interface", "interface.html", "text/html"),
+    ("/interface.js", "interface.js", "text/javascript"),
 )
 MEDIA = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
-WAITING = 8  # requests of one key that may wait for the engine at the same time
+# Requests of one key, and of all keys, that may wait for the engine at the same time.
+WAITING, WAITING_OF_ALL = 8, 256
+READY_SECONDS = 5.0  # how long the result of a check of the ledger is used again
 # Argon2 verifications of keys that were not accepted before: one at a time, which takes 19 MiB and a core, so
 # that wrong keys leave the other cores to the service. So many may wait, in all and from one address.
 CHECKING, CHECKING_OF_ONE = 64, 8
@@ -106,6 +111,8 @@ class ServiceState:
         self._verifier = ThreadPoolExecutor(1, "keys")
         self._waiting: Counter[str] = Counter()
         self._checking: Counter[str] = Counter()
+        self._checked_alone, self._check_again = asyncio.Lock(), -math.inf
+        self._readiness: dict[str, str] = {}
 
     def close(self) -> None:
         """Stop the threads; a query that has begun is answered first."""
@@ -120,11 +127,31 @@ class ServiceState:
                 f"{WAITING} requests of this key are waiting: let one end.",
                 retry_after=1,
             )
+        if self._waiting.total() >= WAITING_OF_ALL:
+            raise Refusal("busy", "Too many requests are waiting: try again in a second.", retry_after=1)
         self._waiting[key.id] += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._engine, work, *arguments)
         finally:
             self._waiting[key.id] -= 1
+            self._waiting = +self._waiting  # forgets keys that wait no longer
+
+    async def readiness(self) -> dict[str, str]:
+        """Return what is checked before requests are sent here, "ok" or what is wrong; a few seconds old."""
+        async with self._checked_alone:
+            now = asyncio.get_running_loop().time()
+            if now >= self._check_again:
+                self._readiness = await asyncio.to_thread(self.analysts.check)
+                self._check_again = now + READY_SECONDS
+        return self._readiness
+
+    async def gauges(self) -> dict[str, tuple[str, float]]:
+        """Return the values of the moment for the metrics."""
+        return {
+            "dpcvx_waiting_requests": ("Requests that wait for the engine.", self._waiting.total()),
+            "dpcvx_waiting_keys": ("Unknown keys that wait for verification.", self._checking.total()),
+            **await asyncio.to_thread(self.analysts.gauges),
+        }
 
     async def verify(self, text: str, source: str) -> ApiKey:
         """Return the API key of a text, or refuse it after a whole number of slots, `REFUSED_SLOTS` at least.
@@ -171,7 +198,9 @@ def _state(request: Request) -> ServiceState:
 
 async def _caller(request: Request, bearer: Bearer) -> ApiKey:
     source = "" if request.client is None else request.client.host
-    return await _state(request).verify("" if bearer is None else bearer.credentials, source)
+    key = await _state(request).verify("" if bearer is None else bearer.credentials, source)
+    request.scope["api_key"] = key.id  # for the log
+    return key
 
 
 def _scoped(scope: str) -> Callable[[ApiKey], ApiKey]:
@@ -352,7 +381,15 @@ def _server_router() -> APIRouter:
 
     @server.get("/metrics")
     async def metrics(request: Request) -> Response:
-        return PlainTextResponse(_state(request).metrics.text())
+        state = _state(request)
+        return PlainTextResponse(state.metrics.text(await state.gauges()))
+
+    @server.get("/readyz")
+    async def readyz(request: Request) -> Response:
+        found = await _state(request).readiness()
+        ready = all(word == "ok" for word in found.values())
+        words = {"status": "ready" if ready else "not ready", **found}
+        return JSONResponse(words, 200 if ready else 503)
 
     for path, name, media in PAGES:
         server.add_api_route(path, _page(name, media))
@@ -368,8 +405,9 @@ def _page(name: str, media: str) -> Callable[[], Awaitable[Response]]:
     return page
 
 
-async def _refused(_: Request, error: Exception) -> Response:
+async def _refused(request: Request, error: Exception) -> Response:
     refusal = error if isinstance(error, Refusal) else Refusal("internal", "")
+    request.scope["refusal"] = refusal.code
     return JSONResponse(refusal.body, refusal.status, refusal.headers)
 
 

@@ -1,26 +1,30 @@
-"""The outermost layer of the service: limits on requests, headers of responses, unexpected errors.
+"""The outermost layer of the service: limits on requests, headers of responses, log, unexpected errors.
 
-Every response has the same headers. A body that is too long is refused before it is read to the end. An
-unexpected error becomes one opaque answer; its text, which could hold data, is written nowhere.
+Every response has the same headers, and the id of its request. A body that is too long is refused before it
+is read to the end. An unexpected error becomes one opaque answer; its text, which could hold data, is written
+nowhere.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import re
+import secrets
+import time
 import traceback
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from starlette.requests import ClientDisconnect
 
+from dpcvx.service.metrics import Metrics
 from dpcvx.service.refusal import Refusal
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["BODY_LIMIT", "Boundary", "Metrics"]
+__all__ = ["BODY_LIMIT", "Boundary"]
 
 BODY_LIMIT = 64 * 1024  # bytes; the longest useful query takes a few thousand
 HEADERS = {
@@ -33,29 +37,14 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 INTERNAL = Refusal(
-    "internal", "The server failed. Tell the data owner the time. A retry must use the same Idempotency-Key."
+    "internal",
+    "The server failed. Tell the data owner the time, or the X-Request-Id of this response. A retry must use "
+    "the same Idempotency-Key.",
 )
+REQUEST_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 OTHER = "other"  # one name for all paths that are no route, so that requests cannot make the metrics grow
 
 log = logging.getLogger("dpcvx.service")
-
-
-class Metrics:
-    """Counts of requests by route and status: nothing about answers, branches, times or analysts."""
-
-    def __init__(self) -> None:
-        self._requests: Counter[tuple[str, int]] = Counter()
-
-    def count(self, route: str, status: int) -> None:
-        """Count one response."""
-        self._requests[route, status] += 1
-
-    def text(self) -> str:
-        """Return the counts in the text format of Prometheus."""
-        lines = ["# HELP dpcvx_requests_total Responses sent.", "# TYPE dpcvx_requests_total counter"]
-        for (route, status), count in sorted(self._requests.items()):
-            lines.append(f'dpcvx_requests_total{{route="{route}",status="{status}"}} {count}')
-        return "\n".join(lines) + "\n"
 
 
 class Boundary:
@@ -73,7 +62,7 @@ class Boundary:
             await self.app(scope, receive, send)
             return
         started = False
-        taken = 0
+        taken, began, request = 0, time.perf_counter(), _request_id(scope)
 
         async def limited() -> Message:
             nonlocal taken
@@ -87,11 +76,11 @@ class Boundary:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                own = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+                shown = {**HEADERS, "X-Request-Id": request}
+                own = [(name.lower().encode(), value.encode()) for name, value in shown.items()]
                 kept = [pair for pair in message.get("headers", []) if pair[0].lower() not in dict(own)]
                 message["headers"] = [*kept, *own]
-                route = scope.get("route")
-                self.metrics.count(getattr(route, "path", OTHER), message["status"])
+                self._record(scope, request, message["status"], time.perf_counter() - began)
             await send(message)
 
         try:
@@ -101,9 +90,24 @@ class Boundary:
         except Exception as error:
             refusal = error if isinstance(error, Refusal) else INTERNAL
             if refusal is INTERNAL:
-                log.error("%s", place(error))
+                log.error("%s", place(error), extra={"request": request})
             if not started:
+                scope["refusal"] = refusal.code
                 await _refuse(refusal, stamped)
+
+    def _record(self, scope: Scope, request: str, status: int, seconds: float) -> None:
+        """Count a response and write it to the log."""
+        route, code = getattr(scope.get("route"), "path", OTHER), scope.get("refusal")
+        self.metrics.count(route, status, seconds, code)
+        facts = {"request": request, "method": scope["method"], "route": route, "status": status}
+        facts |= {"code": code, "milliseconds": round(1000 * seconds), "key": scope.get("api_key")}
+        log.info("request", extra=facts)
+
+
+def _request_id(scope: Scope) -> str:
+    """Return the id that a proxy gave the request, or a new one."""
+    given = dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1")
+    return given if REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
 
 
 TOO_LARGE = Refusal("too_large", f"A request may be at most {BODY_LIMIT} bytes long.")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
 import sqlalchemy as sa
 
@@ -74,6 +76,12 @@ class ServiceDatabase:
     def writing(self) -> AbstractContextManager[sa.Connection]:
         """Open a transaction that is durable when the block ends."""
         return writing(self._url)
+
+    def free_bytes(self) -> int | None:
+        """Return the free bytes on the disk of the ledger's file; None if a server holds it."""
+        if self._url.startswith("postgresql"):
+            return None
+        return shutil.disk_usage(Path(sa.make_url(self._url).database or ".").parent).free
 
     @contextmanager
     def alone(self) -> Iterator[None]:

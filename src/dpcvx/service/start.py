@@ -27,6 +27,7 @@ from dpcvx.queries import CHECK, QueryEngine, Schema, Universe, columns_left_out
 from dpcvx.service.analysts import Analysts
 from dpcvx.service.application import application
 from dpcvx.service.database import ServiceDatabase
+from dpcvx.service.logs import write_json_lines
 
 __all__ = ["ServiceSettings", "demonstration", "run"]
 
@@ -50,6 +51,7 @@ class ServiceSettings:
     check: float = CHECK  # share of the budget for counts of recognised cells
     person: str | None = None  # column with the id of each row's person; None: the schema's, or none
     persons: int | None = None  # number of persons; None: the number of different ids
+    log: str = "problems"  # "problems": on standard error; "json": every request too, as JSON lines
     # form of the data file, by its schema, where options state it; None: the schema's own
     form: Callable[[TableSchema | None], FileForm] | None = None
 
@@ -193,10 +195,12 @@ def _serve(
             engine = _engine(
                 table.schema, columns, account, settings.check, person=table.person, persons=settings.persons
             )
-        analysts = Analysts(engine, database)
+        analysts = Analysts(engine, database, account.ledger)
         if ready is not None:
             ready(analysts)
         console.print(_opening(settings, account, analysts), markup=False, soft_wrap=True)
+        if settings.log == "json":
+            write_json_lines()
         config = server_config(application(analysts, slot=settings.slot))
         # The server finishes open requests when told to stop, and passes the signal on afterwards.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
