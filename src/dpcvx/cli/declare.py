@@ -119,9 +119,10 @@ def _propose(out: Path, data: Path, form: Any, target: str | None) -> None:
 def _fill(out: Path, data: Path, options: FormOptions, payment: dict[str, Any]) -> None:
     """Fill in open bounds of numbers in a schema file, by private quantiles."""
     from dpcvx.data.files import open_table
-    from dpcvx.data.schema_columns import ASK, NumberColumn
+    from dpcvx.data.schema_columns import NumberColumn
     from dpcvx.data.table import Table
     from dpcvx.data.table_schema import TableSchema, fill_in_bounds
+    from dpcvx.data.variables import ASK
     from dpcvx.estimators.proposed_bounds import propose_bounds
 
     schema, content = TableSchema.from_toml(out), out.read_text(encoding="utf-8")

@@ -20,7 +20,7 @@ from dpcvx.arrays import Vector
 from dpcvx.data.canonical import read_numbers
 from dpcvx.data.expressions import Expression, Interval, parse_quoted, products
 from dpcvx.data.levels import DeclaredLevels
-from dpcvx.data.schema_columns import PRIVATE, Variable
+from dpcvx.data.variables import PRIVATE, Variable
 from dpcvx.errors import Incompatible, NotInstalled, WrongType, WrongValue
 from dpcvx.words import show
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from dpcvx.data.canonical import canonical
 from dpcvx.data.schema_columns import (
-    ASK,
     BooleanColumn,
     DateColumn,
     HashedColumn,
@@ -18,6 +17,7 @@ from dpcvx.data.schema_columns import (
     NumberColumn,
     WeightColumn,
 )
+from dpcvx.data.variables import ASK
 
 __all__ = ["Proposal", "propose_column", "propose_columns"]
 

@@ -17,20 +17,16 @@ from dpcvx.data.files import USUAL, FileForm
 from dpcvx.data.model_formula import ModelFormula, TargetTransform, read_formula
 from dpcvx.data.proposals import propose_columns
 from dpcvx.data.schema_columns import (
-    ASK,
-    PRIVATE,
     IgnoredColumn,
     LevelColumn,
     NumberColumn,
     PersonColumn,
-    Variable,
     WeightColumn,
-    blank,
     column_fields,
-    number_pair,
     read_column_fields,
 )
 from dpcvx.data.table_file import HEADER_HINT, read_bytes
+from dpcvx.data.variables import ASK, PRIVATE, Variable, blank, number_pair
 from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.words import is_number, show
 

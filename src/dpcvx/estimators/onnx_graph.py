@@ -11,16 +11,10 @@ import numpy as np
 from dpcvx.data import AdditiveBasis, Region
 from dpcvx.data.canonical import MISSING, canonical
 from dpcvx.data.column_maps import Clip, Identity, QuantileMap, Ramps, SignedLog, each_map
+from dpcvx.data.date_column import UNITS
 from dpcvx.data.levels import DeclaredLevels
-from dpcvx.data.schema_columns import (
-    UNITS,
-    BooleanColumn,
-    DateColumn,
-    HashedColumn,
-    LevelColumn,
-    NumberColumn,
-    Variable,
-)
+from dpcvx.data.schema_columns import BooleanColumn, DateColumn, HashedColumn, LevelColumn, NumberColumn
+from dpcvx.data.variables import Variable
 from dpcvx.errors import Incompatible, NotInstalled
 from dpcvx.estimators.formula import Formula
 

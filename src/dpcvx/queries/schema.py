@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.data.levels import DeclaredLevels
-from dpcvx.data.schema_columns import Variable
 from dpcvx.data.table_schema import TableSchema
+from dpcvx.data.variables import Variable
 from dpcvx.errors import UnrecognisedDataWarning, WrongValue
 
 __all__ = ["Attribute", "Binned", "Column", "Schema"]
