@@ -405,7 +405,12 @@ def test_probabilities_have_intervals_inside_zero_and_one():
 
 def test_the_statement_shows_the_question_and_the_plan_the_share(model):
     said = model.privacy_statement_
-    assert [part["question"] for part in said.mechanisms][-1] == "NoisySecondMoments"
+    last = said.mechanisms[-1]
+    assert last["question"] == "NoisySecondMoments"
+    assert [each["answer"].split()[0] for each in last["answers"]] == ["Hessian", "meat"]
+    for each in last["answers"]:
+        assert f"sensitivity {each['sensitivity']:.6g}" in " ".join(str(said).split())
+    assert "Compose" not in str(said)
     assert "share=0.3" in said.public["solver"]
     assert said.certified_epsilon <= 4.0
 

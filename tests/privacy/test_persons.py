@@ -89,7 +89,7 @@ QUESTIONS = {
     "length": LengthSum(),
     "target": TargetSum(0.2, 0.5),
     "squared errors": GoodnessSum(np.array([0.5, -0.5, 0.2]), SquaredErrors(1.0, 1.0)),
-    "log-losses": GoodnessSum(np.array([0.5, -0.5, 0.2]), LogLosses(0.5)),
+    "log-losses": GoodnessSum(np.array([9.0, -9.0, 4.0]), LogLosses(0.5)),
     "curvature": CurvatureSum(
         dp.Squared(),
         np.zeros(D),

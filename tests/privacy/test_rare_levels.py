@@ -144,6 +144,10 @@ def test_without_a_check_levels_that_may_be_empty_are_named_by_released_shares(l
     assert model.privacy_statement_.bounds["faint"] == ["group=absent"]
     for each in (model, dp.load(tmp_path / "model.json")):
         assert "Nobody may be at group=absent: the released shares" in str(each.summary())
+        said = str(each.privacy_statement_)
+        assert "doubts       Nobody may be at group=absent: the released shares" in said
+        assert "faint" not in said
+        assert "share noise" not in said
     for given, named in (("absent", levels[:-1]), (None, [])):
         other = model.fit(frame.assign(group=frame["group"] if given is None else given), y)
         told = other.privacy_statement_.bounds.get("faint", [])

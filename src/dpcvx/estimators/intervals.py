@@ -28,7 +28,7 @@ from dpcvx.estimators.inference import (
     statement_facts,
     wald,
 )
-from dpcvx.plans.statement import PrivacyStatement
+from dpcvx.plans.statement import PrivacyStatement, doubts_about_columns, doubts_about_levels
 from dpcvx.plans.uncertainty import Goodness, Uncertainty
 
 __all__ = ["Intervals"]
@@ -48,7 +48,6 @@ UNCHECKED = (
     "checked (the statement has the reason, unless check=0 was given). The coefficient of a level without "
     "people is noise alone."
 )
-FEW_LEVELS = 10  # named in a note
 
 
 class Intervals(FittedModel):
@@ -330,33 +329,17 @@ class Intervals(FittedModel):
         notes = [] if not self.l2 else [RIDGE]
         if self._terms().unseen:
             notes.append(POOLED)
-        return [*notes, *self._doubts_about_columns(), *self._doubts_about_levels()]
+        return [*notes, *self._doubts()]
 
-    def _doubts_about_columns(self) -> list[str]:
-        """Return what released shares say about columns of numbers without cells, in one sentence or none."""
-        facts = self.privacy_statement_.bounds
-        if not (empty := facts.get("empty")):
-            return []
-        return [
-            f"Perhaps no cell of {', '.join(empty)} was recognised: the released share of the cells that "
-            f"are numbers is within twice its noise (standard deviation {facts['cell_noise']:.2g}). See that "
-            "these are the right columns, written as numbers."
-        ]
-
-    def _doubts_about_levels(self) -> list[str]:
-        """Return what is known of people at levels where the data were not checked."""
-        facts, public = self.privacy_statement_.bounds, self.privacy_statement_.public
-        if self.check_ is not None or not any(each is not None for each in self._row_map.levels):
-            return []
-        if faint := facts.get("faint"):
-            named = ", ".join(faint[:FEW_LEVELS]) + (" and others" if len(faint) > FEW_LEVELS else "")
-            return [
-                f"Nobody may be at {named}: the released shares of these levels are within twice their noise "
-                f"(standard deviation {facts['share_noise']:.2g}), and their coefficients may be noise alone."
-            ]
-        if public.get("standardized") and public.get("intercept"):
-            return []
-        return [UNCHECKED]
+    def _doubts(self) -> list[str]:
+        """Return what is known of people at levels, and of columns of numbers, that may be empty."""
+        public = self.privacy_statement_.public
+        bounds = self.privacy_statement_.bounds
+        told = [*doubts_about_columns(bounds), *doubts_about_levels(bounds)]
+        levels = any(each is not None for each in self._row_map.levels)
+        if told or self.check_ is not None or not levels:
+            return told
+        return [] if public.get("standardized") and public.get("intercept") else [UNCHECKED]
 
     def _score_interval(self, X: Any, level: float, extra: float = 0.0) -> Vector:
         """Interval for the linear score of each new row, the variance of a new target added where given."""

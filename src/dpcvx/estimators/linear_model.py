@@ -55,7 +55,7 @@ from dpcvx.estimators.refusals import check_parameters, refuse_metadata
 from dpcvx.noise import Generator, generator_of
 from dpcvx.planning.outlook import warn_if_useless
 from dpcvx.plans import Answers, Checkpoint, Plan, Release, execute
-from dpcvx.plans.statement import PrivacyStatement
+from dpcvx.plans.statement import PrivacyStatement, doubts_about_columns
 
 __all__ = ["LinearModel", "check_records", "declare_fit", "fit_silently"]
 
@@ -153,7 +153,7 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
             warnings.warn(
                 f"{found} print(model.check_) shows all counts.", UnrecognisedDataWarning, stacklevel=2
             )
-        for found in self._doubts_about_columns():
+        for found in doubts_about_columns(self.privacy_statement_.bounds):
             warnings.warn(found, UnrecognisedDataWarning, stacklevel=2)
         if _is_validated():
             self._leak_warned = True  # score would say the same

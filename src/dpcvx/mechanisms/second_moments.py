@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,6 +143,21 @@ class NoisySecondMoments(GaussianMechanism):
     def gaussians(self) -> tuple[LatticeGaussian, ...]:
         """Noise on the diagonal of the Hessian, and of the meat where it is asked for."""
         return self._gaussians(None)
+
+    @property
+    def answers(self) -> list[dict[str, Any]]:
+        """Noise of each of two matrices, for statements; empty where there is one."""
+        names = ("Hessian", "meat (sum of squared gradients)")
+        return [
+            {
+                "answer": name,
+                "noise_multiplier": each.multiplier,
+                "sensitivity": each.change,
+                "noise": each.noise,
+            }
+            for name, each in zip(names, self.gaussians, strict=False)
+            if self.meat_multiplier is not None
+        ]
 
     def meat_noise(self, theta: Vector) -> float:
         """Return the standard deviation of the noise on the meat's diagonal at a public theta."""

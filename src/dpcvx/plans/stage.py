@@ -49,6 +49,7 @@ class Stage:
             **to_plain(self.mechanism.event),
             "sensitivity": self.mechanism.sensitivity,
             "noise": self.mechanism.noise,
+            **({"answers": answers} if (answers := getattr(self.mechanism, "answers", ())) else {}),
         }
 
     def to_plain(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dpcvx.ledger import Receipt
     from dpcvx.plans.price import Price
 
-__all__ = ["PrivacyStatement"]
+__all__ = ["PrivacyStatement", "doubts_about_columns", "doubts_about_levels"]
 
 UNIT = "one row is one person"
 FROM_Y = "taken from y and declared public"
@@ -209,8 +209,8 @@ class PrivacyStatement:
                 )
         if content["relation"] not in RELATIONS:
             raise WrongValue(f"A privacy statement's relation must be one of {sorted(RELATIONS)}.")
-        if not all(isinstance(part, dict) and part.keys() >= _PARTS for part in content["mechanisms"]):
-            raise WrongValue(f"Every mechanism of a privacy statement needs {sorted(_PARTS)}.")
+        if not all(isinstance(part, dict) and part.keys() >= _NEEDED for part in content["mechanisms"]):
+            raise WrongValue(f"Every mechanism of a privacy statement needs {sorted(_NEEDED)}.")
         values = {name: content[name] for name in fields}
         values["mechanisms"] = tuple(values["mechanisms"])
         values["not_covered"] = tuple(str(item) for item in values["not_covered"])
@@ -232,7 +232,7 @@ class PrivacyStatement:
                 f"{self.accountant} certifies epsilon {self.certified_epsilon:.6g}; {self.sampler_delta:.2g} "
                 "of delta pays for noise of finite precision",
             ),
-            *((name.replace("_", " "), _words(value)) for name, value in self.bounds.items()),
+            *_bound_rows(self.bounds),
             ("public", "; ".join(f"{name} {_words(value)}" for name, value in self.public.items())),
             ("randomness", self.randomness),
             ("ledger", self.ledger),
@@ -274,8 +274,11 @@ def _charged(receipt: Receipt) -> str:
     )
 
 
-_PARTS = {"question", "count", "event", "sensitivity", "noise"}
-_ABOUT_QUESTION = ("question", "count", "sensitivity", "noise")
+_NEEDED = {"question", "count", "event", "sensitivity", "noise"}
+_PARTS = {*_NEEDED, "answers"}
+_ABOUT_QUESTION = ("question", "count", "sensitivity", "noise", "answers")
+_SHARES = ("empty", "cell_noise", "faint", "share_noise")
+FEW_LEVELS = 10  # named in a sentence
 
 
 def _composition(price: Price) -> dict[str, Any]:
@@ -303,11 +306,48 @@ _JSON_TYPES: dict[str, Any] = {
 }
 
 
+def _bound_rows(bounds: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Lines about bounds: names and values, and what released shares say, in words."""
+    plain = {name: value for name, value in bounds.items() if name not in _SHARES}
+    rows = [(name.replace("_", " "), _words(value)) for name, value in plain.items()]
+    found = [*doubts_about_columns(bounds), *doubts_about_levels(bounds)]
+    return [*rows, *(("doubts", sentence) for sentence in found)]
+
+
+def doubts_about_columns(bounds: Mapping[str, Any]) -> list[str]:
+    """Return a sentence about columns of numbers whose released shares are within their noise, or none."""
+    if not (empty := bounds.get("empty")):
+        return []
+    return [
+        f"Perhaps no cell of {', '.join(empty)} was recognised: the released share of the cells that "
+        f"are numbers is within twice its noise (standard deviation {bounds['cell_noise']:.2g}). See that "
+        "these are the right columns, written as numbers."
+    ]
+
+
+def doubts_about_levels(bounds: Mapping[str, Any]) -> list[str]:
+    """Return a sentence about levels whose released shares are within their noise, or none."""
+    if not (faint := bounds.get("faint")):
+        return []
+    named = ", ".join(faint[:FEW_LEVELS]) + (" and others" if len(faint) > FEW_LEVELS else "")
+    return [
+        f"Nobody may be at {named}: the released shares of these levels are within twice their noise "
+        f"(standard deviation {bounds['share_noise']:.2g}), and their coefficients may be noise alone."
+    ]
+
+
 def _sentence(part: Mapping[str, Any]) -> str:
     cost = ", ".join(
         f"{name.replace('_', ' ')} {_words(value)}" for name, value in part.items() if name not in _PARTS
     )
     often = "once" if part["count"] == 1 else f"{part['count']} times"
+    if part.get("answers"):
+        each = (
+            f"{one['answer']}, Gaussian with noise multiplier {_words(one['noise_multiplier'])}, sensitivity "
+            f"{_words(one['sensitivity'])}, noise scale {_words(one['noise'])}"
+            for one in part["answers"]
+        )
+        return f"{part['question']}, {often}: {'; '.join(each)}"
     return (
         f"{part['question']}, {often}, {part['event']} with {cost}; sensitivity "
         f"{_words(part['sensitivity'])}, noise scale {_words(part['noise'])}"

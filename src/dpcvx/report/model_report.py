@@ -204,11 +204,13 @@ def _questions(statement: Any) -> list[tuple[str, ...]]:
     """Table of the private questions."""
     rows: list[tuple[str, ...]] = [("question to the records", "times", "sensitivity", "noise scale")]
     for part in statement.mechanisms:
-        sizes = [
-            f"{part[key]:.4g}" if isinstance(part[key], int | float) else str(part[key])
-            for key in ("sensitivity", "noise")
-        ]
-        rows.append((part["question"], str(part["count"]), *sizes))
+        for one in part.get("answers") or [part]:
+            sizes = [
+                f"{one[key]:.4g}" if isinstance(one[key], int | float) else str(one[key])
+                for key in ("sensitivity", "noise")
+            ]
+            name = f"{part['question']}, {one['answer']}" if "answer" in one else part["question"]
+            rows.append((name, str(part["count"]), *sizes))
     return rows
 
 
