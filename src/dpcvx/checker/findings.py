@@ -14,7 +14,7 @@ __all__ = ["find"]
 SAMPLER_SHARE = 1e-3  # of delta, for noise of finite precision (PRIVACY_MATH §11)
 ROUNDED = 1e-4  # relative difference of two numbers of a statement that say the same
 CERTIFIED = 2e-3  # the same for epsilons of two accountants, one of which keeps losses on a coarser grid
-ABOUT_QUESTION = ("question", "count", "sensitivity", "noise")
+ABOUT_QUESTION = ("question", "count", "sensitivity", "noise", "answers")
 
 
 def find(content: Mapping[str, Any]) -> tuple[float, list[str]]:
