@@ -73,6 +73,10 @@ class Incompatible(DpcvxError, ValueError):  # noqa: N818
     """Two public parts do not fit together, for instance a solver and a domain."""
 
 
+class AccountNotOpen(Incompatible):
+    """The data owner has frozen or closed the account: nothing is charged to it or released from it."""
+
+
 class ClusterFailed(DpcvxError):  # noqa: N818
     """Workers of a cluster could not answer. Nothing was released; what was charged stays charged."""
 

@@ -151,3 +151,25 @@ def test_fit_charges_an_account(run, folder, table):
     assert "--ledger needs --account" in run(FIT + " --ledger book.db")[2]
     assert run(FIT)[0] == 0  # without an account nothing is charged
     assert len(dpcvx.Ledger().account("people").history()) == 1
+
+
+def test_freeze_thaw_close_export_and_backup(run, folder):
+    run(CREATE)
+    where = "--ledger book.db"
+    assert run(f"ledger freeze people --reason audit {where}")[1] == "Account people is frozen.\n"
+    with pytest.raises(dpcvx.errors.AccountNotOpen):
+        dpcvx.Ledger("book.db").account("people").charge(PureDP(0.01), purpose="a count")
+    assert run(f"ledger thaw people --reason over {where}")[0] == 0
+    assert run(f"ledger close people --reason done {where}")[1] == "Account people is closed.\n"
+    assert run(f"ledger close people --reason done {where}")[0] == 2
+    (folder / "key").write_text("0123456789abcdef\n")
+    assert run(f"ledger export people --out a.csv {where}")[0] == 0
+    assert (folder / "a.csv").read_text().count("\n") == 4
+    assert run(f"ledger export people --out a.json {where}")[0] == 2
+    assert run(f"ledger export people --out a.json --key-file key {where}")[0] == 0
+    assert "signed; account people" in run("ledger check-export a.json --key-file key")[1]
+    (folder / "a.json").write_text((folder / "a.json").read_text().replace("audit", "Audit"))
+    assert run("ledger check-export a.json --key-file key")[0] == 2
+    code, out, _ = run(f"ledger backup copy.db {where}")
+    assert (code, "4 entries" in out) == (0, True)
+    assert "4 entries" in run("ledger verify --ledger copy.db")[1]

@@ -1,5 +1,6 @@
 """Operation of the service: readiness, metrics, request ids, log, limits, the page of the interface."""
 
+import csv
 import io
 import json
 import logging
@@ -12,6 +13,8 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
+from dpcvx import cli
+from dpcvx.errors import AccountNotOpen
 from dpcvx.ledger import Ledger
 from dpcvx.service import application as application_module
 from dpcvx.service.analysts import Analysts
@@ -167,3 +170,29 @@ def test_the_page_of_the_interface_needs_nothing_from_elsewhere(analysts):
     assert "https://" not in page.text + script.text
     assert "innerHTML" not in script.text
     assert {"/api/v1/queries", "/api/v1/budget"} <= set(described["paths"])
+
+
+def test_a_frozen_account_refuses_questions(analysts, engine):
+    engine.problem = AccountNotOpen("frozen")
+    with visitor(analysts) as ann:
+        refused = ann.post(f"{API}/queries", json=REGRESSION)
+    assert (refused.status_code, refused.json()["code"]) == (409, "account_not_open")
+
+
+def test_the_owner_sees_who_asked_what_for_which_purpose(analysts, tmp_path, monkeypatch, capsys):
+    with visitor(analysts, purpose="=wages") as ann:
+        ann.post(f"{API}/queries", json=REGRESSION)
+    words = ["dpcvx", "keys", "questions", "--account", "people", "--ledger", str(tmp_path / "ledger.db")]
+    for more in ([], ["--json"]):
+        monkeypatch.setattr("sys.argv", [*words, *more])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        assert stop.value.code == 0
+        shown = capsys.readouterr().out
+        if more:
+            (asked,) = json.loads(shown)["questions"]
+            assert (asked["name"], asked["purpose"], asked["branch"]) == ("ann", "=wages", "histogram")
+            assert asked["question"]["target"] == "smokes"
+        else:
+            (row,) = csv.DictReader(io.StringIO(shown))
+            assert (row["purpose"], row["name"]) == ("'=wages", "ann")

@@ -312,6 +312,25 @@ def test_an_account_keeps_its_cap_and_its_people(people, monkeypatch, capsys):
     assert "has paid for something else" in shown.err
 
 
+@pytest.mark.long
+def test_a_server_takes_a_share_of_the_cap(people, monkeypatch, capsys):
+    """The account was used up by the first start."""
+    monkeypatch.setattr("uvicorn.Server.run", lambda self, sockets: None)
+    monkeypatch.setattr("signal.signal", lambda *arguments: None)
+    words = ["serve", "people.csv", "--schema", "schema.toml", "--ledger", "ledger.db", "--epsilon", "4"]
+    words += ["--delta", "1e-5", "--spend", "0.5"]
+    for _ in range(2):  # the second start pays nothing
+        code, shown = run(people, monkeypatch, capsys, *words, "--port", str(free_port()))
+        assert code == 0
+        assert "epsilon 2, delta 7.54e-07 for all questions together, 0.5 of the account's" in shown.err
+    account = Ledger(people / "ledger.db").account("people")
+    assert len(account.history()) == 1
+    assert account.remaining() > 1
+    account.close(reason="The study is over.")
+    code, shown = run(people, monkeypatch, capsys, *words, "--port", str(free_port()))
+    assert (code, "is closed: The study is over." in shown.err) == (2, True)
+
+
 def test_an_old_copy_of_the_ledger_is_not_continued_where_a_witness_knows(people, monkeypatch, capsys):
     place, copy = people / "ledger.db", people / "copy.db"
     ledger = Ledger(place, witness=people / "witness")

@@ -1,4 +1,4 @@
-"""Commands of the ledger: ``dpcvx ledger create | show | history | verify | backup | witness``."""
+"""Commands of the ledger: ``dpcvx ledger create``, ``show``, ``history``, ``export``, ``verify`` and more."""
 
 from __future__ import annotations
 
@@ -114,6 +114,72 @@ def verify(ledger: LedgerUrl = None, witness: Witness = None, as_json: AsJson = 
     _print(asdict(found), as_json, str(found))
 
 
+Reason = Annotated[str, typer.Option(help="Why; every statement repeats it.")]
+
+
+@ledger_app.command()
+def freeze(name: Name, reason: Reason, ledger: LedgerUrl = None, witness: Witness = None) -> None:
+    """Refuse every charge to an account, and every new answer of a server, until it is thawed."""
+    _account(name, ledger, witness).freeze(reason=reason)
+    typer.echo(f"Account {name} is frozen.")
+
+
+@ledger_app.command()
+def thaw(name: Name, reason: Reason, ledger: LedgerUrl = None, witness: Witness = None) -> None:
+    """Open a frozen account again."""
+    _account(name, ledger, witness).thaw(reason=reason)
+    typer.echo(f"Account {name} is open.")
+
+
+@ledger_app.command()
+def close(name: Name, reason: Reason, ledger: LedgerUrl = None, witness: Witness = None) -> None:
+    """Close an account for good; its history can still be read."""
+    _account(name, ledger, witness).close(reason=reason)
+    typer.echo(f"Account {name} is closed.")
+
+
+SigningKey = Annotated[
+    Path | None, typer.Option("--key-file", help="File with the secret that signs; 16 bytes or more.")
+]
+
+
+@ledger_app.command()
+def export(
+    name: Name,
+    out: Annotated[Path, typer.Option(help="File to write: .csv, or .json, which is signed.")],
+    key_file: SigningKey = None,
+    ledger: LedgerUrl = None,
+    witness: Witness = None,
+) -> None:
+    """Write the history of an account as CSV, or its statement as signed JSON."""
+    from dpcvx.errors import WrongValue
+    from dpcvx.ledger.export import to_csv, to_signed_json
+
+    account = _account(name, ledger, witness)
+    found = account.ledger.verify()
+    if out.suffix == ".csv":
+        text = to_csv(account.statement())
+    elif out.suffix == ".json" and key_file is not None:
+        text = to_signed_json(account.statement(), found.head, _secret(key_file))
+    else:
+        raise WrongValue("--out must end in .csv, or in .json together with --key-file.")
+    _write(out, text.encode())
+    typer.echo(f"{out}: account {name} up to entry {found.entries} of the ledger")
+
+
+@ledger_app.command("check-export")
+def check_export(
+    file: Annotated[Path, typer.Argument(help="Signed JSON that dpcvx ledger export wrote.")],
+    key_file: Annotated[Path, typer.Option(help="File with the secret that signed it.")],
+) -> None:
+    """Check the signature of an export."""
+    from dpcvx.ledger.export import read_signed
+
+    content = read_signed(_read(file).decode(errors="replace"), _secret(key_file))
+    told = content["statement"]
+    typer.echo(f"{file}: signed; account {told['account']}, {len(told['history'])} charge(s)")
+
+
 @ledger_app.command()
 def backup(
     file: Annotated[Path, typer.Argument(help="File of the copy; it must not exist.")],
@@ -150,6 +216,34 @@ def witness(
     _print(asdict(found), as_json, str(found))
 
 
+def _account(name: str, ledger: str | None, witness: Path | None) -> Account:
+    from dpcvx.ledger import Ledger
+
+    return Ledger(ledger, witness=witness).account(name)
+
+
+def _secret(path: Path) -> bytes:
+    return _read(path).strip()
+
+
+def _read(path: Path) -> bytes:
+    from dpcvx.errors import Unreadable
+
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _write(path: Path, content: bytes) -> None:
+    from dpcvx.errors import Unreadable
+
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be written: {error.strerror}.") from None
+
+
 def _record(account: Account) -> dict[str, Any]:
     cap = account.budget
     return {
@@ -175,14 +269,9 @@ def _gauge(account: Account) -> str:
 
 
 def _plot(account: Account, path: Path) -> None:
-    from dpcvx.errors import Unreadable
     from dpcvx.report.plots import spending_plot
 
-    picture = spending_plot(account.name, account.budget, account.history())
-    try:
-        path.write_bytes(picture)
-    except OSError as error:
-        raise Unreadable(f"{path} cannot be written: {error.strerror}.") from None
+    _write(path, spending_plot(account.name, account.budget, account.history()))
 
 
 def _print(record: dict[str, Any], as_json: bool, text: str) -> None:

@@ -57,6 +57,14 @@ def serve(
     schema: Annotated[Path | None, typer.Option(help="Schema file, TOML: levels and bins.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Privacy budget of all questions together.")] = None,
     delta: Annotated[float | None, typer.Option(help="Default: min(1/n^2, 1e-5).")] = None,
+    spend: Annotated[
+        float,
+        typer.Option(
+            help="Share of the account's epsilon for the server; the rest is left for fits.",
+            min=0.001,
+            max=1.0,
+        ),
+    ] = 1.0,
     person: Annotated[
         str | None,
         typer.Option(
@@ -124,6 +132,7 @@ def serve(
             slot=slot,
             check=CHECK if check is None else check,
             log=log.value,
+            spend=spend,
             person=person,
             persons=persons,
             form=partial(FormOptions(sep, decimal, encoding, line_breaks, sheet).form, data),
@@ -208,6 +217,45 @@ def list_keys(account: AccountName, ledger: LedgerUrl = None, as_json: AsJson = 
         limits = (str(key.per_minute), str(key.per_day), share)
         table.add_row(key.id, key.name, " ".join(key.scopes), *limits, key.purpose, state)
     Console().print(table)
+
+
+@keys_app.command("questions")
+def list_questions(
+    account: AccountName,
+    ledger: LedgerUrl = None,
+    out: Annotated[Path | None, typer.Option(help="CSV file to write. Default: standard output.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List who asked what, when and for which purpose."""
+    import csv
+    import io
+    from dataclasses import asdict, fields
+    from datetime import UTC, datetime
+
+    from dpcvx.service.history import AskedQuery, open_history
+
+    asked = open_history(ledger, account).of_all()
+    text = io.StringIO()
+    if as_json:
+        rows = [{**asdict(one), "question": json.loads(one.question)} for one in asked]
+        text.write(json.dumps({"questions": rows}, indent=2, ensure_ascii=False) + "\n")
+    else:
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow([field.name for field in fields(AskedQuery)])
+        for one in asked:
+            when = datetime.fromtimestamp(one.asked, UTC).isoformat(timespec="seconds")
+            names = [f"'{word}" if word[:1] in "=+-@" and word else word for word in (one.name, one.purpose)]
+            writer.writerow([when, one.key, *names, one.question, one.branch])
+    if out is None:
+        typer.echo(text.getvalue(), nl=False)
+        return
+    try:
+        out.write_text(text.getvalue(), encoding="utf-8")
+    except OSError as error:
+        from dpcvx.errors import Unreadable
+
+        raise Unreadable(f"{out} cannot be written: {error.strerror}.") from None
+    typer.echo(f"{out}: {len(asked)} question(s)", err=True)
 
 
 @keys_app.command("revoke")

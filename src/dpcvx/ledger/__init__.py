@@ -2,11 +2,12 @@
 
 from dpcvx.ledger.account_statement import AccountStatement
 from dpcvx.ledger.accounts import Account, Ledger
-from dpcvx.ledger.chain import Entry, Receipt, SecretChange, WitnessStart
+from dpcvx.ledger.chain import AccountState, Entry, Receipt, SecretChange, WitnessStart
 from dpcvx.ledger.verification import Verification
 
 __all__ = [
     "Account",
+    "AccountState",
     "AccountStatement",
     "Entry",
     "Ledger",

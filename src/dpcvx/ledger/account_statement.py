@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpcvx.accounting import Budget
-from dpcvx.ledger.chain import Entry, WitnessStart
+from dpcvx.ledger.chain import AccountState, Entry, WitnessStart
 
 __all__ = ["AccountStatement", "event_words"]
 
@@ -38,6 +38,8 @@ class AccountStatement:
     witness_starts : tuple of WitnessStart
         Decisions to begin a new witness: up to each of them an old copy of the ledger could have been
         restored without notice.
+    states : tuple of AccountState
+        Decisions to freeze, open again or close the account.
     """
 
     account: str
@@ -45,6 +47,7 @@ class AccountStatement:
     used: float
     history: tuple[Entry, ...]
     witness_starts: tuple[WitnessStart, ...] = ()
+    states: tuple[AccountState, ...] = ()
 
     @property
     def meaning(self) -> str:
@@ -67,6 +70,7 @@ class AccountStatement:
             "not_covered": list(NOT_COVERED),
             "history": [dataclasses.asdict(entry) for entry in self.history],
             "witness_starts": [dataclasses.asdict(start) for start in self.witness_starts],
+            "states": [dataclasses.asdict(state) for state in self.states],
         }
 
     def to_json(self) -> str:
@@ -87,6 +91,7 @@ class AccountStatement:
                 for entry in self.history
             ),
             *(("new witness", f"{start.time}  {start.reason}") for start in self.witness_starts),
+            *((state.word, f"{state.time}  {state.reason}") for state in self.states),
             ("not covered", "; ".join(NOT_COVERED)),
         ]
         for name, text in rows:

@@ -13,12 +13,21 @@ from typing import Any
 import sqlalchemy as sa
 
 from dpcvx.accounting import Budget, budget_of
-from dpcvx.errors import BudgetExceeded, DeadKey, Incompatible, LedgerDamaged, WrongType, WrongValue
+from dpcvx.errors import (
+    AccountNotOpen,
+    BudgetExceeded,
+    DeadKey,
+    Incompatible,
+    LedgerDamaged,
+    WrongType,
+    WrongValue,
+)
 from dpcvx.events import Event, Poisson, count_leaves, to_plain, walk
 from dpcvx.ledger.account_statement import AccountStatement
 from dpcvx.ledger.backup import copy_ledger
 from dpcvx.ledger.chain import (
     FORMAT,
+    AccountState,
     Entry,
     Receipt,
     SecretChange,
@@ -352,6 +361,7 @@ class Account:
             head = self.ledger._lock(connection)
             cap, spending = self._state(connection)
             self._check_relations(cap, relations, unit)
+            self._require_open(connection)
             if key is not None and (paid := self._paid(connection, key)) is not None:
                 return self._again(connection, cap, paid, details)
             after = self._admit(cap, spending, event, details)
@@ -424,6 +434,7 @@ class Account:
         """
         with writing(self.ledger.url) as connection:
             head = self.ledger._lock(connection)
+            self._require_open(connection)
             if secret is not None:
                 self._change(connection, secret)
             if self._answered(connection, key, "note") is not None:
@@ -450,6 +461,7 @@ class Account:
         """
         with writing(self.ledger.url) as connection:
             self.ledger._lock(connection)
+            self._require_open(connection)
             self._change(connection, secret)
 
     def read_secret(self, key: str) -> bytes | None:
@@ -476,6 +488,70 @@ class Account:
             rows = connection.execute(chosen.order_by(columns.sequence)).all()
         return tuple((row.key, bytes(row.answer)) for row in rows)
 
+    @property
+    def states(self) -> tuple[AccountState, ...]:
+        """Decisions to freeze, open again or close the account, in order; without any it is open."""
+        with reading(self.ledger.url) as connection:
+            return self._states(connection)
+
+    def freeze(self, *, reason: str) -> None:
+        """Refuse every charge and every new answer until `thaw`.
+
+        Parameters
+        ----------
+        reason : str
+            Words that may be published.
+        """
+        self._set_state("frozen", reason)
+
+    def thaw(self, *, reason: str) -> None:
+        """Open a frozen account again.
+
+        Parameters
+        ----------
+        reason : str
+        """
+        self._set_state("open", reason)
+
+    def close(self, *, reason: str) -> None:
+        """Refuse every charge and every new answer from now on; this is final. Reading goes on.
+
+        Parameters
+        ----------
+        reason : str
+        """
+        self._set_state("closed", reason)
+
+    def _set_state(self, word: str, reason: str) -> None:
+        _check_text("reason", reason)
+        with writing(self.ledger.url) as connection:
+            head = self.ledger._lock(connection)
+            self._state(connection)  # refuses an account that is not there
+            states = self._states(connection)
+            now = states[-1].word if states else "open"
+            if now == "closed" or now == word:
+                raise AccountNotOpen(f"Account {self.name!r} is {now} already.")
+            details = {"state": word, "reason": reason}
+            head, _ = append(connection, head, self.name, "state", None, details)
+        self.ledger._tell(head)
+
+    def _states(self, connection: sa.Connection) -> tuple[AccountState, ...]:
+        columns = entry_table.c
+        mine = (columns.account == self.name) & (columns.kind == "state")
+        found = connection.execute(sa.select(columns.content).where(mine).order_by(columns.sequence))
+        told = [json.loads(text) for text in found.scalars()]
+        return tuple(
+            AccountState(each["sequence"], each["time"], each["state"], each["reason"]) for each in told
+        )
+
+    def _require_open(self, connection: sa.Connection) -> None:
+        states = self._states(connection)
+        if states and states[-1].word != "open":
+            now = states[-1]
+            raise AccountNotOpen(
+                f"The data owner has {now.word} account {self.name!r} at {now.time[:19]}: {now.reason}"
+            )
+
     def history(self) -> tuple[Entry, ...]:
         """Return every charge, in order."""
         mine = (entry_table.c.account == self.name) & (entry_table.c.kind == "charge")
@@ -500,7 +576,7 @@ class Account:
         """Return the guarantee and the whole history, in words and as JSON."""
         history = self.history()
         used = history[-1].used if history else 0.0
-        return AccountStatement(self.name, self.budget, used, history, self._witness_starts())
+        return AccountStatement(self.name, self.budget, used, history, self._witness_starts(), self.states)
 
     def _witness_starts(self) -> tuple[WitnessStart, ...]:
         columns = entry_table.c

@@ -17,6 +17,8 @@ from dpcvx.ledger.witness import Head
 
 __all__ = [
     "FORMAT",
+    "STATES",
+    "AccountState",
     "Entry",
     "Receipt",
     "SecretChange",
@@ -122,6 +124,29 @@ class WitnessStart:
 
     sequence: int
     time: str
+    reason: str
+
+
+STATES = ("open", "frozen", "closed")
+
+
+@dataclass(frozen=True)
+class AccountState:
+    """An owner's decision to freeze, open again or close an account.
+
+    Parameters
+    ----------
+    sequence : int
+        Number of the entry that records it.
+    time : str
+        UTC.
+    word : {"open", "frozen", "closed"}
+    reason : str
+    """
+
+    sequence: int
+    time: str
+    word: str
     reason: str
 
 

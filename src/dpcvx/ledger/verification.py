@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from dpcvx.accounting import Budget, budget_of
 from dpcvx.errors import LedgerDamaged, WrongValue
 from dpcvx.events import from_plain
-from dpcvx.ledger.chain import FORMAT, canonical, digest, genesis
+from dpcvx.ledger.chain import FORMAT, STATES, canonical, digest, genesis
 from dpcvx.ledger.database import account_table, entry_table, head_table, reading
 from dpcvx.ledger.filters import FRESH, Spending, covers
 from dpcvx.ledger.witness import witness_at
@@ -56,6 +56,7 @@ class _State:
     cap: Budget
     spending: Spending = FRESH
     charged: set[str] = field(default_factory=set)
+    closed: bool = False
 
 
 def verify(url: str, witness: str | None, name: str) -> Verification:
@@ -123,8 +124,12 @@ def _check_entry(row: Any, hashes: list[str], replayed: dict[str, _State]) -> No
         raise WrongValue("The account was never made.")
     elif row.kind == "answer" and row.key not in replayed[row.account].charged:
         raise WrongValue("The answer was never charged.")
+    elif row.kind == "state":
+        if content["state"] not in STATES or replayed[row.account].closed:
+            raise WrongValue("The account cannot have this state.")
+        replayed[row.account].closed = content["state"] == "closed"
     elif row.kind not in ("answer", "note", "witness"):
-        raise WrongValue("The entry is no charge, answer, note, witness or account.")
+        raise WrongValue("The entry is no charge, answer, note, witness, state or account.")
 
 
 def _check_charge(content: Mapping[str, Any], account: _State) -> None:

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpcvx.errors import BudgetExceeded, DeadKey, KeyReused, LedgerDamaged, LedgerUnavailable
+from dpcvx.errors import AccountNotOpen, BudgetExceeded, DeadKey, KeyReused, LedgerDamaged, LedgerUnavailable
 from dpcvx.queries import ARGUMENTS, BRANCHES, Asker, Query, query_from_json, write_synthetic
 from dpcvx.service.database import ServiceDatabase
 from dpcvx.service.description import attributes, query_schema
@@ -74,6 +74,10 @@ class Analysts:
             name = f"{key.id}.{idempotency}"  # keys of different analysts never collide in the ledger
             try:
                 body = self.engine.answer(compiled, name, self._asker(key)).body
+            except AccountNotOpen:
+                raise Refusal(
+                    "account_not_open", "The data owner has frozen or closed this data set."
+                ) from None
             except BudgetExceeded:
                 raise Refusal(
                     "budget_spent", "The privacy budget is spent and this question needs some of it."

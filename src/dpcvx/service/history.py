@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from dpcvx.ledger import Ledger
 from dpcvx.ledger.database import entry_table
-from dpcvx.service.database import ServiceDatabase, question_table
+from dpcvx.service.database import ServiceDatabase, key_table, question_table
 from dpcvx.service.keys import ApiKey
 from dpcvx.service.refusal import Refusal
 
-__all__ = ["REUSED", "PastQuery", "QueryHistory"]
+__all__ = ["REUSED", "AskedQuery", "PastQuery", "QueryHistory", "open_history"]
 
 MINUTE, DAY = 60, 86_400
+PAGE = 500  # answers that are read at once
 REUSED = "This Idempotency-Key belongs to another question: use a new one for each question."
 
 
@@ -27,6 +31,18 @@ class PastQuery:
     asked: float  # seconds since 1970
     question: str  # canonical JSON of the query
     answer: bytes  # JSON of the answer, as it was sent
+
+
+@dataclass(frozen=True)
+class AskedQuery:
+    """A query with the key that asked it, for the data owner."""
+
+    asked: float  # seconds since 1970
+    key: str  # id of the API key
+    name: str  # of its holder
+    purpose: str  # of the key
+    question: str  # canonical JSON of the query
+    branch: str  # "histogram", or "oracle" for a new measurement
 
 
 class QueryHistory:
@@ -94,6 +110,28 @@ class QueryHistory:
             for row, answer in zip(rows, answers, strict=True)
         )
 
+    def of_all(self) -> tuple[AskedQuery, ...]:
+        """Return the queries of all keys, oldest first: who asked what, for which purpose."""
+        keys, questions = key_table.c, question_table.c
+        chosen = (
+            sa.select(questions.asked, keys.id, keys.name, keys.purpose, questions.question, questions.answer)
+            .join(key_table, (keys.account == questions.account) & (keys.id == questions.key))
+            .where(questions.account == self._database.account)
+            .order_by(questions.asked, questions.idempotency)
+        )
+        found: list[AskedQuery] = []
+        with self._database.reading() as connection:
+            rows = connection.execute(chosen).all()
+            for first in range(0, len(rows), PAGE):
+                page = rows[first : first + PAGE]
+                answers = self._answers(connection, [row.answer for row in page])
+                for row, answer in zip(page, answers, strict=True):
+                    branch = json.loads(answer)["branch"]
+                    found.append(
+                        AskedQuery(row.asked, row.id, row.name, row.purpose or "", row.question, branch)
+                    )
+        return tuple(found)
+
     def asked_today(self, key: ApiKey) -> int:
         """Return the number of queries of a key in the last 24 hours."""
         recent = (*self._of(key), question_table.c.asked > time.time() - DAY)
@@ -115,3 +153,9 @@ class QueryHistory:
 
     def _of(self, key: ApiKey) -> tuple[sa.ColumnElement[bool], ...]:
         return question_table.c.account == self._database.account, question_table.c.key == key.id
+
+
+def open_history(url: str | os.PathLike[str] | None, account: str) -> QueryHistory:
+    """Return the queries of an account that exists."""
+    Ledger(url).account(account)
+    return QueryHistory(ServiceDatabase(url, account))

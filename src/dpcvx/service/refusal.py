@@ -18,6 +18,7 @@ CODES = {
     "key_reused": 409,
     "key_dead": 409,
     "budget_spent": 409,
+    "account_not_open": 409,
     "too_many_questions": 429,
     "internal": 500,
     "busy": 503,

@@ -16,7 +16,7 @@ from typing import Any
 
 from rich.console import Console
 
-from dpcvx.accounting import Budget, default_delta
+from dpcvx.accounting import Budget, default_delta, sampler_delta
 from dpcvx.data.files import USUAL, FileForm, open_table
 from dpcvx.data.table import read_variables
 from dpcvx.data.table_file import HEADER_HINT, TableFile, read_bytes
@@ -51,6 +51,7 @@ class ServiceSettings:
     check: float = CHECK  # share of the budget for counts of recognised cells
     person: str | None = None  # column with the id of each row's person; None: the schema's, or none
     persons: int | None = None  # number of persons; None: the number of different ids
+    spend: float = 1.0  # share of the account's epsilon
     log: str = "problems"  # "problems": on standard error; "json": every request too, as JSON lines
     # form of the data file, by its schema, where options state it; None: the schema's own
     form: Callable[[TableSchema | None], FileForm] | None = None
@@ -192,8 +193,15 @@ def _serve(
         for column in table.left_out:
             console.print(f"no queries about {column}", markup=False, soft_wrap=True)
         with console.status("measuring privately, or reading earlier measurements"):
+            budget = _share(account.budget, settings.spend)
             engine = _engine(
-                table.schema, columns, account, settings.check, person=table.person, persons=settings.persons
+                table.schema,
+                columns,
+                account,
+                budget,
+                settings.check,
+                person=table.person,
+                persons=settings.persons,
             )
         analysts = Analysts(engine, database, account.ledger)
         if ready is not None:
@@ -209,10 +217,22 @@ def _serve(
         console.print(closing)
 
 
+def _share(cap: Budget, part: float) -> Budget:
+    """Return a part of a cap, in epsilon and in the failures of samplers that the account allows.
+
+    (1 + e^epsilon) times their total variation is taken from delta (PRIVACY_MATH §11), so that an equal part
+    of delta at a smaller epsilon would allow more failures than the account does.
+    """
+    epsilon = part * cap.epsilon
+    smaller = sampler_delta(epsilon, 1.0) / sampler_delta(cap.epsilon, 1.0)
+    return replace(cap, epsilon=epsilon, delta=part * smaller * cap.delta)
+
+
 def _engine(
     schema: Schema,
     columns: Any,
     account: Account,
+    budget: Budget,
     check: float,
     *,
     person: str | None = None,
@@ -224,7 +244,7 @@ def _engine(
             return QueryEngine(
                 schema,
                 columns,
-                account.budget,
+                budget,
                 person=person,
                 persons=persons,
                 check=check,
@@ -272,6 +292,8 @@ def _account(settings: ServiceSettings, n: int, unit: str) -> Account:
     ledger.verify()  # refuses an edited ledger, and an old copy if there is a witness
     account = ledger.account(settings.account)
     cap = account.budget
+    if account.states and account.states[-1].word == "closed":
+        raise WrongValue(f"Account {settings.account!r} is closed: {account.states[-1].reason}")
     if cap.unit != unit:
         way = "give --person, the column of ids" if cap.unit == "person" else "leave --person out"
         raise WrongValue(
@@ -287,12 +309,14 @@ def _account(settings: ServiceSettings, n: int, unit: str) -> Account:
 
 
 def _opening(settings: ServiceSettings, account: Account, analysts: Analysts) -> str:
-    cap = account.budget
+    cap, share = analysts.engine.budget, ""
+    if settings.spend < 1:
+        share = f", {settings.spend:.3g} of the account's; a fit could have epsilon {account.remaining():.3g}"
     lines = [
         f"serving {settings.data} at http://{settings.host}:{settings.port}  (stop with Ctrl-C)",
         _unit(analysts.engine),
-        f"account {settings.account}: epsilon {cap.epsilon:g}, delta {cap.delta:.3g} for all "
-        f"questions together; {analysts.engine.remaining:.3g} left for new measurements",
+        f"account {settings.account}: epsilon {cap.epsilon:g}, delta {cap.delta:.3g} for all questions "
+        f"together{share}; {analysts.engine.remaining:.3g} left for new measurements",
         _comparisons(*analysts.engine.comparisons, witnessed=settings.witness is not None),
         _check(analysts.engine),
     ]
