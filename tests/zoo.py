@@ -52,8 +52,11 @@ from dpcvx.domains.vertex_norm_map import VertexNorm
 from dpcvx.estimators.registry import ESTIMATORS, estimator_class
 from dpcvx.losses import (
     ClippedLogistic,
+    FractionalLogit,
     Huber,
+    LogGamma,
     Logistic,
+    LogPoisson,
     Loss,
     Quantile,
     Sigmoid,
@@ -101,6 +104,12 @@ REGRESSION_LOSSES: list[Loss] = [
     Quantile(quantile=0.9),
     Welsch(scale=0.7),
     Welsch(scale=20.0),
+    LogPoisson(),
+    LogPoisson(limit=0.4, y_range=(0.0, 5.0)),
+    LogGamma(),
+    LogGamma(limit=4.0, y_range=(0.0, 5.0)),
+    FractionalLogit(),
+    FractionalLogit(y_range=(-0.5, 0.8)),
 ]
 SCALAR_LOSSES: list[Loss] = BINARY_LOSSES + REGRESSION_LOSSES
 ALL_LOSSES: list[Loss] = [*SCALAR_LOSSES, Softmax()]

@@ -69,7 +69,9 @@ def test_gradient_is_the_derivative_of_the_value(loss):
 @all_losses
 def test_slope_is_the_gradient(loss):
     z, y = records(loss, 12.0)
-    assert_allclose(slopes(loss, z, y), loss.grad(z, y), rtol=2e-12, atol=1e-14)
+    # The error of a difference of an exponential and a target is relative to the exponential.
+    atol = 1e-11 if loss.target in ("amounts", "shares") else 1e-14
+    assert_allclose(slopes(loss, z, y), loss.grad(z, y), rtol=2e-12, atol=atol)
 
 
 @all_losses

@@ -17,7 +17,8 @@ X = np.column_stack([RNG.normal(40, 10, N), RNG.lognormal(8, 0.5, N), (RNG.rando
 T = 0.05 * (X[:, 0] - 40) + X[:, 2] + RNG.normal(0, 0.3, N)
 Y = (T.mean() < T).astype(int)
 COMMON = {"epsilon": 8.0, "bounds": "private", "n_iter": 3, "random_state": 5}
-ONE_TARGET = [kind for kind in REGRESSORS if kind is not dpcvx.PrivateLowRankRegression]
+OTHER_TARGETS = (dpcvx.PrivateLowRankRegression, dpcvx.PrivateFractionalRegressor)
+ONE_TARGET = [kind for kind in REGRESSORS if kind not in OTHER_TARGETS]
 
 
 def ranges(model):

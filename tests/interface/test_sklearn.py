@@ -16,10 +16,15 @@ from zoo import CLASSIFIERS, REGRESSORS
 # A large epsilon, because the checks ask for accuracy on 200 rows; their features are standardised.
 PUBLIC = {"epsilon": 30.0, "delta": 1e-5, "bounds": (-3, 3), "n_iter": 100}
 TARGET = {"y_bounds": (-3, 3)}
+OWN_TARGETS = {"PrivateFractionalRegressor": {"y_bounds": (0, 1)}}
 LABELS = {"classes": "from_y"}
 OTHER = {"PrivateHuberRegressor": "mirror_descent", "PrivateLinearSVC": "mirror_descent"}
 ESTIMATORS = [
-    kind(**PUBLIC, **(LABELS if kind in CLASSIFIERS else TARGET), solver=OTHER.get(kind.__name__, "auto"))
+    kind(
+        **PUBLIC,
+        **(LABELS if kind in CLASSIFIERS else OWN_TARGETS.get(kind.__name__, TARGET)),
+        solver=OTHER.get(kind.__name__, "auto"),
+    )
     for kind in REGRESSORS + CLASSIFIERS
 ]
 EXPECTED_FAILURES = {

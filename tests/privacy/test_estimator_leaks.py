@@ -63,7 +63,8 @@ RELEASED = {"coef_", "intercept_", "release_"}
 
 def models():
     for kind in REGRESSORS:
-        yield kind(**PUBLIC, y_bounds=(-10, 10)), Y
+        bounds = (0, 1) if kind.__name__ == "PrivateFractionalRegressor" else (-10, 10)
+        yield kind(**PUBLIC, y_bounds=bounds), Y
     for kind in CLASSIFIERS:
         yield kind(**PUBLIC, classes=(0, 1)), (Y > 0).astype(int)
         yield kind(**PUBLIC, classes=("a", "b", "c")), np.array(["a", "b", "c"])[np.digitize(Y, [-2, 2])]

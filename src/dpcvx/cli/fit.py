@@ -166,14 +166,22 @@ def fit(
             if weight == target:
                 raise WrongValue(f"The target {target!r} is declared as weight: choose another --target.")
             parameters["weight_bounds"] = declared.columns[weight].bounds
-        others = [name for name in table.columns if name not in (person, weight)]
+        exposure = parameters.get("exposure")
+        if exposure is not None and (exposure not in table.columns or exposure in (target, person, weight)):
+            raise WrongValue(
+                "--exposure must name a column of the table's header other than the target, the persons and "
+                "the weights."
+            )
+        others = [name for name in table.columns if name not in (person, weight, exposure)]
         schema = choose_columns(declared, others, target, wanted)
         if model == "group-lasso" and schema.groups:
             parameters["groups"] = schema.groups
         estimator = make_estimator(model, parameters | {"schema": schema})
-        ids, weights = ([] if name is None else [name] for name in (person, weight))
+        ids, roles = (
+            [name for name in names if name is not None] for names in ((person,), (weight, exposure))
+        )
         texts = [*schema.text_columns(), *ids]
-        X, y = table.read([*schema.columns, *ids, *weights], texts, target, parameters.get("classes"))
+        X, y = table.read([*schema.columns, *ids, *roles], texts, target, parameters.get("classes"))
         if public is not None:
             open_rows = open_table(public, options.form(public, declared))
             if absent := [name for name in schema.columns if name not in open_rows.columns]:

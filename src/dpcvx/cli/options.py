@@ -30,6 +30,7 @@ __all__ = [
     "Sep",
     "Sheet",
     "Witness",
+    "has_own_bounds",
     "in_options",
     "make_estimator",
     "needs_classes",
@@ -252,6 +253,11 @@ def make_estimator(model: str, parameters: dict[str, Any]) -> Any:
                 f"--{name.replace('_', '-')} belongs to --model {', '.join(owners)}, not to --model {model}."
             )
     return kind(**parameters)
+
+
+def has_own_bounds(model: str) -> bool:
+    """Say whether the targets of a ``--model`` have bounds that are those of its kind, such as shares."""
+    return getattr(estimator_class(COMMANDS[model]), "y_bounds", None) is not None
 
 
 def needs_classes(model: str) -> bool:

@@ -49,7 +49,10 @@ def read_rows(
     read = [*map(str, estimator.feature_names_in_)] if schema is None else [*schema.columns]
     # Whose rows are whose matters to a score alone.
     ids = [] if target is None or estimator.person is None else [estimator.person]
-    names = [*read, *ids]
+    exposure = getattr(estimator, "exposure", None)
+    # Without exposures rates are predicted; a score needs them.
+    exposures = [] if exposure is None or (target is None and exposure not in table.columns) else [exposure]
+    names = [*read, *ids, *exposures]
     wanted = names if target is None else [*names, target]
     if missing := [name for name in wanted if name not in table.columns]:
         raise WrongValue(f"{data} lacks columns that the model needs: {', '.join(missing)}; {HEADER_HINT}")

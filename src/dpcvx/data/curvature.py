@@ -124,7 +124,7 @@ class CurvatureSum:
         """Return both sums over records in memory."""
         self.check(records.d)
         y = records.targets(self.loss, 1)
-        found = _totals(records.whole_rows(), y[:1], records.weights, self)
+        found = _totals(records.whole_rows(), y[: len(y) - records.weighted], records.weights, self)
         if records.owners is None or self.square is None:
             return found
         persons = _gradients_of_persons(records, y, records.owners, self)
@@ -170,7 +170,7 @@ def _gradients_of_persons(
     loss, rows = question.loss, records.whole_rows()
     integers, unit = fixed_point(question.theta)
     n, d = rows.shape
-    function = kernels.residuals_of(loss.slope, loss.joint)
+    function = kernels.residuals_of(loss.slope, loss.joint, loss.offset)
     numbers = np.unique(owners[owners >= 0])
     sums = np.zeros((len(numbers), d), dtype=np.int64)
     for start in range(0, n, max(1, CELLS_AT_ONCE // d)):
@@ -200,7 +200,7 @@ def _totals(
     # In the shift's own distance, so that a clipped slope is clipped at the same residual on average.
     wide = slope.linf + round(SHIFT * 2**RESIDUAL_BITS)
     factor = 2.0 ** (bend.bits - RESIDUAL_BITS) / (2 * shift * unit)
-    function = kernels.residuals_of(loss.slope, loss.joint)
+    function = kernels.residuals_of(loss.slope, loss.joint, loss.offset)
     n, d = rows.shape
     k_largest = 2 ** (FEATURE_BITS + 1)
     square = question.square

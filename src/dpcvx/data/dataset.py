@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import numpy as np
+
 from dpcvx.accounting import REPLACE_ONE
 from dpcvx.data.cells import native_array
 from dpcvx.data.declarations import check_schema
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from dpcvx.arrays import IntVector
     from dpcvx.data.bins import CellsInBins
     from dpcvx.data.columns import Columns
+    from dpcvx.data.exposure import Exposure
     from dpcvx.data.public_rows import LongRows
     from dpcvx.data.quantise import Quantiser
     from dpcvx.data.recognised import RecognisedCells
@@ -126,6 +129,7 @@ class InMemory:
         self.declarations: Mapping[str, Any] = {}
         self.has_raw_cells = True
         self.units: Units | None = None
+        self.exposure: Exposure | None = None
         self.neighbours = REPLACE_ONE
         if people is not None:
             self.weigh_by(persons(ids, declared=people.rule.declared, max_rows=people.rule.max_rows))
@@ -157,8 +161,11 @@ class InMemory:
         from dpcvx.data.memory import Arrays
 
         rows, y = columns.rows(self.table, quantiser), target.encode(self.target)
+        offsets = None
+        if self.exposure is not None:
+            offsets, y = self.exposure.offsets, np.where(self.exposure.known[:, None], y, np.nan)
         if self.units is None:
-            return Arrays(rows, y, bounds=quantiser.bounds, layout=layout)
+            return Arrays(rows, y, bounds=quantiser.bounds, layout=layout, offsets=offsets)
         weights = self.units.weigh(rows, y)
         return Arrays(
             rows,
@@ -168,6 +175,7 @@ class InMemory:
             weights=weights,
             units=self.n,
             owners=self.units.owners,
+            offsets=offsets,
         )
 
 

@@ -67,7 +67,7 @@ class MarginsInMemory:
         from dpcvx.data import kernels
 
         columns, rho = self._columns, self._rho
-        function = kernels.residuals_of(self._loss.slope, self._loss.joint)
+        function = kernels.residuals_of(self._loss.slope, self._loss.joint, self._loss.offset)
         rest = (scale, self._loss.parameter, bound.l2, bound.linf)
         outputs, n = rho.shape
         sums = np.empty((outputs, self._d), dtype=np.int64)

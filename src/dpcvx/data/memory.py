@@ -78,6 +78,7 @@ class Arrays:
     `weights`: ndarray of integers, shape (n,): weights of the rows, those of a person at most 2^14 together.
     `units`: public number of persons, if rows have weights; the number of rows is then private.
     `owners`: ndarray of integers, shape (n,): number of each row's person, -1 for none.
+    `offsets`: ndarray of float64, shape (n,): added to the scores of the rows; finite.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Arrays:
         weights: IntVector | None = None,
         units: int | None = None,
         owners: IntVector | None = None,
+        offsets: Vector | None = None,
     ) -> None:
         if layout not in ("rows", "columns"):
             raise WrongValue(f"layout must be 'rows' or 'columns', got {layout!r}.")
@@ -108,6 +110,9 @@ class Arrays:
                 raise WrongValue(f"{name} must be at least 1, got {value}.")
         targets = np.zeros((0, self._count)) if y is None else y.T
         self.weighted, self._owners = weights is not None, owners
+        self._offset = offsets is not None
+        if offsets is not None:
+            targets = np.vstack([targets, offsets])
         if weights is not None:
             if weights.min() < 0 or weights.max() > WEIGHT:  # computed by the package, not by the user
                 raise WrongValue(f"Weights must be integers from 0 to {WEIGHT}.")
@@ -155,7 +160,7 @@ class Arrays:
 
     def _again(self, records: Records, bounds: Bounds) -> Arrays:
         """A source of the same records after a map, kept alike."""
-        weights, targets = records.weights, len(records.y) - records.weighted
+        weights, targets = records.weights, records.outcomes
         return Arrays(
             records.rows,
             records.y[:targets].T,
@@ -166,6 +171,7 @@ class Arrays:
             weights=weights,
             units=self.n if self.weighted else None,
             owners=records.owners,
+            offsets=records.y[targets] if records.offset else None,
         )
 
     @property
@@ -245,6 +251,7 @@ class Arrays:
             self._block_rows,
             self.weighted,
             self._owners,
+            self._offset,
         )
 
     def parts(
@@ -254,7 +261,7 @@ class Arrays:
         return in_threads(part, count, work, threads=self._threads, largest=largest)
 
     def _targets(self, loss: Loss, outputs: int) -> Vector:
-        return targets_for(loss, outputs, self._y, self.weighted)
+        return targets_for(loss, outputs, self._y, self.weighted, self._offset)
 
     def _whole_rows(self) -> Dense | Sparse:
         return whole_rows(self._row_major(), *self._extra)

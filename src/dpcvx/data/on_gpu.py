@@ -74,7 +74,7 @@ def _residuals(
     """Write the residuals of the records that begin with number ``first``, at z_i = m_i * unit."""
     from dpcvx.data import kernels
 
-    function = kernels.residuals_of(loss.slope, loss.joint)
+    function = kernels.residuals_of(loss.slope, loss.joint, loss.offset)
     y = part.targets(loss, len(margins))
     rest = (unit, loss.parameter, bound.l2, bound.linf)
 

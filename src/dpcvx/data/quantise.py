@@ -181,8 +181,8 @@ def remap(records: Records, quantiser: Quantiser | None, center: float, scale: f
     intercept keeps the row within its bounds, so sensitivities do not change.
     """
     y = (records.y - center) / scale
-    if records.weighted:
-        y[-1] = records.y[-1]
+    targets = records.outcomes
+    y[targets:] = records.y[targets:]
     if quantiser is None:
         return replace(records, y=np.ascontiguousarray(y))
     rows, unit = records.whole_rows(), 2.0**FEATURE_BITS
@@ -193,11 +193,12 @@ def remap(records: Records, quantiser: Quantiser | None, center: float, scale: f
     stored = of_integers.quantise(rows.values)
     if quantiser.shrink != "row":
         factors = of_integers.factors(rows)
-        targets = len(y) - records.weighted
         y[:targets] *= factors if quantiser.shrink == "numbers" else 1 / factors
         if quantiser.constant:
             stored.values[:, -1] = np.floor(factors * quantiser.constant)
-    return Records(stored, np.ascontiguousarray(y), weighted=records.weighted, owners=records.owners)
+    return replace(
+        records, rows=stored, y=np.ascontiguousarray(y), step=1, constant=0, threads=None, block_rows=None
+    )
 
 
 def targets(y: Any, limit: float | None = None, missing: float = math.nan) -> Vector:

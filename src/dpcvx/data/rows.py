@@ -115,15 +115,18 @@ def dense_block(rows: Dense | Sparse, start: int, stop: int) -> NDArray[np.int16
     return full
 
 
-def targets_for(loss: Loss, outputs: int, y: Vector, weighted: bool = False) -> Vector:
+def targets_for(loss: Loss, outputs: int, y: Vector, weighted: bool = False, offset: bool = False) -> Vector:
     """Return targets (K, n), and refuse those of another kind than the loss takes.
 
-    `weighted`: whether a last row of y, which stays, holds weights.
+    `weighted`: whether a last row of y, which stays, holds weights; `offset`: whether a row before it holds
+    offsets of scores.
     """
-    if len(y) == weighted:
+    if len(y) == weighted + offset:
         raise WrongValue("These records have no targets; give y when the source is made.")
+    if offset != loss.offset:
+        raise WrongValue(f"{type(loss).__name__} and its records disagree on whether scores have offsets.")
     width = 1 if loss.joint else outputs
-    if y.shape[0] != width + weighted:
+    if y.shape[0] != width + weighted + offset:
         raise WrongValue(f"{type(loss).__name__} with {outputs} output(s) needs y with {width} column(s).")
     return y
 
@@ -133,7 +136,8 @@ class Records:
     """Records in memory as sums read them."""
 
     rows: Dense | Sparse  # stored integers, row-major
-    # shape (K, n): targets; K = 0 without any. Where records have weights, a last row with these follows.
+    # shape (K, n): targets; K = 0 without any. Where records have offsets of scores, a row with these
+    # follows, and a last row with weights where records have weights.
     y: Vector
     step: int = 1  # unit of the stored integers, in units of 2^-14: 2^14 where they are -1, 0 and 1
     constant: int = 0  # value of a last feature that is the same in every row and is not stored; 0 for none
@@ -143,6 +147,12 @@ class Records:
     # whether records have weights: integers from 0 to 2^14, and those of a person add up to at most 2^14
     weighted: bool = False
     owners: NDArray[np.int64] | None = None  # number of each record's person, -1 for none; private
+    offset: bool = False  # whether scores have offsets
+
+    @property
+    def outcomes(self) -> int:
+        """Number of rows of y that hold targets: those that a map of targets changes."""
+        return len(self.y) - self.weighted - self.offset
 
     @property
     def weights(self) -> NDArray[np.int64] | None:
@@ -172,7 +182,7 @@ class Records:
 
     def targets(self, loss: Loss, outputs: int) -> Vector:
         """Return the targets, and refuse those of another kind than the loss takes; weights follow them."""
-        known = targets_for(loss, outputs, self.y, self.weighted)
+        known = targets_for(loss, outputs, self.y, self.weighted, self.offset)
         return np.ascontiguousarray(known, dtype=np.float64)
 
     def whole_rows(self) -> Dense | Sparse:

@@ -115,7 +115,7 @@ class GradientSum:
         integers, unit = _sent(self.theta, records.d)
         y = records.targets(self.loss, len(integers))
         rows = records.rows
-        function = kernels.residuals_of(self.loss.slope, self.loss.joint)
+        function = kernels.residuals_of(self.loss.slope, self.loss.joint, self.loss.offset)
         rest = (function, unit, self.loss.parameter, self.bound.l2, self.bound.linf)
 
         def part(start: int, stop: int) -> IntVector:
@@ -181,7 +181,7 @@ class DifferenceSum:
             y, weights = np.ascontiguousarray(y[:-1]), y[-1]
         if records.owners is not None:
             batch = np.flatnonzero(np.isin(records.owners, batch))
-        function = kernels.residuals_of(self.loss.slope, self.loss.joint)
+        function = kernels.residuals_of(self.loss.slope, self.loss.joint, self.loss.offset)
         rest = (float(self.loss.parameter), self.residual.l2, self.residual.linf)
         limits = (self.bound.l2, self.bound.linf, weights)
         public = (first, second), (first_unit, second_unit), function, rest, limits
@@ -261,7 +261,7 @@ class MomentSum(PlainSum):
         self.check(d)
         measured = len(centers) - d
         y, weights = records.y[:measured], records.weights
-        if len(records.y) - records.weighted < measured:
+        if records.outcomes < measured:
             raise WrongValue(f"{measured} target(s) are to be measured; these records have fewer.")
         rows = records.whole_rows()
         total = np.zeros(len(centers), dtype=np.int64)
@@ -374,7 +374,7 @@ class TargetSum(PlainSum):
 
     def of(self, records: Records) -> IntVector:
         """Return the sum over records in memory; rows are not read."""
-        y = records.y[: len(records.y) - records.weighted]
+        y = records.y[: records.outcomes]
         if len(y) != 1:
             raise WrongValue(f"One target is to be measured; these records have {len(y)}.")
         known, low, high = ~np.isnan(y[0]), self.center - self.reach, self.center + self.reach

@@ -41,6 +41,11 @@ __all__ = [
 ]
 
 LARGEST_ID = 2.0**53  # larger integers may become equal when a reader turns them into floats
+# Other ways to give the cells of a column, by the parameter that names it.
+INSTEAD = {
+    "person": ", or give fit groups=ids instead",
+    "sample_weight": ", or give fit an array of weights instead",
+}
 Weigh = Callable[[Dense | Sparse, Vector], IntVector]
 
 
@@ -237,7 +242,7 @@ def survey_weights(weights: Any, bounds: Any) -> Units:
 
 
 def take_column(X: Any, name: str, parameter: str = "person") -> tuple[Any, Any]:
-    """Return a table without the column of persons or of weights, and that column.
+    """Return a table without the column of persons, of weights or of exposures, and that column.
 
     `parameter`: the one that names the column, for messages.
     """
@@ -246,8 +251,8 @@ def take_column(X: Any, name: str, parameter: str = "person") -> tuple[Any, Any]
     frame = open_typed(X)
     if not isinstance(frame, nw.DataFrame) or name not in frame.columns:
         raise WrongValue(
-            f"{parameter}={name!r} names a column of a data frame, which X does not have: name a column, or "
-            f"give fit {'groups=ids' if parameter == 'person' else 'an array of weights'} instead."
+            f"{parameter}={name!r} names a column of a data frame, which X does not have: name a column"
+            f"{INSTEAD.get(parameter, '')}."
         )
     return frame.drop(name).to_native(), frame[name].to_native()
 

@@ -90,7 +90,7 @@ class AdditiveModel(LinearModel):
         """
         made = super().summary(level, adjust=adjust)
         facts = (made.title, made.facts, made.terms, made.estimates, made.uncertainty, level, adjust)
-        return ShapeSummary(*facts, made.notes, self.shapes_)
+        return ShapeSummary(*facts, made.notes, shapes=self.shapes_)
 
     def _terms(self) -> ModelTerms:
         """Return the coefficients by name; a column's line and ramps belong together, and so do products."""

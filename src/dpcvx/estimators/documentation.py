@@ -151,6 +151,17 @@ PARAMETERS = {
         float,
     ),
     "quantile": Parameter("float", "Quantile that quantile regression models, in (0, 1).", float),
+    "exposure": Parameter(
+        "str, optional",
+        "Column of X with the exposure of each record, which is never a feature: the time, area or number of "
+        "people in which y was counted. Means are proportional to it. By default all records have the same.",
+        str,
+    ),
+    "max_exposure": Parameter(
+        "float, optional",
+        "Largest exposure that is possible, from public knowledge; a larger one counts as this.",
+        float,
+    ),
     "groups": Parameter(
         "mapping from name to columns, list of lists of columns, or one label per column, optional",
         "Columns of X that belong together, by name or position. A column that is in none is a group of its "

@@ -195,7 +195,8 @@ class Formula:
 
     def _output(self) -> str:
         if self.classes is None:
-            return "Predict. exp(z)." if self.link == "log" else "Predict. z."
+            means = {"log": "exp(z)", "logit": "1 / (1 + exp(-z))"}
+            return f"Predict. {means.get(self.link, 'z')}."
         labels, proba = self.classes.tolist(), ""
         if self.coef.ndim == 1:
             if self.link == "logit":

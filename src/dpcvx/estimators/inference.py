@@ -57,6 +57,8 @@ class Summary(Printable):
     level: float = 0.95
     adjust: str | None = None
     notes: tuple[str, ...] = ()
+    # heading of a column with the exponentials of coefficients, where these are ratios; none by default
+    ratio: str = ""
 
     def table(self) -> ResultTable:
         """Return the table: a row for the intercept, for each feature, and for each baseline level."""
@@ -72,7 +74,7 @@ class Summary(Printable):
         columns, cells = found.columns("", "coef"), iter(found.cells())
         empty = (0.0, *(None,) * (len(columns) - 2))
         rows = [(name, *(empty if j is None else next(cells))) for name, j in places]
-        return ResultTable(self.title, self.facts, columns, tuple(rows), (*self.notes, *found.notes()))
+        return self._with_ratios(columns, rows, (*self.notes, *found.notes()))
 
     def _places(self) -> list[tuple[str, int | None]]:
         """Rows: a name, and its place among the coefficients (the intercept last).
@@ -98,7 +100,17 @@ class Summary(Printable):
             label = (output,) if several else ()
             rows += [(name, *label, 0.0 if j is None else float(both[j])) for name, j in places]
         columns = (Column(""), *([Column("output")] if several else []), Column("coef", number))
-        return ResultTable(self.title, self.facts, columns, tuple(rows), self.notes)
+        return self._with_ratios(columns, rows, self.notes)
+
+    def _with_ratios(
+        self, columns: tuple[Column, ...], rows: list[tuple[Any, ...]], notes: tuple[str, ...]
+    ) -> ResultTable:
+        """Return the table, with the exponential of each coefficient beside it where these are ratios."""
+        if self.ratio:
+            place = next(j for j, column in enumerate(columns) if column.name == "coef") + 1
+            columns = (*columns[:place], Column(self.ratio, number), *columns[place:])
+            rows = [(*row[:place], math.exp(min(row[place - 1], 700.0)), *row[place:]) for row in rows]
+        return ResultTable(self.title, self.facts, columns, tuple(rows), notes)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -188,6 +188,7 @@ class Intervals(FittedModel):
             level,
             adjust,
             (*notes, *self._summary_notes()),
+            ratio="exp(coef)" if self._link == "log" else "",
         )
 
     def t_test(self, hypotheses: Any, *, level: float = 0.95, adjust: str | None = None) -> ContrastTests:

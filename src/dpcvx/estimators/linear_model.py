@@ -141,7 +141,7 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
         refuse_metadata(self, metadata)
         with ProgressReport(type(self).__name__, shown=bool(self.verbose)) as progress:
             progress.step("planning")
-            dataset = open_fit_data(self, X, y, groups, sample_weight)
+            dataset = self._open_data(X, y, groups, sample_weight)
             made = self._declare(dataset, dataset.n)
             rng = generator_of(self.random_state)
             self._warn(made, dataset)
@@ -159,6 +159,10 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
             self._leak_warned = True  # score would say the same
             warnings.warn(VALIDATION_WARNING, PrivacyLeakWarning, stacklevel=2)
         return self
+
+    def _open_data(self, X: Any, y: Any, groups: Any, sample_weight: Any) -> Dataset:
+        """Open the data of a fit."""
+        return open_fit_data(self, X, y, groups, sample_weight)
 
     def _run(
         self,
@@ -326,6 +330,10 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
         """Centre and scale of scores in the user's units, and entries of the statement about the target."""
         return target.center, target.scale, target.facts
 
+    def _variance_unit(self, release: Release, target: Target, spread: Any) -> float:
+        """One unit of the released dispersion in the user's units; `spread`: of scores."""
+        return float(spread) ** 2
+
     def _publish(self, release: Release, made: FitDeclaration) -> None:
         """Set the fitted attributes: the released parameter in the user's units."""
         columns, target, intercept = made.columns, made.target, made.intercept
@@ -358,7 +366,7 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
         self._uncertainty = None
         if release.uncertainty is not None:
             self._uncertainty = release.uncertainty.mapped(
-                lambda theta: np.append(*in_units(theta)), float(spread) ** 2
+                lambda theta: np.append(*in_units(theta)), self._variance_unit(release, target, spread)
             )
         self.n_iter_ = release.n_iter
         self.coef_names_ = np.array(row_map.feature_names, dtype=object)

@@ -13,7 +13,10 @@ __all__ = ["label_scores", "log_probabilities", "mean_of_scores"]
 
 
 def mean_of_scores(scores: Vector, link: str) -> Vector:
-    """Return the predicted number: the score, or its exponential where the link is a logarithm."""
+    """Return the predicted mean: the score, its exponential, or the share of which it is the log-odds."""
+    if link == "logit":
+        share: Vector = np.exp(-np.logaddexp(0.0, -scores))
+        return share
     return np.exp(scores) if link == "log" else scores
 
 

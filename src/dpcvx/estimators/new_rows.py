@@ -21,6 +21,8 @@ def open_new_rows(estimator: Any, X: Any, schema: TableSchema | None) -> Table:
     `estimator`: its ``n_features_in_`` and ``feature_names_in_`` are compared; `schema`: of the fit's table:
     with one, columns are found by name, and others are left out.
     """
-    table = Table(without_column(X, getattr(estimator, "person", None)), schema)
+    for role in ("person", "exposure"):
+        X = without_column(X, getattr(estimator, role, None))
+    table = Table(X, schema)
     validate_data(estimator, table.header(), reset=False, skip_check_array=True)
     return table

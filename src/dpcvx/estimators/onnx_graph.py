@@ -21,6 +21,7 @@ from dpcvx.estimators.formula import Formula
 __all__ = ["onnx_model"]
 
 EPOCH = datetime.date(1970, 1, 1)
+MEANS = {"log": "Exp", "logit": "Sigmoid"}  # operators from scores of regressors to means, by link
 OPSET, ML_OPSET = 18, 3  # of ONNX 1.13 and later
 
 
@@ -424,7 +425,7 @@ def _expanded(graph: _Graph, region: Region, basis: AdditiveBasis, cells: str) -
 def _scores(graph: _Graph, formula: Formula, features: str) -> str:
     """Scores of shape (n,), or (n, K)."""
     product = graph.add("MatMul", features, graph.constant(formula.coef.T))
-    name = "prediction" if formula.classes is None and formula.link != "log" else "scores"
+    name = "prediction" if formula.classes is None and formula.link not in MEANS else "scores"
     return graph.add("Add", product, graph.constant(np.asarray(formula.intercept, np.float64)), output=name)
 
 
@@ -438,8 +439,8 @@ def _outputs(graph: _Graph, formula: Formula, scores: str) -> list[Any]:
 
     outputs = len(formula.coef) if several else None
     if formula.classes is None:
-        if formula.link == "log":
-            graph.add("Exp", scores, output="prediction")
+        if formula.link in MEANS:
+            graph.add(MEANS[formula.link], scores, output="prediction")
         return [described("prediction", TensorProto.DOUBLE, outputs)]
     labels = formula.classes.tolist()
     if several:

@@ -197,7 +197,8 @@ class Planning(Parameters):
                 self._plan_scaled, problem, n, budget, intercept, density=density, redundant=redundant
             )
         constant = self._may_be_constant(problem, intercept, budget)
-        if constant and not standardize and problem.is_round and step_pays(problem, n, budget):
+        one_step = constant and problem.loss.affine and problem.is_round
+        if one_step and not standardize and step_pays(problem, n, budget):
             make = partial(self._plan_step, problem, n, budget, intercept)
         check, note = check_stages(dataset, columns, target, n, budget, float(self.check))
         asked = maps if standardize else declared
@@ -227,7 +228,8 @@ class Planning(Parameters):
         """Whether the planner may choose the model that predicts the same for everybody."""
         automatic = self.solver == "auto" and self.n_iter is None and not self.uncertainty
         free = self._is_free and self.standardize == "auto" and intercept > 0
-        return automatic and free and problem.loss.affine and _can_scale(problem, budget)
+        mean = problem.loss.affine or problem.loss.link == "log"
+        return automatic and free and mean and _can_scale(problem, budget)
 
     def _residual(self, problem: Problem, n: int, budget: Budget) -> float:
         """Clip of residuals in standard deviations of the target, for coverage or for risk."""

@@ -30,6 +30,9 @@ ESTIMATORS = {
     "PrivateAdditiveClassifier": EstimatorEntry("additive", "additive-classifier"),
     "PrivateAdditiveRegressor": EstimatorEntry("additive", "additive"),
     "PrivateLinearSVC": EstimatorEntry("classifiers", "svc"),
+    "PrivatePoissonRegressor": EstimatorEntry("means", "poisson"),
+    "PrivateGammaRegressor": EstimatorEntry("means", "gamma"),
+    "PrivateFractionalRegressor": EstimatorEntry("means", "fractional"),
     "PrivateHuberRegressor": EstimatorEntry("regressors", "huber"),
     "PrivateQuantileRegressor": EstimatorEntry("regressors", "quantile"),
 }

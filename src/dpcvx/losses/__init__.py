@@ -6,17 +6,19 @@ outside 0..K-1 under softmax; it has value 0 and slope exactly 0. Constants are 
 y in `y_range`.
 """
 
-from dpcvx.losses import labels, numbers
+from dpcvx.losses import labels, means, numbers
 from dpcvx.losses.labels import *  # noqa: F403
 from dpcvx.losses.loss import Link, Loss, TargetKind
+from dpcvx.losses.means import *  # noqa: F403
 from dpcvx.losses.numbers import *  # noqa: F403
 from dpcvx.losses.slopes import exp_basic
 
 # Every loss of the package; `name` stands for it in queries, plans and files.
 LOSSES: tuple[type[Loss], ...] = tuple(
-    getattr(module, name) for module in (labels, numbers) for name in module.__all__
+    getattr(module, name) for module in (labels, numbers, means) for name in module.__all__
 )
 
 __all__ = ["LOSSES", "Link", "Loss", "TargetKind", "exp_basic"]
 __all__ += labels.__all__
 __all__ += numbers.__all__
+__all__ += means.__all__

@@ -8,8 +8,9 @@ from dpcvx.arrays import Vector
 from dpcvx.errors import WrongValue
 
 # labels: -1 or +1, 0 where there is none. codes: 0..K-1. numbers: scaled to an interval about 0, y_range is
-# a field. amounts: numbers >= 0 that are scaled but never centred, y_range = (0, high) is a field.
-TargetKind = Literal["labels", "codes", "numbers", "amounts"]
+# a field. amounts: numbers >= 0 that are scaled but never centred, y_range = (0, high) is a field. shares:
+# numbers in [0, 1], mapped to [-1, 1].
+TargetKind = Literal["labels", "codes", "numbers", "amounts", "shares"]
 # Meaning of a score: the target itself, its log-odds, its logarithm, or a number of which the sign counts.
 Link = Literal["identity", "logit", "log", "sign"]
 
@@ -27,7 +28,7 @@ class Loss(Protocol):
 
     @property
     def target(self) -> TargetKind:
-        """Kind of the target y: "labels", "codes", "numbers" or "amounts"."""
+        """Kind of the target y: "labels", "codes", "numbers", "amounts" or "shares"."""
         ...
 
     @property
@@ -54,6 +55,21 @@ class Loss(Protocol):
     def unit_free(self) -> bool:
         """Whether the minimiser shifts and scales with the targets, so that they may be standardised."""
         return False
+
+    @property
+    def offset(self) -> bool:
+        """Whether each record has an offset, at most 0, that is added to its score."""
+        return False
+
+    @property
+    def variance_power(self) -> float:
+        """The variance of a target is the dispersion times this power of its mean, if the model is right."""
+        return 0.0
+
+    @property
+    def usual_target(self) -> float:
+        """A usual target, at which predictions of risk take the curvature."""
+        return self.y_range[1] if self.target == "labels" else 0.0
 
     @property
     def dispersion_known(self) -> bool:
@@ -100,6 +116,13 @@ class Loss(Protocol):
     def smoothness(self, z_max: float) -> float:
         """Return the supremum of |phi''| (for several scores, of the Hessian's norm); inf if not smooth."""
         ...
+
+    def largest_curvature(self, z_max: float) -> float:
+        """Return the size at which curvatures are clipped in a released Hessian: by default `smoothness`.
+
+        A smaller one makes the noise smaller, and the Hessian of records with a larger curvature too small.
+        """
+        return self.smoothness(z_max)
 
     @property
     def weighted(self) -> "Loss | None":

@@ -7,6 +7,8 @@ and every device rounds alike: a slope gives the same bits on every backend. The
 
 from dpcvx.arrays import Vector
 
+LARGEST_MEAN = 3.0  # of Poisson loss, in the units of the scaled target; larger means count as this one
+
 
 def exp_basic(x: float) -> float:
     """Return e^x for x clamped to [-40, 40], within 1e-12 relatively, from basic operations only.
@@ -118,3 +120,31 @@ def welsch_slope(z: float, y: float, a: float) -> float:
     """Return r e^(-r^2 / a^2) with r = z - y."""
     r = z - y
     return r * exp_basic(-(r / a) * (r / a))
+
+
+def log_poisson_slope(z: float, y: float, a: float) -> float:
+    """Return min(e^z, 3) - y, clipped to [-a, a]."""
+    mean = exp_basic(z)
+    if mean > LARGEST_MEAN:
+        mean = LARGEST_MEAN
+    r = mean - y
+    if r > a:
+        return a
+    if r < -a:
+        return -a
+    return r
+
+
+def log_gamma_slope(z: float, y: float, a: float) -> float:
+    """Return 1 - y e^(-z), clipped to [-a, a]."""
+    r = 1.0 - y * exp_basic(-z)
+    if r > a:
+        return a
+    if r < -a:
+        return -a
+    return r
+
+
+def fractional_logit_slope(z: float, y: float, a: float) -> float:
+    """Return 1 / (1 + e^(-z)) - (1 + y) / 2."""
+    return 1.0 / (1.0 + exp_basic(-z)) - 0.5 * (1.0 + y)

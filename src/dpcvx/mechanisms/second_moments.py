@@ -116,7 +116,8 @@ class NoisySecondMoments(GaussianMechanism):
 
     @property
     def _largest(self) -> int:
-        return max(1, math.floor(2.0**self._bits * self.problem.loss.smoothness(self.problem.z_max)))
+        largest = self.problem.loss.largest_curvature(self.problem.z_max)
+        return max(1, math.floor(2.0**self._bits * largest))
 
     def _slope(self, z_max: float | None) -> ResidualBound:
         return residual_bound(self.problem, z_max, self.clip)

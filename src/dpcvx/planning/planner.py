@@ -44,13 +44,15 @@ def default_radius(loss: Loss, ball: str = "", outputs: int = 1) -> float:
 
     A classifier's score is a log-odds: with rows of norm 1, radius 10 reaches odds of e^10. A regression's
     target is mapped to [-1, 1]: with radius 3 a feature that varies over a third of its declared range can
-    explain all of it. In an l2 ball ("l2"), where the noise of a bounded slope does not grow with the radius,
+    explain all of it. The logarithm of a mean varies less than log-odds, and gets half of their
+    radius. In an l2 ball ("l2"), where the noise of a bounded slope does not grow with the radius,
     a classifier gets three times as much: rows are seldom as long as their bound, nor in line with theta.
     There the radius grows with the root of the number of scores (``outputs``), so that each has as much room.
     """
     if loss.link == "identity":
         return 3.0
-    return 30.0 * math.sqrt(outputs) if ball == "l2" else 10.0
+    reach = 5.0 if loss.link == "log" else 10.0
+    return 3 * reach * math.sqrt(outputs) if ball == "l2" else reach
 
 
 def default_ridge(radius: float) -> float:

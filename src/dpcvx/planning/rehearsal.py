@@ -91,6 +91,8 @@ def _scene(curvatures: Vector, target: Vector, learnable: float, l2: float) -> S
 
 
 def _learnable(problem: Problem, clip: float | None) -> float:
+    if problem.loss.link == "log":  # the loss has no natural zero: what scores of a usual spread explain
+        return Typical.of(problem, clip).at_zero
     if problem.loss.link != "identity":
         return problem.loss_at_zero
     if problem.loss.target_deviation is not None:

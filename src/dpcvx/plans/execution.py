@@ -210,7 +210,7 @@ def _check_slopes(plan: Plan) -> None:
     for stage in plan.stages:
         if not (stage.mechanism.traits.measures or stage.mechanism.traits.copies):
             loss = getattr(stage.mechanism, "problem", plan.problem).loss
-            kernels.residuals_of(loss.slope, loss.joint)
+            kernels.residuals_of(loss.slope, loss.joint, loss.offset)
 
 
 def _check_source(plan: Plan, source: DataSource) -> None:

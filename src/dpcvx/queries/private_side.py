@@ -219,7 +219,7 @@ def _residuals(question: GradientSum, rows: IntVector, y: Vector) -> IntVector:
     integers, unit = fixed_point(question.theta)
     margins = integers.astype(np.int64) @ rows.T
     rho = np.empty(margins.shape, dtype=np.int32)
-    function = kernels.residuals_of(loss.slope, loss.joint)
+    function = kernels.residuals_of(loss.slope, loss.joint, loss.offset)
     rest = (unit, float(loss.parameter), bound.l2, bound.linf)
     kernels.block_residuals(function, margins, np.ascontiguousarray(y.T), 0, 0, len(rows), *rest, rho)
     return rho.astype(np.int64)

@@ -27,12 +27,15 @@ __all__ = [
     "ScaledFit",
     "ScaledTarget",
     "TargetScale",
+    "TargetUnits",
+    "check_questions",
     "count_records",
     "covering_deviations",
     "divide_by",
     "measure_target",
     "residual_deviations",
     "scaled_loss",
+    "start_at",
     "target_stage",
 ]
 
@@ -45,14 +48,17 @@ RESIDUAL: tuple[float, float] = default("solvers.scaled_target.RESIDUAL")
 MANY: float = default("solvers.scaled_target.MANY")
 LARGEST: float = default("solvers.scaled_target.LARGEST")
 UNIT = 2.5  # standard deviations of the target in a unit of the fit, in which radius and ridge hold
+LOG_UNIT = 1.5  # the same where scores are logarithms of means
 CENTER: float = default("solvers.scaled_target.CENTER")
 SEEN: float = default("solvers.scaled_target.SEEN")
 AIM: float = default("solvers.scaled_target.AIM")
 AIMS: tuple[float, float] = default("solvers.scaled_target.AIMS")
 MISFIT: float = default("solvers.scaled_target.MISFIT")
 NOISY: float = default("solvers.scaled_target.NOISY")
+LEAST_MEAN = 0.05  # of a target >= 0, in its standard deviations: the noise on the mean can be larger
 MOST_SEEN = 0.9  # clipped mean squares above it say only that the range is too narrow
 DIVIDED = ("gradient", "gradient on a support", "difference", "Hessian")  # questions whose answers are over n
+SHIFTED = ("gradient", "difference", "Hessian")  # questions that `ShiftedAsk` passes on
 LOST_TARGET = (
     "The model may be worse than a constant: the released standard deviation of y is no larger than its "
     "noise. The y_bounds are too wide for this number of records and this epsilon. Use narrower y_bounds or "
@@ -73,6 +79,36 @@ class TargetScale:
     def unit(self) -> float:
         """One unit of the fit in the units of the target."""
         return UNIT * self.deviation
+
+    def units(self, loss: Loss) -> TargetUnits:
+        """Return the units of a fit with this loss.
+
+        With a logarithmic link nothing is centred, since the model is one of the mean itself. A unit is then
+        1.5 standard deviations or the mean, if that is larger, and descent starts at the mean.
+        """
+        if loss.link != "log":
+            return TargetUnits(self.center, self.unit, self.center, self.unit)
+        mean = max(self.center, LEAST_MEAN * self.deviation)
+        unit = max(LOG_UNIT * self.deviation, mean)
+        return TargetUnits(0.0, unit, math.log(mean), 1.0, math.log(mean / unit))
+
+
+@dataclass(frozen=True)
+class TargetUnits:
+    """Units of a fit: targets (y - center)/scale; a score z of the fit stands for level + factor * z.
+
+    `start`: score of the fit's targets at which z is 0.
+    """
+
+    center: float = 0.0
+    scale: float = 1.0
+    level: float = 0.0
+    factor: float = 1.0
+    start: float = 0.0
+
+    def variance(self, loss: Loss) -> float:
+        """Return one unit of the fit's dispersion in the units of the target."""
+        return float(self.scale ** (2 - loss.variance_power))
 
 
 def residual_deviations(problem: Problem, n: int, budget: Budget) -> float:
@@ -112,6 +148,12 @@ def scaled_loss(loss: Loss, residual: float) -> Loss:
         return Huber(loss.threshold_deviations / UNIT, y_range, 1 / UNIT)
     if loss.affine:
         return Huber(residual / UNIT, y_range, 1 / UNIT)
+    if loss.link == "log":
+        # Targets may exceed a mean of 1 by the limit, so that the limit bounds slopes at every score. A
+        # smaller one would bend means of skewed targets far down.
+        limit, highest = max(residual, RESIDUAL[1]) / LOG_UNIT, LARGEST / LOG_UNIT + 1
+        amounts: Loss = replace(own, limit=limit, y_range=(0.0, highest))
+        return amounts
     scaled: Loss = replace(own, y_range=y_range)
     return scaled
 
@@ -269,20 +311,23 @@ class ScaledFit(Solver):
         solver: Solver,
         present: int,
         back: Callable[[Vector], Vector],
-        unit: float,
+        variance: float,
+        start: Vector | None = None,
     ) -> Vector:
         """Fit to the records that have a target, and return the result in old units.
 
-        `present`: their released number; `back`: map to old units; `unit`: one unit of the fit's target in
-        old units.
+        `present`: their released number; `back`: map to old units; `variance`: unit of the fit's
+        dispersion in old units; `start`: public point that the fit is told to be 0.
         """
         fit, fit_ask = self._fit(plan), ask
+        if start is not None:
+            fit_ask = ShiftedAsk(fit_ask, start, plan.problem.l2)
         if present < plan.n:
             solver = solver.with_records(fit, present)
-            fit, fit_ask = self._fit(plan, present), PresentAsk(ask, plan.n / present, plan.problem.l2)
+            fit, fit_ask = self._fit(plan, present), PresentAsk(fit_ask, plan.n / present, plan.problem.l2)
         theta = solver.run(fit, fit_ask)
         if fit_ask.uncertainty is not None:
-            ask.publish(fit_ask.uncertainty.mapped(back, unit**2))
+            ask.publish(fit_ask.uncertainty.mapped(back, variance))
         return back(theta)
 
 
@@ -342,22 +387,25 @@ class ScaledTarget(ScaledFit):
         stage = target_stage(n, budget)
         before = Repeat(stage.mechanism.event, stage.n_calls)
         fit = self.solver.plan(self.inner(problem), n, budget, Following(before, accountant))
+        check_questions(problem.loss, fit)
         return Plan((stage, *fit.stages), problem, n, replace(self, solver=fit.solver), budget, accountant)
 
     def run(self, plan: Plan, ask: Asking) -> Vector:
         """Measure the target, fit, and return to its units."""
         limit, stage = plan.problem.loss.y_range[1], plan.stages[0]
         scale = measure_target(stage, plan.n, ask, limit, centred=self.intercept > 0)
-        ask.remap(None, scale.center, scale.unit)
+        units = scale.units(plan.problem.loss)
+        ask.remap(None, units.center, units.scale)
         ask.announce(None, scale.caution)
 
         def back(theta: Vector) -> Vector:
-            old: Vector = scale.unit * theta
+            old: Vector = units.factor * theta
             if self.intercept:
-                old[-1] += scale.center / self.intercept
+                old[-1] += units.level / self.intercept
             return old
 
-        return self._run_fit(plan, ask, self.solver, scale.present, back, scale.unit)
+        start, variance = start_at(units, self.intercept, plan.problem.d), units.variance(plan.problem.loss)
+        return self._run_fit(plan, ask, self.solver, scale.present, back, variance, start)
 
 
 @dataclass(frozen=True)
@@ -387,8 +435,9 @@ class ConstantModel(Solver):
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Fix the number of questions and their noise from public facts."""
-        if problem.outputs > 1 or not problem.loss.affine or self.intercept == 0:
-            raise Incompatible("ConstantModel is for squared loss of one target, with an intercept.")
+        known = problem.loss.affine or problem.loss.link == "log"
+        if problem.outputs > 1 or not known or self.intercept == 0:
+            raise Incompatible("ConstantModel is for the mean of one target, with an intercept.")
         if budget.delta == 0:
             raise Incompatible("The mean of a target is measured with Gaussian noise, which needs delta > 0.")
         looks = _looks(n, budget, 1.0)
@@ -401,12 +450,49 @@ class ConstantModel(Solver):
         scale = measure_target(plan.stages[0], plan.n, ask, plan.problem.loss.y_range[1], centred=True)
         ask.announce(None)  # without the caution: this is a constant, which a warning said before the fit
         theta = np.zeros(plan.problem.d)
-        theta[-1] = scale.center / self.intercept
+        theta[-1] = scale.units(plan.problem.loss).level / self.intercept
         return theta
 
     def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
         """Predict the excess risk: all that coefficients could explain, and no noise beside it."""
         return Typical.of(problem).at_zero, 0.0
+
+
+def start_at(units: TargetUnits, intercept: float, d: int) -> Vector | None:
+    """Return the point whose scores are all the start of a fit's units; None for 0.
+
+    `intercept`: value of the constant feature, the last of d; 0 for none.
+    """
+    if units.start == 0 or intercept == 0:
+        return None
+    point = np.zeros(d)
+    point[-1] = units.start / intercept
+    return point
+
+
+def check_questions(loss: Loss, fit: Plan) -> None:
+    """Refuse a solver of a loss with a logarithmic link that asks for more than gradients and Hessians."""
+    if loss.link == "log" and any(each.mechanism.traits.question not in SHIFTED for each in fit.stages):
+        raise Incompatible(
+            f"{type(fit.solver).__name__} does not fit a model of the logarithm of a mean, which starts at "
+            'the released mean. Use solver="gradient_descent", or "auto".'
+        )
+
+
+class ShiftedAsk(Asking):
+    """Passes queries of theta on as queries of start + theta; a ridge stays one of theta."""
+
+    def __init__(self, ask: Asking, start: Vector, l2: float) -> None:
+        self._ask, self._start, self._ridge = ask, start, l2 * start
+
+    def ask(self, *public: Any, question: str | None = None) -> Any:
+        """Ask for a gradient, a difference of two or a Hessian at shifted points."""
+        answer = self._ask.ask(*(each + self._start for each in public), question=question)
+        return answer - self._ridge if question == "gradient" else answer
+
+    def move(self, step: float, vertex: Vertex) -> None:
+        """Pass a move on."""
+        self._ask.move(step, vertex)
 
 
 class PresentAsk(Asking):

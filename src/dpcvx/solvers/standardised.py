@@ -21,10 +21,13 @@ from dpcvx.solvers.defaults import default
 from dpcvx.solvers.scaled_target import (
     RESIDUAL,
     ScaledFit,
+    TargetUnits,
+    check_questions,
     count_records,
     divide_by,
     measure_target,
     scaled_loss,
+    start_at,
     target_stage,
 )
 
@@ -262,6 +265,7 @@ class Standardised(ScaledFit):
             measures = (target_stage(n, budget), *measures)
         before = Compose(tuple(Repeat(stage.mechanism.event, stage.n_calls) for stage in measures))
         fit = self.solver.plan(self.inner(problem), n, budget, Following(before, accountant))
+        check_questions(problem.loss, fit)
         stages = (*measures, *fit.stages)
         return Plan(stages, problem, n, replace(self, solver=fit.solver), budget, accountant)
 
@@ -272,11 +276,11 @@ class Standardised(ScaledFit):
         means, squares, lengths = (
             _any(stage.mechanism) for stage in plan.stages[first_stage : first_stage + 3]
         )
-        y_center, y_scale, present, caution = 0.0, 1.0, None, None
+        units, present, caution = TargetUnits(), None, None
         if first_stage:
             limit = problem.loss.y_range[1]
             scale = measure_target(plan.stages[0], plan.n, ask, limit, centred=self.intercept)
-            y_center, y_scale, present, caution = scale.center, scale.unit, scale.present, scale.caution
+            units, present, caution = scale.units(problem.loss), scale.present, scale.caution
         limits = means.limits * 2.0**-FEATURE_BITS
         moments, weight = ask.moments(), plan.n
         if means.whole:
@@ -304,7 +308,7 @@ class Standardised(ScaledFit):
             basis = replace(self.basis, reach=self.reach, flat=flat)
         spread = self.reach * s if basis is None else s
         unknown = self._unknown(d) if self.intercept else None
-        ask.remap(Quantiser(bounds, m, spread, basis=basis, missing=unknown), y_center, y_scale)
+        ask.remap(Quantiser(bounds, m, spread, basis=basis, missing=unknown), units.center, units.scale)
         most = float(d) if bounds.x_2 is None else bounds.x_2**2
         mean_square = min(more * max(ask.length(), 2 * lengths.noise), most)
         numbers = of_levels == 0
@@ -322,11 +326,11 @@ class Standardised(ScaledFit):
         ask.remap(Quantiser(inner.bounds, 0.0, 1 / (largest * unit), offset, shrink=self.shrink))
 
         if self.limits and basis is not None:
-            plan = replace(plan, problem=self._limited(problem, basis, y_scale * unit))
+            plan = replace(plan, problem=self._limited(problem, basis, units.factor * unit))
 
         def back(theta: Vector) -> Vector:
-            weights: Vector = y_scale * unit * theta[: inner.d - self.intercept]
-            offset = y_center + y_scale * INTERCEPT * theta[-1]
+            weights: Vector = units.factor * unit * theta[: inner.d - self.intercept]
+            offset = units.level + units.factor * INTERCEPT * theta[-1]
             if basis is None:
                 weights = weights / s.reshape(-1, *[1] * (theta.ndim - 1))
                 offset = offset - m @ weights
@@ -337,7 +341,8 @@ class Standardised(ScaledFit):
         solver = self.solver
         if self.intercept and self.compared:
             solver = solver.with_redundant(self._redundant(m, s, unit, inner.d))
-        return self._run_fit(plan, ask, solver, present, back, y_scale)
+        start = start_at(units, INTERCEPT * self.intercept, inner.d)
+        return self._run_fit(plan, ask, solver, present, back, units.variance(problem.loss), start)
 
 
 def _targets(problem: Problem) -> int:

@@ -23,6 +23,7 @@ __all__ = ["DECAYS", "GROWTH", "UNIFORM", "Harmonic", "Typical", "inflation", "m
 
 CLASSIFICATION_VARIANCE: float = default("solvers.typical_data.CLASSIFICATION_VARIANCE")
 REGRESSION_VARIANCE: float = default("solvers.typical_data.REGRESSION_VARIANCE")
+LOG_MEAN_VARIANCE: float = default("solvers.typical_data.LOG_MEAN_VARIANCE")
 DECAYS: tuple[float, ...] = default("solvers.typical_data.DECAYS")
 GROWTH: float = default("solvers.typical_data.GROWTH")
 LEAST_WINDOW = 1e-4  # below it a difference of like numbers is its first term
@@ -155,7 +156,9 @@ def mean_curvature(problem: Problem, clip: float | None = None) -> float:
     z = np.linspace(-3, 3, 241)
     weights = np.exp(-(z**2) / 2)
     z, step = z * math.sqrt(_score_variance(problem, clip)), 1e-4
-    y = np.full_like(z, problem.loss.y_range[1] if problem.loss.target == "labels" else 0.0)
+    y = np.full_like(z, problem.loss.usual_target)
+    if problem.loss.link == "log":  # the scores of a fit are about the mean, which a fit measures
+        z = z + math.log(problem.loss.usual_target)
     bend = (problem.loss.grad(z + step, y) - problem.loss.grad(z - step, y)) / (2 * step)
     return float(weights @ bend / weights.sum())
 
@@ -165,4 +168,4 @@ def _score_variance(problem: Problem, clip: float | None) -> float:
         return EXPLAINED * known**2
     if problem.loss.link == "identity":
         return REGRESSION_VARIANCE * problem.slope(2, 0.0, clip) ** 2
-    return CLASSIFICATION_VARIANCE
+    return LOG_MEAN_VARIANCE if problem.loss.link == "log" else CLASSIFICATION_VARIANCE

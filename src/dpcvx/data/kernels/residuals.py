@@ -100,6 +100,17 @@ def scalar_residuals(margins, y, first, at, count, unit, parameter, l2, linf, rh
         weigh(rho, y[outputs], first, at, count)
 
 
+def offset_residuals(margins, y, first, at, count, unit, parameter, l2, linf, rho):
+    """The same for one score of a record whose offset is the row of y after its target, before weights."""
+    for i in range(count):
+        z, target = margins[0, at + i] * unit + y[1, first + i], y[0, first + i]
+        known = target == target
+        rho[0, at + i] = rounded(slope(clamped(z), target, parameter), linf) if known else 0  # noqa: F821
+        shrink(rho, at + i, l2)
+    if y.shape[0] > 2:
+        weigh(rho, y[2], first, at, count)
+
+
 def vector_residuals(margins, y, first, at, count, unit, parameter, l2, linf, rho):
     """The same for a slope that sees the scores of all outputs together."""
     outputs = margins.shape[0]
@@ -158,19 +169,21 @@ def compile_slope(slope: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @cache
-def residuals_of(slope: Callable[..., Any], joint: bool) -> Any:
+def residuals_of(slope: Callable[..., Any], joint: bool, offset: bool = False) -> Any:
     """Return the compiled residual function of a slope, to be handed to the kernels below.
 
-    A joint slope sees the scores of all outputs: slope(z, y, a, out).
+    A joint slope sees the scores of all outputs: slope(z, y, a, out). With an offset of each record, a row of
+    y, it is added to the score.
 
     It is passed by address and so is no part of a kernel's type: the kernels are compiled once for all losses
     and found again on disk. The package's own losses are cached under a name that holds the digest of their
     source; a loss of the user is compiled in each process.
     """
-    function = bind(vector_residuals if joint else scalar_residuals, slope=compile_slope(slope))
+    plain = offset_residuals if offset else vector_residuals if joint else scalar_residuals
+    function = bind(plain, slope=compile_slope(slope))
     own = slope.__module__.startswith(f"{losses.__name__}.")
     if own:
-        function.__qualname__ = f"residuals_{slope.__name__}_{LOSSES_DIGEST}"
+        function.__qualname__ = f"{plain.__name__}_{slope.__name__}_{LOSSES_DIGEST}"
     try:
         return cfunc(RESIDUALS, cache=own, error_model="numpy")(function)
     except NumbaError as problem:

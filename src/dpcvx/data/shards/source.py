@@ -338,7 +338,7 @@ class MarginsOnDisk:
         shard = self._records.stored(index) if self._columns is None else self._columns[index]
         at, n, outputs = self._records.starts[index], shard.y.shape[1], len(self._margins)
         rows, width = shard.rows, self._records.d - (shard.constant > 0)
-        function = kernels.residuals_of(self._loss.slope, self._loss.joint)
+        function = kernels.residuals_of(self._loss.slope, self._loss.joint, self._loss.offset)
         block_rows = max(8, BLOCK_BYTES * n // max(1, rows.values.nbytes))
         if self._columns is not None:
             block_rows = max(8, BLOCK_MARGINS // outputs)

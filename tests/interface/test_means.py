@@ -1,0 +1,170 @@
+"""Regressors of means: counts with exposure, amounts and shares, from fits to tables, files and exports."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import d2_tweedie_score
+
+import dpcvx as dp
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpcvx.PrivacyLeakWarning")
+SLOPES = np.array([0.5, -0.3, 0.0])
+KINDS = [dp.PrivatePoissonRegressor, dp.PrivateGammaRegressor, dp.PrivateFractionalRegressor]
+
+
+def people(kind, n=6_000, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    z = 0.5 + X @ SLOPES
+    if kind is dp.PrivatePoissonRegressor:
+        return X, rng.poisson(np.exp(z) * rng.gamma(2, 0.5, n))  # overdispersed
+    if kind is dp.PrivateGammaRegressor:
+        return X, rng.gamma(2, np.exp(z) / 2)
+    mean = 1 / (1 + np.exp(-z))
+    return X, rng.beta(4 * mean, 4 * (1 - mean))
+
+
+def model(kind, **more):
+    given = {"epsilon": 4.0, "bounds": (-5, 5), "random_state": 1} | more
+    if kind is not dp.PrivateFractionalRegressor:
+        given.setdefault("y_bounds", (0, 40))
+    return kind(**given)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_coefficients_and_means_are_those_of_the_model(kind):
+    X, y = people(kind)
+    fitted = model(kind).fit(X, y)
+    np.testing.assert_allclose(fitted.coef_, SLOPES, atol=0.1)
+    assert fitted.predict(X).mean() == pytest.approx(y.mean(), rel=0.05)
+    assert fitted.intercept_ == pytest.approx(0.5, abs=0.1)
+
+
+@pytest.mark.parametrize(("kind", "power"), [(KINDS[0], 1), (KINDS[1], 2)])
+def test_the_score_is_the_share_of_the_deviance(kind, power):
+    X, y = people(kind)
+    fitted = model(kind).fit(X, y)
+    weights = np.random.default_rng(1).uniform(size=len(y))
+    for given in (None, weights):
+        wanted = d2_tweedie_score(y, fitted.predict(X), power=power, sample_weight=given)
+        assert fitted.score(X, y, given) == pytest.approx(wanted)
+    y = np.where(np.arange(len(y)) < 10, np.nan, y)
+    rest = d2_tweedie_score(y[10:], fitted.predict(X[10:]), power=power)
+    assert fitted.score(X, y) == pytest.approx(rest)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_and_exports_predict_the_same(kind, tmp_path):
+    X, y = people(kind, 2_000)
+    fitted = model(kind, uncertainty=0.3).fit(X, y)
+    fitted.save(tmp_path / "model.json")
+    again = dp.load(tmp_path / "model.json")
+    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+    np.testing.assert_array_equal(again.predict_interval(X), fitted.predict_interval(X))
+    assert str(again.summary()) == str(fitted.summary())
+    np.testing.assert_array_equal(fitted.to_sklearn().predict(X), fitted.predict(X))
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(fitted.to_onnx().SerializeToString())
+    np.testing.assert_allclose(session.run(["prediction"], {"X": X})[0], fitted.predict(X), rtol=1e-9)
+    assert {"log": "exp(z)", "logit": "1 / (1 + exp(-z))"}[fitted._link] in str(fitted.formula_)
+
+
+def counted(n=8_000, seed=0):
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(rng.normal(size=(n, 3)), columns=list("abc"))
+    years = rng.uniform(0.02, 1, n) * 5
+    y = rng.poisson(years * np.exp(-1.5 + table.to_numpy() @ SLOPES))
+    return table.assign(years=years), y
+
+
+def with_years(**more):
+    return model(dp.PrivatePoissonRegressor, exposure="years", max_exposure=5, y_bounds=(0, 20), **more)
+
+
+def test_means_are_proportional_to_the_exposure():
+    table, y = counted()
+    fitted = with_years().fit(table, y)
+    np.testing.assert_allclose(fitted.coef_, SLOPES, atol=0.1)
+    assert fitted.intercept_ == pytest.approx(-1.5, abs=0.1)
+    assert list(fitted.coef_names_) == ["a", "b", "c"]
+    rates = fitted.predict(table[list("abc")])
+    np.testing.assert_allclose(fitted.predict(table), rates * table["years"])
+    assert "column 'years'" in fitted.privacy_statement_.bounds["exposure"]
+    # A model without the exposure explains less.
+    plain = model(dp.PrivatePoissonRegressor, y_bounds=(0, 20)).fit(table[list("abc")], y)
+    constant = table["years"] * y.sum() / table["years"].sum()
+    assert fitted.score(table, y) > 0.1
+    assert d2_tweedie_score(y, fitted.predict(table), power=1) > plain.score(table[list("abc")], y) + 0.1
+    assert d2_tweedie_score(y, constant, power=1) < d2_tweedie_score(y, fitted.predict(table), power=1)
+
+
+@pytest.mark.parametrize("cell", [np.nan, 0.0, -1.0, np.inf, 1e300])
+def test_no_exposure_stops_a_fit(cell):
+    table, y = counted(500)
+    table.loc[0, "years"] = cell
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = with_years(epsilon=30.0).fit(table, y)
+    assert np.isfinite(fitted.coef_).all()
+
+
+def test_weights_and_persons_go_with_an_exposure():
+    table, y = counted(2_000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        weighted = with_years(weight_bounds=(0, 1)).fit(table, y, sample_weight=np.full(2_000, 0.5))
+        persons = with_years().fit(table, y, groups=np.repeat(np.arange(1_000), 2))
+    for each in (weighted, persons):
+        np.testing.assert_allclose(each.coef_, SLOPES, atol=0.35)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"max_exposure": None}, "exposure needs max_exposure"),
+        ({"max_exposure": -1}, "exposure needs max_exposure"),
+        ({"exposure": None}, "max_exposure needs exposure"),
+        ({"exposure": 3}, "exposure must be the name of a column"),
+        ({"exposure": "months"}, "names a column of a data frame, which X does not have"),
+        ({"backend": "dask"}, "tables in memory only"),
+        ({"y_bounds": None}, r"needs y_bounds=\(0, high\)"),
+        ({"solver": "frank_wolfe"}, "No solver fits|does not fit"),
+    ],
+)
+def test_wrong_parameters_are_refused(wrong, match):
+    table, y = counted(200)
+    with pytest.raises((ValueError, TypeError), match=match):
+        with_years().set_params(**wrong).fit(table, y)
+
+
+def test_shares_have_the_bounds_0_and_1():
+    with pytest.raises(ValueError, match=r"y_bounds are \(0, 1\).*100 for percentages"):
+        dp.PrivateFractionalRegressor(epsilon=1.0, bounds=(0, 1), y_bounds=(0, 100)).fit([[0.1]], [50])
+
+
+@pytest.mark.long
+def test_the_table_shows_ratios_and_the_dispersion():
+    X, y = people(dp.PrivatePoissonRegressor, 10_000)
+    fitted = model(dp.PrivatePoissonRegressor, uncertainty=0.3).fit(X, y)
+    shown = str(fitted.summary())
+    assert "exp(coef)" in shown
+    assert "log link" in shown
+    assert "variance over mean" in shown
+    low, high = fitted.predict_interval(X[:50]).T
+    assert (low < np.exp(0.5 + X[:50] @ SLOPES)).mean() > 0.8
+    assert (np.exp(0.5 + X[:50] @ SLOPES) < high).mean() > 0.8
+    with pytest.raises(ValueError, match="is a model of means"):
+        fitted.predict_interval(X, of="observation")
+
+
+def test_a_constant_is_the_mean_where_records_are_few():
+    X, y = people(dp.PrivatePoissonRegressor, 60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = model(dp.PrivatePoissonRegressor, epsilon=1.0).fit(X, y)
+    assert fitted.plan_.solver.innermost(fitted.plan_).solver.constant
+    assert (fitted.coef_ == 0).all()
+    assert 0 < fitted.predict(X[:1]) < 40
