@@ -168,3 +168,14 @@ def test_a_constant_is_the_mean_where_records_are_few():
     assert fitted.plan_.solver.innermost(fitted.plan_).solver.constant
     assert (fitted.coef_ == 0).all()
     assert 0 < fitted.predict(X[:1]) < 40
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+def test_errors_are_forecast_and_their_share_is_chosen(kind):
+    assert model(kind, uncertainty="auto").plan(5_000, 3).solver.hessian_share is not None
+    X, y = people(kind)
+    expected = model(kind, uncertainty=0.2).power(len(y), 3, deviations={0: 1.0, 1: 1.0, 2: 1.0}).std_err[1:]
+    found = model(kind, uncertainty=0.2).fit(X, y).coef_std_
+    assert (found < 3 * expected).all()
+    assert (expected < 3 * found).all()

@@ -149,6 +149,20 @@ class _Sample:
             return cls(X, left_out, odds, target.classes[second.astype(int)], 1.0, factor)
         usual = 2 * float(np.max(target.scale)) / WIDTH_IN_DEVIATIONS
         whole = usual if assumed.target is None else assumed.target
+        link = made.plan.problem.loss.link
+        if link == "log":
+            # The mean is one standard deviation. E mu^2 = (1 + r2) whole^2, so that relative errors with the
+            # variance (1 - r2)/(1 + r2) leave r2 of the target's variance to the features.
+            spread, share = math.sqrt(math.log1p(assumed.r2)), (1 - assumed.r2) / (1 + assumed.r2)
+            logs = math.log(whole) - spread**2 / 2 + spread * score
+            return cls(X, left_out, logs, np.exp(logs) * rng.gamma(1 / share, share, len(logs)), 1.0, factor)
+        if link == "logit":
+            chance = 1 / (1 + np.exp(-score))
+            spread, rest = float(chance.var()), float((chance * (1 - chance)).mean())
+            share = min(0.9, spread * (1 - assumed.r2) / (assumed.r2 * rest))  # variance over mean (1 - mean)
+            sizes = 1 / share - 1
+            y = rng.beta(sizes * chance, sizes * (1 - chance))
+            return cls(X, left_out, score, y, math.sqrt(share), factor)
         mean, error = target.center + math.sqrt(assumed.r2) * whole * score, math.sqrt(1 - assumed.r2) * whole
         return cls(X, left_out, mean, mean + error * rng.standard_normal(len(mean)), error, factor)
 
@@ -186,6 +200,7 @@ class _Sample:
             weights=None if weight == 1 else np.full(len(self.X), weight),
             units=None if weight == 1 else len(self.X),
             owners=np.arange(len(self.X)) // neighbours.rows if people else None,
+            offsets=np.zeros(len(self.X)) if plan.problem.loss.offset else None,
         )
         found = []
         for seed in range(runs):
