@@ -114,7 +114,7 @@ class MeanRegressor(LinearRegressor):
         raise NotImplementedError
 
     def _fit_facts(self) -> list[tuple[str, str]]:
-        facts = super()._fit_facts()
+        facts: list[tuple[str, str]] = super()._fit_facts()
         if self._uncertainty is not None:
             facts.append(("dispersion", f"{self._uncertainty.dispersion:.4g}, {self._dispersion_words}"))
         return facts

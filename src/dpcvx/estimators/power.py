@@ -153,13 +153,13 @@ class _Sample:
         if link == "log":
             # The mean is one standard deviation. E mu^2 = (1 + r2) whole^2, so that relative errors with the
             # variance (1 - r2)/(1 + r2) leave r2 of the target's variance to the features.
-            spread, share = math.sqrt(math.log1p(assumed.r2)), (1 - assumed.r2) / (1 + assumed.r2)
-            logs = math.log(whole) - spread**2 / 2 + spread * score
+            width, share = math.sqrt(math.log1p(assumed.r2)), (1 - assumed.r2) / (1 + assumed.r2)
+            logs = math.log(whole) - width**2 / 2 + width * score
             return cls(X, left_out, logs, np.exp(logs) * rng.gamma(1 / share, share, len(logs)), 1.0, factor)
         if link == "logit":
             chance = 1 / (1 + np.exp(-score))
-            spread, rest = float(chance.var()), float((chance * (1 - chance)).mean())
-            share = min(0.9, spread * (1 - assumed.r2) / (assumed.r2 * rest))  # variance over mean (1 - mean)
+            seen, rest = float(chance.var()), float((chance * (1 - chance)).mean())
+            share = min(0.9, seen * (1 - assumed.r2) / (assumed.r2 * rest))  # variance over mean (1 - mean)
             sizes = 1 / share - 1
             y = rng.beta(sizes * chance, sizes * (1 - chance))
             return cls(X, left_out, score, y, math.sqrt(share), factor)
