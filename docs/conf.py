@@ -24,4 +24,9 @@ def setup(app):
     def keep_bars(app, what, name, obj, options, lines):
         lines[:] = [line.replace("|", r"\|") for line in lines]
 
+    # Methods that scikit-learn adds refer to labels of its own pages.
+    def skip_requests(app, what, name, obj, skip, options):
+        return True if name.startswith("set_") and name.endswith("_request") else None
+
     app.connect("autodoc-process-docstring", keep_bars, priority=900)
+    app.connect("autodoc-skip-member", skip_requests)
