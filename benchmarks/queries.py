@@ -138,7 +138,7 @@ def measure(schema, table, method, *, epsilon, queries, planned=PLANNED, seed=0)
         analyst.hear(query, answer)
         question = query.compile(schema, n)
         weights = counts.marginal(question.attributes).ravel() / n
-        excess = question.error(weights, np.array(answer.estimates))
+        excess = question.error(weights, np.array(answer.coded))
         bound = math.nan if answer.error_bound is None else answer.error_bound
         typical = math.nan if answer.typical is None else answer.typical
         rows.append((max(excess, 0.0), answer.error, bound, typical))

@@ -84,23 +84,30 @@ class Teller:
             time.sleep(self.seconds)
             if self.problem is not None:
                 raise self.problem
+            reading, at = query.reading(self.schema, self.n), self.number
             values = [
-                Coefficient(name, self.number, self.number - 1, self.number + 1, 1.0)
-                for name in compiled.names
+                Coefficient(name, 0.0)
+                if known
+                else Coefficient(name, at, 1.0, at - 1, at + 1, 1.0, at - 2, at + 2)
+                for name, known in zip(reading.names, reading.known, strict=True)
             ]
             return Answer(
                 query=query.to_json(),
                 coefficients=tuple(values),
+                coded=(self.number,) * len(compiled.names),
                 branch=self.branch,
                 error=self.number,
                 error_bound=2 * self.number,
                 confidence=0.95,
                 covered_by="comparison",
+                interval_by="prediction",
                 typical=3 * self.number,
                 checked=self.checked,
                 remaining=self.remaining,
                 private=True,
                 comparable=self.comparisons[1] > 0,
+                people=self.n,
+                unit="record",
                 note=self.note,
             )
         finally:

@@ -87,7 +87,7 @@ def test_regressions_leave_those_without_a_target_out(people):
     theta = compiled.answer(weights)
     known = weights.reshape(3, 4) * np.array([[1], [1], [0]])
     np.testing.assert_allclose(compiled.answer((known / known.sum()).ravel()), theta, atol=1e-2)
-    assert compiled.names == ("intercept", "town=a", "town=b", "town=c")
+    assert compiled.names == ("intercept", "town=a", "town=b", "town=c", "town=elsewhere")
     assert (compiled.X.reshape(3, 4, -1)[2] == 0).all()
     assert compiled.error(weights, theta) <= 1e-4
     squared = dp.Regression("wage", ("works",), loss="squared").compile(SCHEMA, N)

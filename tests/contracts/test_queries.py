@@ -186,7 +186,7 @@ def test_answers_of_linear_queries_are_the_counts_means_and_shares():
         counts = np.bincount(
             np.ravel_multi_index(tuple(axes), question.sizes), minlength=np.prod(question.sizes)
         )
-        return question.reported(question.answer(counts / N))
+        return query.reading(SCHEMA, N).numbers(question.answer(counts / N))
 
     assert answered(Count({"sex": ["f"], "age": ["[18, 30)", "[50, 90]"]})) == pytest.approx(
         ((sex == 0) & (age != 1)).sum()
@@ -199,8 +199,59 @@ def test_answers_of_linear_queries_are_the_counts_means_and_shares():
     assert answered(Mean("age", {"age": ["[18, 30)", "[30, 50)"], "sex": ["m"]})) == pytest.approx(
         middles[age[chosen]].mean(), abs=0.05
     )
-    shares = answered(Marginal(("sex", "work")))
-    assert shares.reshape(2, 3)[1, 2] == pytest.approx(((sex == 1) & (work == 2)).mean())
+    table = answered(Marginal(("sex", "work")))
+    assert table[:6].reshape(2, 3)[1, 2] == pytest.approx(((sex == 1) & (work == 2)).sum())
+    margins = [(sex == 0).sum(), (sex == 1).sum(), *np.bincount(work, minlength=3), N]
+    assert table[6:] == pytest.approx(margins)
+
+
+MISSING = Schema(
+    (
+        Attribute("sex", ("f", "m"), other="none"),
+        Attribute("work", ("none", "part", "full"), other="unknown"),
+        Binned("age", (18, 30, 50, 90), missing="none"),
+        Binned("wage", (0, 10, 30, 100)),
+    )
+)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize(("loss", "target"), [("squared", "wage"), ("huber", "sex"), ("logistic", "sex")])
+def test_coefficients_in_the_tables_units_predict_what_the_coded_ones_do(loss, target, intercept):
+    """For every kind of person, from the names and numbers that an analyst reads alone."""
+    features = tuple(name for name in ("sex", "work", "age") if name != target)
+    query = Regression(target, features, loss=loss, intercept=intercept)
+    question = query.compile(MISSING, N)
+    theta = np.random.default_rng(1).normal(size=len(question.names))
+    reading = query.reading(MISSING, N)
+    shown = dict(zip(reading.names, reading.numbers(theta), strict=True))
+    low, high = {"wage": (0, 100), "sex": (0, 1)}[target] if loss != "logistic" else (-1, 1)
+    sizes = question.sizes
+    for cell in np.ndindex(*sizes):
+        x = question.X.reshape(*sizes, -1)[cell]
+        if not x.any():  # without a target: left out
+            continue
+        predicted = shown["intercept"]
+        for name, code in zip(features, cell[1:], strict=True):
+            attribute = MISSING[name]
+            if name != "age":
+                label = f"{name}={attribute.labels[code]}"
+                predicted += shown[label if code else f"{label} (baseline)"]
+            elif code < attribute.known:
+                predicted += shown["age"] * attribute.midpoints[code]
+            else:
+                predicted += shown["age"] * 54 + shown["age=none (against 54)"]
+        assert predicted == pytest.approx(low + (x @ theta + 1) / 2 * (high - low))
+    assert [shown[name] for name in shown if "(baseline)" in name] == [0.0] * (len(features) - 1)
+
+
+def test_a_missing_feature_is_a_level_of_its_own():
+    question = Regression("wage", ("sex", "work", "age"), loss="squared").compile(MISSING, N)
+    assert question.names[1:3] == ("sex=m", "sex=none")
+    assert "work=unknown" in question.names
+    assert question.names[-2:] == ("age", "age=none")
+    X = question.X.reshape(3, 3, 4, 4, -1)
+    assert X[0, 2, 3, 3].tolist() == [1, 0, 1, 0, 0, 0, 1, 0, 1]
 
 
 def test_features_are_signs_midpoints_and_indicators():

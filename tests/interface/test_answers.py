@@ -23,17 +23,21 @@ SCHEMA = Schema(
 )
 ANSWER = Answer(
     query=Count({"sex": ["f"]}).to_json(),
-    coefficients=(Coefficient("count", 10.0, 8.0, 12.0),),
+    coefficients=(Coefficient("count", 10.0, 1.0, 8.0, 12.0, 2.0, 6.0, 14.0),),
+    coded=(10.0,),
     branch="histogram",
     error=1.0,
     error_bound=2.0,
     confidence=0.95,
     covered_by="comparison",
+    interval_by="prediction",
     typical=3.0,
     checked=True,
     remaining=0.5,
     private=True,
     comparable=True,
+    people=100,
+    unit="record",
     note="",
 )
 
@@ -59,7 +63,8 @@ def test_errors_of_a_conditional_mean_are_deviations_of_the_mean():
     inverse = inverse_hessian(question, weights, off)
     shown = in_units(question, inverse, question.error(weights, off))
     assert shown == pytest.approx(4.0, rel=0.02)
-    assert question.reported(off)[0] - question.reported(best)[0] == pytest.approx(4.0)
+    numbers = Mean("age", {"sex": ["f"]}).reading(SCHEMA, 1000).numbers
+    assert numbers(off)[0] - numbers(best)[0] == pytest.approx(4.0)
     assert in_units(question, inverse, 1e9) == 80.0  # no mean is further off than its range
 
 
@@ -78,12 +83,7 @@ def test_errors_of_regressions_stay_excess_losses():
         (Marginal(("sex",)), []),
         (
             Regression("sex", ("age", "region")),
-            [
-                "sex: f = -1, m = +1",
-                "age: bin midpoints, [0, 80] scaled to [-1, 1]",
-                "0/1 column",
-                "3 levels",
-            ],
+            ["log odds of sex=m", "of age are for one unit more, by bin midpoints", "region are differences"],
         ),
     ],
     ids=["mean", "conditional mean", "share", "count", "marginal", "regression"],
@@ -98,14 +98,15 @@ def test_the_note_says_how_attributes_enter(query, parts):
 def test_an_answer_carries_its_note_and_goes_through_json(engine):
     answer = engine.ask(Mean("age"))
     assert answer.note == reading_note(Mean("age"), engine.schema)
-    assert answer.note in str(answer)
+    assert "The interval does not cover what binning costs." in str(answer)
     assert Answer.from_json(answer.to_json()) == answer
 
 
 def test_no_interval_leaves_the_range_of_what_is_asked(engine):
-    shares = engine.ask(Marginal(("region", "sex"))).coefficients
-    assert min(share.low for share in shares) == 0.0  # nobody lives in the west
-    assert all(0 <= share.low <= share.estimate <= share.high <= 1 for share in shares)
+    *counts, total = engine.ask(Marginal(("region", "sex"))).coefficients
+    assert min(count.low for count in counts) == 0.0  # nobody lives in the west
+    assert all(0 <= count.low <= count.estimate <= count.high <= 500 for count in counts)
+    assert (total.name, total.estimate, total.low) == ("region=total, sex=total", 500.0, None)
     mean = engine.ask(Mean("age")).coefficients[0]
     assert 0 <= mean.low <= mean.estimate <= mean.high <= 80
 
@@ -121,25 +122,21 @@ def test_what_is_no_query_is_refused_by_name(engine, query):
 def test_an_answer_says_why_it_was_not_checked(engine):
     assert engine.comparisons == (0, 0)
     words = str(engine.ask(Count({"sex": ["f"]})))
-    assert "this engine makes no comparisons" in words
+    assert "no: this engine makes no comparisons" in words
     assert "left for new measurements" not in words
-    spent = str(replace(ANSWER, checked=False, remaining=0.0))
-    assert "not checked: the comparisons are used up" in spent
-    assert "epsilon 0 left" in spent
-    assert "not checked" not in str(ANSWER)
+    assert "no: the comparisons are used up" in str(replace(ANSWER, checked=False, remaining=0.0))
+    assert "yes; epsilon 0.5 is left for new measurements" in str(ANSWER)
 
 
 def test_the_text_names_the_unit_of_the_error():
-    assert "; error of about 1 by noise alone" in str(ANSWER)
-    assert "\nerror at most 2 with 95% confidence, by comparison with the records" in str(ANSWER)
+    assert "Proved: error at most 2.000 with 95% confidence, by comparison with the records." in str(ANSWER)
     regression = replace(ANSWER, query=Regression("sex", ("age",)).to_json())
-    assert "; excess loss of about 1" in str(regression)
-    assert "\nexcess loss at most 2" in str(regression)
+    assert "Proved: excess loss at most 2.000" in str(regression)
 
 
 def test_an_answer_without_a_bound_says_so():
     bare = replace(ANSWER, error_bound=None, covered_by="none")
-    assert "no bound on the error is proved" in str(bare)
+    assert "No bound on the error is proved" in str(bare)
     assert "confidence" not in str(bare)
     with pytest.raises(ValueError, match="if and only if an argument covers it"):
         Answer.from_json({**bare.to_json(), "covered_by": "noise"})
@@ -148,10 +145,11 @@ def test_an_answer_without_a_bound_says_so():
 def test_the_length_on_the_wire_does_not_tell_which_argument_covers_an_answer():
     bare = replace(
         ANSWER,
-        coefficients=(Coefficient("count", 10.0, None, None, None),),
+        coefficients=(Coefficient("count", 10.0),),
         error=None,
         error_bound=None,
         covered_by="none",
+        interval_by="none",
         typical=None,
     )
     kinds = [replace(ANSWER, covered_by=name) for name in ("noise", "comparison", "measurement")]
@@ -162,3 +160,62 @@ def test_the_statement_of_a_seeded_engine_speaks_of_answers_and_seeds(engine):
     meaning = engine.statement().meaning
     assert "the answers as if they had been computed without privacy" in meaning
     assert "random_state" not in meaning
+
+
+def test_a_table_has_margins_that_are_sums_of_its_cells(engine):
+    answer = engine.ask(Marginal(("region", "age")))
+    numbers = dict(zip(answer.names, answer.estimates, strict=True))
+    ages = SCHEMA["age"].labels
+    assert ages == ("[0, 20)", "[20, 40)", "[40, 80]")  # labels with commas
+    for region in ("north", "south", "west"):
+        cells = [numbers[f"region={region}, age={age}"] for age in ages]
+        assert numbers[f"region={region}, age=total"] == pytest.approx(sum(cells))
+    lines = str(answer).splitlines()
+    head = next(line for line in lines if line.startswith("region "))
+    assert head.split()[1:] == ["age=[0,", "20)", "age=[20,", "40)", "age=[40,", "80]", "age=total"]
+    assert [line.split()[0] for line in lines if "±" in line] == ["north", "south", "west", "total"]
+    long = answer.rows().to_csv().splitlines()
+    assert long[0] == "region,age,people,std err,[0.025,0.975],share"
+    assert long[1].startswith('north,"[0, 20)",')
+    assert long[-1].startswith("total,total,500.0,,")
+    narrow = {each.name: each.std_err for each in answer.coefficients}
+    assert narrow["region=north, age=total"] < 1.9 * narrow["region=north, age=[0, 20)"]  # sqrt(3), not 3
+
+
+def test_intervals_are_for_the_records_or_for_a_population_and_say_which():
+    regression = replace(ANSWER, query=Regression("sex", ("age",)).to_json())
+    assert "95% intervals for these records; predicted" in str(ANSWER)
+    assert "sampling error is included" in str(regression)  # as in other tables of coefficients
+    cells = regression.summary().table().cells()
+    assert cells[0] == ["", "coef", "std err", "z", "P>|z|", "[0.025", "0.975]", "noise share"]
+    assert cells[1][1:] == ["10.00", "2.236", "4.472", "0.000", "6.000", "14.00", "20 %"]
+    cells = regression.summary(population=False).table().cells()
+    assert cells[0] == ["", "coef", "std err", "[0.025", "0.975]"]
+    assert cells[1][1:] == ["10.00", "1.000", "8.000", "12.00"]
+    assert "14" in str(ANSWER.summary(population=True))
+
+
+def test_a_notebook_shows_the_same_cells_as_the_text(engine):
+    answer = engine.ask(Regression("sex", ("age", "region")))
+    page = answer._repr_html_()
+    for row in answer.summary().table().cells():
+        assert all(cell in str(answer) for cell in row)
+        assert all(cell.replace("|", "|").replace(">", "&gt;") in page for cell in row)
+
+
+def test_two_answers_are_compared_number_by_number():
+    other = replace(ANSWER, coefficients=(Coefficient("count", 30.0, 1.0, 28.0, 32.0),))
+    rows = ANSWER.compare(other).to_dict()["rows"]
+    assert rows[0]["difference"] == 20.0
+    assert rows[0]["intervals"] == "apart"
+    assert ANSWER.compare(ANSWER).to_dict()["rows"][0]["intervals"] == "overlap"
+
+
+def test_answers_of_earlier_versions_keep_their_bounds():
+    old = ANSWER.to_json()
+    for name in ("coded", "interval_by", "people", "unit"):
+        del old[name]
+    old["coefficients"] = [{"name": "count", "estimate": 10.0, "low": 8.0, "high": 12.0, "noise": 1.0}]
+    answer = Answer.from_json(old)
+    assert (answer.interval_by, answer.coefficients[0].std_err) == ("bound", 1.0)
+    assert "95% intervals for these records; by the bound on the error." in str(answer)

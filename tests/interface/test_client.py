@@ -40,7 +40,7 @@ def hurry(monkeypatch):
 def test_a_client_asks_and_reads_everything(service, engine, tmp_path):
     with dpcvx.Client(*service) as ann:
         answer = ann.ask(Regression("smokes", ("age", "sex"), radius=2.0))
-        assert answer.names == ("intercept", "age", "sex=m")
+        assert answer.names == ("intercept", "age", "sex=f (baseline)", "sex=m")
         assert engine.asked[0][0] == Regression("smokes", ("age", "sex"), radius=2.0)
         assert ann.ask(REGRESSION).query["radius"] == 3.0
         assert ann.schema() == SCHEMA
@@ -212,7 +212,7 @@ def test_questions_are_typed_as_people_write_them(service, engine, tmp_path, mon
     code, shown = run(monkeypatch, capsys, typed, *options, *where)
     assert code == 0
     assert engine.asked[-1][0].to_json() == expected
-    assert "estimate" in shown.out
+    assert "95% intervals for" in shown.out
     code, shown = run(monkeypatch, capsys, typed, *options, *where, "--json")
     assert json.loads(shown.out)["query"] == expected
 

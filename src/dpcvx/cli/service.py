@@ -22,6 +22,7 @@ from dpcvx.cli.options import (
     Sep,
     Sheet,
 )
+from dpcvx.cli.show import ShowFormat
 from dpcvx.errors import NotInstalled, WrongValue
 
 if TYPE_CHECKING:
@@ -157,6 +158,15 @@ def ask(
     where: Annotated[
         list[str] | None, typer.Option(help="Condition of a count or mean: sex=f, or age=[20, 30)|[30, 40).")
     ] = None,
+    population: Annotated[
+        bool | None,
+        typer.Option(
+            "--population/--records",
+            help="Intervals for a population that the records are a sample of, or for the records. "
+            "Default: a population for regressions, the records for counts, means and tables.",
+        ),
+    ] = None,
+    form: Annotated[ShowFormat, typer.Option("--format", help="Format of the table.")] = ShowFormat.text,
     as_json: AsJson = False,
 ) -> None:
     """Ask a query service one query and print the answer."""
@@ -166,7 +176,12 @@ def ask(
     query = _question(question, options, where or [])
     with Client(url, _key(key_file)) as client:
         answer = client.ask(query)
-    typer.echo(json.dumps(answer.to_json(), indent=2) if as_json else str(answer))
+    if as_json:
+        typer.echo(json.dumps(answer.to_json(), indent=2))
+        return
+    data = form in (ShowFormat.csv, ShowFormat.json)
+    table = answer.rows(population) if data else answer.summary(population)
+    typer.echo(table.render(str(form)), nl=False)
 
 
 @keys_app.command("create")

@@ -1,6 +1,6 @@
 """The query engine: many queries on one budget, answered from a histogram over a public schema."""
 
-from dpcvx.queries.answer import ARGUMENTS, BRANCHES, Answer
+from dpcvx.queries.answer import ARGUMENTS, BRANCHES, INTERVALS, Answer
 from dpcvx.queries.budget_split import CHECK
 from dpcvx.queries.comparison_runs import Asker
 from dpcvx.queries.engine import QueryEngine
@@ -26,6 +26,7 @@ __all__ = [
     "ARGUMENTS",
     "BRANCHES",
     "CHECK",
+    "INTERVALS",
     "LARGEST_RADIUS",
     "LONGEST_FORMULA",
     "QUERY_LOSSES",

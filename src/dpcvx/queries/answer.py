@@ -1,4 +1,4 @@
-"""Answers of the engine: numbers, bounds on their error with the argument for them, and the budget left."""
+"""Answers of the engine: numbers with intervals, bounds on their error with the argument for them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from typing import Any
 
 from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.errors import WrongValue
+from dpcvx.estimators.tables import number
+from dpcvx.queries.answer_summary import AnswerComparison, AnswerRows, AnswerSummary
 from dpcvx.queries.compiled import Query
-from dpcvx.queries.query import Mean, Regression
+from dpcvx.queries.query import QUERY_LOSSES, Mean, Regression
+from dpcvx.queries.readings import Coefficient
 from dpcvx.queries.schema import Binned, Column, Schema
 from dpcvx.words import is_number
 
-__all__ = ["ARGUMENTS", "BRANCHES", "Answer", "Coefficient", "reading_note"]
+__all__ = ["ARGUMENTS", "BRANCHES", "INTERVALS", "Answer", "Coefficient", "reading_note"]
 
 BRANCHES = ("histogram", "oracle")
 # How the bound on an error is proved, in words.
@@ -27,57 +30,45 @@ ARGUMENTS = {
     "measurement": "by the noise of its own measurement",
     "none": "",
 }
-
-
-@dataclass(frozen=True)
-class Coefficient:
-    """One number of an answer.
-
-    Parameters
-    ----------
-    name : str
-    estimate : float
-    low, high : float or None
-        Interval by the bound on the error of the answer. None without a bound, and for coefficients of
-        regressions: no bound on an excess loss bounds them without knowledge of the records.
-    noise : float or None
-        Standard deviation that the noise of the measurements causes, to first order; None if not known. The
-        error of the histogram itself, as a model of the records, is no part of it.
-    """
-
-    name: str
-    estimate: float
-    low: float | None
-    high: float | None
-    noise: float | None = None
+# Arguments for intervals, in words.
+INTERVALS = {
+    "prediction": "predicted from the noise of the release; measured on public tables, not proved",
+    "measurement": "by the noise of the answer's own measurement",
+    "bound": "by the bound on the error",
+    "none": "",
+}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer to one query; which fields there are depends on the query alone.
+    """Answer to one query; which fields there are depends on the query alone. ``print`` shows its table.
 
     Parameters
     ----------
     query : dict
         The query's JSON form.
     coefficients : tuple of Coefficient
-        Coefficients of a regression, or counts, means or shares.
+        Coefficients of a regression in the table's units and against baselines, numbers of people with
+        margins, or a mean.
+    coded : tuple of float
+        The answer in the coding of the query's loss and set, before it was expressed in the table's units.
     branch : {"histogram", "oracle"}
         Whether the public histogram answered, or a new private measurement.
     error : float or None
-        Estimate of the error that the noise of the measurements causes, to first order. For a regression it
-        is the expected excess loss over the best fit on these records; for counts, means and shares the
-        largest standard deviation of a number, in its own units. The error of the histogram itself, as a
-        model of the records, is no part of it. For a new measurement of a regression it is what the theory
+        Expected error. For a regression the excess loss over the best fit on these records, for other queries
+        the largest standard error of a number. For a new measurement of a regression it is what the theory
         of the solver predicts for the mean over the noise. None if not known.
     error_bound : float or None
-        Upper bound on the whole error: the largest one of a number, or excess loss. None if no argument
-        proves one.
+        Upper bound on the whole error: the largest one of a number, margins left out, or excess loss. None if
+        no argument proves one.
     confidence : float
-        Probability with which the bound of an answer holds, however its query was chosen.
+        Probability with which the bound of an answer holds, however its query was chosen; and the level of
+        the intervals.
     covered_by : {"noise", "comparison", "measurement", "none"}
         Argument that proves the bound: the known noise of released means that determine the numbers asked
         for; a comparison with the records by sparse vector; the noise of a new measurement of these numbers.
+    interval_by : {"prediction", "measurement", "bound", "none"}
+        Argument for the intervals.
     typical : float or None
         Result of the engine's self-check in the units of this answer: 195 of its 200 public random queries
         had at most this error over sensitivity. It proves nothing about another query.
@@ -90,22 +81,30 @@ class Answer:
         False if a seeded generator drew the noise.
     comparable : bool
         Whether the engine had a budget for comparisons with the records at its start.
+    people : int or None
+        Public number of records or persons; None in answers of earlier versions.
+    unit : str
+        "record" or "person".
     note : str
-        How attributes enter the answer; a function of the query and the schema.
+        How to read the numbers; a function of the query and the schema.
     """
 
     query: dict[str, Any]
     coefficients: tuple[Coefficient, ...]
+    coded: tuple[float, ...]
     branch: str
     error: float | None
     error_bound: float | None
     confidence: float
     covered_by: str
+    interval_by: str
     typical: float | None
     checked: bool
     remaining: float
     private: bool
     comparable: bool
+    people: int | None
+    unit: str
     note: str
 
     @property
@@ -118,10 +117,83 @@ class Answer:
         """The numbers."""
         return tuple(coefficient.estimate for coefficient in self.coefficients)
 
+    def summary(self, population: bool | None = None) -> AnswerSummary:
+        """Return the table of the answer.
+
+        Parameters
+        ----------
+        population : bool, optional
+            Whether intervals are for a population that the records are a random sample of, so that they
+            include its sampling error. By default those of regressions are, and those of counts, means and
+            tables are for the records themselves.
+
+        Returns
+        -------
+        AnswerSummary
+            ``print`` it; a notebook shows it as HTML; ``to_markdown()``, ``to_latex()``, and as data
+            ``rows(population).to_csv()``, ``to_frame()``, ``to_dict()``.
+        """
+        return AnswerSummary(self.rows(population))
+
+    def rows(self, population: bool | None = None) -> AnswerRows:
+        """Return one row for each number, margins included; `population` as in `summary`."""
+        return AnswerRows(self, self.is_regression if population is None else population)
+
+    def compare(self, other: Answer, population: bool | None = None) -> AnswerComparison:
+        """Return a table of this answer beside another one; `population` as in `summary`."""
+        return AnswerComparison(self, other, self.is_regression if population is None else population)
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether the numbers are coefficients."""
+        return self.query.get("kind") == "regression"
+
+    @property
+    def source(self) -> str:
+        """Where the numbers come from, in words."""
+        histogram = "the public histogram, at no new cost"
+        return histogram if self.branch == "histogram" else "a new private measurement"
+
+    @property
+    def comparison_words(self) -> str:
+        """Whether the answer was compared with the records, in words."""
+        if self.checked:
+            return f"yes; epsilon {self.remaining:.3g} is left for new measurements"
+        why = "the comparisons are used up" if self.comparable else "this engine makes no comparisons"
+        return f"no: {why}"
+
+    @property
+    def reading_notes(self) -> tuple[str, ...]:
+        """How to read the numbers, one sentence each."""
+        return tuple(f"{part[0].upper()}{part[1:]}." for part in self.note.split("; ") if part)
+
+    def interval_words(self, population: bool) -> str:
+        """Say what the intervals are for and what they rest on."""
+        if self.interval_by == "none":
+            return "There are no intervals: nothing is known about the error of these numbers."
+        whom = f"these {'persons' if self.unit == 'person' else 'records'}"
+        if population:
+            whom = "a population of which they are a random sample: sampling error is included"
+            if all(each.population_low is None for each in self.coefficients):
+                return "There are no intervals for a population: the sampling error is not known."
+        return f"{self.confidence:.0%} intervals for {whom}; {INTERVALS[self.interval_by]}."
+
+    @property
+    def bound_words(self) -> str:
+        """Say what is proved about the error."""
+        kind = "excess loss" if self.is_regression else "error"
+        if self.error_bound is None:
+            return f"No bound on the {kind} is proved for this query."
+        return (
+            f"Proved: {kind} at most {number(self.error_bound)} with {self.confidence:.0%} confidence, "
+            f"{ARGUMENTS[self.covered_by]}."
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return every field in plain types."""
         content = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {**content, "coefficients": [dataclasses.asdict(each) for each in self.coefficients]}
+        numbers = [dataclasses.asdict(each) for each in self.coefficients]
+        return {**content, "coefficients": numbers, "coded": list(self.coded)}
 
     @cached_property
     def body(self) -> bytes:
@@ -132,18 +204,25 @@ class Answer:
     def from_json(cls, content: Any) -> Answer:
         """Read what `to_json` wrote; anything else is a ValueError.
 
-        Answers of version 0.1 have no argument for their bounds and intervals, which are left out.
+        Answers of earlier versions are in the coding of their query. Bounds and intervals of version 0.1, for
+        which there is no argument, are left out.
         """
         if isinstance(content, Mapping) and "guarantee" in content and "covered_by" not in content:
             content = _without_bounds(content)
+        if isinstance(content, Mapping) and "covered_by" in content and "interval_by" not in content:
+            content = _of_coded_numbers(content)
         kinds: dict[str, tuple[type, ...]] = {
             "query": (Mapping,),
             "coefficients": (list,),
+            "coded": (list,),
             "branch": (str,),
             "covered_by": (str,),
+            "interval_by": (str,),
             "checked": (bool,),
             "private": (bool,),
             "comparable": (bool,),
+            "people": (int, NoneType),
+            "unit": (str,),
             "note": (str,),
             **dict.fromkeys(("confidence", "remaining"), (float,)),
             **dict.fromkeys(("error", "error_bound", "typical"), (float, NoneType)),
@@ -154,55 +233,45 @@ class Answer:
             value = content[name]
             if not (isinstance(value, kind) if kind[0] is not float else _is_number(value, kind)):
                 raise WrongValue(f"Field {name!r} of an answer has the wrong type: {type(value).__name__}.")
-        if content["branch"] not in BRANCHES:
-            raise WrongValue(f"branch must be one of {', '.join(BRANCHES)}.")
-        if content["covered_by"] not in ARGUMENTS:
-            raise WrongValue(f"covered_by must be one of {', '.join(ARGUMENTS)}.")
+        for name, known in (("branch", BRANCHES), ("covered_by", ARGUMENTS), ("interval_by", INTERVALS)):
+            if content[name] not in known:
+                raise WrongValue(f"{name} must be one of {', '.join(known)}.")
         if (content["covered_by"] == "none") != (content["error_bound"] is None):
             raise WrongValue("An answer has an error_bound if and only if an argument covers it.")
+        if not all(is_number(value) for value in content["coded"]):
+            raise WrongValue("coded must be a list of numbers.")
         numbers = tuple(_coefficient(each) for each in content["coefficients"])
-        return cls(**{**content, "query": dict(content["query"]), "coefficients": numbers})
+        coded = tuple(content["coded"])
+        return cls(**{**content, "query": dict(content["query"]), "coefficients": numbers, "coded": coded})
 
     def __str__(self) -> str:
-        width = max(len(name) for name in ("", *self.names))
-        lines = [f"{'':<{width}}  {'estimate':>12} {'low':>12} {'high':>12} {'noise':>12}"]
-        for each in self.coefficients:
-            values = (each.estimate, each.low, each.high, each.noise)
-            numbers = " ".join(f"{'-' if value is None else format(value, '.5g'):>12}" for value in values)
-            lines.append(f"{each.name:<{width}}  {numbers}")
-        if self.note:
-            lines.append(self.note)
-        source = "the public histogram" if self.branch == "histogram" else "a new private measurement"
-        kind = "excess loss" if self.query.get("kind") == "regression" else "error"
-        lines.append(f"from {source}{self._unchecked}")
-        if self.error is not None:
-            lines[-1] += f"; {kind} of about {self.error:.2g} by noise alone"
-        if self.checked or self.comparable:
-            lines[-1] += f"; epsilon {self.remaining:.3g} left for new measurements"
-        if self.error_bound is None:
-            lines.append(f"no bound on the {kind} is proved for this query")
-        else:
-            proof = ARGUMENTS[self.covered_by]
-            lines.append(
-                f"{kind} at most {self.error_bound:.2g} with {self.confidence:.0%} confidence, {proof}"
-            )
-        return "\n".join(lines)
+        return str(self.summary())
 
-    @property
-    def _unchecked(self) -> str:
-        if self.checked:
-            return ""
-        why = "the comparisons are used up" if self.comparable else "this engine makes no comparisons"
-        return f", not checked: {why}"
+    def _repr_html_(self) -> str:
+        return self.summary().to_html()
 
 
 def _without_bounds(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an answer of version 0.1 in today's fields."""
+    """Return an answer of version 0.1 in the fields of version 0.2."""
     kept = {name: value for name, value in content.items() if name != "guarantee"}
     numbers = kept.get("coefficients")
     if isinstance(numbers, list) and all(isinstance(each, Mapping) for each in numbers):
         kept["coefficients"] = [{**each, "low": None, "high": None, "noise": None} for each in numbers]
     return {**kept, "error_bound": None, "covered_by": "none", "typical": None}
+
+
+def _of_coded_numbers(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an answer whose numbers were in the coding of its query in today's fields."""
+    numbers = content.get("coefficients")
+    if isinstance(numbers, list) and all(isinstance(each, Mapping) for each in numbers):
+        numbers = [
+            {**{field.name: None for field in dataclasses.fields(Coefficient)}, **each} for each in numbers
+        ]
+        for each in numbers:
+            each["std_err"] = each.pop("noise", None)
+    said = "none" if content["covered_by"] == "none" else "bound"
+    new: dict[str, Any] = {"coded": [], "interval_by": said, "people": None, "unit": "record"}
+    return {**content, "coefficients": numbers, **new}
 
 
 def _is_number(value: Any, kinds: tuple[type, ...]) -> bool:
@@ -213,13 +282,13 @@ def _coefficient(content: Any) -> Coefficient:
     fields = [field.name for field in dataclasses.fields(Coefficient)]
     if not isinstance(content, Mapping) or set(content) != set(fields):
         raise WrongValue(f"A number of an answer has the fields {', '.join(fields)}.")
-    optional = [content[name] for name in ("low", "high", "noise")]
+    optional = [content[name] for name in fields[2:]]
     if (
         not isinstance(content["name"], str)
         or not is_number(content["estimate"])
         or not all(value is None or is_number(value) for value in optional)
     ):
-        raise WrongValue("A number of an answer has a name, an estimate, and low, high and noise if known.")
+        raise WrongValue("A number of an answer has a name, an estimate, and errors and intervals if known.")
     return Coefficient(**content)
 
 
@@ -235,9 +304,16 @@ def reading_note(query: Query, schema: Schema, neighbours: Neighbours = REPLACE_
 def _coding_note(query: Query, schema: Schema) -> str:
     if isinstance(query, Regression):
         target = schema[query.target]
-        left_out = "; those without a target are left out" if target.size > target.known else ""
-        features = [_coding(schema[name]) + _missing(schema[name]) for name in query.features]
-        return "coded as " + "; ".join([_coding(target), *features]) + left_out
+        left_out = [f"people without {target.name} are left out"] if target.size > target.known else []
+        bins = [name for name in query.features if isinstance(schema[name], Binned)]
+        levels = [name for name in query.features if not isinstance(schema[name], Binned)]
+        parts = [_target_note(query, target)]
+        if bins:
+            values = _values(*(schema[name] for name in bins))
+            parts.append(f"coefficients of {', '.join(bins)} are for one unit more, by {values}")
+        if levels:
+            parts.append(f"those of {', '.join(levels)} are differences from the baseline, the first level")
+        return "; ".join(parts + left_out)
     if isinstance(query, Mean):
         attribute = schema[query.of]
         over = f"among those with a value of {query.of}, " if attribute.size > attribute.known else ""
@@ -247,18 +323,18 @@ def _coding_note(query: Query, schema: Schema) -> str:
     return ""
 
 
-def _coding(attribute: Column) -> str:
-    if isinstance(attribute, Binned):
-        low, high = attribute.edges[0], attribute.edges[-1]
-        return f"{attribute.name}: {_values(attribute)}, [{low:g}, {high:g}] scaled to [-1, 1]"
-    if attribute.known == 2:
-        return f"{attribute.name}: {attribute.labels[0]} = -1, {attribute.labels[1]} = +1"
-    return f"{attribute.name}: one 0/1 column for each of {attribute.known} levels"
+def _target_note(query: Regression, target: Column) -> str:
+    loss = QUERY_LOSSES[query.loss] if isinstance(query.loss, str) else query.loss
+    if loss.target == "labels":
+        scale = "log odds" if loss.name == "logistic" else "score"
+        return f"coefficients are on the {scale} of {target.name}={target.labels[1]}"
+    if isinstance(target, Binned):
+        return f"coefficients are in units of {target.name}, by {_values(target)}"
+    if target.known == 2:
+        return f"coefficients are on the share of {target.name}={target.labels[1]}"
+    return f"levels of {target.name} count as evenly spaced numbers from -1 to 1"
 
 
-def _values(number: Binned) -> str:
-    return "bin midpoints" if number.values is None else "bin means"
-
-
-def _missing(attribute: Column) -> str:
-    return f", {attribute.labels[-1]} = 0" if attribute.size > attribute.known else ""
+def _values(*numbers: Column) -> str:
+    midpoints = any(isinstance(each, Binned) and each.values is None for each in numbers)
+    return "bin midpoints" if midpoints else "bin means"

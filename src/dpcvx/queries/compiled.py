@@ -19,6 +19,7 @@ from dpcvx.domains import SETS, Domain, HasProjectionForm, HasSupport
 from dpcvx.errors import Incompatible
 from dpcvx.losses import LOSSES
 from dpcvx.problem import Problem
+from dpcvx.queries.readings import Reading
 from dpcvx.queries.schema import Schema
 from dpcvx.vouched import is_vouched
 
@@ -40,6 +41,10 @@ class Query(Protocol):
 
     def compile(self, schema: Schema, n: int) -> CompiledQuery:
         """Return the query on the cells of the marginal that it touches, for n records."""
+        ...
+
+    def reading(self, schema: Schema, n: int) -> Reading:
+        """Return the map from coded answers to the numbers that an analyst reads."""
         ...
 
     def to_json(self) -> dict[str, Any]:
@@ -96,10 +101,6 @@ class CompiledQuery(Protocol):
 
     def gradients(self, theta: Vector) -> Vector:
         """Return at every cell the gradient of the loss, or the functions that are averaged; (m, k)."""
-        ...
-
-    def reported(self, theta: Vector) -> Vector:
-        """Return the numbers of an answer in the units that the analyst expects."""
         ...
 
 
@@ -274,14 +275,6 @@ class CompiledRegression:
         u: Vector = np.clip(slopes * step, -self.scale, self.scale)
         return u
 
-    def reported(self, theta: Vector) -> Vector:
-        """Return the coefficients, or a mean in its units and within its range."""
-        if self.units is None:
-            return theta
-        low, high = self.units
-        mean: Vector = low + (np.clip(theta, -1.0, 1.0) + 1) / 2 * (high - low)
-        return mean
-
     def gradients(self, theta: Vector, clip: float | None = None) -> Vector:
         """Return the gradient of the loss at every cell, (m, d), ridge left out, slopes clipped."""
         slopes = self._loss.grad(self._margins(theta), self.y)
@@ -436,11 +429,6 @@ class CompiledMeans:
     def gradients(self, theta: Vector) -> Vector:
         """Return the functions."""
         return self.values
-
-    def reported(self, theta: Vector) -> Vector:
-        """Return the means, clipped to the range of their function: no share is below 0 or above 1."""
-        means: Vector = np.clip(theta, self.values.min(axis=0), self.values.max(axis=0))
-        return means
 
 
 @dataclass(frozen=True)

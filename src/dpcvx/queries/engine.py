@@ -25,21 +25,15 @@ from dpcvx.errors import (
 )
 from dpcvx.events import ApproxDP
 from dpcvx.plans import Solver, open_account
-from dpcvx.queries.answer import Answer, Coefficient, reading_note
+from dpcvx.queries.answer import Answer, reading_note
+from dpcvx.queries.answer_intervals import coefficients, expected_error, interval_argument
 from dpcvx.queries.bin_means import with_bin_means
 from dpcvx.queries.budget_split import BIN_MEANS, CHECK, BudgetSplit, choose_method, split_budget
 from dpcvx.queries.comparison_runs import Asker, ComparisonRuns
 from dpcvx.queries.compiled import CompiledQuery, CompiledRegression, Query
 from dpcvx.queries.engine_plan import EnginePlan, engine_facts
 from dpcvx.queries.engine_statement import engine_statement
-from dpcvx.queries.error_bars import (
-    CONFIDENCE,
-    Bound,
-    PropagatedNoise,
-    in_units,
-    inverse_hessian,
-    noise_in_units,
-)
+from dpcvx.queries.error_bars import CONFIDENCE, Bound, PropagatedNoise, curvature_and_sampling, in_units
 from dpcvx.queries.histogram import Counts, Histogram
 from dpcvx.queries.measuring import Measurer
 from dpcvx.queries.mechanisms import NoisyErrors, NoisyHistogram, PublicAnswer, WorstQuery
@@ -491,33 +485,28 @@ class QueryEngine:
         typical: float | None = None,
     ) -> Answer:
         compiled, theta = public.query, public.theta
-        estimates = compiled.reported(theta).tolist()
-        lows: list[float | None] = [None] * len(estimates)
-        highs = lows
-        coefficients = isinstance(compiled, CompiledRegression) and compiled.units is None
-        if bound is not None and not coefficients:
-            lows, highs = (
-                compiled.reported(end).tolist() for end in (theta - bound.numbers, theta + bound.numbers)
-            )
-        deviations: list[float | None] = [None] * len(estimates)
-        if noise.deviations is not None:
-            deviations = noise_in_units(compiled, noise.deviations).tolist()
+        reading = compiled.description.reading(self.schema, self.n)
+        numbers = coefficients(reading, theta, noise, bound, self.n)
+        proved = None
+        if bound is not None:
+            proved = bound.error if bound.is_excess else reading.largest(bound.numbers)
         return Answer(
             query=compiled.description.to_json(),
-            coefficients=tuple(
-                Coefficient(*numbers)
-                for numbers in zip(compiled.names, estimates, lows, highs, deviations, strict=True)
-            ),
+            coefficients=numbers,
+            coded=tuple(theta.tolist()),
             branch=branch,
-            error=None if noise.error is None else in_units(compiled, noise.inverse, noise.error),
-            error_bound=None if bound is None else float(noise_in_units(compiled, bound.numbers).max()),
+            error=expected_error(compiled, reading, noise, self.n),
+            error_bound=proved,
             confidence=CONFIDENCE,
             covered_by="none" if bound is None else bound.argument,
+            interval_by=interval_argument(noise, bound, branch == "oracle"),
             typical=typical,
             checked=compared,
             remaining=self.remaining,
             private=self.private,
             comparable=self.comparisons[1] > 0,
+            people=self.n,
+            unit=self.noun,
             note=reading_note(compiled.description, self.schema, self._neighbours),
         )
 
@@ -532,12 +521,11 @@ class QueryEngine:
         measured = self._measuring.measure(compiled, self._private_side)
         self._note_update(b"" if theta is None else self._public_side.lesson(compiled, theta, measured))
         k = len(compiled.names)
-        deviations = None if measured.deviation is None else np.full(k, measured.deviation)
+        covariance = None if measured.deviation is None else measured.deviation**2 * np.eye(k)
         bound = None if measured.bound is None else Bound("measurement", np.full(k, measured.bound))
-        inverse = None
-        if isinstance(compiled, CompiledRegression):
-            inverse = inverse_hessian(compiled, self._public_side.marginal(compiled), measured.theta)
-        noise = PropagatedNoise(measured.error, deviations, inverse)
+        weights = self._public_side.marginal(compiled)
+        inverse, sampling = curvature_and_sampling(compiled, weights, measured.theta, self.n)
+        noise = PropagatedNoise(measured.error, covariance, inverse, sampling=sampling)
         public = PublicAnswer(compiled, measured.theta)
         return self._finished(public, noise, bound=bound, branch="oracle", compared=True)
 

@@ -27,16 +27,25 @@ FLOOR = 1e-3  # smallest eigenvalue of a Hessian relative to its largest one
 
 @dataclass(frozen=True, eq=False)
 class PropagatedNoise:
-    """Effect of the noise of measurements on an answer."""
+    """Effect of the noise of measurements on an answer, and of what the histogram leaves out.
 
-    error: float | None  # expected error of the answer, if known
-    deviations: Vector | None  # standard deviation of each of its numbers, if known
+    Matrices are covariances of the numbers of the answer, (k, k).
+    """
+
+    error: float | None  # expected excess loss of a regression by noise alone, if known
+    covariance: Vector | None  # by the noise of the measurements, if known
     inverse: Vector | None = None  # inverse Hessian of a regression at the answer; see `inverse_hessian`
+    unmeasured: Vector | None = None  # by interactions that nobody measured, each of variance 1
+    sampling: Vector | None = None  # over samples of as many units from a population
+    # difference from the answer that the released means give without the penalty of the fit, to first order,
+    # and the covariance of this difference if it is noise alone
+    shrinkage: Vector | None = None
+    shrinkage_noise: Vector | None = None
 
     @property
     def distance(self) -> float:
         """Root mean square of the distance by which noise moves the answer; infinite if not known."""
-        return math.inf if self.deviations is None else float(np.linalg.norm(self.deviations))
+        return math.inf if self.covariance is None else math.sqrt(max(float(np.trace(self.covariance)), 0.0))
 
 
 def propagate(
@@ -45,6 +54,8 @@ def propagate(
     theta: Vector,
     measurements: Sequence[Measurement],
     corrections: Sequence[Sequence[Measurement]] = (),
+    *,
+    n: int,
     cell_noise: float = 0.0,
 ) -> PropagatedNoise:
     """Carry the noise of measured means through to an answer, to first order.
@@ -53,13 +64,20 @@ def propagate(
     the ridge regression of gradients on measured functions that the fit implies. Noise of variance sigma_k^2
     then has the covariance V = sum_k sigma_k^2 B_k B_k^T on the gradient, H^-1 V H^-1 on the minimiser, and
     costs tr(H^-1 V)/2. A correction, the newest first, has its own B (`multiplicative_weights.agree`), and
-    earlier noise acts on what its functions leave of the gradients. The error of the model itself is no part
-    of this. On marginals of many cells the regression uses the heaviest cells and the smallest measurements
-    only, and corrections that have attributes besides those of the query are left out.
+    earlier noise acts on what its functions leave of the gradients.
+
+    The rest of the error is what the fit shrinks and what nobody measured. The first is seen in the public
+    difference between fitted and released means, carried through by coefficients without the penalty. The
+    second acts on r, the part of the gradients that no measured function explains: interactions c_j of
+    variance 1 in orthonormal functions of the cells move the mean gradient by a vector of covariance E r r^T.
+    Records that are a sample of the histogram itself have such interactions of variance 1/n.
+
+    On marginals of many cells the regression uses the heaviest cells and the smallest measurements only, and
+    corrections that have attributes besides those of the query are left out.
 
     `theta`: the histogram's answer; `measurements`: those of the first release, used if all their attributes
-    are attributes of the query or of corrections that share some with it; `cell_noise`: standard deviation of
-    the noise on the share of each of the query's cells.
+    are attributes of the query or of corrections that share some with it; `n`: number of units; `cell_noise`:
+    standard deviation of the noise on the share of each of the query's cells.
     """
     values = query.gradients(theta)
     V = cell_noise**2 * (values.T @ values)
@@ -98,20 +116,48 @@ def propagate(
     )
     counts = np.cumsum([len(m.values) for m in used])
     used = [m for m, count in zip(used, counts, strict=True) if count <= MOST_FUNCTIONS]
+    k = values.shape[1]
+    shrinkage, shrinkage_noise = np.zeros(k), np.zeros((k, k))
     if used:
         F, noise = functions(used)
         centred = F - p @ F
         # The penalty of the fit, which shrinks a mean and its noise alike.
         penalty = noise * np.maximum(np.sqrt((F**2).mean(axis=0)), noise)
-        covariance = (centred * p[:, None]).T @ centred + np.diag(penalty)
-        B = np.linalg.solve(covariance, (centred * p[:, None]).T @ left) * noise[:, None]
-        V = V + B.T @ B
+        moments = (centred * p[:, None]).T @ centred
+        towards = (centred * p[:, None]).T @ left
+        B = np.linalg.solve(moments + np.diag(penalty), towards)
+        beta = np.linalg.solve(moments + np.diag(noise**2), towards)
+        released = np.concatenate([each.values for each in used])
+        shrinkage = (p @ F - released) @ beta
+        lost = (beta - np.linalg.solve(moments + np.diag(penalty), moments @ beta)).T * noise
+        shrinkage_noise = lost @ lost.T
+        V, left = V + (B.T * noise**2) @ B, left - centred @ B
+    left = left - p @ left
+    unmeasured = np.zeros((k, k)) if cell_noise else (left * p[:, None]).T @ left
+    weights = histogram.marginal(query.attributes).ravel()
+    inverse, sampling = curvature_and_sampling(query, weights, theta, n)
+    if inverse is None:
+        return PropagatedNoise(None, V, None, unmeasured, sampling, shrinkage, shrinkage_noise)
+    error = float(np.trace(inverse @ V)) / 2
+    V, unmeasured, shrinkage_noise = (inverse @ each @ inverse for each in (V, unmeasured, shrinkage_noise))
+    return PropagatedNoise(error, V, inverse, unmeasured, sampling, inverse @ shrinkage, shrinkage_noise)
+
+
+def curvature_and_sampling(
+    query: CompiledQuery, weights: Vector, theta: Vector, n: int
+) -> tuple[Vector | None, Vector]:
+    """Return the inverse Hessian of a regression, and the covariance of an answer over samples of n units.
+
+    A mean gradient of the covariance G/n moves the minimiser by one of H^-1 G H^-1 / n. `weights`: a public
+    distribution over the query's cells.
+    """
+    values = query.gradients(theta)
+    around = values - weights @ values
+    sampling: Vector = (around * weights[:, None]).T @ around / n
     if not isinstance(query, CompiledRegression):
-        deviations = np.sqrt(np.diag(V))
-        return PropagatedNoise(float(deviations.max()), deviations)
-    inverse = inverse_hessian(query, histogram.marginal(query.attributes).ravel(), theta)
-    spread = np.diag(inverse @ V @ inverse)
-    return PropagatedNoise(float(np.trace(inverse @ V)) / 2, np.sqrt(np.maximum(spread, 0.0)), inverse)
+        return None, sampling
+    inverse = inverse_hessian(query, weights, theta)
+    return inverse, inverse @ sampling @ inverse
 
 
 def reach(query: CompiledRegression, propagated: PropagatedNoise) -> float:
@@ -148,20 +194,13 @@ def in_units(query: CompiledQuery, inverse: Vector | None, error: float) -> floa
     return min(deviation / 2, 1.0) * (high - low)
 
 
-def noise_in_units(query: CompiledQuery, deviations: Vector) -> Vector:
-    """Return standard deviations of the numbers of an answer in the units in which they are reported."""
-    if not isinstance(query, CompiledRegression) or query.units is None:
-        return deviations
-    low, high = query.units
-    return deviations * (high - low) / 2
-
-
 @dataclass(frozen=True, eq=False)
 class Bound:
     """Upper bound on the error of an answer, and the argument that proves it."""
 
     argument: str  # one of `answer.ARGUMENTS`
-    numbers: Vector  # bound for each number of the answer; of a regression the bound on its excess loss
+    numbers: Vector  # bound for each coded number of the answer, or a single one on its excess loss
+    is_excess: bool = False  # whether it is a bound on the excess loss of a regression
 
     @property
     def error(self) -> float:

@@ -63,7 +63,9 @@ class PublicSide:
         if len(self._measured) < self.updates:  # updates by certificates, whose noise is not followed
             return public, PropagatedNoise(None, None)
         released = self._warm, self._measured
-        return public, propagate(compiled, self.histogram, theta, *released, cell_noise=deviation)
+        return public, propagate(
+            compiled, self.histogram, theta, *released, n=self._plan.n, cell_noise=deviation
+        )
 
     def near(self, public: PublicAnswer, noise: PropagatedNoise) -> tuple[PublicAnswer, float]:
         """Return the answer over the neighbourhood in which its error is measured.
@@ -97,7 +99,7 @@ class PublicSide:
                 found.append(Bound("noise", table.bound(query, public.theta)))
             found.append(Bound("comparison", np.full(len(query.names), below)))
         elif isinstance(query, CompiledRegression):
-            found.append(Bound("comparison", np.array([below])))
+            found.append(Bound("comparison", np.array([below]), is_excess=True))
         return min((each for each in found if each.error < query.scale), key=lambda b: b.error, default=None)
 
     def lesson(self, compiled: CompiledQuery, theta: Vector, measured: MeasuredAnswer) -> bytes:

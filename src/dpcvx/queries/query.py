@@ -22,6 +22,7 @@ from dpcvx.errors import WrongType, WrongValue
 from dpcvx.losses import LOSSES, Huber, Logistic, Loss, Quantile, Squared
 from dpcvx.problem import Bounds, Problem
 from dpcvx.queries.compiled import CORNER, CompiledMeans, CompiledQuery, CompiledRegression, Query
+from dpcvx.queries.readings import INTERCEPT, Reading, table_with_margins
 from dpcvx.queries.schema import Binned, Column, Schema
 from dpcvx.vouched import is_vouched
 
@@ -57,7 +58,8 @@ class Regression:
         Records in a cell without a value are left out.
     features : sequence of str
         Attributes to explain it by: two levels become -1 and 1, more become one column for each, numbers
-        become the value of their bin, scaled to [-1, 1].
+        become the value of their bin, scaled to [-1, 1]; a cell without a value has a column of its own.
+        Answers are in the table's units and against the first level.
     loss : str or Loss
         "logistic", "squared", "huber", "smooth_hinge", "quantile", or one of these losses with parameters.
     domain : str or Domain
@@ -123,7 +125,7 @@ class Regression:
         names: list[str] = []
         columns: list[Vector] = []
         if self.intercept:
-            names.append("intercept")
+            names.append(INTERCEPT)
             columns.append(np.ones(_cells(schema, attributes)))
         for place, part in coded:
             for name, code in part:
@@ -144,6 +146,45 @@ class Regression:
         )
         self.to_json()  # every answer repeats its query: one that cannot be written must not be measured
         return compiled
+
+    def reading(self, schema: Schema, n: int) -> Reading:
+        """Return the coefficients of levels against the first one, and of numbers for each of their units.
+
+        Log odds stay as they are; other targets are in their own units. The intercept is the prediction for
+        somebody with the first level of all attributes and with numbers that are 0.
+        """
+        unit, middle = 1.0, 0.0
+        loss = QUERY_LOSSES[self.loss] if isinstance(self.loss, str) else self.loss
+        if loss.target != "labels":
+            low, high = _range(schema[self.target])
+            unit, middle = (high - low) / 2, (low + high) / 2
+        width = self.intercept + sum(len(_columns(schema[name])) for name in self.features)
+        base, names, rows = np.zeros(width), [INTERCEPT], []
+        place = int(self.intercept)
+        base[:place] = 1.0
+        for name in self.features:
+            attribute = schema[name]
+            codes = np.stack([code for _, code in _columns(attribute)], axis=1)
+            own = np.zeros((attribute.size, width))
+            own[:, place : place + codes.shape[1]] = codes
+            place += codes.shape[1]
+            if isinstance(attribute, Binned):
+                low, high = attribute.edges[0], attribute.edges[-1]
+                slope = np.zeros(width)
+                slope[place - codes.shape[1]] = 2 / (high - low)
+                base -= (low + high) / 2 * slope
+                names.append(name)
+                rows.append(slope)
+                for k in _missing_cells(attribute):  # coded as the middle of the range, and as missing
+                    names.append(f"{name}={attribute.labels[k]} (against {(low + high) / 2:g})")
+                    rows.append(own[k])
+                continue
+            base += own[0]
+            names.append(f"{name}={attribute.labels[0]} (baseline)")
+            names += [f"{name}={label}" for label in attribute.labels[1:]]
+            rows += [level - own[0] for level in own]
+        offset = np.append(middle, np.zeros(len(rows)))
+        return Reading(tuple(names), unit * np.stack([base, *rows]), offset)
 
     def to_json(self) -> dict[str, Any]:
         """Return the query as plain types."""
@@ -180,6 +221,10 @@ class Count:
         inside = _satisfied(schema, attributes, self.where)
         return CompiledMeans(attributes, _sizes(schema, attributes), ("count",), n * inside[:, None], self)
 
+    def reading(self, schema: Schema, n: int) -> Reading:
+        """Return the number of people as it is."""
+        return Reading(("count",), np.eye(1), np.zeros(1), 0.0, float(n))
+
     def to_json(self) -> dict[str, Any]:
         """Return the query as plain types."""
         return {"kind": "count", "where": {name: list(levels) for name, levels in self.where.items()}}
@@ -212,7 +257,7 @@ class Mean:
         attribute = schema.attributes[_indices(schema, (self.of,))[0]]
         values, low, high = _numbers(attribute)
         present = _has_value(attribute)
-        if not self.where and present.all():
+        if self._is_plain(attribute):
             units = low + (values + 1) / 2 * (high - low)
             attributes = _indices(schema, (self.of,))
             return CompiledMeans(attributes, (attribute.size,), (f"mean {self.of}",), units[:, None], self)
@@ -232,6 +277,18 @@ class Mean:
             units=(low, high),
         )
 
+    def reading(self, schema: Schema, n: int) -> Reading:
+        """Return the mean in the attribute's units."""
+        low, high = _range(schema[self.of])
+        names = (f"mean {self.of}",)
+        if self._is_plain(schema[self.of]):
+            return Reading(names, np.eye(1), np.zeros(1), low, high)
+        return Reading(names, (high - low) / 2 * np.eye(1), np.array([(low + high) / 2]), low, high)
+
+    def _is_plain(self, attribute: Column) -> bool:
+        """Whether this is a mean over all records, which has no excess loss."""
+        return not self.where and attribute.size == attribute.known
+
     def to_json(self) -> dict[str, Any]:
         """Return the query as plain types."""
         where = {name: list(levels) for name, levels in self.where.items()}
@@ -240,7 +297,7 @@ class Mean:
 
 @dataclass(frozen=True)
 class Marginal:
-    """Share of the records in every cell of a few attributes.
+    """Number of records in every cell of a few attributes, with margins; measured as shares.
 
     Parameters
     ----------
@@ -265,6 +322,11 @@ class Marginal:
             for cell in zip(*places, strict=True)
         )
         return CompiledMeans(attributes, _sizes(schema, attributes), names, np.eye(len(names)), self)
+
+    def reading(self, schema: Schema, n: int) -> Reading:
+        """Return the number of people in every cell, with margins."""
+        labels = tuple(schema[name].labels for name in self.attributes)
+        return table_with_margins(tuple(self.attributes), labels, n)
 
     def to_json(self) -> dict[str, Any]:
         """Return the query as plain types."""
@@ -488,24 +550,41 @@ def _spread(schema: Schema, attributes: Sequence[int], place: int, code: Vector)
 
 
 def _columns(attribute: Column) -> list[tuple[str, Vector]]:
-    """Return the columns of a feature: numbers or signs, or indicators of more than two levels."""
+    """Return the columns of a feature: numbers or signs, or indicators of more than two levels.
+
+    A cell without a value is 0 in all of them and 1 in a column of its own.
+    """
+    cells = np.eye(attribute.size)
+    missing = [(f"{attribute.name}={attribute.labels[k]}", cells[k]) for k in _missing_cells(attribute)]
     if isinstance(attribute, Binned):
-        return [(attribute.name, attribute.scaled)]
+        return [(attribute.name, attribute.scaled), *missing]
     if attribute.known == 2:
-        return [(f"{attribute.name}={attribute.labels[1]}", attribute.scaled)]
-    # A cell without a value has zeros in all columns.
-    return [
-        (f"{attribute.name}={attribute.labels[k]}", np.eye(attribute.size)[k]) for k in range(attribute.known)
-    ]
+        return [(f"{attribute.name}={attribute.labels[1]}", attribute.scaled), *missing]
+    levels = [(f"{attribute.name}={attribute.labels[k]}", cells[k]) for k in range(attribute.known)]
+    return [*levels, *missing]
+
+
+def _missing_cells(attribute: Column) -> range:
+    return range(attribute.known, attribute.size)
 
 
 def _numbers(attribute: Column) -> tuple[Vector, float, float]:
     """Return codes in [-1, 1], and the values of -1 and 1 in the units of the table."""
+    if not isinstance(attribute, Binned) and attribute.known != 2:
+        raise WrongValue(
+            f"A mean needs numbers or two levels; {attribute.name!r} has {attribute.known} levels."
+        )
+    return attribute.scaled, *_range(attribute)
+
+
+def _range(attribute: Column) -> tuple[float, float]:
+    """Return the values that the codes -1 and 1 stand for: of two levels the shares 0 and 1 of the second.
+
+    More levels are coded by their place alone, and their range is that of the codes.
+    """
     if isinstance(attribute, Binned):
-        return attribute.scaled, attribute.edges[0], attribute.edges[-1]
-    if attribute.known == 2:
-        return attribute.scaled, 0.0, 1.0
-    raise WrongValue(f"A mean needs numbers or two levels; {attribute.name!r} has {attribute.known} levels.")
+        return attribute.edges[0], attribute.edges[-1]
+    return (0.0, 1.0) if attribute.known == 2 else (-1.0, 1.0)
 
 
 def _has_value(attribute: Column) -> Vector:

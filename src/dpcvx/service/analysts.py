@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpcvx.errors import AccountNotOpen, BudgetExceeded, DeadKey, KeyReused, LedgerDamaged, LedgerUnavailable
-from dpcvx.queries import ARGUMENTS, BRANCHES, Asker, Query, query_from_json, write_synthetic
+from dpcvx.queries import ARGUMENTS, BRANCHES, INTERVALS, Asker, Query, query_from_json, write_synthetic
 from dpcvx.service.database import ServiceDatabase
 from dpcvx.service.description import attributes, query_schema
 from dpcvx.service.history import REUSED, QueryHistory
@@ -168,7 +168,8 @@ def pad(answer: bytes) -> bytes:
 
 def _widest(content: Any) -> Any:
     if isinstance(content, dict):
-        longest = {"branch": max(BRANCHES, key=len), "covered_by": max(ARGUMENTS, key=len)}
+        kinds = {"branch": BRANCHES, "covered_by": ARGUMENTS, "interval_by": INTERVALS}
+        longest = {name: max(kind, key=len) for name, kind in kinds.items()}
         return {name: longest.get(name) or _widest(value) for name, value in content.items()}
     if isinstance(content, list):
         return [_widest(value) for value in content]

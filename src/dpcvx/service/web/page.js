@@ -284,7 +284,7 @@ const ARGUMENTS = {
 function report(part, answer) {
   const values = answer.coefficients.map((one) => (ARGUMENTS[answer.covered_by] ? one : { ...one, low: null, high: null }));
   const rows = values.map((one) =>
-    make("tr", {}, make("td", {}, ...breakable(one.name)), ...[one.estimate, one.low, one.high, one.noise].map((value) => make("td", {}, number(value)))),
+    make("tr", {}, make("td", {}, ...breakable(one.name)), ...[one.estimate, one.low, one.high, one.std_err ?? one.noise].map((value) => make("td", {}, number(value)))),
   );
   const head = ["", "estimate", "low", "high", "noise"].map((title) => make("th", { scope: "col" }, title));
   const table = make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows));

@@ -1,0 +1,243 @@
+"""Tables of answers: the same rows in Python, on the command line and in downloads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from dpcvx.estimators.tables import Column, Printable, ResultTable, number, percent, three_decimals
+from dpcvx.queries.readings import TOTAL, Coefficient
+from dpcvx.words import quantity
+
+__all__ = ["AnswerComparison", "AnswerRows", "AnswerSummary", "title_of"]
+
+WIDEST = 12  # levels of the last attribute of a table up to which it is shown across
+
+
+class ReadableAnswer(Protocol):
+    """The parts of an `Answer` that its tables show."""
+
+    @property
+    def query(self) -> dict[str, Any]: ...
+    @property
+    def coefficients(self) -> tuple[Coefficient, ...]: ...
+    @property
+    def confidence(self) -> float: ...
+    @property
+    def private(self) -> bool: ...
+    @property
+    def people(self) -> int | None: ...
+    @property
+    def unit(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def comparison_words(self) -> str: ...
+    @property
+    def reading_notes(self) -> tuple[str, ...]: ...
+    @property
+    def bound_words(self) -> str: ...
+    def interval_words(self, population: bool) -> str: ...
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AnswerRows(Printable):
+    """One row for each number of an answer, margins included."""
+
+    answer: ReadableAnswer
+    population: bool
+
+    def table(self) -> ResultTable:
+        """Return the rows, with what they are about above and how to read them below."""
+        answer, rows = self.answer, []
+        show = people if _counts(answer) else number
+        tail = (1 - answer.confidence) / 2
+        names: list[str] = answer.query["attributes"] if _is_table(answer) else []
+        columns = [*map(Column, names or [""]), Column(_heading(answer), show), Column("std err", show)]
+        if self._tests:
+            columns += [Column("z", three_decimals), Column("P>|z|", three_decimals)]
+        columns += [Column(f"[{tail:.6g}", show), Column(f"{1 - tail:.6g}]", show)]
+        if self._tests:
+            columns.append(Column("noise share", percent))
+        if _counts(answer):
+            columns.append(Column("share", lambda share: f"{100 * share:.2f} %"))
+        for each in answer.coefficients:
+            low, high = each.interval(self.population)
+            error = each.error(self.population)
+            labels = levels_of(each.name, names) if names else (each.name,)
+            row: list[Any] = [*labels, each.estimate, error]
+            if self._tests:
+                row += _test(each.estimate, error)
+            row += [low, high]
+            if self._tests:
+                row.append(_noise_share(each))
+            if _counts(answer):
+                row.append(each.estimate / answer.people if answer.people else None)
+            rows.append(tuple(row))
+        return ResultTable(title_of(answer.query), _facts(answer), tuple(columns), tuple(rows), self._notes())
+
+    @property
+    def _tests(self) -> bool:
+        return self.population and self.answer.query.get("kind") == "regression"
+
+    def _notes(self) -> tuple[str, ...]:
+        notes = [*self.answer.reading_notes, self.answer.interval_words(self.population)]
+        return tuple(note for note in (*notes, self.answer.bound_words) if note)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AnswerSummary(Printable):
+    """Table of an answer as people read it: a table of several attributes has the last one across."""
+
+    rows: AnswerRows
+
+    def table(self) -> ResultTable:
+        """Return the table; that of several attributes shows estimates with half of their interval."""
+        long = self.rows.table()
+        query = self.rows.answer.query
+        if not _is_table(self.rows.answer) or len(query["attributes"]) < 2:
+            return long
+        names: list[str] = query["attributes"]
+        lines = _across(self.rows.answer, self.rows.population)
+        levels = list(next(iter(lines.values())))
+        if len(levels) > WIDEST + 1:
+            return long
+        columns = (Column(", ".join(names[:-1])), *(Column(f"{names[-1]}={level}") for level in levels))
+        cells = tuple((row, *(line[level] for level in levels)) for row, line in lines.items())
+        return ResultTable(long.title, long.facts, columns, cells, (PLUS_MINUS, *long.notes))
+
+
+PLUS_MINUS = "Numbers of people, with half of the length of their interval."
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AnswerComparison(Printable):
+    """Two answers beside each other, number by number."""
+
+    one: ReadableAnswer
+    other: ReadableAnswer
+    population: bool
+
+    def table(self) -> ResultTable:
+        """Return numbers of both by name, the difference where both have one, and whether intervals meet."""
+        left, right = ({each.name: each for each in answer.coefficients} for answer in (self.one, self.other))
+        rows = []
+        for name in dict.fromkeys((*left, *right)):
+            a, b = left.get(name), right.get(name)
+            both = a is not None and b is not None
+            rows.append(
+                (
+                    name,
+                    *_ends(a, self.population),
+                    *_ends(b, self.population),
+                    b.estimate - a.estimate if a is not None and b is not None else None,
+                    _meet(a, b, self.population) if both else None,
+                )
+            )
+        heads = ("first", "low", "high", "second", "low of second", "high of second", "difference")
+        columns = (Column(""), *(Column(head, number) for head in heads), Column("intervals"))
+        facts = (("first", title_of(self.one.query)), ("second", title_of(self.other.query)))
+        note = (
+            "Both answers rest on the same released numbers, so their errors are correlated, and the error "
+            "of a difference is not known. Intervals that do not meet show a difference."
+        )
+        return ResultTable("Comparison of two answers", facts, columns, tuple(rows), (note,))
+
+
+def people(value: float) -> str:
+    """Return a number of people, rounded."""
+    return f"{value:,.0f}"
+
+
+def title_of(query: Mapping[str, Any]) -> str:
+    """Return a query in words."""
+    where = " and ".join(
+        f"{name} in {{{', '.join(levels)}}}" if len(levels) > 1 else f"{name} = {levels[0]}"
+        for name, levels in query.get("where", {}).items()
+    )
+    kind = query.get("kind")
+    if kind == "count":
+        return f"Number of people with {where}"
+    if kind == "mean":
+        return f"Mean of {query['of']}" + (f" among people with {where}" if where else "")
+    if kind == "marginal":
+        return f"Table of {', '.join(query['attributes'])}"
+    if kind != "regression":
+        return "Answer"
+    loss = query["loss"] if isinstance(query["loss"], str) else query["loss"]["name"]
+    return f"{query['target']} ~ {' + '.join(query['features']) or '1'} ({loss.replace('_', ' ')})"
+
+
+def _counts(answer: ReadableAnswer) -> bool:
+    return answer.query.get("kind") in ("count", "marginal") and answer.people is not None
+
+
+def _is_table(answer: ReadableAnswer) -> bool:
+    return answer.query.get("kind") == "marginal" and answer.people is not None
+
+
+def _heading(answer: ReadableAnswer) -> str:
+    if _counts(answer):
+        return "people"
+    return "coef" if answer.query.get("kind") == "regression" else "estimate"
+
+
+def _facts(answer: ReadableAnswer) -> tuple[tuple[str, str], ...]:
+    facts = []
+    if answer.people is not None:
+        facts.append(("people", quantity(answer.people, answer.unit)))
+    facts.append(("answered from", answer.source))
+    facts.append(("compared with the records", answer.comparison_words))
+    if not answer.private:
+        facts.insert(0, ("NOT PRIVATE", "the noise came from a seed"))
+    return tuple(facts)
+
+
+def _test(estimate: float, error: float | None) -> list[float | None]:
+    if not error:
+        return [None, None]
+    z = estimate / error
+    return [z, math.erfc(abs(z) / math.sqrt(2))]
+
+
+def _noise_share(each: Coefficient) -> float | None:
+    if each.std_err is None or each.sampling is None:
+        return None
+    total = each.std_err**2 + each.sampling**2
+    return each.std_err**2 / total if total else None
+
+
+def levels_of(name: str, attributes: Sequence[str]) -> tuple[str, ...]:
+    """Return the levels in the name of a cell of a table; labels of bins have commas too."""
+    levels = []
+    for attribute in reversed(attributes):
+        name, _, level = name.rpartition(f"{attribute}=")
+        levels.append(level)
+        name = name.removesuffix(", ")
+    return tuple(reversed(levels))
+
+
+def _across(answer: ReadableAnswer, population: bool) -> dict[str, dict[str, str]]:
+    """Return texts of numbers by row and by level of the last attribute, totals last."""
+    lines: dict[str, dict[str, str]] = {}
+    for each in answer.coefficients:
+        cells = levels_of(each.name, answer.query["attributes"])
+        row = TOTAL if set(cells[:-1]) == {TOTAL} else ", ".join(cells[:-1])
+        low, high = each.interval(population)
+        half = "" if low is None or high is None else f" ±{(high - low) / 2:,.0f}"
+        lines.setdefault(row, {})[cells[-1]] = f"{each.estimate:,.0f}{half}"
+    return lines
+
+
+def _ends(each: Coefficient | None, population: bool) -> tuple[float | None, ...]:
+    return (None, None, None) if each is None else (each.estimate, *each.interval(population))
+
+
+def _meet(a: Coefficient | None, b: Coefficient | None, population: bool) -> str | None:
+    ends = [*_ends(a, population)[1:], *_ends(b, population)[1:]]
+    if any(end is None for end in ends):
+        return None
+    low, high, other_low, other_high = (float(end) for end in ends if end is not None)
+    return "apart" if high < other_low or other_high < low else "overlap"
