@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpcvx.errors import AccountNotOpen, BudgetExceeded, DeadKey, KeyReused, LedgerDamaged, LedgerUnavailable
-from dpcvx.queries import ARGUMENTS, BRANCHES, INTERVALS, Asker, Query, query_from_json, write_synthetic
+from dpcvx.queries import (
+    ARGUMENTS,
+    BRANCHES,
+    INTERVALS,
+    Answer,
+    Asker,
+    Query,
+    query_from_json,
+    write_synthetic,
+)
 from dpcvx.service.database import ServiceDatabase
 from dpcvx.service.description import attributes, query_schema
 from dpcvx.service.history import REUSED, QueryHistory
@@ -92,6 +101,13 @@ class Analysts:
             place = self.engine.place(name)
             self.history.add(key, idempotency, text, body if place is None else place.encode())
         return pad(body)
+
+    def past(self, key: ApiKey, idempotency: str) -> Answer:
+        """Return the answer of a past query of a key; refuse where there is none."""
+        body = self.history.answer(key, idempotency)
+        if body is None:
+            raise Refusal("not_found", "This key has no answer of that name.")
+        return Answer.from_json(json.loads(body))
 
     def budget(self, key: ApiKey) -> dict[str, Any]:
         """Return the budget of the account, the part that is left, and the limits of a key."""

@@ -27,10 +27,20 @@ from starlette.exceptions import HTTPException
 
 from dpcvx import __version__
 from dpcvx.service.analysts import Analysts
+from dpcvx.service.answer_files import FILES, answer_file, shown_table
 from dpcvx.service.boundary import Boundary
 from dpcvx.service.keys import ApiKey
 from dpcvx.service.metrics import Metrics
-from dpcvx.service.models import BudgetLeft, CreatedKey, History, KeyList, KeyRecord, NewKey, RefusalBody
+from dpcvx.service.models import (
+    AnswerTable,
+    BudgetLeft,
+    CreatedKey,
+    History,
+    KeyList,
+    KeyRecord,
+    NewKey,
+    RefusalBody,
+)
 from dpcvx.service.refusal import CODES, Refusal
 
 __all__ = ["application"]
@@ -57,10 +67,12 @@ Result = TypeVar("Result")
 Bearer = Annotated[
     HTTPAuthorizationCredentials | None, Security(HTTPBearer(auto_error=False, description="An API key."))
 ]
+IDEMPOTENCY = r"^[A-Za-z0-9_.-]{1,64}$"
+PastKey = Annotated[str, PathParameter(pattern=IDEMPOTENCY, description="Its Idempotency-Key.")]
 IdempotencyKey = Annotated[
     str | None,
     Header(
-        pattern=r"^[A-Za-z0-9_.-]{1,64}$",
+        pattern=IDEMPOTENCY,
         description="Chosen by the analyst, new for each question. A retry with the same key gets the same "
         "bytes and is charged once.",
     ),
@@ -304,6 +316,51 @@ def _query_router(query_schema: dict[str, Any]) -> APIRouter:
         finally:
             await state.next_slot(started)
         return Response(body, media_type="application/json")
+
+    @api.get(
+        "/answers/{idempotency_key}",
+        response_class=Response,
+        responses={
+            200: {
+                "content": {name.split(";")[0]: {} for name in FILES.values()},
+                "description": "The answer.",
+            },
+            **_refusals("forbidden", "not_found"),
+        },
+    )
+    async def past_answer(
+        request: Request,
+        key: AskKey,
+        idempotency_key: PastKey,
+        format: Literal["json", "csv", "parquet"] = "json",
+        population: bool | None = None,
+    ) -> Response:
+        """An answer that this key was given before, as a file. It costs nothing."""
+        answer = await asyncio.to_thread(_state(request).analysts.past, key, idempotency_key)
+        content = await asyncio.to_thread(answer_file, answer, format, population)
+        headers = {"Content-Disposition": f'attachment; filename="answer.{format}"'}
+        return Response(content, media_type=FILES[format], headers=headers)
+
+    @api.get(
+        "/answers/{idempotency_key}/table",
+        response_model=AnswerTable,
+        responses=_refusals("forbidden", "not_found"),
+    )
+    async def past_table(
+        request: Request,
+        key: AskKey,
+        idempotency_key: PastKey,
+        population: bool | None = None,
+        beside: Annotated[
+            str | None, Query(pattern=IDEMPOTENCY, description="Another answer, to compare it with.")
+        ] = None,
+    ) -> Any:
+        """The table of an answer in words, as Python and the command line print it."""
+        past = _state(request).analysts.past
+        answer = await asyncio.to_thread(past, key, idempotency_key)
+        if beside is None:
+            return shown_table(answer.summary(population))
+        return shown_table(answer.compare(await asyncio.to_thread(past, key, beside), population))
 
     @api.get("/history", response_model=History, responses=_refusals("forbidden"))
     async def history(

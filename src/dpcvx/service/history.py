@@ -82,6 +82,15 @@ class QueryHistory:
                     )
         return None
 
+    def answer(self, key: ApiKey, idempotency: str) -> bytes | None:
+        """Return the answer of a past query of a key; None if there is none."""
+        chosen = sa.select(question_table.c.answer).where(
+            *self._of(key), question_table.c.idempotency == idempotency
+        )
+        with self._database.reading() as connection:
+            stored = connection.execute(chosen).scalar_one_or_none()
+            return None if stored is None else self._answers(connection, [stored])[0]
+
     def add(self, key: ApiKey, idempotency: str, question: str, stored: bytes) -> None:
         """Add an answered query; durable when it returns, so that the answer may be sent.
 

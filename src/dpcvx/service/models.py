@@ -53,6 +53,16 @@ class History(BaseModel):
     questions: list[PastQuestion]
 
 
+class AnswerTable(BaseModel):
+    """The table of an answer as texts."""
+
+    title: str
+    facts: list[tuple[str, str]]
+    columns: list[str]
+    rows: list[list[str]]
+    notes: list[str]
+
+
 class KeyRecord(BaseModel):
     """Public record of an API key."""
 
