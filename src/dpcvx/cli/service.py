@@ -58,6 +58,9 @@ def serve(
     schema: Annotated[Path | None, typer.Option(help="Schema file, TOML: levels and bins.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Privacy budget of all questions together.")] = None,
     delta: Annotated[float | None, typer.Option(help="Default: min(1/n^2, 1e-5).")] = None,
+    population: Annotated[
+        str, typer.Option(help="Name of the population. Accounts of one name are batches of other people.")
+    ] = "",
     spend: Annotated[
         float,
         typer.Option(
@@ -134,6 +137,7 @@ def serve(
             check=CHECK if check is None else check,
             log=log.value,
             spend=spend,
+            population=population,
             person=person,
             persons=persons,
             form=partial(FormOptions(sep, decimal, encoding, line_breaks, sheet).form, data),

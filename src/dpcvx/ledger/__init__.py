@@ -3,12 +3,14 @@
 from dpcvx.ledger.account_statement import AccountStatement
 from dpcvx.ledger.accounts import Account, Ledger
 from dpcvx.ledger.chain import AccountState, Entry, Receipt, SecretChange, WitnessStart
+from dpcvx.ledger.fingerprints import Declared
 from dpcvx.ledger.verification import Verification
 
 __all__ = [
     "Account",
     "AccountState",
     "AccountStatement",
+    "Declared",
     "Entry",
     "Ledger",
     "Receipt",

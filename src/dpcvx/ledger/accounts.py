@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,7 @@ from dpcvx.ledger.database import (
     writing,
 )
 from dpcvx.ledger.filters import FRESH, WHOLE, Spending, admit, remaining, requested
+from dpcvx.ledger.fingerprints import Declared, recognise_people
 from dpcvx.ledger.verification import Verification, verify
 from dpcvx.ledger.witness import Head, witness_at
 
@@ -189,6 +190,21 @@ class Ledger:
             content = connection.execute(newest).scalar()
         if head.sequence and (content is None or digest(content) != head.hash):
             raise LedgerDamaged(f"The last entry of {self!r} is missing or was edited.")
+
+    def recognise_people(self, account: str, people: Iterable[str], declared: Declared) -> tuple[str, ...]:
+        """Compare people with those of the account's last start, and of other accounts of this ledger.
+
+        Returns sentences for the data owner's console: they depend on records without noise, so that nothing
+        an analyst can see may depend on them.
+
+        Parameters
+        ----------
+        account : str
+        people : iterable of str
+            One text for each, the id of a person or a whole row.
+        declared : Declared
+        """
+        return recognise_people(self.url, account, people, declared)
 
     def backup(self, path: str | os.PathLike[str]) -> Verification:
         """Copy the ledger's file, also while it is used, and check the copy.

@@ -1,4 +1,4 @@
-"""Copies of a ledger's file, for backups: everything but the secrets of open runs of comparisons."""
+"""Copies of a ledger's file, for backups: everything but secrets of open runs and fingerprints of people."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from dpcvx.errors import Incompatible, Unreadable
-from dpcvx.ledger.database import file_exists, secret_table
+from dpcvx.ledger.database import PRIVATE_TABLES, file_exists
 
 __all__ = ["copy_ledger"]
 
@@ -22,8 +22,8 @@ def copy_ledger(url: str, path: Path) -> None:
     """
     if not url.startswith("sqlite"):
         raise Incompatible(
-            "This ledger is on a server: back it up with  pg_dump --exclude-table-data=secrets, which leaves "
-            "out the secrets of open runs."
+            "This ledger is on a server: back it up with  pg_dump --exclude-table-data=secrets "
+            "--exclude-table-data='fingerprint*', which leaves out what is private."
         )
     if path.exists():
         raise Incompatible(f"{path} exists already: a backup replaces nothing. Give another name.")
@@ -37,8 +37,9 @@ def copy_ledger(url: str, path: Path) -> None:
         with closing(sqlite3.connect(source, timeout=60)) as old, closing(sqlite3.connect(part)) as new:
             old.backup(new)
             names = [name for (name,) in new.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-            if secret_table.name in names:
-                new.execute(f"DELETE FROM {secret_table.name}")
+            for table in PRIVATE_TABLES:
+                if table.name in names:
+                    new.execute(f"DELETE FROM {table.name}")
             new.commit()
             new.execute("VACUUM")  # leaves no deleted page in the file
         with part.open("rb+") as written:

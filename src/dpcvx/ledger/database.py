@@ -62,6 +62,20 @@ secret_table = sa.Table(
     sa.Column("key", sa.String, primary_key=True),
     sa.Column("content", sa.LargeBinary, nullable=False),
 )
+# Fingerprints of people, and the key of their hashes: private, in no backup (`dpcvx.ledger.fingerprints`).
+fingerprint_table = sa.Table(
+    "fingerprints",
+    metadata,
+    sa.Column("account", sa.String, sa.ForeignKey("accounts.name"), primary_key=True),
+    sa.Column("content", sa.LargeBinary, nullable=False),
+)
+fingerprint_key_table = sa.Table(
+    "fingerprint_key",
+    metadata,
+    sa.Column("id", sa.Integer, sa.CheckConstraint("id = 1"), primary_key=True, autoincrement=False),
+    sa.Column("key", sa.LargeBinary, nullable=False),
+)
+PRIVATE_TABLES = (secret_table, fingerprint_table, fingerprint_key_table)  # no backup holds them
 
 
 def address(given: str | os.PathLike[str] | None) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import signal
 import socket
 import sys
 import tempfile
 import tomllib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +24,7 @@ from dpcvx.data.table import read_variables
 from dpcvx.data.table_file import HEADER_HINT, TableFile, read_bytes
 from dpcvx.data.table_schema import TableSchema
 from dpcvx.errors import BudgetExceeded, LedgerUnavailable, Unreadable, UnrecognisedDataWarning, WrongValue
-from dpcvx.ledger import Account, Ledger
+from dpcvx.ledger import Account, Declared, Ledger
 from dpcvx.queries import CHECK, QueryEngine, Schema, Universe, columns_left_out, number_of_units
 from dpcvx.service.analysts import Analysts
 from dpcvx.service.application import application
@@ -51,6 +53,7 @@ class ServiceSettings:
     check: float = CHECK  # share of the budget for counts of recognised cells
     person: str | None = None  # column with the id of each row's person; None: the schema's, or none
     persons: int | None = None  # number of persons; None: the number of different ids
+    population: str = ""  # the owner's name of the population; accounts of one name are its batches
     spend: float = 1.0  # share of the account's epsilon
     log: str = "problems"  # "problems": on standard error; "json": every request too, as JSON lines
     # form of the data file, by its schema, where options state it; None: the schema's own
@@ -203,6 +206,8 @@ def _serve(
                 person=table.person,
                 persons=settings.persons,
             )
+        for words in _recognise(account, table, columns, settings):
+            console.print(f"your data: {words}", markup=False, soft_wrap=True)
         analysts = Analysts(engine, database, account.ledger)
         if ready is not None:
             ready(analysts)
@@ -215,6 +220,27 @@ def _serve(
         with suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listening])
         console.print(closing)
+
+
+def _recognise(
+    account: Account, table: ServedTable, columns: Any, settings: ServiceSettings
+) -> tuple[str, ...]:
+    """Return what the owner should know of these people: changes, and the same people in other accounts.
+
+    It is computed from records without noise: it goes to this console, and nothing else depends on it.
+    """
+    names = table.schema.names if table.person is None else (table.person,)
+    cells = [columns[name] for name in names]
+    listed = [each.to_pylist() if hasattr(each, "to_pylist") else list(each) for each in cells]
+    people: Iterable[str] = ("\x1f".join(map(str, row)) for row in zip(*listed, strict=True))
+    if table.person is not None:
+        people = sorted(set(people))
+    schema = hashlib.sha256(json.dumps(table.schema.to_dict(), sort_keys=True).encode()).hexdigest()
+    declared = Declared(account.budget.unit, schema, settings.population)
+    try:
+        return account.ledger.recognise_people(account.name, people, declared)
+    except Exception as error:  # no record may stop the server
+        return (f"not compared with earlier tables ({type(error).__name__})",)
 
 
 def _share(cap: Budget, part: float) -> Budget:
