@@ -193,10 +193,16 @@ def test_columns_of_shapes_are_found_beside_a_baseline_that_is_left_out():
 
 def test_straight_lines_are_those_of_the_linear_model():
     facts = {**KNOWN, "epsilon": 1.0, "y_bounds": (-12, 10)}
-    straight = dp.PrivateAdditiveRegressor(**facts).fit(TABLE[:4000], TARGET[:4000])
-    line = dp.PrivateLinearRegression(**facts).fit(TABLE[:4000], TARGET[:4000])
+    straight = dp.PrivateAdditiveRegressor(**facts).fit(TABLE[:3000], TARGET[:3000])
+    line = dp.PrivateLinearRegression(**facts).fit(TABLE[:3000], TARGET[:3000])
     np.testing.assert_array_equal(straight.predict(NEW), line.predict(NEW))
     assert "maps" in straight.privacy_statement_.bounds  # long tails of pay are clipped by both
+    labels, facts = (TARGET > 0).astype(int), {**KNOWN, "epsilon": 0.3, "classes": (0, 1)}
+    straight, line = (
+        kind(**facts).fit(TABLE[:3000], labels[:3000])
+        for kind in (dp.PrivateAdditiveClassifier, dp.PrivateLogisticRegression)
+    )
+    np.testing.assert_array_equal(straight.decision_function(NEW), line.decision_function(NEW))
 
 
 def test_a_cell_that_is_no_level_has_the_mean_contribution(model):
@@ -240,9 +246,40 @@ def test_products_are_learnt_where_they_are_asked_for():
     assert (none.predict(X) == y).mean() < 0.6
 
 
+def test_pairs_are_selected_where_there_are_too_many_for_all():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (6000, 8))
+    y = X[:, 0] + 3 * X[:, 2] * X[:, 5] + rng.normal(0, 0.3, 6000)
+    facts = {"epsilon": 4.0, "bounds": (-1, 1), "y_bounds": (-6, 6), "random_state": 0, "knots": 0}
+    found = dp.PrivateAdditiveRegressor(**facts, interactions=2).fit(X, y)
+    assert len(found.shapes_.interactions) == 2
+    assert "x2*x5" in found.shapes_.interactions
+    assert "selected from 28" in found.privacy_statement_.public["basis"]
+    assert found.score.__self__ is found
+    assert 1 - np.mean((found.predict(X) - y) ** 2) / y.var() > 0.8
+    # the choice is paid for within the same budget
+    assert found.plan_.price.epsilon <= 4.0
+    labels = (y > 1).astype(int)  # a fifth: the share of labels is released first
+    facts = {"epsilon": 4.0, "bounds": (-1, 1), "classes": (0, 1), "random_state": 0, "knots": 0}
+    found = dp.PrivateAdditiveClassifier(**facts, interactions=1).fit(X, labels)
+    assert list(found.shapes_.interactions) == ["x2*x5"]
+
+
+def test_many_columns_select_pairs_by_default():
+    facts = {"epsilon": 1.0, "delta": 1e-6, "bounds": (-1, 1), "y_bounds": (-1, 1)}
+    many = dp.PrivateAdditiveRegressor(**facts).plan(300_000, 40)
+    assert (many.solver.selected, len(many.solver.candidates)) == (12, 780)
+    few = dp.PrivateAdditiveRegressor(**facts).plan(300_000, 20)
+    assert (few.solver.selected, len(few.solver.basis.pairs)) == (0, 190)
+    assert dp.PrivateAdditiveRegressor(**facts, uncertainty=0.2).plan(300_000, 40).solver.selected == 0
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"interactions": 99}, "must be as many"),
+        ({"interactions": 2, "uncertainty": 0.2}, "would not count the"),
+        ({"interactions": True}, "list of pairs"),
         ({"knots": 4}, "odd number"),
         ({"knots": True}, "odd number"),
         ({"interactions": [("age",)]}, "pair of columns"),

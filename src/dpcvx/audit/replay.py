@@ -112,7 +112,7 @@ class _Recorder:
         public: tuple[Any, ...] = center, scale
         if quantiser is not None:
             parts = (np.asarray(part).tobytes() for part in (quantiser.center, quantiser.scale))
-            public = (quantiser.bounds, quantiser.intercept, *parts, center, scale)
+            public = (quantiser.bounds, quantiser.intercept, quantiser.places, *parts, center, scale)
         self.questions.append(RecordedQuestion("mapped", public))
         self._source = self._source.mapped(quantiser, center, scale)  # type: ignore[attr-defined]
         self.d = self._source.d

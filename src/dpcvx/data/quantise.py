@@ -38,8 +38,9 @@ class Quantiser:
     A cell v becomes (v - center) / scale clipped to [-x_inf, x_inf]; a cell that is missing, infinite or
     not a number becomes 0. The row is then shrunk to l2 norm x_2 and each entry rounded toward zero on the
     grid 2^-14. The integers are checked against `integer_bounds`, and a row that still fails is shrunk again.
-    Every step sees one row only. With a basis, dense cells (v - center) / scale are standardised ones, and
-    its features over their largest absolute value are clipped, shrunk and rounded.
+    With `places` only these columns are read, which center and scale are for. Every step sees one row only.
+    With a basis, dense cells (v - center) / scale are standardised ones, and its features over their largest
+    absolute value are clipped, shrunk and rounded.
     """
 
     bounds: Bounds  # bounds of a stored row, in scaled units, the intercept's entry included
@@ -54,6 +55,7 @@ class Quantiser:
     # model that is right keeps its coefficients. "labels": the intercept is shrunk and the label becomes y/f
     # (`WeightedLogistic`).
     shrink: str = "row"
+    places: tuple[int, ...] | None = None  # columns that are kept, in this order; None for all
 
     def __post_init__(self) -> None:
         scale, center = np.asarray(self.scale), np.asarray(self.center)
@@ -77,7 +79,8 @@ class Quantiser:
 
     def width(self, d: int) -> int:
         """Return the number of stored features of a row of d cells."""
-        return (d if self.basis is None else self.basis.width) + (self.constant > 0)
+        kept = d if self.places is None else len(self.places)
+        return (kept if self.basis is None else self.basis.width) + (self.constant > 0)
 
     @property
     def constant(self) -> int:
@@ -94,6 +97,9 @@ class Quantiser:
         if hasattr(X, "tocsr"):
             return self._quantise_sparse(X)
         n, d, blocks = _blocks(X)
+        if self.places is not None:
+            kept, whole = list(self.places), blocks
+            d, blocks = len(kept), ((start, block[:, kept]) for start, block in whole)
         center, scale, limits = self._limits(n, d)
         if self.basis is not None:
             blocks = _expanded(self._known_cells(blocks), self.basis, center, scale)

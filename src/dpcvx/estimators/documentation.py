@@ -179,13 +179,15 @@ PARAMETERS = {
         '"auto", or int',
         "Knots of each number's shape: 0 for straight lines, or an odd number from 3 on. They are evenly "
         "spaced from two released standard deviations below the released mean to two above. By default 0, "
-        "5 or 9, from the number of records and columns, epsilon and delta.",
+        "3, 5 or 9, from the number of records and columns, epsilon and delta.",
         int,
     ),
     "interactions": Parameter(
-        '"auto", "all", "none", or list of pairs of columns',
-        "Products of two standardised columns that are features beside the shapes. By default those of all "
-        "pairs where records are many and columns few, by public numbers, and none elsewhere.",
+        '"auto", "all", "none", int, or list of pairs of columns',
+        "Products of two standardised columns that are features beside the shapes. A number: so many pairs, "
+        "which the fit selects privately for a twentieth of its budget. By default all pairs where records "
+        "are many and columns few, twelve selected ones where columns are many, by public numbers, and none "
+        "elsewhere.",
         ("auto", "all", "none"),
     ),
     "monotone": Parameter(

@@ -6,6 +6,7 @@ Every sensitivity holds on the stored integers, without slack (PRIVACY_MATH §11
 
 from dpcvx.mechanisms.counts import NoisyBinCounts, NoisyCounts, NoisyPooledCounts, NoisyRowCount, as_counts
 from dpcvx.mechanisms.difference import NoisyDifference
+from dpcvx.mechanisms.feature import NoisyFeature
 from dpcvx.mechanisms.goodness import NoisyGoodness
 from dpcvx.mechanisms.gradient import NoisyGradient
 from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
@@ -25,6 +26,7 @@ __all__ = [
     "NoisyBinCounts",
     "NoisyCounts",
     "NoisyDifference",
+    "NoisyFeature",
     "NoisyGoodness",
     "NoisyGradient",
     "NoisyLength",

@@ -10,11 +10,17 @@ from dpcvx.solvers.defaults import default
 __all__ = [
     "KNOTS_OF_LABELS",
     "KNOTS_OF_NUMBERS",
+    "MOST_CANDIDATES",
+    "PAIRS_OF_LABELS",
+    "PAIRS_OF_NUMBERS",
+    "SELECTED_PAIRS",
+    "SETTLED",
     "KnotRule",
     "default_knots",
     "default_pairs",
     "pair_weight",
     "ramp_weight",
+    "selects_pairs",
     "spaced_knots",
 ]
 
@@ -24,8 +30,12 @@ KNOTS_OF_NUMBERS: KnotRule = default("planning.additive.KNOTS_OF_NUMBERS")
 KNOT_REACH: float = default("planning.additive.KNOT_REACH")
 RAMP_SQUARE: float = default("planning.additive.RAMP_SQUARE")
 PAIR_SQUARE: float = default("planning.additive.PAIR_SQUARE")
-PAIRS_FROM: float = default("planning.additive.PAIRS_FROM")
+PAIRS_OF_LABELS: float = default("planning.additive.PAIRS_OF_LABELS")
+PAIRS_OF_NUMBERS: float = default("planning.additive.PAIRS_OF_NUMBERS")
+SETTLED: float = default("planning.additive.SETTLED")
 MOST_PAIRS: int = default("planning.additive.MOST_PAIRS")
+SELECTED_PAIRS: int = default("planning.additive.SELECTED_PAIRS")
+MOST_CANDIDATES: int = default("planning.additive.MOST_CANDIDATES")
 
 
 def precision(n: int, budget: Budget, columns: int) -> float:
@@ -42,9 +52,14 @@ def default_knots(n: int, budget: Budget, columns: int, rule: KnotRule) -> int:
     return max((knots for least, knots in rule if known >= least), default=0)
 
 
-def default_pairs(n: int, budget: Budget, columns: int, pairs: int) -> bool:
-    """Whether products of all pairs of columns are features."""
-    return pairs <= MOST_PAIRS and precision(n, budget, columns) >= PAIRS_FROM
+def default_pairs(n: int, budget: Budget, columns: int, pairs: int, least: float) -> bool:
+    """Whether products of all pairs of columns are features: where n mu/d is `least` or more."""
+    return pairs <= MOST_PAIRS and precision(n, budget, columns) >= least
+
+
+def selects_pairs(n: int, budget: Budget, columns: int, pairs: int, least: float) -> bool:
+    """Whether some of the pairs of columns are selected, where all would be too many features."""
+    return MOST_PAIRS < pairs <= MOST_CANDIDATES and precision(n, budget, columns) >= least
 
 
 def spaced_knots(knots: int) -> tuple[float, ...]:
@@ -58,6 +73,10 @@ def ramp_weight(knots: int) -> float:
     return math.sqrt(RAMP_SQUARE / (knots // 2)) if knots else 0.0
 
 
-def pair_weight(features: int) -> float:
-    """Return the weight of a product: all pairs of d features have the squares of PAIR_SQUARE d features."""
-    return math.sqrt(2 * PAIR_SQUARE / max(features - 1, 1))
+def pair_weight(features: int, pairs: int | None = None) -> float:
+    """Return the weight of a product: all of them have the squares of PAIR_SQUARE d of the d features.
+
+    `pairs`: how many there are; None for those of all features.
+    """
+    count = features * (features - 1) / 2 if pairs is None else pairs
+    return min(1.0, math.sqrt(PAIR_SQUARE * features / max(count, features / 2)))

@@ -83,6 +83,11 @@ class Asking:
         answer: Vector = self.ask(center, reach, question="target")
         return answer
 
+    def feature(self, theta: Vector, drawn: tuple[int, ...] = ()) -> int:
+        """Feature with a large slope of the objective at a public theta, none of those drawn before."""
+        answer: int = self.ask(theta, drawn, question="feature")
+        return answer
+
     def vertex(self) -> Vertex:
         """Noisy best vertex at the current point."""
         answer: Vertex = self.ask(question="vertex")

@@ -141,6 +141,12 @@ _LISTED = (
             "mean square about the middle of the bounds, over the largest, from which a number counts as "
             "one of two values and has no shape in an additive model", "benchmarks/additive.py",
             predicts=False),
+    Default("solvers.standardised.PAIR_SHARE", 0.05,
+            "of mu^2 for the selection of pairs of columns", "not measured: pairs that matter are seen with "
+            "less", predicts=False),
+    Default("solvers.standardised.LABEL_SHARE", 0.01,
+            "of mu^2 for the share of the second label, before pairs are selected",
+            "not measured: one number", predicts=False),
     Default("solvers.standardised.LONGEST_LEVELS", 16.0,
             "a column of more levels is made as long as so many numbers: 800 levels would drown the other "
             "columns", "benchmarks/accuracy.py", predicts=False),
@@ -257,7 +263,7 @@ _LISTED = (
     Default("planning.planner.CLIP_COST", 0.001,
             "predicted excess risk that clipping must save; where it saves less, log-losses were larger with "
             "it by 0.0007 on the development list", "benchmarks/accuracy.py", predicts=False),
-    Default("planning.additive.KNOTS_OF_LABELS", ((100.0, 3), (400.0, 5), (600.0, 9)),
+    Default("planning.additive.KNOTS_OF_LABELS", ((200.0, 3), (400.0, 5), (600.0, 9)),
             "least n mu/d, and the number of knots from there on, for classifiers",
             "benchmarks/additive.py", predicts=False),
     Default("planning.additive.KNOTS_OF_NUMBERS", ((400.0, 5), (600.0, 9)),
@@ -272,12 +278,26 @@ _LISTED = (
     Default("planning.additive.PAIR_SQUARE", 0.3,
             "sum of squares of all products of pairs, over that of the standardised features",
             "benchmarks/additive.py", predicts=False),
-    Default("planning.additive.PAIRS_FROM", 1000.0,
-            "least n mu/d from which products of all pairs of columns are features",
+    Default("planning.additive.PAIRS_OF_LABELS", 1000.0,
+            "least n mu/d from which products of all pairs of columns are features, for classifiers",
             "benchmarks/additive.py", predicts=False),
+    Default("planning.additive.PAIRS_OF_NUMBERS", 300.0,
+            "the same for regressions: from 300 on R^2 on the development list was larger by 0.009 at "
+            "epsilon 1 and 0.003 at 4 than from 1,000 on, and in no cell smaller; from 100 on it was smaller "
+            "by 0.03 in one with a long-tailed target",
+            "benchmarks/additive.py", predicts=False),
+    Default("planning.additive.SETTLED", 12.0,
+            "(1 - momentum) T of their descent, in place of 20: a quarter fewer steps, of which each reads "
+            "several times the features of a linear fit", "benchmarks/additive.py", predicts=False),
     Default("planning.additive.MOST_PAIRS", 300,
             "products that a default may add; more take long and few of them matter",
             "benchmarks/additive.py", predicts=False),
+    Default("planning.additive.SELECTED_PAIRS", 12,
+            "pairs that the fit selects where all would be more than 300",
+            "not measured: a dozen products can be read", predicts=False),
+    Default("planning.additive.MOST_CANDIDATES", 2000,
+            "pairs that may be candidates of a selection: a record has as many features while it is made",
+            "not measured: 400 MB for 100,000 records", predicts=False),
     Default("planning.outlook.MOST_LEFT", 0.95,
             "a model predicted to learn less than a twentieth of what there is to learn is no better than a"
             " constant", "not measured: as far as a prediction can tell", predicts=False),

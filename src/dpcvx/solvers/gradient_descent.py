@@ -77,6 +77,8 @@ class NoisyGradientDescent(Solver):
         Value of the constant feature, the last one; 0 for none. Its coefficient then takes a Newton step at
         the end, by the averaged gradients, which are released already: descent along a small feature is slow,
         and would not learn that a class is rare.
+    settled : float
+        Least (1 - momentum) T of the default number of steps, which is proportional to its square root.
     """
 
     n_iter: int | None = None
@@ -84,6 +86,7 @@ class NoisyGradientDescent(Solver):
     momentum: float | None = None
     clip: float | None = None
     intercept: float = field(default=0.0, repr=False)  # the statement has an entry of its own for it
+    settled: float = field(default=SETTLED, repr=False)
 
     name: ClassVar[str] = "gradient_descent"
     requires: ClassVar[tuple[type, ...]] = (HasProjection,)
@@ -201,7 +204,7 @@ class NoisyGradientDescent(Solver):
                 break
         momentum = self.momentum
         if momentum is None:
-            most = min(_most_momentum(problem), max(HASTE, 1 - SETTLED / T))
+            most = min(_most_momentum(problem), max(HASTE, 1 - self.settled / T))
             momentum = _least_momentum(T, H / longest, most)
         return T, self.step or min(longest, H / _unit_travel(T, momentum)), momentum
 
@@ -209,7 +212,7 @@ class NoisyGradientDescent(Solver):
         """The given momentum, or the largest whose transient has decayed after T steps."""
         if self.momentum is not None:
             return self.momentum
-        return min(_most_momentum(problem), max(0.0, 1 - SETTLED / T))
+        return min(_most_momentum(problem), max(0.0, 1 - self.settled / T))
 
 
 def _affordable(problem: Problem) -> float:

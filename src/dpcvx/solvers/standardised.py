@@ -14,7 +14,7 @@ from dpcvx.data import FEATURE_BITS, AdditiveBasis, Quantiser, Region
 from dpcvx.domains.limited import LimitedBall, ShapeLimit
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Repeat
-from dpcvx.mechanisms import Mechanism, NoisyLength, NoisyMoments
+from dpcvx.mechanisms import Mechanism, NoisyFeature, NoisyLength, NoisyMoments, NoisyTarget
 from dpcvx.plans import Asking, Plan, Solver, Stage
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers.defaults import default
@@ -39,6 +39,9 @@ REACH: float = default("solvers.standardised.REACH")
 INTERCEPT: float = default("solvers.standardised.INTERCEPT")
 TWO_VALUED: float = default("solvers.standardised.TWO_VALUED")
 LONGEST_LEVELS: float = default("solvers.standardised.LONGEST_LEVELS")
+PAIR_SHARE: float = default("solvers.standardised.PAIR_SHARE")
+LABEL_SHARE: float = default("solvers.standardised.LABEL_SHARE")
+RAREST = 0.98  # largest mean of labels -1 and 1 that pairs are selected at: one in a hundred is the other
 LOST_COLUMNS = (
     "The model may be no better than a constant: the released standard deviations of all columns of numbers "
     "are no larger than their noise. Their bounds are too wide for this number of records and this epsilon. "
@@ -78,6 +81,11 @@ class Standardised(ScaledFit):
     new rows). Means and deviations of the cells place the knots, so a basis costs no question of its own. A
     column whose released mean square says that its cells are at the two ends of their bounds has no ramps.
 
+    Where the products of all pairs of columns would be too many features, some of them are selected first:
+    those along which the loss of the constant model falls most. The share of the second label, which that
+    model needs, is released before (`NoisyTarget`, 1 % of mu^2); then `NoisyFeature` draws the pairs for 5 %
+    of mu^2. Rows are mapped by released numbers once more, to the features of the pairs that were drawn.
+
     Parameters
     ----------
     solver : Solver
@@ -92,6 +100,8 @@ class Standardised(ScaledFit):
         features are skewed; more makes the length's noise larger.
     basis : AdditiveBasis, optional
         Features of the standardised cells; none for a linear model.
+    selected : int
+        Number of pairs of features that are selected, for a basis without pairs.
     residual : float
         Residuals of squared loss are clipped at this many standard deviations of the target.
     shrink : {"row", "numbers", "labels"}
@@ -114,6 +124,9 @@ class Standardised(ScaledFit):
     marked: tuple[int, ...] = field(default=(), repr=False)  # features whose stored 0 is a missing cell
     # shapes within bounds: place of a number, largest contribution to the score, sign of its slopes or 0
     limits: tuple[tuple[int, float, int], ...] = field(default=(), repr=False)
+    # pairs of features among which `selected` are chosen, whose products join those of the basis
+    candidates: tuple[tuple[int, int], ...] = field(default=(), repr=False)
+    selected: int = field(default=0, repr=False)
 
     standardises: ClassVar[bool] = True
 
@@ -132,7 +145,7 @@ class Standardised(ScaledFit):
 
     def _fit(self, plan: Plan, n: int | None = None) -> Plan:
         """Return the part of a plan after the moments, for n records that have a target."""
-        inner, stages = self.inner(plan.problem), plan.stages[_targets(plan.problem) + 3 :]
+        inner, stages = self.inner(plan.problem), plan.stages[self._measured(plan.problem) :]
         if n is not None:
             stages = tuple(divide_by(n, stage) for stage in stages)
         return replace(plan, stages=stages, n=n or plan.n, problem=inner, solver=self.solver, candidates=())
@@ -148,13 +161,25 @@ class Standardised(ScaledFit):
 
     def _width(self, problem: Problem) -> int:
         """Number of features of the fit, the intercept not counted."""
-        return problem.d if self.basis is None else self.basis.width
+        return problem.d if self.basis is None else self.basis.width + self.selected
+
+    def _measured(self, problem: Problem) -> int:
+        """Number of stages before the fit."""
+        return _targets(problem) + 3 + self._selections(problem)
+
+    def _selections(self, problem: Problem) -> int:
+        """Number of stages that select pairs; of labels their shares come first."""
+        return 0 if self.selected == 0 else 1 + _has_two_labels(problem)
 
     def _mapped(self, problem: Problem) -> tuple[float, Bounds]:
         """Largest absolute value of a feature before rows are shrunk, and bounds of rows divided by it."""
         if self.basis is None:
             return self.reach, Bounds(1.0, math.sqrt(self._columns(problem.d)) if self.levels else None)
-        basis = replace(self.basis, reach=self.reach)
+        basis = replace(self.basis, reach=self.reach, pairs=self.basis.pairs + ((0, 0),) * self.selected)
+        return self._bounded(basis, problem)
+
+    def _bounded(self, basis: AdditiveBasis, problem: Problem) -> tuple[float, Bounds]:
+        """Largest absolute value of a basis's features, and bounds of rows divided by it."""
         norm = basis.largest_norm(self._columns(problem.d))
         return basis.largest, Bounds(1.0, math.nextafter(norm / basis.largest, math.inf))
 
@@ -258,9 +283,72 @@ class Standardised(ScaledFit):
         mapped = replace(problem, bounds=self._mapped(problem)[1], d=self._width(problem))
         return means, squares, NoisyLength(mapped, n, length, budget.neighbours)
 
+    def selections(self, problem: Problem, n: int, budget: Budget) -> tuple[Mechanism, ...]:
+        """The questions that select pairs, if any: the share of the second label, then the pairs."""
+        if self.selected == 0:
+            return ()
+        paid = spendable(budget)
+        mu = gaussian_mu(paid.epsilon, paid.delta)
+        # k draws of bounded range eta cost as much as a Gaussian of mu^2 = k eta^2/4 (PRIVACY_MATH §2.1).
+        eta = 2 * mu * math.sqrt(PAIR_SHARE / self.selected)
+        rows = self._candidate_rows(problem)
+        last = rows.d - 1
+        drawn = NoisyFeature(rows, n, eta, (last - len(self.candidates), last), budget.neighbours)
+        if not _has_two_labels(problem):
+            return (drawn,)
+        return NoisyTarget(n, 1 / (mu * math.sqrt(LABEL_SHARE)), budget.neighbours), drawn
+
+    def _candidate_basis(self) -> AdditiveBasis:
+        """Return the basis with the products of all candidates, each as large as a standardised cell."""
+        if self.basis is None:
+            raise Incompatible("Pairs are selected for a basis, and there is none.")
+        return replace(self.basis, reach=self.reach, pairs=self.candidates, pair_weight=1.0)
+
+    def _candidate_rows(self, problem: Problem) -> Problem:
+        """Return the problem of rows with all candidates and a constant, in the fit's own loss."""
+        basis = self._candidate_basis()
+        bounds = self._bounded(basis, problem)[1]
+        loss, norm = self.inner(problem).loss, math.hypot(bounds.x_2 or 0.0, INTERCEPT)
+        return replace(
+            problem, loss=loss, bounds=Bounds(1.0, math.nextafter(norm, math.inf)), d=basis.width + 1, l2=0.0
+        )
+
+    def _select(
+        self, problem: Problem, ask: Asking, basis: AdditiveBasis, rows: Quantiser, y: tuple[float, float]
+    ) -> AdditiveBasis:
+        """Draw the pairs; return the basis with their products, to which the records are mapped.
+
+        `basis`: with the flat columns, which are known by now; `rows`: map to standardised cells; `y`: centre
+        and scale of the target.
+        """
+        theta = np.zeros(self._candidate_rows(problem).shape)
+        if _has_two_labels(problem):
+            answer = ask.target(0.0, 1.0)
+            share = min(max(float(answer[1]) / max(float(answer[0]), 0.5), -RAREST), RAREST)
+            theta[-1] = math.log((1 + share) / (1 - share)) / INTERCEPT
+        everything = replace(self._candidate_basis(), flat=basis.flat)
+        bounds = self._candidate_rows(problem).bounds
+        ask.remap(replace(rows, bounds=bounds, basis=everything, intercept=INTERCEPT), *y)
+        drawn: tuple[int, ...] = ()
+        for _ in range(self.selected):
+            drawn = (*drawn, ask.feature(theta, drawn))
+        drawn = tuple(sorted(drawn))
+        found = replace(basis, pairs=tuple(self.candidates[k] for k in drawn))
+        first = everything.width - len(self.candidates)
+        places = (*range(first), *(first + k for k in drawn))
+        factors = np.append(np.ones(first), np.full(len(drawn), found.pair_weight))
+        largest, bounds = self._bounded(found, problem)
+        ask.remap(Quantiser(bounds, 0.0, largest / (everything.largest * factors), places=places))
+        return found
+
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Give the measures their share, and the other solver what is left."""
-        measures = tuple(Stage(measure, 1) for measure in self.measures(problem, n, budget))
+        means, squares, length = self.measures(problem, n, budget)
+        selections = (
+            Stage(each, self.selected if isinstance(each, NoisyFeature) else 1)
+            for each in self.selections(problem, n, budget)
+        )
+        measures = (Stage(means, 1), Stage(squares, 1), *selections, Stage(length, 1))
         if problem.loss.unit_free:
             measures = (target_stage(n, budget), *measures)
         before = Compose(tuple(Repeat(stage.mechanism.event, stage.n_calls) for stage in measures))
@@ -273,9 +361,8 @@ class Standardised(ScaledFit):
         """Measure, map the records, fit, and map the coefficients back."""
         problem, d, inner = plan.problem, plan.problem.d, self.inner(plan.problem)
         first_stage = _targets(problem)
-        means, squares, lengths = (
-            _any(stage.mechanism) for stage in plan.stages[first_stage : first_stage + 3]
-        )
+        stages = plan.stages[first_stage : self._measured(problem)]
+        means, squares, lengths = (_any(stage.mechanism) for stage in (*stages[:2], stages[-1]))
         units, present, caution = TargetUnits(), None, None
         if first_stage:
             limit = problem.loss.y_range[1]
@@ -308,7 +395,11 @@ class Standardised(ScaledFit):
             basis = replace(self.basis, reach=self.reach, flat=flat)
         spread = self.reach * s if basis is None else s
         unknown = self._unknown(d) if self.intercept else None
-        ask.remap(Quantiser(bounds, m, spread, basis=basis, missing=unknown), units.center, units.scale)
+        cells = Quantiser(bounds, m, spread, basis=basis, missing=unknown)
+        if basis is not None and self.selected:
+            basis = self._select(problem, ask, basis, cells, (units.center, units.scale))
+        else:
+            ask.remap(cells, units.center, units.scale)
         most = float(d) if bounds.x_2 is None else bounds.x_2**2
         mean_square = min(more * max(ask.length(), 2 * lengths.noise), most)
         numbers = of_levels == 0
@@ -348,6 +439,11 @@ class Standardised(ScaledFit):
 def _targets(problem: Problem) -> int:
     """Number of stages that are about the target."""
     return int(problem.loss.unit_free)
+
+
+def _has_two_labels(problem: Problem) -> bool:
+    """Whether the target is one of two labels, whose shares a constant model needs."""
+    return problem.outputs == 1 and problem.loss.target == "labels"
 
 
 def _any(mechanism: Mechanism) -> Any:

@@ -1,0 +1,111 @@
+"""Selected features: scores of neighbours, the law of the draws, and whole fits on neighbouring records."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import dpcvx as dp
+from dpcvx.accounting import Neighbours, Tight
+from dpcvx.audit import discrepancies, record, replay
+from dpcvx.data import AdditiveBasis
+from dpcvx.events import Exponential
+from dpcvx.mechanisms import NoisyFeature
+from dpcvx.noise import SeededGenerator
+from dpcvx.solvers import NoisyGradientDescent, Standardised
+
+BOUNDS = dp.Bounds(1.0)
+PAIRS = ((0, 1), (0, 2), (1, 2))
+BASIS = AdditiveBasis(3, (0, 1), (-2.0, -1.0, 0.0, 1.0, 2.0), 0.7, (), 0.5, 3.0)
+
+
+def mechanism(n, relation="replace", eta=0.5):
+    problem = dp.Problem(dp.Logistic(), dp.L2Ball(10.0), bounds=BOUNDS, d=4)
+    return NoisyFeature(problem, n, eta, (1, 4), Neighbours(relation))
+
+
+def records(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.choice([-1.0, 0.0, 0.3, 1.0], (n, 4)), rng.choice([-1.0, 1.0], n)
+
+
+@pytest.mark.parametrize("relation", ["replace", "add_remove"])
+def test_no_neighbour_moves_a_score_by_more_than_the_sensitivity(relation):
+    asked, (X, y) = mechanism(6, relation), records(6)
+    largest = 0.0
+    for theta in (np.zeros(4), np.array([0.0, 0.5, -1.0, 0.2])):
+        scores, sensitivity = asked.scores(theta, dp.source(X, y, bounds=BOUNDS))
+        cells = itertools.product((-1.0, 0.0, 1.0), repeat=4)
+        for row, label in itertools.product(cells, (-1.0, 1.0)):
+            other, again = X.copy(), y.copy()
+            if relation == "replace":
+                other[2], again[2] = row, label
+            else:
+                other, again = np.vstack([X, row]), np.append(y, label)
+            change = np.abs(asked.scores(theta, dp.source(other, again, bounds=BOUNDS))[0] - scores).max()
+            assert change <= sensitivity * (1 + 1e-12)
+            largest = max(largest, change / sensitivity)
+        assert sensitivity <= asked.sensitivity
+    assert largest > 0.6  # not vacuous
+
+
+def law(asked, X, y):
+    """Probability of every sequence of two draws, by hand."""
+    scores, sensitivity = asked.scores(np.zeros(4), dp.source(X, y, bounds=BOUNDS))
+    weights = 2 * np.cosh(scores[:, 0] * asked.eta / (2 * sensitivity))
+    return {
+        (i, j): weights[i] / weights.sum() * weights[j] / (weights.sum() - weights[i])
+        for i, j in itertools.permutations(range(3), 2)
+    }
+
+
+def test_draws_have_the_law_of_one_exponential_mechanism_after_another():
+    asked, (X, y) = mechanism(40, eta=30.0), records(40)
+    source, rng = dp.source(X, y, bounds=BOUNDS), SeededGenerator(0)
+    (slopes,), drawn = asked.start(source), []
+    for _ in range(3000):
+        first = asked(slopes, np.zeros(4), (), source, rng)
+        drawn.append((first, asked(slopes, np.zeros(4), (first,), source, rng)))
+    for pair, probability in law(asked, X, y).items():
+        error = math.sqrt(probability * (1 - probability) / len(drawn))
+        assert abs(drawn.count(pair) / len(drawn) - probability) < 4.5 * error + 1e-3
+    assert asked.event == Exponential(30.0)
+    assert repr(slopes) == "Slopes()"
+
+
+def test_the_range_of_log_ratios_of_neighbours_is_that_of_the_event():
+    asked = mechanism(6, eta=0.8)
+    widest = 0.0
+    for seed in range(40):
+        X, y = records(6, seed)
+        other, again = X.copy(), y.copy()
+        other[0], again[0] = records(1, seed + 500)[0][0], -y[0]
+        first, second = law(asked, X, y), law(asked, other, again)
+        ratios = [math.log(first[pair] / second[pair]) for pair in first]
+        widest = max(widest, max(ratios) - min(ratios))
+    assert widest <= 2 * asked.eta * (1 + 1e-9)
+    assert widest > 0.02
+
+
+@pytest.mark.parametrize("loss", [dp.Logistic(), dp.Squared()])
+def test_a_whole_fit_with_selected_pairs_agrees_on_neighbours(loss):
+    problem = dp.Problem(loss, dp.L2Ball(10.0), bounds=BOUNDS, d=3)
+    solver = Standardised(NoisyGradientDescent(n_iter=3), basis=BASIS, candidates=PAIRS, selected=2)
+    plan = solver.plan(problem, 40, dp.Budget(4.0, 1e-5), Tight())
+    assert plan.price.epsilon <= 4.0
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = rng.choice([-1e9, -1.0, -0.3, 0.0, 1e-9, 0.4, 1.0, np.inf, np.nan], (40, 3))
+        y = rng.choice([-1.0, 1.0], 40)
+        other, again = X.copy(), y.copy()
+        other[seed], again[seed] = rng.choice([-1.0, 1.0], 3), -y[seed]
+        first = record(plan, dp.source(X, y, bounds=BOUNDS), SeededGenerator(seed))
+        second = replay(plan, dp.source(other, again, bounds=BOUNDS), SeededGenerator(seed + 1), first)
+        assert not discrepancies(plan, first, second)
+
+
+def test_wrong_numbers_are_refused():
+    problem = dp.Problem(dp.Logistic(), dp.L2Ball(10.0), bounds=BOUNDS, d=4)
+    with pytest.raises(ValueError, match="No feature can be drawn"):
+        NoisyFeature(problem, 100, 0.1, (1, 5))
