@@ -110,7 +110,7 @@ REGRESSION_LOSSES: list[Loss] = [
     LogGamma(),
     LogGamma(limit=4.0, y_range=(0.0, 5.0)),
     FractionalLogit(),
-    FractionalLogit(y_range=(-0.5, 0.8)),
+    FractionalLogit(limit=0.3, y_range=(-0.5, 0.8)),
 ]
 SCALAR_LOSSES: list[Loss] = BINARY_LOSSES + REGRESSION_LOSSES
 ALL_LOSSES: list[Loss] = [*SCALAR_LOSSES, Softmax()]

@@ -165,7 +165,7 @@ class Intervals(FittedModel):
         known, statement = self._uncertainty, self.privacy_statement_
         stamp = "" if statement.private else "NOT PRIVATE - "
         facts = [("family", self._family()), *statement_facts(statement), covariance_fact(known)]
-        facts.append(self._fit_fact(level))
+        facts += [self._fit_fact(level), *self._dispersion_facts()]
         if known is not None:
             estimates: tuple[tuple[str, Vector, float], ...] = (
                 ("", known.estimate[:-1], float(known.estimate[-1])),
@@ -295,6 +295,10 @@ class Intervals(FittedModel):
     def _family(self) -> str:
         """Return the family of the model in words, from its loss and link."""
         return f"{self.privacy_statement_.public.get('loss', 'linear')}, {self._link} link".replace("()", "")
+
+    def _dispersion_facts(self) -> list[tuple[str, str]]:
+        """Return the released dispersion of targets about their means, where the model's law has one."""
+        return []
 
     def _fit_fact(self, level: float) -> tuple[str, str]:
         """Return the goodness of the fit with its interval, or how to get it."""

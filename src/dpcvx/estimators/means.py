@@ -113,11 +113,10 @@ class MeanRegressor(LinearRegressor):
         """Return the deviance of each target from its predicted mean."""
         raise NotImplementedError
 
-    def _fit_facts(self) -> list[tuple[str, str]]:
-        facts: list[tuple[str, str]] = super()._fit_facts()
-        if self._uncertainty is not None:
-            facts.append(("dispersion", f"{self._uncertainty.dispersion:.4g}, {self._dispersion_words}"))
-        return facts
+    def _dispersion_facts(self) -> list[tuple[str, str]]:
+        if self._uncertainty is None:
+            return []
+        return [("dispersion", f"{self._uncertainty.dispersion:.4g}, {self._dispersion_words}")]
 
     _dispersion_words: ClassVar[str]
 

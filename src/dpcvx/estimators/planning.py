@@ -228,7 +228,7 @@ class Planning(Parameters):
         """Whether the planner may choose the model that predicts the same for everybody."""
         automatic = self.solver == "auto" and self.n_iter is None and not self.uncertainty
         free = self._is_free and self.standardize == "auto" and intercept > 0
-        mean = problem.loss.affine or problem.loss.link == "log"
+        mean = problem.loss.affine or problem.loss.link != "identity"
         return automatic and free and mean and _can_scale(problem, budget)
 
     def _residual(self, problem: Problem, n: int, budget: Budget) -> float:

@@ -164,39 +164,59 @@ class LogGamma(Loss):
 class FractionalLogit(Loss):
     """Bernoulli loss of a share t = (1 + y)/2 in [0, 1], with y in [-1, 1]; logistic loss for y = -1 and 1.
 
-    phi(z, y) = log(1 + e^z) - t z
+    phi'(z, y) = 1 / (1 + e^(-z)) - t, clipped to [-limit, limit]; phi(z, y) = log(1 + e^z) - t z where
+    nothing is clipped
 
     Parameters
     ----------
+    limit : float
+        Largest slope, in (0, 1]; 1 clips nothing.
     y_range : tuple of float
         Public interval that holds every target, inside [-1, 1].
     """
 
+    limit: float = 1.0
     y_range: tuple[float, float] = (-1.0, 1.0)
 
     name: ClassVar[str] = "fractional_logit"
     target: ClassVar[TargetKind] = "shares"
     link: ClassVar[Link] = "logit"
     convex: ClassVar[bool] = True
+    unit_free: ClassVar[bool] = True
     slope = staticmethod(slopes.fractional_logit_slope)
 
     def __post_init__(self) -> None:
+        if not 0 < self.limit <= 1:
+            raise WrongValue(f"FractionalLogit needs a limit in (0, 1]; got limit={self.limit}.")
         check_range(self.y_range)
+
+    @property
+    def parameter(self) -> float:
+        """The limit."""
+        return self.limit
 
     def value(self, z: Vector, y: Vector) -> Vector:
         """Return phi(z, y)."""
-        return np.logaddexp(0.0, z) - 0.5 * (1.0 + y) * z
+        t = 0.5 * (1.0 + y)
+        lowest, highest = np.maximum(t - self.limit, 0.0), np.minimum(t + self.limit, 1.0)
+        with np.errstate(divide="ignore"):
+            inside = np.clip(z, np.log(lowest / (1.0 - lowest)), np.log(highest / (1.0 - highest)))
+        return np.logaddexp(0.0, inside) - t * inside + self.grad(z, y) * (z - inside)
 
     def grad(self, z: Vector, y: Vector) -> Vector:
-        """Return 1 / (1 + e^(-z)) - t."""
-        return np.exp(-np.logaddexp(0.0, -z)) - 0.5 * (1.0 + y)
+        """Return 1 / (1 + e^(-z)) - t, clipped."""
+        return np.clip(np.exp(-np.logaddexp(0.0, -z)) - 0.5 * (1.0 + y), -self.limit, self.limit)
 
     def lipschitz(self, z_max: float, ord: float = 2) -> float:
-        """Return 1 / (1 + e^(-z_max)) - t at the smallest share, or likewise at the largest."""
+        """Return the limit, or the larger slope of the two ends if that is smaller."""
         highest = 1.0 / (1.0 + math.exp(-min(checked_margin(z_max), 700.0)))
         low, high = ((1.0 + y) / 2.0 for y in self.y_range)
-        return max(highest - low, high - (1.0 - highest))
+        return min(self.limit, max(highest - low, high - (1.0 - highest)))
 
     def smoothness(self, z_max: float) -> float:
         """Return 1/4, the curvature at z = 0."""
         return 0.25
+
+    def clipped(self, limit: float) -> Loss:
+        """Return the loss with the smaller limit."""
+        return replace(self, limit=min(limit, self.limit))

@@ -146,5 +146,10 @@ def log_gamma_slope(z: float, y: float, a: float) -> float:
 
 
 def fractional_logit_slope(z: float, y: float, a: float) -> float:
-    """Return 1 / (1 + e^(-z)) - (1 + y) / 2."""
-    return 1.0 / (1.0 + exp_basic(-z)) - 0.5 * (1.0 + y)
+    """Return 1 / (1 + e^(-z)) - (1 + y) / 2, clipped to [-a, a]."""
+    r = 1.0 / (1.0 + exp_basic(-z)) - 0.5 * (1.0 + y)
+    if r > a:
+        return a
+    if r < -a:
+        return -a
+    return r

@@ -91,7 +91,8 @@ def _scene(curvatures: Vector, target: Vector, learnable: float, l2: float) -> S
 
 
 def _learnable(problem: Problem, clip: float | None) -> float:
-    if problem.loss.link == "log":  # the loss has no natural zero: what scores of a usual spread explain
+    # Where a fit starts at the mean: what scores of a usual spread explain.
+    if problem.loss.unit_free and problem.loss.link != "identity":
         return Typical.of(problem, clip).at_zero
     if problem.loss.link != "identity":
         return problem.loss_at_zero

@@ -35,7 +35,7 @@ _LISTED = (
             "variance of a useful regression's scores: it explains half of a target whose standard "
             "deviation is 0.4 of the largest residual", "benchmarks/accuracy.py"),
     Default("solvers.typical_data.LOG_MEAN_VARIANCE", 0.25,
-            "variance of useful scores that are logarithms of means: a standard deviation is a factor of 1.6",
+            "variance of useful scores that are logarithms, or log-odds, of means: a factor of 1.6 or so",
             "benchmarks/families.py", predicts=False),
     Default("solvers.typical_data.EXPLAINED", 0.5,
             "share of the variance of a target of known standard deviation that a useful regression explains",

@@ -55,6 +55,7 @@ AIM: float = default("solvers.scaled_target.AIM")
 AIMS: tuple[float, float] = default("solvers.scaled_target.AIMS")
 MISFIT: float = default("solvers.scaled_target.MISFIT")
 NOISY: float = default("solvers.scaled_target.NOISY")
+MOST_SHARE = 0.98  # largest distance of a start from the middle of shares that are mapped to [-1, 1]
 LEAST_MEAN = 0.05  # of a target >= 0, in its standard deviations: the noise on the mean can be larger
 MOST_SEEN = 0.9  # clipped mean squares above it say only that the range is too narrow
 DIVIDED = ("gradient", "gradient on a support", "difference", "Hessian")  # questions whose answers are over n
@@ -83,11 +84,16 @@ class TargetScale:
     def units(self, loss: Loss) -> TargetUnits:
         """Return the units of a fit with this loss.
 
-        With a logarithmic link nothing is centred, since the model is one of the mean itself. A unit is then
-        1.5 standard deviations or the mean, if that is larger, and descent starts at the mean.
+        With another link nothing is centred, since the model is one of the mean itself, and descent starts at
+        it. Shares have no other unit. A unit of amounts is
+        1.5 standard deviations or the mean, if that is larger.
         """
-        if loss.link != "log":
+        if loss.link == "identity":
             return TargetUnits(self.center, self.unit, self.center, self.unit)
+        if loss.link == "logit":
+            center = min(max(self.center, -MOST_SHARE), MOST_SHARE)
+            start = math.log((1 + center) / (1 - center))
+            return TargetUnits(level=start, start=start)
         mean = max(self.center, LEAST_MEAN * self.deviation)
         unit = max(LOG_UNIT * self.deviation, mean)
         return TargetUnits(0.0, unit, math.log(mean), 1.0, math.log(mean / unit))
@@ -148,6 +154,9 @@ def scaled_loss(loss: Loss, residual: float) -> Loss:
         return Huber(loss.threshold_deviations / UNIT, y_range, 1 / UNIT)
     if loss.affine:
         return Huber(residual / UNIT, y_range, 1 / UNIT)
+    if loss.link == "logit":
+        shares: Loss = replace(own, limit=min(max(residual / RESIDUAL[1], 1.0) / 2, 1.0))
+        return shares
     if loss.link == "log":
         # Targets may exceed a mean of 1 by the limit, so that the limit bounds slopes at every score. A
         # smaller one would bend means of skewed targets far down.
@@ -435,7 +444,7 @@ class ConstantModel(Solver):
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Fix the number of questions and their noise from public facts."""
-        known = problem.loss.affine or problem.loss.link == "log"
+        known = problem.loss.affine or problem.loss.link != "identity"
         if problem.outputs > 1 or not known or self.intercept == 0:
             raise Incompatible("ConstantModel is for the mean of one target, with an intercept.")
         if budget.delta == 0:
@@ -471,11 +480,11 @@ def start_at(units: TargetUnits, intercept: float, d: int) -> Vector | None:
 
 
 def check_questions(loss: Loss, fit: Plan) -> None:
-    """Refuse a solver of a loss with a logarithmic link that asks for more than gradients and Hessians."""
-    if loss.link == "log" and any(each.mechanism.traits.question not in SHIFTED for each in fit.stages):
+    """Refuse a solver that asks for more than gradients and Hessians of a loss that starts at the mean."""
+    if loss.link != "identity" and any(each.mechanism.traits.question not in SHIFTED for each in fit.stages):
         raise Incompatible(
-            f"{type(fit.solver).__name__} does not fit a model of the logarithm of a mean, which starts at "
-            'the released mean. Use solver="gradient_descent", or "auto".'
+            f"{type(fit.solver).__name__} does not fit a model of the logarithm or the log-odds of a mean, "
+            'which starts at the released mean. Use solver="gradient_descent", or "auto".'
         )
 
 

@@ -353,7 +353,8 @@ class Standardised(ScaledFit):
             measures = (target_stage(n, budget), *measures)
         before = Compose(tuple(Repeat(stage.mechanism.event, stage.n_calls) for stage in measures))
         fit = self.solver.plan(self.inner(problem), n, budget, Following(before, accountant))
-        check_questions(problem.loss, fit)
+        if problem.loss.unit_free:
+            check_questions(problem.loss, fit)
         stages = (*measures, *fit.stages)
         return Plan(stages, problem, n, replace(self, solver=fit.solver), budget, accountant)
 

@@ -168,4 +168,5 @@ def _score_variance(problem: Problem, clip: float | None) -> float:
         return EXPLAINED * known**2
     if problem.loss.link == "identity":
         return REGRESSION_VARIANCE * problem.slope(2, 0.0, clip) ** 2
-    return LOG_MEAN_VARIANCE if problem.loss.link == "log" else CLASSIFICATION_VARIANCE
+    about_mean = problem.loss.unit_free  # of amounts and shares
+    return LOG_MEAN_VARIANCE if about_mean else CLASSIFICATION_VARIANCE
