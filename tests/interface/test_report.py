@@ -161,3 +161,13 @@ def test_the_page_is_whole_and_fetches_nothing():
     assert base64.b64decode(inlined) == picture
     assert 'name="viewport"' in page  # readable on a phone
     assert not re.search(r"https?://|@import|<script|<link", page)
+
+
+def test_columns_of_words_wrap_and_numbers_do_not():
+    rows = [("", "coef", "note"), ("age", "-1.5e-05", "hidden by noise"), ("hours", "3 %", "")]
+    page = html_report("A title", "A summary.", [Section("Table", rows=rows)])
+    assert '<td class="words">age</td><td>-1.5e-05</td><td class="words">hidden by noise</td>' in page
+    assert '<td>3 %</td><td class="words"></td>' in page
+    assert 'class="wide"' not in page
+    wide = html_report("A title", "A summary.", [Section("Table", rows=[["x"] * 9, ["1"] * 9])])
+    assert '<table class="wide">' in wide

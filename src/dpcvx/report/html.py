@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +23,8 @@ class Section:
     verbatim: str = ""  # text in its own layout, such as a plan's table
 
 
-LONG_CELL = 30  # characters; longer cells are words, which wrap
+NUMBER = re.compile(r"[-+−]?[\d.,]+(e[-+]?\d+)?( ?%)?|nan|")
+MANY_COLUMNS = 7  # tables with more have narrower cells
 STYLE = """
 :root{--ink:#1d2733;--soft:#5a6675;--line:#e1e6eb;--page:#f4f6f8;--card:#fff;--mark:#0b6e75;--tint:#e8f3f3}
 *{box-sizing:border-box}
@@ -44,12 +46,14 @@ figcaption{color:var(--soft);font-size:.9rem;margin-top:.5rem}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th,td{padding:.5rem .75rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
 th{color:var(--soft);font-weight:600;font-size:.85rem}th,td:first-child{white-space:normal}
-th:first-child,td:first-child,td.words{text-align:left}
-td.words{white-space:normal;overflow-wrap:anywhere}
+th:first-child,td:first-child,.words{text-align:left}
+td.words{white-space:normal;overflow-wrap:break-word}
+td:first-child{overflow-wrap:anywhere;min-width:6rem}
+.wide th,.wide td{padding:.5rem .4rem}
 tr:last-child td{border-bottom:0}
 tbody tr:hover{background:var(--tint)}
 pre{background:#f7f9fa;border:1px solid var(--line);border-radius:8px;padding:1rem;margin:1rem 0 0;
-overflow-x:auto;font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
+overflow-x:auto;font:12px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
 footer{color:var(--soft);font-size:.88rem;padding:.5rem 1.2rem 3rem}
 @media(max-width:600px){section{padding:1.1rem 1rem;border-radius:10px}header{padding:2rem 1.1rem 4rem}
 pre{font-size:11px}th,td{padding:.4rem .35rem;font-size:.88rem}}
@@ -85,9 +89,18 @@ def html_report(title: str, summary: str, sections: Sequence[Section]) -> str:
 """
 
 
-def _cell(text: str) -> str:
-    words = ' class="words"' if len(text) > LONG_CELL else ""
-    return f"<td{words}>{html.escape(text)}</td>"
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Table whose columns of words are left-aligned and wrap; numbers do not wrap."""
+    words = [not all(NUMBER.fullmatch(row[j]) for row in rows) for j in range(len(header))]
+    marks = [' class="words"' if each else "" for each in words]
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        found = (f"<{tag}{mark}>{html.escape(cell)}</{tag}>" for cell, mark in zip(cells, marks, strict=True))
+        return f"<tr>{''.join(found)}</tr>"
+
+    wide = ' class="wide"' if len(header) > MANY_COLUMNS else ""
+    body = "".join(line(row, "td") for row in rows)
+    return f"<table{wide}><thead>{line(header, 'th')}</thead><tbody>{body}</tbody></table>"
 
 
 def _section(section: Section) -> str:
@@ -99,11 +112,7 @@ def _section(section: Section) -> str:
         parts.append(f"<figure>{image}<figcaption>{caption}</figcaption></figure>")
     if section.rows:
         head, *rows = section.rows
-        top = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
-        cells = ["".join(map(_cell, row)) for row in rows]
-        lines = "".join(f"<tr>{row}</tr>" for row in cells)
-        table = f"<table><thead><tr>{top}</tr></thead><tbody>{lines}</tbody></table>"
-        parts.append(f'<div class="scroll">{table}</div>')
+        parts.append(f'<div class="scroll">{_table(head, rows)}</div>')
     if section.verbatim:
         parts.append(f"<pre>{html.escape(section.verbatim)}</pre>")
     return "<section>" + "\n".join(parts) + "</section>"
