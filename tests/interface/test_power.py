@@ -169,6 +169,16 @@ def test_hidden_standard_errors_are_foretold(n, warned):
         warnings.simplefilter("always")
         model.fit(X, y)
     assert any("standard errors will probably say nothing" in str(each.message) for each in found) == warned
+    assert any("will probably say nothing" in note for note in model.plan(n, 6).notes) == warned
+
+
+@pytest.mark.long
+def test_the_plan_says_if_wide_bounds_will_hide_all_standard_errors():
+    plan = linear(epsilon=1.0, bounds=(-10, 10), y_bounds=(-10, 10), uncertainty="auto").plan(2000, 5)
+    (note,) = plan.notes
+    assert "if bounds are far wider than the data" in note
+    assert "if bounds are far wider than the data" in str(plan)
+    assert not linear(bounds=(-10, 10), y_bounds=(-10, 10), uncertainty="auto").plan(50_000, 2).notes
 
 
 @pytest.mark.long

@@ -59,13 +59,6 @@ from dpcvx.plans.statement import PrivacyStatement, doubts_about_columns
 
 __all__ = ["LinearModel", "check_records", "declare_fit", "fit_silently"]
 
-HIDDEN_ERRORS = (
-    "The standard errors will probably say nothing: in most simulations of this fit, noise hides every "
-    "coefficient. Records and epsilon are too few for so many columns; this follows from public numbers. "
-    "Use more records, a larger epsilon or fewer columns, or give uncertainty=0, which leaves the whole "
-    "budget to the model."
-)
-
 VALIDATION_WARNING = (
     "A cross-validation or search of scikit-learn scores this fit by plain metrics of the rows it is given, "
     "and hands groups to its splitter alone. On private rows the scores, and a choice that follows them, are "
@@ -249,10 +242,11 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
         unbounded = dataset.table.sparse and made.stated.data_norm is None
         warn_if_useless(plan, again, rule, sparse=unbounded, stacklevel=3)
         if self._chooses_share:
-            from dpcvx.estimators.power import hides_all
+            from dpcvx.estimators.power import HIDDEN_ERRORS
 
-            if hides_all(self, *_simulation(plan.n, facts, float(self.epsilon or 0), dataset, made.maps)):
-                warnings.warn(HIDDEN_ERRORS, UselessModelWarning, stacklevel=3)
+            for note in plan.notes:
+                if note.startswith(HIDDEN_ERRORS):
+                    warnings.warn(f"{note[0].upper()}{note[1:]}.", UselessModelWarning, stacklevel=3)
 
     def _declare(self, dataset: Dataset, n: int) -> FitDeclaration:
         """Declare a fit to n such records, from public facts."""

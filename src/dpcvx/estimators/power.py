@@ -61,6 +61,7 @@ class Assumptions:
     r2: float = 0.3
     correlation: float = 0.0
     share: float = 0.5
+    width: float = WIDTH_IN_DEVIATIONS  # of bounds, in standard deviations of their column
 
     def __post_init__(self) -> None:
         if not isinstance(self.deviations, Mapping):
@@ -89,7 +90,7 @@ class Assumptions:
                 X[:, places] = codes[:, None] == np.array(declared.coded)
                 continue
             low, high = columns.low[places], columns.high[places]
-            spread = (high - low) / WIDTH_IN_DEVIATIONS
+            spread = (high - low) / self.width
             if len(places) == 1:
                 spread = np.array([self._deviation(label, float(spread[0]))])
             own = rng.standard_normal((count, len(places)))
@@ -324,6 +325,17 @@ class PowerForecast(Printable):
 
 # Real features are correlated, and a hidden direction costs far more than a share that is too large.
 CAUTIOUS = Assumptions(correlation=0.3)
+WIDE = Assumptions(correlation=0.3, width=20.0)  # bounds are often far wider than the data
+HIDDEN_ERRORS = "the standard errors "
+NOTES = (
+    f"{HIDDEN_ERRORS}will probably say nothing: in most simulations of this fit, noise hides every "
+    "coefficient. Records and epsilon are too few for so many columns; this follows from public numbers. "
+    "Use more records, a larger epsilon or fewer columns, or give uncertainty=0, which leaves the whole "
+    "budget to the model",
+    f"{HIDDEN_ERRORS}will say nothing if bounds are far wider than the data: where the standard deviation of "
+    "columns is a twentieth of the width of their bounds, noise hides every coefficient in most simulations "
+    "of this fit. Use bounds about six standard deviations wide, more records or a larger epsilon",
+)
 
 
 def plan_with_best_share(
@@ -333,40 +345,36 @@ def plan_with_best_share(
 ) -> tuple[Plan, float]:
     """Return the plan whose share for uncertainty gives the smallest standard errors in a simulation.
 
-    `model`: it is not changed; `declared`: the fit with a plan and the value of the intercept's feature, both
-    of which are returned; `plan_fit`: plans the fit of a model with another share. All is public.
+    A note of the plan says if noise will probably hide them all. `model`: it is not changed; `declared`: the
+    fit with a plan and the value of the intercept's feature, both of which are returned; `plan_fit`: plans
+    the fit of a model with another share. All is public.
     """
     twin = clone(model).set_params(ledger=None, account=None)
-    return plan_fit(twin.set_params(uncertainty=_choose_share(twin, declared, plan_fit)[0]))
-
-
-def hides_all(
-    model: Any,
-    declared: Callable[[Plan, float], FitDeclaration],
-    plan_fit: Callable[[Any], tuple[Plan, float]],
-) -> bool:
-    """Say whether noise hides every coefficient of such a plan in most simulations; all is public."""
-    return _choose_share(clone(model).set_params(ledger=None, account=None), declared, plan_fit)[1] > 0.5
+    share, *hidden = _choose_share(twin, declared, plan_fit)
+    plan, intercept = plan_fit(twin.set_params(uncertainty=share))
+    notes = [note for note, often in zip(NOTES, hidden, strict=True) if often > 0.5][:1]
+    return dataclasses.replace(plan, notes=(*plan.notes, *notes)), intercept
 
 
 def _choose_share(
     twin: Any,
     declared: Callable[[Plan, float], FitDeclaration],
     plan_fit: Callable[[Any], tuple[Plan, float]],
-) -> tuple[float, float]:
+) -> tuple[float, float, float]:
     """Return the best share for uncertainty, and how often noise hides even the clearest coefficient.
 
-    That is the one which noise hides in the smallest share of runs. `twin`: a model to be overwritten.
+    That is the one which noise hides in the smallest share of runs: of usual records, and of records within
+    wide bounds. `twin`: a model to be overwritten.
     """
 
     def make(share: float) -> tuple[Plan, float]:
         return plan_fit(twin.set_params(uncertainty=share))
 
-    def simulate(share: float) -> tuple[float, float]:
+    def simulate(share: float, assumed: Assumptions) -> tuple[float, float]:
         """Mean logarithm of the standard errors; runs in which noise hides a direction count as they are."""
         plan, intercept = make(share)
         made = declared(plan, intercept)
-        runs = _Sample.draw(made, CAUTIOUS).run(twin, made, RUNS)
+        runs = _Sample.draw(made, assumed).run(twin, made, RUNS)
         variances = [np.diag(each.covariance)[:-1] for each in runs]
         hidden = np.mean([_mostly_hidden(each)[:-1] for each in runs], axis=0)
         return float(np.log(np.mean(variances, axis=0)).mean()), float(hidden.min())
@@ -379,7 +387,7 @@ def _choose_share(
 class _ShareKey:
     """Hash key of a choice of a share, with the function that simulates one."""
 
-    def __init__(self, key: PlanKey, simulate: Callable[[float], tuple[float, float]]) -> None:
+    def __init__(self, key: PlanKey, simulate: Callable[[float, Assumptions], tuple[float, float]]) -> None:
         self.key, self.simulate = key, simulate
 
     def __hash__(self) -> int:
@@ -390,10 +398,10 @@ class _ShareKey:
 
 
 @lru_cache(maxsize=64)
-def _best_share(question: _ShareKey) -> tuple[float, float]:
-    found = {share: question.simulate(share) for share in SHARES}
+def _best_share(question: _ShareKey) -> tuple[float, float, float]:
+    found = {share: question.simulate(share, CAUTIOUS) for share in SHARES}
     best = min(SHARES, key=lambda share: found[share][0])
-    return best, found[best][1]
+    return best, found[best][1], question.simulate(best, WIDE)[1]
 
 
 def _mostly_hidden(known: Uncertainty) -> Vector:
