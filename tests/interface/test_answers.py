@@ -185,7 +185,7 @@ def test_a_table_has_margins_that_are_sums_of_its_cells(engine):
 def test_intervals_are_for_the_records_or_for_a_population_and_say_which():
     regression = replace(ANSWER, query=Regression("sex", ("age",)).to_json())
     assert "95% intervals for these records; predicted" in str(ANSWER)
-    assert "sampling error is included" in str(regression)  # as in other tables of coefficients
+    assert "sampling error included" in str(regression)  # as in other tables of coefficients
     cells = regression.summary().table().cells()
     assert cells[0] == ["", "coef", "std err", "z", "P>|z|", "[0.025", "0.975]", "noise share"]
     assert cells[1][1:] == ["10.00", "2.236", "4.472", "0.000", "6.000", "14.00", "20 %"]

@@ -62,6 +62,28 @@ def test_a_client_asks_and_reads_everything(service, engine, tmp_path):
     assert pyarrow.csv.read_csv(tmp_path / "people.csv").to_pydict() == table.to_pydict()
 
 
+def test_a_past_answer_is_fetched_in_every_format_by_its_own_key_alone(service, engine):
+    with dpcvx.Client(*service) as ann:
+        answer = ann.ask(Regression("smokes", ("age", "sex")), key="first")
+        assert ann.answer("first") == answer
+        assert len(engine.asked) == 1
+        get = ann._http.get
+        assert get("/answers/first?format=csv&population=false").text.startswith("term,coef,std err,[0.025,")
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        table = pyarrow.parquet.read_table(pa.BufferReader(get("/answers/first?format=parquet").content))
+        assert table["term"].to_pylist() == list(answer.names)
+        assert table["coef"].to_pylist() == list(answer.estimates)
+        shown = get("/answers/first/table").json()
+        assert [shown["columns"], *shown["rows"]] == answer.summary().table().cells()
+        beside = get("/answers/first/table?beside=first").json()
+        assert beside["title"] == "Comparison of two answers"
+        with pytest.raises(dpcvx.ServiceError, match="not_found"):
+            ann.answer("second")
+        assert get("/answers/first?format=xlsx").status_code == 422
+
+
 def test_a_lost_response_is_fetched_again_with_the_same_key(service, engine, hurry, monkeypatch):
     ann = dpcvx.Client(*service)
     send, lost = ann._http.request, []

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+import dpcvx
 from dpcvx.service.application import WEB, application
 from serving import Teller, make_analysts, serving
 
@@ -70,7 +71,10 @@ class Page:
         self.until(lambda: self.find("#ask").is_enabled())
 
     def answer(self):
-        cells = [row.text.split() for row in self.all("#answer tbody tr")]
+        cells = self.driver.execute_script(
+            "return [...document.querySelectorAll('#answer tbody tr')].map("
+            "(row) => [...row.cells].map((cell) => cell.textContent))"
+        )
         return self.find("#answer h2").text, cells
 
 
@@ -110,7 +114,13 @@ def page(driver, served, engine):
     page.resize(*WIDTHS["analysts"])
     yield page
     # Refusals that a test provokes, and what the browser asks for of a page that is no page.
-    expected = ("401 (Unauthorized)", "409 (Conflict)", "422 (Unprocessable", "/favicon.ico")
+    expected = (
+        "401 (Unauthorized)",
+        "404 (Not Found)",
+        "409 (Conflict)",
+        "422 (Unprocessable",
+        "/favicon.ico",
+    )
     wrong = [line["message"] for line in driver.get_log("browser") if line["level"] == "SEVERE"]
     assert not [line for line in wrong if not any(known in line for known in expected)]
 
@@ -142,6 +152,8 @@ def test_a_regression_is_built_and_answered_with_table_and_plot(page, engine, wi
     page.enter_and_wait()
     Select(page.find("#target")).select_by_value("smokes")
     page.tick("age", "sex", "region")
+    assert not page.find("#set").is_displayed()  # nobody has to know what it is
+    page.find("#advanced summary").click()
     Select(page.find("#set")).select_by_value("l1")
     page.find("#radius").clear()
     page.find("#radius").send_keys("5")
@@ -150,16 +162,30 @@ def test_a_regression_is_built_and_answered_with_table_and_plot(page, engine, wi
     assert title == "smokes ~ sex + age + region (logistic)"
     assert [row[0] for row in rows] == [
         "intercept",
+        "sex=f (baseline)",
         "sex=m",
         "age",
-        "region=north",
+        "region=north (baseline)",
         "region=south",
         "region=west",
     ]
-    assert rows[0][1:] == ["0.250", "-0.750", "1.250", "1"]
+    name = page.driver.current_url.split("#answer/")[1]
+    with dpcvx.Client(page.address, page.text) as client:
+        answer = client.answer(name)
+    assert rows == answer.summary().table().cells()[1:]  # the same table as in Python
+    assert rows[0][1:] == ["0.2500", "1.414", "0.177", "0.860", "-1.750", "2.250", "50 %"]
+    page.find("#answer [data-population]").click()
+    page.until(lambda: len(page.all("#answer thead th")) == 5)
+    assert page.answer()[1] == answer.summary(population=False).table().cells()[1:]
     asked = engine.asked[-1][0].to_json()
     assert (asked["set"], asked["radius"], asked["loss"], asked["intercept"]) == ("l1", 5, "logistic", True)
-    assert len(page.all("#answer svg circle")) == len(page.all("#answer svg .interval")) == 6
+    labels = [text.text for text in page.all("#answer svg text:not(.tick)")]
+    assert "".join(labels).replace(" ", "") == "sex=mageregion=southregion=west"  # none is cut
+    assert all(
+        text.rect["x"] >= page.find("#answer svg").rect["x"]
+        for text in page.all("#answer svg text:not(.tick)")
+    )
+    assert len(page.all("#answer svg circle")) == len(page.all("#answer svg .interval")) == 4
     assert "a new private measurement" in page.find("#answer dl").text
     assert _fits(page)
 
@@ -169,8 +195,10 @@ def test_the_plot_puts_values_where_the_axis_says(page, engine):
     engine.number = 0.5
     page.enter_and_wait()
     Select(page.find("#target")).select_by_value("smokes")
-    page.tick("age")
+    page.tick("age", "sex")
     page.ask()
+    page.find("#answer [data-population]").click()
+    page.until(lambda: len(page.all("#answer thead th")) == 5)
     place = {
         e.get_attribute("class"): e
         for e in page.all("#answer svg .zero, #answer svg .interval, #answer svg circle")
@@ -196,7 +224,7 @@ def test_counts_means_and_tables_are_asked_with_conditions(page, engine):
     assert "at least one value of age" in page.find("#ask-status").text
     page.all(".condition input")[1].click()
     page.ask()
-    assert page.answer()[0] == "Count where age in {[40, 60)}"
+    assert page.answer()[0] == "Number of people with age = [40, 60)"
     page.choose("mean")
     Select(page.find("#target")).select_by_value("age")
     page.find(".condition button").click()
@@ -205,7 +233,9 @@ def test_counts_means_and_tables_are_asked_with_conditions(page, engine):
     page.choose("marginal")
     page.tick("sex", "region")
     page.ask()
-    assert len(page.answer()[1]) == 6
+    assert [row[0] for row in page.answer()[1]] == ["f", "m", "total"]
+    heads = [head.text for head in page.all("#answer thead th")]
+    assert heads == ["sex", "region=north", "region=south", "region=west", "region=total"]
     kinds = [query.to_json()["kind"] for query, _ in engine.asked[-3:]]
     assert kinds == ["count", "mean", "marginal"]
     assert "public histogram" in page.find("#answer dl").text
@@ -223,7 +253,7 @@ def test_the_form_offers_only_what_can_be_answered(page):
     assert page.find("#target").get_attribute("value") != "region"
     page.choose("regression")
     page.ask()
-    assert "at least one feature" in page.find("#ask-status").text
+    assert "at least one attribute" in page.find("#ask-status").text
 
 
 @needs_browser
@@ -266,6 +296,7 @@ def test_every_part_opens_and_fits(page, width):
     page.open("history")
     page.all("#past summary")[0].click()
     assert page.until(lambda: page.all("#past tbody tr"))
+    assert _fits(page)
     assert "gives no guarantee" in shown["promise"]
     assert "running time; several rows" in shown["promise"]  # in words, before the JSON is opened
 
@@ -293,23 +324,90 @@ def test_an_answer_says_its_unit_how_to_read_it_and_whether_it_was_checked(page,
     monkeypatch.setattr(engine, "comparisons", (0, 0))
     monkeypatch.setattr(engine, "checked", False)
     page.enter_and_wait()
-    assert "this engine makes no comparisons" in page.until(lambda: page.find("#budget-words").text)
+    page.open("promise")
+    assert "this engine makes no comparisons" in page.until(lambda: page.find("#promise").text)
+    page.open("ask")
     page.choose("mean")
     Select(page.find("#target")).select_by_value("age")
     page.ask()
-    facts = page.find("#answer dl").text
-    assert "by bin midpoints" in facts
+    facts = page.find("#answer").text
+    assert "By bin midpoints." in facts
     assert "this engine makes no comparisons" in facts
     assert "excess loss" not in facts
+    assert "1,000 records" in facts
     monkeypatch.setattr(engine, "comparisons", (0, 4))
     page.choose("regression")
     Select(page.find("#target")).select_by_value("smokes")
     page.tick("age")
     page.ask()
-    facts = page.find("#answer dl").text
-    assert "excess loss, by noise alone" in facts
+    facts = page.find("#answer").text
+    assert "Proved: excess loss at most" in facts
     assert "the comparisons are used up" in facts
-    page.until(lambda: "the comparisons are used up" in page.find("#budget-words").text)
+    page.open("promise")
+    page.until(lambda: "the comparisons are used up" in page.find("#promise").text)
+
+
+@needs_browser
+def test_no_answer_stands_beside_a_form_that_has_changed(page):
+    page.enter_and_wait()
+    Select(page.find("#target")).select_by_value("smokes")
+    page.tick("age")
+    page.ask()
+    assert page.all("#answer tbody tr")
+    page.tick("sex")
+    assert not page.all("#answer tbody tr")
+    assert "#answer" not in page.driver.current_url
+
+
+@needs_browser
+def test_a_formula_can_be_typed_in_place_of_the_fields(page, engine):
+    page.enter_and_wait()
+    Select(page.find("#target")).select_by_value("smokes")
+    page.tick("age")
+    assert page.find("#formula").get_attribute("value") == "smokes ~ age"
+    page.find("#formula").send_keys(" + region")
+    page.ask()
+    assert page.answer()[0] == "smokes ~ age + region (logistic)"
+    assert engine.asked[-1][0].to_json()["features"] == ["age", "region"]
+    page.find("#formula").send_keys(" + nothing")
+    page.ask()
+    assert "nothing" in page.find("#ask-status.wrong").text
+
+
+@needs_browser
+def test_an_answer_has_a_link_that_opens_it_again(page):
+    page.enter_and_wait()
+    page.choose("mean")
+    Select(page.find("#target")).select_by_value("age")
+    page.ask()
+    link = page.driver.current_url
+    page.driver.get(f"{page.address}/healthz")
+    page.driver.get(link)
+    page.until(lambda: page.all("#answer tbody tr"))
+    assert page.answer()[0] == "Mean of age"
+    page.driver.get(f"{page.address}/healthz")
+    page.driver.get(f"{page.address}/#answer/another")
+    assert "another key" in page.until(lambda: page.find("#ask-status").text)
+
+
+@needs_browser
+def test_answers_are_downloaded_and_compared(page):
+    page.enter_and_wait()
+    page.choose("marginal")
+    page.tick("sex", "region")
+    page.ask()
+    page.all("#answer .tools button")[0].click()
+    file = page.driver.downloads / "answer.csv"
+    page.until(lambda: file.exists() and file.read_text().endswith("\n"))
+    assert file.read_text().startswith("sex,region,people,std err,")
+    page.ask()
+    page.open("history")
+    assert not page.find("#compare").is_enabled()
+    for box in page.all("input[name=compared]")[:2]:
+        box.click()
+    page.find("#compare").click()
+    rows = page.until(lambda: page.all("#comparison tbody tr"))
+    assert rows[0].text.endswith("overlap")
 
 
 @needs_browser

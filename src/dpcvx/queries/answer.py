@@ -173,7 +173,7 @@ class Answer:
             return "There are no intervals: nothing is known about the error of these numbers."
         whom = f"these {'persons' if self.unit == 'person' else 'records'}"
         if population:
-            whom = "a population of which they are a random sample: sampling error is included"
+            whom = f"a population of which {whom} are a random sample, sampling error included"
             if all(each.population_low is None for each in self.coefficients):
                 return "There are no intervals for a population: the sampling error is not known."
         return f"{self.confidence:.0%} intervals for {whom}; {INTERVALS[self.interval_by]}."

@@ -113,6 +113,12 @@ class Client:
         headers = {"Idempotency-Key": key or secrets.token_hex(16)}
         return Answer.from_json(self._request("POST", "/queries", json=content, headers=headers).json())
 
+    def answer(self, key: str) -> Answer:
+        """Return an answer that this API key was given before, by its idempotency key; it costs nothing."""
+        from dpcvx.queries import Answer
+
+        return Answer.from_json(self._request("GET", f"/answers/{key}").json())
+
     def schema(self) -> Schema:
         """Return the public schema of the data."""
         from dpcvx.queries import Schema

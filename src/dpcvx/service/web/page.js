@@ -72,10 +72,10 @@ async function request(path, options = {}) {
 const read = async (path) => (await request(path)).json();
 
 // A lost response is requested again with the same key, so that no question is charged twice.
-async function ask(question) {
+async function ask(question, name) {
   const options = {
     method: "POST",
-    headers: { "Content-Type": "application/json", "Idempotency-Key": newKey() },
+    headers: { "Content-Type": "application/json", "Idempotency-Key": name },
     body: JSON.stringify(question),
   };
   for (let left = 3; ; left -= 1) {
@@ -107,7 +107,7 @@ async function enter() {
   fillForm();
   showAttributes();
   open("ask");
-  await showBudget();
+  await Promise.all([showBudget(), openLink()]);
 }
 
 function leave() {
@@ -153,6 +153,7 @@ function moveTab(event) {
 const names = () => schema.attributes.map((attribute) => attribute.name);
 const attributeOf = (name) => schema.attributes.find((attribute) => attribute.name === name);
 const isNumber = (attribute) => "edges" in attribute;
+const MODELS = { logistic: "logistic: odds of a level", squared: "linear: mean", huber: "robust linear (Huber)", quantile: "median regression", smooth_hinge: "smooth hinge" };
 const kindOf = () => document.querySelector("input[name=kind]:checked").value;
 
 function fillForm() {
@@ -161,7 +162,7 @@ function fillForm() {
   $("features").replaceChildren(
     ...names().map((name) => make("label", {}, make("input", { type: "checkbox", name: "feature", value: name }), name)),
   );
-  $("loss").replaceChildren(...schema.losses.map((value) => make("option", { value }, value.replace("_", " "))));
+  $("loss").replaceChildren(...schema.losses.map((value) => make("option", { value }, MODELS[value] || value.replace("_", " "))));
   $("set").replaceChildren(...schema.sets.map((value) => make("option", { value }, `${value} ball`)));
   $("radius").max = schema.largest_radius;
   const first = make("option", { value: "" }, "choose an attribute");
@@ -174,8 +175,8 @@ function fillForm() {
 function arrange() {
   const kind = kindOf();
   for (const part of document.querySelectorAll("[data-kind]")) part.hidden = !part.dataset.kind.split(" ").includes(kind);
-  $("target-label").textContent = kind === "mean" ? "Mean of" : "Target";
-  $("features-label").textContent = kind === "marginal" ? "Attributes" : "Features";
+  $("target-label").textContent = kind === "mean" ? "Mean of" : "What should be explained?";
+  $("features-label").textContent = kind === "marginal" ? "Attributes of the table" : "Explained by";
   for (const option of $("target").options) {
     const attribute = attributeOf(option.value);
     option.disabled = kind === "mean" && !isNumber(attribute) && attribute.known > 2;
@@ -189,6 +190,24 @@ function arrange() {
   const twoLevels = attributeOf($("target").value).known === 2;
   for (const option of $("loss").options) option.disabled = !twoLevels && schema.label_losses.includes(option.value);
   if ($("loss").selectedOptions[0]?.disabled) $("loss").value = "squared";
+  writeFormula();
+  clearAnswer();
+}
+
+const chosen = () => [...document.querySelectorAll("input[name=feature]:checked")].map((box) => box.value);
+
+// The formula says the same as the fields; one that is typed is sent as it is, and the service reads it.
+function writeFormula() {
+  const quoted = (name) => (/^[A-Za-z_][A-Za-z_0-9.]*$/.test(name) ? name : `\`${name}\``);
+  $("formula").value = chosen().length ? `${quoted($("target").value)} ~ ${chosen().map(quoted).join(" + ")}` : "";
+  $("formula").dataset.typed = "";
+}
+
+function clearAnswer() {
+  if (!$("answer").dataset.shown) return;
+  $("answer").replaceChildren(make("p", { class: "empty" }, "The form has changed. Press Ask for its answer; earlier ones are under History."));
+  $("answer").dataset.shown = "";
+  history.replaceState(null, "", location.pathname);
 }
 
 function addCondition() {
@@ -225,21 +244,20 @@ function where() {
 
 function question() {
   const kind = kindOf();
-  const chosen = [...document.querySelectorAll("input[name=feature]:checked")].map((box) => box.value);
   if (kind === "count") {
     const condition = where();
     if (!Object.keys(condition).length) throw new Error("Add a condition: which people should be counted?");
     return { kind, where: condition };
   }
   if (kind === "mean") return { kind, of: $("target").value, where: where() };
-  if (!chosen.length) throw new Error(kind === "marginal" ? "Choose at least one attribute." : "Choose at least one feature.");
-  if (kind === "marginal") return { kind, attributes: chosen };
+  const typed = kind === "regression" && $("formula").dataset.typed;
+  if (!typed && !chosen().length) throw new Error(kind === "marginal" ? "Choose at least one attribute." : "Choose at least one attribute that explains it.");
+  if (kind === "marginal") return { kind, attributes: chosen() };
   const radius = Number($("radius").value);
   if (!(radius > 0 && radius <= schema.largest_radius)) throw new Error(`The radius must be above 0 and at most ${schema.largest_radius}.`);
-  return {
-    kind, target: $("target").value, features: chosen, loss: $("loss").value, set: $("set").value, radius,
-    intercept: $("intercept").checked,
-  };
+  const model = typed ? { formula: $("formula").value } : { target: $("target").value, features: chosen() };
+  const intercept = $("intercept").checked ? {} : { intercept: false }; // a formula may leave it out too
+  return { kind, ...model, loss: $("loss").value, set: $("set").value, radius, ...intercept };
 }
 
 async function send(event) {
@@ -248,11 +266,10 @@ async function send(event) {
   $("answer").replaceChildren(); // an old answer beside a new refusal would be taken for its answer
   try {
     const asked = question();
+    const name = newKey();
     say("ask-status", "Asking …");
-    const answer = await ask(asked);
-    const inside = make("div");
-    $("answer").replaceChildren(make("h2", {}, words(asked)), inside);
-    report(inside, answer);
+    const answer = await ask(asked, name);
+    await present($("answer"), name, answer);
     say("ask-status", "");
     if (matchMedia("(max-width: 48rem)").matches) $("answer").scrollIntoView();
     await showBudget();
@@ -274,69 +291,117 @@ function words(asked) {
   return `${asked.target} ~ ${asked.features.join(" + ") || "1"} (${loss})`;
 }
 
-const ARGUMENTS = {
-  noise: "by the noise of the first release",
-  comparison: "by comparison with the records",
-  measurement: "by the noise of its own measurement",
-};
+// Shows an answer with its link, and remembers that the form belongs to it.
+async function present(part, name, answer) {
+  const inside = make("div");
+  await report(inside, name, answer);
+  part.replaceChildren(inside);
+  part.dataset.shown = "yes";
+  history.replaceState(null, "", `#answer/${name}`);
+}
 
-// Fills a part of the page with an answer. Answers of version 0.1 name no argument: their intervals are not shown.
-function report(part, answer) {
-  const values = answer.coefficients.map((one) => (ARGUMENTS[answer.covered_by] ? one : { ...one, low: null, high: null }));
-  const rows = values.map((one) =>
-    make("tr", {}, make("td", {}, ...breakable(one.name)), ...[one.estimate, one.low, one.high, one.std_err ?? one.noise].map((value) => make("td", {}, number(value)))),
+// The table of an answer comes from the service as texts: those that Python and the command line print.
+async function report(part, name, answer) {
+  const regression = answer.query.kind === "regression";
+  const box = make("input", { type: "checkbox", "data-population": "", onchange: () => fill(box.checked) });
+  box.checked = regression;
+  const sampled = answer.coefficients.some((one) => (one.population_low ?? null) !== null);
+  const choice = make("label", { class: "population" }, box, "Intervals for a larger population, of which these people are a random sample");
+  const body = make("div");
+  async function fill(population) {
+    const table = await read(`/answers/${name}/table?population=${population}`);
+    body.replaceChildren(...tableParts(table));
+    const shown = answer.coefficients
+      .filter((one) => !/\(baseline\)$|=total(,|$)/.test(one.name) && !(regression && one.name === "intercept"))
+      .map((one) => ({ name: one.name, estimate: one.estimate, low: population ? one.population_low : one.low, high: population ? one.population_high : one.high }));
+    if (shown.length > 1 && shown.length <= LARGEST_CHART) body.querySelector("h2").after(chart(shown, answer.confidence, part.clientWidth || $("answer").clientWidth - 32));
+  }
+  const tools = make(
+    "div",
+    { class: "tools" },
+    ...["csv", "parquet", "json"].map((format) => make("button", { type: "button", class: "quiet", onclick: () => save(`/answers/${name}?format=${format}&population=${box.checked}`, `answer.${format}`) }, `Download ${format === "parquet" ? "Parquet" : format.toUpperCase()}`)),
+    make("button", { type: "button", class: "quiet", onclick: (event) => copyLink(name, event.target) }, "Copy link"),
   );
-  const head = ["", "estimate", "low", "high", "noise"].map((title) => make("th", { scope: "col" }, title));
-  const table = make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows));
-  const sure = `${Math.round(100 * answer.confidence)} %`;
-  const error = answer.query.kind === "regression" ? "excess loss" : "error";
-  const proof = ARGUMENTS[answer.covered_by];
-  const spent = answer.comparable === false ? "this engine makes no comparisons" : "no: the comparisons are used up";
-  const facts = [
-    ["found by", answer.branch === "oracle" ? "a new private measurement" : "the public histogram, at no new cost"],
-    [`${error}, by noise alone`, number(answer.error)],
-    [`${error}, at most`, proof ? `${number(answer.error_bound)} with ${sure} confidence, ${proof}` : "no bound is proved"],
-    ["checked", answer.checked ? "yes, privately against the records" : spent],
+  part.append(body, ...(sampled ? [choice] : []), tools);
+  await fill(box.checked);
+}
+
+function tableParts(table) {
+  const head = table.columns.map((title, place) => make("th", { scope: "col" }, ...(place ? [title] : breakable(title))));
+  const rows = table.rows.map((row) => make("tr", { class: /^total$|\(baseline/.test(row[0]) ? "known" : null }, ...row.map((cell, place) => make("td", {}, ...(place ? [cell] : breakable(cell))))));
+  const facts = make("dl", {}, ...table.facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
+  return [
+    make("h2", {}, table.title),
+    make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of the answer" }, make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows))),
+    make("ul", { class: "notes" }, ...table.notes.map((note) => make("li", {}, note))),
+    facts,
   ];
-  if (answer.note) facts.push(["how to read it", answer.note]);
-  if (!answer.private) facts.unshift(["NOT PRIVATE", "the noise came from a seed"]);
-  const list = make("dl", {}, ...facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
-  if (values.length > 1 && values.length <= LARGEST_CHART) part.append(chart(values, answer.confidence, part.clientWidth));
-  part.append(make("div", { class: "scroll" }, table), list);
+}
+
+async function copyLink(name, button) {
+  const link = `${location.origin}${location.pathname}#answer/${name}`;
+  try {
+    await navigator.clipboard.writeText(link);
+    button.textContent = "Link copied";
+  } catch {
+    button.replaceWith(make("input", { type: "text", readonly: true, "aria-label": "Link to this answer", value: link }));
+  }
+}
+
+// An answer that the address names; only the key that asked can open it.
+async function openLink() {
+  const name = /^#answer\/([A-Za-z0-9_.-]{1,64})$/.exec(location.hash)?.[1];
+  if (!name) return;
+  try {
+    await present($("answer"), name, await read(`/answers/${name}`));
+  } catch (error) {
+    say("ask-status", error.code === "not_found" ? "The link is to an answer that another key was given, or to none." : error.message, true);
+  }
+}
+
+// Lines of a label that fit into a width, broken after punctuation and blanks.
+function lines(text, letters) {
+  const found = [""];
+  for (const part of text.split(/(?<=[=,_ ])/)) {
+    if (found.at(-1) && (found.at(-1) + part).trimEnd().length > letters) found.push("");
+    found[found.length - 1] += part;
+  }
+  return found.map((line) => line.trim());
 }
 
 // A dot for each estimate and a bar for its interval, on a common scale; one unit is one pixel.
 function chart(values, confidence, room) {
-  const width = Math.max(280, Math.min(760, room));
-  const [left, right, line] = [Math.min(200, 0.36 * width), width - 16, 26];
-  const letters = Math.floor(left / 7.5);
-  const bottom = values.length * line + 8;
+  const width = Math.max(280, Math.min(760, room || 760));
+  const labels = values.map((one) => lines(one.name, width < 500 ? 16 : 30));
+  const left = 12 + 8 * Math.max(...labels.flat().map((line) => line.length));
+  const [right, line] = [width - 16, 16];
+  const tops = labels.map((_, place) => labels.slice(0, place).reduce((sum, one) => sum + one.length * line + 10, 2));
+  const bottom = tops.at(-1) + labels.at(-1).length * line + 14;
   const ends = values.flatMap((one) => [one.low ?? one.estimate, one.high ?? one.estimate, 0]);
   const [low, high] = [Math.min(...ends), Math.max(...ends)];
   const pad = (high - low || 1) * 0.04;
   const x = (value) => left + ((value - low + pad) / (high - low + 2 * pad)) * (right - left);
   const parts = [draw("line", { class: "axis", x1: left, x2: right, y1: bottom, y2: bottom })];
-  for (const tick of ticks(low - pad, high + pad)) {
+  for (const tick of ticks(low - pad, high + pad, Math.max(3, Math.floor((right - left) / 90)))) {
     parts.push(draw("text", { class: "tick", x: x(tick), y: bottom + 18, "text-anchor": "middle" }, tick.toLocaleString("en")));
   }
   parts.push(draw("line", { class: "zero", x1: x(0), x2: x(0), y1: 0, y2: bottom }));
   values.forEach((one, place) => {
-    const y = place * line + line / 2 + 2;
-    const name = one.name.length > letters ? `${one.name.slice(0, letters - 1)}…` : one.name;
-    parts.push(draw("text", { x: left - 10, y: y + 4, "text-anchor": "end" }, name));
-    if (one.low !== null && one.high !== null) {
+    const y = tops[place] + (labels[place].length * line) / 2 + 4;
+    labels[place].forEach((text, k) => parts.push(draw("text", { x: left - 10, y: tops[place] + (k + 1) * line, "text-anchor": "end" }, text)));
+    if ((one.low ?? null) !== null && (one.high ?? null) !== null) {
       parts.push(draw("line", { class: "interval", x1: x(one.low), x2: x(one.high), y1: y, y2: y }));
     }
     parts.push(draw("circle", { class: "estimate", cx: x(one.estimate), cy: y, r: 4.5 }));
   });
-  const intervals = values.some((one) => one.low !== null) ? ` with ${Math.round(100 * confidence)} % intervals` : "";
+  const intervals = values.some((one) => (one.low ?? null) !== null) ? ` with ${Math.round(100 * confidence)} % intervals` : "";
   const title = `Estimates${intervals}; the table below has the numbers.`;
   const picture = draw("svg", { viewBox: `0 0 ${width} ${bottom + 26}`, width, role: "img", "aria-label": title }, ...parts);
   return make("figure", {}, picture, make("figcaption", {}, title));
 }
 
-function ticks(low, high) {
-  const rough = (high - low) / 4;
+function ticks(low, high, most = 4) {
+  const rough = (high - low) / most;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((m) => m * power).find((candidate) => candidate >= rough);
   const found = [];
@@ -349,6 +414,7 @@ function ticks(low, high) {
 // Which data, how many, and who is protected: of the public schema.
 function showData() {
   const person = schema.unit === "person";
+  document.title = `${schema.data}: questions on one privacy budget`;
   const whose = person
     ? "Each person counts once and is protected with all rows."
     : "Each row counts once and is protected by itself.";
@@ -361,12 +427,9 @@ async function showBudget() {
   $("gauge-bar").style.width = `${100 * share}%`;
   $("gauge").setAttribute("aria-valuemax", left.epsilon);
   $("gauge").setAttribute("aria-valuenow", left.remaining);
-  const none = left.comparisons ? "the comparisons are used up, there are no new measurements" : "this engine makes no comparisons";
-  const checks = left.comparisons_left ? `comparisons: ${left.comparisons_left} of ${left.comparisons} runs left` : none;
   $("budget-words").textContent =
-    `${number(left.remaining)} of ε = ${number(left.epsilon)} (δ = ${number(left.delta)}) left for new measurements; ` +
-    `${checks}; ` +
-    `${number(left.questions_today)} of ${number(left.questions_per_day)} questions today`;
+    `Privacy budget: ${number(left.remaining)} of ε = ${number(left.epsilon)} is left for new measurements; answers from the public histogram cost nothing. ` +
+    `You asked ${number(left.questions_today)} of ${number(left.questions_per_day)} questions today.`;
 }
 
 function showAttributes() {
@@ -390,23 +453,49 @@ async function showHistory() {
     const inside = make("div");
     const part = make(
       "details",
-      { ontoggle: () => part.open && !inside.childElementCount && report(inside, one.answer) },
+      { ontoggle: () => part.open && !inside.childElementCount && report(inside, one.idempotency_key, one.answer) },
       make("summary", {}, words(one.question), make("time", {}, new Date(1000 * one.asked).toLocaleString())),
       inside,
     );
-    return make("li", {}, part);
+    const box = make("input", { type: "checkbox", name: "compared", value: one.idempotency_key, "aria-label": `Compare ${words(one.question)}`, onchange: allowComparison });
+    return make("li", {}, box, part);
   });
+  allowComparison();
+  $("comparison").replaceChildren();
   $("past").replaceChildren(...(items.length ? items : [make("li", { class: "empty" }, "There are no questions yet.")]));
 }
 
+const compared = () => [...document.querySelectorAll("input[name=compared]:checked")].map((box) => box.value);
+
+function allowComparison() {
+  $("compare").disabled = compared().length !== 2;
+}
+
+async function compare() {
+  const [one, other] = compared();
+  try {
+    $("comparison").replaceChildren(...tableParts(await read(`/answers/${other}/table?beside=${one}`))); // the older one first
+    $("comparison").scrollIntoView({ block: "nearest" });
+  } catch (error) {
+    $("comparison").replaceChildren(make("p", { class: "status wrong" }, error.message));
+  }
+}
+
+function comparisonWords(left) {
+  if (!left.comparisons) return "this engine makes no comparisons with the records";
+  if (!left.comparisons_left) return "the comparisons are used up: answers are no longer checked, and nothing is measured anew";
+  return `comparisons with the records: ${left.comparisons_left} of ${left.comparisons} runs left`;
+}
+
 async function showPromise() {
-  const statement = await read("/statement");
+  const [statement, left] = await Promise.all([read("/statement"), read("/budget")]);
   const { epsilon, delta, unit, randomness, ledger, not_covered: outside } = statement;
   const facts = [
     ["guarantee", statement.private ? `ε = ${number(epsilon)}, δ = ${number(delta)}, all answers together` : "none"],
     ["whose", unit],
     ["randomness", randomness],
     ["budget", ledger],
+    ["checks", comparisonWords(left)],
     ["not covered", outside?.join("; ")],
   ].filter(([, value]) => value);
   $("promise").replaceChildren(
@@ -416,15 +505,19 @@ async function showPromise() {
   );
 }
 
+async function save(path, name) {
+  const response = await request(path);
+  const address = URL.createObjectURL(await response.blob());
+  make("a", { href: address, download: name }).click();
+  URL.revokeObjectURL(address);
+}
+
 async function download(event) {
   event.preventDefault();
   const format = $("format").value;
   say("synthetic-status", "Creating the file …");
   try {
-    const response = await request(`/synthetic?rows=${encodeURIComponent($("rows").value)}&format=${format}`);
-    const address = URL.createObjectURL(await response.blob());
-    make("a", { href: address, download: `synthetic.${format}` }).click();
-    URL.revokeObjectURL(address);
+    await save(`/synthetic?rows=${encodeURIComponent($("rows").value)}&format=${format}`, `synthetic.${format}`);
     say("synthetic-status", "Downloaded.");
   } catch (error) {
     say("synthetic-status", error.message, true);
@@ -447,6 +540,11 @@ $("target").addEventListener("change", () => {
 });
 $("condition").addEventListener("change", addCondition);
 $("question").addEventListener("submit", send);
+$("features").addEventListener("change", writeFormula);
+$("formula").addEventListener("input", () => ($("formula").dataset.typed = $("formula").value.trim() ? "yes" : ""));
+for (const change of ["change", "input"]) $("question").addEventListener(change, clearAnswer);
+$("compare").addEventListener("click", compare);
+addEventListener("hashchange", openLink);
 $("search").addEventListener("input", showAttributes);
 $("synthetic").addEventListener("submit", download);
 if (key) enter();
