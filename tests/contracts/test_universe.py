@@ -218,10 +218,12 @@ def test_what_is_wrong_with_a_table_is_said_from_names_and_shapes_alone():
         UNIVERSE.encode({**PEOPLE, "age": np.zeros((4, 2))})
 
 
-def test_a_universe_has_a_largest_size():
-    assert universe_of((2,) * 24).n_cells == 2**24
-    with pytest.raises(Incompatible, match=r"33,554,432 cells, .* at most 16,777,216"):
-        universe_of((2,) * 25)
+def test_a_histogram_has_a_largest_universe():
+    assert universe_of((2,) * 24).listed
+    large = universe_of((2,) * 25)
+    assert not large.listed
+    with pytest.raises(Incompatible, match=r"33,554,432 cells; .* at most 16,777,216"):
+        Histogram(large)
     assert UNIVERSE.shape == (2, 3, 3, 4)
     for wrong in [(0, 0), (4,), (-1,)]:
         with pytest.raises(ValueError, match="different numbers from 0 to 3"):

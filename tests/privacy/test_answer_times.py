@@ -121,7 +121,7 @@ def stop_at_certificate(monkeypatch):
     def stopping(self, weights, start, steps):
         C, theta = self.problem.C, start if self.anchor is None else self.anchor
         for _ in range(0, steps, 10):
-            slopes = weights * self._loss.grad(self._margins(theta), self.y)
+            slopes = weights * self.rounded_loss.grad(self._margins(theta), self.y)
             gradient = self.reach * (slopes @ self.X + self.problem.l2 * self._point(theta))
             if gradient @ (theta - C.lmo(gradient)) <= TOLERANCE / 2 * self.range(theta) / self.records:
                 break

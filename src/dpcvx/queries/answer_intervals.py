@@ -10,6 +10,7 @@ from dpcvx.arrays import Vector
 from dpcvx.queries.compiled import CompiledQuery, CompiledRegression
 from dpcvx.queries.error_bars import Bound, PropagatedNoise, in_units
 from dpcvx.queries.readings import Coefficient, Reading
+from dpcvx.queries.wide_regression import WideRegression
 from dpcvx.solvers.defaults import default
 
 __all__ = ["coefficients", "expected_error", "interval_argument", "standard_errors"]
@@ -50,7 +51,9 @@ def interval_argument(noise: PropagatedNoise, bound: Bound | None, measured: boo
 def expected_error(query: CompiledQuery, reading: Reading, noise: PropagatedNoise, n: int) -> float | None:
     """Return the largest standard error of a number, margins left out; of coefficients the excess loss."""
     errors = standard_errors(reading, noise, n)
-    if errors is not None and not (isinstance(query, CompiledRegression) and query.units is None):
+    if errors is not None and not (
+        isinstance(query, CompiledRegression | WideRegression) and query.units is None
+    ):
         return float(errors[reading.single].max())
     return None if noise.error is None else in_units(query, noise.inverse, noise.error)
 

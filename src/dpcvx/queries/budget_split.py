@@ -16,7 +16,7 @@ from dpcvx.queries.bin_means import worth_measuring
 from dpcvx.queries.multiplicative_weights import updates_needed
 from dpcvx.queries.sparse_vector import AboveThreshold
 from dpcvx.queries.table_check import objection_to_check
-from dpcvx.queries.universe import Universe
+from dpcvx.queries.universe import LARGEST_UNIVERSE, Universe
 from dpcvx.solvers.defaults import default
 
 __all__ = ["BIN_MEANS", "CHECK", "METHODS", "BudgetSplit", "choose_method", "split_budget"]
@@ -133,6 +133,11 @@ def split_budget(
     """
     if method not in METHODS:
         raise WrongValue(f"method must be one of auto, {', '.join(METHODS)}, got {method!r}.")
+    if method in ("histogram", "multiplicative_weights") and not universe.listed:
+        raise Incompatible(
+            f"The schema has {universe.n_cells:,} cells; method {method!r} keeps a histogram of all of them, "
+            f"which has at most {LARGEST_UNIVERSE:,}. Use method 'warm'."
+        )
     if budget.delta == 0:
         raise Incompatible("The engine's noise is Gaussian, which needs delta > 0: use for instance 1 / n^2.")
     whole = spendable(budget)
@@ -236,7 +241,7 @@ def choose_method(universe: Universe, n_queries: int) -> str:
     d = len(universe.shape)
     noise = {
         "composition": 2 * math.sqrt(n_queries),
-        "histogram": math.sqrt(universe.n_cells),
+        "histogram": math.sqrt(universe.n_cells) if universe.listed else math.inf,
         "warm": d + 1.0,
     }
     return min(noise, key=lambda method: noise[method])

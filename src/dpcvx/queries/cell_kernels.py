@@ -65,6 +65,16 @@ def count(cells, strides, sizes, table):
         table[place] += 1
 
 
+@compiled
+def count_codes(codes, axes, sizes, table):
+    """Count the records in each cell of the marginal of some attributes, from their codes, exactly."""
+    for record in range(codes.shape[1]):
+        place = 0
+        for a in range(axes.shape[0]):
+            place = place * sizes[a] + codes[axes[a], record]
+        table[place] += 1
+
+
 @cache
 def slopes_of(slope: Callable[..., Any]) -> Any:
     """Return `weighted_slopes` compiled for one loss."""

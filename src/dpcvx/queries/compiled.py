@@ -156,7 +156,8 @@ class CompiledRegression:
         return margins
 
     @cached_property
-    def _loss(self) -> Any:
+    def rounded_loss(self) -> Any:
+        """The loss, its corner rounded if it has one."""
         loss = self.problem.loss
         if math.isfinite(loss.smoothness(self.problem.z_max)):
             return loss
@@ -169,13 +170,13 @@ class CompiledRegression:
         if self.anchor is not None:
             fixed = (1 - self.reach) * (self.X @ self.anchor)
             low, high = fixed + self.reach * low, fixed + self.reach * high
-        largest = np.maximum(self._loss.value(low, self.y), self._loss.value(high, self.y))
+        largest = np.maximum(self.rounded_loss.value(low, self.y), self.rounded_loss.value(high, self.y))
         left, right = low.copy(), high.copy()
         for _ in range(60):  # the slope of a convex loss grows: bisection for where it changes its sign
             middle = (left + right) / 2
-            falling = self._loss.grad(middle, self.y) < 0
+            falling = self.rounded_loss.grad(middle, self.y) < 0
             left, right = np.where(falling, middle, left), np.where(falling, right, middle)
-        smallest = np.minimum(self._loss.value(left, self.y), self._loss.value(right, self.y))
+        smallest = np.minimum(self.rounded_loss.value(left, self.y), self.rounded_loss.value(right, self.y))
         slack = ROUNDING * float((largest - smallest).max()) + self._lost(low, high, largest)
         return smallest - slack, largest + slack
 
@@ -188,7 +189,7 @@ class CompiledRegression:
         problem = self.problem
         start = float(np.linalg.norm(problem.C.start(problem.d)))
         farthest = start + float(problem.C.diameter(2, problem.d))
-        slope = max(float(np.abs(self._loss.grad(end, self.y)).max()) for end in (low, high))
+        slope = max(float(np.abs(self.rounded_loss.grad(end, self.y)).max()) for end in (low, high))
         size = float(np.abs(largest).max()) + slope * problem.row_norm * farthest
         size += problem.l2 / 2 * farthest**2
         return FLOAT * (problem.d + 8) * self.records * size
@@ -207,7 +208,7 @@ class CompiledRegression:
         most this over n (PRIVACY_MATH §9.1).
         """
         smallest, largest = self._extremes
-        value = self._loss.value(self._margins(theta), self.y)
+        value = self.rounded_loss.value(self._margins(theta), self.y)
         terms = float((value - smallest).max() + (largest - value).max())
         return max(terms, 2 / TOLERANCE * self.records * self._attainable)
 
@@ -215,7 +216,7 @@ class CompiledRegression:
     def _smoothness(self) -> float:
         """Public bound on the curvature of the objective."""
         problem = self.problem
-        bend = float(self._loss.smoothness(math.inf)) * problem.row_norm**2
+        bend = float(self.rounded_loss.smoothness(math.inf)) * problem.row_norm**2
         return self.reach**2 * (bend + problem.l2)
 
     @cached_property
@@ -233,7 +234,7 @@ class CompiledRegression:
     @cached_property
     def _most_steps(self) -> int:
         """Number of steps that `WORK` allows."""
-        products = self.problem.d**2 if self._loss.affine else self._rows.size
+        products = self.problem.d**2 if self.rounded_loss.affine else self._rows.size
         return WORK // (products + STEP)
 
     @cached_property
@@ -262,7 +263,7 @@ class CompiledRegression:
         steps = self.steps(TOLERANCE / 2 * self.range(theta) / self.records)
         start = self.problem.C.start(self.problem.d)
         best = self._descend(weights, start, steps)
-        losses = (self._loss.value(self._margins(each), self.y) for each in (theta, best))
+        losses = (self.rounded_loss.value(self._margins(each), self.y) for each in (theta, best))
         a, b = self._point(theta), self._point(best)
         ridge = self.problem.l2 / 2 * float((a - b) @ (a + b))
         # The sum of differences is off by fewer than 32 roundings of the range of a difference.
@@ -270,21 +271,21 @@ class CompiledRegression:
 
     def certificate(self, theta: Vector, better: Vector) -> Vector:
         """Return u(x) = <better - theta, grad l_x(theta)>, clipped to [-S, S]."""
-        slopes = self._loss.grad(self._margins(theta), self.y)
+        slopes = self.rounded_loss.grad(self._margins(theta), self.y)
         step = self.reach * (self.X @ (better - theta))
         u: Vector = np.clip(slopes * step, -self.scale, self.scale)
         return u
 
     def gradients(self, theta: Vector, clip: float | None = None) -> Vector:
         """Return the gradient of the loss at every cell, (m, d), ridge left out, slopes clipped."""
-        slopes = self._loss.grad(self._margins(theta), self.y)
+        slopes = self.rounded_loss.grad(self._margins(theta), self.y)
         gradients: Vector = (slopes if clip is None else np.clip(slopes, -clip, clip))[:, None] * self.X
         return gradients
 
     def hessian(self, weights: Vector, theta: Vector) -> Vector:
         """Return the Hessian of the objective on a distribution, by central differences of the slope."""
         z, h = self._margins(theta), 1e-4
-        bend = (self._loss.grad(z + h, self.y) - self._loss.grad(z - h, self.y)) / (2 * h)
+        bend = (self.rounded_loss.grad(z + h, self.y) - self.rounded_loss.grad(z - h, self.y)) / (2 * h)
         hessian: Vector = (self.X * (weights * bend)[:, None]).T @ self.X
         return hessian + self.problem.l2 * np.eye(self.problem.d)
 
@@ -295,7 +296,7 @@ class CompiledRegression:
         """
         from dpcvx.queries import descent_kernels as kernels
 
-        loss, l2, reach, d = self._loss, self.problem.l2, self.reach, self.problem.d
+        loss, l2, reach, d = self.rounded_loss, self.problem.l2, self.reach, self.problem.d
         fixed = self._point(np.zeros(d))
         H, b = l2 * np.eye(d), np.zeros(d)
         if loss.affine:
@@ -330,7 +331,7 @@ class CompiledRegression:
     def _slopes(self) -> tuple[Vector, Vector]:
         """Lowest and highest slope of the loss at every cell."""
         far = np.full(len(self.y), 1e9)
-        return self._loss.grad(-far, self.y), self._loss.grad(far, self.y)
+        return self.rounded_loss.grad(-far, self.y), self.rounded_loss.grad(far, self.y)
 
     def _certified_minimiser(self, weights: Vector, tolerance: float) -> Vector:
         """Return a point with a loss within ``tolerance`` of the minimum, on public weights.
@@ -343,11 +344,11 @@ class CompiledRegression:
 
         def gradient(theta: Vector) -> Vector:
             point = self._point(theta)
-            slopes: Vector = weights * self._loss.grad(self.X @ point, self.y)
+            slopes: Vector = weights * self.rounded_loss.grad(self.X @ point, self.y)
             return self.reach * (slopes @ self.X + self.problem.l2 * point)
 
         squares = np.linalg.eigvalsh((self.X * weights[:, None]).T @ self.X)[-1]
-        bend = self._loss.smoothness(math.inf) * float(squares) * (1 + 1e-9) + self.problem.l2
+        bend = self.rounded_loss.smoothness(math.inf) * float(squares) * (1 + 1e-9) + self.problem.l2
         step = 1 / max(self.reach**2 * bend, 1e-12)
         theta: Vector = C.start(self.problem.d)
         ahead = theta

@@ -35,6 +35,7 @@ from dpcvx.queries.engine_plan import EnginePlan, engine_facts
 from dpcvx.queries.engine_statement import engine_statement
 from dpcvx.queries.error_bars import CONFIDENCE, Bound, PropagatedNoise, curvature_and_sampling, in_units
 from dpcvx.queries.histogram import Counts, Histogram
+from dpcvx.queries.local_models import LocalModels
 from dpcvx.queries.measuring import Measurer
 from dpcvx.queries.mechanisms import NoisyErrors, NoisyHistogram, PublicAnswer, WorstQuery
 from dpcvx.queries.passes import passes_over
@@ -49,6 +50,7 @@ from dpcvx.queries.table_check import NOT_PAID, objection_to_check, read_counts
 from dpcvx.queries.transcript import EngineTranscript, MemoryTranscript, arrays, pack, pack_measurements
 from dpcvx.queries.units import find_units, number_of_rows
 from dpcvx.queries.universe import Universe
+from dpcvx.queries.wide_regression import WideRegression
 from dpcvx.words import is_number, quantity, show
 
 if TYPE_CHECKING:
@@ -224,7 +226,7 @@ class QueryEngine:
         )
 
     @property
-    def histogram(self) -> Histogram:
+    def histogram(self) -> Histogram | LocalModels:
         """The public distribution that queries are answered from."""
         return self._public_side.histogram
 
@@ -310,7 +312,7 @@ class QueryEngine:
         asker : Asker, optional
             Somebody whose share of the comparisons is limited; by default nobody's is.
         """
-        if isinstance(compiled, CompiledRegression) and compiled.records != self.n:
+        if isinstance(compiled, CompiledRegression | WideRegression) and compiled.records != self.n:
             raise Incompatible(
                 f"The query was compiled for {quantity(compiled.records, self.noun)}, this engine has "
                 f"{self.n:,}."
@@ -342,8 +344,9 @@ class QueryEngine:
         """
         family = [require_query(query).compile(self.schema, self.n) for query in queries]
         with self._lock:
-            while self.budget_split.selection and self._runs.left and family:
-                self._improve(family)
+            listed = [each for each in family if not isinstance(each, WideRegression)]
+            while self.budget_split.selection and self._runs.left and listed:
+                self._improve(listed)
             return tuple(self._answer(compiled) for compiled in family)
 
     def synthetic(self, rows: int, rng: Generator | None = None) -> dict[str, Any]:
@@ -410,6 +413,8 @@ class QueryEngine:
         released = self._private_side.ask(self.plan.start)
         if isinstance(self.plan.start, NoisyHistogram):
             return pack(shares=released)
+        if not self.universe.listed:
+            return pack(means=np.concatenate([m.values for m in released]))
         return pack_measurements(released)
 
     def _release_checks(self) -> bytes:
@@ -451,6 +456,10 @@ class QueryEngine:
             if self._public_side.updates == self.budget_split.updates:
                 raise BudgetExceeded(self._measuring.budget.epsilon, 0.0)
             return self._measured_answer(compiled, None)
+        if isinstance(compiled, WideRegression):
+            theta, noise = self._public_side.answer_wide(compiled)
+            public = PublicAnswer(compiled, theta)
+            return self._finished(public, noise, bound=None, branch="histogram", compared=False)
         public, noise = self._public_side.answer(compiled)
         near, part = self._public_side.near(public, noise)
         compared = self.comparisons[0] > 0 and (

@@ -11,6 +11,7 @@ import numpy as np
 from dpcvx.arrays import IntVector, Vector
 from dpcvx.queries.compiled import CompiledMeans, CompiledQuery, CompiledRegression
 from dpcvx.queries.histogram import Histogram
+from dpcvx.queries.local_models import LocalModels
 from dpcvx.queries.marginals import Measurement
 from dpcvx.solvers.defaults import default
 
@@ -50,7 +51,7 @@ class PropagatedNoise:
 
 def propagate(
     query: CompiledQuery,
-    histogram: Histogram,
+    histogram: Histogram | LocalModels,
     theta: Vector,
     measurements: Sequence[Measurement],
     corrections: Sequence[Sequence[Measurement]] = (),

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx.arrays import IntVector, Vector
-from dpcvx.errors import WrongValue
+from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.queries.cell_sums import Tables, all_marginals, outer_sum
 from dpcvx.queries.passes import HostPasses, Passes
-from dpcvx.queries.universe import Universe
+from dpcvx.queries.universe import LARGEST_UNIVERSE, Universe
 
 if TYPE_CHECKING:
     from dpcvx.data.units import Units
@@ -54,6 +54,10 @@ class Histogram:
     ) -> None:
         if weights is not None and log_weights is not None:
             raise WrongValue("Give weights or log_weights, not both.")
+        if not universe.listed:
+            raise Incompatible(
+                f"The schema has {universe.n_cells:,} cells; a histogram has at most {LARGEST_UNIVERSE:,}."
+            )
         self.universe = universe
         self._passes: Passes = HostPasses(universe.shape) if passes is None else passes
         given = weights if log_weights is None else log_weights
@@ -168,7 +172,8 @@ class Counts:
     ----------
     universe : Universe
     cells : IntVector
-        Cell number of every record, as `Universe.encode` returns them.
+        Cell number of every record, as `Universe.encode` returns them; in a universe that is not listed the
+        code of each attribute, (attributes, n).
     passes : Passes, optional
         Where the counts of cells are kept; by default on the host. The sums are the same integers anywhere.
     recognised : IntVector, optional
@@ -190,9 +195,15 @@ class Counts:
     ) -> None:
         self.universe = universe
         self.recognised, self.bins = recognised, bins
-        self.n = len(cells) if units is None else units.n
+        self.n = cells.shape[-1] if units is None else units.n
         self.weight = 1 if units is None else units.neighbours.weight
         self._passes: Passes = HostPasses(universe.shape) if passes is None else passes
+        if units is not None and not universe.listed:
+            # A pass would read every row, and the number of rows of persons is private.
+            raise Incompatible(
+                f"The schema has {universe.n_cells:,} cells; persons with several rows are served up to "
+                f"{LARGEST_UNIVERSE:,}. Leave columns out, join levels or widen bins."
+            )
         self._cells = cells if units is None and self.n < universe.n_cells else None
         self._table = None
         if units is not None:
@@ -228,6 +239,10 @@ class Counts:
             ordered = sorted(axes)
             table = self._passes.table(self._table, tuple(ordered))
             return np.ascontiguousarray(table.transpose([ordered.index(a) for a in axes]))
+        if self._cells is not None and self._cells.ndim == 2:
+            counted = np.zeros(math.prod(sizes), dtype=np.int64)
+            kernels.count_codes(self._cells, np.array(axes), np.array(sizes), counted)
+            return counted.reshape(sizes)
         strides = np.array([math.prod(self.universe.shape[a + 1 :]) for a in axes], dtype=np.int64)
         counted = np.zeros(math.prod(sizes), dtype=np.int64)
         kernels.count(self._cells, strides, np.array(sizes, dtype=np.int64), counted)

@@ -29,6 +29,8 @@ LARGEST_ATTRIBUTE = 1024  # levels; products of two columns of contrasts are exa
 WEIGHT_BITS = 3  # weights of the lower orders are multiples of 1/8
 LARGEST_WEIGHT = 8
 MOST_PAIRS, MOST_TRIPLES = 2**16, 2**10  # statistics up to which pairs and triples are considered
+MOST_LOCAL_PAIRS = 2**22  # likewise where no histogram is fitted to them
+MOST_CHANGES = 2**14  # sets of changed attributes that are enumerated for a sensitivity
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,20 +220,33 @@ class NoisyMarginals(GaussianMechanism):
             raise Incompatible("The marginals are planned for another unit, row or person, than the records.")
         if data.n > self.capacity:
             raise Incompatible("There are more records than the exact sums have room for.")
+        factors = [self._factor(r) for r in range(1, self.order + 1)]
         exact = [
-            self._factor(len(A)) * _contract(data.marginal(A), tuple(map(self._contrasts, A)))
+            factors[len(A) - 1] * _contract(data.marginal(A), tuple(map(self._contrasts, A)))
             for A in self.subsets
         ]
         (noise,) = self.gaussians
+        units = [np.float64(noise.unit / weight) for weight in self.weights]
         parts = np.split(noise.draw(rng), np.cumsum([part.size for part in exact])[:-1])
-        return tuple(
-            Measurement(
-                A,
-                tuple(self._contrasts(a) * np.float64(2.0**-self._bits) for a in A),
-                (part + extra) * np.float64(noise.unit / self.weights[len(A) - 1]),
-                self.deviations[len(A) - 1],
+        return self.read(
+            np.concatenate(
+                [
+                    (part + extra) * units[len(A) - 1]
+                    for A, part, extra in zip(self.subsets, exact, parts, strict=True)
+                ]
             )
-            for A, part, extra in zip(self.subsets, exact, parts, strict=True)
+        )
+
+    def read(self, values: Vector) -> tuple[Measurement, ...]:
+        """Return released means, given one after the other, as measurements."""
+        counts = [math.prod(self.sizes[a] - 1 for a in A) for A in self.subsets]
+        scaled = {
+            size: contrasts(size, self._bits) * np.float64(2.0**-self._bits) for size in set(self.sizes)
+        }
+        deviations = self.deviations
+        return tuple(
+            Measurement(A, tuple(scaled[self.sizes[a]] for a in A), part, deviations[len(A) - 1])
+            for A, part in zip(self.subsets, np.split(values, np.cumsum(counts)[:-1]), strict=True)
         )
 
     def _contrasts(self, attribute: int) -> IntVector:
@@ -239,7 +254,11 @@ class NoisyMarginals(GaussianMechanism):
 
 
 def marginal_order(
-    sizes: tuple[int, ...], n: int, noise_multiplier: float, neighbours: Neighbours = REPLACE_ONE
+    sizes: tuple[int, ...],
+    n: int,
+    noise_multiplier: float,
+    neighbours: Neighbours = REPLACE_ONE,
+    most_pairs: int = MOST_PAIRS,
 ) -> int:
     """Return the largest number of attributes in one statistic of a warm start, from public numbers.
 
@@ -251,9 +270,11 @@ def marginal_order(
     ----------
     sizes, n, noise_multiplier, neighbours
         As in `NoisyMarginals`.
+    most_pairs : int
+        Statistics up to which pairs are considered.
     """
     best = 1
-    for order, largest, most in ((2, 3**-0.5, MOST_PAIRS), (3, n**-0.5, MOST_TRIPLES)):
+    for order, largest, most in ((2, 3**-0.5, most_pairs), (3, n**-0.5, MOST_TRIPLES)):
         if order > len(sizes):
             break
         mechanism = NoisyMarginals(sizes, n, noise_multiplier, order, neighbours)
@@ -282,14 +303,38 @@ def _squared_sensitivity(
     ||F(x) - F(x')||^2 = K(x, x) + K(x', x') - 2 K(x, x') with K = sum_r w_r^2 e_r(g), e_r the elementary
     symmetric polynomials and g_a = <q_a(x_a), q_a(x'_a)>. Where x and x' agree, g_a is a square norm; where
     they differ, a product of two levels. Both lie in intervals: points up to rounding, and exactly so for two
-    levels.
+    levels. Where attributes have too many different sizes to enumerate, and the order is 2, see
+    `_least_product`.
     """
     squares = [factor**2 for factor in _factors(weights, bits)]
+    if len(weights) == 2 and math.prod(count + 1 for _, count in grouped) > MOST_CHANGES:
+        same = [(_products(size, bits)[0], count) for size, count in grouped]
+        norms = sum(high * count for (_, high), count in same)
+        lengths = sum(low**2 * count for (low, _), count in same)
+        most = squares[0] * norms + squares[1] * (norms**2 - lengths) // 2 + 1
+        return neighbours.squared_diameter(2 * (most - _least_product(grouped, squares, bits)), most)
     largest, *pairs = (
         sum(square * bound for square, bound in zip(squares, bounds, strict=True))
         for bounds in _kernel_bounds(grouped, len(weights), bits)
     )
     return neighbours.squared_diameter(2 * (largest - min(pairs)), largest)
+
+
+def _least_product(grouped: tuple[tuple[int, int], ...], squares: list[int], bits: int) -> int:
+    """Lower bound of K(x, x') = s_1 e_1 + s_2 e_2 over all pairs of records, whatever attributes differ.
+
+    With t = e_1 and q = sum_a g_a^2, e_2 = (t^2 - q)/2, so that K = s_1 t + s_2 t^2/2 - s_2 q/2. The first
+    two terms fall up to t = -s_1/s_2 and rise from there on, so they are least there, or at the least t if
+    that is larger. Each g_a^2 is at most the square of the largest product of its size.
+    """
+    first, second = squares
+    lengths = least = 0
+    for size, count in grouped:
+        ends = [end for pair in _products(size, bits) for end in pair]
+        least += count * min(ends)
+        lengths += count * max(abs(end) for end in ends) ** 2
+    twice = 2 * first * least + second * least**2 if second * least > -first else -(first**2 // second + 1)
+    return (twice - second * lengths) // 2
 
 
 @cache

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpcvx.arrays import Vector
+from dpcvx.errors import Incompatible
 from dpcvx.queries.compiled import CompiledMeans, CompiledQuery, CompiledRegression
 from dpcvx.queries.engine_plan import EnginePlan
 from dpcvx.queries.error_bars import (
@@ -20,11 +21,13 @@ from dpcvx.queries.error_bars import (
     table_estimate,
 )
 from dpcvx.queries.histogram import Histogram
+from dpcvx.queries.local_models import LocalModels
 from dpcvx.queries.marginals import Measurement, NoisyMarginals
 from dpcvx.queries.measuring import MeasuredAnswer
 from dpcvx.queries.mechanisms import NoisyHistogram, PublicAnswer
 from dpcvx.queries.multiplicative_weights import agree, log_factor, step_size
 from dpcvx.queries.transcript import arrays, measurements, pack, pack_measurements
+from dpcvx.queries.wide_regression import WideRegression
 
 if TYPE_CHECKING:
     from dpcvx.queries.passes import Passes
@@ -47,7 +50,11 @@ class PublicSide:
         self._measured: list[tuple[Measurement, ...]] = []
         self._shares: Vector | None = None  # as the first release gave them, before the projection
         self._base, self._warm = self._read_start(start)
-        self.histogram = self._base
+        self.histogram: Histogram | LocalModels = self._base
+        paired = isinstance(plan.start, NoisyMarginals) and plan.start.order == 2
+        self._local = self._base if isinstance(self._base, LocalModels) else None
+        if self._local is None and paired:
+            self._local = LocalModels(plan.universe, self._warm)
 
     def marginal(self, compiled: CompiledQuery) -> Vector:
         """Return the shares of the cells that a query is about."""
@@ -62,10 +69,20 @@ class PublicSide:
         public = PublicAnswer(compiled, theta)
         if len(self._measured) < self.updates:  # updates by certificates, whose noise is not followed
             return public, PropagatedNoise(None, None)
-        released = self._warm, self._measured
+        inside = self._local.inside(compiled.attributes) if self._local is not None else self._warm
+        released = inside if not self._measured else self._warm, self._measured
         return public, propagate(
             compiled, self.histogram, theta, *released, n=self._plan.n, cell_noise=deviation
         )
+
+    def answer_wide(self, compiled: WideRegression) -> tuple[Vector, PropagatedNoise]:
+        """Answer a regression on very many cells from the released pairs."""
+        if self._local is None:
+            raise Incompatible(
+                f"These attributes have {math.prod(compiled.sizes)} cells together, which is answered from "
+                "released pairs only, and this engine has none: ask about fewer attributes."
+            )
+        return compiled.fit(self._local)
 
     def near(self, public: PublicAnswer, noise: PropagatedNoise) -> tuple[PublicAnswer, float]:
         """Return the answer over the neighbourhood in which its error is measured.
@@ -115,14 +132,20 @@ class PublicSide:
         self.updates += 1
         if lesson.startswith(MEANS):
             self._measured.append(measurements(lesson[len(MEANS) :]))
-            self.histogram = agree(self._base, self._measured)
+            if isinstance(self._base, LocalModels):
+                self.histogram = self._base.corrected(self._measured)
+            else:
+                self.histogram = agree(self._base, self._measured)
         elif lesson:
             stored = arrays(lesson)
             where = tuple(stored["attributes"].tolist())
-            self.histogram = self.histogram.reweight(where, stored["factor"])
+            if isinstance(self.histogram, Histogram):
+                self.histogram = self.histogram.reweight(where, stored["factor"])
 
-    def _read_start(self, content: bytes) -> tuple[Histogram, tuple[Measurement, ...]]:
+    def _read_start(self, content: bytes) -> tuple[Histogram | LocalModels, tuple[Measurement, ...]]:
         if self._plan.start is None:
+            if not self._plan.universe.listed:
+                return LocalModels(self._plan.universe, ()), ()
             return Histogram(self._plan.universe, passes=self._passes), ()
         if isinstance(self._plan.start, NoisyHistogram):
             from dpcvx.domains import Simplex
@@ -132,5 +155,8 @@ class PublicSide:
             return Histogram(self._plan.universe, np.maximum(nearest, 0.0), passes=self._passes), ()
         from dpcvx.queries.maximum_entropy import fit
 
+        if not self._plan.universe.listed:
+            released = self._plan.start.read(arrays(content)["means"])
+            return LocalModels(self._plan.universe, released), released
         released = measurements(content)
         return fit(self._plan.universe, released, passes=self._passes), released

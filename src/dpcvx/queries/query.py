@@ -24,12 +24,16 @@ from dpcvx.problem import Bounds, Problem
 from dpcvx.queries.compiled import CORNER, CompiledMeans, CompiledQuery, CompiledRegression, Query
 from dpcvx.queries.readings import INTERCEPT, Reading, table_with_margins
 from dpcvx.queries.schema import Binned, Column, Schema
+from dpcvx.queries.universe import LARGEST_UNIVERSE
+from dpcvx.queries.wide_regression import WideRegression
 from dpcvx.vouched import is_vouched
 
 __all__ = ["Count", "Marginal", "Mean", "Query", "Regression", "query_from_json", "require_query"]
 
 LARGEST_RADIUS = 1000.0
 LARGEST_MARGINAL = 2**16  # cells of the attributes that one query touches
+LOCAL_CELLS = 2**12  # likewise of a regression, where the universe has no histogram
+MOST_COEFFICIENTS = 256  # of a regression on more cells than these
 LARGEST_DESIGN = 2**22  # cells times coefficients of a regression: 32 MiB, and the cost of one of its steps
 # Losses by name with their parameters for targets scaled to [-1, 1]; the default one comes first.
 _WITH_PARAMETERS: tuple[Loss, ...] = (Huber(0.5), Quantile(0.5))
@@ -107,7 +111,7 @@ class Regression:
 
     def compile(self, schema: Schema, n: int) -> CompiledQuery:
         """Compile to a convex query on the marginal of target and features."""
-        attributes = _indices(schema, (self.target, *self.features))
+        attributes = _indices(schema, (self.target, *self.features), largest=math.inf)
         loss = QUERY_LOSSES[self.loss] if isinstance(self.loss, str) else self.loss
         target = schema.attributes[attributes[0]]
         if loss.target == "labels" and target.known != 2:
@@ -117,11 +121,11 @@ class Regression:
             )
         coded = [(place, _columns(schema.attributes[i])) for place, i in enumerate(attributes[1:], start=1)]
         size = _cells(schema, attributes) * (self.intercept + sum(len(part) for _, part in coded))
-        if size > LARGEST_DESIGN:
-            raise WrongValue(
-                f"This regression has {size:,} numbers (cells times coefficients), more than "
-                f"{LARGEST_DESIGN:,}: ask about fewer attributes, or declare coarser ones."
-            )
+        listed = _cells(schema, range(len(schema.attributes))) <= LARGEST_UNIVERSE
+        if size > LARGEST_DESIGN or _cells(schema, attributes) > (
+            LARGEST_MARGINAL if listed else LOCAL_CELLS
+        ):
+            return self._compile_wide(schema, n, attributes, [part for _, part in coded])
         names: list[str] = []
         columns: list[Vector] = []
         if self.intercept:
@@ -185,6 +189,40 @@ class Regression:
             rows += [level - own[0] for level in own]
         offset = np.append(middle, np.zeros(len(rows)))
         return Reading(tuple(names), unit * np.stack([base, *rows]), offset)
+
+    def _compile_wide(
+        self,
+        schema: Schema,
+        n: int,
+        attributes: tuple[int, ...],
+        coded: Sequence[Sequence[tuple[str, Vector]]],
+    ) -> WideRegression:
+        """Compile to a query on released pairs, which lists no cells."""
+        names = [*(["intercept"] if self.intercept else []), *(name for part in coded for name, _ in part)]
+        if len(names) > MOST_COEFFICIENTS:
+            raise WrongValue(
+                f"This regression has {len(names)} coefficients, more than {MOST_COEFFICIENTS}: ask about "
+                "fewer attributes, or declare coarser ones."
+            )
+        loss = QUERY_LOSSES[self.loss] if isinstance(self.loss, str) else self.loss
+        columns = tuple(np.stack([code for _, code in part], axis=1) for part in coded)
+        longest = math.sqrt(self.intercept + sum(float((f**2).sum(axis=1).max()) for f in columns))
+        domain = NAMED_BALLS[self.domain](self.radius) if isinstance(self.domain, str) else self.domain
+        problem = Problem(loss, domain, bounds=Bounds(1.0, longest), d=len(names), l2=self.l2)
+        target = schema.attributes[attributes[0]]
+        compiled = WideRegression(
+            attributes,
+            _sizes(schema, attributes),
+            tuple(names),
+            problem,
+            columns,
+            np.asarray(target.scaled, dtype=np.float64),
+            _has_value(target),
+            n,
+            description=self,
+        )
+        self.to_json()
+        return compiled
 
     def to_json(self) -> dict[str, Any]:
         """Return the query as plain types."""
@@ -516,7 +554,7 @@ def _describe(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _indices(schema: Schema, names: Sequence[str], largest: int = LARGEST_MARGINAL) -> tuple[int, ...]:
+def _indices(schema: Schema, names: Sequence[str], largest: float = LARGEST_MARGINAL) -> tuple[int, ...]:
     """Return positions of attributes; refuse unknown names and marginals that are too large."""
     known = [attribute.name for attribute in schema.attributes]
     for name in names:

@@ -16,6 +16,7 @@ from dpcvx.queries.universe import Universe
 if TYPE_CHECKING:
     from dpcvx.noise import Generator
     from dpcvx.queries.histogram import Histogram
+    from dpcvx.queries.local_models import LocalModels
 
 __all__ = ["STATEMENT_KEY", "statement_path", "synthetic_table", "write_synthetic"]
 
@@ -32,7 +33,12 @@ class Statement(Protocol):
 
 
 def synthetic_table(
-    histogram: Histogram, n: int, rng: Generator, *, numbers: str = "value", schema: Schema | None = None
+    histogram: Histogram | LocalModels,
+    n: int,
+    rng: Generator,
+    *,
+    numbers: str = "value",
+    schema: Schema | None = None,
 ) -> dict[str, Any]:
     """Draw records from a histogram, in the table's own units.
 
@@ -62,7 +68,7 @@ def synthetic_table(
     cells = histogram.sample(n, rng)
     columns = universe.decode(cells)
     if numbers == "uniform":
-        digits = np.unravel_index(cells, universe.shape)
+        digits = np.unravel_index(cells, universe.shape) if universe.listed else cells
         for attribute, code in zip(universe.schema.attributes, digits, strict=True):
             if isinstance(attribute, Binned):
                 empty = [np.nan] * (attribute.size - attribute.known)

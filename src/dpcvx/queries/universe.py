@@ -20,12 +20,17 @@ from dpcvx.queries.schema import Attribute, Binned, Column, Schema
 
 __all__ = ["LARGEST_UNIVERSE", "EncodedTable", "Universe"]
 
-LARGEST_UNIVERSE = 2**24  # cells; a histogram of so many takes 128 MiB in float64, half of it in float32
+# Cells of a universe that has a histogram, of 128 MiB in float64 and half of it in float32.
+LARGEST_UNIVERSE = 2**24
+LARGEST_ATTRIBUTE = 2**15  # cells of one attribute, whose codes take 16 bits
 
 
 @dataclass(frozen=True)
 class Universe:
-    """All combinations of levels and bins; cell x has the number sum_a x_a prod_{b > a} size_b.
+    """All combinations of levels and bins.
+
+    In a universe of at most 2^24 cells, `listed`, cell x has the number sum_a x_a prod_{b > a} size_b. In a
+    larger one records are known by the codes of their attributes.
 
     Parameters
     ----------
@@ -36,12 +41,16 @@ class Universe:
     schema: Schema
 
     def __post_init__(self) -> None:
-        if self.n_cells > LARGEST_UNIVERSE:
-            sizes = ", ".join(f"{a.name} {a.size}" for a in self.schema.attributes)
+        if max(self.shape) > LARGEST_ATTRIBUTE:
             raise Incompatible(
-                f"The schema has {self.n_cells:,} cells, the product of the sizes {sizes}; at most "
-                f"{LARGEST_UNIVERSE:,} are served. Leave columns out, join levels or widen bins."
+                f"An attribute has {max(self.shape):,} cells; at most {LARGEST_ATTRIBUTE:,} are served. Join "
+                "levels or widen bins."
             )
+
+    @property
+    def listed(self) -> bool:
+        """Whether cells have numbers, and a histogram may hold them all."""
+        return self.n_cells <= LARGEST_UNIVERSE
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
@@ -71,6 +80,11 @@ class Universe:
         table : pandas / polars / Arrow table, NumPy structured array, or mapping from name to column
             Columns that the schema does not name are not read.
         """
+        if not self.listed:
+            raise Incompatible(
+                f"The {self.n_cells:,} cells of this schema have no numbers: at most {LARGEST_UNIVERSE:,} "
+                "cells have."
+            )
         return self.read(table).cells
 
     @property
@@ -79,7 +93,7 @@ class Universe:
         return int(np.ravel_multi_index([a.missing_code for a in self.schema.attributes], self.shape))
 
     def read(self, table: Any, weights: IntVector | None = None) -> EncodedTable:
-        """Return the cell number of every record, and how many cells of each column are recognised.
+        """Return the cell of every record, and how many cells of each column are recognised.
 
         `table`: as in `encode`; `weights`: of the records in the counts, 1 each by default.
         """
@@ -90,10 +104,13 @@ class Universe:
             raise WrongValue("The columns of a table must all have the same number of rows.")
         if weights is not None and lengths != {len(weights)}:
             raise WrongValue("Every row of a table needs the id of its person: give one id for each row.")
-        cells = np.zeros(len(read[0][0]), dtype=np.int64)
-        for size, (codes, _, _) in zip(self.shape, read, strict=True):
-            cells *= size
-            cells += codes
+        if self.listed:
+            cells = np.zeros(len(read[0][0]), dtype=np.int64)
+            for size, (codes, _, _) in zip(self.shape, read, strict=True):
+                cells *= size
+                cells += codes
+        else:
+            cells = np.stack([codes.astype(np.int16) for codes, _, _ in read])
         found = [np.where(found, codes, -1) for codes, found, _ in read]
         measured = [
             (numbers, codes)
@@ -104,16 +121,19 @@ class Universe:
         return EncodedTable(cells, count_recognised(self.schema, found, weights), sums)
 
     def decode(self, cells: IntVector) -> dict[str, Any]:
-        """Return the columns of cells in the units of the table: levels, and values of bins."""
-        digits = np.unravel_index(cells, self.shape)
+        """Return the columns of cells in the units of the table: levels, and values of bins.
+
+        `cells`: numbers of cells, (n,), or in a universe that is not listed their codes, (attributes, n).
+        """
+        digits = np.unravel_index(cells, self.shape) if self.listed else cells
         return {a.name: a.units[code] for a, code in zip(self.schema.attributes, digits, strict=True)}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EncodedTable:
-    """Records as cell numbers, with exact counts of recognised cells; private, for the private side."""
+    """Records as cells, with exact counts of recognised cells; private, for the private side."""
 
-    cells: IntVector  # number of each record's cell, shape (n,)
+    cells: NDArray[Any]  # number of each record's cell, (n,); without numbers its codes, (attributes, n)
     recognised: IntVector  # as `count_recognised` returns them
     bins: IntVector  # as `bin_sums` returns them
 

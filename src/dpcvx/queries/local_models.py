@@ -1,0 +1,363 @@
+"""Distributions of a few attributes at a time, fitted to the released means about them; post-processing.
+
+A universe of very many cells has no histogram. Each query gets a distribution of its own attributes instead,
+from the released means of single attributes and of pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpcvx.arrays import IntVector, Vector
+from dpcvx.errors import Incompatible
+from dpcvx.queries.histogram import Histogram
+from dpcvx.queries.marginals import Measurement
+from dpcvx.queries.multiplicative_weights import agree
+from dpcvx.queries.schema import Schema
+from dpcvx.queries.universe import Universe
+
+if TYPE_CHECKING:
+    from dpcvx.noise import Generator
+
+__all__ = ["LocalModels", "fit_cells"]
+
+MOST_FUNCTIONS, MOST_CELLS = 256, 2**12  # up to which all means are fitted together by Newton's method
+LARGEST_LOCAL = 2**16  # cells of a distribution
+NEWTON_STEPS, SWEEPS, RAKINGS = 50, 30, 5
+ENOUGH = 1e-10  # decrease of the objective at which Newton's method stops
+TINY = 1e-9  # penalty of means that are taken as they are
+LEAST_RATIO = 1e-3  # of a pair's shares to those of independent attributes
+LEAST_VARIANCE, MOST_VARIANCE = 0.05, 100.0  # of the coefficients of a pair, before anything is known
+KEPT = 64  # distributions that are kept for the next query about the same attributes
+SMALLEST = 1e-12  # probability of a cell at least, before normalisation
+
+
+@dataclass(frozen=True, eq=False)
+class _Single:
+    """One attribute: its shares, and centred contrasts with the eigenvectors of their covariance."""
+
+    shares: Vector  # (k,)
+    centred: Vector  # contrasts minus their means, times the eigenvectors of their covariance; (k, m)
+    spread: Vector  # eigenvalues, (m,)
+    turn: Vector  # eigenvectors, (m, m)
+    means: Vector  # of the contrasts, (m,)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pair:
+    """Released dependence of two attributes, in directions that are uncorrelated if they are independent.
+
+    values = spread * c + noise; a direction with the coefficient c adds c times its product to the ratio of
+    the shares to those of independent attributes.
+    """
+
+    first: int
+    second: int
+    values: Vector  # means of centred products, (m_first, m_second)
+    spread: Vector  # variance of each product under independence
+    noise: float  # variance of the noise over that of a coefficient, which the pair as a whole shows
+
+    @property
+    def coefficients(self) -> Vector:
+        """Posterior means of the coefficients: spread values / (spread^2 + noise)."""
+        found: Vector = self.spread * self.values / (self.spread**2 + self.noise)
+        return found
+
+
+class LocalModels:
+    """Distributions of few attributes, each fitted on its own to the released means inside it.
+
+    Two distributions that share attributes agree about them up to noise, not exactly.
+
+    Parameters
+    ----------
+    universe : Universe
+    measurements : sequence of Measurement
+        Released means of single attributes and of pairs, as `NoisyMarginals` returns them.
+    corrections : sequence of tuple of Measurement
+        Groups of later measurements, each about the same attributes. One counts in every distribution that
+        has two of its attributes, where both together have at most 2^16 cells.
+    """
+
+    def __init__(
+        self,
+        universe: Universe,
+        measurements: Sequence[Measurement],
+        corrections: Sequence[tuple[Measurement, ...]] = (),
+    ) -> None:
+        self.universe = universe
+        self._released = {m.attributes: m for m in measurements}
+        self._corrections = [group for group in corrections if group]
+        self._tables: dict[tuple[int, ...], Vector] = {}
+        self._singles: dict[int, _Single] = {}
+        self._pairs: dict[tuple[int, int], _Pair] = {}
+
+    def corrected(self, corrections: Sequence[tuple[Measurement, ...]]) -> LocalModels:
+        """Return the same models with other corrections."""
+        return LocalModels(self.universe, tuple(self._released.values()), corrections)
+
+    def inside(self, attributes: Iterable[int]) -> list[Measurement]:
+        """Return the released means about single attributes and pairs among some."""
+        places = sorted(set(attributes))
+        keys = [(a,) for a in places] + [(a, b) for a in places for b in places if a < b]
+        return [self._released[key] for key in keys if key in self._released]
+
+    def marginal(self, attributes: tuple[int, ...]) -> Vector:
+        """Return the distribution of some attributes, one axis for each, in the order they are given in."""
+        key = tuple(sorted(self.universe.axes(attributes)))
+        if key not in self._tables:
+            while len(self._tables) >= KEPT:
+                del self._tables[next(iter(self._tables))]
+            self._tables[key] = self._fit(key)
+        return np.ascontiguousarray(self._tables[key].transpose([key.index(a) for a in attributes]))
+
+    def _fit(self, key: tuple[int, ...]) -> Vector:
+        shape = self.universe.shape
+        known = set(key)
+        groups = []
+        for group in self._corrections:
+            both = known.union(group[0].attributes)
+            shared = min(2, len(group[0].attributes))
+            near = len(set(key).intersection(group[0].attributes)) >= shared
+            if near and math.prod(shape[a] for a in both) <= LARGEST_LOCAL:
+                known = both
+                groups.append(group)
+        places = tuple(sorted(known))
+        sizes = tuple(shape[a] for a in places)
+        if math.prod(sizes) > LARGEST_LOCAL:
+            raise Incompatible(
+                f"These attributes have {math.prod(sizes)} cells together, more than {LARGEST_LOCAL}: ask "
+                "about fewer of them."
+            )
+        table = self._uncorrected(places, sizes)
+        if groups:
+            local = Universe(Schema(tuple(self.universe.schema.attributes[a] for a in places)))
+            moved = [
+                tuple(replace(m, attributes=tuple(places.index(a) for a in m.attributes)) for m in group)
+                for group in groups
+            ]
+            table = agree(Histogram(local, table.ravel()), moved).weights.reshape(sizes)
+        others = tuple(i for i, a in enumerate(places) if a not in key)
+        return np.asarray(table.sum(axis=others), dtype=np.float64)
+
+    def _uncorrected(self, places: tuple[int, ...], sizes: tuple[int, ...]) -> Vector:
+        if len(places) == 1:
+            return self._single(places[0]).shares
+        pairs = [(a, b) for a in places for b in places if a < b]
+        functions = sum((self.universe.shape[a] - 1) * (self.universe.shape[b] - 1) for a, b in pairs)
+        if functions <= MOST_FUNCTIONS and math.prod(sizes) <= MOST_CELLS:
+            return self._joint(places, sizes, [self._dependence(a, b) for a, b in pairs])
+        return self._raked(places, sizes)
+
+    def _joint(self, places: tuple[int, ...], sizes: tuple[int, ...], pairs: list[_Pair]) -> Vector:
+        """Maximum entropy relative to independent attributes, given their shares and all pairs."""
+        digits = np.unravel_index(np.arange(math.prod(sizes)), sizes)
+        at = {a: (self._single(a), digits[i]) for i, a in enumerate(places)}
+        F = np.concatenate(
+            [one.centred[i] for one, i in at.values()]
+            + [
+                (first.centred[i][:, :, None] * second.centred[j][:, None, :]).reshape(len(i), -1)
+                for (first, i), (second, j) in ((at[each.first], at[each.second]) for each in pairs)
+            ],
+            axis=1,
+        )
+        base = np.sum([np.log(np.maximum(one.shares, SMALLEST))[i] for one, i in at.values()], axis=0)
+        known = sum(one.centred.shape[1] for one, _ in at.values())
+        values = np.concatenate([np.zeros(known), *(each.values.ravel() for each in pairs)])
+        penalties = [(each.noise / np.maximum(each.spread, 1e-9)).ravel() for each in pairs]
+        penalty = np.concatenate([np.full(known, TINY), *penalties])
+        return fit_cells(F, values, penalty, base).reshape(sizes)
+
+    def _raked(self, places: tuple[int, ...], sizes: tuple[int, ...]) -> Vector:
+        """Iterative proportional fitting to the tables of all pairs."""
+        table: Vector = np.ones(sizes)
+        for axis, a in enumerate(places):
+            shape = [1] * len(sizes)
+            shape[axis] = sizes[axis]
+            table = table * np.maximum(self._single(a).shares, SMALLEST).reshape(shape)
+        pairs = [
+            (i, j, self.pair(places[i], places[j]))
+            for i in range(len(places))
+            for j in range(i + 1, len(places))
+        ]
+        for _ in range(1 if len(places) == 2 else SWEEPS):
+            for i, j, wanted in pairs:
+                others = tuple(k for k in range(len(sizes)) if k not in (i, j))
+                shape = [sizes[k] if k in (i, j) else 1 for k in range(len(sizes))]
+                table *= (wanted / np.maximum(table.sum(axis=others), 1e-300)).reshape(shape)
+        return _with_shares(table, [self._single(a).shares for a in places])
+
+    def _single(self, a: int) -> _Single:
+        if a not in self._singles:
+            size = self.universe.shape[a]
+            measured = self._released.get((a,))
+            shares = np.full(size, 1 / size)
+            contrasts = np.zeros((size, 0))
+            if measured is not None:
+                contrasts = measured.features[0]
+                sigma = measured.deviation
+                penalty = np.maximum(sigma * np.sqrt((contrasts**2).mean(axis=0)), sigma**2)
+                shares = fit_cells(contrasts, measured.values, penalty, np.zeros(size))
+            means = shares @ contrasts
+            centred = contrasts - means
+            spread, turn = np.linalg.eigh((centred * shares[:, None]).T @ centred)
+            self._singles[a] = _Single(shares, centred @ turn, np.maximum(spread, 0.0), turn, means)
+        return self._singles[a]
+
+    def shares(self, a: int) -> Vector:
+        """Return the distribution of one attribute."""
+        return self._single(a).shares
+
+    def _dependence(self, a: int, b: int) -> _Pair:
+        """Return what the release says about the dependence of two attributes, a < b."""
+        if (a, b) not in self._pairs:
+            first, second = self._single(a), self._single(b)
+            spread = np.outer(first.spread, second.spread)
+            measured = self._released.get((a, b))
+            if measured is None:
+                self._pairs[a, b] = _Pair(a, b, np.zeros_like(spread), spread, 1.0)
+            else:
+                values = measured.values.reshape(spread.shape) - np.outer(first.means, second.means)
+                turned = first.turn.T @ values @ second.turn
+                noise = measured.deviation**2
+                signal = float((turned**2).sum() - turned.size * noise) / max(float((spread**2).sum()), 1e-12)
+                variance = min(max(signal, LEAST_VARIANCE), MOST_VARIANCE)
+                self._pairs[a, b] = _Pair(a, b, turned, spread, noise / variance)
+        return self._pairs[a, b]
+
+    def ratio(self, a: int, b: int) -> Vector:
+        """Return the ratio of a pair's shares to those of independent attributes, minus 1, in one step.
+
+        Every row and column has the mean 0; the ratio may be below -1.
+        """
+        pair = self._dependence(min(a, b), max(a, b))
+        one, other = self._single(pair.first), self._single(pair.second)
+        found: Vector = one.centred @ pair.coefficients @ other.centred.T
+        return found if a < b else found.T
+
+    def products(self, a: int, f: Vector, b: int, g: Vector) -> Vector:
+        """Return E f(x_a) g(x_b) for columns of functions of two different attributes, (columns, columns)."""
+        p, q = self._single(a).shares, self._single(b).shares
+        found: Vector = (f * p[:, None]).T @ (1 + self.ratio(a, b)) @ (g * q[:, None])
+        return found
+
+    def product_variances(self, a: int, f: Vector, b: int, g: Vector) -> Vector:
+        """Return the variance that the noise of the release has in each entry of `products`."""
+        pair = self._dependence(min(a, b), max(a, b))
+        measured = self._released.get((pair.first, pair.second))
+        if measured is None:
+            return np.zeros((f.shape[1], g.shape[1]))
+        one, other = self._single(a), self._single(b)
+        left = ((f * one.shares[:, None]).T @ one.centred) ** 2
+        right = ((g * other.shares[:, None]).T @ other.centred) ** 2
+        factors = (pair.spread / (pair.spread**2 + pair.noise)) ** 2
+        found: Vector = measured.deviation**2 * (left @ (factors if a < b else factors.T) @ right.T)
+        return found
+
+    def pair(self, a: int, b: int) -> Vector:
+        """Return the distribution of two attributes: none negative, with the shares of each."""
+        p, q = self._single(a).shares, self._single(b).shares
+        return _with_shares(np.outer(p, q) * np.maximum(1 + self.ratio(a, b), LEAST_RATIO), [p, q])
+
+    def _strength(self, a: int, b: int) -> float:
+        """Mean square of the ratio of a pair, what noise adds to it taken off."""
+        pair = self._dependence(min(a, b), max(a, b))
+        shrunk = pair.spread / (pair.spread**2 + pair.noise) ** 2 * pair.spread**2
+        measured = self._released.get((pair.first, pair.second))
+        sigma = 0.0 if measured is None else measured.deviation
+        return float(((pair.values**2 - sigma**2) * shrunk).sum())
+
+    def tree(self, attributes: Sequence[int]) -> list[tuple[int, int | None]]:
+        """Return the attributes in an order in which each follows the one that it depends on, if any.
+
+        The spanning tree of the largest sum of dependences (Chow and Liu), by Prim's algorithm.
+        """
+        left = list(attributes)
+        order: list[tuple[int, int | None]] = [(left.pop(0), None)]
+        best = {a: (self._strength(order[0][0], a), order[0][0]) for a in left}
+        while left:
+            a = max(left, key=lambda each: best[each][0])
+            left.remove(a)
+            order.append((a, best[a][1]))
+            for each in left:
+                strength = self._strength(a, each)
+                if strength > best[each][0]:
+                    best[each] = (strength, a)
+        return order
+
+    def draw(self, attributes: Sequence[int], uniform: Vector) -> dict[int, IntVector]:
+        """Return codes of records drawn from the tree of some attributes.
+
+        `uniform`: one row of numbers in [0, 1) for each attribute, (attributes, records).
+        """
+        codes: dict[int, IntVector] = {}
+        for (a, parent), u in zip(self.tree(attributes), uniform, strict=True):
+            if parent is None:
+                cumulative = np.cumsum(self._single(a).shares)[None, :]
+                place = np.zeros(len(u), dtype=np.int64)
+            else:
+                cumulative = np.cumsum(self.pair(parent, a), axis=1)
+                place = codes[parent]
+            cumulative = cumulative / np.maximum(cumulative[:, -1:], 1e-300)
+            codes[a] = np.minimum(
+                (cumulative[place] <= u[:, None]).sum(axis=1), cumulative.shape[1] - 1
+            ).astype(np.int64)
+        return codes
+
+    def sample(self, n: int, rng: Generator) -> IntVector:
+        """Return the codes of n records drawn independently from the tree of all attributes, (d, n)."""
+        d = len(self.universe.shape)
+        words = (rng.words(n * d) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        codes = self.draw(range(d), words.reshape(d, n))
+        return np.stack([codes[a] for a in range(d)])
+
+
+def fit_cells(F: Vector, values: Vector, penalty: Vector, base: Vector) -> Vector:
+    """Return the log-linear model of noisy means over few cells, by Newton's method.
+
+    p ~ exp(base + F c), c = argmin log Z(c) - <c, values> + sum_j (penalty_j/2) c_j^2
+
+    `F`: the functions at every cell, (cells, functions); `base`: log-weights without them.
+    """
+
+    def model(c: Vector) -> tuple[float, Vector]:
+        potential = base + F @ c
+        top = potential.max()
+        weights = np.exp(potential - top)
+        total = weights.sum()
+        return float(top + math.log(total) - c @ values + 0.5 * penalty @ c**2), weights / total
+
+    c = np.zeros(len(values))
+    value, p = model(c)
+    for _ in range(NEWTON_STEPS):
+        mean = p @ F
+        gradient = mean - values + penalty * c
+        H = (F * p[:, None]).T @ F - np.outer(mean, mean) + np.diag(penalty + 1e-12)
+        direction = -np.linalg.solve(H, gradient)
+        decrease = float(-gradient @ direction)
+        if decrease < ENOUGH:
+            break
+        step, new_value, new_p = 2.0, math.inf, p
+        while step > 1e-6 and new_value > value - 0.1 * step * decrease:
+            step /= 2
+            new_value, new_p = model(c + step * direction)
+        c, value, p = c + step * direction, new_value, new_p
+    return p
+
+
+def _with_shares(table: Vector, shares: Sequence[Vector]) -> Vector:
+    """Return a table with the given shares of each attribute, by iterative proportional fitting."""
+    table = table.copy()
+    for _ in range(RAKINGS):
+        for axis, wanted in enumerate(shares):
+            others = tuple(k for k in range(table.ndim) if k != axis)
+            shape = [1] * table.ndim
+            shape[axis] = len(wanted)
+            table *= (wanted / np.maximum(table.sum(axis=others), 1e-300)).reshape(shape)
+    total: Vector = table / table.sum()
+    return total
