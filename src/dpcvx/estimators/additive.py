@@ -251,7 +251,7 @@ class AdditiveModel(LinearModel):
         for key, limit in (self.bounded or {}).items():
             j = _feature_of(key, made.columns, "bounded")
             shape = self.shapes_[made.columns.labels()[_column_of(key, made.columns, "bounded")]]
-            largest = float(np.abs(shape.values).max())
+            largest = float(np.ptp(shape.values, axis=0).max())
             places = (j, *(basis.ramp_places(j) if j in basis.numbers else ()))
             factor = min(1.0, limit * BELOW / largest) if largest else 1.0
             self.coef_[..., [published[place] for place in places]] *= factor

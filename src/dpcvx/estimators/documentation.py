@@ -198,7 +198,7 @@ PARAMETERS = {
     ),
     "bounded": Parameter(
         "mapping from column to float, optional",
-        "Columns of numbers whose contribution to the score is at most so large, up or down: log-odds of a "
+        "Columns of numbers between whose cells the score differs by so much at most: log-odds of a "
         "classifier, units of the target of a regressor. Their coefficients are kept to the convex set of "
         "such shapes. Such a column is in no interaction.",
         instead=PYTHON_ONLY,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any, ClassVar
 
 import numpy as np
@@ -122,7 +123,7 @@ class Standardised(ScaledFit):
     compared: tuple[tuple[int, int, float], ...] = field(default=(), repr=False)
     shrink: str = "row"
     marked: tuple[int, ...] = field(default=(), repr=False)  # features whose stored 0 is a missing cell
-    # shapes within bounds: place of a number, largest contribution to the score, sign of its slopes or 0
+    # shapes within bounds: place of a number, largest difference of its contributions, sign of slopes or 0
     limits: tuple[tuple[int, float, int], ...] = field(default=(), repr=False)
     # pairs of features among which `selected` are chosen, whose products join those of the basis
     candidates: tuple[tuple[int, int], ...] = field(default=(), repr=False)
@@ -255,7 +256,8 @@ class Standardised(ScaledFit):
     def _limited(self, problem: Problem, basis: AdditiveBasis, unit: float) -> Problem:
         """Return the problem in the part of its ball where shapes are within their bounds.
 
-        A shape is a line between its knots, and ends at the reach of its cells. `unit`: contribution to the
+        A shape is a line between its knots, and ends at the reach of its cells, so that its range is the
+        largest difference between two of these points. `unit`: contribution to the
         score of a feature of 1 with a coefficient of 1; it is released, so the set is post-processing.
         """
         ball: Any = problem.domain
@@ -264,8 +266,8 @@ class Standardised(ScaledFit):
             places = (j, *(basis.ramp_places(j) if j in basis.numbers else ()))
             cells = np.zeros((len(basis.knots) + 2, basis.d))
             cells[:, j] = (-basis.reach, *basis.knots, basis.reach)
-            points = tuple(map(tuple, basis(cells)[:, places].tolist()))
-            limits.append(ShapeLimit(places, points, limit / unit, sign))
+            apart = [p - q for p, q in combinations(basis(cells)[:, places], 2)]
+            limits.append(ShapeLimit(places, tuple(tuple(p.tolist()) for p in apart), limit / unit, sign))
         return replace(problem, domain=LimitedBall(ball.radius, tuple(limits)))
 
     def measures(self, problem: Problem, n: int, budget: Budget) -> tuple[Mechanism, ...]:
