@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dpcvx.checker import verify_statement
     from dpcvx.data.cluster import from_dask
     from dpcvx.data.column_maps import PrivateQuantiles, PrivateRamps, QuantileMap, Ramps, SignedLog
+    from dpcvx.data.expanded_rows import ExpandedRows, level_rows, period_rows
     from dpcvx.data.files import CsvDialect, FileForm
     from dpcvx.data.memory import source
     from dpcvx.data.schema_columns import (
@@ -94,6 +95,7 @@ _NAMES = {
     "accounting": "Budget",
     "audit.pipeline": "check_pipeline",
     "checker": "verify_statement",
+    "data.expanded_rows": "ExpandedRows level_rows period_rows",
     "data.files": "CsvDialect FileForm",
     "data.memory": "source",
     "data.cluster": "from_dask",
