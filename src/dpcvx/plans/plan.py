@@ -126,6 +126,18 @@ class Solver(Protocol):
         """
         return self
 
+    @property
+    def uses_log_odds(self) -> bool:
+        """Whether a fit for two classes is better if their shares are known."""
+        return False
+
+    def with_log_odds(self, plan: Plan, value: float) -> Solver:
+        """Return the solver for two classes whose shares have these log-odds, a released number.
+
+        `plan`: the solver's own; its queries are not changed.
+        """
+        return self
+
     def with_redundant(self, directions: Vector) -> Solver:
         """Return the solver for a parameter with redundant directions, along which no score changes.
 

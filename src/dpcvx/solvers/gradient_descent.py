@@ -112,6 +112,26 @@ class NoisyGradientDescent(Solver):
             return self
         return replace(self, step=free._schedule(plan.problem, n, plan.budget)[1])
 
+    @property
+    def uses_log_odds(self) -> bool:
+        """Whether there is an intercept whose feature is small, along which descent is slow."""
+        return self.intercept > 0
+
+    def with_log_odds(self, plan: Plan, value: float) -> NoisyGradientDescent:
+        """Return the solver with the path length for log-odds of the second class at which it starts.
+
+        Where the classes have shares p and 1 - p, the curvature of the loss is about 4 p (1 - p) times that
+        of equally frequent classes. A step size that was given stays.
+        """
+        free = replace(self, step=None)
+        T, step, momentum = free._schedule(plan.problem, plan.n, plan.budget)
+        if self.step != step:
+            return self
+        bend = 1 / math.cosh(value / 2) ** 2
+        H = free._travel(plan.problem, plan.n, plan.budget, bend)
+        longest = 1 / (bend * plan.problem.smoothness)
+        return replace(self, step=min(longest, H / _unit_travel(T, momentum)))
+
     def run(self, plan: Plan, ask: Asking) -> Vector:
         """Descend along the oracle's gradients."""
         C, T = plan.problem.C, plan.n_calls
@@ -168,14 +188,16 @@ class NoisyGradientDescent(Solver):
         stopped = min(LATE_COST * float(_optimisation(problem, np.array(H))), problem.loss_at_zero)
         return stopped, _privacy(problem, n, budget, self.clip, H)
 
-    def _travel(self, problem: Problem, n: int, budget: Budget) -> float:
-        """H: minimiser of the predicted excess risk, within limits."""
+    def _travel(self, problem: Problem, n: int, budget: Budget, bend: float = 1.0) -> float:
+        """H: minimiser of the predicted excess risk, within limits; `bend`: factor of typical curvatures."""
         grid = np.geomspace(1e-3, 1e9, 1201) / problem.smoothness
         shift = gradient_noise(problem, n, budget, self.clip)
         longest: float = problem.C.norm(2, problem.size) / math.sqrt(problem.size) / shift
         rows = problem.bounds.x_2 is not None
         if problem.is_round and rows and problem.outputs == 1 and problem.loss.convex:
-            total = sum(Typical.of(problem, self.clip).descent(grid, shift))
+            typical = Typical.of(problem, self.clip)
+            typical = replace(typical, curvatures=bend * typical.curvatures)
+            total = sum(typical.descent(grid, shift))
         else:
             price = _privacy(problem, n, budget, self.clip, 1.0)  # it grows like H^2
             total = _optimisation(problem, grid) + price * grid**2

@@ -19,6 +19,7 @@ from dpcvx.mechanisms import Mechanism, NoisyFeature, NoisyLength, NoisyMoments,
 from dpcvx.plans import Asking, Plan, Solver, Stage
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers.defaults import default
+from dpcvx.solvers.label_share import label_stage, measure_log_odds
 from dpcvx.solvers.scaled_target import (
     RESIDUAL,
     ScaledFit,
@@ -70,8 +71,11 @@ class Standardised(ScaledFit):
     gradients and Hessians that the fit works with, so that its steps and standard errors are those of the
     records that have a target (PRIVACY_MATH §17).
 
+    Descent for two classes starts at the log-odds of their shares, which are released first
+    (`measure_log_odds`): it would find slowly that a class is rare, and with more noise.
+
     Privacy: `NoisyMoments` twice and `NoisyLength` take 13 % of mu(eps, delta)^2 in all, and `NoisyTarget`
-    between 5 and 40 % by n mu; the maps use released numbers and one row at a time, so the fit's questions
+    between 5 and 40 % by n mu, or of labels between 3 and 20 %; the maps use released numbers and one row at a time, so the fit's questions
     have the sensitivity of rows of norm 1 (PRIVACY_MATH §12b). The fit is calibrated so that all together
     keep the budget.
 
@@ -140,7 +144,7 @@ class Standardised(ScaledFit):
 
         A mean square below twice the noise counts as that much, so a column that varies by less stays short.
         """
-        squares = _any(plan.stages[_targets(plan.problem) + 1].mechanism)
+        squares = _any(plan.stages[self._targets(plan.problem) + 1].mechanism)
         least = 2 * float(squares.deviations[: plan.problem.d].max())
         return tuple(min(1.0, share * plan.problem.bounds.x_inf**2 / least) for share in shares)
 
@@ -160,17 +164,26 @@ class Standardised(ScaledFit):
             loss = loss.weighted
         return replace(problem, loss=loss, bounds=Bounds(1.0, 1.0), d=self._width(problem) + self.intercept)
 
+    def _targets(self, problem: Problem) -> int:
+        """Number of stages that are about the target."""
+        labels = self.intercept and self.solver.uses_log_odds and _has_two_labels(problem)
+        return int(problem.loss.unit_free or labels)
+
     def _width(self, problem: Problem) -> int:
         """Number of features of the fit, the intercept not counted."""
         return problem.d if self.basis is None else self.basis.width + self.selected
 
     def _measured(self, problem: Problem) -> int:
         """Number of stages before the fit."""
-        return _targets(problem) + 3 + self._selections(problem)
+        return self._targets(problem) + 3 + self._selections(problem)
 
     def _selections(self, problem: Problem) -> int:
         """Number of stages that select pairs; of labels their shares come first."""
-        return 0 if self.selected == 0 else 1 + _has_two_labels(problem)
+        return 0 if self.selected == 0 else 1 + self._asks_labels(problem)
+
+    def _asks_labels(self, problem: Problem) -> bool:
+        """Whether the shares of labels are asked for before pairs are selected: not if they are known."""
+        return _has_two_labels(problem) and not self._targets(problem)
 
     def _mapped(self, problem: Problem) -> tuple[float, Bounds]:
         """Largest absolute value of a feature before rows are shrunk, and bounds of rows divided by it."""
@@ -296,7 +309,7 @@ class Standardised(ScaledFit):
         rows = self._candidate_rows(problem)
         last = rows.d - 1
         drawn = NoisyFeature(rows, n, eta, (last - len(self.candidates), last), budget.neighbours)
-        if not _has_two_labels(problem):
+        if not self._asks_labels(problem):
             return (drawn,)
         return NoisyTarget(n, 1 / (mu * math.sqrt(LABEL_SHARE)), budget.neighbours), drawn
 
@@ -316,21 +329,24 @@ class Standardised(ScaledFit):
         )
 
     def _select(
-        self, problem: Problem, ask: Asking, basis: AdditiveBasis, rows: Quantiser, y: tuple[float, float]
+        self, problem: Problem, ask: Asking, basis: AdditiveBasis, rows: Quantiser, units: TargetUnits
     ) -> AdditiveBasis:
         """Draw the pairs; return the basis with their products, to which the records are mapped.
 
-        `basis`: with the flat columns, which are known by now; `rows`: map to standardised cells; `y`: centre
-        and scale of the target.
+        `basis`: with the flat columns, which are known by now; `rows`: map to standardised cells; `units`: of
+        the target, and the log-odds of labels if they are known.
         """
         theta = np.zeros(self._candidate_rows(problem).shape)
         if _has_two_labels(problem):
+            theta[-1] = units.start / INTERCEPT
+        if self._asks_labels(problem):
             answer = ask.target(0.0, 1.0)
             share = min(max(float(answer[1]) / max(float(answer[0]), 0.5), -RAREST), RAREST)
             theta[-1] = math.log((1 + share) / (1 - share)) / INTERCEPT
         everything = replace(self._candidate_basis(), flat=basis.flat)
         bounds = self._candidate_rows(problem).bounds
-        ask.remap(replace(rows, bounds=bounds, basis=everything, intercept=INTERCEPT), *y)
+        mapped = replace(rows, bounds=bounds, basis=everything, intercept=INTERCEPT)
+        ask.remap(mapped, units.center, units.scale)
         drawn: tuple[int, ...] = ()
         for _ in range(self.selected):
             drawn = (*drawn, ask.feature(theta, drawn))
@@ -353,6 +369,8 @@ class Standardised(ScaledFit):
         measures = (Stage(means, 1), Stage(squares, 1), *selections, Stage(length, 1))
         if problem.loss.unit_free:
             measures = (target_stage(n, budget), *measures)
+        elif self._targets(problem):
+            measures = (label_stage(n, budget), *measures)
         before = Compose(tuple(Repeat(stage.mechanism.event, stage.n_calls) for stage in measures))
         fit = self.solver.plan(self.inner(problem), n, budget, Following(before, accountant))
         if problem.loss.unit_free:
@@ -363,11 +381,16 @@ class Standardised(ScaledFit):
     def run(self, plan: Plan, ask: Asking) -> Vector:
         """Measure, map the records, fit, and map the coefficients back."""
         problem, d, inner = plan.problem, plan.problem.d, self.inner(plan.problem)
-        first_stage = _targets(problem)
+        first_stage = self._targets(problem)
         stages = plan.stages[first_stage : self._measured(problem)]
         means, squares, lengths = (_any(stage.mechanism) for stage in (*stages[:2], stages[-1]))
         units, present, caution = TargetUnits(), None, None
-        if first_stage:
+        solver = self.solver
+        if first_stage and not problem.loss.unit_free:
+            log_odds = measure_log_odds(plan.stages[0], ask)
+            units = TargetUnits(level=log_odds, start=log_odds)
+            solver = solver.with_log_odds(self._fit(plan), log_odds)
+        elif first_stage:
             limit = problem.loss.y_range[1]
             scale = measure_target(plan.stages[0], plan.n, ask, limit, centred=self.intercept)
             units, present, caution = scale.units(problem.loss), scale.present, scale.caution
@@ -400,7 +423,7 @@ class Standardised(ScaledFit):
         unknown = self._unknown(d) if self.intercept else None
         cells = Quantiser(bounds, m, spread, basis=basis, missing=unknown)
         if basis is not None and self.selected:
-            basis = self._select(problem, ask, basis, cells, (units.center, units.scale))
+            basis = self._select(problem, ask, basis, cells, units)
         else:
             ask.remap(cells, units.center, units.scale)
         most = float(d) if bounds.x_2 is None else bounds.x_2**2
@@ -432,16 +455,10 @@ class Standardised(ScaledFit):
                 return weights
             return np.concatenate([weights, np.reshape(offset, (1, *theta.shape[1:]))])
 
-        solver = self.solver
         if self.intercept and self.compared:
             solver = solver.with_redundant(self._redundant(m, s, unit, inner.d))
         start = start_at(units, INTERCEPT * self.intercept, inner.d)
         return self._run_fit(plan, ask, solver, present, back, units.variance(problem.loss), start)
-
-
-def _targets(problem: Problem) -> int:
-    """Number of stages that are about the target."""
-    return int(problem.loss.unit_free)
 
 
 def _has_two_labels(problem: Problem) -> bool:

@@ -1,0 +1,124 @@
+"""Rare classes: the released share of a class is where a classifier starts, and probabilities are near it."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import dpcvx as dp
+from dpcvx.accounting import REPLACE_ONE, Budget
+from dpcvx.data.memory import source
+from dpcvx.data.sums import TargetSum
+from dpcvx.mechanisms import NoisyTarget
+from dpcvx.problem import Bounds
+from dpcvx.solvers import NoisyGradientDescent
+from dpcvx.solvers.label_share import label_stage, measure_log_odds
+
+
+def rare(n=4000, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 6))
+    z = X @ np.array([1.5, -1, 0.5, 0, 0, 0]) - 3.6
+    return X, (z + rng.logistic(size=n) > 0).astype(float)
+
+
+def model(**given):
+    settings = {"epsilon": 0.3, "delta": 1e-8, "bounds": (-4, 4), "classes": (0, 1), "random_state": 0}
+    return dp.PrivateLogisticRegression(**settings | given)
+
+
+def questions(plan):
+    return [type(stage.mechanism).__name__ for stage in plan.stages]
+
+
+def test_probabilities_of_a_rare_class_are_near_its_share():
+    X, y = rare()
+    means = [model(random_state=seed).fit(X, y).predict_proba(X)[:, 1].mean() for seed in range(3)]
+    assert np.mean(means) == pytest.approx(
+        y.mean(), abs=0.025
+    )  # 0.14 for 0.08 if descent starts at even odds
+
+
+def test_the_share_is_asked_for_once_and_paid_for():
+    plan = model().plan(2000, 6)
+    assert questions(plan).count("NoisyTarget") == 1
+    assert plan.price.epsilon <= 0.3
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"uncertainty": 0.2},
+        {"fit_intercept": False},
+        {"solver": NoisyGradientDescent()},
+        {"solver": "objective_perturbation"},
+    ],
+    ids=lambda given: "-".join(given),
+)
+def test_fits_that_do_not_start_at_the_share_do_not_ask_for_it(given):
+    assert "NoisyTarget" not in questions(model(epsilon=4.0, standardize=True, **given).plan(2000, 6))
+
+
+def test_several_classes_do_not_ask_for_a_share():
+    assert "NoisyTarget" not in questions(model(epsilon=4.0, classes=(0, 1, 2)).plan(2000, 6))
+
+
+def test_records_without_a_label_do_not_count():
+    X, y = rare()
+    y[::2] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dp.UnrecognisedDataWarning)
+        fitted = model(epsilon=4.0).fit(X, y)
+    assert fitted.predict_proba(X)[:, 1].mean() == pytest.approx(np.nanmean(y), abs=0.02)
+
+
+class Answer:
+    """An oracle that knows the mean and mean square of the labels."""
+
+    def __init__(self, mean, square):
+        self.answer = np.array([1.0, mean, square])
+
+    def target(self, center, reach):
+        assert (center, reach) == (0.0, 1.0)
+        return self.answer
+
+
+@pytest.mark.parametrize(("share", "labelled"), [(0.5, 1.0), (0.07, 1.0), (0.07, 0.4), (0.9, 1.0)])
+def test_log_odds_of_many_records(share, labelled):
+    stage = label_stage(10**6, Budget(1.0, 1e-8))
+    found = measure_log_odds(stage, Answer(labelled * (2 * share - 1), labelled))
+    assert found == pytest.approx(np.log(share / (1 - share)), abs=0.02)
+
+
+def test_log_odds_of_few_records_are_near_0_and_finite_whatever_the_noise():
+    stage = label_stage(50, Budget(0.1, 1e-6))
+    assert stage.mechanism.noise > 1
+    assert abs(measure_log_odds(stage, Answer(-0.9, 1.0))) < 1
+    for answer in (-1e9, 1e9):
+        assert np.isfinite(measure_log_odds(stage, Answer(answer, -answer)))
+
+
+@pytest.mark.parametrize(("n", "share"), [(10**5, 0.03), (300, 0.2)])
+def test_the_share_of_the_budget_falls_with_the_records(n, share):
+    from dpcvx.accounting import gaussian_mu
+
+    multiplier = label_stage(n, Budget(0.1, 1e-10)).mechanism.noise_multiplier
+    assert (1 / (multiplier * gaussian_mu(0.1, 1e-10))) ** 2 == pytest.approx(share, rel=1e-4)  # test vector
+
+
+def test_labels_move_the_sums_by_at_most_their_sensitivity():
+    # A record without a label is 0, and two labels are 2 apart.
+    mechanism = NoisyTarget(5, 1.0, REPLACE_ONE)
+    X, base = np.zeros((5, 1)), np.array([1.0, -1.0, 0.0, 1.0, -1.0])
+
+    def sums(y):
+        return source(X, y, bounds=Bounds(1.0)).sum(TargetSum(0.0, 1.0)).astype(float)
+
+    moved = []
+    for i in range(5):
+        for label in (-1.0, 0.0, 1.0):
+            other = base.copy()
+            other[i] = label
+            moved.append(np.linalg.norm(sums(base) - sums(other)))
+    limit = float(mechanism.gaussians[0].sensitivity)
+    assert limit / 2 < max(moved) <= limit
