@@ -182,3 +182,102 @@ def test_the_command_line_takes_public_rows(tmp_path, monkeypatch):
     assert done.exit_code == 0, done.output
     said = json.loads((tmp_path / "m.json").read_text())["privacy_statement"]
     assert "100 public rows were given" in json.dumps(said)
+
+
+def table(n, seed=0, d=5):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, d))
+    return X, (3 * X[:, :3] @ np.array([1.0, -1.0, 0.5]) + rng.logistic(size=n) > 0).astype(int)
+
+
+def classifier(**given):
+    settings = {"epsilon": 0.3, "delta": 1e-8, "bounds": (-1, 1), "classes": (0, 1), "random_state": 0}
+    return dp.PrivateLogisticRegression(**settings | given)
+
+
+def test_a_score_of_public_rows_with_targets_is_one_more_feature_and_is_named():
+    fitted = classifier(public=table(300, seed=1)).fit(*table(2000))
+    said = fitted.privacy_statement_.to_dict()["bounds"]["public_rows"]
+    assert said.startswith("public rows are used: 300 public rows with targets were given, which nothing")
+    inner = fitted.plan_.solver.innermost(fitted.plan_).problem
+    assert inner.d == 7  # five columns, the score, the intercept
+    assert fitted.coef_.shape == (5,)
+    assert fitted.plan_.price.epsilon <= 0.3
+
+
+@pytest.mark.long
+def test_public_rows_with_targets_help_and_misleading_ones_cost_little():
+    X, y = table(3000, d=20)
+    X_new, y_new = table(4000, seed=9, d=20)
+    rows, labels = table(1000, seed=1, d=20)
+    useless = (rows[:, 4] > 0).astype(int)  # a column without information decides
+
+    def accuracy(public):
+        fits = (classifier(epsilon=0.3, random_state=seed, public=public).fit(X, y) for seed in range(12))
+        return np.mean([(fitted.predict(X_new) == y_new).mean() for fitted in fits])
+
+    without = accuracy(None)
+    assert accuracy((rows, labels)) > without + 0.02
+    assert accuracy((rows, useless)) > without - 0.02
+    assert accuracy((rows, 1 - labels)) > without - 0.02
+    assert accuracy((100 * rows, labels)) > without - 0.02
+
+
+@pytest.mark.parametrize("kind", ["one class", "nothing", "no numbers", "few", "noise"])
+def test_public_targets_that_say_nothing_are_not_used(kind):
+    rows, labels = table(200, seed=1)
+    if kind == "one class":
+        labels[:] = 1
+    if kind == "nothing":
+        rows[:] = 0.5
+    if kind == "no numbers":
+        rows[:] = np.nan
+    if kind == "few":
+        rows, labels = rows[:5], labels[:5]
+    if kind == "noise":
+        labels = np.random.default_rng(3).permutation(labels)
+    with pytest.warns(UserWarning, match="Public rows are not used"):
+        fitted = classifier(public=(rows, labels)).fit(*table(2000))
+    assert fitted.plan_.solver.score == ()
+
+
+def test_public_rows_and_targets_have_one_length():
+    rows, labels = table(200, seed=1)
+    with pytest.raises(WrongValue, match="200 rows and 100 targets"):
+        classifier(public=(rows, labels[:100])).fit(*table(2000))
+
+
+@pytest.mark.parametrize("given", [{"uncertainty": 0.2}, {"standardize": False}], ids=str)
+def test_fits_without_a_score_say_that_public_rows_are_not_used(given):
+    with pytest.warns(UserWarning, match="Public rows are not used"):
+        plan = classifier(public=table(200, seed=1), **given).fit(*table(2000)).plan_
+    assert getattr(plan.solver, "score", ()) == ()
+
+
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
+def test_stored_rows_with_a_score_keep_their_bounds(size):
+    # Sensitivity is that of the bounds of mapped rows, whatever the score and the cells of a row are.
+    from dpcvx.data import PublicScore, Quantiser
+
+    rng = np.random.default_rng(0)
+    score = PublicScore(size * rng.standard_normal(4), 1.9, 3.0)
+    norm = score.largest_norm(4)
+    bounds = dp.Bounds(1.0, np.nextafter(norm / score.largest, np.inf))
+    rows = np.vstack([100 * rng.standard_normal((50, 4)), np.full((1, 4), np.nan), np.full((1, 4), 1e300)])
+    stored = Quantiser(bounds, 0.0, np.ones(4), basis=score).quantise(rows).values.astype(np.int64)
+    assert stored.shape == (52, 5)
+    assert (stored**2).sum(axis=1).max() <= (2.0**14 * norm / score.largest) ** 2
+    alone = Quantiser(bounds, 0.0, np.ones(4), basis=score).quantise(rows[7:8]).values
+    np.testing.assert_array_equal(alone[0], stored[7])  # a row is mapped alone
+
+
+def test_a_score_folds_into_the_coefficients_of_the_cells():
+    from dpcvx.data import PublicScore
+
+    rng = np.random.default_rng(0)
+    score, rows, weights = (
+        PublicScore(rng.standard_normal(4), 1e3, 3.0),
+        rng.uniform(-3, 3, (9, 4)),
+        np.arange(5.0),
+    )
+    np.testing.assert_allclose(score(rows) @ weights, rows @ score.fold(weights), rtol=1e-12)

@@ -91,7 +91,8 @@ def fit(
         Path | None,
         typer.Option(
             help="Table of rows that may be published, with the columns of the data; they weight the columns "
-            "of a fit with --data-norm. Never rows of people who are in the data: nothing protects them."
+            "of a fit with --data-norm, and with the target's column give a standardised fit a score to "
+            "start from. Never rows of people who are in the data: nothing protects them."
         ),
     ] = None,
     ledger: LedgerUrl = None,
@@ -186,7 +187,11 @@ def fit(
             open_rows = open_table(public, options.form(public, declared))
             if absent := [name for name in schema.columns if name not in open_rows.columns]:
                 raise WrongValue(f"{public} lacks columns of the data: {', '.join(absent)}; {HEADER_HINT}")
-            estimator.set_params(public=open_rows.read([*schema.columns], schema.text_columns())[0])
+            labelled = target if target in open_rows.columns else None
+            rows, found = open_rows.read(
+                [*schema.columns], schema.text_columns(), labelled, parameters.get("classes")
+            )
+            estimator.set_params(public=rows if labelled is None else (rows, found))
         unused = [name for name in declared.columns if name not in table.columns]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning if quiet else UnrecognisedDataWarning)  # shown below

@@ -29,6 +29,7 @@ from dpcvx.data.lattice import (
 from dpcvx.data.lazy_scores import HasLazyScores, Lazy, Terms
 from dpcvx.data.memory import Arrays
 from dpcvx.data.objective import BLOCK_ROWS, Objective, SumOfLosses
+from dpcvx.data.public_score import PublicScore
 from dpcvx.data.quantise import Quantiser, targets
 from dpcvx.data.recognised import RecognisedCells, cells_to_count
 from dpcvx.data.region import Region
@@ -78,6 +79,7 @@ __all__ = [
     "Margins",
     "MomentSum",
     "Objective",
+    "PublicScore",
     "Quantiser",
     "RecognisedCells",
     "Records",

@@ -23,9 +23,56 @@ from dpcvx.problem import Bounds
 if TYPE_CHECKING:
     from dpcvx.data.table import Table
 
-__all__ = ["LongRows", "column_weights", "read_public", "weighted_columns"]
+__all__ = ["LongRows", "column_weights", "fit_score", "read_public", "split_public", "weighted_columns"]
 
 BLOCK = 2**12  # rows whose norms are computed at a time
+FEWEST = 10  # public rows with a target from which a score is fitted
+MOST_LEFT = 0.98  # of the variance of the public targets: a score that leaves more says nothing
+RIDGES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # over the variance of a column: less lets columns cancel
+
+
+def split_public(public: Any) -> tuple[Any, Any]:
+    """Return public rows and their targets, None without them: a pair holds both."""
+    return public if isinstance(public, tuple) and len(public) == 2 else (public, None)
+
+
+def fit_score(public: Table, y: Vector, columns: Columns) -> tuple[float, ...]:
+    """Return coefficients of the features of a ridge regression on public rows; none if they say nothing.
+
+    The ridge is the best by leave-one-out errors; these must be below the variance of the targets. Among the
+    public rows the score has variance 1.
+
+    `y`: targets as the loss has them, shape (n,), NaN or 0 (of a label) where one is missing; `columns`: of
+    the private table.
+    """
+    from sklearn.linear_model import RidgeCV
+
+    stored = columns.rows(public, Quantiser(Bounds(1.0), columns.center, columns.scale))
+    if isinstance(stored, Sparse):
+        return ()
+    features = stored.values * 2.0**-FEATURE_BITS
+    features[:, columns.marked] = np.where(
+        features[:, columns.marked] == 0, np.nan, features[:, columns.marked]
+    )
+    known = np.isfinite(y) & (y != 0)
+    if known.sum() < FEWEST:
+        return ()
+    features, y = features[known], y[known]
+    there = np.isfinite(features)
+    means = np.where(there, features, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
+    centred = np.where(there, features - means, 0.0)
+    scale = np.sqrt((centred**2).mean(axis=0))
+    varies = scale > 0
+    if not varies.any() or not np.var(y) > 0:
+        return ()
+    ridge = RidgeCV(alphas=len(y) * np.array(RIDGES)).fit(centred[:, varies] / scale[varies], y)
+    found = ridge.coef_ / scale[varies]
+    spread = float(np.std(centred[:, varies] @ found))
+    if -ridge.best_score_ > MOST_LEFT * np.var(y) or not (spread > 0 and np.isfinite(spread)):
+        return ()
+    score = np.zeros(columns.width)
+    score[varies] = found / spread
+    return tuple(score.tolist())
 
 
 def read_public(public: Any, table: Table) -> Table:

@@ -20,6 +20,7 @@ from dpcvx.data.additive_basis import AdditiveBasis
 from dpcvx.data.canonical import read_numbers
 from dpcvx.data.cells import column_numbers, compressed_rows, native_array, open_typed
 from dpcvx.data.lattice import FEATURE_BITS, integer_bounds
+from dpcvx.data.public_score import PublicScore
 from dpcvx.data.rows import Dense, Records, Sparse
 from dpcvx.errors import WrongValue
 from dpcvx.problem import Bounds
@@ -48,7 +49,7 @@ class Quantiser:
     center: float | Vector = 0.0
     scale: float | Vector = 1.0
     intercept: float = 0.0  # value of an appended constant column, in scaled units; 0 appends none
-    basis: AdditiveBasis | None = None  # features of additive models
+    basis: AdditiveBasis | PublicScore | None = None  # other features of dense cells
     missing: Vector | None = None  # value of each column that stands for a missing cell, or NaN; shape (d,)
     # Treatment of a row longer than x_2, shrunk by f, in `remap`. "row": nothing else. "numbers":
     # intercept and target are shrunk too, so that the record has the weight f^2 in squared loss and a linear
@@ -254,7 +255,7 @@ def _blocks(X: Any) -> tuple[int, int, Iterator[tuple[int, Vector]]]:
 
 
 def _expanded(
-    blocks: Iterator[tuple[int, Vector]], basis: AdditiveBasis, center: Vector, scale: Vector
+    blocks: Iterator[tuple[int, Vector]], basis: AdditiveBasis | PublicScore, center: Vector, scale: Vector
 ) -> Iterator[tuple[int, Vector]]:
     """Blocks of rows as blocks of a basis's features, a part at a time that is as small."""
     for start, block in blocks:

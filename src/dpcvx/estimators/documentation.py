@@ -87,11 +87,12 @@ PARAMETERS = {
         instead=SCHEMA_FILE,
     ),
     "public": Parameter(
-        "array-like, SciPy sparse matrix or data frame, optional",
-        "Rows that may be published, with the columns of X; others, such as a target, are left out. They "
-        "weight the columns of a fit with ``data_norm`` in an l2 ball, before rows are shrunk, so that the "
-        "guarantee does not depend on them; 1 % of the budget shows whether they mislead. Never give rows of "
-        "people who are in X: nothing protects public rows.",
+        "array-like, SciPy sparse matrix or data frame, or a pair of such rows and their targets, optional",
+        "Rows that may be published, with the columns of X; others are left out. They weight the columns of "
+        "a fit with ``data_norm`` in an l2 ball, before rows are shrunk; 1 % of the budget shows whether "
+        "they mislead. In a standardised fit a score fitted to public rows and their targets is one more "
+        "feature. The guarantee does not depend on them. Never give rows of people who are in X: nothing "
+        "protects public rows.",
         instead="--public",
     ),
     "fit_intercept": Parameter(

@@ -10,7 +10,7 @@ from dpcvx.data.columns import Columns
 from dpcvx.estimators.comparison import faint_levels
 from dpcvx.estimators.planning import FitDeclaration
 from dpcvx.estimators.private_bounds import RELEASED, is_private
-from dpcvx.estimators.public_rows import UNUSED
+from dpcvx.estimators.public_rows import UNUSED, USED
 from dpcvx.plans import Plan
 
 __all__ = ["bounds_facts", "public_facts", "share_facts"]
@@ -114,10 +114,10 @@ def bounds_facts(made: FitDeclaration) -> dict[str, Any]:
     if stated.data_norm is not None:
         bounds["data_norm"] = float(stated.data_norm)
         bounds["enforced"] += "; rows are shrunk to l2 norm data_norm"
-    unused = [note for note in made.plan.notes if note.startswith(UNUSED)]
-    if made.public is not None or unused:
-        bounds["public_rows"] = unused[0] if made.public is None else made.public.fact
-    others = [note for note in made.plan.notes if note not in unused]
+    said = [note for note in made.plan.notes if note.startswith((UNUSED, USED))]
+    if made.public is not None or said:
+        bounds["public_rows"] = said[0] if made.public is None else made.public.fact
+    others = [note for note in made.plan.notes if note not in said]
     if made.check is not None or others:
         bounds["check"] = "; ".join(others) if made.check is None else made.check.summary
     return bounds

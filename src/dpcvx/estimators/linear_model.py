@@ -25,6 +25,7 @@ from dpcvx.data.columns import Columns
 from dpcvx.data.dataset import Dataset, InMemory, open_dataset
 from dpcvx.data.declarations import AUTO, Declarations, is_map_of_columns
 from dpcvx.data.levels import COMPARED, WHOLE
+from dpcvx.data.public_rows import split_public
 from dpcvx.data.target import Target, open_target, read_one
 from dpcvx.data.units import Units
 from dpcvx.errors import (
@@ -306,6 +307,8 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
         free = self.maps == AUTO or is_map_of_columns(self.maps)
         fixed = not free or is_private(stated.bounds) or stated.data_norm is not None
         fixed = fixed or (stated.schema is not None and stated.schema.formula is not None)
+        # A score fitted to public rows is one of columns as they are.
+        fixed = fixed or split_public(self.public)[1] is not None
         if fixed or self.uncertainty or dataset.table.sparse:
             return maps
         return {**automatic_maps(columns, maps), **maps}

@@ -24,7 +24,7 @@ from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.estimators.data_check import DataCheck, check_stages
 from dpcvx.estimators.private_bounds import private_columns, quantile_stages
 from dpcvx.estimators.private_maps import TailRule, histogram_stages, pooled_stages
-from dpcvx.estimators.public_rows import UNUSED, PublicWeights, public_stages
+from dpcvx.estimators.public_rows import UNUSED, PublicWeights, public_score, public_stages
 from dpcvx.events import Compose, Repeat
 from dpcvx.losses import Loss
 from dpcvx.planning.outlook import USUAL_CELLS, is_useful
@@ -176,6 +176,7 @@ class Planning(Parameters):
         standardize = self._standardizes(plain, n, budget, dense=not dataset.table.sparse)
         declared = {j: each for j, each in maps.items() if not isinstance(each, TailRule)}
         pooled: tuple[Stage, ...] = ()
+        used = ""
         # One range of all cells is worth more than the scale of each column where few of many are selected. A
         # user who fixes the set or the solver means the units of the declared bounds.
         by_columns = standardize and plain.is_round
@@ -190,6 +191,9 @@ class Planning(Parameters):
         )
         if standardize:
             coordinates = self._coordinates(columns, n, budget)
+            if plain.is_round and not (self.uncertainty or coordinates.basis or private_columns(*fit)):
+                score, used = public_score(self.public, dataset, columns, target)
+                coordinates = dataclasses.replace(coordinates, score=score)
             mapped = self._constrained(self._with_room(plain), coordinates, columns)
             make = partial(self._plan, mapped, n, budget, coordinates=coordinates)
         elif self._is_free and _can_scale(problem, budget):
@@ -205,7 +209,9 @@ class Planning(Parameters):
         histograms = pooled or histogram_stages(n, asked, dataset, budget, target)
         given = None if standardize or self.uncertainty else self.public
         weighing, reason = public_stages(n, given, stated.data_norm, domain, dataset, budget)
-        if given is not self.public:
+        if used:
+            reason = used
+        elif given is not self.public:
             reason = UNUSED + "columns of this fit are standardised, or it has standard errors"
         bounds = quantile_stages(n, private_columns(*fit), budget)
         chosen = _after((*check, *weighing, *bounds, *histograms), make)

@@ -15,14 +15,31 @@ from dpcvx.accounting import Budget, gaussian_mu, spendable
 from dpcvx.arrays import Vector
 from dpcvx.data import Dataset
 from dpcvx.data.columns import Columns
-from dpcvx.data.public_rows import LongRows, column_weights, read_public, weighted_columns
+from dpcvx.data.public_rows import (
+    LongRows,
+    column_weights,
+    fit_score,
+    read_public,
+    split_public,
+    weighted_columns,
+)
+from dpcvx.data.target import Target
 from dpcvx.domains import Domain, HasEuclideanRadius
+from dpcvx.errors import WrongValue
 from dpcvx.mechanisms import NoisyRowCount, as_counts
 from dpcvx.plans import Answers, Stage
 from dpcvx.solvers.defaults import default
 from dpcvx.words import quantity
 
-__all__ = ["UNUSED", "PublicWeights", "public_stages", "public_weights", "release_weights"]
+__all__ = [
+    "UNUSED",
+    "USED",
+    "PublicWeights",
+    "public_score",
+    "public_stages",
+    "public_weights",
+    "release_weights",
+]
 
 FLOOR: float = default("estimators.public_rows.FLOOR")
 LONG: float = default("estimators.public_rows.LONG")
@@ -30,6 +47,7 @@ SHARE: float = default("estimators.public_rows.SHARE")
 LEAST: float = default("estimators.public_rows.LEAST")
 LARGEST_NOISE: float = default("estimators.public_rows.LARGEST_NOISE")
 UNUSED = "public rows are not used: "
+USED = "public rows are used: "
 QUESTION = NoisyRowCount.traits.question
 
 
@@ -84,6 +102,28 @@ def public_stages(
     return (Stage(count, 1),), ""
 
 
+def public_score(
+    public: Any, dataset: Dataset, columns: Columns, target: Target
+) -> tuple[tuple[float, ...], str]:
+    """Return the score that public rows with targets give, one more feature of a standardised fit; a note.
+
+    `public`: as the user gives it, or None; `dataset`: its columns are used, and no record; `columns`,
+    `target`: as declared. There is no score, and no note, without public targets or if they say nothing.
+    """
+    rows, y = split_public(public)
+    if y is None or target.outputs > 1:
+        return (), ""
+    table = read_public(rows, dataset.table)
+    encoded = target.encode(y)
+    if len(encoded) != table.n:
+        raise WrongValue(f"public has {table.n} rows and {len(encoded)} targets: both need the same number.")
+    score = fit_score(table, encoded[:, 0], columns)
+    if not score:
+        return (), ""
+    given = f"{quantity(table.n, 'public row')} with targets were given, which nothing here protects"
+    return score, f"{USED}{given}; a score fitted to them is one more feature, whose weight the fit finds"
+
+
 def public_weights(
     stages: tuple[Stage, ...], public: Any, dataset: Dataset, columns: Columns
 ) -> PublicWeights | None:
@@ -93,7 +133,7 @@ def public_weights(
     """
     if not any(stage.mechanism.traits.question == QUESTION for stage in stages):
         return None
-    table = read_public(public, dataset.table)
+    table = read_public(split_public(public)[0], dataset.table)
     return PublicWeights(table.n, column_weights(table, columns, floor=FLOOR, long=LONG))
 
 

@@ -137,6 +137,12 @@ _LISTED = (
     Default("solvers.standardised.INTERCEPT", 0.25,
             "of a row of norm 1: after centring the intercept has little to do",
             "benchmarks/accuracy.py", predicts=False),
+    Default("solvers.standardised.SCORE_SQUARE", 0.1,
+            "mean square of a score fitted to public rows, over that of all other features together",
+            "benchmarks/public_rows.py", predicts=False),
+    Default("solvers.standardised.LONGEST_SCORE", 8.0,
+            "most coefficients of that score, as a vector: more would be for columns that nearly cancel",
+            "benchmarks/public_rows.py", predicts=False),
     Default("solvers.standardised.TWO_VALUED", 0.97,
             "mean square about the middle of the bounds, over the largest, from which a number counts as "
             "one of two values and has no shape in an additive model", "benchmarks/additive.py",

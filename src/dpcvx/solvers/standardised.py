@@ -11,7 +11,7 @@ import numpy as np
 
 from dpcvx.accounting import Accountant, Budget, Following, gaussian_mu, spendable
 from dpcvx.arrays import Vector
-from dpcvx.data import FEATURE_BITS, AdditiveBasis, Quantiser, Region
+from dpcvx.data import FEATURE_BITS, AdditiveBasis, PublicScore, Quantiser, Region
 from dpcvx.domains.limited import LimitedBall, ShapeLimit
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Repeat
@@ -39,6 +39,8 @@ FEATURE_SHARE: float = default("solvers.standardised.FEATURE_SHARE")
 LENGTH_SHARE: float = default("solvers.standardised.LENGTH_SHARE")
 REACH: float = default("solvers.standardised.REACH")
 INTERCEPT: float = default("solvers.standardised.INTERCEPT")
+SCORE_SQUARE: float = default("solvers.standardised.SCORE_SQUARE")
+LONGEST_SCORE: float = default("solvers.standardised.LONGEST_SCORE")
 TWO_VALUED: float = default("solvers.standardised.TWO_VALUED")
 LONGEST_LEVELS: float = default("solvers.standardised.LONGEST_LEVELS")
 PAIR_SHARE: float = default("solvers.standardised.PAIR_SHARE")
@@ -75,9 +77,12 @@ class Standardised(ScaledFit):
     (`measure_log_odds`): it would find slowly that a class is rare, and with more noise.
 
     Privacy: `NoisyMoments` twice and `NoisyLength` take 13 % of mu(eps, delta)^2 in all, and `NoisyTarget`
-    between 5 and 40 % by n mu, or of labels between 3 and 20 %; the maps use released numbers and one row at a time, so the fit's questions
-    have the sensitivity of rows of norm 1 (PRIVACY_MATH §12b). The fit is calibrated so that all together
-    keep the budget.
+    between 5 and 40 % by n mu, or of labels between 3 and 20 %; the maps use released or public numbers and
+    one row at a time, so the fit's questions have the sensitivity of rows of norm 1 (PRIVACY_MATH §12b). The
+    fit is calibrated so that all together keep the budget.
+
+    A score that was fitted to public rows is one more feature. The fit finds its weight like that of any
+    column, and the answer is in terms of the columns alone (`PublicScore`).
 
     Without an intercept nothing is centred: deviations are taken about 0.
 
@@ -132,6 +137,9 @@ class Standardised(ScaledFit):
     # pairs of features among which `selected` are chosen, whose products join those of the basis
     candidates: tuple[tuple[int, int], ...] = field(default=(), repr=False)
     selected: int = field(default=0, repr=False)
+    # coefficients of a score that was fitted to public rows, among which its variance is 1; none without a
+    # score, and with a basis
+    score: tuple[float, ...] = field(default=(), repr=False)
 
     standardises: ClassVar[bool] = True
 
@@ -171,7 +179,7 @@ class Standardised(ScaledFit):
 
     def _width(self, problem: Problem) -> int:
         """Number of features of the fit, the intercept not counted."""
-        return problem.d if self.basis is None else self.basis.width + self.selected
+        return problem.d + bool(self.score) if self.basis is None else self.basis.width + self.selected
 
     def _measured(self, problem: Problem) -> int:
         """Number of stages before the fit."""
@@ -187,6 +195,10 @@ class Standardised(ScaledFit):
 
     def _mapped(self, problem: Problem) -> tuple[float, Bounds]:
         """Largest absolute value of a feature before rows are shrunk, and bounds of rows divided by it."""
+        if self.score:
+            score = self._public_score(np.ones(problem.d))
+            norm = score.largest_norm(self._columns(problem.d))
+            return score.largest, Bounds(1.0, math.nextafter(norm / score.largest, math.inf))
         if self.basis is None:
             return self.reach, Bounds(1.0, math.sqrt(self._columns(problem.d)) if self.levels else None)
         basis = replace(self.basis, reach=self.reach, pairs=self.basis.pairs + ((0, 0),) * self.selected)
@@ -196,6 +208,18 @@ class Standardised(ScaledFit):
         """Largest absolute value of a basis's features, and bounds of rows divided by it."""
         norm = basis.largest_norm(self._columns(problem.d))
         return basis.largest, Bounds(1.0, math.nextafter(norm / basis.largest, math.inf))
+
+    def _public_score(self, s: Vector) -> PublicScore:
+        """Return the score as a feature of cells in these units, or standard deviations.
+
+        In rows like the public ones its mean square is a tenth of that of all other features together, so
+        that descent finds it early; a useless one adds 5 % to the noise. It is clipped at three
+        standard deviations.
+        """
+        spread = math.sqrt(SCORE_SQUARE * self._columns(len(s)))
+        direction = spread * s * np.array(self.score)
+        shorter = LONGEST_SCORE / max(float(np.linalg.norm(direction)), LONGEST_SCORE)
+        return PublicScore(shorter * direction, REACH * spread, self.reach)
 
     def _columns(self, d: int) -> int:
         """Number of columns that d features belong to, a column of levels counted once."""
@@ -419,9 +443,10 @@ class Standardised(ScaledFit):
             squared = (m**2 + s**2) / problem.bounds.x_inf**2
             flat = tuple(j for j in self.basis.numbers if squared[j] >= TWO_VALUED)
             basis = replace(self.basis, reach=self.reach, flat=flat)
-        spread = self.reach * s if basis is None else s
+        score = self._public_score(s) if self.score else None
+        spread = self.reach * s if basis is None and score is None else s
         unknown = self._unknown(d) if self.intercept else None
-        cells = Quantiser(bounds, m, spread, basis=basis, missing=unknown)
+        cells = Quantiser(bounds, m, spread, basis=score or basis, missing=unknown)
         if basis is not None and self.selected:
             basis = self._select(problem, ask, basis, cells, units)
         else:
@@ -448,6 +473,8 @@ class Standardised(ScaledFit):
         def back(theta: Vector) -> Vector:
             weights: Vector = units.factor * unit * theta[: inner.d - self.intercept]
             offset = units.level + units.factor * INTERCEPT * theta[-1]
+            if score is not None:
+                weights = score.fold(weights)
             if basis is None:
                 weights = weights / s.reshape(-1, *[1] * (theta.ndim - 1))
                 offset = offset - m @ weights
