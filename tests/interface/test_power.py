@@ -172,6 +172,13 @@ def test_hidden_standard_errors_are_foretold(n, warned):
     assert any("will probably say nothing" in note for note in model.plan(n, 6).notes) == warned
 
 
+def test_the_plan_of_a_fixed_share_says_if_noise_surely_hides_all():
+    """200 columns of 5,000 records at epsilon 1: every standard error was as large as the set."""
+    (note,) = linear(epsilon=1.0).plan(5000, 200).notes
+    assert "standard errors will probably say nothing" in note
+    assert not linear().plan(20_000, 5).notes
+
+
 @pytest.mark.long
 def test_the_plan_says_if_wide_bounds_will_hide_all_standard_errors():
     plan = linear(epsilon=1.0, bounds=(-10, 10), y_bounds=(-10, 10), uncertainty="auto").plan(2000, 5)

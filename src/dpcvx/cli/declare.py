@@ -85,7 +85,9 @@ def declare(
     _propose(out, data, options.form(data), target)
     typer.echo(
         "Fill in each question mark, check the rest, and delete the line  confirmed = false;  then:"
-        f"  dpcvx fit {data} --bounds {out} --model linear --epsilon 1 --out model.json\n"
+        f"  dpcvx fit {data} --bounds {out} --model linear --epsilon 1 --uncertainty auto --out model.json\n"
+        "That prints a table with standard errors and intervals; without --uncertainty the whole budget goes "
+        "to the model.\n"
         f"Open bounds of numbers can be filled in privately:  dpcvx declare {data} --epsilon 0.5"
     )
 

@@ -41,7 +41,7 @@ from dpcvx.estimators.fit_facts import bounds_facts, public_facts, share_facts
 from dpcvx.estimators.forecasts import Forecasts
 from dpcvx.estimators.intervals import Intervals
 from dpcvx.estimators.opening import map_columns, open_fit_data, plain_columns
-from dpcvx.estimators.planning import AUTOMATIC, FitDeclaration
+from dpcvx.estimators.planning import AUTOMATIC, HIDDEN_ERRORS, FitDeclaration
 from dpcvx.estimators.private_bounds import (
     RELEASED,
     is_private,
@@ -243,10 +243,10 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
         unbounded = dataset.table.sparse and made.stated.data_norm is None
         warn_if_useless(plan, again, rule, sparse=unbounded, stacklevel=3)
         if self._chooses_share:
-            from dpcvx.estimators.power import HIDDEN_ERRORS
+            from dpcvx.estimators.power import HIDDEN_IF_WIDE
 
             for note in plan.notes:
-                if note.startswith(HIDDEN_ERRORS):
+                if note in (HIDDEN_ERRORS, HIDDEN_IF_WIDE):
                     warnings.warn(f"{note[0].upper()}{note[1:]}.", UselessModelWarning, stacklevel=3)
 
     def _declare(self, dataset: Dataset, n: int) -> FitDeclaration:

@@ -48,7 +48,7 @@ from dpcvx.solvers import (
     configured,
 )
 from dpcvx.solvers.defaults import default
-from dpcvx.solvers.one_step import far_reach, with_uncertainty
+from dpcvx.solvers.one_step import far_reach, hides_errors, with_uncertainty
 from dpcvx.solvers.scaled_target import covering_deviations, residual_deviations
 from dpcvx.solvers.standardised import INTERCEPT as STANDARDISED_INTERCEPT
 from dpcvx.solvers.step_then_mean import RESIDUAL as STEP_RESIDUAL
@@ -62,6 +62,13 @@ CHECK: float = default("estimators.planning.CHECK")
 INTERCEPT: float = default("estimators.planning.INTERCEPT")
 CLASSIFIER_INTERCEPT: float = default("estimators.planning.CLASSIFIER_INTERCEPT")
 INTERCEPT_BESIDE_UNIT_ROWS: float = default("estimators.planning.INTERCEPT_BESIDE_UNIT_ROWS")
+
+HIDDEN_ERRORS = (
+    "the standard errors will probably say nothing: noise hides the curvature of usual records in most "
+    "directions. Records and epsilon are too few for so many columns; this follows from public numbers. "
+    "Use more records, a larger epsilon or fewer columns, or give uncertainty=0, which leaves the whole "
+    "budget to the model"
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -220,7 +227,9 @@ class Planning(Parameters):
             chosen = _after((*check, *bounds), partial(self._plan_constant, problem, n, budget, intercept))
         if chosen.solver.standardises:
             intercept = float(self.fit_intercept)
-        return dataclasses.replace(chosen, notes=tuple(each for each in (note, reason) if each)), intercept
+        hidden = HIDDEN_ERRORS if hides_errors(chosen) else None
+        notes = tuple(each for each in (note, reason, hidden) if each)
+        return dataclasses.replace(chosen, notes=notes), intercept
 
     @property
     def _is_free(self) -> bool:

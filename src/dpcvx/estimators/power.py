@@ -26,7 +26,7 @@ from dpcvx.data.target import Labels
 from dpcvx.errors import Incompatible, NotAccountable, WrongValue
 from dpcvx.estimators.hypotheses import INTERCEPT
 from dpcvx.estimators.inference import HIDDEN, MOSTLY_HIDDEN
-from dpcvx.estimators.planning import FitDeclaration
+from dpcvx.estimators.planning import HIDDEN_ERRORS, FitDeclaration
 from dpcvx.estimators.private_bounds import is_private
 from dpcvx.estimators.tables import Column, Printable, ResultTable, number, percent
 from dpcvx.noise import SeededGenerator
@@ -37,7 +37,7 @@ from dpcvx.plans.uncertainty import Uncertainty
 from dpcvx.solvers.defaults import default
 from dpcvx.words import is_number, show
 
-__all__ = ["Assumptions", "PowerForecast", "forecast", "plan_with_best_share"]
+__all__ = ["HIDDEN_IF_WIDE", "Assumptions", "PowerForecast", "forecast", "plan_with_best_share"]
 
 SAMPLE = 4000  # records that are drawn; each counts as often as the number of records asks for
 RUNS = 5  # of the fit, with new noise
@@ -326,15 +326,10 @@ class PowerForecast(Printable):
 # Real features are correlated, and a hidden direction costs far more than a share that is too large.
 CAUTIOUS = Assumptions(correlation=0.3)
 WIDE = Assumptions(correlation=0.3, width=20.0)  # bounds are often far wider than the data
-HIDDEN_ERRORS = "the standard errors "
-NOTES = (
-    f"{HIDDEN_ERRORS}will probably say nothing: in most simulations of this fit, noise hides every "
-    "coefficient. Records and epsilon are too few for so many columns; this follows from public numbers. "
-    "Use more records, a larger epsilon or fewer columns, or give uncertainty=0, which leaves the whole "
-    "budget to the model",
-    f"{HIDDEN_ERRORS}will say nothing if bounds are far wider than the data: where the standard deviation of "
-    "columns is a twentieth of the width of their bounds, noise hides every coefficient in most simulations "
-    "of this fit. Use bounds about six standard deviations wide, more records or a larger epsilon",
+HIDDEN_IF_WIDE = (
+    "the standard errors will say nothing if bounds are far wider than the data: where the standard "
+    "deviation of columns is a twentieth of the width of their bounds, noise hides every coefficient in most "
+    "simulations of this fit. Use bounds about six standard deviations wide, more records or a larger epsilon"
 )
 
 
@@ -352,8 +347,10 @@ def plan_with_best_share(
     twin = clone(model).set_params(ledger=None, account=None)
     share, *hidden = _choose_share(twin, declared, plan_fit)
     plan, intercept = plan_fit(twin.set_params(uncertainty=share))
-    notes = [note for note, often in zip(NOTES, hidden, strict=True) if often > 0.5][:1]
-    return dataclasses.replace(plan, notes=(*plan.notes, *notes)), intercept
+    told = (HIDDEN_ERRORS, HIDDEN_IF_WIDE)
+    notes = [note for note, often in zip(told, hidden, strict=True) if often > 0.5][:1]
+    others = [note for note in plan.notes if note != HIDDEN_ERRORS]
+    return dataclasses.replace(plan, notes=(*others, *notes)), intercept
 
 
 def _choose_share(
