@@ -67,6 +67,15 @@ def test_public_numbers_choose_the_knots(n, knots):
     assert (0 if basis is None else len(basis.knots)) == knots
 
 
+def test_shapes_have_fewer_knots_beside_standard_errors():
+    """At epsilon 4 and 15,000 records nine knots hid every shape."""
+    plan = classifier(uncertainty=0.2).plan(15_000, list(TABLE))
+    assert getattr(plan.solver, "basis", None) is None
+    plan = regressor(uncertainty=0.2).plan(60_000, list(TABLE))
+    assert len(plan.solver.basis.knots) == 5
+    assert plan.solver.basis.pairs == ()
+
+
 def test_a_classifier_bends_earlier_but_for_flags():
     facts = {**KNOWN, "epsilon": 1.0, "classes": (0, 1), "bounds": {**KNOWN["bounds"], "flag": (0, 1)}}
     plan = dp.PrivateAdditiveClassifier(**facts).plan(4_000, [*TABLE, "flag"])

@@ -34,7 +34,9 @@ from dpcvx.estimators.shapes import Shapes
 from dpcvx.losses import Loss
 from dpcvx.planning.additive import (
     KNOTS_OF_LABELS,
+    KNOTS_OF_LABELS_BESIDE_ERRORS,
     KNOTS_OF_NUMBERS,
+    KNOTS_OF_NUMBERS_BESIDE_ERRORS,
     MOST_CANDIDATES,
     PAIRS_OF_LABELS,
     PAIRS_OF_NUMBERS,
@@ -73,6 +75,7 @@ class AdditiveModel(LinearModel):
     bounded: Mapping[Any, float] | None = None
 
     _knot_rule: ClassVar[KnotRule] = KNOTS_OF_NUMBERS
+    _knot_rule_beside_errors: ClassVar[KnotRule] = KNOTS_OF_NUMBERS_BESIDE_ERRORS
     _pairs_from: ClassVar[float] = PAIRS_OF_NUMBERS
 
     @property
@@ -284,17 +287,11 @@ class AdditiveModel(LinearModel):
             problem, n, budget, candidates, accountant, density=density, redundant=redundant
         )
 
-    def _share_of(self, budget: Budget) -> Budget:
-        """Return the budget that counts for a choice of features.
-
-        Standard errors need the Hessian of all features, whose noise grows with their number.
-        """
-        return dataclasses.replace(budget, epsilon=budget.epsilon / 4) if self.uncertainty else budget
-
     def _knot_count(self, n: int, budget: Budget, columns: Columns) -> int:
         given = self.knots
         if isinstance(given, str) and given == "auto":
-            return default_knots(n, self._share_of(budget), len(columns.levels), self._knot_rule)
+            rule = self._knot_rule_beside_errors if self.uncertainty else self._knot_rule
+            return default_knots(n, budget, len(columns.levels), rule)
         whole = isinstance(given, numbers.Integral) and not isinstance(given, bool)
         if not whole or not (given == 0 or (FEWEST_KNOTS <= given <= MOST_KNOTS and given % 2)):
             raise WrongValue(
@@ -332,10 +329,10 @@ class AdditiveModel(LinearModel):
         given, every = self.interactions, self._every_pair(columns)
         fixed = {_feature_of(key, columns, "monotone or bounded") for key in self._demands}
         if isinstance(given, str) and given == "auto":
-            facts = n, self._share_of(budget), len(columns.levels), len(every), self._pairs_from
-            if default_pairs(*facts):
-                return every
-            return None if selects_pairs(*facts) and not self.uncertainty else ()
+            facts = n, budget, len(columns.levels), len(every), self._pairs_from
+            if self.uncertainty:  # the noise of the Hessian grows with the number of features
+                return ()
+            return every if default_pairs(*facts) else None if selects_pairs(*facts) else ()
         if given == "all":
             return every
         if given == "none" or (isinstance(given, numbers.Integral) and given == 0):
@@ -396,6 +393,7 @@ class PrivateAdditiveClassifier(AdditiveModel, PrivateLogisticRegression):
     """
 
     _knot_rule: ClassVar[KnotRule] = KNOTS_OF_LABELS
+    _knot_rule_beside_errors: ClassVar[KnotRule] = KNOTS_OF_LABELS_BESIDE_ERRORS
     _pairs_from: ClassVar[float] = PAIRS_OF_LABELS
 
 

@@ -9,7 +9,9 @@ from dpcvx.solvers.defaults import default
 
 __all__ = [
     "KNOTS_OF_LABELS",
+    "KNOTS_OF_LABELS_BESIDE_ERRORS",
     "KNOTS_OF_NUMBERS",
+    "KNOTS_OF_NUMBERS_BESIDE_ERRORS",
     "MOST_CANDIDATES",
     "PAIRS_OF_LABELS",
     "PAIRS_OF_NUMBERS",
@@ -27,6 +29,8 @@ __all__ = [
 KnotRule = tuple[tuple[float, int], ...]  # least n mu/d, and the number of knots from there on
 KNOTS_OF_LABELS: KnotRule = default("planning.additive.KNOTS_OF_LABELS")
 KNOTS_OF_NUMBERS: KnotRule = default("planning.additive.KNOTS_OF_NUMBERS")
+KNOTS_OF_LABELS_BESIDE_ERRORS: KnotRule = default("planning.additive.KNOTS_OF_LABELS_BESIDE_ERRORS")
+KNOTS_OF_NUMBERS_BESIDE_ERRORS: KnotRule = default("planning.additive.KNOTS_OF_NUMBERS_BESIDE_ERRORS")
 KNOT_REACH: float = default("planning.additive.KNOT_REACH")
 RAMP_SQUARE: float = default("planning.additive.RAMP_SQUARE")
 PAIR_SQUARE: float = default("planning.additive.PAIR_SQUARE")

@@ -283,6 +283,13 @@ _LISTED = (
     Default("planning.additive.KNOTS_OF_NUMBERS", ((400.0, 5), (600.0, 9)),
             "the same for regressions: below 400 shapes cost more than they find where the target has long "
             "tails", "benchmarks/additive.py", predicts=False),
+    Default("planning.additive.KNOTS_OF_LABELS_BESIDE_ERRORS", ((15_000.0, 3), (60_000.0, 5)),
+            "the same for classifiers with standard errors: with less, noise on the Hessian hid all shapes "
+            "of simulated tables with three columns", "not measured: one simulated table", predicts=False),
+    Default("planning.additive.KNOTS_OF_NUMBERS_BESIDE_ERRORS",
+            ((4_000.0, 3), (15_000.0, 5), (60_000.0, 9)),
+            "the same for regressions with standard errors", "not measured: one simulated table",
+            predicts=False),
     Default("planning.additive.KNOT_REACH", 2.0,
             "outermost knots, in standard deviations: beyond them a shape goes on like its linear part",
             "benchmarks/additive.py", predicts=False),
