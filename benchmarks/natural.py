@@ -1,6 +1,7 @@
 """Regressions about tables of very many cells: Adult at its natural granularity, and 120 binary attributes.
 
     python benchmarks/natural.py adult [--queries 1000] [--measured 60] [--direct 10] [--epsilon 1]
+    python benchmarks/natural.py adult --features 6 --bin-means 0 --direct 0   # midpoints of bins
     python benchmarks/natural.py factors [--queries 200] [--attributes 120] [--n 48842]
 
 adult: the complete records of Adult (45,222), nine attributes by their levels and six numbers in bins, with
@@ -115,14 +116,14 @@ def direct(X, y, epsilon, n, seed):
     return np.concatenate([np.ravel(model.intercept_), np.ravel(model.coef_)])
 
 
-def random_queries(schema, count, seed=0):
+def random_queries(schema, count, features=None, seed=0):
     rng = np.random.default_rng(seed)
     names = list(schema.names)
     found = []
     for _ in range(count):
         target = str(rng.choice(["income", "sex"]))
         others = [name for name in names if name != target]
-        size = int(rng.integers(2, 13))
+        size = int(rng.integers(2, 13)) if features is None else features
         found.append(
             Regression(target, [others[k] for k in rng.permutation(len(others))[:size]], radius=RADIUS)
         )
@@ -134,11 +135,15 @@ def run_adult(arguments):
     n = len(table["income"])
     began = time.process_time()
     engine = QueryEngine(
-        schema, table, Budget(arguments.epsilon, 1 / n**2), rng=SeededGenerator(arguments.seed)
+        schema,
+        table,
+        Budget(arguments.epsilon, 1 / n**2),
+        rng=SeededGenerator(arguments.seed),
+        bin_means=arguments.bin_means,
     )
     started = time.process_time() - began
     print(f"n = {n}, {engine.universe.n_cells:.1e} cells, start {started:.1f} s", flush=True)
-    queries = random_queries(schema, arguments.queries)
+    queries = random_queries(schema, arguments.queries, arguments.features)
     seconds, excess, ours, theirs = [], [], [], []
     for i, query in enumerate(queries):
         began = time.process_time()
@@ -242,6 +247,8 @@ if __name__ == "__main__":
     parser.add_argument("--measured", type=int, default=60)
     parser.add_argument("--direct", type=int, default=10)
     parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--features", type=int, help="so many in each query, instead of 2 to 12")
+    parser.add_argument("--bin-means", type=float, default=0.1)
     parser.add_argument("--attributes", type=int, default=120)
     parser.add_argument("--n", type=int, default=48_842)
     parser.add_argument("--seed", type=int, default=0)

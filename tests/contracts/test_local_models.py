@@ -249,6 +249,23 @@ def test_a_correction_counts_in_every_distribution_with_two_of_its_attributes():
     assert abs(joint - truth).max() < 0.02
 
 
+@pytest.mark.long
+def test_a_parity_is_found_measured_and_known_from_then_on():
+    rng = np.random.default_rng(0)
+    records = {f"b{j}": rng.integers(0, 2, 20_000) for j in range(26)}
+    records["b2"] = records["b0"] ^ records["b1"]
+    declared = Schema(tuple(Attribute(f"b{j}", (0, 1), 0) for j in range(26)))
+    engine = start(records, declared, 8.0)
+    assert not engine.universe.listed
+    query, parity = Marginal(("b0", "b1", "b2")), [0.25, 0, 0, 0.25, 0, 0.25, 0.25, 0]
+    assert engine.ask(query).branch == "oracle"
+    again = engine.ask(query)
+    assert (again.branch, engine.n_updates) == ("histogram", 1)
+    assert again.coded == pytest.approx(parity, abs=0.02)
+    wider = np.reshape(engine.ask(Marginal(("b0", "b1", "b2", "b5"))).coded, (8, 2)).sum(axis=1)
+    assert wider == pytest.approx(parity, abs=0.02)
+
+
 def test_local_distributions_keep_the_order_of_attributes():
     models, _ = local()
     assert models.marginal((5, 3, 9)) == pytest.approx(models.marginal((3, 5, 9)).transpose(1, 0, 2))
