@@ -87,6 +87,8 @@ def raw_design(schema, table, query):
             columns.append(np.where(table[name] == attribute.levels[1], 1.0, -1.0))
         else:
             columns += [(table[name] == level).astype(float) for level in attribute.levels]
+        if attribute.size > attribute.known:
+            columns.append(np.zeros(n))  # nobody is missing
     y = np.where(table[query.target] == schema[query.target].levels[1], 1.0, -1.0)
     return np.stack(columns, axis=1), y
 
@@ -112,8 +114,11 @@ def direct(X, y, epsilon, n, seed):
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model.fit(X[:, 1:], y)
-    return np.concatenate([np.ravel(model.intercept_), np.ravel(model.coef_)])
+        used = np.flatnonzero(np.abs(X).max(axis=0))[1:]
+        model.fit(X[:, used], y)
+    theta = np.zeros(X.shape[1])
+    theta[0], theta[used] = np.ravel(model.intercept_)[0], np.ravel(model.coef_)
+    return theta
 
 
 def random_queries(schema, count, features=None, seed=0):

@@ -399,3 +399,28 @@ def test_a_public_number_of_steps_reaches_the_minimum(query):
             found = each.error(weights, theta)
             assert found >= error - TOLERANCE / 2 * each.range(theta) / N - 1e-12
             assert found <= error + 2e-9
+
+
+def test_a_regression_over_a_condition_is_that_of_the_records_that_satisfy_it():
+    schema = Schema(
+        (Attribute("y", (0, 1), 0), Attribute("x", (0, 1), 0), Attribute("town", ("a", "b", "c"), "a"))
+    )
+    query = Regression("y", ("x",), loss="squared", radius=5, where={"town": ["a", "c"]})
+    compiled = query.compile(schema, 1000)
+    weights = np.random.default_rng(0).random(compiled.sizes)
+    weights /= weights.sum()
+    inside = weights[:, :, [0, 2]].sum(axis=2)
+    alone = Regression("y", ("x",), loss="squared", radius=5).compile(schema, 1000)
+    expected = alone.answer(inside.ravel() / inside.sum())
+    assert compiled.answer(weights.ravel()) == pytest.approx(expected, abs=0.02)
+    assert query_from_json(query.to_json()) == query
+    assert "where" not in Regression("y", ("x",)).to_json()
+    with pytest.raises(ValueError, match="no level"):
+        Regression("y", ("x",), where={"town": ["z"]}).compile(schema, 1000)
+
+
+def test_large_regressions_have_no_condition():
+    wide = Schema(tuple(Attribute(f"a{i}", tuple(range(8)), 0) for i in range(6)))
+    names = [f"a{i}" for i in range(1, 6)]
+    with pytest.raises(ValueError, match="with a condition"):
+        Regression("a0", names, loss="squared", where={"a1": ["1"]}).compile(wide, 100)

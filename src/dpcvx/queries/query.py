@@ -75,6 +75,8 @@ class Regression:
         Whether a column of ones is added.
     l2 : float
         Ridge on the mean objective.
+    where : mapping of str to sequence of str
+        Condition, as in `Count`; other records are left out. The objective is still a mean over all records.
     """
 
     target: str
@@ -84,9 +86,11 @@ class Regression:
     radius: float = 3.0
     intercept: bool = True
     l2: float = 0.0
+    where: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         _check_name("target", self.target)
+        object.__setattr__(self, "where", _condition(self.where, needed=False))
         object.__setattr__(self, "features", _names("features", self.features))
         if isinstance(self.loss, str) and self.loss not in QUERY_LOSSES:
             raise WrongValue(f"loss is {self.loss!r}; use one of {', '.join(QUERY_LOSSES)}, or a Loss.")
@@ -111,7 +115,9 @@ class Regression:
 
     def compile(self, schema: Schema, n: int) -> CompiledQuery:
         """Compile to a convex query on the marginal of target and features."""
-        attributes = _indices(schema, (self.target, *self.features), largest=math.inf)
+        variables = (self.target, *self.features)
+        conditions = tuple(name for name in self.where if name not in variables)
+        attributes = _indices(schema, (*variables, *conditions), largest=math.inf)
         loss = QUERY_LOSSES[self.loss] if isinstance(self.loss, str) else self.loss
         target = schema.attributes[attributes[0]]
         if loss.target == "labels" and target.known != 2:
@@ -119,12 +125,20 @@ class Regression:
                 f"{loss.name} needs a target with two levels; {target.name!r} has {target.known} cells. "
                 "Use squared, huber or quantile, or declare a binary attribute."
             )
-        coded = [(place, _columns(schema.attributes[i])) for place, i in enumerate(attributes[1:], start=1)]
+        coded = [
+            (place, _columns(schema.attributes[i]))
+            for place, i in enumerate(attributes[1 : len(variables)], start=1)
+        ]
         size = _cells(schema, attributes) * (self.intercept + sum(len(part) for _, part in coded))
         listed = _cells(schema, range(len(schema.attributes))) <= LARGEST_UNIVERSE
         if size > LARGEST_DESIGN or _cells(schema, attributes) > (
             LARGEST_MARGINAL if listed else LOCAL_CELLS
         ):
+            if self.where:
+                raise WrongValue(
+                    f"These attributes have {_cells(schema, attributes)} cells together, too many for a "
+                    "regression with a condition: ask about fewer of them, or leave the condition out."
+                )
             return self._compile_wide(schema, n, attributes, [part for _, part in coded])
         names: list[str] = []
         columns: list[Vector] = []
@@ -137,6 +151,7 @@ class Regression:
                 columns.append(_spread(schema, attributes, place, code))
         # A record without a target is left out: its loss is the same for all coefficients (PRIVACY_MATH §17).
         present = _spread(schema, attributes, 0, _has_value(target))
+        present = present * _satisfied(schema, attributes, self.where)
         X = np.stack(columns, axis=1) * present[:, None]
         domain = NAMED_BALLS[self.domain](self.radius) if isinstance(self.domain, str) else self.domain
         bounds = Bounds(1.0, float(np.sqrt((X**2).sum(axis=1).max())))
@@ -235,6 +250,7 @@ class Regression:
             "radius": self.radius,
             "intercept": self.intercept,
             "l2": self.l2,
+            **({"where": {name: list(levels) for name, levels in self.where.items()}} if self.where else {}),
         }
 
 
@@ -432,7 +448,7 @@ def _of_formula(text: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "regression": (
-        ("target", "features", "loss", "set", "radius", "intercept", "l2"),
+        ("target", "features", "loss", "set", "radius", "intercept", "l2", "where"),
         ("target", "features"),
     ),
     "count": (("where",), ("where",)),
