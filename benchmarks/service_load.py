@@ -1,10 +1,11 @@
 """Many analysts at a real server: is every question answered, and charged exactly once?
 
-    python benchmarks/service_load.py --analysts 50 --minutes 5
+    python benchmarks/service_load.py --analysts 50 --minutes 5 [--wrong-keys 60]
 
 Each analyst has a key, asks random questions without a pause, and repeats one in five with the same
 idempotency key, half of them while the first is under way. At the end the ledger's file is compared with
-what the analysts saw. Exits with 1 if anything was lost, changed or charged twice.
+what the analysts saw. Exits with 1 if anything was lost, changed or charged twice. With --wrong-keys one good
+key first asks alone, and then beside so many connections that send wrong keys.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Analyst:
         self.answers: dict[str, bytes] = {}
         self.seconds: list[float] = []
         self.statuses: Counter[int] = Counter()
-        self.changed = 0
+        self.changed = self.busy = 0
 
     def __call__(self) -> None:
         with httpx.Client(base_url=f"{self.address}/api/v1", headers=self.headers, timeout=600) as http:
@@ -84,6 +85,10 @@ class Analyst:
     def ask(self, http: httpx.Client, key: str, asked: dict[str, object]) -> bytes | None:
         started = time.monotonic()
         response = http.post("/queries", json=asked, headers={"Idempotency-Key": key})
+        while response.status_code == 503 and response.json()["code"] == "busy":  # as the client does
+            self.busy += 1
+            time.sleep(float(response.headers["Retry-After"]))
+            response = http.post("/queries", json=asked, headers={"Idempotency-Key": key})
         self.seconds.append(time.monotonic() - started)
         self.statuses[response.status_code] += 1
         if response.status_code != 200:
@@ -101,6 +106,45 @@ def wait_until_ready(address: str, process: subprocess.Popen[bytes]) -> None:
     raise SystemExit("the server ended")
 
 
+def memory(process: subprocess.Popen[bytes]) -> tuple[int, int]:
+    """Memory of the server now and at most so far, in MiB; zeros where the system does not tell."""
+    try:
+        lines = dict(
+            line.split(":", 1) for line in Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        )
+        return int(lines["VmRSS"].split()[0]) >> 10, int(lines["VmHWM"].split()[0]) >> 10
+    except (OSError, KeyError):
+        return 0, 0
+
+
+def beside_wrong_keys(address: str, text: str, connections: int) -> None:
+    """Print the times of one good key alone, and beside connections that send wrong keys."""
+    headers = {"Authorization": f"Bearer {text}"}
+
+    def times(path: str, count: int, body: dict[str, object] | None = None) -> str:
+        taken = []
+        with httpx.Client(base_url=f"{address}/api/v1", headers=headers, timeout=60) as http:
+            for _ in range(count):
+                started = time.perf_counter()
+                http.request("GET" if body is None else "POST", path, json=body).raise_for_status()
+                taken.append(time.perf_counter() - started)
+        return f"{path} median {np.median(taken):.4f}, 99 % {np.quantile(taken, 0.99):.4f}"
+
+    def report(words: str) -> None:
+        asked: dict[str, object] = {"kind": "count", "where": {"x0": ["1"]}}
+        print(f"{words}: {times('/schema', 500)}; {times('/queries', 100, asked)} s", flush=True)
+
+    report("a good key alone")
+    script = Path(__file__).parents[1] / "tests" / "wrong_keys.py"
+    command = [sys.executable, str(script), address.rsplit(":", 1)[1], str(connections)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as crowd:
+        assert crowd.stdout is not None
+        crowd.stdout.readline()
+        time.sleep(2)
+        report(f"beside {connections} connections with wrong keys")
+        crowd.communicate("")
+
+
 def faults(folder: Path, analysts: list[Analyst], ids: list[str]) -> list[str]:
     """What is wrong in the ledger's file, compared with what the analysts saw."""
     found = []
@@ -114,7 +158,13 @@ def faults(folder: Path, analysts: list[Analyst], ids: list[str]) -> list[str]:
         asked = connection.execute(sa.text("SELECT key, idempotency, answer FROM service_questions")).all()
         notes = connection.execute(sa.text("SELECT key, answer FROM entries WHERE kind = 'note'")).all()
     engine.dispose()
-    stored = {(row.key, row.idempotency): bytes(row.answer) for row in asked}
+    # A row names the note that holds its answer.
+    texts = {row.key: bytes(row.answer) for row in notes}
+    stored = {
+        (row.key, row.idempotency): texts.get(bytes(row.answer).decode(), b"")
+        for row in asked
+        if row.key in ids
+    }
     seen = {(id, key): a for id, one in zip(ids, analysts, strict=True) for key, a in one.answers.items()}
     if lost := [pair for pair, answer in seen.items() if stored.get(pair) != answer.rstrip()]:
         found.append(f"{len(lost)} answers that were sent are not stored as they were sent")
@@ -122,9 +172,10 @@ def faults(folder: Path, analysts: list[Analyst], ids: list[str]) -> list[str]:
         found.append(f"{len(stored)} answers stored, {len(seen)} seen")
     kept = [(row.key.split()[1], row.answer) for row in notes]
     answers = [json.loads(content) for kind, content in kept if kind == "answer"]
+    others = sum(row.key not in ids for row in asked)
     measured = sum(answer["branch"] == "oracle" for answer in answers)
     kinds = Counter(kind for kind, _ in kept)
-    if kinds["answer"] != len(seen) or kinds["update"] != measured:
+    if kinds["answer"] != len(seen) + others or kinds["update"] != measured:
         found.append(
             f"{kinds['answer']} answers of {len(seen)}; {kinds['update']} updates for {measured} measurements"
         )
@@ -139,13 +190,14 @@ def main() -> None:
     parser.add_argument("--analysts", type=int, default=50)
     parser.add_argument("--minutes", type=float, default=0.5)
     parser.add_argument("--slot", type=float, default=0.25)
+    parser.add_argument("--wrong-keys", type=int, default=0)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, socket.create_server(("127.0.0.1", 0)) as taken:
         folder, port = Path(name), taken.getsockname()[1]
         taken.close()
         write_people(folder)
         words = ["serve", "people.csv", "--schema", "schema.toml", "--epsilon", "2", "--ledger", "ledger.db"]
-        words += ["--port", str(port), "--slot", str(given.slot)]
+        words += ["--port", str(port), "--slot", str(given.slot), "--witness", "witness"]
         program = [sys.executable, "-c", "from dpcvx.cli import main; main()", *words]
         with subprocess.Popen(program, cwd=folder) as process:
             address = f"http://127.0.0.1:{port}"
@@ -154,6 +206,9 @@ def main() -> None:
             made = [
                 keys.create(f"analyst {k}", per_minute=10**6, per_day=10**9) for k in range(given.analysts)
             ]
+            started_with = memory(process)[0]
+            if given.wrong_keys:
+                beside_wrong_keys(address, keys.create("good", per_minute=10**6)[1], given.wrong_keys)
             end = time.monotonic() + 60 * given.minutes
             analysts = [Analyst(k, address, text, end) for k, (_, text) in enumerate(made)]
             threads = [threading.Thread(target=analyst) for analyst in analysts]
@@ -161,6 +216,8 @@ def main() -> None:
                 thread.start()
             for thread in threads:
                 thread.join()
+            now, most = memory(process)
+            print(f"memory of the server in MiB: {started_with} at first, {now} at the end, {most} at most")
             process.terminate()
         found = faults(folder, analysts, [key.id for key, _ in made])
     statuses = sum((analyst.statuses for analyst in analysts), Counter())
@@ -168,6 +225,7 @@ def main() -> None:
         found.append(f"statuses {dict(statuses)}")
     if changed := sum(analyst.changed for analyst in analysts):
         found.append(f"{changed} repeated questions got other bytes")
+    print(f"refused as busy, and sent again: {sum(analyst.busy for analyst in analysts)}")
     seconds = np.array([s for analyst in analysts for s in analyst.seconds])
     questions = sum(len(analyst.answers) for analyst in analysts)
     print(

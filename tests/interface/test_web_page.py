@@ -469,3 +469,21 @@ def test_the_files_hold_no_inline_script_and_no_foreign_address(name):
     assert len(text) > 1000
     for word in ("http://", "https://", "//cdn", "@import", " style=", "onclick=", "innerHTML", "eval("):
         assert word not in text
+
+
+@needs_browser
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_interface_is_rendered_from_its_description(page, width):
+    page.resize(*WIDTHS[width])
+    page.driver.get(f"{page.address}/interface")
+    page.find("#key").send_keys("dpcvx-wrong", Keys.ENTER)
+    page.until(lambda: "valid API key" in page.find("#problem").text)
+    page.find("#key").clear()
+    page.find("#key").send_keys(page.text, Keys.ENTER)
+    page.until(lambda: page.all("#paths section"))
+    titles = [each.text for each in page.all("#paths h2")]
+    assert {"POST /api/v1/queries", "GET /api/v1/budget", "DELETE /api/v1/keys/{id}"} <= set(titles)
+    assert "Idempotency-Key" in page.find("#paths").text
+    assert page.find("#file").get_attribute("href").startswith("data:application/json")
+    wide = page.driver.execute_script("return document.documentElement.scrollWidth")
+    assert wide <= WIDTHS[width][0]

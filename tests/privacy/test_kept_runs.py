@@ -171,8 +171,8 @@ def test_a_crash_after_an_error_was_found_loses_nothing_and_continues_no_run(led
     assert again.n_updates == 1
     assert again.comparisons == (3, 4)
     assert kept(ledger) is None
-    answer = again.ask(BAD, key="k")
-    assert max(c.estimate for c in answer.coefficients) == pytest.approx(1 / 8, abs=0.03)
+    again.ask(BAD, key="k")
+    assert again.histogram.marginal((0, 1, 2, 3)).max() == pytest.approx(1 / 8, abs=0.03)
     assert again.comparisons == (3, 4)
     assert again._runs._state.threshold != threshold
     ledger.verify()
@@ -193,8 +193,9 @@ def test_a_query_that_cannot_be_measured_stops_no_start(ledger, monkeypatch):
     assert again.ask(GOOD).checked
 
 
+@pytest.mark.parametrize("stored", [False, True], ids=["passing", "stored"])
 @pytest.mark.parametrize("above", [False, True])
-def test_a_result_that_could_not_be_kept_was_never_found(ledger, above, monkeypatch):
+def test_a_result_that_could_not_be_kept_was_never_found(ledger, above, stored, monkeypatch):
     """On a full disk an answer above failed and one below did not; each failure told one comparison."""
     made = start(ledger)
     made.ask(GOOD)
@@ -206,8 +207,10 @@ def test_a_result_that_could_not_be_kept_was_never_found(ledger, above, monkeypa
         raise LedgerUnavailable("The disk is full.")
 
     monkeypatch.setattr(Account, "keep", full)
+    if stored:
+        monkeypatch.setattr(Account, "note", full)
     with pytest.raises(LedgerUnavailable):
-        made.ask(BAD)
+        made.ask(BAD, key="k" if stored else None)
     monkeypatch.undo()
     made._private_side.above = compare
     assert made.ask(GOOD).checked
@@ -220,6 +223,16 @@ def test_both_results_are_kept_by_the_same_write():
     below, above = (state.to_bytes() for state in states)
     assert len(below) == len(above)
     assert all("10000" not in repr(state) and "above" not in repr(state) for state in states)
+
+
+def test_a_result_below_is_written_with_its_answer(ledger, monkeypatch):
+    """Two writes for each answer, each with its wait for the disk, instead of one."""
+    made = start(ledger)
+    made.ask(GOOD, key="first")
+    monkeypatch.setattr(Account, "keep", lambda *arguments: 1 / 0)
+    assert made.ask(GOOD, key="second").checked
+    monkeypatch.undo()
+    assert json.loads(kept(ledger))["count"] == 2
 
 
 def test_two_processes_do_not_share_a_run(ledger):

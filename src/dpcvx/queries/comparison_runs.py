@@ -11,7 +11,7 @@ from dpcvx.queries.engine_plan import EnginePlan
 from dpcvx.queries.mechanisms import PublicAnswer
 from dpcvx.queries.private_side import PrivateSide
 from dpcvx.queries.sparse_vector import ComparisonRun
-from dpcvx.queries.transcript import EngineTranscript
+from dpcvx.queries.transcript import UNCHANGED, EngineTranscript
 
 __all__ = ["Asker", "ComparisonRuns"]
 
@@ -56,12 +56,13 @@ class RunState:
 class ComparisonRuns:
     """Opens, continues and ends the runs of sparse vector of one engine.
 
-    The result of every comparison is kept before anything depends on it, by a write that is the same for both
-    results. So a failure at this point does not depend on the result, and a run that found something is over
-    whatever happens next. The end of a run is an entry of the transcript, and therefore of the ledger's chain
-    and of its witness, before the new measurement is made: an old copy of the ledger that would continue the
-    run is refused. Until then a new start continues the run with its threshold and fresh noise on each score,
-    exactly as if it had not been interrupted.
+    A result above is kept before anything depends on it; a result below is kept with its answer, or alone if
+    the answer is not stored, by a write that is at least as large. So wherever the write of a result above
+    fails, that of a result below would have failed too: a comparison is never dropped because it was above,
+    and a run that found something is over whatever happens next. The end of a run is an entry of the
+    transcript, and therefore of the ledger's chain and of its witness, before the new measurement is made: an
+    old copy of the ledger that would continue the run is refused. Until then a new start continues the run
+    with its threshold and fresh noise on each score, exactly as if it had not been interrupted.
 
     `plan`: of the engine; `private_side`: compares; `transcript`: of the engine.
     """
@@ -69,6 +70,7 @@ class ComparisonRuns:
     def __init__(self, plan: EnginePlan, private_side: PrivateSide, transcript: EngineTranscript) -> None:
         self._plan, self._private_side, self._transcript = plan, private_side, transcript
         self.settled = False  # whether nothing was interrupted
+        self.unkept = UNCHANGED  # state of the run before and after a result that is not kept yet
         self.begun = 0  # runs, or selections, that were begun
         self._open: ComparisonRun | None = None
         self._state: RunState | None = None  # of the open run, as it is kept
@@ -99,6 +101,7 @@ class ComparisonRuns:
         self.begun = sum(entry.kind == "run" for entry in entries)
         self._ends = [json.loads(entry.content) for entry in entries if entry.kind == "end"]
         self._open = self._state = None
+        self.unkept = UNCHANGED
         if self._plan.comparison is None:
             return None
         kept = self._transcript.read_run()
@@ -113,9 +116,10 @@ class ComparisonRuns:
     def above(self, checked: PublicAnswer, updates: int, asker: Asker | None) -> bool:
         """Compare the error of a public answer with the level, in the open run or in the next one.
 
-        The caller sets `settled` when it has noted the measurement of an answer that is above.
+        The caller keeps `unkept` with an answer that is below, or notes the measurement of one that is above,
+        and then sets `settled`.
         """
-        self.settled = False
+        self.settled, self.unkept = False, UNCHANGED
         if self._open is None or self._state is None:
             self._open, self._state = self._start()
         above = self._private_side.above(self._open, checked, self._plan.level)
@@ -126,12 +130,14 @@ class ComparisonRuns:
             query=checked.query.description.to_json(),
             asker="" if asker is None else asker.name,
         )
-        self._transcript.keep_run(self._state.to_bytes(), compared.to_bytes())
+        change = self._state.to_bytes(), compared.to_bytes()
+        if above:
+            self._transcript.keep_run(*change)
+        else:
+            self.unkept = change
         self._state = compared
         if above:
             self._end(updates)
-        else:
-            self.settled = True
         return above
 
     def _start(self) -> tuple[ComparisonRun, RunState]:

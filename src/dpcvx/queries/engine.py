@@ -47,7 +47,14 @@ from dpcvx.queries.schema import Schema
 from dpcvx.queries.self_check import FAMILIES, RANK, Check, check_queries
 from dpcvx.queries.synthetic import synthetic_table
 from dpcvx.queries.table_check import NOT_PAID, objection_to_check, read_counts
-from dpcvx.queries.transcript import EngineTranscript, MemoryTranscript, arrays, pack, pack_measurements
+from dpcvx.queries.transcript import (
+    UNCHANGED,
+    EngineTranscript,
+    MemoryTranscript,
+    arrays,
+    pack,
+    pack_measurements,
+)
 from dpcvx.queries.units import find_units, number_of_rows
 from dpcvx.queries.universe import Universe
 from dpcvx.queries.wide_regression import WideRegression
@@ -324,9 +331,7 @@ class QueryEngine:
                     raise KeyReused(f"Key {key!r} was used for another query: use a new key.")
                 return answer
             answer = self._answer(compiled, asker)
-            if key is not None:
-                self._transcript.append("answer", key, answer.body)
-            return answer
+            return self._keep(answer, key)
 
     def place(self, key: str) -> str | None:
         """Return the name of the ledger's note that holds the answer of a key; None without a ledger."""
@@ -347,7 +352,7 @@ class QueryEngine:
             listed = [each for each in family if not isinstance(each, WideRegression)]
             while self.budget_split.selection and self._runs.left and listed:
                 self._improve(listed)
-            return tuple(self._answer(compiled) for compiled in family)
+            return tuple(self._keep(self._answer(compiled)) for compiled in family)
 
     def synthetic(self, rows: int, rng: Generator | None = None) -> dict[str, Any]:
         """Return a table of invented records, drawn from the public histogram, as columns by name.
@@ -450,6 +455,15 @@ class QueryEngine:
             self._note_update(lesson)
         self._runs.settled = True
 
+    def _keep(self, answer: Answer, key: str | None = None) -> Answer:
+        """Store an answer under its key, with the result of its comparison; durable when it returns."""
+        if key is not None:
+            self._transcript.append("answer", key, answer.body, run=self._runs.unkept)
+        else:
+            self._transcript.keep_run(*self._runs.unkept)
+        self._runs.unkept, self._runs.settled = UNCHANGED, True
+        return answer
+
     def _answer(self, compiled: CompiledQuery, asker: Asker | None = None) -> Answer:
         self._settle()
         if self.method == "composition":
@@ -467,10 +481,8 @@ class QueryEngine:
         )
         if compared and self._runs.above(near, self.n_updates, asker):
             if self.n_updates < self.budget_split.updates:
-                answer = self._measured_answer(compiled, public.theta)
-                self._runs.settled = True
-                return answer
-            compared, self._runs.settled = False, True
+                return self._measured_answer(compiled, public.theta)
+            compared = False
         unit = near.query.range(near.theta) / self.n
         below = self.plan.largest_below * unit / part if compared else math.inf
         check = self._checks.get("regressions" if isinstance(compiled, CompiledRegression) else "shares")

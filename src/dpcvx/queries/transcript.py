@@ -79,7 +79,8 @@ class MemoryTranscript:
 
     def keep_run(self, before: bytes | None, after: bytes | None) -> None:
         """Replace the state of the run."""
-        self._run = after
+        if (before, after) != UNCHANGED:
+            self._run = after
 
     def read_run(self) -> bytes | None:
         """Return the state of the run."""

@@ -9,6 +9,7 @@ import asyncio
 import json
 import math
 import secrets
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -61,6 +62,7 @@ READY_SECONDS = 5.0  # how long the result of a check of the ledger is used agai
 # Argon2 verifications of keys that were not accepted before: one at a time, which takes 19 MiB and a core, so
 # that wrong keys leave the other cores to the service. So many may wait, in all and from one address.
 CHECKING, CHECKING_OF_ONE = 64, 8
+PAUSE = 2.0  # rest after a wrong key, in times of its verification: wrong keys take a third of a core at most
 REFUSED_SLOTS = 4  # fewest slots from a request to the refusal of its key: the next wrong one comes later
 
 Result = TypeVar("Result")
@@ -192,10 +194,18 @@ class ServiceState:
         self._checking[source] += 1
         try:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._verifier, self.analysts.keys.verify, text)
+            return await loop.run_in_executor(self._verifier, self._verify, text)
         finally:
             self._checking[source] -= 1
             self._checking = +self._checking  # forgets addresses that wait no longer
+
+    def _verify(self, text: str) -> ApiKey | None:
+        """Verify a key by Argon2, and rest after a wrong one, so that good keys find the cores free."""
+        started = time.perf_counter()
+        key = self.analysts.keys.verify(text)
+        if key is None:
+            time.sleep(PAUSE * (time.perf_counter() - started))
+        return key
 
     async def next_slot(self, started: float, least: int = 1) -> None:
         """Wait until a whole number of slots has passed since a request came, and at least so many."""
