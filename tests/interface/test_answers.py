@@ -185,7 +185,7 @@ def test_a_table_has_margins_that_are_sums_of_its_cells(engine):
 def test_intervals_are_for_the_records_or_for_a_population_and_say_which():
     regression = replace(ANSWER, query=Regression("sex", ("age",)).to_json())
     assert "95% intervals for these records; predicted" in str(ANSWER)
-    assert "sampling error included" in str(regression)  # as in other tables of coefficients
+    assert "sampling error included" in " ".join(str(regression).split())  # as in other tables
     cells = regression.summary().table().cells()
     assert cells[0] == ["", "coef", "std err", "z", "P>|z|", "[0.025", "0.975]", "noise share"]
     assert cells[1][1:] == ["10.00", "2.236", "4.472", "0.000", "6.000", "14.00", "20 %"]
@@ -219,3 +219,11 @@ def test_answers_of_earlier_versions_keep_their_bounds():
     answer = Answer.from_json(old)
     assert (answer.interval_by, answer.coefficients[0].std_err) == ("bound", 1.0)
     assert "95% intervals for these records; by the bound on the error." in str(answer)
+
+
+def test_a_regression_at_the_edge_of_its_set_or_nearly_separated_says_so():
+    query = Regression("sex", ("age",), radius=10.0).to_json()
+    usual = replace(ANSWER, query=query, coded=(1.0, 2.0))
+    assert "radius" not in str(usual)
+    assert "too narrow" in str(replace(usual, coded=(1.0, -5.0)))
+    assert "The radius of the set of coefficients is reached" in str(replace(usual, coded=(0.0, 9.95)))

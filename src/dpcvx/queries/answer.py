@@ -22,6 +22,15 @@ from dpcvx.words import is_number
 
 __all__ = ["ARGUMENTS", "BRANCHES", "INTERVALS", "Answer", "Coefficient", "reading_note"]
 
+SEPARATION = 4.0  # coded coefficient of a label beyond which intervals were too narrow in the benchmark
+BINDING = (
+    "The radius of the set of coefficients is reached: they are shrunk towards 0, and their intervals are "
+    "not calibrated. Ask again with a larger radius."
+)
+SEPARATED = (
+    "Some levels hardly have both labels: coefficients that large have intervals that are too narrow. Leave "
+    "these attributes out, or join levels."
+)
 BRANCHES = ("histogram", "oracle")
 # How the bound on an error is proved, in words.
 ARGUMENTS = {
@@ -165,7 +174,20 @@ class Answer:
     @property
     def reading_notes(self) -> tuple[str, ...]:
         """How to read the numbers, one sentence each."""
-        return tuple(f"{part[0].upper()}{part[1:]}." for part in self.note.split("; ") if part)
+        said = tuple(f"{part[0].upper()}{part[1:]}." for part in self.note.split("; ") if part)
+        return (*said, BINDING) if self._set_binds else (*said, SEPARATED) if self._is_separated else said
+
+    @property
+    def _set_binds(self) -> bool:
+        """Whether the coefficients are at the edge of their ball."""
+        norm = {"l1": 1, "l2": 2}.get(str(self.query.get("set")))
+        size = 0.0 if norm is None else sum(abs(each) ** norm for each in self.coded) ** (1 / norm)
+        return self.is_regression and size > 0.99 * self.query["radius"]
+
+    @property
+    def _is_separated(self) -> bool:
+        labels = [name for name, loss in QUERY_LOSSES.items() if loss.target == "labels"]
+        return self.query.get("loss") in labels and max(map(abs, self.coded), default=0.0) > SEPARATION
 
     def interval_words(self, population: bool) -> str:
         """Say what the intervals are for and what they rest on."""

@@ -1,0 +1,66 @@
+"""Intervals of answers cover as often as they say, for the records and for a population, and are not wide."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from dpcvx.accounting import Budget
+from dpcvx.noise import SeededGenerator
+from dpcvx.queries import Attribute, Binned, Counts, Marginal, QueryEngine, Regression, Schema, Universe
+
+SCHEMA = Schema(
+    (
+        Attribute("sex", ("f", "m")),
+        Attribute("region", ("north", "south", "west"), other="missing"),
+        Attribute("income", ("low", "high")),
+        Binned("age", (18, 30, 45, 60, 90), values=(24, 38, 52, 72)),
+    )
+)
+N, SEEDS = 10_000, 4
+TRUTH = {"sex=m": 0.5, "region=south": -0.4, "region=west": 0.0, "region=missing": 0.2, "age": 0.03}
+
+
+def people(seed):
+    """Records of a population whose logistic regression of income is known."""
+    rng = np.random.default_rng(seed)
+    age = rng.choice(SCHEMA["age"].values, N, p=[0.2, 0.3, 0.3, 0.2])
+    sex = np.where(rng.random(N) < 0.4 + 0.002 * (age - 50), "m", "f")
+    region = rng.choice(["north", "south", "west", ""], N, p=[0.3, 0.3, 0.3, 0.1])
+    odds = 0.03 * (age - 50) + 0.5 * (sex == "m") - 0.4 * (region == "south") + 0.2 * (region == "")
+    income = np.where(rng.random(N) < 1 / (1 + np.exp(-odds)), "high", "low")
+    return {"sex": sex, "region": region, "income": income, "age": age}
+
+
+@pytest.mark.long
+def test_intervals_cover_95_per_cent_and_their_width_fits_the_errors():
+    inside = {"tables": [], "coefficients": [], "population": []}
+    errors, widths = [], []
+    query = Regression("income", ("sex", "region", "age"))
+    for seed in range(SEEDS):
+        table = people(seed)
+        counts = Counts.of(Universe(SCHEMA), table)
+        engine = QueryEngine(
+            SCHEMA, table, Budget(1.0, 1e-8), method="warm", check=0, rng=SeededGenerator(seed)
+        )
+        for names in combinations(SCHEMA.names, 2):
+            marginal = Marginal(names)
+            compiled = marginal.compile(SCHEMA, N)
+            exact = marginal.reading(SCHEMA, N).numbers(counts.marginal(compiled.attributes).ravel() / N)
+            for each, right in zip(engine.ask(marginal).coefficients, exact, strict=True):
+                if each.low is not None:
+                    inside["tables"].append(each.low <= right <= each.high)
+                    errors.append(each.estimate - right)
+                    widths.append((each.high - each.low) / 2)
+        compiled = query.compile(SCHEMA, N)
+        best = compiled.answer(counts.marginal(compiled.attributes).ravel() / N)
+        exact = query.reading(SCHEMA, N).numbers(best)
+        for each, right in zip(engine.ask(query).coefficients, exact, strict=True):
+            if each.name in TRUTH:
+                inside["coefficients"].append(each.low <= right <= each.high)
+                inside["population"].append(each.population_low <= TRUTH[each.name] <= each.population_high)
+    covered = {name: np.mean(found) for name, found in inside.items()}
+    assert 0.9 < covered["tables"] < 0.995, covered
+    assert covered["coefficients"] >= 0.85, covered  # of 20 numbers
+    assert covered["population"] >= 0.85, covered
+    assert np.median(widths) < 2 * 1.96 * np.sqrt(np.mean(np.square(errors)))
