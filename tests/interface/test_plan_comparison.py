@@ -86,7 +86,6 @@ def test_every_solver_of_the_package_may_be_listed():
         "OneStep",
         "ScaledTarget",
         "Standardised",
-        "StepThenMean",
     }
 
 

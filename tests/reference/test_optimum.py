@@ -51,7 +51,6 @@ from dpcvx.solvers import (
     OutputPerturbation,
     ScaledTarget,
     Standardised,
-    StepThenMean,
     SufficientStatistics,
     run_with_oracle,
 )
@@ -489,16 +488,6 @@ def test_a_constant_is_the_mean_of_the_target(quiet):
     plan = ConstantModel().plan(problem, len(X), BUDGET, Tight())
     theta = execute(plan, source(X, y, bounds=problem.bounds), rng=SeededGenerator(0)).theta
     np.testing.assert_allclose(theta, [0, 0, y.mean()], atol=1e-3)
-
-
-def test_one_step_leaves_residuals_without_a_mean(quiet):
-    X, y = regression_far_from_zero()
-    problem = Problem(Huber(0.32, (-4.0, 4.0), 0.4), L2Ball(20.0), bounds=Bounds(1.0), d=3)
-    plan = StepThenMean().plan(problem, len(X), BUDGET, Tight())
-    theta = execute(plan, source(X, y, bounds=problem.bounds), rng=SeededGenerator(0)).theta
-    gradient = (X[:, :2] * np.clip(-y, -0.32, 0.32)[:, None]).mean(axis=0)
-    np.testing.assert_allclose(theta[:2] / theta[0], gradient / gradient[0], rtol=1e-3)
-    assert abs(np.clip(X @ theta - y, -0.32, 0.32).mean()) < 0.02
 
 
 def test_every_solver_is_here():

@@ -259,10 +259,12 @@ class AdditiveModel(LinearModel):
             factor = min(1.0, limit * BELOW / largest) if largest else 1.0
             self.coef_[..., [published[place] for place in places]] *= factor
 
-    def _candidates(self, problem: Problem, n: int, budget: Budget, intercept: float) -> tuple[Solver, ...]:
+    def _candidates(
+        self, problem: Problem, n: int, budget: Budget, intercept: float, noise_share: float | None = None
+    ) -> tuple[Solver, ...]:
         """Return the solvers; in a set with signs, descent with the schedule of the whole ball."""
         if not isinstance(problem.domain, SignedBall):
-            return super()._candidates(problem, n, budget, intercept)
+            return super()._candidates(problem, n, budget, intercept, noise_share)
         ball = dataclasses.replace(problem, domain=L2Ball(problem.domain.radius))
         clip = default_clip(ball, n, budget)
         given = None if self.n_iter is None else int(self.n_iter)

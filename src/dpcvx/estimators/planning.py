@@ -44,15 +44,18 @@ from dpcvx.solvers import (
     NoisyGradientDescent,
     ScaledTarget,
     Standardised,
-    StepThenMean,
     configured,
 )
 from dpcvx.solvers.defaults import default
 from dpcvx.solvers.one_step import far_reach, hides_errors, with_uncertainty
-from dpcvx.solvers.scaled_target import covering_deviations, residual_deviations
+from dpcvx.solvers.scaled_target import (
+    SHORT_NOISE,
+    covering_deviations,
+    has_enough_records,
+    residual_deviations,
+    with_short_rows,
+)
 from dpcvx.solvers.standardised import INTERCEPT as STANDARDISED_INTERCEPT
-from dpcvx.solvers.step_then_mean import RESIDUAL as STEP_RESIDUAL
-from dpcvx.solvers.step_then_mean import step_pays
 
 __all__ = ["AUTOMATIC", "FitDeclaration", "Parameters", "Planning", "parameters"]
 
@@ -204,13 +207,16 @@ class Planning(Parameters):
             mapped = self._constrained(self._with_room(plain), coordinates, columns)
             make = partial(self._plan, mapped, n, budget, coordinates=coordinates)
         elif self._is_free and _can_scale(problem, budget):
+            wrapper = ScaledTarget(NoisyGradientDescent(), intercept, self._residual(problem, n, budget))
+            short = (
+                problem.is_round and problem.loss.affine and not (dataset.table.sparse or self.uncertainty)
+            )
+            if short and stated.data_norm is None:
+                wrapper = with_short_rows(problem, intercept)
             make = partial(
-                self._plan_scaled, problem, n, budget, intercept, density=density, redundant=redundant
+                self._plan_scaled, problem, n, budget, wrapper, density=density, redundant=redundant
             )
         constant = self._may_be_constant(problem, intercept, budget)
-        one_step = constant and problem.loss.affine and problem.is_round
-        if one_step and not standardize and step_pays(problem, n, budget):
-            make = partial(self._plan_step, problem, n, budget, intercept)
         check, note = check_stages(dataset, columns, target, n, budget, float(self.check))
         asked = maps if standardize else declared
         histograms = pooled or histogram_stages(n, asked, dataset, budget, target)
@@ -222,8 +228,9 @@ class Planning(Parameters):
             reason = UNUSED + "columns of this fit are standardised, or it has standard errors"
         bounds = quantile_stages(n, private_columns(*fit), budget)
         chosen = _after((*check, *weighing, *bounds, *histograms), make)
+        few = problem.loss.affine and not (standardize or has_enough_records(n, budget))
         # Maps are of columns, of which a constant makes no use.
-        if constant and not histograms and not is_useful(chosen):
+        if constant and not histograms and (few or not is_useful(chosen)):
             chosen = _after((*check, *bounds), partial(self._plan_constant, problem, n, budget, intercept))
         if chosen.solver.standardises:
             intercept = float(self.fit_intercept)
@@ -373,23 +380,17 @@ class Planning(Parameters):
         problem: Problem,
         n: int,
         budget: Budget,
-        intercept: float,
+        wrapper: ScaledTarget,
         accountant: Accountant,
         *,
         density: float = 1.0,
         redundant: Vector | None = None,
     ) -> Plan:
-        """Plan of a fit to a centred and scaled target, with rows as they are."""
-        wrapper = ScaledTarget(NoisyGradientDescent(), intercept, self._residual(problem, n, budget))
-        solvers = self._candidates(wrapper.inner(problem), n, budget, 0.0)
+        """Plan of a fit to a centred and scaled target, by some solver in place of the wrapper's."""
+        limit = None if wrapper.length is None else SHORT_NOISE
+        solvers = self._candidates(wrapper.inner(problem), n, budget, 0.0, limit)
         candidates = tuple(dataclasses.replace(wrapper, solver=solver) for solver in solvers)
         return self._choose(problem, n, budget, candidates, accountant, density=density, redundant=redundant)
-
-    def _plan_step(
-        self, problem: Problem, n: int, budget: Budget, intercept: float, accountant: Accountant
-    ) -> Plan:
-        """Plan of one gradient step and the mean of the residuals."""
-        return plan(problem, n, budget, (ScaledTarget(StepThenMean(), intercept, STEP_RESIDUAL),), accountant)
 
     def _plan_constant(
         self, problem: Problem, n: int, budget: Budget, intercept: float, accountant: Accountant
@@ -417,10 +418,13 @@ class Planning(Parameters):
                 candidates = tuple(each.with_redundant(redundant) for each in candidates)
         return plan(problem, n, budget, candidates, accountant, density=density)
 
-    def _candidates(self, problem: Problem, n: int, budget: Budget, intercept: float) -> tuple[Solver, ...]:
+    def _candidates(
+        self, problem: Problem, n: int, budget: Budget, intercept: float, noise_share: float | None = None
+    ) -> tuple[Solver, ...]:
         """Solvers to weigh: those of the planner, or the one that the user names.
 
-        `intercept`: value of the constant feature, 0 for none.
+        `intercept`: value of the constant feature, 0 for none; `noise_share`: most that descent's noise may
+        cost.
         """
         if problem.loss.link != "logit" or self.uncertainty:
             intercept = 0.0  # standard errors are those of the descent without a step beside it
@@ -431,7 +435,10 @@ class Planning(Parameters):
             kinds = automatic(problem)
             if self.n_iter is not None:
                 kinds = tuple(kind for kind in kinds if hasattr(kind, "n_iter"))
-            return tuple(configured(kind, clip=clip, n_iter=n_iter, intercept=intercept) for kind in kinds)
+            return tuple(
+                configured(kind, clip=clip, n_iter=n_iter, intercept=intercept, noise_share=noise_share)
+                for kind in kinds
+            )
         if isinstance(self.solver, str):
             if self.solver not in NAMED_SOLVERS:
                 known = ", ".join(map(repr, ["auto", *NAMED_SOLVERS]))

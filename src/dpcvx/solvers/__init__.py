@@ -16,7 +16,6 @@ from dpcvx.solvers.output_perturbation import OutputPerturbation
 from dpcvx.solvers.own_oracle import GradientOracle, run_with_oracle
 from dpcvx.solvers.scaled_target import ConstantModel, ScaledTarget
 from dpcvx.solvers.standardised import Standardised
-from dpcvx.solvers.step_then_mean import StepThenMean
 from dpcvx.solvers.strongly_convex_mirror_descent import NoisyStronglyConvexMirrorDescent
 from dpcvx.solvers.sufficient_statistics import SufficientStatistics
 from dpcvx.solvers.svrg import NoisySVRG, NoisySVRGPlusPlus
@@ -41,11 +40,16 @@ NAMED_SOLVERS: dict[str, type[Solver]] = {kind.name: kind for kind in SOLVERS if
 
 
 def configured(
-    kind: type[Solver], *, clip: float | None = None, n_iter: int | None = None, intercept: float = 0.0
+    kind: type[Solver],
+    *,
+    clip: float | None = None,
+    n_iter: int | None = None,
+    intercept: float = 0.0,
+    noise_share: float | None = None,
 ) -> Solver:
     """Return a solver with the settings that it has a field for."""
     known = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    given = {"clip": clip, "n_iter": n_iter, "intercept": intercept}
+    given = {"clip": clip, "n_iter": n_iter, "intercept": intercept, "noise_share": noise_share}
     return kind(**{name: value for name, value in given.items() if name in known})
 
 
@@ -69,7 +73,6 @@ __all__ = [
     "OutputPerturbation",
     "ScaledTarget",
     "Standardised",
-    "StepThenMean",
     "SufficientStatistics",
     "configured",
     "run_with_oracle",

@@ -192,10 +192,30 @@ _LISTED = (
             "noise on an answer, over its range, from which all answers together give the standard "
             "deviation; with less, the last ones alone do, which see more of long tails",
             "benchmarks/small.py", predicts=False),
+    Default("solvers.scaled_target.TAIL_NOISE", 0.03,
+            "most noise on an answer, over its range, if the last one is about the target's tail",
+            "benchmarks/small.py", predicts=False),
+    Default("solvers.scaled_target.LONG_TAIL", 0.3,
+            "mean square of targets clipped at one standard deviation, with a deviation of its noise added, "
+            "below which the tail is long: their residuals are then clipped at the larger of the next "
+            "two numbers. A normal law has 0.52, or 0.35 if its standard deviation is found 1.5 times too "
+            "large; with 0.35 ames lost 0.6 of R^2", "benchmarks/small.py", predicts=False),
     Default("solvers.scaled_target.RESIDUAL", (0.7, 2.5),
             "residuals of squared loss are clipped at this many standard deviations of the target: the first "
             "where records are few, the second where they are many and, at least, for standard errors",
             "benchmarks/small.py", predicts=False),
+    Default("solvers.scaled_target.ENOUGH", 30.0,
+            "least n mu for a model other than the mean of the target, where columns are not standardised",
+            "benchmarks/small.py", predicts=False),
+    Default("solvers.scaled_target.SHORT_ROWS", 0.5,
+            "norm to which rows of few records are shrunk, over the largest: somewhat below that of cells "
+            "spread evenly over their bounds, sqrt(1/3)", "benchmarks/regression_peers.py", predicts=False),
+    Default("solvers.scaled_target.SHORT_RESIDUAL", 0.3,
+            "residuals of such fits are clipped at this many standard deviations of the target",
+            "benchmarks/regression_peers.py", predicts=False),
+    Default("solvers.scaled_target.SHORT_NOISE", 0.07,
+            "of the target's variance: what the noise of such fits may cost; 0.05 leaves R^2 .37 for .40 at "
+            "epsilon 1, 0.1 costs .05 at epsilon .1", "benchmarks/regression_peers.py", predicts=False),
     Default("solvers.scaled_target.MANY", 100.0,
             "records are many where n mu is this for each coefficient; the clip of residuals is in "
             "proportion between 28 and 100", "benchmarks/small.py", predicts=False),
@@ -209,26 +229,6 @@ _LISTED = (
             predicts=False),
     Default("solvers.label_share.DEVIATION", 1.5,
             "usual standard deviation of the log-odds of a class, over tables", "benchmarks/labels.py",
-            predicts=False),
-    Default("solvers.step_then_mean.MEAN_SHARE", 0.2,
-            "of the fit's mu^2 for the mean of the residuals", "benchmarks/small.py", predicts=False),
-    Default("solvers.step_then_mean.VARIANCE", 0.15,
-            "usual sum of the variances of the columns, over the square of the longest row",
-            "benchmarks/small.py", predicts=False),
-    Default("solvers.step_then_mean.NOISE_PRICE", 0.1,
-            "of the target's variance: what the noise on the step may cost", "benchmarks/small.py",
-            predicts=False),
-    Default("solvers.step_then_mean.LONGEST", 2.0,
-            "longest step, over the inverse of the sum of the columns' variances; 3 made a third of the fits "
-            "worse than a constant", "benchmarks/small.py", predicts=False),
-    Default("solvers.step_then_mean.RESIDUAL", 0.8,
-            "residuals are clipped at this many standard deviations of the target", "benchmarks/small.py",
-            predicts=False),
-    Default("solvers.step_then_mean.ENOUGH", (35.0, 100.0),
-            "least and most n mu for one step: with less, the standard deviation of the target is not known "
-            "well enough, with more, several steps pay", "benchmarks/small.py", predicts=False),
-    Default("solvers.step_then_mean.FEW", 8.0,
-            "most n mu for each coefficient: with more, descent does better", "benchmarks/small.py",
             predicts=False),
     Default("solvers.one_step.MEAT_SHARE", 0.2,
             "of the Hessian's share, for the meat of the sandwich: it is not inverted, so noise matters less",

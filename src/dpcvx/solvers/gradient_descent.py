@@ -79,6 +79,10 @@ class NoisyGradientDescent(Solver):
         and would not learn that a class is rare.
     settled : float
         Least (1 - momentum) T of the default number of steps, which is proportional to its square root.
+    noise_share : float, optional
+        Most that the noise may cost by default, over the loss at theta = 0: it limits H. Without it rows of a
+        declared length have no such limit, and others have one of a tenth, or of a fifth for a target of
+        known standard deviation.
     """
 
     n_iter: int | None = None
@@ -87,6 +91,7 @@ class NoisyGradientDescent(Solver):
     clip: float | None = None
     intercept: float = field(default=0.0, repr=False)  # the statement has an entry of its own for it
     settled: float = field(default=SETTLED, repr=False)
+    noise_share: float | None = field(default=None, repr=False)
 
     name: ClassVar[str] = "gradient_descent"
     requires: ClassVar[tuple[type, ...]] = (HasProjection,)
@@ -193,16 +198,24 @@ class NoisyGradientDescent(Solver):
         grid = np.geomspace(1e-3, 1e9, 1201) / problem.smoothness
         shift = gradient_noise(problem, n, budget, self.clip)
         longest: float = problem.C.norm(2, problem.size) / math.sqrt(problem.size) / shift
+        price = _privacy(problem, n, budget, self.clip, 1.0)  # it grows like H^2
         rows = problem.bounds.x_2 is not None
         if problem.is_round and rows and problem.outputs == 1 and problem.loss.convex:
             typical = Typical.of(problem, self.clip)
             typical = replace(typical, curvatures=bend * typical.curvatures)
             total = sum(typical.descent(grid, shift))
+            limited = self.noise_share is not None
         else:
-            price = _privacy(problem, n, budget, self.clip, 1.0)  # it grows like H^2
-            total = _optimisation(problem, grid) + price * grid**2
-            longest = min(longest, math.sqrt(_affordable(problem) / price))
+            total, limited = _optimisation(problem, grid) + price * grid**2, True
+        if limited:
+            longest = min(longest, math.sqrt(self._affordable(problem) / price))
         return min(float(grid[int(np.argmin(total))]), longest)
+
+    def _affordable(self, problem: Problem) -> float:
+        """Most excess risk that noise may cost by default."""
+        known = problem.loss.target_deviation is not None
+        share = SCALED_NOISE_SHARE if known else NOISE_SHARE
+        return (share if self.noise_share is None else self.noise_share) * problem.usual_loss_at_zero
 
     def _reached(self, problem: Problem, n: int, budget: Budget) -> float:
         """H that the steps reach: the default one, or the one that given settings imply."""
@@ -235,12 +248,6 @@ class NoisyGradientDescent(Solver):
         if self.momentum is not None:
             return self.momentum
         return min(_most_momentum(problem), max(0.0, 1 - self.settled / T))
-
-
-def _affordable(problem: Problem) -> float:
-    """Most excess risk that noise may cost by default."""
-    known = problem.loss.target_deviation is not None
-    return (SCALED_NOISE_SHARE if known else NOISE_SHARE) * problem.usual_loss_at_zero
 
 
 def _averaged(T: int) -> int:

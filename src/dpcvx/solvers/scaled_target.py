@@ -12,16 +12,18 @@ import numpy as np
 
 from dpcvx.accounting import Accountant, Budget, Following, calibrate, gaussian_mu, spendable
 from dpcvx.arrays import Vector
+from dpcvx.data import Quantiser
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Repeat
 from dpcvx.losses import Huber, Loss
 from dpcvx.mechanisms import Mechanism, NoisyTarget, SecondMoments, Vertex
 from dpcvx.plans import Asking, Plan, Solver, Stage
-from dpcvx.problem import Problem
+from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers.defaults import default
 from dpcvx.solvers.typical_data import Typical
 
 __all__ = [
+    "SHORT_NOISE",
     "UNIT",
     "ConstantModel",
     "ScaledFit",
@@ -32,11 +34,13 @@ __all__ = [
     "count_records",
     "covering_deviations",
     "divide_by",
+    "has_enough_records",
     "measure_target",
     "residual_deviations",
     "scaled_loss",
     "start_at",
     "target_stage",
+    "with_short_rows",
 ]
 
 SHARES: tuple[float, float] = default("solvers.scaled_target.SHARES")
@@ -47,6 +51,10 @@ NARROWING: float = default("solvers.scaled_target.NARROWING")
 RESIDUAL: tuple[float, float] = default("solvers.scaled_target.RESIDUAL")
 MANY: float = default("solvers.scaled_target.MANY")
 LARGEST: float = default("solvers.scaled_target.LARGEST")
+ENOUGH: float = default("solvers.scaled_target.ENOUGH")
+SHORT_ROWS: float = default("solvers.scaled_target.SHORT_ROWS")
+SHORT_RESIDUAL: float = default("solvers.scaled_target.SHORT_RESIDUAL")
+SHORT_NOISE: float = default("solvers.scaled_target.SHORT_NOISE")
 UNIT = 2.5  # standard deviations of the target in a unit of the fit, in which radius and ridge hold
 LOG_UNIT = 1.5  # the same where scores are logarithms of means
 CENTER: float = default("solvers.scaled_target.CENTER")
@@ -57,6 +65,8 @@ MISFIT: float = default("solvers.scaled_target.MISFIT")
 NOISY: float = default("solvers.scaled_target.NOISY")
 MOST_SHARE = 0.98  # largest distance of a start from the middle of shares that are mapped to [-1, 1]
 LEAST_MEAN = 0.05  # of a target >= 0, in its standard deviations: the noise on the mean can be larger
+TAIL_NOISE: float = default("solvers.scaled_target.TAIL_NOISE")
+LONG_TAIL: float = default("solvers.scaled_target.LONG_TAIL")
 MOST_SEEN = 0.9  # clipped mean squares above it say only that the range is too narrow
 DIVIDED = ("gradient", "gradient on a support", "difference", "Hessian")  # questions whose answers are over n
 SHIFTED = ("gradient", "difference", "Hessian")  # questions that `ShiftedAsk` passes on
@@ -75,21 +85,24 @@ class TargetScale:
     deviation: float
     present: int
     caution: str | None  # where the standard deviation is hidden by noise
+    long_tail: bool = False  # whether a few targets make up most of the variance
 
-    @property
-    def unit(self) -> float:
-        """One unit of the fit in the units of the target."""
-        return UNIT * self.deviation
-
-    def units(self, loss: Loss) -> TargetUnits:
+    def units(self, loss: Loss, residual: float = RESIDUAL[1]) -> TargetUnits:
         """Return the units of a fit with this loss.
+
+        The residuals of squared loss matter most where a few targets are far from all others. With a long
+        tail the unit is larger, so that they are clipped at 2.5 standard deviations even with few records.
 
         With another link nothing is centred, since the model is one of the mean itself, and descent starts at
         it. Shares have no other unit. A unit of amounts is
         1.5 standard deviations or the mean, if that is larger.
+
+        `residual`: planned clip of residuals, in standard deviations.
         """
         if loss.link == "identity":
-            return TargetUnits(self.center, self.unit, self.center, self.unit)
+            kept = min(max(residual, RESIDUAL[0]), RESIDUAL[1]) / RESIDUAL[1]
+            unit = UNIT * self.deviation / (kept if self.long_tail and loss.affine else 1.0)
+            return TargetUnits(self.center, unit, self.center, unit)
         if loss.link == "logit":
             center = min(max(self.center, -MOST_SHARE), MOST_SHARE)
             start = math.log((1 + center) / (1 - center))
@@ -128,6 +141,11 @@ def residual_deviations(problem: Problem, n: int, budget: Budget) -> float:
         return RESIDUAL[1]
     share = n * _mu(budget) / (budget.neighbours.rows * problem.d * MANY)
     return min(max(share * RESIDUAL[1], RESIDUAL[0]), RESIDUAL[1])
+
+
+def has_enough_records(n: int, budget: Budget) -> bool:
+    """Say whether n mu is large enough to learn more of a target than its mean."""
+    return budget.delta == 0 or n * _mu(budget) >= ENOUGH * budget.neighbours.rows
 
 
 def covering_deviations(problem: Problem, n: int, budget: Budget) -> float:
@@ -192,7 +210,9 @@ def measure_target(stage: Stage, n: int, ask: Asking, limit: float, *, centred: 
     it gives the standard deviation: that of a normal target with such a clipped mean square, and no less than
     the last answer gave. The next reach is a few of these. Where noise hides the variance, the next reach is
     half of the last one, or three times the noise: the centre is known better than that. If answers
-    are noisy, all of them together give the standard deviation in the end.
+    are noisy, all of them together give the standard deviation in the end. If they are not, and the last
+    three showed the spread, the last question is one of targets clipped at one standard deviation: their mean
+    square is 0.52 for a normal law, and small if the tail is long.
 
     `stage`: of `target_stage`; `limit`: largest absolute target; `centred`: whether the centre is free; it is
     0 otherwise.
@@ -203,7 +223,11 @@ def measure_target(stage: Stage, n: int, ask: Asking, limit: float, *, centred: 
     seen: list[bool] = []
     shares: list[float] = []
     answers: list[tuple[float, float, float, float]] = []
-    for _ in range(stage.n_calls):
+    present, within = n, 1.0  # `within`: mean square of targets clipped at one standard deviation
+    for left in reversed(range(stage.n_calls)):
+        if left == 0 and mechanism.noise <= TAIL_NOISE and len(seen) > 2 and all(seen[-3:]):
+            within = n / present * float(ask.target(center, deviation)[2])
+            break
         answer = ask.target(center, reach)
         shares.append(float(answer[0]))
         share_noise = mechanism.share_noise / math.sqrt(len(shares))
@@ -229,7 +253,9 @@ def measure_target(stage: Stage, n: int, ask: Asking, limit: float, *, centred: 
     lost = sum(seen[-3:]) < 2
     if not lost and noise > NOISY:
         deviation = _combine_answers(answers, noise, center, limit, centred=centred)
-    return TargetScale(center, deviation, present, LOST_TARGET if lost else None)
+    return TargetScale(
+        center, deviation, present, LOST_TARGET if lost else None, within + mechanism.noise < LONG_TAIL
+    )
 
 
 def _combine_answers(
@@ -333,7 +359,7 @@ class ScaledFit(Solver):
             fit_ask = ShiftedAsk(fit_ask, start, plan.problem.l2)
         if present < plan.n:
             solver = solver.with_records(fit, present)
-            fit, fit_ask = self._fit(plan, present), PresentAsk(fit_ask, plan.n / present, plan.problem.l2)
+            fit, fit_ask = self._fit(plan, present), PresentAsk(fit_ask, plan.n / present, fit.problem.l2)
         theta = solver.run(fit, fit_ask)
         if fit_ask.uncertainty is not None:
             ask.publish(fit_ask.uncertainty.mapped(back, variance))
@@ -347,12 +373,15 @@ class ScaledTarget(ScaledFit):
     Algorithm: `measure_target` releases a centre m, a standard deviation s and the number of records that
     have a target. Targets become (y - m)/(2.5 s), and squared loss becomes Huber's: squared loss with
     residuals clipped at 0.7 standard deviations where records are few, at 2.5 where they are many. Rows are
-    not changed. The number of records that have a target takes the place of n in the answers that the fit
-    works with (PRIVACY_MATH §17).
+    not changed, or divided by a public length: a longer row is then shrunk to norm 1 together with its
+    target, so that its record counts less and a linear model that is right keeps its coefficients. The number
+    of records that have a target takes the place of n in the answers that the fit works with (PRIVACY_MATH
+    §17).
 
     Privacy: `NoisyTarget` takes between 5 and 40 % of mu(eps, delta)^2, by n mu alone; centre and scale are
-    functions of its answers and map one target at a time. The fit is calibrated so that all together keep
-    the budget.
+    functions of its answers and map one target at a time. Rows are shrunk one at a time, by a public length,
+    so the fit's questions have the sensitivity of rows of norm 1 (PRIVACY_MATH §11b). The fit is calibrated
+    so that all together keep the budget.
 
     Parameters
     ----------
@@ -362,11 +391,14 @@ class ScaledTarget(ScaledFit):
         Value of the constant feature, the last one; 0 for none, and then nothing is centred.
     residual : float
         Residuals are clipped at this many standard deviations of the target.
+    length : float, optional
+        Rows are divided by it, and longer ones are shrunk. The set then holds the coefficients of these rows.
     """
 
     solver: Solver
     intercept: float = 1.0
     residual: float = RESIDUAL[1]
+    length: float | None = None
 
     def with_coordinates(self, solver: Solver) -> Solver:
         """Return another solver, with scaled targets."""
@@ -389,7 +421,8 @@ class ScaledTarget(ScaledFit):
                 f"The target of {problem.loss.name} loss with {problem.outputs} output(s) is not scaled: "
                 "that is for one target, of a loss that means the same in any units."
             )
-        return replace(problem, loss=scaled_loss(problem.loss, self.residual))
+        bounds = problem.bounds if self.length is None else Bounds(1.0, 1.0)
+        return replace(problem, loss=scaled_loss(problem.loss, self.residual), bounds=bounds)
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Give the target its share, and the other solver what is left."""
@@ -403,18 +436,33 @@ class ScaledTarget(ScaledFit):
         """Measure the target, fit, and return to its units."""
         limit, stage = plan.problem.loss.y_range[1], plan.stages[0]
         scale = measure_target(stage, plan.n, ask, limit, centred=self.intercept > 0)
-        units = scale.units(plan.problem.loss)
-        ask.remap(None, units.center, units.scale)
+        rows, length = None, self.length or 1.0
+        if self.length is not None:
+            rows = Quantiser(Bounds(1.0, 1.0), 0.0, length, shrink="numbers")
+        units = scale.units(plan.problem.loss, self.residual)
+        ask.remap(rows, units.center, units.scale)
         ask.announce(None, scale.caution)
 
         def back(theta: Vector) -> Vector:
-            old: Vector = units.factor * theta
+            old: Vector = units.factor / length * theta
             if self.intercept:
                 old[-1] += units.level / self.intercept
             return old
 
         start, variance = start_at(units, self.intercept, plan.problem.d), units.variance(plan.problem.loss)
         return self._run_fit(plan, ask, self.solver, scale.present, back, variance, start)
+
+
+def with_short_rows(problem: Problem, intercept: float) -> ScaledTarget:
+    """Return the fit of few records: rows of more than a usual norm are shrunk, and residuals clipped early.
+
+    Cells that are spread evenly over their bounds make rows of sqrt(1/3) of the largest norm. The noise is
+    for rows of that norm; where columns are flags, whose rows are all longer, it is as if residuals were
+    clipped later. `problem`: with rows as they are; `intercept`: value of the constant feature.
+    """
+    from dpcvx.solvers.gradient_descent import NoisyGradientDescent
+
+    return ScaledTarget(NoisyGradientDescent(), intercept, SHORT_RESIDUAL, SHORT_ROWS * problem.row_norm)
 
 
 @dataclass(frozen=True)

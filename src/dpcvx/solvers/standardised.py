@@ -417,7 +417,7 @@ class Standardised(ScaledFit):
         elif first_stage:
             limit = problem.loss.y_range[1]
             scale = measure_target(plan.stages[0], plan.n, ask, limit, centred=self.intercept)
-            units, present, caution = scale.units(problem.loss), scale.present, scale.caution
+            units, present, caution = scale.units(problem.loss, self.residual), scale.present, scale.caution
         limits = means.limits * 2.0**-FEATURE_BITS
         moments, weight = ask.moments(), plan.n
         if means.whole:
