@@ -47,6 +47,7 @@ def query_schema(schema: Schema) -> dict[str, Any]:
         "radius": {**number, "exclusiveMinimum": 0, "default": 3.0},
         "intercept": {"type": "boolean", "default": True},
         "l2": {**number, "minimum": 0, "default": 0.0},
+        "where": where,
     }
     return {
         "oneOf": [
