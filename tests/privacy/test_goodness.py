@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 
 import dpcvx as dp
-from dpcvx.accounting import WEIGHT, Neighbours
+from dpcvx.accounting import WEIGHT, Neighbours, Tight
+from dpcvx.audit.replay import discrepancies, record, replay
 from dpcvx.data import Arrays, GoodnessSum, LogLosses, Quantiser, SquaredErrors
 from dpcvx.events import Gaussian
 from dpcvx.mechanisms import NoisyGoodness
 from dpcvx.noise import SeededGenerator
 from dpcvx.plans.uncertainty import Goodness
+from dpcvx.solvers import NoisyGradientDescent, Standardised
+from dpcvx.solvers.one_step import with_uncertainty
 
 BOUNDS = dp.Bounds(1.0)
 MEASURES = {
@@ -161,3 +164,25 @@ def test_goodness_survives_a_file_and_a_bad_one_is_refused(tmp_path):
     for bad in ({"name": "R²"}, {"name": "x", "value": 1.0, "deviation": 0.0}, 3):
         with pytest.raises((ValueError, TypeError)):
             _goodness(bad)
+
+
+@pytest.mark.parametrize("loss", [dp.Squared(), dp.Logistic()], ids=["linear", "logistic"])
+def test_a_fit_with_an_r2_is_replayed_on_neighbours_without_a_violation(loss):
+    """Far records, which are shrunk as a whole, and missing targets among them."""
+    p = dp.Problem(loss, dp.L2Ball(30.0), bounds=BOUNDS, d=2)
+    solver = with_uncertainty(Standardised(NoisyGradientDescent(n_iter=3)), 0.3, loss)
+    plan = solver.plan(p, 40, dp.Budget(4.0, 1e-6), Tight())
+    assert "NoisyGoodness" in [type(stage.mechanism).__name__ for stage in plan.stages]
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-0.1, 0.1, (40, 2)), rng.choice([-1.0, 1.0], 40)
+    for row, target in (([1.0, -1.0], 1.0), ([-1.0, -1.0], -1.0), ([0.0, 0.0], 0.0), ([1.0, 1.0], math.nan)):
+        one, other = (dp.source(rows, labels, bounds=BOUNDS) for rows, labels in _pair(X, y, row, target))
+        first = record(plan, one, SeededGenerator(1))
+        assert discrepancies(plan, first, replay(plan, other, SeededGenerator(2), first)) == []
+
+
+def _pair(X, y, row, target):
+    """Two data sets that differ in their first record."""
+    rows, targets = X.copy(), y.copy()
+    rows[0], targets[0] = row, target
+    return (X, y), (rows, targets)
