@@ -179,3 +179,27 @@ def test_errors_are_forecast_and_their_share_is_chosen(kind):
     found = model(kind, uncertainty=0.2).fit(X, y).coef_std_
     assert (found < 3 * expected).all()
     assert (expected < 3 * found).all()
+
+
+@pytest.mark.long
+def test_the_command_line_fits_and_predicts_with_an_exposure(tmp_path, monkeypatch, capsys):
+    from dpcvx.cli import main
+
+    table, y = counted(3_000)
+    table.assign(visits=y).to_csv(tmp_path / "t.csv", index=False)
+    numbers = "\n".join(f'{name} = {{ kind = "number", bounds = [-5, 5] }}' for name in "abc")
+    (tmp_path / "t.toml").write_text(f'[target]\ncolumn = "visits"\nbounds = [0, 20]\n[columns]\n{numbers}\n')
+    monkeypatch.chdir(tmp_path)
+
+    def run(words):
+        monkeypatch.setattr("sys.argv", ["dpcvx", *words.split()])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code
+        return capsys.readouterr().out
+
+    fit = "fit t.csv --bounds t.toml --model poisson --exposure years --max-exposure 5 --epsilon 4"
+    assert "exp(coef)" in run(f"{fit} --uncertainty 0.2 --out m.json")
+    run("predict m.json t.csv --out p.csv")
+    predicted = pd.read_csv(tmp_path / "p.csv")["prediction"]
+    np.testing.assert_allclose(predicted, dp.load(tmp_path / "m.json").predict(table), rtol=1e-6)
