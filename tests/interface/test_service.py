@@ -85,7 +85,7 @@ def test_a_question_is_answered_and_kept_in_the_history_of_its_key(ann, engine):
     response = ask(ann, key="first")
     assert response.status_code == 200
     names = [one["name"] for one in response.json()["coefficients"]]
-    assert names == ["intercept", "age", "sex=m"]
+    assert names == ["intercept", "age", "sex=f (baseline)", "sex=m"]
     (past,) = ann.get(f"{API}/history").json()["questions"]
     assert past["idempotency_key"] == "first"
     assert past["answer"] == response.json()
