@@ -69,9 +69,12 @@ def test_a_report_has_question_table_declaration_guarantee_and_provenance(folder
     assert [list(row) for row in found["Coefficients"].rows] == model.summary().table().short_cells()[0]
     assert ("age", "18", "70") in found["Declared data"].rows
     assert found["Guarantee"].text == model.privacy_statement_.meaning
-    assert sum(int(row[1]) for row in found["Guarantee"].rows[1:]) == sum(
-        part["count"] for part in model.privacy_statement_.mechanisms
-    )
+    # A question with several answers, as the Hessian and the meat are, has a row for each.
+    assert [(row[0], int(row[1])) for row in found["Guarantee"].rows[1:]] == [
+        (", ".join([part["question"], *([one["answer"]] if one else [])]), part["count"])
+        for part in model.privacy_statement_.mechanisms
+        for one in part.get("answers") or [None]
+    ]
     assert found["Effects"].png[:4] == b"\x89PNG"
     facts = {row[1]: row[2] for row in found["Provenance and how to verify"].rows[1:]}
     assert re.fullmatch("[0-9a-f]{64}", facts["SHA-256 of the file"])
