@@ -30,7 +30,7 @@ from dpcvx.service.connections import server_config
 from dpcvx.service.keys import open_keys
 
 API = "/api/v1"
-N = 4000
+N = 6000  # comparisons detect errors of about 0.04 of the records, and that of the parity is 0.0625
 SCHEMA = """
 [attributes.a]
 levels = ["no", "yes"]
@@ -203,7 +203,7 @@ def test_a_stopped_server_says_so_and_ends_well(people):
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
         said = process.stderr.read()
-    assert "warm start: 5 attributes of 4,000 people" in said
+    assert f"warm start: 5 attributes of {N:,} people" in said
     assert "nobody has a key yet" in said
     assert "comparisons: 4 of 4 runs left" in said
     assert "the next start continues" in said
