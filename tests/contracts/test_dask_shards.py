@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from dpcvx import PrivateLinearRegression
 from dpcvx.data import CurvatureBound, CurvatureSum, DifferenceSum, GradientSum
 from dpcvx.data.cluster.partitions import Partitions
 from dpcvx.data.cluster.worker_side import (
@@ -252,3 +253,26 @@ def test_persons_of_several_shards_weigh_as_much_as_one_row_and_sums_are_those_o
         else:
             assert expected.any()
             assert_array_equal(found, expected)
+
+
+@pytest.mark.long  # imports Dask frames
+def test_a_lazy_table_is_refused_by_name_and_does_not_lose_the_names_of_its_columns():
+    """As an array a Dask frame has no names: fits named columns 0..2, predictions took them in order."""
+    import polars as pl
+
+    dd = pytest.importorskip("dask.dataframe")
+    frame = pd.DataFrame({"age": [20.0, 60.0] * 50, "sex": ["f", "m"] * 50})
+    target = frame["age"] / 100
+    model = PrivateLinearRegression(
+        epsilon=1.0, bounds={"age": (0, 100)}, categories={"sex": ["f", "m"]}, y_bounds=(0, 1)
+    )
+    lazy = (dd.from_pandas(frame, npartitions=2), pl.from_pandas(frame).lazy())
+    for each in lazy:
+        with pytest.raises(WrongType, match=r'lazy table.*backend="dask".*from_dask'):
+            model.fit(each, target)
+    expected = model.fit(frame, target).predict(frame)
+    for each in lazy:
+        with pytest.raises(WrongType, match="map_partitions"):
+            model.predict(each)
+    parts = lazy[0].map_partitions(model.predict, meta=np.empty(0))
+    assert_array_equal(parts.compute(scheduler="synchronous"), expected)

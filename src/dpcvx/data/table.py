@@ -86,6 +86,14 @@ class Table:
             frame = open_typed(X)
             if isinstance(frame, nw.DataFrame):
                 self._rows, self.names = frame, tuple(frame.columns)
+            elif isinstance(nw.from_native(X, allow_series=True, pass_through=True), nw.LazyFrame):
+                # As an array a Dask frame would lose the names of its columns.
+                raise WrongType(
+                    f"X is a lazy table ({type(X).__module__.split('.')[0]}): its rows are not in memory. To "
+                    'fit a Dask frame where its rows are, give backend="dask", or from_dask(frame, '
+                    'target="column"). To predict, give the rows part by part, as in '
+                    "X.map_partitions(model.predict). Otherwise load them first: X.compute() or X.collect()."
+                )
             else:
                 self._rows = native_array(X, ndim=2)
         if len(self._rows.shape) != 2:
