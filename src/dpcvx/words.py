@@ -8,7 +8,16 @@ import numbers
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["align_columns", "byte_count", "duration", "is_number", "quantity", "show", "show_fields"]
+__all__ = [
+    "align_columns",
+    "byte_count",
+    "csv_cell",
+    "duration",
+    "is_number",
+    "quantity",
+    "show",
+    "show_fields",
+]
 
 LARGEST_SHOWN = 8  # entries of a list that a message quotes
 BYTES = ("B", "kB", "MB", "GB", "TB")
@@ -45,6 +54,11 @@ def show(value: object) -> str:
     if shape is not None:
         return f"{kind} of shape {shape}" if shape else repr(value)
     return f"{kind} of {quantity(len(value), 'entry', 'entries')}" if hasattr(value, "__len__") else kind
+
+
+def csv_cell(text: str) -> str:
+    """Return a text as a cell that no spreadsheet takes for a formula."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def duration(seconds: float) -> str:

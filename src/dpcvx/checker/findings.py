@@ -1,4 +1,4 @@
-"""Findings about a privacy statement: what does not follow from its events, or contradicts them."""
+"""Findings about a privacy statement: claims that do not follow from its events, or contradict them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def find(content: Mapping[str, Any]) -> tuple[float, list[str]]:
         needed = delta_bound(counts, epsilon) + content["sampler_delta"]
         findings += _events_against_promise(content, counts, needed)
     except (NotAccountable, OverflowError) as error:
-        findings.append(f"Its events have no price: {error}")
+        findings.append(f"The cost of its events cannot be computed: {error}")
     return needed, findings
 
 
@@ -52,13 +52,13 @@ def _event(part: Mapping[str, Any]) -> dict[str, Any]:
 def _contradictions(content: Mapping[str, Any], epsilon: float, delta: float) -> Iterator[str]:
     """Findings that need no accounting."""
     if not content["private"]:
-        yield "It says itself that there is no guarantee: the noise came from a seed."
+        yield "It says that there is no guarantee: the noise came from a seed."
     elif not content["randomness"].startswith("cryptographic"):
-        yield f"It calls itself private, but its randomness is {content['randomness'][:60]!r}."
+        yield f"It says that it is private, but its randomness is {content['randomness'][:60]!r}."
     if not (0 < epsilon < math.inf and 0 <= delta < 1):
         yield "epsilon must be a positive number, and delta at least 0 and less than 1."
     if not 0 <= content["sampler_delta"] <= max(SAMPLER_SHARE * delta, 0.0) * (1 + ROUNDED):
-        yield "Noise of finite precision costs more than a thousandth of delta, or less than nothing."
+        yield "sampler_delta, for noise of finite precision, is negative or more than a thousandth of delta."
     words = content["meaning"]
     for number in (f"e^{epsilon:g} times", f"at most {delta:.3g}."):
         if content["private"] and number not in words:
@@ -73,11 +73,11 @@ def _contradictions(content: Mapping[str, Any], epsilon: float, delta: float) ->
     if content["relation"] not in ("replace", "add_remove"):
         yield "Its relation is neither replace nor add_remove."
     if content["private"] and pair not in words:
-        yield f"Its explanation is about other neighbours than its unit and relation: not those {pair}."
+        yield f"Its explanation does not name the neighbours of its unit and relation: data sets {pair}."
     rows = content["public"].get("n")
     ruled = content["public"].get("delta_rule") == "min(1/n^2, 1e-5)" and isinstance(rows, int) and rows > 0
     if ruled and not math.isclose(delta, min(1 / rows**2, 1e-5), rel_tol=ROUNDED):
-        yield "delta is not that of its own rule, min(1/n^2, 1e-5)."
+        yield "delta differs from the rule that it names, min(1/n^2, 1e-5)."
 
 
 def _events_against_promise(content: Mapping[str, Any], counts: Counts, needed_delta: float) -> Iterator[str]:
@@ -113,7 +113,7 @@ def _walk(counts: Counts) -> Iterator[SingleEvent]:
 
 
 def _part_findings(part: Mapping[str, Any]) -> Iterator[str]:
-    """Findings about one question: its noise over its sensitivity is what its event says."""
+    """Findings about one query: its noise over its sensitivity must be that of its event."""
     name = str(part.get("question"))[:60]
     sensitivity, noise = (part.get(each) for each in ("sensitivity", "noise"))
     try:
@@ -129,7 +129,7 @@ def _part_findings(part: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _over_noise(part: SingleEvent) -> float | None:
-    """Sensitivity over noise that an event stands for; None where the noise is told otherwise."""
+    """Sensitivity over noise that an event implies; None for events that do not say it."""
     value = part.values[0] if part.values else 0.0
     match part.kind:
         case "Gaussian":

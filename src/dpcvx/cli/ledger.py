@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpcvx.cli.options import AsJson, LedgerUrl, Witness
+from dpcvx.cli.output import write
 
 if TYPE_CHECKING:
     from dpcvx.ledger import Account
@@ -163,7 +164,7 @@ def export(
         text = to_signed_json(account.statement(), found.head, _secret(key_file))
     else:
         raise WrongValue("--out must end in .csv, or in .json together with --key-file.")
-    _write(out, text.encode())
+    write(out, lambda file: file.write_bytes(text.encode()))
     typer.echo(f"{out}: account {name} up to entry {found.entries} of the ledger")
 
 
@@ -235,15 +236,6 @@ def _read(path: Path) -> bytes:
         raise Unreadable(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def _write(path: Path, content: bytes) -> None:
-    from dpcvx.errors import Unreadable
-
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise Unreadable(f"{path} cannot be written: {error.strerror}.") from None
-
-
 def _record(account: Account) -> dict[str, Any]:
     cap = account.budget
     return {
@@ -271,7 +263,8 @@ def _gauge(account: Account) -> str:
 def _plot(account: Account, path: Path) -> None:
     from dpcvx.report.plots import spending_plot
 
-    _write(path, spending_plot(account.name, account.budget, account.history()))
+    plot = spending_plot(account.name, account.budget, account.history())
+    write(path, lambda file: file.write_bytes(plot))
 
 
 def _print(record: dict[str, Any], as_json: bool, text: str) -> None:

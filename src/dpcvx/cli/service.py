@@ -22,8 +22,10 @@ from dpcvx.cli.options import (
     Sep,
     Sheet,
 )
+from dpcvx.cli.output import write
 from dpcvx.cli.show import ShowFormat
 from dpcvx.errors import NotInstalled, WrongValue
+from dpcvx.words import csv_cell
 
 if TYPE_CHECKING:
     from dpcvx.service.keys import ApiKey, Keys
@@ -263,17 +265,12 @@ def list_questions(
         writer.writerow([field.name for field in fields(AskedQuery)])
         for one in asked:
             when = datetime.fromtimestamp(one.asked, UTC).isoformat(timespec="seconds")
-            names = [f"'{word}" if word[:1] in "=+-@" and word else word for word in (one.name, one.purpose)]
-            writer.writerow([when, one.key, *names, one.question, one.branch])
+            row = (one.key, csv_cell(one.name), csv_cell(one.purpose), one.question, one.branch)
+            writer.writerow([when, *row])
     if out is None:
         typer.echo(text.getvalue(), nl=False)
         return
-    try:
-        out.write_text(text.getvalue(), encoding="utf-8")
-    except OSError as error:
-        from dpcvx.errors import Unreadable
-
-        raise Unreadable(f"{out} cannot be written: {error.strerror}.") from None
+    write(out, lambda path: path.write_text(text.getvalue(), encoding="utf-8"))
     typer.echo(f"{out}: {len(asked)} question(s)", err=True)
 
 

@@ -48,10 +48,10 @@ def _statement(path: Path) -> Mapping[str, Any]:
     except OSError as error:
         raise Unreadable(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError):
-        raise WrongValue(f"{path} is no JSON: give a model file, or a statement as JSON.") from None
+        raise WrongValue(f"{path} is not JSON: give a model file, or a statement as JSON.") from None
     for name in ("privacy_statement", "statement"):
         if isinstance(content, dict) and isinstance(content.get(name), dict):
             content = content[name]
     if not isinstance(content, dict):
-        raise WrongValue(f"{path} holds no privacy statement: give a model file, or a statement as JSON.")
+        raise WrongValue(f"{path} has no privacy statement: give a model file, or a statement as JSON.")
     return content

@@ -284,7 +284,7 @@ class AdditiveModel(LinearModel):
     ) -> Plan:
         """Plan the best of the candidates; descent on many features of a basis takes fewer steps."""
         if self.solver == "auto" and not self.uncertainty:
-            candidates = tuple(map(_hurried, candidates))
+            candidates = tuple(map(_with_fewer_steps, candidates))
         return super()._choose(
             problem, n, budget, candidates, accountant, density=density, redundant=redundant
         )
@@ -416,8 +416,8 @@ class PrivateAdditiveRegressor(AdditiveModel, SquaredRegressor):
     _geometry: ClassVar[str] = "l2"
 
 
-def _hurried(solver: Solver) -> Solver:
-    """Return a solver; if it is descent on the features of a basis, one that settles sooner."""
+def _with_fewer_steps(solver: Solver) -> Solver:
+    """Return a solver; if it is descent on the features of a basis, with fewer steps by default."""
     if not isinstance(solver, Standardised) or solver.basis is None:
         return solver  # straight lines are those of the linear model
     if not isinstance(solver.solver, NoisyGradientDescent):

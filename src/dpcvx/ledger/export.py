@@ -12,6 +12,7 @@ from typing import Any
 from dpcvx.errors import LedgerDamaged, WrongValue
 from dpcvx.ledger.account_statement import AccountStatement, event_words
 from dpcvx.ledger.chain import canonical
+from dpcvx.words import csv_cell
 
 __all__ = ["read_signed", "to_csv", "to_signed_json"]
 
@@ -41,13 +42,9 @@ def to_csv(statement: AccountStatement) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows(tuple(map(_plain, row)) for row in sorted(rows, key=lambda row: int(row[0])))
+    for row in sorted(rows, key=lambda row: int(row[0])):
+        writer.writerow([csv_cell(cell) if isinstance(cell, str) else cell for cell in row])
     return text.getvalue()
-
-
-def _plain(cell: Any) -> Any:
-    """Return a cell that no spreadsheet takes for a formula."""
-    return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@") else cell
 
 
 def to_signed_json(statement: AccountStatement, head: str, key: bytes) -> str:

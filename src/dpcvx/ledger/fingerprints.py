@@ -22,7 +22,7 @@ from dpcvx.words import quantity
 __all__ = ["Declared", "PeopleSketch", "recognise_people"]
 
 SIZE = 1024  # smallest hashes that are kept; an overlap is known to about 1/sqrt(SIZE)
-ALL, SOME, FEW = 0.99, 0.5, 0.1  # overlaps: everybody, the same file with changes, worth a word
+ALL, SOME, FEW = 0.99, 0.5, 0.1  # overlaps: everybody, the same file with changes, worth a line
 MODULUS = 1 << 128
 
 

@@ -28,8 +28,8 @@ BINDING = (
     "not calibrated. Ask again with a larger radius."
 )
 SEPARATED = (
-    "Some levels hardly have both labels: coefficients that large have intervals that are too narrow. Leave "
-    "these attributes out, or join levels."
+    "Nearly all people at some levels have the same label, and intervals of such large coefficients are too "
+    "narrow. Leave these attributes out, or join levels."
 )
 BRANCHES = ("histogram", "oracle")
 # How the bound on an error is proved, in words.

@@ -213,7 +213,7 @@ class Regression:
         coded: Sequence[Sequence[tuple[str, Vector]]],
     ) -> WideRegression:
         """Compile to a query on released pairs, which lists no cells."""
-        names = [*(["intercept"] if self.intercept else []), *(name for part in coded for name, _ in part)]
+        names = [*([INTERCEPT] if self.intercept else []), *(name for part in coded for name, _ in part)]
         if len(names) > MOST_COEFFICIENTS:
             raise WrongValue(
                 f"This regression has {len(names)} coefficients, more than {MOST_COEFFICIENTS}: ask about "

@@ -93,9 +93,9 @@ class TargetScale:
         The residuals of squared loss matter most where a few targets are far from all others. With a long
         tail the unit is larger, so that they are clipped at 2.5 standard deviations even with few records.
 
-        With another link nothing is centred, since the model is one of the mean itself, and descent starts at
-        it. Shares have no other unit. A unit of amounts is
-        1.5 standard deviations or the mean, if that is larger.
+        With another link nothing is centred, because the model is one of the mean itself; descent starts at
+        the mean. Shares keep their unit. The unit of amounts is 1.5 standard deviations, or the mean if that
+        is larger.
 
         `residual`: planned clip of residuals, in standard deviations.
         """

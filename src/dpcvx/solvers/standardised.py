@@ -293,9 +293,9 @@ class Standardised(ScaledFit):
     def _limited(self, problem: Problem, basis: AdditiveBasis, unit: float) -> Problem:
         """Return the problem in the part of its ball where shapes are within their bounds.
 
-        A shape is a line between its knots, and ends at the reach of its cells, so that its range is the
-        largest difference between two of these points. `unit`: contribution to the
-        score of a feature of 1 with a coefficient of 1; it is released, so the set is post-processing.
+        A shape is linear between its knots and ends at the reach of its cells, so its range is the largest
+        difference between two of these points. `unit`: contribution to the score of a feature of 1 with a
+        coefficient of 1; it is released, so the set is post-processing.
         """
         ball: Any = problem.domain
         limits = []
