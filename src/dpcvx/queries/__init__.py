@@ -6,17 +6,8 @@ from dpcvx.queries.comparison_runs import Asker
 from dpcvx.queries.engine import QueryEngine
 from dpcvx.queries.histogram import Counts, Histogram
 from dpcvx.queries.marginals import Measurement, NoisyMarginals
-from dpcvx.queries.query import (
-    LARGEST_RADIUS,
-    LONGEST_FORMULA,
-    QUERY_LOSSES,
-    Count,
-    Marginal,
-    Mean,
-    Query,
-    Regression,
-    query_from_json,
-)
+from dpcvx.queries.query import LONGEST_FORMULA, Count, Marginal, Mean, Query, Regression, query_from_json
+from dpcvx.queries.query_fields import LARGEST_RADIUS, QUERY_LOSSES
 from dpcvx.queries.schema import Attribute, Binned, Schema, columns_left_out
 from dpcvx.queries.synthetic import statement_path, write_synthetic
 from dpcvx.queries.units import number_of_units

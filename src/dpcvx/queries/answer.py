@@ -15,7 +15,8 @@ from dpcvx.errors import WrongValue
 from dpcvx.estimators.tables import number
 from dpcvx.queries.answer_summary import AnswerComparison, AnswerRows, AnswerSummary
 from dpcvx.queries.compiled import Query
-from dpcvx.queries.query import QUERY_LOSSES, Mean, Regression
+from dpcvx.queries.query import Mean, Regression
+from dpcvx.queries.query_fields import QUERY_LOSSES, find_loss
 from dpcvx.queries.readings import Coefficient
 from dpcvx.queries.schema import Binned, Column, Schema
 from dpcvx.words import is_number
@@ -346,7 +347,7 @@ def _coding_note(query: Query, schema: Schema) -> str:
 
 
 def _target_note(query: Regression, target: Column) -> str:
-    loss = QUERY_LOSSES[query.loss] if isinstance(query.loss, str) else query.loss
+    loss = find_loss(query.loss)
     if loss.target == "labels":
         scale = "log odds" if loss.name == "logistic" else "score"
         return f"coefficients are on the {scale} of {target.name}={target.labels[1]}"

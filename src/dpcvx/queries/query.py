@@ -17,35 +17,47 @@ import numpy as np
 
 from dpcvx.arrays import Vector
 from dpcvx.data.model_formula import ModelFormula
-from dpcvx.domains import NAMED_BALLS, SETS, Box, Domain, GroupBall
+from dpcvx.domains import NAMED_BALLS, Box, Domain
 from dpcvx.errors import WrongType, WrongValue
-from dpcvx.losses import LOSSES, Huber, Logistic, Loss, Quantile, Squared
+from dpcvx.losses import Loss, Squared
 from dpcvx.problem import Bounds, Problem
+from dpcvx.queries.attribute_codes import (
+    LARGEST_MARGINAL,
+    at_cells,
+    code_columns,
+    code_numbers,
+    code_range,
+    count_cells,
+    has_value,
+    missing_cells,
+    positions,
+    satisfied,
+    sizes_of,
+)
 from dpcvx.queries.compiled import CORNER, CompiledMeans, CompiledQuery, CompiledRegression, Query
+from dpcvx.queries.query_fields import (
+    LARGEST_RADIUS,
+    QUERY_LOSSES,
+    check_condition,
+    check_name,
+    check_names,
+    check_number,
+    find_loss,
+    loss_from_json,
+    loss_to_json,
+    set_from_json,
+    set_to_json,
+)
 from dpcvx.queries.readings import INTERCEPT, Reading, table_with_margins
 from dpcvx.queries.schema import Binned, Column, Schema
 from dpcvx.queries.universe import LARGEST_UNIVERSE
 from dpcvx.queries.wide_regression import WideRegression
-from dpcvx.vouched import is_vouched
 
 __all__ = ["Count", "Marginal", "Mean", "Query", "Regression", "query_from_json", "require_query"]
 
-LARGEST_RADIUS = 1000.0
-LARGEST_MARGINAL = 2**16  # cells of the attributes that one query touches
 LOCAL_CELLS = 2**12  # likewise of a regression, where the universe has no histogram
 MOST_COEFFICIENTS = 256  # of a regression on more cells than these
 LARGEST_DESIGN = 2**22  # cells times coefficients of a regression: 32 MiB, and the cost of one of its steps
-# Losses by name with their parameters for targets scaled to [-1, 1]; the default one comes first.
-_WITH_PARAMETERS: tuple[Loss, ...] = (Huber(0.5), Quantile(0.5))
-_OTHERS = tuple(
-    kind() for kind in LOSSES if is_vouched(kind, "queries") and kind not in (Huber, Logistic, Quantile)
-)
-QUERY_LOSSES: dict[str, Loss] = {loss.name: loss for loss in (Logistic(), *_OTHERS, *_WITH_PARAMETERS)}
-# Sets with a JSON form; groups of coordinates have none.
-JSON_SETS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in SETS if is_vouched(kind, "queries") and kind is not GroupBall
-}
-
 LONGEST_FORMULA = 2000
 
 
@@ -89,9 +101,9 @@ class Regression:
     where: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        _check_name("target", self.target)
-        object.__setattr__(self, "where", _condition(self.where, needed=False))
-        object.__setattr__(self, "features", _names("features", self.features))
+        check_name("target", self.target)
+        object.__setattr__(self, "where", check_condition(self.where, needed=False))
+        object.__setattr__(self, "features", check_names("features", self.features))
         if isinstance(self.loss, str) and self.loss not in QUERY_LOSSES:
             raise WrongValue(f"loss is {self.loss!r}; use one of {', '.join(QUERY_LOSSES)}, or a Loss.")
         if not isinstance(self.loss, str) and (not self.loss.convex or self.loss.joint):
@@ -104,8 +116,8 @@ class Regression:
             )
         if isinstance(self.domain, str) and self.domain not in NAMED_BALLS:
             raise WrongValue(f"domain is {self.domain!r}; use one of {', '.join(NAMED_BALLS)}, or a Domain.")
-        _check_number("radius", self.radius, low=0.0, high=LARGEST_RADIUS, open_low=True)
-        _check_number("l2", self.l2, low=0.0, high=LARGEST_RADIUS)
+        check_number("radius", self.radius, low=0.0, high=LARGEST_RADIUS, open_low=True)
+        check_number("l2", self.l2, low=0.0, high=LARGEST_RADIUS)
         if not isinstance(self.intercept, bool):
             raise WrongValue(f"intercept is {self.intercept!r}; it must be true or false.")
         if self.target in self.features:
@@ -117,51 +129,44 @@ class Regression:
         """Compile to a convex query on the marginal of target and features."""
         variables = (self.target, *self.features)
         conditions = tuple(name for name in self.where if name not in variables)
-        attributes = _indices(schema, (*variables, *conditions), largest=math.inf)
-        loss = QUERY_LOSSES[self.loss] if isinstance(self.loss, str) else self.loss
+        attributes = positions(schema, (*variables, *conditions), largest=math.inf)
+        loss = find_loss(self.loss)
         target = schema.attributes[attributes[0]]
         if loss.target == "labels" and target.known != 2:
             raise WrongValue(
                 f"{loss.name} needs a target with two levels; {target.name!r} has {target.known} cells. "
                 "Use squared, huber or quantile, or declare a binary attribute."
             )
-        coded = [
-            (place, _columns(schema.attributes[i]))
-            for place, i in enumerate(attributes[1 : len(variables)], start=1)
-        ]
-        size = _cells(schema, attributes) * (self.intercept + sum(len(part) for _, part in coded))
-        listed = _cells(schema, range(len(schema.attributes))) <= LARGEST_UNIVERSE
-        if size > LARGEST_DESIGN or _cells(schema, attributes) > (
-            LARGEST_MARGINAL if listed else LOCAL_CELLS
-        ):
+        coded = [code_columns(schema.attributes[i]) for i in attributes[1 : len(variables)]]
+        cells = count_cells(schema, attributes)
+        size = cells * (self.intercept + sum(map(len, coded)))
+        listed = count_cells(schema, range(len(schema.attributes))) <= LARGEST_UNIVERSE
+        if size > LARGEST_DESIGN or cells > (LARGEST_MARGINAL if listed else LOCAL_CELLS):
             if self.where:
                 raise WrongValue(
-                    f"These attributes have {_cells(schema, attributes)} cells together, too many for a "
-                    "regression with a condition: ask about fewer of them, or leave the condition out."
+                    f"These attributes have {cells} cells together, too many for a regression with a "
+                    "condition: ask about fewer of them, or leave the condition out."
                 )
-            return self._compile_wide(schema, n, attributes, [part for _, part in coded])
-        names: list[str] = []
-        columns: list[Vector] = []
-        if self.intercept:
-            names.append(INTERCEPT)
-            columns.append(np.ones(_cells(schema, attributes)))
-        for place, part in coded:
+            return self._compile_wide(schema, n, attributes, coded)
+        names = [INTERCEPT] if self.intercept else []
+        columns: list[Vector] = [np.ones(cells)] if self.intercept else []
+        for place, part in enumerate(coded, start=1):
             for name, code in part:
                 names.append(name)
-                columns.append(_spread(schema, attributes, place, code))
+                columns.append(at_cells(schema, attributes, place, code))
         # A record without a target is left out: its loss is the same for all coefficients (PRIVACY_MATH §17).
-        present = _spread(schema, attributes, 0, _has_value(target))
-        present = present * _satisfied(schema, attributes, self.where)
+        present = at_cells(schema, attributes, 0, has_value(target))
+        present = present * satisfied(schema, attributes, self.where)
         X = np.stack(columns, axis=1) * present[:, None]
         domain = NAMED_BALLS[self.domain](self.radius) if isinstance(self.domain, str) else self.domain
         bounds = Bounds(1.0, float(np.sqrt((X**2).sum(axis=1).max())))
         problem = Problem(loss, domain, bounds=bounds, d=X.shape[1], l2=self.l2)
         values = np.asarray(target.scaled, dtype=np.float64)
         if loss.target == "labels":
-            values = np.where(_has_value(target) == 1, values, 1.0)  # a label, of a row that is 0
-        y = _spread(schema, attributes, 0, values)
+            values = np.where(has_value(target) == 1, values, 1.0)  # a label, of a row that is 0
+        y = at_cells(schema, attributes, 0, values)
         compiled = CompiledRegression(
-            attributes, _sizes(schema, attributes), tuple(names), problem, X, y, n, description=self
+            attributes, sizes_of(schema, attributes), tuple(names), problem, X, y, n, description=self
         )
         self.to_json()  # every answer repeats its query: one that cannot be written must not be measured
         return compiled
@@ -173,17 +178,17 @@ class Regression:
         somebody with the first level of all attributes and with numbers that are 0.
         """
         unit, middle = 1.0, 0.0
-        loss = QUERY_LOSSES[self.loss] if isinstance(self.loss, str) else self.loss
+        loss = find_loss(self.loss)
         if loss.target != "labels":
-            low, high = _range(schema[self.target])
+            low, high = code_range(schema[self.target])
             unit, middle = (high - low) / 2, (low + high) / 2
-        width = self.intercept + sum(len(_columns(schema[name])) for name in self.features)
+        width = self.intercept + sum(len(code_columns(schema[name])) for name in self.features)
         base, names, rows = np.zeros(width), [INTERCEPT], []
         place = int(self.intercept)
         base[:place] = 1.0
         for name in self.features:
             attribute = schema[name]
-            codes = np.stack([code for _, code in _columns(attribute)], axis=1)
+            codes = np.stack([code for _, code in code_columns(attribute)], axis=1)
             own = np.zeros((attribute.size, width))
             own[:, place : place + codes.shape[1]] = codes
             place += codes.shape[1]
@@ -194,7 +199,7 @@ class Regression:
                 base -= (low + high) / 2 * slope
                 names.append(name)
                 rows.append(slope)
-                for k in _missing_cells(attribute):  # coded as the middle of the range, and as missing
+                for k in missing_cells(attribute):  # coded as the middle of the range, and as missing
                     names.append(f"{name}={attribute.labels[k]} (against {(low + high) / 2:g})")
                     rows.append(own[k])
                 continue
@@ -219,7 +224,7 @@ class Regression:
                 f"This regression has {len(names)} coefficients, more than {MOST_COEFFICIENTS}: ask about "
                 "fewer attributes, or declare coarser ones."
             )
-        loss = QUERY_LOSSES[self.loss] if isinstance(self.loss, str) else self.loss
+        loss = find_loss(self.loss)
         columns = tuple(np.stack([code for _, code in part], axis=1) for part in coded)
         longest = math.sqrt(self.intercept + sum(float((f**2).sum(axis=1).max()) for f in columns))
         domain = NAMED_BALLS[self.domain](self.radius) if isinstance(self.domain, str) else self.domain
@@ -227,12 +232,12 @@ class Regression:
         target = schema.attributes[attributes[0]]
         compiled = WideRegression(
             attributes,
-            _sizes(schema, attributes),
+            sizes_of(schema, attributes),
             tuple(names),
             problem,
             columns,
             np.asarray(target.scaled, dtype=np.float64),
-            _has_value(target),
+            has_value(target),
             n,
             description=self,
         )
@@ -243,10 +248,10 @@ class Regression:
         """Return the query as plain types."""
         return {
             "kind": "regression",
-            "loss": _loss_to_json(self.loss),
+            "loss": loss_to_json(self.loss),
             "target": self.target,
             "features": list(self.features),
-            "set": _set_to_json(self.domain),
+            "set": set_to_json(self.domain),
             "radius": self.radius,
             "intercept": self.intercept,
             "l2": self.l2,
@@ -267,13 +272,13 @@ class Count:
     where: Mapping[str, Sequence[str]]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "where", _condition(self.where, needed=True))
+        object.__setattr__(self, "where", check_condition(self.where, needed=True))
 
     def compile(self, schema: Schema, n: int) -> CompiledQuery:
         """Compile to the mean of n 1[where]."""
-        attributes = _indices(schema, tuple(self.where))
-        inside = _satisfied(schema, attributes, self.where)
-        return CompiledMeans(attributes, _sizes(schema, attributes), ("count",), n * inside[:, None], self)
+        attributes = positions(schema, tuple(self.where))
+        inside = satisfied(schema, attributes, self.where)
+        return CompiledMeans(attributes, sizes_of(schema, attributes), ("count",), n * inside[:, None], self)
 
     def reading(self, schema: Schema, n: int) -> Reading:
         """Return the number of people as it is."""
@@ -303,29 +308,29 @@ class Mean:
     where: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check_name("of", self.of)
-        object.__setattr__(self, "where", _condition(self.where, needed=False))
+        check_name("of", self.of)
+        object.__setattr__(self, "where", check_condition(self.where, needed=False))
 
     def compile(self, schema: Schema, n: int) -> CompiledQuery:
         """Compile to a mean, or with a condition or missing values to a one-dimensional regression."""
-        attribute = schema.attributes[_indices(schema, (self.of,))[0]]
-        values, low, high = _numbers(attribute)
-        present = _has_value(attribute)
+        attribute = schema.attributes[positions(schema, (self.of,))[0]]
+        values, low, high = code_numbers(attribute)
+        present = has_value(attribute)
         if self._is_plain(attribute):
             units = low + (values + 1) / 2 * (high - low)
-            attributes = _indices(schema, (self.of,))
+            attributes = positions(schema, (self.of,))
             return CompiledMeans(attributes, (attribute.size,), (f"mean {self.of}",), units[:, None], self)
         names = (self.of, *(name for name in self.where if name != self.of))
-        attributes = _indices(schema, names)
-        inside = _satisfied(schema, attributes, self.where) * _spread(schema, attributes, 0, present)
+        attributes = positions(schema, names)
+        inside = satisfied(schema, attributes, self.where) * at_cells(schema, attributes, 0, present)
         problem = Problem(Squared(), Box(-1.0, 1.0), bounds=Bounds(1.0, 1.0), d=1)
         return CompiledRegression(
             attributes,
-            _sizes(schema, attributes),
+            sizes_of(schema, attributes),
             (f"mean {self.of}",),
             problem,
             inside[:, None],
-            inside * _spread(schema, attributes, 0, values),
+            inside * at_cells(schema, attributes, 0, values),
             n,
             description=self,
             units=(low, high),
@@ -333,7 +338,7 @@ class Mean:
 
     def reading(self, schema: Schema, n: int) -> Reading:
         """Return the mean in the attribute's units."""
-        low, high = _range(schema[self.of])
+        low, high = code_range(schema[self.of])
         names = (f"mean {self.of}",)
         if self._is_plain(schema[self.of]):
             return Reading(names, np.eye(1), np.zeros(1), low, high)
@@ -362,20 +367,20 @@ class Marginal:
     attributes: Sequence[str]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "attributes", _names("attributes", self.attributes))
+        object.__setattr__(self, "attributes", check_names("attributes", self.attributes))
         if not self.attributes:
             raise WrongValue("A marginal needs at least one attribute.")
 
     def compile(self, schema: Schema, n: int) -> CompiledQuery:
         """Compile to the shares of all cells."""
-        attributes = _indices(schema, self.attributes, largest=LARGEST_TABLE)
+        attributes = positions(schema, self.attributes, largest=LARGEST_TABLE)
         parts = [schema.attributes[index] for index in attributes]
-        places = np.unravel_index(np.arange(_cells(schema, attributes)), _sizes(schema, attributes))
+        places = np.unravel_index(np.arange(count_cells(schema, attributes)), sizes_of(schema, attributes))
         names = tuple(
             ", ".join(f"{part.name}={part.labels[k]}" for part, k in zip(parts, cell, strict=True))
             for cell in zip(*places, strict=True)
         )
-        return CompiledMeans(attributes, _sizes(schema, attributes), names, np.eye(len(names)), self)
+        return CompiledMeans(attributes, sizes_of(schema, attributes), names, np.eye(len(names)), self)
 
     def reading(self, schema: Schema, n: int) -> Reading:
         """Return the number of people in every cell, with margins."""
@@ -424,9 +429,9 @@ def query_from_json(content: Any) -> Query:
     if kind == "marginal":
         return Marginal(fields["attributes"])
     if "loss" in fields:
-        fields["loss"] = _loss_from_json(fields["loss"])
+        fields["loss"] = loss_from_json(fields["loss"])
     if "set" in fields:
-        fields["domain"] = _set_from_json(fields.pop("set"))
+        fields["domain"] = set_from_json(fields.pop("set"))
     return Regression(**fields)
 
 
@@ -455,209 +460,3 @@ KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "mean": (("of", "where"), ("of",)),
     "marginal": (("attributes",), ("attributes",)),
 }
-
-
-def _loss_to_json(loss: str | Loss) -> Any:
-    if isinstance(loss, str):
-        return loss
-    if loss.name not in QUERY_LOSSES or type(loss) is not type(QUERY_LOSSES[loss.name]):
-        raise WrongValue(f"{type(loss).__name__} has no JSON form; use one of {', '.join(QUERY_LOSSES)}.")
-    parameters = {name: getattr(loss, name) for name in _parameters(loss)}
-    fields = dataclasses.fields(loss)  # type: ignore[arg-type]
-    others = [each.name for each in fields if each.name not in (*parameters, "y_range")]
-    if any(getattr(loss, name) is not None for name in others):
-        raise WrongValue(f"{', '.join(others)} of {loss.name} are for estimators: leave them out of a query.")
-    return {"name": loss.name, **parameters}
-
-
-def _loss_from_json(content: Any) -> str | Loss:
-    if isinstance(content, str):
-        return content
-    name = content.get("name") if isinstance(content, Mapping) else None
-    if not isinstance(name, str) or name not in QUERY_LOSSES:
-        raise WrongValue(
-            f'loss must be one of {", ".join(QUERY_LOSSES)}, or {{"name": ..., parameter: number}}.'
-        )
-    usual = QUERY_LOSSES[name]
-    rest = {name: value for name, value in content.items() if name != "name"}
-    if not set(rest) <= set(_parameters(usual)):
-        raise WrongValue(f"{usual.name} has the parameters {list(_parameters(usual))}, got {sorted(rest)}.")
-    for name, value in rest.items():
-        _check_number(name, value, low=1 / LARGEST_RADIUS**2, high=LARGEST_RADIUS)
-    made: Loss = dataclasses.replace(usual, **rest)  # type: ignore[type-var]
-    return made
-
-
-def _parameters(loss: Loss) -> tuple[str, ...]:
-    """Names of the numbers that a query may give; those that are None by default are for estimators."""
-    fields = dataclasses.fields(loss)  # type: ignore[arg-type]
-    return tuple(each.name for each in fields if each.name != "y_range" and each.default is not None)
-
-
-def _set_to_json(domain: str | Domain) -> Any:
-    if isinstance(domain, str):
-        return domain
-    name = type(domain).__name__
-    if JSON_SETS.get(name) is not type(domain):
-        raise WrongValue(f"{name} has no JSON form; use one of {', '.join((*NAMED_BALLS, *JSON_SETS))}.")
-    fields: dict[str, Any] = dataclasses.asdict(domain)  # type: ignore[call-overload]
-    return {"name": name, **{k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}}
-
-
-def _set_from_json(content: Any) -> str | Domain:
-    if isinstance(content, str):
-        return content
-    name = content.get("name") if isinstance(content, Mapping) else None
-    if not isinstance(name, str) or name not in JSON_SETS:
-        raise WrongValue(
-            f'set must be one of {", ".join(NAMED_BALLS)}, or {{"name": {" | ".join(JSON_SETS)}, ...}}.'
-        )
-    rest = {field: value for field, value in content.items() if field != "name"}
-    fields = [field.name for field in dataclasses.fields(JSON_SETS[name])]
-    if set(rest) != set(fields):
-        raise WrongValue(f"{name} has the fields {fields}, got {sorted(map(str, rest))}.")
-    for field, value in rest.items():
-        if isinstance(value, list) and name != "Box":
-            raise WrongValue(f"{field} of {name} must be a number, got a list.")
-        for number in value if isinstance(value, list) else [value]:
-            _check_number(field, number, low=-LARGEST_RADIUS, high=LARGEST_RADIUS)
-    made: Domain = JSON_SETS[name](
-        **{field: tuple(value) if isinstance(value, list) else value for field, value in rest.items()}
-    )
-    return made
-
-
-def _check_name(field: str, value: Any) -> None:
-    if not isinstance(value, str) or not value:
-        raise WrongValue(f"{field} must be the name of an attribute, got {_describe(value)}.")
-
-
-def _names(field: str, value: Any) -> tuple[str, ...]:
-    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
-        raise WrongValue(f"{field} must be a list of names, got {_describe(value)}.")
-    for name in value:
-        _check_name(field, name)
-    if len(set(value)) != len(value):
-        raise WrongValue(f"{field} names an attribute twice.")
-    return tuple(value)
-
-
-def _condition(value: Any, *, needed: bool) -> dict[str, tuple[str, ...]]:
-    if not isinstance(value, Mapping) or (needed and not value):
-        raise WrongValue(f'where must be an object such as {{"sex": ["f"]}}, got {_describe(value)}.')
-    condition = {}
-    for name, levels in value.items():
-        _check_name("where", name)
-        if isinstance(levels, str) or not isinstance(levels, Sequence) or not levels:
-            raise WrongValue(f"where[{_describe(name)}] must be a list of levels with at least one.")
-        if not all(isinstance(level, str) for level in levels):
-            raise WrongValue(f"where[{_describe(name)}] must hold labels of the schema, as text.")
-        condition[name] = tuple(levels)
-    return condition
-
-
-def _check_number(field: str, value: Any, *, low: float, high: float, open_low: bool = False) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)  # NaN is within no limits
-    if not number or not low <= value <= high or (open_low and value == low):
-        raise WrongValue(
-            f"{field} must be a number {'above' if open_low else 'of at least'} {low:g} and at most "
-            f"{high:g}, got {_describe(value)}."
-        )
-
-
-def _describe(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _indices(schema: Schema, names: Sequence[str], largest: float = LARGEST_MARGINAL) -> tuple[int, ...]:
-    """Return positions of attributes; refuse unknown names and marginals that are too large."""
-    known = [attribute.name for attribute in schema.attributes]
-    for name in names:
-        if name not in known:
-            raise WrongValue(f"The schema has no attribute {_describe(name)}; it has {', '.join(known)}.")
-    indices = tuple(known.index(name) for name in names)
-    if _cells(schema, indices) > largest:
-        raise WrongValue(
-            f"These attributes have {_cells(schema, indices)} cells together, more than {largest}: ask about "
-            "fewer of them, or declare coarser ones."
-        )
-    return indices
-
-
-def _sizes(schema: Schema, attributes: Sequence[int]) -> tuple[int, ...]:
-    return tuple(schema.attributes[index].size for index in attributes)
-
-
-def _cells(schema: Schema, attributes: Sequence[int]) -> int:
-    return math.prod(_sizes(schema, attributes))
-
-
-def _spread(schema: Schema, attributes: Sequence[int], place: int, code: Vector) -> Vector:
-    """Return the code of one attribute at every cell of the marginal, row-major."""
-    sizes = _sizes(schema, attributes)
-    shape = [1] * len(sizes)
-    shape[place] = sizes[place]
-    return np.ascontiguousarray(
-        np.broadcast_to(np.asarray(code, dtype=np.float64).reshape(shape), sizes)
-    ).ravel()
-
-
-def _columns(attribute: Column) -> list[tuple[str, Vector]]:
-    """Return the columns of a feature: numbers or signs, or indicators of more than two levels.
-
-    A cell without a value is 0 in all of them and 1 in a column of its own.
-    """
-    cells = np.eye(attribute.size)
-    missing = [(f"{attribute.name}={attribute.labels[k]}", cells[k]) for k in _missing_cells(attribute)]
-    if isinstance(attribute, Binned):
-        return [(attribute.name, attribute.scaled), *missing]
-    if attribute.known == 2:
-        return [(f"{attribute.name}={attribute.labels[1]}", attribute.scaled), *missing]
-    levels = [(f"{attribute.name}={attribute.labels[k]}", cells[k]) for k in range(attribute.known)]
-    return [*levels, *missing]
-
-
-def _missing_cells(attribute: Column) -> range:
-    return range(attribute.known, attribute.size)
-
-
-def _numbers(attribute: Column) -> tuple[Vector, float, float]:
-    """Return codes in [-1, 1], and the values of -1 and 1 in the units of the table."""
-    if not isinstance(attribute, Binned) and attribute.known != 2:
-        raise WrongValue(
-            f"A mean needs numbers or two levels; {attribute.name!r} has {attribute.known} levels."
-        )
-    return attribute.scaled, *_range(attribute)
-
-
-def _range(attribute: Column) -> tuple[float, float]:
-    """Return the values that the codes -1 and 1 stand for: of two levels the shares 0 and 1 of the second.
-
-    More levels are coded by their place alone, and their range is that of the codes.
-    """
-    if isinstance(attribute, Binned):
-        return attribute.edges[0], attribute.edges[-1]
-    return (0.0, 1.0) if attribute.known == 2 else (-1.0, 1.0)
-
-
-def _has_value(attribute: Column) -> Vector:
-    """Return 1 for each cell of an attribute that has a value, 0 for the cell of missing values."""
-    return (np.arange(attribute.size) < attribute.known).astype(np.float64)
-
-
-def _satisfied(schema: Schema, attributes: Sequence[int], where: Mapping[str, Sequence[str]]) -> Vector:
-    """Return 1 at the cells of the marginal where the condition holds, else 0."""
-    inside = np.ones(_cells(schema, attributes))
-    for place, index in enumerate(attributes):
-        attribute = schema.attributes[index]
-        if attribute.name in where:
-            labels = [str(label) for label in attribute.labels]
-            unknown = [level for level in where[attribute.name] if level not in labels]
-            if unknown:
-                raise WrongValue(
-                    f"{attribute.name!r} has no level {_describe(unknown[0])}; it has {_describe(labels)}."
-                )
-            code = np.array([float(label in where[attribute.name]) for label in labels])
-            inside *= _spread(schema, attributes, place, code)
-    return inside

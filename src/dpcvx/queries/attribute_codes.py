@@ -1,0 +1,126 @@
+"""Codes of attributes: their columns in a regression, and their values at the cells of a marginal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from dpcvx.arrays import Vector
+from dpcvx.errors import WrongValue
+from dpcvx.queries.query_fields import describe
+from dpcvx.queries.schema import Binned, Column, Schema
+
+__all__ = [
+    "LARGEST_MARGINAL",
+    "at_cells",
+    "code_columns",
+    "code_numbers",
+    "code_range",
+    "count_cells",
+    "has_value",
+    "missing_cells",
+    "positions",
+    "satisfied",
+    "sizes_of",
+]
+
+LARGEST_MARGINAL = 2**16  # cells of the attributes that one query touches
+
+
+def positions(schema: Schema, names: Sequence[str], largest: float = LARGEST_MARGINAL) -> tuple[int, ...]:
+    """Return positions of attributes; refuse unknown names and marginals that are too large."""
+    known = [attribute.name for attribute in schema.attributes]
+    for name in names:
+        if name not in known:
+            raise WrongValue(f"The schema has no attribute {describe(name)}; it has {', '.join(known)}.")
+    indices = tuple(known.index(name) for name in names)
+    cells = count_cells(schema, indices)
+    if cells > largest:
+        raise WrongValue(
+            f"These attributes have {cells} cells together, more than {largest}: ask about fewer of them, or "
+            "declare coarser ones."
+        )
+    return indices
+
+
+def sizes_of(schema: Schema, attributes: Sequence[int]) -> tuple[int, ...]:
+    """Return the number of cells of each attribute."""
+    return tuple(schema.attributes[index].size for index in attributes)
+
+
+def count_cells(schema: Schema, attributes: Sequence[int]) -> int:
+    """Return the number of cells of some attributes together."""
+    return math.prod(sizes_of(schema, attributes))
+
+
+def at_cells(schema: Schema, attributes: Sequence[int], place: int, code: Vector) -> Vector:
+    """Return the code of one attribute at every cell of the marginal, row-major."""
+    sizes = sizes_of(schema, attributes)
+    shape = [1] * len(sizes)
+    shape[place] = sizes[place]
+    return np.ascontiguousarray(
+        np.broadcast_to(np.asarray(code, dtype=np.float64).reshape(shape), sizes)
+    ).ravel()
+
+
+def code_columns(attribute: Column) -> list[tuple[str, Vector]]:
+    """Return the columns of a feature: numbers or signs, or indicators of more than two levels.
+
+    A cell without a value is 0 in all of them and 1 in a column of its own.
+    """
+    cells = np.eye(attribute.size)
+    missing = [(f"{attribute.name}={attribute.labels[k]}", cells[k]) for k in missing_cells(attribute)]
+    if isinstance(attribute, Binned):
+        return [(attribute.name, attribute.scaled), *missing]
+    if attribute.known == 2:
+        return [(f"{attribute.name}={attribute.labels[1]}", attribute.scaled), *missing]
+    levels = [(f"{attribute.name}={attribute.labels[k]}", cells[k]) for k in range(attribute.known)]
+    return [*levels, *missing]
+
+
+def missing_cells(attribute: Column) -> range:
+    """Return the cells of an attribute that hold missing values."""
+    return range(attribute.known, attribute.size)
+
+
+def code_numbers(attribute: Column) -> tuple[Vector, float, float]:
+    """Return codes in [-1, 1], and the values of -1 and 1 in the units of the table."""
+    if not isinstance(attribute, Binned) and attribute.known != 2:
+        raise WrongValue(
+            f"A mean needs numbers or two levels; {attribute.name!r} has {attribute.known} levels."
+        )
+    return attribute.scaled, *code_range(attribute)
+
+
+def code_range(attribute: Column) -> tuple[float, float]:
+    """Return the values that the codes -1 and 1 stand for: of two levels the shares 0 and 1 of the second.
+
+    More levels are coded by their place alone, and their range is that of the codes.
+    """
+    if isinstance(attribute, Binned):
+        return attribute.edges[0], attribute.edges[-1]
+    return (0.0, 1.0) if attribute.known == 2 else (-1.0, 1.0)
+
+
+def has_value(attribute: Column) -> Vector:
+    """Return 1 for each cell of an attribute that has a value, 0 for the cell of missing values."""
+    return (np.arange(attribute.size) < attribute.known).astype(np.float64)
+
+
+def satisfied(schema: Schema, attributes: Sequence[int], where: Mapping[str, Sequence[str]]) -> Vector:
+    """Return 1 at the cells of the marginal where the condition holds, else 0."""
+    inside = np.ones(count_cells(schema, attributes))
+    for place, index in enumerate(attributes):
+        attribute = schema.attributes[index]
+        if attribute.name in where:
+            labels = [str(label) for label in attribute.labels]
+            unknown = [level for level in where[attribute.name] if level not in labels]
+            if unknown:
+                raise WrongValue(
+                    f"{attribute.name!r} has no level {describe(unknown[0])}; it has {describe(labels)}."
+                )
+            code = np.array([float(label in where[attribute.name]) for label in labels])
+            inside *= at_cells(schema, attributes, place, code)
+    return inside
