@@ -209,6 +209,16 @@ TYPED = {
         }
         | {"radius": 2.0, "intercept": False, "l2": 0.0},
     ),
+    "smokes ~ sex": (
+        ["--where", "age=[20, 40)"],
+        {"kind": "regression", "target": "smokes", "features": ["sex"], "loss": "logistic", "set": "l2"}
+        | {"radius": 3.0, "intercept": True, "l2": 0.0, "where": {"age": ["[20, 40)"]}},
+    ),
+    "age ~ sex": (
+        [],
+        {"kind": "regression", "target": "age", "features": ["sex"], "loss": "squared", "set": "l2"}
+        | {"radius": 3.0, "intercept": True, "l2": 0.0},
+    ),
     "count": (
         ["--where", "sex=f", "--where", "age=[20, 40)|[40, 60)"],
         {"kind": "count", "where": {"sex": ["f"], "age": ["[20, 40)", "[40, 60)"]}},
@@ -235,14 +245,14 @@ def test_questions_are_typed_as_people_write_them(service, engine, tmp_path, mon
     assert code == 0
     assert engine.asked[-1][0].to_json() == expected
     assert "95% intervals for" in shown.out
+    assert ("people with age = [20, 40)" in shown.out) == (typed == "smokes ~ sex")
     code, shown = run(monkeypatch, capsys, typed, *options, *where, "--json")
     assert json.loads(shown.out)["query"] == expected
 
 
 WRONG = {
     "counts": ([], "is no question"),
-    "smokes ~ age": (["--where", "sex=f"], "--where belongs to"),
-    "count": (["--where", "sex"], "must look like"),
+    "count": (["--where", "age>40"], "numbers are given by their bins"),
     "{": ([], "not valid JSON"),
     " count ": ([], "A count needs a condition"),
     "income ~ age": ([], "no attribute 'income'"),

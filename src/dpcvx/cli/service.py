@@ -28,6 +28,7 @@ from dpcvx.errors import NotInstalled, WrongValue
 from dpcvx.words import csv_cell
 
 if TYPE_CHECKING:
+    from dpcvx.queries import Schema
     from dpcvx.service.keys import ApiKey, Keys
 
 __all__ = ["ask", "keys_app", "serve"]
@@ -156,13 +157,21 @@ def ask(
         Path | None, typer.Option(help=f"File with the API key. Default: the variable {KEY_VARIABLE}.")
     ] = None,
     loss: Annotated[
-        str, typer.Option(help="Loss of a regression: logistic, squared or another one of the service.")
-    ] = "logistic",
+        str | None,
+        typer.Option(
+            help="Loss of a regression: logistic, squared or another one of the service. Default: logistic "
+            "for a target of two levels, squared for others."
+        ),
+    ] = None,
     domain: Annotated[str, typer.Option("--set", help="Set of coefficients: l2 or l1, a ball.")] = "l2",
     radius: Annotated[float, typer.Option(help="Size of that set.")] = 3.0,
     intercept: Annotated[bool, typer.Option(help="Whether a regression has an intercept.")] = True,
     where: Annotated[
-        list[str] | None, typer.Option(help="Condition of a count or mean: sex=f, or age=[20, 30)|[30, 40).")
+        list[str] | None,
+        typer.Option(
+            help="Condition of a count, mean or regression: sex=f, or bins of a number, "
+            "age=[20, 30)|[30, 40). May be repeated."
+        ),
     ] = None,
     population: Annotated[
         bool | None,
@@ -178,9 +187,11 @@ def ask(
     """Ask a query service one query and print the answer."""
     from dpcvx.service.client import Client
 
-    options = {"loss": loss, "set": domain, "radius": radius, "intercept": intercept}
+    options = {"set": domain, "radius": radius, "intercept": intercept} | ({"loss": loss} if loss else {})
     query = _question(question, options, where or [])
     with Client(url, _key(key_file)) as client:
+        if "formula" in query and "loss" not in query:
+            query["loss"] = _loss_of(query["formula"].partition("~")[0].strip(), client.schema())
         answer = client.ask(query)
     if as_json:
         typer.echo(json.dumps(answer.to_json(), indent=2))
@@ -321,6 +332,12 @@ def _key(path: Path | None) -> str:
     raise WrongValue(f"Give the API key by --key-file, or in the variable {KEY_VARIABLE}.")
 
 
+def _loss_of(target: str, schema: Schema) -> str:
+    """Return the usual loss of a target; the service refuses a name that the schema does not have."""
+    labelled = target in schema.names and schema[target].known == 2
+    return "logistic" if labelled else "squared"
+
+
 def _question(text: str, options: dict[str, Any], conditions: list[str]) -> dict[str, Any]:
     """Return the JSON form of a query as it is typed."""
     if text.lstrip().startswith("{"):
@@ -333,12 +350,13 @@ def _question(text: str, options: dict[str, Any], conditions: list[str]) -> dict
     for condition in conditions:
         name, equals, levels = condition.partition("=")
         if not equals:
-            raise WrongValue(f"--where {condition} must look like  sex=f  or  region=north|south.")
+            raise WrongValue(
+                f"--where {condition} must look like  sex=f  or  region=north|south;  numbers are given by "
+                "their bins,  age=[20, 30)|[30, 40)."
+            )
         where[name.strip()] = [level.strip() for level in levels.split("|")]
     if "~" in text:
-        if where:
-            raise WrongValue("--where belongs to counts and means, not to a regression.")
-        return {"kind": "regression", "formula": text, **options}
+        return {"kind": "regression", "formula": text, **options} | ({"where": where} if where else {})
     kind, *names = text.split()
     if kind == "count" and not names:
         if not where:

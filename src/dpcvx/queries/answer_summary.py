@@ -167,7 +167,8 @@ def title_of(query: Mapping[str, Any]) -> str:
     if kind != "regression":
         return "Answer"
     loss = query["loss"] if isinstance(query["loss"], str) else query["loss"]["name"]
-    return f"{query['target']} ~ {' + '.join(query['features']) or '1'} ({loss.replace('_', ' ')})"
+    model = f"{query['target']} ~ {' + '.join(query['features']) or '1'} ({loss.replace('_', ' ')})"
+    return model + (f" among people with {where}" if where else "")
 
 
 def _counts(answer: ReadableAnswer) -> bool:

@@ -135,7 +135,7 @@ class Regression:
         if loss.target == "labels" and target.known != 2:
             raise WrongValue(
                 f"{loss.name} needs a target with two levels; {target.name!r} has {target.known} cells. "
-                "Use squared, huber or quantile, or declare a binary attribute."
+                'Use loss="squared", "huber" or "quantile", or declare a binary attribute.'
             )
         coded = [code_columns(schema.attributes[i]) for i in attributes[1 : len(variables)]]
         cells = count_cells(schema, attributes)

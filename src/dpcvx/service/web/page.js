@@ -257,7 +257,9 @@ function question() {
   if (!(radius > 0 && radius <= schema.largest_radius)) throw new Error(`The radius must be above 0 and at most ${schema.largest_radius}.`);
   const model = typed ? { formula: $("formula").value } : { target: $("target").value, features: chosen() };
   const intercept = $("intercept").checked ? {} : { intercept: false }; // a formula may leave it out too
-  return { kind, ...model, loss: $("loss").value, set: $("set").value, radius, ...intercept };
+  const condition = where();
+  const only = Object.keys(condition).length ? { where: condition } : {};
+  return { kind, ...model, loss: $("loss").value, set: $("set").value, radius, ...intercept, ...only };
 }
 
 async function send(event) {
@@ -288,7 +290,7 @@ function words(asked) {
   if (asked.kind === "mean") return `Mean of ${asked.of}${only}`;
   if (asked.kind === "marginal") return `Table of ${asked.attributes.join(", ")}`;
   const loss = typeof asked.loss === "string" ? asked.loss.replace("_", " ") : asked.loss.name;
-  return `${asked.target} ~ ${asked.features.join(" + ") || "1"} (${loss})`;
+  return `${asked.target} ~ ${asked.features.join(" + ") || "1"} (${loss})${only}`;
 }
 
 // Shows an answer with its link, and remembers that the form belongs to it.
