@@ -16,10 +16,11 @@ from dpcvx.data import Quantiser
 from dpcvx.errors import Incompatible
 from dpcvx.events import Gaussian, Repeat
 from dpcvx.losses import Huber, Loss
-from dpcvx.mechanisms import Mechanism, NoisyTarget, SecondMoments, Vertex
+from dpcvx.mechanisms import NoisyTarget
 from dpcvx.plans import Asking, Plan, Solver, Stage
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers.defaults import default
+from dpcvx.solvers.query_adapters import PresentAsk, ShiftedAsk, check_questions, divide_by
 from dpcvx.solvers.typical_data import Typical
 
 __all__ = [
@@ -30,10 +31,8 @@ __all__ = [
     "ScaledTarget",
     "TargetScale",
     "TargetUnits",
-    "check_questions",
     "count_records",
     "covering_deviations",
-    "divide_by",
     "has_enough_records",
     "measure_target",
     "residual_deviations",
@@ -68,8 +67,6 @@ LEAST_MEAN = 0.05  # of a target >= 0, in its standard deviations: the noise on 
 TAIL_NOISE: float = default("solvers.scaled_target.TAIL_NOISE")
 LONG_TAIL: float = default("solvers.scaled_target.LONG_TAIL")
 MOST_SEEN = 0.9  # clipped mean squares above it say only that the range is too narrow
-DIVIDED = ("gradient", "gradient on a support", "difference", "Hessian")  # questions whose answers are over n
-SHIFTED = ("gradient", "difference", "Hessian")  # questions that `ShiftedAsk` passes on
 LOST_TARGET = (
     "The model may be worse than a constant: the released standard deviation of y is no larger than its "
     "noise. The y_bounds are too wide for this number of records and this epsilon. Use narrower y_bounds or "
@@ -525,68 +522,6 @@ def start_at(units: TargetUnits, intercept: float, d: int) -> Vector | None:
     point = np.zeros(d)
     point[-1] = units.start / intercept
     return point
-
-
-def check_questions(loss: Loss, fit: Plan) -> None:
-    """Refuse a solver that asks for more than gradients and Hessians of a loss that starts at the mean."""
-    if loss.link != "identity" and any(each.mechanism.traits.question not in SHIFTED for each in fit.stages):
-        raise Incompatible(
-            f"{type(fit.solver).__name__} does not fit a model of the logarithm or the log-odds of a mean, "
-            'which starts at the released mean. Use solver="gradient_descent", or "auto".'
-        )
-
-
-class ShiftedAsk(Asking):
-    """Passes queries of theta on as queries of start + theta; a ridge stays one of theta."""
-
-    def __init__(self, ask: Asking, start: Vector, l2: float) -> None:
-        self._ask, self._start, self._ridge = ask, start, l2 * start
-
-    def ask(self, *public: Any, question: str | None = None) -> Any:
-        """Ask for a gradient, a difference of two or a Hessian at shifted points."""
-        answer = self._ask.ask(*(each + self._start for each in public), question=question)
-        return answer - self._ridge if question == "gradient" else answer
-
-    def move(self, step: float, vertex: Vertex) -> None:
-        """Pass a move on."""
-        self._ask.move(step, vertex)
-
-
-class PresentAsk(Asking):
-    """Passes queries on, and turns sums over n into means over the records that have a target.
-
-    Vertices and minimisers do not depend on the divisor, apart from a ridge.
-    """
-
-    def __init__(self, ask: Asking, factor: float, l2: float) -> None:
-        self._ask, self._factor, self._l2 = ask, factor, l2
-
-    def ask(self, *public: Any, question: str | None = None) -> Any:
-        """Ask, and rescale gradients, their differences and Hessians."""
-        answer = self._ask.ask(*public, question=question)
-        if question == "Hessian":
-            meat = None if answer.meat is None else self._factor * answer.meat
-            return SecondMoments(self._factor * answer.hessian, meat)
-        if question not in DIVIDED:
-            return answer
-        point = public[0]
-        if len(public) > 1:
-            point = point - public[1] if question == "difference" else point[public[1]]
-        ridge = self._l2 * point
-        return self._factor * (answer - ridge) + ridge
-
-    def move(self, step: float, vertex: Vertex) -> None:
-        """Pass a move on."""
-        self._ask.move(step, vertex)
-
-
-def divide_by(n: int, stage: Stage) -> Stage:
-    """Return a stage with the noise that its answers have once `PresentAsk` has rescaled them."""
-    if stage.mechanism.traits.question not in DIVIDED:
-        return stage
-    mechanism: Any = stage.mechanism
-    rescaled: Mechanism = replace(mechanism, n=n)
-    return replace(stage, mechanism=rescaled)
 
 
 def _mu(budget: Budget) -> float:

@@ -20,13 +20,12 @@ from dpcvx.plans import Asking, Plan, Solver, Stage
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers.defaults import default
 from dpcvx.solvers.label_share import label_stage, measure_log_odds
+from dpcvx.solvers.query_adapters import check_questions, divide_by
 from dpcvx.solvers.scaled_target import (
     RESIDUAL,
     ScaledFit,
     TargetUnits,
-    check_questions,
     count_records,
-    divide_by,
     measure_target,
     scaled_loss,
     start_at,
@@ -402,22 +401,28 @@ class Standardised(ScaledFit):
         stages = (*measures, *fit.stages)
         return Plan(stages, problem, n, replace(self, solver=fit.solver), budget, accountant)
 
+    def _measure_target(self, plan: Plan, ask: Asking) -> tuple[Solver, TargetUnits, int | None, str | None]:
+        """Release what is asked about the target, if anything.
+
+        Returns the solver of the fit, the units of its target, the number of records that have a target, None
+        if it is not released, and a warning or None.
+        """
+        loss = plan.problem.loss
+        if not self._targets(plan.problem):
+            return self.solver, TargetUnits(), None, None
+        if not loss.unit_free:
+            log_odds = measure_log_odds(plan.stages[0], ask)
+            units = TargetUnits(level=log_odds, start=log_odds)
+            return self.solver.with_log_odds(self._fit(plan), log_odds), units, None, None
+        scale = measure_target(plan.stages[0], plan.n, ask, loss.y_range[1], centred=self.intercept)
+        return self.solver, scale.units(loss, self.residual), scale.present, scale.caution
+
     def run(self, plan: Plan, ask: Asking) -> Vector:
         """Measure, map the records, fit, and map the coefficients back."""
         problem, d, inner = plan.problem, plan.problem.d, self.inner(plan.problem)
-        first_stage = self._targets(problem)
-        stages = plan.stages[first_stage : self._measured(problem)]
+        stages = plan.stages[self._targets(problem) : self._measured(problem)]
         means, squares, lengths = (_any(stage.mechanism) for stage in (*stages[:2], stages[-1]))
-        units, present, caution = TargetUnits(), None, None
-        solver = self.solver
-        if first_stage and not problem.loss.unit_free:
-            log_odds = measure_log_odds(plan.stages[0], ask)
-            units = TargetUnits(level=log_odds, start=log_odds)
-            solver = solver.with_log_odds(self._fit(plan), log_odds)
-        elif first_stage:
-            limit = problem.loss.y_range[1]
-            scale = measure_target(plan.stages[0], plan.n, ask, limit, centred=self.intercept)
-            units, present, caution = scale.units(problem.loss, self.residual), scale.present, scale.caution
+        solver, units, present, caution = self._measure_target(plan, ask)
         limits = means.limits * 2.0**-FEATURE_BITS
         moments, weight = ask.moments(), plan.n
         if means.whole:
