@@ -348,3 +348,76 @@ class TestBackup:
             ledger.backup(tmp_path / "copy.db")
         assert (tmp_path / "copy.db").read_text() == "other"
         assert not (tmp_path / "copy.db.part").exists()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["run", "end"])
+def test_a_run_that_could_not_be_noted_is_never_used(tmp_path, monkeypatch, kind):
+    """Without a witness a run whose start could not be written went on all the same: one run was free."""
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.create("people", epsilon=4.0, delta=1e-6)
+    made, note = start(ledger), Account.note
+
+    def full(account, key, *rest):
+        if f" {kind} " in key:
+            raise LedgerUnavailable("The disk is full.")
+        note(account, key, *rest)
+
+    compare = made._private_side.above
+    found(made)
+    monkeypatch.setattr(Account, "note", full)
+    with pytest.raises(LedgerUnavailable):
+        made.ask(BAD)
+    monkeypatch.undo()
+    made._private_side.above = compare
+    made.ask(GOOD)
+    noted = sum(entry.kind == "run" for entry in made._transcript.entries())
+    assert made._runs._state.run < noted == made._runs.begun
+    assert made.comparisons == ((4, 4) if kind == "run" else (3, 4))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["run", "end", "update"])
+def test_an_entry_that_the_witness_could_not_be_told_counts(ledger, monkeypatch, kind):
+    """After such an update every question measured anew and failed, until a restart."""
+    made, tell = start(ledger), Ledger._tell
+    found(made)
+
+    def full(place, head):
+        if kind in made._transcript._account.notes("")[-1][0].split(" "):
+            raise LedgerUnavailable("The disk is full.")
+        tell(place, head)
+
+    monkeypatch.setattr(Ledger, "_tell", full)
+    with pytest.raises(LedgerUnavailable):
+        made.ask(BAD)
+    with pytest.raises(LedgerUnavailable):
+        made.ask(BAD)
+    monkeypatch.undo()
+    made.ask(BAD)
+    kinds = [entry.kind for entry in made._transcript.entries()]
+    assert kinds.count("update") == kinds.count("end") == made.n_updates <= kinds.count("run")
+    assert "witnessed" in str(ledger.verify())
+
+
+@pytest.mark.long
+def test_a_crash_before_the_witness_knew_lets_no_old_copy_in(ledger, tmp_path, monkeypatch):
+    """The end of a run was in the ledger and not in its witness; a new start told only the ledger's story."""
+    made = start(ledger)
+    made.ask(GOOD)
+    shutil.copy(tmp_path / "ledger.db", tmp_path / "old.db")
+    found(made)
+
+    def crash(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Ledger, "_tell", crash)
+    with pytest.raises(KeyboardInterrupt):
+        made.ask(BAD)  # the end is noted
+    with pytest.raises(KeyboardInterrupt):
+        start(ledger)  # the measurement is noted
+    monkeypatch.undo()
+    assert start(ledger).n_updates == 1  # and known from here on
+    shutil.copy(tmp_path / "old.db", tmp_path / "ledger.db")
+    with pytest.raises(LedgerDamaged, match="old"):
+        start(ledger)

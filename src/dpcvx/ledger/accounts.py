@@ -177,7 +177,9 @@ class Ledger:
         return verify(ledger.url, ledger.witness, repr(ledger))
 
     def check(self) -> None:
-        """Check the newest entry, and that the witness knows no later one; quick, and less than `verify`.
+        """Check the newest entry, and that the witness knows it and no later one; less than `verify`.
+
+        A witness that lags behind, after a stop between an entry and its witness, is told first.
 
         Raises
         ------
@@ -190,6 +192,9 @@ class Ledger:
             content = connection.execute(newest).scalar()
         if head.sequence and (content is None or digest(content) != head.hash):
             raise LedgerDamaged(f"The last entry of {self!r} is missing or was edited.")
+        seen = None if self.witness is None else witness_at(self.witness).latest(head.identity)
+        if seen is not None and seen.sequence < head.sequence:
+            self._tell(head)
 
     def recognise_people(self, account: str, people: Iterable[str], declared: Declared) -> tuple[str, ...]:
         """Compare people with those of the account's last start, and of other accounts of this ledger.

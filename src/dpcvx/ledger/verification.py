@@ -100,7 +100,7 @@ def verify(url: str, witness: str | None, name: str) -> Verification:
                 f"The witness saw entry {head.sequence} of {name}, which is not there: this is an old or "
                 "edited copy."
             )
-    witnessed = None if seen is None else sum(head.sequence > 0 for head in seen)
+    witnessed = None if seen is None else len({head.sequence for head in seen} - {0})
     return Verification(len(hashes) - 1, len(accounts), hashes[-1], witnessed)
 
 

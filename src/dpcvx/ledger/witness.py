@@ -129,7 +129,9 @@ class StoreWitness:
         row = {"identity": head.identity, "sequence": head.sequence, "hash": head.hash}
         with preparing(self.url) as connection:
             _metadata.create_all(connection)
-            connection.execute(_table.insert(), row)
+            known = sa.select(_table.c.sequence).filter_by(**row)
+            if connection.execute(known).first() is None:  # another process may have told it
+                connection.execute(_table.insert(), row)
 
     def latest(self, identity: str) -> Head | None:
         """Return the head with the largest sequence."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from dpcvx.queries.engine_plan import EnginePlan
 from dpcvx.queries.mechanisms import PublicAnswer
 from dpcvx.queries.private_side import PrivateSide
 from dpcvx.queries.sparse_vector import ComparisonRun
-from dpcvx.queries.transcript import UNCHANGED, EngineTranscript
+from dpcvx.queries.transcript import UNCHANGED, EngineTranscript, TranscriptEntry
 
 __all__ = ["Asker", "ComparisonRuns"]
 
@@ -90,14 +91,13 @@ class ComparisonRuns:
         self._transcript.append("run", str(self.begun))
         self.begun += 1
 
-    def restore(self, updates: int) -> dict[str, Any] | None:
+    def restore(self, entries: Sequence[TranscriptEntry], updates: int) -> dict[str, Any] | None:
         """Continue from the transcript after a start or an error.
 
         Returns the query that was found to be above the level and is still to be measured, or None.
 
-        `updates`: number of measurements that were noted.
+        `entries`: of the transcript; `updates`: number of measurements that were noted.
         """
-        entries = self._transcript.entries()
         self.begun = sum(entry.kind == "run" for entry in entries)
         self._ends = [json.loads(entry.content) for entry in entries if entry.kind == "end"]
         self._open = self._state = None
@@ -108,7 +108,10 @@ class ComparisonRuns:
         if kept is not None:
             self._state = RunState(**json.loads(kept))
             self._open = self._plan.comparison.resume(self._state.threshold)
-            if self._state.above:
+            if any(entry.kind == "end" and entry.key == str(self._state.run) for entry in entries):
+                self._transcript.keep_run(kept, None)  # it was written by a write that failed afterwards
+                self._open = self._state = None
+            elif self._state.above:
                 self._end(updates)
         due = self._ends[-1] if self._ends and self._ends[-1]["update"] >= updates else None
         return None if due is None else due["query"]

@@ -407,9 +407,6 @@ class QueryEngine:
                 found["counts"] = pack(counts=self._private_side.count(self._counts))
                 self._transcript.append("counts", "", found["counts"])
             self._data_check = read_counts(self.schema, self._counts, arrays(found["counts"])["counts"])
-        for entry in entries:
-            if entry.kind == "update":
-                self._public_side.learn(entry.content)
         self._settle()
 
     def _release_start(self) -> bytes:
@@ -442,7 +439,11 @@ class QueryEngine:
         """Finish what a stop or an error interrupted: make the measurement that a comparison led to."""
         if self._runs.settled:
             return
-        due = self._runs.restore(self.n_updates)
+        entries = self._transcript.entries()
+        for entry in entries:
+            if entry.kind == "update" and int(entry.key) >= self.n_updates:
+                self._public_side.learn(entry.content)
+        due = self._runs.restore(entries, self.n_updates)
         if due is not None and self.n_updates < self.budget_split.updates:
             try:
                 compiled = query_from_json(due).compile(self.schema, self.n)

@@ -117,13 +117,15 @@ class LedgerTranscript:
     def append(
         self, kind: str, key: str, content: bytes = b"", *, run: tuple[bytes | None, bytes | None] = UNCHANGED
     ) -> None:
-        """Add an entry; durable when it returns."""
+        """Add an entry; durable when it returns. A run whose entry could not be written does not exist."""
         self._account.note(self._name(kind, key), content, self._change(*run))
+        self._remember(*run)
 
     def keep_run(self, before: bytes | None, after: bytes | None) -> None:
         """Replace the state of the run; refused if another process did."""
         if (change := self._change(before, after)) is not None:
             self._account.keep(change)
+        self._remember(before, after)
 
     def read_run(self) -> bytes | None:
         """Return the state of the run; refuse an old copy of the ledger."""
@@ -137,21 +139,23 @@ class LedgerTranscript:
         return self._run
 
     def _change(self, before: bytes | None, after: bytes | None) -> SecretChange | None:
-        if (before, after) == UNCHANGED:
-            return None
-        if not self._stored:
-            self._run = after
+        if (before, after) == UNCHANGED or not self._stored:
             return None
         from dpcvx.ledger import SecretChange
 
         return SecretChange(self._run_key, before, after)
+
+    def _remember(self, before: bytes | None, after: bytes | None) -> None:
+        if (before, after) != UNCHANGED and not self._stored:
+            self._run = after
 
     @property
     def _run_key(self) -> str:
         return self._name("run", "")
 
     def entries(self) -> list[TranscriptEntry]:
-        """Return everything but answers."""
+        """Return everything but answers, which the witness knows from now on; refuse an old copy."""
+        self._account.ledger.check()
         found = []
         for name, content in self._account.notes(f"{self._engine} "):
             _, kind, key = name.split(" ", 2)
