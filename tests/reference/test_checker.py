@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import json
+import math
 from copy import deepcopy
 from pathlib import Path
 
@@ -149,6 +150,84 @@ def _accepted(content):
         return verify_statement(content).holds
     except WrongValue:
         return False
+
+
+def contradictions(statement):
+    """(what was altered, statement): altered consistently, or where no event is touched."""
+    for place, name in [(0, "noise"), (0, "sensitivity"), (1, "noise"), (1, "noise_multiplier")]:
+        changed = deepcopy(statement)
+        changed["mechanisms"][-1]["answers"][place][name] *= 100
+        yield f"{name} of answer {place}", changed
+    changed = deepcopy(statement)
+    del changed["mechanisms"][-1]["answers"][1]
+    yield "an answer left out", changed
+    for name, value in [("noise", None), ("noise", "1"), ("sensitivity", -1.0), ("noise", 10**400)]:
+        changed = deepcopy(statement)
+        changed["mechanisms"][0][name] = value
+        yield f"{name} {str(value)[:9]}", changed
+    cheap = [{"event": "Repeat", "count": part["count"], "of": part} for part in statement["mechanisms"]]
+    dear = deepcopy(statement["mechanisms"])
+    dear[0]["noise"] /= 100
+    dear[0]["noise_multiplier"] /= 100
+    yield (
+        "mechanisms beside a composition",
+        {**statement, "mechanisms": dear, "composition": {"event": "Compose", "events": cheap}},
+    )
+    yield "more words", {**statement, "meaning": statement["meaning"] + " In fact e^0.1 times."}
+    yield "unit of nothing", {**statement, "unit": "one household"}
+    yield "odd randomness", {**statement, "randomness": "cryptographic? no: seed 0"}
+    for name in ("epsilon", "delta", "certified_epsilon", "sampler_delta"):
+        for value in (10**400, -(10**400), float("nan"), float("inf"), -1):
+            yield f"{name} {str(value)[:9]}", {**statement, name: value}
+
+
+def test_statements_that_contradict_themselves_are_rejected():
+    X = np.random.default_rng(0).uniform(0, 1, (400, 3))
+    model = dp.PrivateLinearRegression(
+        bounds=(0, 1), y_bounds=(0, 2), epsilon=1.0, uncertainty=0.3, random_state=0
+    )
+    statement = statement_of(model, X, X @ [1.0, 0.5, 0.0])
+    assert verify_statement(statement).holds
+    assert not [name for name, content in contradictions(statement) if _accepted(content)]
+
+
+@pytest.mark.long
+def test_an_objective_of_rows_does_not_protect_persons():
+    X = np.random.default_rng(0).uniform(0, 1, (300, 3))
+    model = dp.PrivateLogisticRegression(
+        bounds=(0, 1), epsilon=1.0, classes=(0, 1), solver="objective_perturbation", random_state=0
+    )
+    model.fit(X, (X[:, 0] > 0.5).astype(int), groups=np.repeat(np.arange(100), 3))
+    seeded = model.privacy_statement_
+    statement = dataclasses.replace(seeded, private=True, randomness=CRYPTOGRAPHIC).to_dict()
+    assert verify_statement(statement).holds
+    statement["mechanisms"][0]["events"][0]["unit"] = "row"
+    assert any("another unit" in each for each in verify_statement(statement).findings)
+
+
+def nested(event, times):
+    for _ in range(times):
+        event = {"event": "Worst", "events": [event, event]}
+    return event
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"event": "Repeat", "count": 10**18, "of": to_plain(Poisson(0.01, 4.0))},
+        to_plain(Poisson(1e-12, 0.3)),
+        to_plain(RepeatAndSelect(RepeatAndSelect(Gaussian(10.0), 5.0, 1.0), 5.0, 1.0)),
+        nested(to_plain(RepeatAndSelect(Gaussian(10.0), 5.0)), 20),
+        to_plain(Compose((PureDP(0.1), *(Gaussian(100.0 + i) for i in range(3000))))),
+    ],
+    ids=["samples", "rare sample", "nested search", "nested choices", "many"],
+)
+def test_no_statement_takes_forever(statements, event, monkeypatch):
+    """Without a limit on the work these take minutes to years."""
+    monkeypatch.setattr("dpcvx.checker.effort.MOST", 10**5)
+    verdict = verify_statement({**statements[0], "composition": event})
+    assert not verdict.holds
+    assert verdict.needed_delta == math.inf
 
 
 @pytest.mark.long

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dpcvx.checker.effort import begin
 from dpcvx.checker.profiles import NUMBERS, Counts, SingleEvent, delta_bound, flatten
 from dpcvx.errors import DpcvxError, NotAccountable
 
@@ -14,11 +17,26 @@ __all__ = ["find"]
 SAMPLER_SHARE = 1e-3  # of delta, for noise of finite precision (PRIVACY_MATH §11)
 ROUNDED = 1e-4  # relative difference of two numbers of a statement that say the same
 CERTIFIED = 2e-3  # the same for epsilons of two accountants, one of which keeps losses on a coarser grid
+RANDOMNESS = "cryptographic: AES-256-CTR keyed by the operating system"
+UNITS = {"one row is one person": "row", "one person with all of their rows": "person"}
+PAIRS = {  # of neighbouring data sets, by relation and unit
+    ("replace", "row"): "two data sets of the same size that differ in one row",
+    ("add_remove", "row"): "two data sets of which one has one row more",
+    ("replace", "person"): "two data sets that differ in the rows of one person",
+    ("add_remove", "person"): "two data sets of which one has the rows of one person more",
+}
+MEANING = (
+    r"Take {pair}(| and have the same set of labels)\. Any conclusion that somebody could draw from "
+    r"(the published model|the answers|the score) is at most {times} times as likely with one as with the "
+    r"other, apart from an extra probability of at most {delta}\. This holds whatever else that person "
+    r"knows, has, or computes later\.(| An epsilon above 10 promises little by itself: e\^10 is 22,000\.)"
+)
 ABOUT_QUESTION = ("question", "count", "sensitivity", "noise", "answers")
 
 
 def find(content: Mapping[str, Any]) -> tuple[float, list[str]]:
     """Return the delta that the events of a statement need at its epsilon, and the findings."""
+    begin()
     epsilon, delta = float(content["epsilon"]), float(content["delta"])
     findings, needed = list(_contradictions(content, epsilon, delta)), math.inf
     try:
@@ -32,8 +50,11 @@ def find(content: Mapping[str, Any]) -> tuple[float, list[str]]:
 
 def _events(content: Mapping[str, Any]) -> Counts:
     """Everything that was released: the composition if one is stated, else the mechanisms one by one."""
-    if content.get("composition"):
-        return flatten(content["composition"])
+    return flatten(content["composition"]) if content.get("composition") else _listed(content)
+
+
+def _listed(content: Mapping[str, Any]) -> Counts:
+    """The mechanisms one by one."""
     parts = [{"event": "Repeat", "count": part.get("count"), "of": _event(part)} for part in _parts(content)]
     return flatten({"event": "Compose", "events": parts})
 
@@ -53,27 +74,19 @@ def _contradictions(content: Mapping[str, Any], epsilon: float, delta: float) ->
     """Findings that need no accounting."""
     if not content["private"]:
         yield "It says that there is no guarantee: the noise came from a seed."
-    elif not content["randomness"].startswith("cryptographic"):
+    elif content["randomness"] != RANDOMNESS:
         yield f"It says that it is private, but its randomness is {content['randomness'][:60]!r}."
     if not (0 < epsilon < math.inf and 0 <= delta < 1):
         yield "epsilon must be a positive number, and delta at least 0 and less than 1."
     if not 0 <= content["sampler_delta"] <= max(SAMPLER_SHARE * delta, 0.0) * (1 + ROUNDED):
         yield "sampler_delta, for noise of finite precision, is negative or more than a thousandth of delta."
-    words = content["meaning"]
-    for number in (f"e^{epsilon:g} times", f"at most {delta:.3g}."):
-        if content["private"] and number not in words:
-            yield f"Its explanation does not say {number!r}."
-    replaced, person = content["relation"] == "replace", "person with all" in content["unit"]
-    pair = {
-        (True, False): "that differ in one row",
-        (False, False): "of which one has one row more",
-        (True, True): "that differ in the rows of one person",
-        (False, True): "of which one has the rows of one person more",
-    }[replaced, person]
-    if content["relation"] not in ("replace", "add_remove"):
-        yield "Its relation is neither replace nor add_remove."
-    if content["private"] and pair not in words:
-        yield f"Its explanation does not name the neighbours of its unit and relation: data sets {pair}."
+    pair = PAIRS.get((content["relation"], UNITS.get(content["unit"], "")))
+    if pair is None:
+        yield "Its unit is neither a row nor a person, or its relation neither replace nor add_remove."
+    else:
+        numbers = {"times": re.escape(f"e^{epsilon:g}"), "delta": re.escape(f"{delta:.3g}")}
+        if content["private"] and not re.fullmatch(MEANING.format(pair=pair, **numbers), content["meaning"]):
+            yield f"Its explanation is not that of epsilon {epsilon:g}, delta {delta:.3g} and {pair}."
     rows = content["public"].get("n")
     ruled = content["public"].get("delta_rule") == "min(1/n^2, 1e-5)" and isinstance(rows, int) and rows > 0
     if ruled and not math.isclose(delta, min(1 / rows**2, 1e-5), rel_tol=ROUNDED):
@@ -94,15 +107,21 @@ def _events_against_promise(content: Mapping[str, Any], counts: Counts, needed_d
         yield f"Its accountant certifies epsilon {certified:.6g}; its events need more."
     if certified > 0 and delta_bound(counts, certified * (1 - CERTIFIED)) <= spendable:
         yield f"Its accountant certifies epsilon {certified:.6g}; its events need less."
-    relations = {part.values[-1 if part.kind == "Poisson" else 2] for part in _walk(counts) if _related(part)}
-    if relations - {content["relation"]}:
+    if content.get("composition") and not delta_bound(_listed(content), epsilon) <= delta:
+        yield "The mechanisms that it lists cost more than its composition, one after another."
+    parts = list(_walk(counts))
+    if {each for part in parts for each in _values(part, "relation")} - {content["relation"]}:
         yield "Its events are about another neighbouring relation."
-    for part in _parts(content):
-        yield from _part_findings(part)
+    if {each for part in parts for each in _values(part, "unit")} - {UNITS.get(content["unit"])}:
+        yield "Its events are about another unit."
+    for listed in _parts(content):
+        yield from _part_findings(listed)
 
 
-def _related(part: SingleEvent) -> bool:
-    return "relation" in NUMBERS.get(part.kind, ())
+def _values(part: SingleEvent, name: str) -> list[Any]:
+    """Value of a parameter of an event, none if it has no such parameter."""
+    names = NUMBERS.get(part.kind, ())
+    return [part.values[names.index(name)]] if name in names else []
 
 
 def _walk(counts: Counts) -> Iterator[SingleEvent]:
@@ -114,18 +133,45 @@ def _walk(counts: Counts) -> Iterator[SingleEvent]:
 
 def _part_findings(part: Mapping[str, Any]) -> Iterator[str]:
     """Findings about one query: its noise over its sensitivity must be that of its event."""
-    name = str(part.get("question"))[:60]
-    sensitivity, noise = (part.get(each) for each in ("sensitivity", "noise"))
+    name = part["question"][:60] if isinstance(part.get("question"), str) else "A question without a name"
     try:
-        first, *_ = flatten(_event(part))  # the release that the sensitivity is of, where there are several
+        events = flatten(_event(part))
     except DpcvxError as error:
         yield f"{name}: {error}"
         return
-    expected = _over_noise(first[0])
-    if expected is None or not isinstance(sensitivity, int | float) or not isinstance(noise, int | float):
-        return
-    if not noise > 0 or not math.isclose(sensitivity / noise, expected, rel_tol=ROUNDED):
-        yield f"{name}: its noise over its sensitivity is not that of its event, {first[0].kind}."
+    first, _ = events[0]  # the release that the sensitivity is of, where there are several
+    expected = _over_noise(first)
+    if expected is None:
+        expected = _ratio(part)
+    if not _agree(_ratio(part), expected):
+        yield f"{name}: its noise over its sensitivity is not that of its event, {first.kind}."
+    if "answers" in part and not _has_answers(part["answers"], events):
+        yield f"{name}: its answers are not those of its event."
+
+
+def _ratio(part: Mapping[str, Any]) -> float | None:
+    """Sensitivity over noise as stated, None unless both are positive numbers."""
+    sensitivity, noise = part.get("sensitivity"), part.get("noise")
+    if not isinstance(sensitivity, int | float) or not isinstance(noise, int | float):
+        return None
+    return float(sensitivity) / float(noise) if sensitivity > 0 and noise > 0 else None
+
+
+def _agree(stated: float | None, expected: float | None) -> bool:
+    return stated is not None and expected is not None and math.isclose(stated, expected, rel_tol=ROUNDED)
+
+
+def _has_answers(answers: Any, events: Counts) -> bool:
+    """Say whether answers have the noise of Gaussian events, each of one of them."""
+    if not isinstance(answers, list | tuple) or not all(isinstance(each, Mapping) for each in answers):
+        return False
+    multipliers = [each.get("noise_multiplier") for each in answers]
+    if not all(isinstance(each, int | float) and 0 < each < math.inf for each in multipliers):
+        return False
+    listed = Counter(SingleEvent("Gaussian", (each,)) for each in multipliers)
+    return listed == dict(events) and all(
+        _agree(_ratio(each), 1 / each["noise_multiplier"]) for each in answers
+    )
 
 
 def _over_noise(part: SingleEvent) -> float | None:

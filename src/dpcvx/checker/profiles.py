@@ -16,6 +16,7 @@ from typing import Any
 
 from flint import arb, ctx
 
+from dpcvx.checker.effort import spend
 from dpcvx.checker.sampled import sampled_delta
 from dpcvx.errors import NotAccountable
 
@@ -51,6 +52,7 @@ Counts = tuple[tuple[SingleEvent, int], ...]  # single events, and how often eac
 
 def flatten(event: Any, depth: int = 0) -> Counts:
     """Return the single events of a plain description, and how often each happens."""
+    spend(100)
     if depth > DEEPEST or not isinstance(event, Mapping):
         raise NotAccountable("This is no description of an event, or one that is nested too deeply.")
     kind, fields = event.get("event"), dict(event)
@@ -149,6 +151,7 @@ def kinds(counts: Counts) -> set[str]:
 
 def normal_tail(x: arb) -> arb:
     """Return the chance that a standard normal variable is above x."""
+    spend(20)
     return (x / arb(2).sqrt()).erfc() / 2
 
 
@@ -190,6 +193,7 @@ def by_randomised_responses(counts: Counts, epsilon: arb) -> arb | None:
     each = arb(max(part.values[0] for part, _ in counts))
     # C(T, i) e^((T-i) e0) / (1 + e^e0)^T, from i = 0 on
     chance, found, shrink = (total * (each - (1 + each.exp()).log())).exp(), arb(0), (-each).exp()
+    spend(10 * total)
     for i in range((total + 1) // 2):
         loss = (total - 2 * i) * each
         if loss <= epsilon:
@@ -241,8 +245,8 @@ def best_share(total: Callable[[arb], arb]) -> arb:
 
 def by_renyi(counts: Counts, epsilon: arb) -> arb | None:
     """delta = exp((a-1) (R(a) - e + log(1 - 1/a))) / a at any order a above 1; the best is searched for."""
-    if kinds(counts) & {"Poisson", "ApproxDP"}:
-        return None
+    if kinds(counts) & {"Poisson", "ApproxDP"} or kinds(counts) == {"Gaussian"}:
+        return None  # of Gaussian releases the profile itself is known
 
     def log_delta(log_less: float) -> arb:
         less = arb(log_less).exp()
@@ -274,6 +278,7 @@ def curve(counts: Counts, order: arb) -> arb:
 
 
 def _single_curve(part: SingleEvent, order: arb) -> arb:
+    spend(1 if part.kind == "Gaussian" else 10)
     less = order - 1
     match part.kind:
         case "Gaussian":
@@ -309,6 +314,7 @@ def _selected_curve(part: SingleEvent, order: arb) -> arb:
     success = _success(mean, shape)
     found = []
     for epsilon, delta in _inside_profiles(once):
+        spend(10)
         slope, offset = epsilon.exp(), (1 - success) * delta - success * (epsilon.exp() - 1)
         at = -offset * order / slope
         at = arb.max(success, arb.min(at, arb(1)))

@@ -14,6 +14,7 @@ from typing import Any
 
 from flint import arb, arb_poly, ctx
 
+from dpcvx.checker.effort import spend
 from dpcvx.errors import NotAccountable
 
 __all__ = ["sampled_delta"]
@@ -21,7 +22,7 @@ __all__ = ["sampled_delta"]
 BITS = 160
 STEP = 2.0**-14  # between losses
 SMALL = 1e-30  # mass of a tail that may be moved to where it is counted as worse
-LARGEST = 2**20  # losses of one distribution
+LARGEST = 2**18  # losses of one distribution; products of longer polynomials take minutes
 
 Profile = Callable[[arb], arb]
 
@@ -43,6 +44,7 @@ class Losses:
         """Return the profile at epsilon."""
         start = max(0, math.floor(float(epsilon.mid()) / STEP) - self.first)
         coefficients = self.masses.coeffs()
+        spend(2 * max(0, len(coefficients) - start))
         found, step = self.infinite, arb(STEP)
         for i in range(start, len(coefficients)):
             found += coefficients[i] * arb.max(1 - (epsilon - (self.first + i) * step).exp(), arb(0))
@@ -52,6 +54,7 @@ class Losses:
 def _cut(first: int, masses: arb_poly, infinite: arb) -> Losses:
     """Move the upper tail to infinity, and the lower one to the least loss that is kept."""
     coefficients = masses.coeffs()
+    spend(4 * len(coefficients))
     top, above = len(coefficients), 0.0
     while top > 1 and above + (mass := _above(coefficients[top - 1])) <= SMALL:
         top, above = top - 1, above + mass
@@ -106,6 +109,7 @@ def _first(passes: Callable[[int], Any], start: int) -> int:
 
 
 def _tail(x: arb) -> arb:
+    spend(10)
     return (x / arb(2).sqrt()).erfc() / 2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,15 +11,17 @@ from dpcvx.errors import NotInstalled, WrongValue
 
 __all__ = ["Verdict", "verify_statement"]
 
+LARGEST = sys.float_info.max
+NUMBER = (int, float)
 FIELDS: dict[str, Any] = {
     "model": str,
     "private": bool,
     "unit": str,
     "relation": str,
-    "epsilon": (int, float),
-    "delta": (int, float),
-    "certified_epsilon": (int, float),
-    "sampler_delta": (int, float),
+    "epsilon": NUMBER,
+    "delta": NUMBER,
+    "certified_epsilon": NUMBER,
+    "sampler_delta": NUMBER,
     "mechanisms": (list, tuple),
     "public": Mapping,
     "randomness": str,
@@ -82,5 +85,7 @@ def verify_statement(content: Mapping[str, Any]) -> Verdict:
             raise WrongValue(
                 f"This is no privacy statement: its field {name!r} is missing or of another type."
             )
+        if kind is NUMBER and not -LARGEST <= value <= LARGEST:
+            raise WrongValue(f"This is no privacy statement: its field {name!r} is no finite number.")
     needed, findings = find(content)
     return Verdict(content["model"], content["epsilon"], content["delta"], needed, tuple(findings))
