@@ -50,6 +50,12 @@ def test_persons_without_rows_are_within_the_sensitivity():
         assert np.linalg.norm(moved) * mechanism.gaussians[0].unit <= mechanism.sensitivity
 
 
+def test_a_bin_too_narrow_to_be_halved_has_no_offsets():
+    """0/0 became the smallest integer: one record moved a sum by 2^63."""
+    schema = Schema((Binned("v", (0, 5e-324, 1)), Attribute("a", ("x", "y"))))
+    assert exact(schema, (0.0, "x")).tolist() == [2**OFFSET_BITS, 0, 0, 0]
+
+
 @pytest.mark.parametrize(("bins", "expected"), [((3,), 2.0), ((3, 2), 8**0.5), ((9,) * 6, 24**0.5)])
 def test_vector_of_sensitivities(bins, expected):
     mechanism = NoisyBinSums(bins, 1000, 5.0)

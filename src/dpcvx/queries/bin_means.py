@@ -100,7 +100,7 @@ def bin_sums(
     for number, values, code in zip(numbers_to_measure(schema), columns, codes, strict=True):
         edges, inside = np.array(number.edges), code < number.known
         place = code[inside]
-        half = np.diff(edges) / 2
+        half = np.maximum(np.diff(edges) / 2, np.finfo(np.float64).tiny)  # one that rounds to 0 divides none
         filled = values
         if not isinstance(number.missing, str | None):
             filled = np.where(np.isnan(values), number.missing, values)
