@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dpcvx.estimators.registry import ESTIMATORS
+from dpcvx.estimators.registry import ESTIMATORS, ROW_ESTIMATORS
 
 if TYPE_CHECKING:
     from dpcvx.accounting import Budget
@@ -121,7 +121,7 @@ _NAMES = {
     "tuning": "PrivateSearchCV private_curves private_score private_tune",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
-_HOME |= dict.fromkeys(ESTIMATORS, "estimators")
+_HOME |= dict.fromkeys([*ESTIMATORS, *ROW_ESTIMATORS], "estimators")
 
 __all__ = sorted([*_HOME, "__version__"])
 

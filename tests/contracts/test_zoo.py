@@ -11,7 +11,7 @@ from dpcvx import accounting, domains, losses, mechanisms, solvers
 from dpcvx.accounting import Neighbours
 from dpcvx.cli import main
 from dpcvx.domains import SETS
-from dpcvx.estimators.registry import COMMANDS, ESTIMATORS
+from dpcvx.estimators.registry import COMMANDS, ESTIMATORS, ROW_ESTIMATORS
 from dpcvx.losses import LOSSES
 from dpcvx.solvers import NAMED_SOLVERS, SOLVERS
 from zoo import ALL_ACCOUNTANTS, ALL_DOMAINS, ALL_LOSSES, ALL_MECHANISMS
@@ -22,7 +22,7 @@ REGISTERED = {
     "losses": {kind.__name__ for kind in LOSSES},
     "sets": {kind.__name__ for kind in SETS},
     "solvers": {kind.__name__ for kind in SOLVERS},
-    "estimators": set(ESTIMATORS),
+    "estimators": {*ESTIMATORS, *ROW_ESTIMATORS},
 }
 
 

@@ -19,14 +19,14 @@ from dpcvx.cli.options import RUN, in_options
 from dpcvx.data.table_file import HEADER_HINT
 from dpcvx.estimators import progress
 from dpcvx.estimators.documentation import PARAMETERS
-from dpcvx.estimators.registry import COMMANDS, ESTIMATORS, estimator_class
+from dpcvx.estimators.registry import ESTIMATORS, estimator_class
 
 N = 400
 REGRESSION = (
     '[bounds]\nage = [17, 90]\nhours = [0, 80]\n[categories]\nsex = ["F", "M"]\n[target]\nbounds = [0, 100]\n'
 )
 CLASSIFICATION = REGRESSION.replace("bounds = [0, 100]", 'classes = ["no", "yes"]')
-MODELS = tuple(COMMANDS)
+MODELS = tuple(entry.command for entry in ESTIMATORS.values() if entry.command is not None)
 
 
 @pytest.fixture(scope="module")
@@ -877,7 +877,7 @@ def test_probabilities_of_each_class(folder, run):
     assert run(FIT)[0] == 0
     code, _, err = run("predict model.json people.csv --proba")
     assert code == 2
-    assert "has no probabilities: --proba is for logistic and additive-classifier" in err
+    assert "has no probabilities: --proba is for logistic, ordinal, hazard and additive-classifier" in err
 
 
 def test_private_bounds_without_a_file(folder, run, people):

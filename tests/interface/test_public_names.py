@@ -10,8 +10,9 @@ import pytest
 
 import dpcvx
 from dpcvx import estimators
-from dpcvx.estimators.registry import COMMANDS, ESTIMATORS
+from dpcvx.estimators.registry import COMMANDS, ESTIMATORS, ROW_ESTIMATORS
 
+EVERY = {**ESTIMATORS, **ROW_ESTIMATORS}
 HEAVY = {
     "scipy",
     "numba",
@@ -50,7 +51,7 @@ def test_type_checkers_see_the_same_names():
         for alias in node.names
     }
     assert seen.pop("*") == "estimators"  # every estimator, and what it is made of
-    assert seen == {name: home for name, home in dpcvx._HOME.items() if name not in ESTIMATORS}
+    assert seen == {name: home for name, home in dpcvx._HOME.items() if name not in EVERY}
 
 
 def test_every_estimator_is_registered_and_public():
@@ -63,10 +64,10 @@ def test_every_estimator_is_registered_and_public():
             if isinstance(node, ast.ClassDef)
             and any("document" in ast.unparse(d) for d in node.decorator_list)
         }
-    assert found == {(name, entry.module) for name, entry in ESTIMATORS.items()}
-    assert set(ESTIMATORS) <= {*estimators.__all__} & {*dpcvx.__all__}
+    assert found == {(name, entry.module) for name, entry in EVERY.items()}
+    assert set(EVERY) <= {*estimators.__all__} & {*dpcvx.__all__}
     assert all(hasattr(estimators, name) for name in estimators.__all__)
-    assert len(COMMANDS) == sum(entry.command is not None for entry in ESTIMATORS.values())
+    assert len(COMMANDS) == sum(entry.command is not None for entry in EVERY.values())
 
 
 def test_an_unknown_name_is_an_attribute_error_and_dir_lists_the_known():

@@ -22,6 +22,7 @@ from dpcvx.cli.options import (
     Sheet,
     Witness,
     make_estimator,
+    needs_bounds,
     needs_classes,
     show_plan,
 )
@@ -167,19 +168,20 @@ def fit(
             if weight == target:
                 raise WrongValue(f"The target {target!r} is declared as weight: choose another --target.")
             parameters["weight_bounds"] = declared.columns[weight].bounds
-        exposure = parameters.get("exposure")
-        if exposure is not None and (exposure not in table.columns or exposure in (target, person, weight)):
-            raise WrongValue(
-                "--exposure must name a column of the table's header other than the target, the persons and "
-                "the weights."
-            )
-        others = [name for name in table.columns if name not in (person, weight, exposure)]
+        exposure, event = parameters.get("exposure"), parameters.get("event")
+        for option, name in (("--exposure", exposure), ("--event", event)):
+            if name is not None and (name not in table.columns or name in (target, person, weight)):
+                raise WrongValue(
+                    f"{option} must name a column of the table's header other than the target, the persons "
+                    "and the weights."
+                )
+        others = [name for name in table.columns if name not in (person, weight, exposure, event)]
         schema = choose_columns(declared, others, target, wanted)
         if model == "group-lasso" and schema.groups:
             parameters["groups"] = schema.groups
         estimator = make_estimator(model, parameters | {"schema": schema})
         ids, roles = (
-            [name for name in names if name is not None] for names in ((person,), (weight, exposure))
+            [name for name in names if name is not None] for names in ((person,), (weight, exposure, event))
         )
         texts = [*schema.text_columns(), *ids]
         X, y = table.read([*schema.columns, *ids, *roles], texts, target, parameters.get("classes"))
@@ -339,6 +341,8 @@ def target_parameters(model: str, declared: TableSchema, target: str, path: Path
             add = "" if str(path) == PRIVATE else f', or add  [target] classes = ["no", "yes"]  to {path}'
             raise WrongValue(f"--model {model} needs the labels of {target!r}: give --classes no,yes{add}.")
         return {"classes": known["classes"]}
+    if not needs_bounds(model):
+        return {}
     if "y_bounds" not in known:
         raise WrongValue(
             f"--model {model} needs bounds of the target {target!r}: add  [target] bounds = [low, high]  to "

@@ -33,6 +33,7 @@ __all__ = [
     "has_own_bounds",
     "in_options",
     "make_estimator",
+    "needs_bounds",
     "needs_classes",
     "show_plan",
     "with_parameters",
@@ -258,6 +259,11 @@ def make_estimator(model: str, parameters: dict[str, Any]) -> Any:
 def has_own_bounds(model: str) -> bool:
     """Say whether the targets of a ``--model`` have bounds that are those of its kind, such as shares."""
     return getattr(estimator_class(COMMANDS[model]), "y_bounds", None) is not None
+
+
+def needs_bounds(model: str) -> bool:
+    """Say whether a ``--model`` has bounds of the target."""
+    return hasattr(estimator_class(COMMANDS[model]), "y_bounds")
 
 
 def needs_classes(model: str) -> bool:

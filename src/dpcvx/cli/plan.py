@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpcvx.cli.fit import choose_target, target_parameters
-from dpcvx.cli.options import AsJson, has_own_bounds, make_estimator, needs_classes, show_plan
+from dpcvx.cli.options import AsJson, has_own_bounds, make_estimator, needs_bounds, needs_classes, show_plan
 from dpcvx.cli.output import check_writable, print_json, write
 from dpcvx.errors import WrongValue
 
@@ -130,7 +130,7 @@ def _read_declarations(
         # (-1, 1) and (0, 1), as most have, and that standard errors are in units of the bounds.
         bound = given.get("data_norm", 1.0 if given.get("uncertainty") else OTHER_BOUND)
         declared: dict[str, Any] = {"bounds": (-bound, bound), "y_bounds": (-1.0, 1.0)}
-        if has_own_bounds(model):
+        if has_own_bounds(model) or not needs_bounds(model):
             declared = {"bounds": (-bound, bound)}
         if needs_classes(model):
             declared = {"bounds": (-bound, bound), "classes": list(range(classes))}
@@ -142,7 +142,8 @@ def _read_declarations(
     schema = schema if formula is None else schema.with_formula(formula)
     target = choose_target(schema, target)
     person = given.get("person", schema.person)
-    others = [name for name in schema.columns if name not in (person, schema.weight, given.get("exposure"))]
+    roles = (person, schema.weight, given.get("exposure"), given.get("event"))
+    others = [name for name in schema.columns if name not in roles]
     found = schema.for_table(others, target)
     facts = target_parameters(model, schema, target, bounds) | {"schema": found}
     if person is not None:

@@ -68,7 +68,9 @@ def predict(
     proba: Annotated[
         bool,
         typer.Option(
-            "--proba", help="Write the probability of each class too; for logistic and additive-classifier."
+            "--proba",
+            help="Write the probability of each class too, for logistic, ordinal and additive-classifier; of "
+            "no event at each edge of the periods, for hazard.",
         ),
     ] = False,
     extrapolation: Extrapolation = None,
@@ -86,15 +88,21 @@ def predict(
         check_writable(out, data, model)
     options = FormOptions(sep, decimal, encoding, line_breaks, sheet)
     estimator = open_model(model, extrapolation)
-    if proba and not hasattr(estimator, "predict_proba"):
-        raise WrongValue(f"{model} has no probabilities: --proba is for logistic and additive-classifier.")
+    survives = hasattr(estimator, "predict_survival")
+    if proba and not (survives or hasattr(estimator, "predict_proba")):
+        raise WrongValue(
+            f"{model} has no probabilities: --proba is for logistic, ordinal, hazard and additive-classifier."
+        )
     with ProgressReport("dpcvx predict") as progress:
         progress.step(f"reading {data}")
         X, _ = read_rows(estimator, model, data, options)
         progress.step("predicting")
         predictions = estimator.predict(X).tolist()
         shares: dict[str, list[float]] = {}
-        if proba:
+        if proba and survives:
+            names = [f"survival_{edge:g}" for edge in estimator.periods_]
+            shares = dict(zip(names, estimator.predict_survival(X).T.tolist(), strict=True))
+        elif proba:
             names = [f"probability_{label}" for label in estimator.classes_.tolist()]
             shares = dict(zip(names, estimator.predict_proba(X).T.tolist(), strict=True))
     if as_json:

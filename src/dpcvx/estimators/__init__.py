@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dpcvx.estimators.registry import ESTIMATORS
+from dpcvx.estimators.registry import ESTIMATORS, ROW_ESTIMATORS
 
 if TYPE_CHECKING:
     from dpcvx.estimators.classifiers import *  # noqa: F403
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from dpcvx.estimators.preprocessor import PrivatePreprocessor as PrivatePreprocessor
     from dpcvx.estimators.refusals import refuse_metadata as refuse_metadata
     from dpcvx.estimators.regressors import *  # noqa: F403
+    from dpcvx.estimators.row_models import *  # noqa: F403
     from dpcvx.estimators.structured import *  # noqa: F403
 
-_HOME = {name: entry.module for name, entry in ESTIMATORS.items()}
+_HOME = {name: entry.module for name, entry in {**ESTIMATORS, **ROW_ESTIMATORS}.items()}
 for _module, _names in {
     "classifiers": "LinearClassifier",
     "data_check": "CheckedColumn DataCheck check_stages objection_to_noise release_check",
@@ -36,6 +37,7 @@ for _module, _names in {
     "preprocessor": "PrivatePreprocessor",
     "refusals": "refuse_metadata",
     "regressors": "LinearRegressor",
+    "row_models": "RowModel",
 }.items():
     _HOME |= dict.fromkeys(_names.split(), _module)
 

@@ -163,6 +163,18 @@ PARAMETERS = {
         "Largest exposure that is possible, from public knowledge; a larger one counts as this.",
         float,
     ),
+    "periods": Parameter(
+        "sequence of float, or text",
+        "Public edges of the periods that hazards are modelled of, three or more that increase, such as "
+        "0,12,24,36; a period includes its end. Few are better: all periods of a record share its weight.",
+        str,
+    ),
+    "event": Parameter(
+        "str",
+        "Column of X that says whether the event came at the time y (a number above 0, or True), or whether "
+        "the record was only observed until then. It is never a feature.",
+        str,
+    ),
     "groups": Parameter(
         "mapping from name to columns, list of lists of columns, or one label per column, optional",
         "Columns of X that belong together, by name or position. A column that is in none is a group of its "

@@ -59,6 +59,7 @@ class Summary(Printable):
     notes: tuple[str, ...] = ()
     # heading of a column with the exponentials of coefficients, where these are ratios; none by default
     ratio: str = ""
+    intercept: str = INTERCEPT  # name of the last coefficient
 
     def table(self) -> ResultTable:
         """Return the table: a row for the intercept, for each feature, and for each baseline level."""
@@ -81,7 +82,7 @@ class Summary(Printable):
 
         None is the place of a baseline, and of a level without visible people: their coefficient is 0.
         """
-        rows: list[tuple[str, int | None]] = [(INTERCEPT, len(self.terms.names))]
+        rows: list[tuple[str, int | None]] = [(self.intercept, len(self.terms.names))]
         for _, features, baseline in self.terms.columns:
             if baseline:
                 mark = f"baseline, {UNSEEN}" if baseline in self.terms.unseen else "baseline"

@@ -23,7 +23,7 @@ from dpcvx.data.table_schema import TableSchema
 from dpcvx.domains import set_functions as submodular
 from dpcvx.errors import WrongType, WrongValue
 from dpcvx.estimators.data_check import DataCheck
-from dpcvx.estimators.registry import ESTIMATORS, estimator_class
+from dpcvx.estimators.registry import ESTIMATORS, ROW_ESTIMATORS, estimator_class
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.plans.uncertainty import COVARIANCES, NONROBUST, Goodness, Uncertainty
 
@@ -58,15 +58,19 @@ LABEL_KINDS = {"b": bool, "i": int, "u": int, "f": float, "U": str}
 
 def save(model: Any, path: str | Path) -> None:
     """Write a fitted model as JSON; see `LinearModel.save`."""
+    name = type(model).__name__
+    parameters = model.get_params(deep=False)
+    if name in ROW_ESTIMATORS:  # all that was released is that of its rows
+        parameters, model = model.file_parameters(), model.model_
     content = {
         "format": FORMAT,
         "schema": SCHEMA,
-        "class": type(model).__name__,
+        "class": name,
         # The ledger's address may hold a password. Without it a model that is read back refuses to fit
         # again, because its account is still named. The schema is in the formula.
         "parameters": {
             name: None if name in ("ledger", "schema", "public") else _plain(value, name)
-            for name, value in model.get_params(deep=False).items()
+            for name, value in parameters.items()
         },
         "formula": model.formula_.to_dict(),
         "n_iter": model.n_iter_,
@@ -139,7 +143,7 @@ def _restore(content: dict[str, Any], *, schema: int) -> Any:
     to 3 baselines have no feature at all.
     """
     name = content["class"]
-    if not isinstance(name, str) or name not in ESTIMATORS:
+    if not isinstance(name, str) or name not in {*ESTIMATORS, *ROW_ESTIMATORS}:
         raise WrongValue(f"Unknown model class {name!r}.")
     kind = estimator_class(name)
     parameters = _mapping(content["parameters"], "parameters")
@@ -147,6 +151,14 @@ def _restore(content: dict[str, Any], *, schema: int) -> Any:
     if unknown:
         raise WrongValue(f"{name} has no parameters {sorted(unknown)}.")
     model = kind(**{key: _object(value, key) for key, value in parameters.items()})
+    if name in ROW_ESTIMATORS:
+        return model.restored(_fitted(model.logistic(), content, schema=schema))
+    return _fitted(model, content, schema=schema)
+
+
+def _fitted(model: Any, content: dict[str, Any], *, schema: int) -> Any:
+    """Return a model with what a file says that it released."""
+    kind, name = type(model), type(model).__name__
     # Older files have no schema, no baselines and no maps.
     formula = {"schema": None, "baselines": {}, "maps": {}, **_mapping(content["formula"], "formula")}
     if schema < 4:

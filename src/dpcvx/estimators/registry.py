@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, NamedTuple
 
-__all__ = ["COMMANDS", "ESTIMATORS", "EstimatorEntry", "estimator_class"]
+__all__ = ["COMMANDS", "ESTIMATORS", "ROW_ESTIMATORS", "EstimatorEntry", "estimator_class"]
 
 
 class EstimatorEntry(NamedTuple):
@@ -36,9 +36,15 @@ ESTIMATORS = {
     "PrivateHuberRegressor": EstimatorEntry("regressors", "huber"),
     "PrivateQuantileRegressor": EstimatorEntry("regressors", "quantile"),
 }
-COMMANDS = {entry.command: name for name, entry in ESTIMATORS.items() if entry.command is not None}
+# Of tables only: they fit a logistic model to several rows of each record.
+ROW_ESTIMATORS = {
+    "PrivateOrdinalClassifier": EstimatorEntry("row_models", "ordinal"),
+    "PrivateHazardRegressor": EstimatorEntry("row_models", "hazard"),
+}
+ALL = {**ESTIMATORS, **ROW_ESTIMATORS}
+COMMANDS = {entry.command: name for name, entry in ALL.items() if entry.command is not None}
 
 
 def estimator_class(name: str) -> Any:
     """Return the class of an estimator."""
-    return getattr(import_module(f"dpcvx.estimators.{ESTIMATORS[name].module}"), name)
+    return getattr(import_module(f"dpcvx.estimators.{ALL[name].module}"), name)

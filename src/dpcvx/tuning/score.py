@@ -302,8 +302,10 @@ def release_totals(
     model = getattr(model, "best_estimator_", model)
     if not isinstance(model, LinearModel):
         raise WrongType(
-            f"Private scores need an estimator of dpcvx, got {type(model).__name__}: with another estimator "
-            "the prediction for one row could depend on other rows, or one row could make it fail."
+            "Private scores need an estimator of dpcvx that is fitted to single rows, got "
+            f"{type(model).__name__}: with another estimator the prediction for one row could depend on "
+            "other rows, or one row could make it fail. Models of ordered levels and of hazards have no "
+            "private score."
         )
     check_is_fitted(model)
     X, y, groups = records

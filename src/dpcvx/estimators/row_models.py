@@ -1,0 +1,700 @@
+"""Models of ordered levels and of times until an event: logistic regression of several rows of each record.
+
+`dpcvx.data.expanded_rows` makes the rows, and the record is the person that the fit protects (privacy page,
+section 16). Everything released is in ``model_``, the logistic model of the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from dpcvx.arrays import Vector
+from dpcvx.data.cells import cell_codes, native_array
+from dpcvx.data.expanded_rows import ExpandedRows, level_rows, period_rows
+from dpcvx.data.levels import DeclaredLevels
+from dpcvx.data.schema_columns import LevelColumn
+from dpcvx.data.target import read_one
+from dpcvx.data.units import take_column, without_column
+from dpcvx.errors import Incompatible, WrongValue
+from dpcvx.estimators.classifiers import PrivateLogisticRegression
+from dpcvx.estimators.documentation import document
+from dpcvx.estimators.hypotheses import ModelTerms
+from dpcvx.estimators.inference import ContrastTests, Summary, WaldTests
+from dpcvx.estimators.planning import Parameters, parameters
+from dpcvx.plans import Checkpoint, Plan, Release
+from dpcvx.plans.statement import PrivacyStatement
+from dpcvx.words import show
+
+if TYPE_CHECKING:
+    from dpcvx.estimators.data_check import DataCheck
+    from dpcvx.estimators.formula import Formula
+    from dpcvx.estimators.power import PowerForecast
+
+__all__ = ["PrivateHazardRegressor", "PrivateOrdinalClassifier", "RowModel"]
+
+REPLACED = ("family", "accuracy")  # facts of the table that are about single rows
+SHARED = tuple(field.name for field in fields(Parameters))
+
+
+class RowModel(Parameters, BaseEstimator):  # type: ignore[misc]
+    """A logistic model of several rows of each record, which differ in one column."""
+
+    model_: PrivateLogisticRegression  # of the rows
+
+    _column: ClassVar[str]  # that tells the rows of a record apart
+    _sign: ClassVar[float]  # of the released log-odds in the coefficients of that column
+    _family: ClassVar[str]
+
+    def _levels(self) -> tuple[str, ...]:
+        """Return the levels of the column that tells the rows of a record apart."""
+        raise NotImplementedError
+
+    def _level_names(self) -> list[str]:
+        """Return the names of these levels in the table of coefficients."""
+        raise NotImplementedError
+
+    def _rows(self, X: Any, y: Any) -> ExpandedRows:
+        """Return the rows of records with their labels; `X`: without the target."""
+        raise NotImplementedError
+
+    def _new_rows(self, X: Any) -> Any:
+        """Return the rows of new records."""
+        raise NotImplementedError
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        groups: Any = None,
+        checkpoint: str | Path | Checkpoint | None = None,
+        **metadata: Any,
+    ) -> Self:
+        """Fit the model privately.
+
+        Parameters
+        ----------
+        X : pandas, polars or Arrow table, n rows
+            One row per person, unless ``groups`` or ``person`` are given. Cells count as for
+            `PrivateLogisticRegression`.
+        y : array-like, shape (n,), optional
+            Target; by default the column of X that the schema names. A record without one that can be used
+            is left out.
+        groups : array-like, shape (n,), optional
+            Id of each record's person; all records of a person are then protected together, and share the
+            weight of one.
+        checkpoint : str, Path or Checkpoint, optional
+            File in which the private answers are stored as they come.
+        **metadata
+            ``sample_weight``: array-like, shape (n,), or the name of a column of X: survey weights within
+            ``weight_bounds``.
+
+        Returns
+        -------
+        self
+        """
+        if self.persons is not None and groups is None and self.person is None:
+            raise Incompatible("persons needs the ids of persons: set person, or give fit groups=ids.")
+        if self.schema is not None:
+            target = self.schema.target
+            if y is None and target is not None:
+                X, y = take_column(X, target, "target")
+            X, y = without_column(X, target), self.schema.read_target(y)
+        if y is None:
+            raise WrongValue(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        model = self.logistic()
+        rows = self._rows(X, y)
+        if self.person is None:
+            groups = rows.ids if groups is None else _of_each_row(groups, rows, "groups")
+        elif groups is not None:
+            raise Incompatible("groups and person both give the ids of persons: give one of them.")
+        weight = metadata.get("sample_weight")
+        if weight is not None and not isinstance(weight, str):
+            metadata["sample_weight"] = _of_each_row(weight, rows, "sample_weight")
+        try:
+            model.fit(rows.table, rows.labels, groups=groups, checkpoint=checkpoint, **metadata)
+        finally:  # a warning that is an error may come when the budget is spent
+            if hasattr(model, "privacy_statement_"):
+                model.privacy_statement_ = self._statement(model.privacy_statement_)
+                self.model_ = model
+        return self
+
+    def plan(self, n: int, features: int | Sequence[str]) -> Plan:
+        """Plan a fit without data: what would be asked, with how much noise, at what cost.
+
+        Parameters
+        ----------
+        n : int
+            Number of records; of persons where ``person`` is given.
+        features : int or sequence of str
+            Number of columns, or their names where ``bounds`` or ``categories`` use names.
+
+        Returns
+        -------
+        Plan
+        """
+        return self._of_persons(n).plan(n, self._features(features))
+
+    def power(self, n: int, features: int | Sequence[str], **assumptions: Any) -> PowerForecast:
+        """Predict standard errors and the smallest detectable effect, before anything is paid.
+
+        The simulation has one row of each record, drawn at random, which makes the errors a little larger
+        than those of a fit to all rows; it knows of no record that is lost early.
+
+        Parameters
+        ----------
+        n, features
+            As for `plan`.
+        **assumptions
+            As for ``PrivateLogisticRegression.power``.
+
+        Returns
+        -------
+        PowerForecast
+        """
+        return self._of_persons(n).power(n, self._features(features), **assumptions)
+
+    def summary(self, level: float = 0.95, *, adjust: str | None = None) -> Summary:
+        """Return the table of coefficients, with standard errors and tests where they were released.
+
+        Parameters
+        ----------
+        level : float
+            Probability with which an interval covers its coefficient.
+        adjust : {None, "holm"}
+            Adds p-values that are adjusted for the number of coefficients.
+
+        Returns
+        -------
+        Summary
+            ``exp(coef)`` of a feature is a ratio of odds.
+        """
+        check_is_fitted(self)
+        found, matrix, terms = self.model_.summary(level, adjust=adjust), self._matrix(), self._terms()
+        known = found.uncertainty
+        (_, coef, intercept), *_ = found.estimates
+        both = matrix @ np.append(coef, intercept)
+        return replace(
+            found,
+            title=found.title.replace(type(self.model_).__name__, type(self).__name__),
+            facts=(("family", self._family), *(each for each in found.facts if each[0] not in REPLACED)),
+            terms=terms,
+            estimates=(("", both[:-1], float(both[-1])),),
+            uncertainty=None if known is None else known.mapped(lambda theta: matrix @ theta),
+            ratio="exp(coef)",
+            intercept=self._level_names()[0],
+        )
+
+    def t_test(self, hypotheses: Any, *, level: float = 0.95, adjust: str | None = None) -> ContrastTests:
+        """Test linear combinations of the coefficients of ``model_`` one by one.
+
+        Parameters
+        ----------
+        hypotheses, level, adjust
+            As for ``PrivateLogisticRegression.t_test``.
+        """
+        check_is_fitted(self)
+        return self.model_.t_test(hypotheses, level=level, adjust=adjust)
+
+    def wald_test(self, hypotheses: Any) -> WaldTests:
+        """Test several hypotheses about the coefficients of ``model_`` together, or a column.
+
+        Parameters
+        ----------
+        hypotheses
+            As for ``PrivateLogisticRegression.wald_test``.
+        """
+        check_is_fitted(self)
+        return self.model_.wald_test(hypotheses)
+
+    @property
+    def coef_(self) -> Vector:
+        """Coefficients of the features in your units, shape (d,)."""
+        check_is_fitted(self)
+        return self.model_.coef_[self._slopes]
+
+    @property
+    def coef_names_(self) -> NDArray[Any]:
+        """Names of the coefficients."""
+        check_is_fitted(self)
+        names: NDArray[Any] = self.model_.coef_names_[self._slopes]
+        return names
+
+    @property
+    def coef_debiased_(self) -> Vector:
+        """Estimate of the coefficients without the bias of the fit, shape (d,)."""
+        check_is_fitted(self)
+        return self.model_.coef_debiased_[self._slopes]
+
+    @property
+    def coef_std_(self) -> Vector:
+        """Standard errors of ``coef_debiased_``, privacy noise included, shape (d,)."""
+        check_is_fitted(self)
+        return self.model_.coef_std_[self._slopes]
+
+    def coef_interval(self, level: float = 0.95) -> Vector:
+        """Return an interval for each coefficient, shape (d, 2); the fit needs ``uncertainty``.
+
+        Parameters
+        ----------
+        level : float
+            Probability with which an interval covers its coefficient.
+        """
+        check_is_fitted(self)
+        return self.model_.coef_interval(level)[self._slopes]
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """Columns of X that are features."""
+        check_is_fitted(self)
+        names: NDArray[Any] = self.model_.feature_names_in_[:-1]
+        return names
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of columns of X that are features."""
+        return len(self.feature_names_in_)
+
+    @property
+    def levels_(self) -> dict[Any, tuple[Any, ...]]:
+        """Declared levels of the columns that hold no numbers, by column."""
+        check_is_fitted(self)
+        return {name: levels for name, levels in self.model_.levels_.items() if name != self._column}
+
+    @property
+    def formula_(self) -> Formula:
+        """The computation of the log-odds of a row: ``print`` it, or ``to_json()``."""
+        check_is_fitted(self)
+        return self.model_.formula_
+
+    @property
+    def check_(self) -> DataCheck | None:
+        """Noisy counts of recognised cells, as a table: ``print`` it."""
+        check_is_fitted(self)
+        return self.model_.check_
+
+    @property
+    def plan_(self) -> Plan:
+        """Everything that was fixed in advance, from public facts."""
+        check_is_fitted(self)
+        return self.model_.plan_
+
+    @property
+    def release_(self) -> Release:
+        """The released parameter in scaled units, and its plan."""
+        check_is_fitted(self)
+        return self.model_.release_
+
+    @property
+    def privacy_statement_(self) -> PrivacyStatement:
+        """Privacy statement: ``print`` it, or ``to_json()``."""
+        check_is_fitted(self)
+        return self.model_.privacy_statement_
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model and its privacy statement as JSON; `dpcvx.load` reads it back.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write.
+        """
+        from dpcvx.estimators.model_file import save
+
+        check_is_fitted(self)
+        save(self, path)
+
+    def file_parameters(self) -> dict[str, Any]:
+        """Return the parameters for a model file."""
+        found: dict[str, Any] = self.get_params(deep=False)
+        return found
+
+    def restored(self, model: PrivateLogisticRegression) -> Self:
+        """Return this estimator as fitted; `model`: that of the rows, from a model file."""
+        if {*model.classes_} != {0, 1} or model.levels_.get(self._column) != self._levels():
+            raise WrongValue(
+                f"{type(self).__name__} must have two classes, 0 and 1, and the column {self._column!r} with "
+                "the levels of its parameters."
+            )
+        self.model_ = model
+        if model.schema is not None:
+            columns = {name: each for name, each in model.schema.columns.items() if name != self._column}
+            self.schema = replace(model.schema, columns=columns)
+        return self
+
+    def logistic(self) -> PrivateLogisticRegression:
+        """Return the logistic model of the rows, not fitted, with the parameters of this estimator."""
+        name = type(self).__name__
+        if self.max_rows is not None:
+            raise Incompatible(f"{name} makes several rows of each record, and takes no max_rows.")
+        if self.public is not None:
+            raise Incompatible(f"{name} takes no public rows.")
+        if self.fit_intercept is not True:
+            raise Incompatible(f"{name} needs an intercept: leave fit_intercept out.")
+        model = PrivateLogisticRegression(
+            classes=(0, 1), **{parameter: getattr(self, parameter) for parameter in SHARED}
+        )
+        levels = self._levels()
+        if self.schema is None:
+            model.categories = {**(self.categories or {}), self._column: levels}
+            return model
+        if self.schema.formula is not None:
+            raise Incompatible(f"{name} takes no formula: name the features.")
+        if self._column in self.schema.columns:
+            raise WrongValue(f"The table has a column {self._column!r} already: rename it.")
+        # The target of the rows is another one, with missing codes of its own.
+        columns = {name: each for name, each in self.schema.columns.items() if name not in self._roles()}
+        model.schema = replace(
+            self.schema,
+            columns={**columns, self._column: LevelColumn(list(levels))},
+            target=None,
+            target_values=None,
+        )
+        return model
+
+    def _of_persons(self, n: int) -> PrivateLogisticRegression:
+        """Return the logistic model of the rows of n persons."""
+        model = self.logistic()
+        model.persons = n
+        return model
+
+    def _statement(self, statement: PrivacyStatement) -> PrivacyStatement:
+        """Return the statement of the fit to rows as that of this estimator."""
+        rows = (
+            f"each record is {len(self._levels())} rows, which differ in the column {self._column!r}, by "
+            "public rules; all rows of a record are of one person"
+        )
+        bounds = {**statement.bounds, "records": rows}
+        return replace(statement, model=type(self).__name__, bounds=bounds)
+
+    def _roles(self) -> tuple[str | None, ...]:
+        """Return the columns of a table that are no features, besides those of persons and weights."""
+        return (self.schema.target,)
+
+    def _features(self, features: int | Sequence[str]) -> list[str]:
+        names = [f"x{j}" for j in range(features)] if isinstance(features, int) else list(features)
+        return [*names, self._column]
+
+    def _chances(self, X: Any) -> Vector:
+        """Return the probability of label 1 for each row of new records, shape (n, levels)."""
+        check_is_fitted(self)
+        self.model_.extrapolation = self.extrapolation
+        return self.model_.predict_proba(self._new_rows(X))[:, 1].reshape(-1, len(self._levels()))
+
+    @property
+    def _slopes(self) -> NDArray[np.bool_]:
+        """Which coefficients of the rows are those of features."""
+        own = {f"{self._column}={level}" for level in self._levels()}
+        return np.array([name not in own for name in self.model_.coef_names_], dtype=bool)
+
+    def _log_odds(self) -> Vector:
+        """Return the coefficient of each level of the column of rows: its log-odds where features are 0."""
+        check_is_fitted(self)
+        both = np.append(self.model_.coef_, self.model_.intercept_)
+        found: Vector = (self._matrix() @ both)[[-1, *range(len(self._levels()) - 1)]]
+        return found
+
+    def _matrix(self) -> Vector:
+        """Return the map from the coefficients of ``model_``, the intercept last, to those of the table.
+
+        Coefficients of all levels but the first come first, then slopes, then that of the first level.
+        """
+        names = [*map(str, self.model_.coef_names_)]
+        axes = np.eye(len(names) + 1)
+        by_name = dict(zip(names, axes, strict=False))
+        zero = np.zeros(len(names) + 1)
+        levels = [
+            self._sign * (axes[-1] + by_name.get(f"{self._column}={level}", zero)) for level in self._levels()
+        ]
+        return np.array([*levels[1:], *axes[:-1][self._slopes], levels[0]])
+
+    def _terms(self) -> ModelTerms:
+        """Return the names of the coefficients of the table."""
+        whole = self.model_.summary().terms
+        names, moved = self._level_names()[1:], len(self._levels()) - 1
+        kept = [name for name, slope in zip(whole.names, self._slopes, strict=True) if slope]
+        place = {name: moved + j for j, name in enumerate(kept)}
+        columns = [
+            (label, [place[whole.names[j]] for j in features], baseline)
+            for label, features, baseline in whole.columns
+            if label != self._column
+        ]
+        return replace(whole, names=(*names, *kept), columns=((self._column, range(moved), ""), *columns))
+
+
+@document
+@parameters
+class PrivateOrdinalClassifier(ClassifierMixin, RowModel):  # type: ignore[misc]
+    """Regression of ordered levels, such as self-rated health: the model of proportional odds.
+
+    log-odds of P(y > level k) = <x, coef_> - thresholds_[k]
+
+    ``classes`` are the levels in their order, the lowest first, three or more. The fit is one of
+    `PrivateLogisticRegression` to a row for each level but the last, "is the answer above it?", with the
+    record as the protected person. Standard errors are cluster-robust. ``exp(coef_)`` are ratios of the odds
+    of a higher level.
+    """
+
+    classes: Any = None
+
+    _column: ClassVar[str] = "above"
+    _sign: ClassVar[float] = -1.0
+    _family: ClassVar[str] = "ordered levels, proportional odds (cumulative logit)"
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Levels in their order."""
+        check_is_fitted(self)
+        return np.array(self._declared().values)
+
+    @property
+    def thresholds_(self) -> Vector:
+        """Thresholds between the levels in their order; they increase."""
+        return np.sort(self._log_odds())
+
+    def predict_proba(self, X: Any) -> Vector:
+        """Predict the probability of each level.
+
+        Parameters
+        ----------
+        X : pandas, polars or Arrow table
+            New rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+            Columns in the order of ``classes_``. They are differences of the probabilities to be above a
+            level, which are sorted where noise has put them in another order.
+        """
+        above = np.sort(self._chances(X), axis=1)[:, ::-1]
+        found: Vector = -np.diff(above, axis=1, prepend=1.0, append=0.0)
+        return found
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict the most probable level of new rows.
+
+        Parameters
+        ----------
+        X : pandas, polars or Arrow table
+            New rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        labels: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        return labels
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy on the rows given, and warn once: on private rows it is not covered."""
+        check_is_fitted(self)
+        self.model_._warn_of_leak()
+        right = cell_codes(y, self._declared(), read_one) == self.predict_proba(X).argmax(axis=1)
+        return float(np.average(right, weights=sample_weight))
+
+    def file_parameters(self) -> dict[str, Any]:
+        """Return the parameters for a model file, with the levels, which a schema may have declared."""
+        return super().file_parameters() | {"classes": list(self._declared().values)}
+
+    def _declared(self) -> DeclaredLevels:
+        classes = self.classes
+        if classes is None and self.schema is not None:
+            classes = self.schema.target_parameters().get("classes")
+        if classes is None or isinstance(classes, str):
+            raise WrongValue(
+                "PrivateOrdinalClassifier needs classes, the levels in their order, for instance "
+                f'classes=("poor", "fair", "good"). Got {show(classes)}.'
+            )
+        declared = DeclaredLevels.declare(classes, "classes")
+        if len(declared.values) < 3:
+            raise WrongValue(
+                f"Ordered levels are three or more, got {show(classes)}: use PrivateLogisticRegression for "
+                "two."
+            )
+        return declared
+
+    def _levels(self) -> tuple[str, ...]:
+        return tuple(map(str, self._declared().values[:-1]))
+
+    def _level_names(self) -> list[str]:
+        values = self._declared().values
+        return [f"{low} | {high}" for low, high in pairwise(values)]
+
+    def _rows(self, X: Any, y: Any) -> ExpandedRows:
+        return level_rows(X, y, levels=self._declared().values)
+
+    def _new_rows(self, X: Any) -> Any:
+        return level_rows(X, levels=self._declared().values).table
+
+
+@document
+@parameters
+class PrivateHazardRegressor(RowModel):
+    """Regression of the time until an event, some of which are not observed: hazards of public periods.
+
+    log-odds of an event in period k, if none came before = <x, coef_> + baseline_[k]
+
+    y is the time of the event, or of the last observation, and the column ``event`` of X says which. The fit
+    is one of `PrivateLogisticRegression` to a row for each period, with the record as the protected person;
+    periods after the event, or in which a record was lost, have no label. Standard errors are cluster-robust.
+    ``exp(coef_)`` are ratios of the odds of an event.
+    """
+
+    periods: Any = None
+    event: str | None = None
+    check: float = 0  # it would find that rows after the event have no label
+
+    _column: ClassVar[str] = "period"
+    _sign: ClassVar[float] = 1.0
+    _family: ClassVar[str] = "discrete-time hazards, logit link"
+
+    @property
+    def baseline_(self) -> Vector:
+        """Log-odds of an event in each period where all features are 0, shape (periods,)."""
+        return self._log_odds()
+
+    @property
+    def periods_(self) -> Vector:
+        """Edges of the periods, as `predict_survival` has them."""
+        return np.array(self._edges())
+
+    def predict_survival(self, X: Any) -> Vector:
+        """Predict the probability that the event has not come, at each edge of ``periods``.
+
+        Parameters
+        ----------
+        X : pandas, polars or Arrow table
+            New rows; the column ``event`` is not needed.
+
+        Returns
+        -------
+        ndarray of shape (n, edges)
+            1 at the first edge.
+        """
+        left = np.cumprod(1 - self._chances(X), axis=1)
+        return np.column_stack([np.ones(len(left)), left])
+
+    def predict(self, X: Any) -> Vector:
+        """Predict the mean time without the event from the first edge of ``periods`` to the last.
+
+        It is the restricted mean: the area under the curve of `predict_survival`, which is taken to be
+        straight between edges.
+
+        Parameters
+        ----------
+        X : pandas, polars or Arrow table
+            New rows; the column ``event`` is not needed.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        survival = self.predict_survival(X)
+        found: Vector = ((survival[:, 1:] + survival[:, :-1]) / 2) @ np.diff(self._edges())
+        return found
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return D² of the periods, and warn once: on private rows it is not covered.
+
+        It is the share of the log loss of events in observed periods that is saved, beside a model with the
+        same hazard for all in each period.
+
+        Parameters
+        ----------
+        X : pandas, polars or Arrow table
+            Rows, with the column ``event``.
+        y : array-like, shape (n,)
+            Times.
+        sample_weight : array-like, shape (n,), optional
+            Weights of the rows.
+        """
+        check_is_fitted(self)
+        self.model_._warn_of_leak()
+        chances = self._chances(X)
+        labels = self._rows(X, y).labels.reshape(chances.shape)
+        weights = np.ones(len(chances)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
+        weights = np.where(np.isnan(labels), 0.0, weights[:, None])
+        labels = np.nan_to_num(labels)
+        with np.errstate(all="ignore"):
+            constant = np.nan_to_num((weights * labels).sum(axis=0) / weights.sum(axis=0))
+        left, whole = (_log_loss(labels, each, weights) for each in (chances, constant))
+        return 1 - left / whole if whole > 0 else float("nan")
+
+    def file_parameters(self) -> dict[str, Any]:
+        """Return the parameters for a model file, with the edges as numbers."""
+        return super().file_parameters() | {"periods": self._edges()}
+
+    def _edges(self) -> list[float]:
+        given = self.periods
+        try:
+            edges = [float(each) for each in (given.split(",") if isinstance(given, str) else given)]
+        except (TypeError, ValueError):
+            edges = []
+        if len(edges) < 3 or not (np.isfinite(edges).all() and (np.diff(edges) > 0).all()):
+            raise WrongValue(
+                "PrivateHazardRegressor needs periods, three or more edges that increase, for instance "
+                f"periods=(0, 12, 24, 36). Got {show(given)}."
+            )
+        return edges
+
+    def _levels(self) -> tuple[str, ...]:
+        edges = self._edges()
+        return tuple(f"({low:g}, {high:g}]" for low, high in pairwise(edges))
+
+    def _level_names(self) -> list[str]:
+        return [f"period {level}" for level in self._levels()]
+
+    def _of_persons(self, n: int) -> PrivateLogisticRegression:
+        """Return the logistic model of the rows of n persons."""
+        model = self.logistic()
+        model.persons = n
+        return model
+
+    def _statement(self, statement: PrivacyStatement) -> PrivacyStatement:
+        """Return the statement of the fit to rows as that of this estimator."""
+        rows = (
+            f"each record is {len(self._levels())} rows, which differ in the column {self._column!r}, by "
+            "public rules; all rows of a record are of one person"
+        )
+        bounds = {**statement.bounds, "records": rows}
+        return replace(statement, model=type(self).__name__, bounds=bounds)
+
+    def _roles(self) -> tuple[str | None, ...]:
+        return (*super()._roles(), self.event)
+
+    def _rows(self, X: Any, y: Any) -> ExpandedRows:
+        if not isinstance(self.event, str):
+            raise WrongValue(
+                "PrivateHazardRegressor needs event, the column of X that says whether the event came: a "
+                f"number above 0, or True. Got {show(self.event)}."
+            )
+        X, came = take_column(X, self.event, "event")
+        return period_rows(X, y, came, periods=self._edges())
+
+    def _new_rows(self, X: Any) -> Any:
+        return period_rows(without_column(X, self.event), periods=self._edges()).table
+
+
+def _of_each_row(cells: Any, rows: ExpandedRows, name: str) -> NDArray[Any]:
+    """Return the entry of each row's record."""
+    found = native_array(cells)
+    if len(found) * len(rows.levels) != len(rows.labels):
+        raise WrongValue(f"X and {name} must have the same number of rows.")
+    each: NDArray[Any] = found[rows.ids]
+    return each
+
+
+def _log_loss(labels: Vector, chances: Vector, weights: Vector) -> float:
+    """Return the weighted sum of log losses of labels 0 and 1."""
+    from scipy.special import xlog1py, xlogy
+
+    return -float((weights * (xlogy(labels, chances) + xlog1py(1 - labels, -chances))).sum())
