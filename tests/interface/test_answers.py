@@ -76,14 +76,18 @@ def test_errors_of_regressions_stay_excess_losses():
 @pytest.mark.parametrize(
     ("query", "parts"),
     [
-        (Mean("age"), ["by bin midpoints"]),
-        (Mean("age", {"sex": ["f"]}), ["by bin midpoints"]),
+        (Mean("age"), ["the middle of its bin"]),
+        (Mean("age", {"sex": ["f"]}), ["the middle of its bin"]),
         (Mean("sex"), ["share of m"]),
         (Count({"sex": ["f"]}), []),
         (Marginal(("sex",)), []),
         (
             Regression("sex", ("age", "region")),
-            ["log odds of sex=m", "of age are for one unit more, by bin midpoints", "region are differences"],
+            [
+                "log odds of sex=m",
+                "of age are for one unit more, with the middle of its bin",
+                "region are differences",
+            ],
         ),
     ],
     ids=["mean", "conditional mean", "share", "count", "marginal", "regression"],
@@ -98,7 +102,7 @@ def test_the_note_says_how_attributes_enter(query, parts):
 def test_an_answer_carries_its_note_and_goes_through_json(engine):
     answer = engine.ask(Mean("age"))
     assert answer.note == reading_note(Mean("age"), engine.schema)
-    assert "The interval does not cover what binning costs." in str(answer)
+    assert "The interval does not include the error of binning." in str(answer)
     assert Answer.from_json(answer.to_json()) == answer
 
 

@@ -102,7 +102,7 @@ def test_the_files_agree_with_each_other():
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
-def test_the_unit_is_sound(tmp_path):
+def test_the_systemd_unit_is_valid(tmp_path):
     text = (DEPLOY / "dpcvx.service").read_text()
     unit = tmp_path / "dpcvx.service"
     unit.write_text(text.replace("/usr/local/bin/dpcvx-entrypoint", str(DEPLOY / "entrypoint.sh")))

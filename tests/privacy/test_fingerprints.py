@@ -33,7 +33,7 @@ def say(ledger, account, listed, declared=ROWS):
     return " ".join(ledger.recognise_people(account, listed, declared))
 
 
-def test_the_same_table_in_any_order_is_no_news(ledger):
+def test_the_same_table_in_another_order_is_not_reported(ledger):
     assert say(ledger, "people", people(0, 5000)) == ""
     assert say(ledger, "people", reversed(people(0, 5000))) == ""
 

@@ -245,7 +245,7 @@ def test_a_search_states_its_composition_and_holds():
 
 
 @pytest.mark.parametrize("content", [[], {}, {"model": "x"}, {"mechanisms": "abc"}, None, 3])
-def test_what_is_no_statement_is_refused(content):
+def test_content_that_is_not_a_statement_is_refused(content):
     with pytest.raises(WrongValue, match="no privacy statement"):
         verify_statement(content)
 
@@ -265,7 +265,7 @@ def test_what_is_no_statement_is_refused(content):
         "Gaussian",
     ],
 )
-def test_what_is_no_event_has_no_price(event):
+def test_content_that_is_not_an_event_has_no_price(event):
     with pytest.raises(NotAccountable):
         flatten(event)
 
@@ -299,7 +299,7 @@ def test_the_command_line(statements, tmp_path):
     assert [content[str(path)]["holds"] for path in (good, bad)] == [True, False]
 
 
-def test_a_model_file_is_a_certificate(tmp_path):
+def test_a_model_file_can_be_verified(tmp_path):
     model = dp.PrivateLogisticRegression(bounds=(0, 1), epsilon=1.0, classes=(0, 1))
     X = np.random.default_rng(0).uniform(0, 1, (300, 3))
     model.fit(X, (X[:, 0] > 0.5).astype(int)).save(tmp_path / "model.json")

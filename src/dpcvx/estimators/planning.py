@@ -68,9 +68,9 @@ INTERCEPT_BESIDE_UNIT_ROWS: float = default("estimators.planning.INTERCEPT_BESID
 
 HIDDEN_ERRORS = (
     "the standard errors will probably say nothing: noise hides the curvature of usual records in most "
-    "directions. Records and epsilon are too few for so many columns; this follows from public numbers. "
-    "Use more records, a larger epsilon or fewer columns, or give uncertainty=0, which leaves the whole "
-    "budget to the model"
+    "directions. There are too few records, or epsilon is too small, for so many columns; this follows from "
+    "public numbers. Use more records, a larger epsilon or fewer columns, or give uncertainty=0, which "
+    "leaves the whole budget to the model"
 )
 
 

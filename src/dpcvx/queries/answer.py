@@ -333,7 +333,7 @@ def _coding_note(query: Query, schema: Schema) -> str:
         parts = [_target_note(query, target)]
         if bins:
             values = _values(*(schema[name] for name in bins))
-            parts.append(f"coefficients of {', '.join(bins)} are for one unit more, by {values}")
+            parts.append(f"coefficients of {', '.join(bins)} are for one unit more, {values}")
         if levels:
             parts.append(f"those of {', '.join(levels)} are differences from the baseline, the first level")
         return "; ".join(parts + left_out)
@@ -341,7 +341,7 @@ def _coding_note(query: Query, schema: Schema) -> str:
         attribute = schema[query.of]
         over = f"among those with a value of {query.of}, " if attribute.size > attribute.known else ""
         if isinstance(attribute, Binned):
-            return f"{over}by {_values(attribute)}; the interval does not cover what binning costs"
+            return f"{over}{_values(attribute)}; the interval does not include the error of binning"
         return f"{over}share of {attribute.labels[1]}"
     return ""
 
@@ -352,12 +352,13 @@ def _target_note(query: Regression, target: Column) -> str:
         scale = "log odds" if loss.name == "logistic" else "score"
         return f"coefficients are on the {scale} of {target.name}={target.labels[1]}"
     if isinstance(target, Binned):
-        return f"coefficients are in units of {target.name}, by {_values(target)}"
+        return f"coefficients are in units of {target.name}, {_values(target)}"
     if target.known == 2:
         return f"coefficients are on the share of {target.name}={target.labels[1]}"
     return f"levels of {target.name} count as evenly spaced numbers from -1 to 1"
 
 
 def _values(*numbers: Column) -> str:
-    midpoints = any(isinstance(each, Binned) and each.values is None for each in numbers)
-    return "bin midpoints" if midpoints else "bin means"
+    """Say which number stands for a bin: its middle, or its value, which is a measured mean or declared."""
+    middle = any(isinstance(each, Binned) and each.values is None for each in numbers)
+    return f"with the {'middle' if middle else 'value'} of its bin for each number"

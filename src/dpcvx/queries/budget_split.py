@@ -146,54 +146,54 @@ def split_budget(
     rest = 1 - check - bin_means
     # Close to the noise that the calibration below finds; decides which parts there are.
     about = 1 / (math.sqrt(rest) * gaussian_mu(whole.epsilon, whole.delta))
-    T = _balanced_updates(universe, n, n_queries, about)
-    corrections = _affordable_corrections(n, n_queries, about)
-
-    def answers(noise: float) -> BudgetSplit:
-        def gaussian(part: float) -> float:
-            return noise / math.sqrt(rest * part)
-
-        def pure(part: float) -> float:
-            return math.sqrt(rest * part) / noise
-
-        checks = tuple(gaussian(part) for part in CHECKS)
-        left = 1 - sum(CHECKS)
-        if method == "composition":
-            return BudgetSplit(method, oracle=gaussian(1 / n_queries), updates=n_queries)
-        if method == "histogram":
-            return BudgetSplit(method, gaussian(left), checks)
-        if method == "multiplicative_weights":
-            return BudgetSplit(method, run=pure(0.5 / T), oracle=gaussian(0.5 / T), updates=T)
-        if method == "offline":
-            each = NET / ROUNDS / 2
-            return BudgetSplit(
-                method,
-                gaussian(left - NET),
-                checks,
-                selection=2 * pure(each),
-                oracle=gaussian(each),
-                updates=ROUNDS,
-            )
-        if not corrections:
-            return BudgetSplit("warm", gaussian(left), checks)
-        each = NET / corrections
-        return BudgetSplit(
-            "warm",
-            gaussian(left - NET),
-            checks,
-            run=pure(each * RUN_PART),
-            oracle=gaussian(each * (1 - RUN_PART)),
-            updates=corrections,
-        )
+    updates = 0
+    if method == "composition":
+        updates = n_queries
+    elif method == "multiplicative_weights":
+        updates = _balanced_updates(universe, n, n_queries, about)
+    elif method == "offline":
+        updates = ROUNDS
+    elif method == "warm":
+        updates = _affordable_corrections(n, n_queries, about)
 
     def at(noise: float) -> BudgetSplit:
         return dataclasses.replace(
-            answers(noise),
+            _split_rest(method, noise, rest, updates),
             counts=noise / math.sqrt(check) if check else 0.0,
             means=noise / math.sqrt(bin_means) if bin_means else 0.0,
         )
 
     return at(calibrate(lambda noise: at(noise).event, whole, accountant or Tight()))
+
+
+def _split_rest(method: str, noise: float, rest: float, updates: int) -> BudgetSplit:
+    """Divide the budget that the check of the data and the means of bins leave.
+
+    `noise`: multiplier of one Gaussian release for the whole budget; `rest`: share that is left; `updates`:
+    number of measurements after the start.
+    """
+
+    def gaussian(part: float) -> float:
+        return noise / math.sqrt(rest * part)
+
+    def pure(part: float) -> float:
+        return math.sqrt(rest * part) / noise
+
+    checks = tuple(gaussian(part) for part in CHECKS)
+    left = 1 - sum(CHECKS)
+    if method == "composition":
+        return BudgetSplit(method, oracle=gaussian(1 / updates), updates=updates)
+    if method == "multiplicative_weights":
+        each = 0.5 / updates
+        return BudgetSplit(method, run=pure(each), oracle=gaussian(each), updates=updates)
+    if not updates:
+        return BudgetSplit(method, gaussian(left), checks)
+    each, start = NET / updates, gaussian(left - NET)
+    if method == "offline":
+        selection, oracle = 2 * pure(each / 2), gaussian(each / 2)
+        return BudgetSplit(method, start, checks, selection=selection, oracle=oracle, updates=updates)
+    run, oracle = pure(each * RUN_PART), gaussian(each * (1 - RUN_PART))
+    return BudgetSplit(method, start, checks, run=run, oracle=oracle, updates=updates)
 
 
 def _affordable_corrections(n: int, n_queries: int, noise: float) -> int:
