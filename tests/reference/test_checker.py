@@ -241,6 +241,11 @@ def test_a_search_states_its_composition_and_holds():
     assert statement["composition"] == to_plain(event)
     assert verify_statement(statement).holds
     assert not verify_statement({**statement, "composition": {}}).holds
+    # A search fits and scores different people: together its mechanisms may cost more than it does.
+    beside = {**part, "question": "NoisyScore"}
+    several = {**statement, "mechanisms": [part, *[beside] * 40]}
+    assert not verify_statement({**several, "composition": {}}).holds
+    assert verify_statement(several).holds
     assert PrivacyStatement.from_dict(statement).to_dict() == statement
 
 

@@ -50,13 +50,17 @@ def find(content: Mapping[str, Any]) -> tuple[float, list[str]]:
 
 def _events(content: Mapping[str, Any]) -> Counts:
     """Everything that was released: the composition if one is stated, else the mechanisms one by one."""
-    return flatten(content["composition"]) if content.get("composition") else _listed(content)
+    if content.get("composition"):
+        return flatten(content["composition"])
+    total: Counter[SingleEvent] = Counter()
+    for part in _parts(content):
+        total.update(dict(_repeated(part)))
+    return tuple(total.items())
 
 
-def _listed(content: Mapping[str, Any]) -> Counts:
-    """The mechanisms one by one."""
-    parts = [{"event": "Repeat", "count": part.get("count"), "of": _event(part)} for part in _parts(content)]
-    return flatten({"event": "Compose", "events": parts})
+def _repeated(part: Mapping[str, Any]) -> Counts:
+    """Events of one mechanism, as often as it was asked."""
+    return flatten({"event": "Repeat", "count": part.get("count"), "of": _event(part)})
 
 
 def _parts(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -107,8 +111,11 @@ def _events_against_promise(content: Mapping[str, Any], counts: Counts, needed_d
         yield f"Its accountant certifies epsilon {certified:.6g}; its events need more."
     if certified > 0 and delta_bound(counts, certified * (1 - CERTIFIED)) <= spendable:
         yield f"Its accountant certifies epsilon {certified:.6g}; its events need less."
-    if content.get("composition") and not delta_bound(_listed(content), epsilon) <= delta:
-        yield "The mechanisms that it lists cost more than its composition, one after another."
+    # Beside a composition only single questions can be priced: those of a search may be about other records.
+    if content.get("composition") and not all(
+        delta_bound(_repeated(part), epsilon) <= delta for part in _parts(content)
+    ):
+        yield "A mechanism that it lists costs more than its composition."
     parts = list(_walk(counts))
     if {each for part in parts for each in _values(part, "relation")} - {content["relation"]}:
         yield "Its events are about another neighbouring relation."
