@@ -54,7 +54,7 @@ from dpcvx.planning.planner import default_clip
 from dpcvx.plans import Plan, Release, Solver
 from dpcvx.problem import Problem
 from dpcvx.solvers import NoisyGradientDescent, Standardised
-from dpcvx.solvers.standardised import REACH
+from dpcvx.solvers.standardised import REACH, with_fewer_steps
 from dpcvx.solvers.typical_data import inflation
 from dpcvx.words import is_number, quantity, show
 
@@ -228,8 +228,8 @@ class AdditiveModel(LinearModel):
     ) -> tuple[Plan, float]:
         """Plan of a fit, with the limits of bounded shapes in the units of its scores."""
         made, intercept = super()._plan_fit(n, fit, epsilon, dataset, maps)
-        solver = made.solver
-        if not self.bounded or not isinstance(solver, Standardised):
+        solver: Any = made.solver
+        if not self.bounded or not solver.standardises:
             return made, intercept
         _, columns, target = fit
         unit = float(target.scale)
@@ -284,7 +284,7 @@ class AdditiveModel(LinearModel):
     ) -> Plan:
         """Plan the best of the candidates; descent on many features of a basis takes fewer steps."""
         if self.solver == "auto" and not self.uncertainty:
-            candidates = tuple(map(_with_fewer_steps, candidates))
+            candidates = tuple(with_fewer_steps(solver, SETTLED) for solver in candidates)
         return super()._choose(
             problem, n, budget, candidates, accountant, density=density, redundant=redundant
         )
@@ -414,15 +414,6 @@ class PrivateAdditiveRegressor(AdditiveModel, SquaredRegressor):
     """
 
     _geometry: ClassVar[str] = "l2"
-
-
-def _with_fewer_steps(solver: Solver) -> Solver:
-    """Return a solver; if it is descent on the features of a basis, with fewer steps by default."""
-    if not isinstance(solver, Standardised) or solver.basis is None:
-        return solver  # straight lines are those of the linear model
-    if not isinstance(solver.solver, NoisyGradientDescent):
-        return solver
-    return dataclasses.replace(solver, solver=dataclasses.replace(solver.solver, settled=SETTLED))
 
 
 def _number_places(columns: Columns) -> tuple[int, ...]:

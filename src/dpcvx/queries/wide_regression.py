@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpcvx.arrays import Vector
-from dpcvx.domains import L2Ball
 from dpcvx.errors import Incompatible
 from dpcvx.problem import Bounds, Problem
 from dpcvx.queries.compiled import CompiledRegression, Query
@@ -99,7 +98,7 @@ class WideRegression:
             (0,), (len(X),), self.names, problem, X, y, self.records, description=self.description
         )
         weights = np.full(len(X), 1 / len(X))
-        theta = minimise_in_ball(rows, weights) if isinstance(old.domain, L2Ball) else rows.answer(weights)
+        theta = minimise_in_ball(rows, weights) if problem.is_round else rows.answer(weights)
         return theta, self._noise(models, rows, weights, theta)
 
     def _moments(self, models: LocalModels) -> tuple[Vector, Vector, Vector, float]:
