@@ -215,10 +215,22 @@ def test_groups_of_the_bounds_file(folder, run):
     assert "hours" not in err  # of the table's header nothing is said
 
 
+def target_of(model, people):
+    """Return the column and the bounds file of a model's target; write shares where it needs them."""
+    if model in ("logistic", "svc", "additive-classifier"):
+        return "rich", "labels.toml"
+    if model == "fractional":
+        shares = people.set_column(3, "income", pa.array(np.round(people["income"].to_numpy() / 100, 4)))
+        pq.write_table(shares, "people.parquet")
+        write_csv(shares)
+        Path("bounds.toml").write_text(REGRESSION.replace("[0, 100]", "[0, 1]"))
+    return "income", "bounds.toml"
+
+
 @pytest.mark.parametrize("model", MODELS)
-def test_every_model_fits_and_csv_equals_parquet(folder, run, model):
-    labels = model in ("logistic", "svc", "additive-classifier")
-    target, bounds = ("rich", "labels.toml") if labels else ("income", "bounds.toml")
+def test_every_model_fits_and_csv_equals_parquet(folder, run, people, model):
+    target, bounds = target_of(model, people)
+    labels = target == "rich"
     coefficients = []
     for kind in ("csv", "parquet"):
         out = f"{kind}.json"
@@ -377,9 +389,8 @@ def test_plan_shows_table_and_words_without_data(tmp_path, monkeypatch, run):
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("norm", ["", " --data-norm 90"])
 @pytest.mark.long
-def test_plan_foretells_the_plan_of_the_fit(folder, run, model, norm):
-    labels = model in ("logistic", "svc", "additive-classifier")
-    target, bounds = ("rich", "labels.toml") if labels else ("income", "bounds.toml")
+def test_plan_foretells_the_plan_of_the_fit(folder, run, people, model, norm):
+    target, bounds = target_of(model, people)
     rest = f"--model {model} --epsilon 2 --json{norm}"
     fitted = run(
         f"fit people.csv --features age,hours --target {target} --bounds {bounds} --out m.json {rest}"

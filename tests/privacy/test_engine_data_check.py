@@ -258,15 +258,15 @@ class TestLedger:
         table = pa.table(people(town=["?"] * N))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            engine = _engine(SCHEMA, table, ledger.account("people"), 0.01)
+            engine = _engine(SCHEMA, table, ledger.account("people"), BUDGET, 0.01)
         said = _check(engine)
         assert said.startswith("warning: The check of the data found: town: almost none")
         assert "  ! town: almost none of the cells is recognised" in said
 
     def test_the_console_of_the_service_says_that_nothing_looks_wrong(self, ledger):
-        engine = _engine(SCHEMA, pa.table(people()), ledger.account("people"), 0.01)
+        engine = _engine(SCHEMA, pa.table(people()), ledger.account("people"), BUDGET, 0.01)
         assert _check(engine).endswith("no column, level or class looks wrong")
 
     def test_the_console_of_the_service_says_why_nothing_is_checked(self, ledger):
-        engine = _engine(SCHEMA, pa.table(people(300)), ledger.account("people"), 0.01)
+        engine = _engine(SCHEMA, pa.table(people(300)), ledger.account("people"), BUDGET, 0.01)
         assert re.search(r"; (--check 0\.0?\d|more records or a larger epsilon) would do$", _check(engine))

@@ -135,7 +135,7 @@ def test_a_source_with_wider_bounds_is_no_louder_than_the_plan_allows():
 class Partial:
     """A joint loss whose slope leaves its output alone for a missing label."""
 
-    name, convex, joint, y_range, parameter = "partial", True, True, (-1.0, 1.0), 0.0
+    name, convex, joint, y_range, parameter, offset = "partial", True, True, (-1.0, 1.0), 0.0, False
 
     @staticmethod
     def slope(z, y, a, out):
