@@ -1,7 +1,8 @@
 """Test scores of private models with every default, beside the model without privacy and AdaSSP.
 
 Given are epsilon, delta = 1/n^2 and what declared_bounds.json holds: bounds, norms of rows, classes. Scores
-are accuracy or R^2, means over seeds with their standard errors; they go to docs/figures/accuracy.json.
+are accuracy or R^2, means over seeds with their standard errors; they go to docs/figures/accuracy.json after
+each epsilon, with the number of seeds.
 """
 
 import argparse
@@ -28,7 +29,7 @@ def measure(task: Task, epsilon: float, seeds: int, settings: dict) -> dict[str,
         scores.append(task.measured(model)[0])
     seconds = (time.perf_counter() - began) / seeds
     mean, error = summary(scores)
-    figures = {"": mean, "_error": error}
+    figures = {"": mean, "_error": error, "_seeds": seeds}
     line = f"  epsilon {epsilon:<4g} {mean:.4f} +- {error:.4f}   ({seeds} seeds, {seconds:.1f} s each"
     if not task.classifies:
         peer, spread = summary([task.measured(adassp(task, epsilon, seed))[0] for seed in range(seeds)])
@@ -55,11 +56,10 @@ def main() -> None:
         print(f"{name}: n = {len(task.y)}, d = {task.X.shape[1]}, {len(task.y_test)} to test on", flush=True)
         score, _ = reference(task)
         print(f"  without privacy {score:.4f}", flush=True)
-        figures = {f"{name}_plain": score}
         for epsilon in options.epsilons:
-            figures |= measure(task, epsilon, options.seeds, settings)
-        if not options.dry and not settings:
-            update("accuracy", {**figures, "seeds": options.seeds})
+            figures = measure(task, epsilon, options.seeds, settings)
+            if not options.dry and not settings:
+                update("accuracy", {f"{name}_plain": score, **figures})
 
 
 def _value(text: str):
