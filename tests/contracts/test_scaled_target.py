@@ -210,18 +210,32 @@ def test_long_rows_are_shrunk_with_their_targets():
 
 
 @pytest.mark.long
-def test_few_records_are_fitted_with_short_rows():
+@pytest.mark.parametrize("kind", [dp.PrivateLinearRegression, dp.PrivateLasso, dp.PrivateElasticNet])
+def test_few_records_are_fitted_with_short_rows(kind):
     from sklearn.datasets import load_diabetes
 
     X, y = load_diabetes(return_X_y=True)
     scores = []
     for seed in range(4):
-        model = dp.PrivateLinearRegression(
+        model = kind(
             epsilon=0.7, bounds=(X.min(axis=0), X.max(axis=0)), y_bounds=(25, 350), random_state=seed
         )
         scores.append(1 - np.mean((y - model.fit(X, y).predict(X)) ** 2) / y.var())
     assert model.plan_.solver.length == pytest.approx(0.5 * 11**0.5)
     assert np.mean(scores) > 0.3  # 0.20 with rows as they are
+
+
+@pytest.mark.parametrize("model", [dp.PrivateLasso, dp.PrivateElasticNet])
+def test_few_records_in_an_l1_ball_have_short_rows(model):
+    """A ridge does not decide whether a fit is useful; with one range of all cells, columns are selected."""
+    settings = {"epsilon": 0.3, "delta": 1 / 1595**2, "bounds": (0, 1), "y_bounds": (0, 1)}
+    plan = model(**settings).plan(1595, 100)
+    assert plan.solver.length == pytest.approx(0.5 * 101**0.5)
+    assert plan.problem.domain == dp.L1Ball(3 * (1 + 101**0.5))
+    assert plan.solver.inner(plan.problem).bounds == dp.Bounds(1.0, 1.0)
+    for fixed in ({"radius": 3.0}, {"solver": "frank_wolfe"}, {"data_norm": 1.0}, {"uncertainty": 0.2}):
+        assert getattr(model(**settings, **fixed).plan(1595, 100).solver, "length", None) is None
+    assert model(**settings).plan(10_000, 1000).solver.length is None
 
 
 def test_very_few_records_give_a_mean():

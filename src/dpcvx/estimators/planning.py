@@ -49,6 +49,7 @@ from dpcvx.solvers import (
 from dpcvx.solvers.defaults import default
 from dpcvx.solvers.one_step import far_reach, hides_errors, with_uncertainty
 from dpcvx.solvers.scaled_target import (
+    SELECTING,
     SHORT_NOISE,
     covering_deviations,
     has_enough_records,
@@ -208,13 +209,11 @@ class Planning(Parameters):
             make = partial(self._plan, mapped, n, budget, coordinates=coordinates)
         elif self._is_free and _can_scale(problem, budget):
             wrapper = ScaledTarget(NoisyGradientDescent(), intercept, self._residual(problem, n, budget))
-            short = (
-                problem.is_round and problem.loss.affine and not (dataset.table.sparse or self.uncertainty)
-            )
-            if short and stated.data_norm is None:
-                wrapper = with_short_rows(problem, intercept)
+            scaled, dense = problem, not dataset.table.sparse and stated.data_norm is None
+            if dense and self._shortens_rows(problem, n, budget):
+                scaled, wrapper = self._with_room(problem), with_short_rows(problem, intercept)
             make = partial(
-                self._plan_scaled, problem, n, budget, wrapper, density=density, redundant=redundant
+                self._plan_scaled, scaled, n, budget, wrapper, density=density, redundant=redundant
             )
         constant = self._may_be_constant(problem, intercept, budget)
         check, note = check_stages(dataset, columns, target, n, budget, float(self.check))
@@ -274,12 +273,12 @@ class Planning(Parameters):
         return problem
 
     def _with_room(self, problem: Problem) -> Problem:
-        """The problem in a default ball in which a standardised fit has room for its coefficients.
+        """The problem in a default ball in which a fit of divided rows has room for its coefficients.
 
-        Its intercept reaches all of y's range: targets of unit-free losses are centred, and labels need not
-        be; those of Huber's loss are not. Rows are divided by their length, at most 1 + sqrt(d) standardised
-        cells, which multiplies coefficients: an l1 ball has that many times the radius, so that it is one of
-        coefficients of standardised cells.
+        The intercept of a standardised fit reaches all of y's range: targets of unit-free losses are centred,
+        and labels need not be; those of Huber's loss are not. Rows are divided by their length, at most
+        1 + sqrt(d) cells, which multiplies coefficients: an l1 ball has that many times the radius, so that
+        it is one of coefficients of cells.
         """
         loss, C = problem.loss, problem.domain
         if self.radius is None and isinstance(C, HasL1Radius):
@@ -309,6 +308,15 @@ class Planning(Parameters):
             return bool(self.standardize)
         free = self._is_free and (problem.is_round or self.solver == "auto")
         return dense and free and standardisation_pays(problem, n, budget)
+
+    def _shortens_rows(self, problem: Problem, n: int, budget: Budget) -> bool:
+        """Whether rows of a dense fit that does not standardise are shrunk to a usual norm.
+
+        In an l1 ball they are where records are too few to select features.
+        """
+        few = self.solver == "auto" and not has_enough_records(n, budget, SELECTING)
+        ball = problem.is_round or (few and isinstance(problem.domain, HasL1Radius))
+        return ball and problem.loss.affine and not self.uncertainty
 
     def _ridge(self, domain: Domain) -> float:
         """Weight of the ridge in scaled units."""

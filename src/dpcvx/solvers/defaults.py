@@ -207,6 +207,10 @@ _LISTED = (
     Default("solvers.scaled_target.ENOUGH", 30.0,
             "least n mu for a model other than the mean of the target, where columns are not standardised",
             "benchmarks/small.py", predicts=False),
+    Default("solvers.scaled_target.SELECTING", 500.0,
+            "least n mu with which a regression over an l1 ball selects features; with less, all are fitted "
+            "to shrunk rows, as in an l2 ball. It is also the least that pays for a pooled range of cells",
+            "benchmarks/lasso_designs.py", predicts=False),
     Default("solvers.scaled_target.SHORT_ROWS", 0.5,
             "norm to which rows of few records are shrunk, over the largest: somewhat below that of cells "
             "spread evenly over their bounds, sqrt(1/3)", "benchmarks/regression_peers.py", predicts=False),

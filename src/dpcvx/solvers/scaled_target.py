@@ -24,6 +24,7 @@ from dpcvx.solvers.query_adapters import PresentAsk, ShiftedAsk, check_questions
 from dpcvx.solvers.typical_data import Typical
 
 __all__ = [
+    "SELECTING",
     "SHORT_NOISE",
     "UNIT",
     "ConstantModel",
@@ -51,6 +52,7 @@ RESIDUAL: tuple[float, float] = default("solvers.scaled_target.RESIDUAL")
 MANY: float = default("solvers.scaled_target.MANY")
 LARGEST: float = default("solvers.scaled_target.LARGEST")
 ENOUGH: float = default("solvers.scaled_target.ENOUGH")
+SELECTING: float = default("solvers.scaled_target.SELECTING")
 SHORT_ROWS: float = default("solvers.scaled_target.SHORT_ROWS")
 SHORT_RESIDUAL: float = default("solvers.scaled_target.SHORT_RESIDUAL")
 SHORT_NOISE: float = default("solvers.scaled_target.SHORT_NOISE")
@@ -140,9 +142,9 @@ def residual_deviations(problem: Problem, n: int, budget: Budget) -> float:
     return min(max(share * RESIDUAL[1], RESIDUAL[0]), RESIDUAL[1])
 
 
-def has_enough_records(n: int, budget: Budget) -> bool:
-    """Say whether n mu is large enough to learn more of a target than its mean."""
-    return budget.delta == 0 or n * _mu(budget) >= ENOUGH * budget.neighbours.rows
+def has_enough_records(n: int, budget: Budget, least: float = ENOUGH) -> bool:
+    """Say whether n mu is at least so large; by default, to learn more of a target than its mean."""
+    return budget.delta == 0 or n * _mu(budget) >= least * budget.neighbours.rows
 
 
 def covering_deviations(problem: Problem, n: int, budget: Budget) -> float:
