@@ -392,3 +392,14 @@ def test_an_account_has_a_unit_and_refuses_another(tmp_path):
     assert again.ask(QUERIES[2]).estimates == first.ask(QUERIES[2]).estimates  # continues, and pays nothing
     with pytest.raises(dp.BudgetExceeded, match="another way of counting persons"):
         dp.QueryEngine(SCHEMA, table, budget, person="who", persons=400, account="persons", **given)
+
+
+def test_a_universe_that_persons_are_not_served_in_is_refused_before_it_is_paid_for(tmp_path):
+    names = [f"x{k}" for k in range(25)]
+    schema = dp.Schema(tuple(dp.Attribute(name, ("0", "1")) for name in names))
+    table = {name: ["0", "1"] * 500 for name in names}
+    account = dp.Ledger(tmp_path / "ledger.db").create("people", epsilon=1.0, delta=1e-7, unit="person")
+    given = {"ledger": account.ledger, "account": "people"}
+    with pytest.raises(Incompatible, match="persons with several rows"):
+        dp.QueryEngine(schema, table, Budget(1.0, 1e-7), groups=np.arange(1000), **given)
+    assert account.used == 0

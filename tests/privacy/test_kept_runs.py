@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from dpcvx.accounting import Budget
-from dpcvx.errors import Incompatible, LedgerDamaged, LedgerUnavailable
+from dpcvx.errors import AccountNotOpen, Incompatible, LedgerDamaged, LedgerUnavailable
 from dpcvx.ledger import Account, Ledger
 from dpcvx.noise import SeededGenerator
 from dpcvx.queries import Asker, Attribute, Count, Marginal, QueryEngine, Schema
@@ -321,6 +321,24 @@ def test_twenty_kills_lose_and_burn_nothing(ledger, tmp_path):
     answers = [name for name, _ in ledger.account("people").notes("") if " answer " in name]
     assert told <= len(answers) <= told + 20  # what was answered is kept
     assert len(ledger.account("people").history()) == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("above", [False, True])
+def test_a_frozen_account_answers_nothing_with_or_without_a_key(tmp_path, above):
+    """Without a witness, answers that were not stored went on."""
+    ledger = Ledger(tmp_path / "ledger.db")
+    account = ledger.create("people", epsilon=4.0, delta=1e-6)
+    made = start(ledger)
+    made.ask(GOOD)
+    account.freeze(reason="A complaint.")
+    made._private_side.above = lambda run, checked, level: above
+    for key in (None, "k"):
+        with pytest.raises(AccountNotOpen):
+            made.ask(GOOD, key=key)
+    account.thaw(reason="It was settled.")
+    assert made.n_updates == 0
+    assert made.comparisons == (4, 4)
 
 
 class TestBackup:

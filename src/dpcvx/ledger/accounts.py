@@ -565,6 +565,11 @@ class Account:
             AccountState(each["sequence"], each["time"], each["state"], each["reason"]) for each in told
         )
 
+    def require_open(self) -> None:
+        """Refuse an account that is frozen or closed, with AccountNotOpen."""
+        with reading(self.ledger.url) as connection:
+            self._require_open(connection)
+
     def _require_open(self, connection: sa.Connection) -> None:
         states = self._states(connection)
         if states and states[-1].word != "open":

@@ -34,7 +34,7 @@ from dpcvx.queries.compiled import CompiledQuery, CompiledRegression, Query
 from dpcvx.queries.engine_plan import EnginePlan, engine_facts
 from dpcvx.queries.engine_statement import engine_statement
 from dpcvx.queries.error_bars import CONFIDENCE, Bound, PropagatedNoise, curvature_and_sampling, in_units
-from dpcvx.queries.histogram import Counts, Histogram
+from dpcvx.queries.histogram import Counts, Histogram, check_units
 from dpcvx.queries.local_models import LocalModels
 from dpcvx.queries.measuring import Measurer
 from dpcvx.queries.mechanisms import NoisyErrors, NoisyHistogram, PublicAnswer, WorstQuery
@@ -160,6 +160,7 @@ class QueryEngine:
             budget = replace(budget, unit=units.neighbours.unit, weight=units.neighbours.weight)
         self.schema, self.budget, self._neighbours = schema, budget, budget.neighbours
         self.universe = Universe(schema)
+        check_units(self.universe, units)
         self._passes = passes_over(self.universe.shape, backend)
         self.n = number_of_rows(table) if units is None else units.n
         if self.n < 1:

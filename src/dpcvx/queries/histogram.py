@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dpcvx.losses import Loss
     from dpcvx.noise import Generator
 
-__all__ = ["Counts", "Histogram"]
+__all__ = ["Counts", "Histogram", "check_units"]
 
 SHORT_RUN = 16  # contiguous cells below which a transposed copy is faster
 
@@ -198,12 +198,7 @@ class Counts:
         self.n = cells.shape[-1] if units is None else units.n
         self.weight = 1 if units is None else units.neighbours.weight
         self._passes: Passes = HostPasses(universe.shape) if passes is None else passes
-        if units is not None and not universe.listed:
-            # A pass would read every row, and the number of rows of persons is private.
-            raise Incompatible(
-                f"The schema has {universe.n_cells:,} cells; persons with several rows are served up to "
-                f"{LARGEST_UNIVERSE:,}. Leave columns out, join levels or widen bins."
-            )
+        check_units(universe, units)
         self._cells = cells if units is None and self.n < universe.n_cells else None
         self._table = None
         if units is not None:
@@ -247,6 +242,18 @@ class Counts:
         counted = np.zeros(math.prod(sizes), dtype=np.int64)
         kernels.count(self._cells, strides, np.array(sizes, dtype=np.int64), counted)
         return counted.reshape(sizes)
+
+
+def check_units(universe: Universe, units: Units | None) -> None:
+    """Refuse persons in a universe without a histogram, from public facts.
+
+    A pass would read every row, and the number of rows of persons is private.
+    """
+    if units is not None and not universe.listed:
+        raise Incompatible(
+            f"The schema has {universe.n_cells:,} cells; persons with several rows are served up to "
+            f"{LARGEST_UNIVERSE:,}. Leave columns out, join levels or widen bins."
+        )
 
 
 def unit_weights(units: Units) -> IntVector:

@@ -122,8 +122,11 @@ class LedgerTranscript:
         self._remember(*run)
 
     def keep_run(self, before: bytes | None, after: bytes | None) -> None:
-        """Replace the state of the run; refused if another process did."""
-        if (change := self._change(before, after)) is not None:
+        """Replace the state of the run; refused if another process did, or if the account is not open."""
+        change = self._change(before, after)
+        if change is None:
+            self._account.require_open()
+        else:
             self._account.keep(change)
         self._remember(before, after)
 
