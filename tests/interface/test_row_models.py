@@ -226,6 +226,8 @@ def test_plans_are_those_of_fits(levels, hazards):
         (lambda X, y: ordinal(classes="from_y").fit(X, y), "needs classes, the levels in their order"),
         (lambda X, y: ordinal(classes=("no", "yes")).fit(X, y), "three or more"),
         (lambda X, y: ordinal().fit(X), "requires y"),
+        (lambda X, y: ordinal(epsilon=None).fit(X, y), "PrivateOrdinalClassifier needs epsilon"),
+        (lambda X, y: hazard(bounds=None).fit(X, y), "PrivateHazardRegressor needs bounds"),
         (lambda X, y: ordinal().fit(X, y[:5]), "same number of rows"),
         (lambda X, y: ordinal().fit(X, y, groups=[1, 2]), "X and groups must have the same"),
         (lambda X, y: ordinal().fit(X.to_numpy(), y), "pandas, polars or Arrow table"),

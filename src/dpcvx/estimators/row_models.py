@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpcvx.arrays import Vector
 from dpcvx.data.cells import cell_codes, native_array
+from dpcvx.data.declarations import Declarations
 from dpcvx.data.expanded_rows import ExpandedRows, level_rows, period_rows
 from dpcvx.data.levels import DeclaredLevels
 from dpcvx.data.schema_columns import LevelColumn
@@ -30,6 +31,7 @@ from dpcvx.estimators.documentation import document
 from dpcvx.estimators.hypotheses import ModelTerms
 from dpcvx.estimators.inference import ContrastTests, Summary, WaldTests
 from dpcvx.estimators.planning import Parameters, parameters
+from dpcvx.estimators.refusals import check_parameters
 from dpcvx.plans import Checkpoint, Plan, Release
 from dpcvx.plans.statement import PrivacyStatement
 from dpcvx.words import show
@@ -112,6 +114,8 @@ class RowModel(Parameters, BaseEstimator):  # type: ignore[misc]
         if y is None:
             raise WrongValue(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         model = self.logistic()
+        if self.schema is None:  # messages name this estimator
+            check_parameters(self, Declarations.of(self))
         rows = self._rows(X, y)
         if self.person is None:
             groups = rows.ids if groups is None else _of_each_row(groups, rows, "groups")
