@@ -65,6 +65,7 @@ def test_a_name_that_is_taken_is_refused(make):
         make()
 
 
+@pytest.mark.long
 def test_means_are_over_those_who_have_a_value(engine, people):
     answer = engine.ask(dp.Mean("wage"))
     truth = people["wage"].mean()

@@ -140,6 +140,7 @@ def test_the_statement_says_what_was_measured():
     np.testing.assert_allclose(plain.predict(X[:5]), X[:5] @ plain.coef_ + plain.intercept_)
 
 
+@pytest.mark.long
 def test_the_automatic_choice_uses_public_facts():
     rng = np.random.default_rng(1)
     X, y = rng.uniform(-1, 1, (3000, 3)), rng.choice([0, 1], 3000)

@@ -256,6 +256,7 @@ def test_products_are_learnt_where_they_are_asked_for():
     assert (none.predict(X) == y).mean() < 0.6
 
 
+@pytest.mark.long
 def test_pairs_are_selected_where_there_are_too_many_for_all():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (6000, 8))

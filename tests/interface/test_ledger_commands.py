@@ -153,6 +153,7 @@ def test_fit_charges_an_account(run, folder, table):
     assert len(dpcvx.Ledger().account("people").history()) == 1
 
 
+@pytest.mark.long
 def test_freeze_thaw_close_export_and_backup(run, folder):
     run(CREATE)
     where = "--ledger book.db"

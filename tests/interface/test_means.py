@@ -84,6 +84,7 @@ def with_years(**more):
     return model(dp.PrivatePoissonRegressor, exposure="years", max_exposure=5, y_bounds=(0, 20), **more)
 
 
+@pytest.mark.long
 def test_means_are_proportional_to_the_exposure():
     table, y = counted()
     fitted = with_years().fit(table, y)

@@ -292,6 +292,7 @@ def test_both_branches_answer_in_the_same_shape(surprised):
         assert Answer.from_json(json.loads(json.dumps(reply.to_json()))) == reply
 
 
+@pytest.mark.long
 def test_updates_stop_at_the_plan_and_answers_go_on():
     made = engine(n=60_000, epsilon=4.0)
     made._private_side.above = lambda run, checked, level: True
@@ -421,6 +422,7 @@ class TestLedger:
         assert self.start(place).n_updates == 0
         assert len(Ledger(place).account("people").history()) == 1
 
+    @pytest.mark.long
     def test_updates_are_replayed(self, place):
         first = self.start(place)
         first._private_side.above = lambda run, checked, level: True

@@ -109,7 +109,14 @@ def run_of(checked, table):
     return counted
 
 
-@pytest.mark.parametrize("query", QUERIES, ids=repr)
+QUICK = {0, 4, 7, *range(len(QUERIES) - 5, len(QUERIES))}  # a regression of each set, and all else
+LONGER = [
+    query if place in QUICK else pytest.param(query, marks=pytest.mark.long)
+    for place, query in enumerate(QUERIES)
+]
+
+
+@pytest.mark.parametrize("query", LONGER, ids=repr)
 @pytest.mark.usefixtures("interpreted")
 def test_the_error_of_an_answer_runs_the_same_lines_on_neighbours(query):
     """The minimiser stopped at a certificate: 10 against 1,270 steps by one record."""
