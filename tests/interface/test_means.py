@@ -42,6 +42,16 @@ def test_coefficients_and_means_are_those_of_the_model(kind):
     assert fitted.intercept_ == pytest.approx(0.5, abs=0.1)
 
 
+def test_amounts_with_a_long_tail_are_better_than_their_mean():
+    """Slopes clipped at 1.7 of the mean predicted half of lognormal costs, at every epsilon."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(12_000, 3))
+    y = np.exp(X @ SLOPES + 1.4 * rng.normal(size=len(X)))
+    fitted = model(dp.PrivateGammaRegressor, y_bounds=(0, 1_000), epsilon=1.0).fit(X, y)
+    assert fitted.predict(X).mean() > 0.7 * y.mean()
+    assert fitted.score(X, y) > 0.05
+
+
 @pytest.mark.parametrize(("kind", "power"), [(KINDS[0], 1), (KINDS[1], 2)])
 def test_the_score_is_the_share_of_the_deviance(kind, power):
     X, y = people(kind)

@@ -50,6 +50,8 @@ LOOK_NOISE: float = default("solvers.scaled_target.LOOK_NOISE")
 NARROWING: float = default("solvers.scaled_target.NARROWING")
 RESIDUAL: tuple[float, float] = default("solvers.scaled_target.RESIDUAL")
 MANY: float = default("solvers.scaled_target.MANY")
+AMOUNT_RESIDUAL: float = default("solvers.scaled_target.AMOUNT_RESIDUAL")
+SKEWED: float = default("solvers.scaled_target.SKEWED")
 LARGEST: float = default("solvers.scaled_target.LARGEST")
 ENOUGH: float = default("solvers.scaled_target.ENOUGH")
 SELECTING: float = default("solvers.scaled_target.SELECTING")
@@ -75,6 +77,12 @@ LOST_TARGET = (
     "a larger epsilon. The budget of this fit is spent."
 )
 
+LOW_MEANS = (
+    "The predicted means may be far too low: the released standard deviation of y is much larger than its "
+    "mean, and errors of more than a few means are clipped. Use more records or a larger epsilon, or fit "
+    "log(y) by a linear regression. The budget of this fit is spent."
+)
+
 
 @dataclass(frozen=True)
 class TargetScale:
@@ -85,6 +93,12 @@ class TargetScale:
     present: int
     caution: str | None  # where the standard deviation is hidden by noise
     long_tail: bool = False  # whether a few targets make up most of the variance
+
+    def doubt(self, loss: Loss) -> str | None:
+        """Return a warning about a fit with this loss, from released numbers alone."""
+        relative = loss.link == "log" and loss.variance_power == 2
+        skewed = relative and self.deviation > SKEWED * self.center
+        return self.caution or (LOW_MEANS if skewed else None)
 
     def units(self, loss: Loss, residual: float = RESIDUAL[1]) -> TargetUnits:
         """Return the units of a fit with this loss.
@@ -135,10 +149,15 @@ def residual_deviations(problem: Problem, n: int, budget: Budget) -> float:
     The noise is proportional to it. Clipping at 0.7 standard deviations bends the fit of skewed targets
     towards their median, which costs less than the noise where records are few: where n mu is below 28 for
     each coefficient. From there on the clip grows with it, up to 2.5 standard deviations at 100.
+
+    Amounts, whose slopes are errors relative to the mean, are skewed, and a clip bends their means down
+    however many the records are: it grows on, up to 6 standard deviations at 240.
     """
     if budget.delta == 0:
         return RESIDUAL[1]
     share = n * _mu(budget) / (budget.neighbours.rows * problem.d * MANY)
+    if problem.loss.link == "log" and problem.loss.variance_power == 2:
+        return min(max(share * RESIDUAL[1], RESIDUAL[1]), AMOUNT_RESIDUAL)
     return min(max(share * RESIDUAL[1], RESIDUAL[0]), RESIDUAL[1])
 
 
@@ -440,7 +459,7 @@ class ScaledTarget(ScaledFit):
             rows = Quantiser(Bounds(1.0, 1.0), 0.0, length, shrink="numbers")
         units = scale.units(plan.problem.loss, self.residual)
         ask.remap(rows, units.center, units.scale)
-        ask.announce(None, scale.caution)
+        ask.announce(None, scale.doubt(plan.problem.loss))
 
         def back(theta: Vector) -> Vector:
             old: Vector = units.factor / length * theta

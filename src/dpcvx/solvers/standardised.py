@@ -416,7 +416,7 @@ class Standardised(ScaledFit):
             units = TargetUnits(level=log_odds, start=log_odds)
             return self.solver.with_log_odds(self._fit(plan), log_odds), units, None, None
         scale = measure_target(plan.stages[0], plan.n, ask, loss.y_range[1], centred=self.intercept)
-        return self.solver, scale.units(loss, self.residual), scale.present, scale.caution
+        return self.solver, scale.units(loss, self.residual), scale.present, scale.doubt(loss)
 
     def run(self, plan: Plan, ask: Asking) -> Vector:
         """Measure, map the records, fit, and map the coefficients back."""
