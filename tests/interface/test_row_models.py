@@ -309,3 +309,12 @@ def test_intervals_hold_the_slopes_that_made_the_records(name):
     away = (fitted.coef_debiased_ - (0.04, 0.8)) / fitted.coef_std_
     assert (abs(away) < 4).all()
     assert (fitted.coef_std_ < (0.01, 0.3)).all()
+
+
+def test_statements_say_whether_a_record_was_taken_for_a_person(frame, levels, hazards):
+    """Without ids nobody knows who is in several records, and the unit, a person, would promise too much."""
+    ids = np.repeat(np.arange(N // 2), 2)
+    known = ordinal().fit(frame[["age", "sex"]], frame["health"], groups=ids)
+    named = ordinal(person="id").fit(frame[["age", "sex"]].assign(id=ids), frame["health"])
+    for model, single in ((levels, True), (hazards, True), (known, False), (named, False)):
+        assert ("a person who is in several records" in str(model.privacy_statement_)) == single

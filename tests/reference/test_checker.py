@@ -201,6 +201,8 @@ def test_an_objective_of_rows_does_not_protect_persons():
     seeded = model.privacy_statement_
     statement = dataclasses.replace(seeded, private=True, randomness=CRYPTOGRAPHIC).to_dict()
     assert verify_statement(statement).holds
+    other = {**statement, "public": {**statement["public"], "persons": 3000}}
+    assert any("differs from the rule" in each for each in verify_statement(other).findings)
     statement["mechanisms"][0]["events"][0]["unit"] = "row"
     assert any("another unit" in each for each in verify_statement(statement).findings)
 

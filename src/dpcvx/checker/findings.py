@@ -91,10 +91,11 @@ def _contradictions(content: Mapping[str, Any], epsilon: float, delta: float) ->
         numbers = {"times": re.escape(f"e^{epsilon:g}"), "delta": re.escape(f"{delta:.3g}")}
         if content["private"] and not re.fullmatch(MEANING.format(pair=pair, **numbers), content["meaning"]):
             yield f"Its explanation is not that of epsilon {epsilon:g}, delta {delta:.3g} and {pair}."
-    rows = content["public"].get("n")
-    ruled = content["public"].get("delta_rule") == "min(1/n^2, 1e-5)" and isinstance(rows, int) and rows > 0
-    if ruled and not math.isclose(delta, min(1 / rows**2, 1e-5), rel_tol=ROUNDED):
-        yield "delta differs from the rule that it names, min(1/n^2, 1e-5)."
+    for name in ("n", "persons"):
+        units, rule = content["public"].get(name), f"min(1/{name}^2, 1e-5)"
+        ruled = content["public"].get("delta_rule") == rule and isinstance(units, int) and units > 0
+        if ruled and not math.isclose(delta, min(1 / units**2, 1e-5), rel_tol=ROUNDED):
+            yield f"delta differs from the rule that it names, {rule}."
 
 
 def _events_against_promise(content: Mapping[str, Any], counts: Counts, needed_delta: float) -> Iterator[str]:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PrivateHazardRegressor", "PrivateOrdinalClassifier", "RowModel"]
 
+SEVERAL_RECORDS = "a person who is in several records: no ids of persons were given"
 REPLACED = ("family", "accuracy")  # facts of the table that are about single rows
 SHARED = tuple(field.name for field in fields(Parameters))
 
@@ -113,7 +114,7 @@ class RowModel(Parameters, BaseEstimator):  # type: ignore[misc]
             X, y = without_column(X, target), self.schema.read_target(y)
         if y is None:
             raise WrongValue(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        model = self.logistic()
+        model, single = self.logistic(), groups is None and self.person is None
         if self.schema is None:  # messages name this estimator
             check_parameters(self, Declarations.of(self))
         rows = self._rows(X, y)
@@ -128,7 +129,7 @@ class RowModel(Parameters, BaseEstimator):  # type: ignore[misc]
             model.fit(rows.table, rows.labels, groups=groups, checkpoint=checkpoint, **metadata)
         finally:  # a warning that is an error may come when the budget is spent
             if hasattr(model, "privacy_statement_"):
-                model.privacy_statement_ = self._statement(model.privacy_statement_)
+                model.privacy_statement_ = self._statement(model.privacy_statement_, single=single)
                 self.model_ = model
         return self
 
@@ -371,14 +372,18 @@ class RowModel(Parameters, BaseEstimator):  # type: ignore[misc]
         model.persons = n
         return model
 
-    def _statement(self, statement: PrivacyStatement) -> PrivacyStatement:
-        """Return the statement of the fit to rows as that of this estimator."""
+    def _statement(self, statement: PrivacyStatement, *, single: bool) -> PrivacyStatement:
+        """Return the statement of the fit to rows as that of this estimator.
+
+        `single`: whether every record was taken for a person, as no ids were given.
+        """
         rows = (
             f"each record is {len(self._levels())} rows, which differ in the column {self._column!r}, by "
             "public rules; all rows of a record are of one person"
         )
         bounds = {**statement.bounds, "records": rows}
-        return replace(statement, model=type(self).__name__, bounds=bounds)
+        others = (*statement.not_covered, SEVERAL_RECORDS) if single else statement.not_covered
+        return replace(statement, model=type(self).__name__, bounds=bounds, not_covered=others)
 
     def _roles(self) -> tuple[str | None, ...]:
         """Return the columns of a table that are no features, besides those of persons and weights."""
@@ -656,21 +661,6 @@ class PrivateHazardRegressor(RowModel):
 
     def _level_names(self) -> list[str]:
         return [f"period {level}" for level in self._levels()]
-
-    def _of_persons(self, n: int) -> PrivateLogisticRegression:
-        """Return the logistic model of the rows of n persons."""
-        model = self.logistic()
-        model.persons = n
-        return model
-
-    def _statement(self, statement: PrivacyStatement) -> PrivacyStatement:
-        """Return the statement of the fit to rows as that of this estimator."""
-        rows = (
-            f"each record is {len(self._levels())} rows, which differ in the column {self._column!r}, by "
-            "public rules; all rows of a record are of one person"
-        )
-        bounds = {**statement.bounds, "records": rows}
-        return replace(statement, model=type(self).__name__, bounds=bounds)
 
     def _roles(self) -> tuple[str | None, ...]:
         return (*super()._roles(), self.event)
