@@ -445,7 +445,7 @@ class RowModel(Parameters, BaseEstimator):  # type: ignore[misc]
 class PrivateOrdinalClassifier(ClassifierMixin, RowModel):  # type: ignore[misc]
     """Regression of ordered levels, such as self-rated health: the model of proportional odds.
 
-    log-odds of P(y > level k) = <x, coef_> - thresholds_[k]
+    ``log-odds of P(y > level k) = <x, coef_> - thresholds_[k]``
 
     ``classes`` are the levels in their order, the lowest first, three or more. The fit is one of
     `PrivateLogisticRegression` to a row for each level but the last, "is the answer above it?", with the
@@ -550,7 +550,7 @@ class PrivateOrdinalClassifier(ClassifierMixin, RowModel):  # type: ignore[misc]
 class PrivateHazardRegressor(RowModel):
     """Regression of the time until an event, some of which are not observed: hazards of public periods.
 
-    log-odds of an event in period k, if none came before = <x, coef_> + baseline_[k]
+    ``log-odds of an event in period k, if none came before = <x, coef_> + baseline_[k]``
 
     y is the time of the event, or of the last observation, and the column ``event`` of X says which. The fit
     is one of `PrivateLogisticRegression` to a row for each period, with the record as the protected person;
