@@ -57,7 +57,7 @@ class AnswerTable(BaseModel):
     """The table of an answer as texts."""
 
     title: str
-    facts: list[tuple[str, str]]
+    facts: list[list[str]]
     columns: list[str]
     rows: list[list[str]]
     notes: list[str]
