@@ -21,7 +21,7 @@ from dpcvx.service.application import application  # noqa: E402
 from serving import SCHEMA, Teller, make_analysts, serving  # noqa: E402
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
-OPERATIONS = 9
+OPERATIONS = 11
 
 
 def send(operation, mode, cases, headers, found):
