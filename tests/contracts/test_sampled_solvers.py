@@ -56,6 +56,7 @@ def planned(solver, problem, budget=BUDGET, accountant=COARSE):
 
 
 @over_cases
+@pytest.mark.long
 def test_the_plan_keeps_the_budget_and_the_run_keeps_the_plan(solver, problem):
     plan, again = planned(solver, problem), planned(solver, problem)
     assert (plan.stages, plan.solver, plan.event) == (again.stages, again.solver, again.event)
@@ -91,6 +92,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others(solver, probl
 
 
 @over_cases
+@pytest.mark.long
 def test_storage_blocks_and_threads_change_no_bit(solver, problem):
     plan = planned(solver, problem)
     X, y = records(problem)
@@ -147,6 +149,7 @@ def test_the_default_accountant_certifies_the_plan():
         assert 1 <= rough / exact < 1.05
 
 
+@pytest.mark.long
 def test_add_remove_needs_less_noise_and_takes_any_number_of_records():
     solver, problem = CASES[0]
     plans = {r: planned(solver, problem, budget=Budget(2.0, 1e-6, r)) for r in ("replace", "add_remove")}

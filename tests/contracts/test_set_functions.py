@@ -167,6 +167,7 @@ LARGE = [
 
 @pytest.mark.parametrize("F", LARGE, ids=lambda F: type(F).__name__)
 @pytest.mark.parametrize("share", [0.05, 0.5])
+@pytest.mark.long
 def test_prox_of_many_coordinates_is_optimal(F, share):
     """Too many sets to list: Omega* is that of another prox, and Hölder's inequality holds with equality."""
     v = np.random.default_rng(3).normal(size=F.size)

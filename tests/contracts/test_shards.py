@@ -355,6 +355,7 @@ def python_sum(memory, loss, theta, bound):
     return total
 
 
+@pytest.mark.long
 def test_sums_of_any_number_of_records_are_exact(make, monkeypatch):
     source, memory, _ = make("numbers")
     theta = np.random.default_rng(8).normal(size=source.d)

@@ -129,6 +129,7 @@ def test_predict_knows_levels_that_were_declared_with_shards(folder, run, data):
     assert [float(line) for line in out.splitlines()[1:]] == expected.tolist()
 
 
+@pytest.mark.long
 def test_export_writes_the_formula_and_predict_can_leave_the_clipping_out(folder, run):
     run(f"{FIT} --standardize true --quiet")
     model = dpcvx.load("model.json")
@@ -821,6 +822,7 @@ def test_the_demo_says_what_to_install(tmp_path, monkeypatch, run):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 def test_predictions_do_not_overwrite_the_model_or_the_data(folder, run):
     assert run(FIT)[0] == 0
     for name in ("model.json", "people.csv"):

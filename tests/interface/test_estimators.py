@@ -125,6 +125,7 @@ def test_coefficients_come_back_in_the_users_units():
 
 
 @pytest.mark.parametrize("kind", [kind for kind in REGRESSORS if kind.predict is LinearRegressor.predict])
+@pytest.mark.long
 def test_the_map_back_is_the_one_of_the_door(kind):
     X, y = people()
     low, high = np.array([0, -5, 0, 2.0]), np.array([10, 10, 12, 11.0])
@@ -536,6 +537,7 @@ def test_text_cells_of_arrays_are_read_one_by_one():
 
 
 @pytest.mark.parametrize(("standardize", "share"), [(False, 0.75), (True, 1.25)])
+@pytest.mark.long
 def test_no_float_copy_of_the_records(standardize, share):
     """16-bit rows, a quarter of float64; standardisation holds three versions of them for a while."""
     import tracemalloc
@@ -639,6 +641,7 @@ def test_delta_defaults_to_a_public_rule():
     assert regression(delta=None, epsilon=1.0).fit(X, y).plan_.budget.delta == 1e-6
 
 
+@pytest.mark.long
 def test_solvers_and_domains_by_name_or_object():
     X, y = people(50)
     labels = (y > 10).astype(int)

@@ -21,6 +21,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.long
 def test_create_show_history_and_verify(run, folder):
     code, out, err = run(CREATE + " --witness told.txt")
     assert (code, err) == (0, "")

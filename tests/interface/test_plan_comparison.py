@@ -105,6 +105,7 @@ def test_the_plan_of_a_standardised_fit_without_promise_says_what_would_be_enoug
     assert doubt(made).records > 150
 
 
+@pytest.mark.long
 def test_costs_are_those_of_the_plan():
     made = plan(RIDGED, 3000, BUDGET)
     by_kind = {type(each.solver): each for each in made.candidates}

@@ -44,6 +44,7 @@ def signs(n, p, support, seed):
 
 
 @pytest.mark.parametrize(("support", "better"), [(4, 20), (8, 10)])
+@pytest.mark.long
 def test_the_excess_risk_is_many_times_below_plain_frank_wolfe(support, better):
     """benchmarks/corrective.py measures more; the excess is over the truth, which is almost the optimum."""
     n, p = 8000, 300

@@ -65,6 +65,7 @@ def test_polyak_lojasiewicz_descent_is_within_its_bound(T):
     assert -1e-9 < excess <= bound
 
 
+@pytest.mark.long
 def test_polyak_lojasiewicz_excess_falls_like_one_over_n_squared():
     """With T of order log n; measured over a factor of 16 in n."""
     sizes = [1000, 4000, 16_000]
@@ -95,6 +96,7 @@ def iterates(plan, data, seed):
 
 
 @pytest.mark.parametrize("loss", [Sigmoid(), Welsch(0.7)], ids=repr)
+@pytest.mark.long
 def test_a_random_iterate_of_a_non_convex_loss_is_nearly_stationary(loss):
     """[WYX17] Theorem 6.3: E||grad F(x_m)||^2 <= 2 L F(x_0)/T + d sigma^2 for m uniform."""
     for T in (10, 60):

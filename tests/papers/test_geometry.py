@@ -64,6 +64,7 @@ def descend(psi, C, d, T, *, lazy):
 @pytest.mark.parametrize(
     ("psi", "C", "d"), MAPS, ids=[f"{type(psi).__name__}-{type(C).__name__}-{d}" for psi, C, d in MAPS]
 )
+@pytest.mark.long
 def test_mirror_descent_without_noise_is_within_the_bound_of_theorem_3_2(psi, C, d, lazy):
     """The proof's (12) with sigma = 0 and its constants: L sqrt(2 D / (m T)); and the excess does fall."""
     T = 60 if isinstance(psi, Interpolation) else 200

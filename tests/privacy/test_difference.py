@@ -370,6 +370,7 @@ def test_two_changed_records_are_found():
     ("relation", "theirs"),
     [("replace", NeighboringRelation.REPLACE_ONE), ("add_remove", NeighboringRelation.ADD_OR_REMOVE_ONE)],
 )
+@pytest.mark.long
 def test_the_price_of_a_run_is_that_of_the_library(relation, theirs):
     """S Gaussians and S (m - 1) Poisson samples, composed by dp-accounting directly."""
     problem = Problem(Logistic(), L2Ball(1.0), bounds=Bounds(1.0, 1.0), d=D, l2=0.1)

@@ -305,6 +305,7 @@ def test_updates_stop_at_the_plan_and_answers_go_on():
     assert replies[0].remaining > replies[1].remaining > 0
 
 
+@pytest.mark.long
 def test_a_run_that_outlives_the_measurements_measures_nothing():
     made = engine()
     made._private_side.above = lambda run, checked, level: True
@@ -409,11 +410,13 @@ class TestLedger:
         with pytest.raises(Incompatible, match="another query"):
             second.ask(QUERIES[1], key="k1")
 
+    @pytest.mark.long
     def test_a_new_start_keeps_the_plan_that_was_charged(self, place, monkeypatch):
         first = self.start(place)
         monkeypatch.setattr("dpcvx.queries.budget_split.NET", 0.4)  # as another version might
         assert self.start(place).budget_split == first.budget_split
 
+    @pytest.mark.long
     def test_a_charge_without_a_note_is_continued(self, place, monkeypatch):
         monkeypatch.setattr("dpcvx.ledger.Account.store", lambda *arguments: 1 / 0)
         with pytest.raises(ZeroDivisionError):
@@ -457,6 +460,7 @@ class TestLedger:
         assert not made.ask(QUERIES[0]).checked
         assert made._runs.begun == made.budget_split.updates
 
+    @pytest.mark.long
     def test_another_plan_is_another_charge(self, place):
         self.start(place)
         with pytest.raises(

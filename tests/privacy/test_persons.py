@@ -800,6 +800,7 @@ def test_weights_of_one_row_enter_standard_errors_squared():
 
 
 @pytest.mark.parametrize("standardize", [True, False])
+@pytest.mark.long
 def test_standard_errors_of_persons_are_those_of_the_cluster_robust_sandwich(standardize):
     """Five rows of a person share an error: as independent rows they would have too short intervals."""
     generator = np.random.default_rng(0)

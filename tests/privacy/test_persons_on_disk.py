@@ -278,6 +278,7 @@ def test_a_person_of_many_files_is_replaced_without_a_violation(tmp_path, monkey
 
 
 @pytest.mark.parametrize("name", ["descent", "one step"])
+@pytest.mark.long
 def test_persons_counted_file_by_file_are_found_out(name, tmp_path, monkeypatch):
     """A fault: the rows of a person share a weight within a batch only, so that they weigh too much."""
 
@@ -317,6 +318,7 @@ def batches_of(frame, size=90):
 
 
 @pytest.mark.parametrize("max_rows", [None, 2])
+@pytest.mark.long
 def test_persons_of_a_stream_are_those_of_files(tmp_path, monkeypatch, max_rows):
     monkeypatch.setattr(writing_module.Recipe, "rows", 100)
     frame, declared = people(), {**DECLARED, "max_rows": max_rows}

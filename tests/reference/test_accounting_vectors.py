@@ -169,6 +169,7 @@ def test_calibrated_pure_composition(epsilon, count, epsilon0):
         (2, 0.05, 200, "replace", 3.31784),
     ],
 )
+@pytest.mark.long
 def test_poisson_samples(noise_multiplier, probability, count, relation, epsilon):
     event = Repeat(Poisson(probability, noise_multiplier, relation), count)
     assert PLD().epsilon(event, 1e-6) == pytest.approx(epsilon, abs=0.51e-5)  # the digits given

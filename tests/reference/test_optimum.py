@@ -274,6 +274,7 @@ def first_excess(problem):
     return excess(problem, problem.C.start(problem.shape))
 
 
+@pytest.mark.long
 def test_some_optima_are_inside_their_sets_and_some_on_the_boundary():
     depths = [problem_on(i).C.minkowski(optimum(problem_on(i))[1]) for i in range(len(zoo.AROUND_ZERO))]
     assert sum(depth < 0.9 for depth in depths) > 5
