@@ -171,6 +171,8 @@ def count_cells():
     cell_kernels.scale(weights, rows, columns, RNG.random((2, 3)), np.zeros((3, 4)))
     cell_kernels.shift(weights.copy(), rows, columns, RNG.random((2, 3)))
     cell_kernels.count(np.arange(12) % 6, np.array([3, 1]), np.array([2, 3]), np.zeros(6, dtype=np.int64))
+    codes = RNG.integers(0, 2, (3, 9)).astype(np.int32)
+    cell_kernels.count_codes(codes, np.array([2, 0]), np.array([2, 3]), np.zeros(6, dtype=np.int64))
 
 
 def minimise():

@@ -155,6 +155,7 @@ class Cube:
     """A loss from outside the package: phi = (z - y)^4 / 8, its slope calling a function of its own."""
 
     joint: ClassVar[bool] = False
+    offset: ClassVar[bool] = False
     parameter: float = 2.0
 
     @staticmethod
@@ -282,7 +283,7 @@ from dpcvx.losses import Logistic
 one = Arrays(Dense(np.ones((2, 2), dtype=np.int16)), np.ones((2, 1)))
 one.sum(GradientSum(Logistic(), np.ones(2), ResidualBound(9, 9)))
 misses = sum(kernels.gradient_dense.stats.cache_misses.values())
-print(misses, kernels.residuals_of(Logistic.slope, False).cache_hits)
+print(misses, kernels.residuals_of(Logistic.slope, False, False).cache_hits)
 """
 
 
