@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from dpcvx.estimators.data_check import *  # noqa: F403
     from dpcvx.estimators.export import *  # noqa: F403
     from dpcvx.estimators.formula import Formula as Formula
+    from dpcvx.estimators.hazard import *  # noqa: F403
     from dpcvx.estimators.linear_model import *  # noqa: F403
     from dpcvx.estimators.model_file import load as load
+    from dpcvx.estimators.ordinal import *  # noqa: F403
     from dpcvx.estimators.planning import FitDeclaration as FitDeclaration
     from dpcvx.estimators.planning import parameters as parameters
     from dpcvx.estimators.preprocessor import PrivatePreprocessor as PrivatePreprocessor

@@ -38,8 +38,8 @@ ESTIMATORS = {
 }
 # Of tables only: they fit a logistic model to several rows of each record.
 ROW_ESTIMATORS = {
-    "PrivateOrdinalClassifier": EstimatorEntry("row_models", "ordinal"),
-    "PrivateHazardRegressor": EstimatorEntry("row_models", "hazard"),
+    "PrivateOrdinalClassifier": EstimatorEntry("ordinal", "ordinal"),
+    "PrivateHazardRegressor": EstimatorEntry("hazard", "hazard"),
 }
 ALL = {**ESTIMATORS, **ROW_ESTIMATORS}
 COMMANDS = {entry.command: name for name, entry in ALL.items() if entry.command is not None}

@@ -1,4 +1,4 @@
-"""Models of ordered levels and of times until an event: logistic regression of several rows of each record.
+"""Models that are a logistic regression of several rows of each record, such as those of ordered levels.
 
 `dpcvx.data.expanded_rows` makes the rows, and the record is the person that the fit protects (privacy page,
 section 16). Everything released is in ``model_``, the logistic model of the rows.
@@ -8,40 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dpcvx.arrays import Vector
-from dpcvx.data.cells import cell_codes, native_array
+from dpcvx.data.cells import native_array
 from dpcvx.data.declarations import Declarations
-from dpcvx.data.expanded_rows import ExpandedRows, level_rows, period_rows
-from dpcvx.data.levels import DeclaredLevels
+from dpcvx.data.expanded_rows import ExpandedRows
 from dpcvx.data.schema_columns import LevelColumn
-from dpcvx.data.target import read_one
 from dpcvx.data.units import take_column, without_column
 from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.estimators.classifiers import PrivateLogisticRegression
-from dpcvx.estimators.documentation import document
 from dpcvx.estimators.hypotheses import ModelTerms
 from dpcvx.estimators.inference import ContrastTests, Summary, WaldTests
-from dpcvx.estimators.planning import Parameters, parameters
+from dpcvx.estimators.planning import Parameters
 from dpcvx.estimators.refusals import check_parameters
 from dpcvx.plans import Checkpoint, Plan, Release
 from dpcvx.plans.statement import PrivacyStatement
-from dpcvx.words import show
 
 if TYPE_CHECKING:
     from dpcvx.estimators.data_check import DataCheck
     from dpcvx.estimators.formula import Formula
     from dpcvx.estimators.power import PowerForecast
 
-__all__ = ["PrivateHazardRegressor", "PrivateOrdinalClassifier", "RowModel"]
+__all__ = ["RowModel"]
 
 SEVERAL_RECORDS = "a person who is in several records: no ids of persons were given"
 REPLACED = ("family", "accuracy")  # facts of the table that are about single rows
@@ -440,244 +435,6 @@ class RowModel(Parameters, BaseEstimator):  # type: ignore[misc]
         return replace(whole, names=(*names, *kept), columns=((self._column, range(moved), ""), *columns))
 
 
-@document
-@parameters
-class PrivateOrdinalClassifier(ClassifierMixin, RowModel):  # type: ignore[misc]
-    """Regression of ordered levels, such as self-rated health: the model of proportional odds.
-
-    ``log-odds of P(y > level k) = <x, coef_> - thresholds_[k]``
-
-    ``classes`` are the levels in their order, the lowest first, three or more. The fit is one of
-    `PrivateLogisticRegression` to a row for each level but the last, "is the answer above it?", with the
-    record as the protected person. Standard errors are cluster-robust. ``exp(coef_)`` are ratios of the odds
-    of a higher level.
-    """
-
-    classes: Any = None
-
-    _column: ClassVar[str] = "above"
-    _sign: ClassVar[float] = -1.0
-    _family: ClassVar[str] = "ordered levels, proportional odds (cumulative logit)"
-
-    @property
-    def classes_(self) -> NDArray[Any]:
-        """Levels in their order."""
-        check_is_fitted(self)
-        return np.array(self._declared().values)
-
-    @property
-    def thresholds_(self) -> Vector:
-        """Thresholds between the levels in their order; they increase."""
-        return np.sort(self._log_odds())
-
-    def predict_proba(self, X: Any) -> Vector:
-        """Predict the probability of each level.
-
-        Parameters
-        ----------
-        X : pandas, polars or Arrow table
-            New rows.
-
-        Returns
-        -------
-        ndarray of shape (n, K)
-            Columns in the order of ``classes_``. They are differences of the probabilities to be above a
-            level, which are sorted where noise has put them in another order.
-        """
-        above = np.sort(self._chances(X), axis=1)[:, ::-1]
-        found: Vector = -np.diff(above, axis=1, prepend=1.0, append=0.0)
-        return found
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Predict the most probable level of new rows.
-
-        Parameters
-        ----------
-        X : pandas, polars or Arrow table
-            New rows.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
-        labels: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
-        return labels
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy on the rows given, and warn once: on private rows it is not covered."""
-        check_is_fitted(self)
-        self.model_._warn_of_leak()
-        right = cell_codes(y, self._declared(), read_one) == self.predict_proba(X).argmax(axis=1)
-        return float(np.average(right, weights=sample_weight))
-
-    def file_parameters(self) -> dict[str, Any]:
-        """Return the parameters for a model file, with the levels, which a schema may have declared."""
-        return super().file_parameters() | {"classes": list(self._declared().values)}
-
-    def _declared(self) -> DeclaredLevels:
-        classes = self.classes
-        if classes is None and self.schema is not None:
-            classes = self.schema.target_parameters().get("classes")
-        if classes is None or isinstance(classes, str):
-            raise WrongValue(
-                "PrivateOrdinalClassifier needs classes, the levels in their order, for instance "
-                f'classes=("poor", "fair", "good"). Got {show(classes)}.'
-            )
-        declared = DeclaredLevels.declare(classes, "classes")
-        if len(declared.values) < 3:
-            raise WrongValue(
-                f"Ordered levels are three or more, got {show(classes)}: use PrivateLogisticRegression for "
-                "two."
-            )
-        return declared
-
-    def _levels(self) -> tuple[str, ...]:
-        return tuple(map(str, self._declared().values[:-1]))
-
-    def _level_names(self) -> list[str]:
-        values = self._declared().values
-        return [f"{low} | {high}" for low, high in pairwise(values)]
-
-    def _rows(self, X: Any, y: Any) -> ExpandedRows:
-        return level_rows(X, y, levels=self._declared().values)
-
-    def _new_rows(self, X: Any) -> Any:
-        return level_rows(X, levels=self._declared().values).table
-
-
-@document
-@parameters
-class PrivateHazardRegressor(RowModel):
-    """Regression of the time until an event, some of which are not observed: hazards of public periods.
-
-    ``log-odds of an event in period k, if none came before = <x, coef_> + baseline_[k]``
-
-    y is the time of the event, or of the last observation, and the column ``event`` of X says which. The fit
-    is one of `PrivateLogisticRegression` to a row for each period, with the record as the protected person;
-    periods after the event, or in which a record was lost, have no label. Standard errors are cluster-robust.
-    ``exp(coef_)`` are ratios of the odds of an event.
-    """
-
-    periods: Any = None
-    event: str | None = None
-    check: float = 0  # it would find that rows after the event have no label
-
-    _column: ClassVar[str] = "period"
-    _sign: ClassVar[float] = 1.0
-    _family: ClassVar[str] = "discrete-time hazards, logit link"
-
-    @property
-    def baseline_(self) -> Vector:
-        """Log-odds of an event in each period where all features are 0, shape (periods,)."""
-        return self._log_odds()
-
-    @property
-    def periods_(self) -> Vector:
-        """Edges of the periods, as `predict_survival` has them."""
-        return np.array(self._edges())
-
-    def predict_survival(self, X: Any) -> Vector:
-        """Predict the probability that the event has not come, at each edge of ``periods``.
-
-        Parameters
-        ----------
-        X : pandas, polars or Arrow table
-            New rows; the column ``event`` is not needed.
-
-        Returns
-        -------
-        ndarray of shape (n, edges)
-            1 at the first edge.
-        """
-        left = np.cumprod(1 - self._chances(X), axis=1)
-        return np.column_stack([np.ones(len(left)), left])
-
-    def predict(self, X: Any) -> Vector:
-        """Predict the mean time without the event from the first edge of ``periods`` to the last.
-
-        It is the restricted mean: the area under the curve of `predict_survival`, which is taken to be
-        straight between edges.
-
-        Parameters
-        ----------
-        X : pandas, polars or Arrow table
-            New rows; the column ``event`` is not needed.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
-        survival = self.predict_survival(X)
-        found: Vector = ((survival[:, 1:] + survival[:, :-1]) / 2) @ np.diff(self._edges())
-        return found
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return D² of the periods, and warn once: on private rows it is not covered.
-
-        It is the share of the log loss of events in observed periods that is saved, beside a model with the
-        same hazard for all in each period.
-
-        Parameters
-        ----------
-        X : pandas, polars or Arrow table
-            Rows, with the column ``event``.
-        y : array-like, shape (n,)
-            Times.
-        sample_weight : array-like, shape (n,), optional
-            Weights of the rows.
-        """
-        check_is_fitted(self)
-        self.model_._warn_of_leak()
-        chances = self._chances(X)
-        labels = self._rows(X, y).labels.reshape(chances.shape)
-        weights = np.ones(len(chances)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
-        weights = np.where(np.isnan(labels), 0.0, weights[:, None])
-        labels = np.nan_to_num(labels)
-        with np.errstate(all="ignore"):
-            constant = np.nan_to_num((weights * labels).sum(axis=0) / weights.sum(axis=0))
-        left, whole = (_log_loss(labels, each, weights) for each in (chances, constant))
-        return 1 - left / whole if whole > 0 else float("nan")
-
-    def file_parameters(self) -> dict[str, Any]:
-        """Return the parameters for a model file, with the edges as numbers."""
-        return super().file_parameters() | {"periods": self._edges()}
-
-    def _edges(self) -> list[float]:
-        given = self.periods
-        try:
-            edges = [float(each) for each in (given.split(",") if isinstance(given, str) else given)]
-        except (TypeError, ValueError):
-            edges = []
-        if len(edges) < 3 or not (np.isfinite(edges).all() and (np.diff(edges) > 0).all()):
-            raise WrongValue(
-                "PrivateHazardRegressor needs periods, three or more edges that increase, for instance "
-                f"periods=(0, 12, 24, 36). Got {show(given)}."
-            )
-        return edges
-
-    def _levels(self) -> tuple[str, ...]:
-        edges = self._edges()
-        return tuple(f"({low:g}, {high:g}]" for low, high in pairwise(edges))
-
-    def _level_names(self) -> list[str]:
-        return [f"period {level}" for level in self._levels()]
-
-    def _roles(self) -> tuple[str | None, ...]:
-        return (*super()._roles(), self.event)
-
-    def _rows(self, X: Any, y: Any) -> ExpandedRows:
-        if not isinstance(self.event, str):
-            raise WrongValue(
-                "PrivateHazardRegressor needs event, the column of X that says whether the event came: a "
-                f"number above 0, or True. Got {show(self.event)}."
-            )
-        X, came = take_column(X, self.event, "event")
-        return period_rows(X, y, came, periods=self._edges())
-
-    def _new_rows(self, X: Any) -> Any:
-        return period_rows(without_column(X, self.event), periods=self._edges()).table
-
-
 def _of_each_row(cells: Any, rows: ExpandedRows, name: str) -> NDArray[Any]:
     """Return the entry of each row's record."""
     found = native_array(cells)
@@ -685,10 +442,3 @@ def _of_each_row(cells: Any, rows: ExpandedRows, name: str) -> NDArray[Any]:
         raise WrongValue(f"X and {name} must have the same number of rows.")
     each: NDArray[Any] = found[rows.ids]
     return each
-
-
-def _log_loss(labels: Vector, chances: Vector, weights: Vector) -> float:
-    """Return the weighted sum of log losses of labels 0 and 1."""
-    from scipy.special import xlog1py, xlogy
-
-    return -float((weights * (xlogy(labels, chances) + xlog1py(1 - labels, -chances))).sum())
