@@ -11,6 +11,7 @@ import argparse
 import math
 import time
 import warnings
+import zlib
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,7 @@ CORRELATION = 0.3
 WIDE, TARGET_WIDE = 10.0, 40.0
 LEVELS = {"region": ("north", "south", "west", "east"), "sex": ("f", "m", "x")}
 SHARES = {"region": (0.4, 0.3, 0.2, 0.1), "sex": (0.5, 0.4, 0.1)}
-FIGURES = ("seeds", "warned", "covered", "error", "std", "r2")
+FIGURES = ("seeds", "warned", "covered", "error", "std", "r2", "bias")
 PAGE, START, END = "uncertainty.md", "<!-- coverage: begin -->", "<!-- coverage: end -->"
 # (model, law of features, law of errors or share of the second class, records, features, epsilon)
 CELLS = [
@@ -132,8 +133,10 @@ def measure(cell, options, before):
     """
     truth = coefficients(*cell[:2], cell[4])
     first = int(before.get("seeds", 0))
-    model, rng = estimator(cell, options.share), np.random.default_rng([1, first])
-    inside, warned, errors, fits, began = [], 0, [], [], time.perf_counter()
+    # Cells have draws of their own: the luck of one set of people would be that of all cells with this law.
+    rng = np.random.default_rng([1, first, zlib.crc32(name_of(cell).encode())])
+    model, inside, warned, errors, fits, outwards = estimator(cell, options.share), [], 0, [], [], []
+    began = time.perf_counter()
     seed = first
     while seed < options.seeds:
         spent = time.perf_counter() - began
@@ -152,12 +155,14 @@ def measure(cell, options, before):
             continue
         inside.append(np.mean((low < truth) & (truth < high)))
         errors.append(model.coef_std_)
+        outwards.append(np.mean(np.sign(truth) * (model.coef_debiased_ - truth) / model.coef_std_))
     fresh = {"seeds": seed - first, "warned": 100 * warned / max(1, seed - first), "r2": 100 * np.mean(fits)}
     if len(inside) > 1:
         fresh |= {
             "covered": 100 * float(np.mean(inside)),
             "error": 100 * float(np.std(inside) / math.sqrt(len(inside))),
             "std": float(np.median(errors)),
+            "bias": float(np.mean(outwards)),  # outwards, in standard errors
         }
     figures = joined(before, fresh)
     seconds = (time.perf_counter() - began) / max(1, seed - first)
@@ -187,7 +192,7 @@ def joined(before, fresh):
     runs = [each["seeds"] for each in both]
     seen = [count * (1 - each["warned"] / 100) for count, each in zip(runs, both, strict=True)]
     found = {"seeds": sum(runs)}
-    for key in ("warned", "r2", "covered", "std"):
+    for key in ("warned", "r2", "covered", "std", "bias"):
         weights = runs if key in ("warned", "r2") else seen
         known = [(w, each[key]) for w, each in zip(weights, both, strict=True) if key in each]
         if known:

@@ -13,6 +13,7 @@ from dpcvx.errors import Incompatible, NotReleased
 from dpcvx.events import count_leaves, from_plain
 from dpcvx.mechanisms import NoisyGradient, NoisySecondMoments, PerturbedMinimiser
 from dpcvx.noise import SeededGenerator
+from dpcvx.plans.logistic_bias import third_derivative
 from dpcvx.plans.uncertainty import Curvature, Steepness, Uncertainty, average, one_step, one_step_across
 from dpcvx.solvers import (
     NoisyFrankWolfe,
@@ -185,6 +186,79 @@ def test_differences_between_levels_are_as_uncertain_as_stated(standardize):
         away = known.estimate - np.array([1.0, 1.0, -0.5, 0.0, 0.0])
         errors.append(away / np.sqrt(np.diag(known.covariance)))
     assert 0.75 < np.sqrt(np.mean(np.square(errors))) < 1.3
+
+
+# -- logistic loss: the second order
+
+
+def logistic_records(n=4000):
+    """Rows with a constant feature of 1/2, labels' mean and weights at a theta."""
+    rng = np.random.default_rng(3)
+    X = np.column_stack([rng.multivariate_normal([0, 0], [[1, 0.4], [0.4, 1]], n), np.full(n, 0.5)])
+    theta = np.array([1.2, -0.6, 1.0])
+    return X, theta, 1 / (1 + np.exp(-X @ theta))
+
+
+def test_the_third_derivative_of_normal_records_follows_from_their_hessian():
+    X, theta, p = logistic_records()
+    curvature, half = p * (1 - p), np.random.default_rng(0).normal(size=(3, 3))
+    spread = half @ half.T
+    hessian = X.T @ (X * curvature[:, None]) / len(X)
+    true = X.T @ (curvature * (1 - 2 * p) * np.sum(X @ spread * X, axis=1)) / len(X)
+    found = third_derivative(hessian, np.array([0, 0, 2.0]), theta, spread)
+    assert np.linalg.norm(found - true) < 0.1 * np.linalg.norm(true)
+
+
+def test_the_outward_bias_of_noisy_minimisers_is_taken_away():
+    """Minimisers of a logistic objective with a random linear term, in pairs of opposite terms."""
+    X, theta, p = logistic_records()
+    rng, noise, n = np.random.default_rng(1), 0.015, len(X)
+    left, biased = [], []
+    for _ in range(60):
+        draw = rng.normal(0, noise, 3)
+        for term in (draw, -draw):
+            found = theta
+            for _ in range(6):
+                q = 1 / (1 + np.exp(-X @ found))
+                hessian = X.T @ (X * (q * (1 - q))[:, None]) / n
+                found = found - np.linalg.solve(hessian, X.T @ (q - p) / n + term)
+            curvature = Curvature(hessian, 0.0, 0.0, constant=np.array([0, 0, 2.0]))
+            known = one_step(found, Steepness(found, np.zeros(3), noise), curvature, n=n, reach=9.0)
+            biased.append(found - theta)
+            left.append(known.estimate - theta)
+    size = np.linalg.norm(np.mean(biased, axis=0))
+    assert size > 0.01
+    assert np.linalg.norm(np.mean(left, axis=0)) < 0.5 * size
+
+
+def test_single_points_of_a_fit_bias_the_mean_of_their_gradients_and_this_is_taken_away():
+    X, theta, p = logistic_records()
+    points = theta + np.random.default_rng(2).normal(0, 0.3, (400, 3))
+    slopes = [X.T @ (1 / (1 + np.exp(-X @ each)) - p) / len(X) for each in points]
+    steepness = average([Steepness(*each, 1e-6) for each in zip(points, slopes, strict=True)])
+    q = 1 / (1 + np.exp(-X @ steepness.point))
+    hessian = X.T @ (X * (q * (1 - q))[:, None]) / len(X)
+    errors = [
+        np.linalg.norm(
+            one_step(
+                theta, steepness, Curvature(hessian, 0.0, 1.0, constant=known), n=400, reach=9.0
+            ).estimate
+            - theta
+        )
+        for known in (None, np.array([0, 0, 2.0]))
+    ]
+    assert errors[0] > 0.03
+    assert errors[1] < 0.35 * errors[0]
+
+
+def test_lucky_noise_hides_no_direction_from_the_warning():
+    """Where the mean curvature is near the noise, one direction that stands out is no evidence."""
+    H, zero = np.diag([0.9, 0.8, 0.75]), np.zeros(3)
+    known = [
+        one_step(zero, Steepness(zero, zero, 0.1), Curvature(H, 0.2, 1.0, constant=each), n=90, reach=3.0)
+        for each in (None, np.array([0, 0, 2.0]))
+    ]
+    assert [each.weak for each in known] == [0, 3]
 
 
 def test_gradients_are_averaged_by_their_precision():

@@ -7,6 +7,16 @@ the law of the step's error is known:
     estimate - theta* = -H^-1 (noise of the gradients + sampling error of the gradient - E delta)
 
 to first order, E being the noise of the Hessian and delta the whole displacement: the step and its error.
+
+To second order the curvature of a logistic loss falls with the distance from 0, so that noise moves its
+minimiser farther outwards than inwards. If F is the objective with the mean noise of the gradients as a
+linear term, T its third derivative, V the covariance of the estimate's error, C that of the points around
+their mean and s the step, then
+
+    E estimate - theta* = -H^-1 T [V + C - s s^T] / 2:
+
+the minimiser of F is off by -H^-1 T [V]/2, the mean of gradients is that at the mean of the points and
+T [C]/2, and the Newton step ends H^-1 T [s s^T]/2 from the minimiser. This is taken away.
 """
 
 from __future__ import annotations
@@ -18,6 +28,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpcvx.arrays import Vector
+from dpcvx.plans.logistic_bias import third_derivative
 
 __all__ = [
     "CLUSTER",
@@ -53,6 +64,11 @@ USUAL_DIFFERENCE: float = 0.5
 # (z^2 + 1)/2 at z = 1.96. If the relative variance of a variance estimate is r^2, Student's t with 2/r^2
 # degrees of freedom (Satterthwaite) has to first order the quantile z (1 + (z^2 + 1) r^2 / 8).
 STUDENT = (1.96**2 + 1) / 2
+# The eigenvalues of the noise of a Hessian fill an interval around 0, and directions inside it are hidden. If
+# the mean eigenvalue of a logistic loss is less than so many half-widths, directions below this number of
+# them are hidden too: those that are seen there are the few in which noise happens to add curvature, and
+# their intervals would be too short. The mean depends little on the noise in one direction.
+SEEN_ON_AVERAGE = 2.5
 LEAST_EIGENVALUE = 0.25  # of the covariance of the mean gradient, in units of that of its privacy noise
 
 
@@ -63,6 +79,8 @@ class Steepness:
     point: Vector  # where
     gradient: Vector  # the answer
     deviation: float  # standard deviation of the noise on each of its entries
+    # covariance of the points around their mean, where it is the mean of several; shape (d, d)
+    scatter: Vector | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +97,8 @@ class Curvature:
     meat: Vector | None = None  # released mean of g g^T over records or persons, shape (d, d)
     meat_deviation: float = 0.0  # as `deviation`, of the meat
     dispersion_deviation: float = 0.0  # standard deviation of the noise on the dispersion
+    # of logistic loss: a vector q with <q, x> = 1 for every record; None if there is none, or another loss
+    constant: Vector | None = None
 
     def covariance_of_gradient(self, records: Vector) -> Vector:
         """Return the covariance of one record's gradient, shape (d, d).
@@ -167,11 +187,17 @@ def one_step_across(
     across = np.linalg.qr(redundant.T, mode="complete")[0][:, len(redundant) :]
     found = one_step(
         across.T @ fit,
-        Steepness(across.T @ steepness.point, across.T @ steepness.gradient, steepness.deviation),
+        Steepness(
+            across.T @ steepness.point,
+            across.T @ steepness.gradient,
+            steepness.deviation,
+            None if steepness.scatter is None else across.T @ steepness.scatter @ across,
+        ),
         replace(
             curvature,
             hessian=across.T @ curvature.hessian @ across,
             meat=None if curvature.meat is None else across.T @ curvature.meat @ across,
+            constant=None if curvature.constant is None else across.T @ curvature.constant,
         ),
         n=n,
         reach=reach,
@@ -190,10 +216,13 @@ def average(gradients: Sequence[Steepness]) -> Steepness:
     """Return the mean of points and gradients, each weighed by its precision."""
     precision = np.array([1 / each.deviation**2 for each in gradients])
     weights = precision / precision.sum()
+    points = np.array([each.point for each in gradients])
+    point: Vector = sum(weight * each for weight, each in zip(weights, points, strict=True))
     return Steepness(
-        sum(weight * each.point for weight, each in zip(weights, gradients, strict=True)),
+        point,
         sum(weight * each.gradient for weight, each in zip(weights, gradients, strict=True)),
         1 / math.sqrt(precision.sum()),
+        (weights[:, None] * (points - point)).T @ (points - point),
     )
 
 
@@ -206,7 +235,10 @@ def one_step(fit: Vector, steepness: Steepness, curvature: Curvature, *, n: int,
     d = len(fit)
     values, axes = np.linalg.eigh(curvature.hessian + curvature.ridge * np.eye(d))
     # The eigenvalues of the noise alone fill an interval of this half-width around 0.
-    hidden = values <= 2 * curvature.deviation * math.sqrt(d)
+    noise_edge = 2 * curvature.deviation * math.sqrt(d)
+    if curvature.constant is not None and values.mean() < SEEN_ON_AVERAGE * noise_edge:
+        noise_edge *= SEEN_ON_AVERAGE
+    hidden = values <= noise_edge
     inverse = (axes / np.where(hidden, np.inf, values)) @ axes.T
     lost = axes[:, hidden] @ axes[:, hidden].T
     step = inverse @ steepness.gradient
@@ -222,6 +254,10 @@ def one_step(fit: Vector, steepness: Steepness, curvature: Curvature, *, n: int,
         noise = gradient + curvature.deviation**2 * (np.trace(displacement) * np.eye(d) + displacement)
         covariance = inverse @ noise @ inverse
     estimate = steepness.point - step + lost @ (fit - steepness.point)
+    if curvature.constant is not None:
+        scatter = np.zeros((d, d)) if steepness.scatter is None else steepness.scatter
+        spread = covariance + scatter - np.outer(step, step)
+        estimate = estimate + inverse @ _half_third_derivative(estimate, curvature, inverse, spread, noise)
     return Uncertainty(
         estimate,
         covariance + reach**2 * lost,
@@ -230,6 +266,23 @@ def one_step(fit: Vector, steepness: Steepness, curvature: Curvature, *, n: int,
         sampling=inverse @ _at_least(sampling, 0.0) @ inverse,
         hidden=reach**2 * lost if hidden.any() else None,
     )
+
+
+def _half_third_derivative(
+    estimate: Vector, curvature: Curvature, inverse: Vector, spread: Vector, noise: Vector
+) -> Vector:
+    """Return T [spread]/2 at the estimate that this leads to; at most a standard error of the estimate.
+
+    `noise`: covariance of H (estimate - theta*).
+    """
+    if curvature.constant is None:
+        return np.zeros_like(estimate)
+    found = np.zeros_like(estimate)
+    for _ in range(ROUNDS):
+        theta = estimate + inverse @ found
+        found = third_derivative(curvature.hessian, curvature.constant, theta, spread) / 2
+        found /= max(1.0, math.sqrt(found @ np.linalg.solve(noise, found)))
+    return found
 
 
 def _with_student_quantiles(estimate: Vector, noise: Vector) -> Vector:

@@ -95,6 +95,8 @@ class OneStep(Solver):
     # {"", "squares", "log-loss"}: how goodness of fit is measured; not at all by default
     goodness: str = field(default="", repr=False)
     stored_intercept: int = field(default=0, repr=False)  # `constant` of `SquaredErrors`
+    # value of the last feature of every record, for logistic loss; 0 if it has no such feature
+    last_feature: float = field(default=0.0, repr=False)
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
@@ -163,7 +165,10 @@ class OneStep(Solver):
         if answer.meat is not None and not self._likelihood(problem, plan.budget) and trace > 0:
             dispersion = max(float(answer.meat.trace()), 0.0) / trace
             unsure = math.sqrt(2 * len(answer.meat)) * meat_noise / trace
-        curvature = Curvature(answer.hessian, noise, dispersion, problem.l2, answer.meat, meat_noise, unsure)
+        constant = np.append(np.zeros(len(theta) - 1), 1 / self.last_feature) if self.last_feature else None
+        curvature = Curvature(
+            answer.hessian, noise, dispersion, problem.l2, answer.meat, meat_noise, unsure, constant
+        )
         reach = problem.C.norm(2, problem.size)
         step = partial(one_step_across, np.array(self.redundant)) if self.redundant else one_step
         known = step(theta, steepness, curvature, n=plan.n, reach=reach)
@@ -289,7 +294,14 @@ def with_uncertainty(solver: Solver, share: float, loss: Loss, far: float = WIDE
             reach, stretch, shrink = far, WIDE[1], "labels"
         shrunk = shrink == "numbers" and solver.intercept
         stored = math.floor(2**FEATURE_BITS * INTERCEPT) if shrunk else 0
-        step = OneStep(solver.solver, share, goodness=goodness, stored_intercept=stored)
+        curved = goodness == "log-loss" and solver.intercept and solver.basis is None
+        step = OneStep(
+            solver.solver,
+            share,
+            goodness=goodness,
+            stored_intercept=stored,
+            last_feature=INTERCEPT if curved else 0.0,
+        )
         return replace(solver, solver=step, stretch=stretch, reach=reach, shrink=shrink)
     return OneStep(solver, share, goodness=goodness)
 
