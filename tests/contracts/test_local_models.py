@@ -153,7 +153,7 @@ def test_a_wide_squared_regression_is_that_of_the_records(engine):
     compiled = query.compile(engine.schema, engine.n)
     assert isinstance(compiled, WideRegression)
     answer = engine.ask(query)
-    assert not answer.checked
+    assert answer.checked
     records = table()
     codes = Universe(engine.schema).read(records).cells
     X = [np.ones(N)]
@@ -190,13 +190,113 @@ def test_wide_regressions_of_other_losses_are_close_to_the_best(engine):
 
 
 @pytest.mark.long
-def test_wide_answers_do_not_depend_on_chance_and_say_that_they_are_not_compared(engine):
+def test_wide_answers_do_not_depend_on_chance_and_are_compared(engine):
     query = Regression("y", [f"a{j}" for j in range(10)])
     first, again = engine.ask(query), engine.ask(query)
     assert first.estimates == again.estimates
-    assert (first.error_bound, first.covered_by, first.checked) == (None, "none", False)
+    assert first.checked
+    assert again.checked
+    assert "own attributes" in first.note
     with pytest.raises(Incompatible, match="too many to list"):
         query.compile(engine.schema, engine.n).range(np.zeros(1))
+
+
+def small_wide(loss, target, n=40):
+    """A wide regression on few attributes, so that all of its cells can be listed."""
+    from dataclasses import replace
+
+    few = Schema(
+        (
+            Attribute("a", ("x", "y", "z"), "x"),
+            Attribute("b", ("x", "y"), "x"),
+            Binned("v", (0, 1, 2, 3), "none"),
+            Attribute("y", ("no", "yes"), "missing"),
+        )
+    )
+    names = [name for name in few.names if name != target]
+    query = Regression(target, names, loss=loss, radius=4, l2=0.01)
+    from dpcvx.queries.attribute_codes import code_columns
+
+    attributes = tuple(few.names.index(name) for name in (target, *names))
+    wide = query._compile_wide(few, n, attributes, [code_columns(few[name]) for name in names])
+    return few, wide, replace(query).compile(few, n)
+
+
+@pytest.mark.parametrize(
+    ("loss", "target"),
+    [("logistic", "y"), ("smooth_hinge", "y"), ("squared", "v"), ("huber", "v"), ("quantile", "v")],
+)
+@pytest.mark.long
+def test_the_score_of_a_wide_answer_bounds_its_error_and_moves_by_no_more_than_one(loss, target):
+    from dpcvx.queries.wide_check import WideAnswer
+
+    n = 40
+    few, wide, compiled = small_wide(loss, target, n)
+    universe = Universe(few)
+    rng = np.random.default_rng(0)
+    largest = 0.0
+    for _ in range(30):
+        theta = rng.normal(size=wide.problem.d)
+        theta *= 4 * rng.random() / np.linalg.norm(theta)
+        reach = float(rng.choice([0.1, 0.4, 1.0]))
+        checked = WideAnswer(wide, theta, reach)
+        cells = rng.integers(0, universe.n_cells, n)
+        if rng.random() < 0.5:  # all records at the cell of the largest or least score
+            cells[:] = rng.integers(0, universe.n_cells)
+        before = Counts(universe, cells)
+        score = checked.score(before)
+        weights = before.shares(compiled.attributes).ravel()
+        excess = compiled.near(theta, reach).error(weights, theta)
+        slack = 2**-6 * compiled.near(theta, reach).range(theta) / n + (2**-7 if loss == "quantile" else 0)
+        assert score * checked.range / n >= excess - slack
+        if loss == "squared":
+            assert score * checked.range / n <= excess + slack
+        for other in range(universe.n_cells):
+            moved = checked.score(Counts(universe, np.append(cells[1:], other)))
+            largest = max(largest, abs(moved - score))
+            assert abs(moved - score) <= 1 + 1e-6
+    assert largest > 0.1
+
+
+@pytest.mark.long
+def test_codes_are_those_of_the_records_wherever_they_are_kept():
+    few, _, _ = small_wide("logistic", "y")
+    universe = Universe(few)
+    for n in (5, 500):  # kept as cells, and as counts
+        cells = np.random.default_rng(n).integers(0, universe.n_cells, n)
+        codes = Counts(universe, cells).codes((2, 0))
+        whole = np.sort(codes[0] * 3 + codes[1])
+        digits = np.unravel_index(cells, universe.shape)
+        assert np.array_equal(whole, np.sort(digits[2] * 3 + digits[0]))
+
+
+@pytest.mark.long
+def test_a_wide_answer_that_is_wrong_is_measured_and_remembered(monkeypatch):
+    """A parity of attributes that no pair shows beyond the model, made visible by a wrong public answer."""
+    records, n = table(20_000), 20_000
+    engine = start(records, schema(), epsilon=8.0)
+    query = Regression("y", [f"a{j}" for j in range(10)])
+    good = engine.ask(query)
+    assert good.checked
+    assert good.branch == "histogram"
+    assert good.error_bound is not None
+    assert good.covered_by == "comparison"
+
+    def wrong(self, models):
+        theta, noise = original(self, models)
+        return -theta * (2.9 / np.linalg.norm(theta)), noise
+
+    original = WideRegression.fit
+    monkeypatch.setattr(WideRegression, "fit", wrong)
+    left = engine.comparisons[0]
+    answer = engine.ask(query)
+    assert answer.branch == "oracle"
+    assert engine.comparisons[0] == left - 1
+    again = engine.ask(query)
+    assert again.coded == answer.coded
+    assert again.branch == "oracle"
+    assert engine.comparisons[0] == left - 1
+    assert engine.n == n
 
 
 @pytest.mark.long

@@ -50,6 +50,11 @@ class Logistic(Loss):
         """Return 1/4, the curvature at z = 0."""
         return 0.25
 
+    def least_curvature(self, z_max: Vector) -> Vector:
+        """Return the curvature at z_max, where it is least."""
+        least: Vector = _sigmoid(z_max) * _sigmoid(-z_max)
+        return least
+
     def clipped(self, limit: float) -> Loss:
         """Return `ClippedLogistic` with this limit."""
         return ClippedLogistic(limit)

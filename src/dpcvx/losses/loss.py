@@ -117,6 +117,10 @@ class Loss(Protocol):
         """Return the supremum of |phi''| (for several scores, of the Hessian's norm); inf if not smooth."""
         ...
 
+    def least_curvature(self, z_max: Vector) -> Vector:
+        """Return a lower bound of phi'' over |z| <= z_max, for each entry of z_max; by default 0."""
+        return 0.0 * z_max
+
     def largest_curvature(self, z_max: float) -> float:
         """Return the size at which curvatures are clipped in a released Hessian: by default `smoothness`.
 

@@ -57,6 +57,10 @@ class Squared(Loss):
         """Return 1."""
         return 1.0
 
+    def least_curvature(self, z_max: Vector) -> Vector:
+        """Return 1."""
+        return 1.0 + 0.0 * z_max
+
     def clipped(self, limit: float) -> Loss:
         """Return Huber's loss with this threshold."""
         return Huber(limit, self.y_range)

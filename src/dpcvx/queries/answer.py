@@ -169,7 +169,7 @@ class Answer:
         """Whether the answer was compared with the records, in words."""
         if self.checked:
             return f"yes; epsilon {self.remaining:.3g} is left for new measurements"
-        why = "the comparisons are used up" if self.comparable else "this engine makes no comparisons"
+        why = "the comparisons are used up" if self.comparable else "this engine makes no comparisons for it"
         return f"no: {why}"
 
     @property
@@ -316,11 +316,21 @@ def _coefficient(content: Any) -> Coefficient:
 
 
 PERSONS = "each person counts once: several rows of a person share its weight"
+OWN_FIT = "fitted to its own attributes: other answers about some of them may differ by a part of the noise"
 
 
-def reading_note(query: Query, schema: Schema, neighbours: Neighbours = REPLACE_ONE) -> str:
-    """Return how attributes and units enter an answer, or "" if there is nothing to say."""
-    notes = [_coding_note(query, schema), PERSONS if neighbours.unit == "person" else ""]
+def reading_note(
+    query: Query, schema: Schema, neighbours: Neighbours = REPLACE_ONE, own_fit: bool = False
+) -> str:
+    """Return how attributes and units enter an answer, or "" if there is nothing to say.
+
+    `own_fit`: whether the answer has a distribution of its own attributes, in place of one histogram.
+    """
+    notes = [
+        _coding_note(query, schema),
+        PERSONS if neighbours.unit == "person" else "",
+        OWN_FIT if own_fit else "",
+    ]
     return "; ".join(note for note in notes if note)
 
 

@@ -33,10 +33,10 @@ from dpcvx.queries.comparison_runs import Asker, ComparisonRuns
 from dpcvx.queries.compiled import CompiledQuery, CompiledRegression, Query
 from dpcvx.queries.engine_plan import EnginePlan, engine_facts
 from dpcvx.queries.engine_statement import engine_statement
-from dpcvx.queries.error_bars import CONFIDENCE, Bound, PropagatedNoise, curvature_and_sampling, in_units
+from dpcvx.queries.error_bars import CONFIDENCE, Bound, PropagatedNoise, in_units
 from dpcvx.queries.histogram import Counts, Histogram, check_units
 from dpcvx.queries.local_models import LocalModels
-from dpcvx.queries.measuring import Measurer
+from dpcvx.queries.measuring import MeasuredAnswer, Measurer
 from dpcvx.queries.mechanisms import NoisyErrors, NoisyHistogram, PublicAnswer, WorstQuery
 from dpcvx.queries.passes import passes_over
 from dpcvx.queries.payment import Payment
@@ -472,30 +472,37 @@ class QueryEngine:
             if self._public_side.updates == self.budget_split.updates:
                 raise BudgetExceeded(self._measuring.budget.epsilon, 0.0)
             return self._measured_answer(compiled, None)
-        if isinstance(compiled, WideRegression):
-            theta, noise = self._public_side.answer_wide(compiled)
-            public = PublicAnswer(compiled, theta)
-            return self._finished(public, noise, bound=None, branch="histogram", compared=False)
+        if (measured := self._public_side.measured_wide(compiled)) is not None:
+            return self._finished_measurement(compiled, measured)
         public, noise = self._public_side.answer(compiled)
         near, part = self._public_side.near(public, noise)
-        compared = self.comparisons[0] > 0 and (
-            asker is None or self._runs.caused_by(asker.name) < asker.measurements
-        )
+        compared = self._can_compare(compiled) and self.comparisons[0] > 0
+        compared = compared and (asker is None or self._runs.caused_by(asker.name) < asker.measurements)
         if compared and self._runs.above(near, self.n_updates, asker):
             if self.n_updates < self.budget_split.updates:
                 return self._measured_answer(compiled, public.theta)
             compared = False
-        unit = near.query.range(near.theta) / self.n
+        unit = near.range / self.n
         below = self.plan.largest_below * unit / part if compared else math.inf
-        check = self._checks.get("regressions" if isinstance(compiled, CompiledRegression) else "shares")
         return self._finished(
             public,
             noise,
             bound=self._public_side.proved(public, below),
             branch="histogram",
             compared=compared,
-            typical=None if check is None else in_units(compiled, noise.inverse, check.bound * unit),
+            typical=self._typical(compiled, noise, unit),
         )
+
+    def _can_compare(self, compiled: CompiledQuery) -> bool:
+        """Say whether answers to a query can be compared: rows of persons are not read one by one."""
+        return self._neighbours.weight == 1 or not isinstance(compiled, WideRegression)
+
+    def _typical(self, compiled: CompiledQuery, noise: PropagatedNoise, unit: float) -> float | None:
+        """Result of the self-check in the units of an answer; its families have no cells beyond a list."""
+        if isinstance(compiled, WideRegression):
+            return None
+        check = self._checks.get("regressions" if isinstance(compiled, CompiledRegression) else "shares")
+        return None if check is None else in_units(compiled, noise.inverse, check.bound * unit)
 
     def _finished(
         self,
@@ -527,10 +534,10 @@ class QueryEngine:
             checked=compared,
             remaining=self.remaining,
             private=self.private,
-            comparable=self.comparisons[1] > 0,
+            comparable=self._can_compare(compiled) and self.comparisons[1] > 0,
             people=self.n,
             unit=self.noun,
-            note=reading_note(compiled.description, self.schema, self._neighbours),
+            note=reading_note(compiled.description, self.schema, self._neighbours, not self.universe.listed),
         )
 
     @property
@@ -543,11 +550,13 @@ class QueryEngine:
         """Measure anew, and update the histogram if it answered theta."""
         measured = self._measuring.measure(compiled, self._private_side)
         self._note_update(b"" if theta is None else self._public_side.lesson(compiled, theta, measured))
+        return self._finished_measurement(compiled, measured)
+
+    def _finished_measurement(self, compiled: CompiledQuery, measured: MeasuredAnswer) -> Answer:
         k = len(compiled.names)
         covariance = None if measured.deviation is None else measured.deviation**2 * np.eye(k)
         bound = None if measured.bound is None else Bound("measurement", np.full(k, measured.bound))
-        weights = self._public_side.marginal(compiled)
-        inverse, sampling = curvature_and_sampling(compiled, weights, measured.theta, self.n)
+        inverse, sampling = self._public_side.curvature_and_sampling(compiled, measured.theta)
         noise = PropagatedNoise(measured.error, covariance, inverse, sampling=sampling)
         public = PublicAnswer(compiled, measured.theta)
         return self._finished(public, noise, bound=bound, branch="oracle", compared=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from dpcvx.queries.histogram import Histogram
 from dpcvx.queries.local_models import LocalModels
 from dpcvx.queries.marginals import Measurement
 from dpcvx.solvers.defaults import default
+
+if TYPE_CHECKING:
+    from dpcvx.queries.wide_regression import WideRegression
 
 CONFIDENCE: float = default("queries.error_bars.CONFIDENCE")
 # Probabilities that an argument fails; an answer rests on the first two or on the third, 5 % in all.
@@ -161,7 +165,7 @@ def curvature_and_sampling(
     return inverse, inverse @ sampling @ inverse
 
 
-def reach(query: CompiledRegression, propagated: PropagatedNoise) -> float:
+def reach(query: CompiledRegression | WideRegression, propagated: PropagatedNoise) -> float:
     """Return the size of the neighbourhood of an answer in which its error is measured, relative to the set.
 
     Three times the distance by which noise is expected to move the answer, and at least a tenth of the set.

@@ -220,6 +220,19 @@ class Counts:
         sums[self.universe.missing_cell] += self.n * self.weight - int(weights.sum())
         return sums
 
+    def codes(self, attributes: tuple[int, ...]) -> IntVector:
+        """Return the code of each record on some attributes, (attributes, n); private; not for persons."""
+        if self.weight != 1:
+            raise Incompatible("The rows of persons are not read one by one: how many there are is private.")
+        axes = self.universe.axes(attributes)
+        if self._cells is not None and self._cells.ndim == 2:
+            return self._cells[list(axes)]
+        shape, cells = self.universe.shape, self._cells
+        if cells is None:
+            table = self._passes.table(self._table, tuple(range(len(shape))))
+            cells = np.repeat(np.arange(self.universe.n_cells), table.ravel())
+        return np.stack([cells // math.prod(shape[a + 1 :]) % shape[a] for a in axes])
+
     def shares(self, attributes: tuple[int, ...]) -> Vector:
         """Return the exact share of the units in each cell of some attributes; private."""
         return self.marginal(attributes) / (self.n * self.weight)
@@ -252,7 +265,8 @@ def check_units(universe: Universe, units: Units | None) -> None:
     if units is not None and not universe.listed:
         raise Incompatible(
             f"The schema has {universe.n_cells:,} cells; persons with several rows are served up to "
-            f"{LARGEST_UNIVERSE:,}. Leave columns out, join levels or widen bins."
+            f"{LARGEST_UNIVERSE:,}. Beyond, every answer would read all rows, and its time would show how "
+            "many there are, which is private. Leave columns out, join levels or widen bins."
         )
 
 

@@ -17,6 +17,7 @@ from dpcvx.queries.error_bars import MEASUREMENT_FAILURE
 from dpcvx.queries.marginals import Measurement
 from dpcvx.queries.mechanisms import NoisyMeans
 from dpcvx.queries.private_side import PrivateSide
+from dpcvx.queries.wide_regression import WideRegression
 
 __all__ = ["GaussianEquivalent", "MeasuredAnswer", "Measurer", "zcdp"]
 
@@ -58,7 +59,7 @@ class Measurer:
         epsilon = gaussian_epsilon(mu, spendable(Budget(1.0, self.delta)).delta)
         return Budget(epsilon, self.delta, unit.relation, unit.unit, unit.rows, unit.weight)
 
-    def plan(self, query: CompiledRegression) -> Plan:
+    def plan(self, query: CompiledRegression | WideRegression) -> Plan:
         """Plan the measurement of a convex query, from public facts."""
         problem = query.problem
         if problem not in self._plans:  # planning takes a second
@@ -92,10 +93,14 @@ class Measurer:
         """Return a new private answer to a query."""
         if isinstance(query, CompiledMeans):
             return self._means(query, private_side)
-        if not isinstance(query, CompiledRegression):
+        if not isinstance(query, CompiledRegression | WideRegression):
             raise Incompatible(f"{type(query).__name__} cannot be measured.")
         plan = self.plan(query)
-        theta, group = private_side.minimiser(plan, query)
+        group: tuple[Measurement, ...] = ()
+        if isinstance(query, WideRegression):
+            theta = private_side.wide_minimiser(plan, query)
+        else:
+            theta, group = private_side.minimiser(plan, query)
         predicted = sum(plan.solver.bound(plan.problem, self.n, self.budget))
         return MeasuredAnswer(theta, group, min(predicted, query.scale), None, None)
 

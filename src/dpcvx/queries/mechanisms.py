@@ -155,7 +155,12 @@ class PublicAnswer:
         ``range`` which has 0 in it (PRIVACY_MATH §9.1), and the weighted mean of a person's terms too.
         """
         weights = data.shares(self.query.attributes).ravel()
-        return self.query.error(weights, self.theta) * data.n / self.query.range(self.theta)
+        return self.query.error(weights, self.theta) * data.n / self.range
+
+    @property
+    def range(self) -> float:
+        """Number of units times the sensitivity of the error."""
+        return self.query.range(self.theta)
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,6 +28,7 @@ from dpcvx.queries.histogram import Counts
 from dpcvx.queries.marginals import Measurement
 from dpcvx.queries.mechanisms import PublicAnswer
 from dpcvx.queries.sparse_vector import ComparisonRun
+from dpcvx.queries.wide_regression import WideRegression
 
 if TYPE_CHECKING:
     from dpcvx.losses import Loss
@@ -97,6 +98,13 @@ class PrivateSide:
     def above(self, run: ComparisonRun, checked: PublicAnswer, level: float) -> bool:
         """Say whether the error of a public answer is above a level, in units of its sensitivity."""
         return run.above(checked.score(self._counts) - level, self._rng)
+
+    def wide_minimiser(self, plan: Plan, query: WideRegression) -> Vector:
+        """Return a private minimiser of a regression on very many cells; paid for as in `minimiser`."""
+        bounds = query.problem.bounds
+        X, y = query.rows(self._counts.codes(query.attributes))
+        rows = Arrays(Quantiser(bounds).quantise(X), targets(y, bounds.y), bounds=bounds)
+        return execute(plan, rows, rng=self._rng).theta
 
     def minimiser(self, plan: Plan, query: CompiledRegression) -> tuple[Vector, tuple[Measurement, ...]]:
         """Return a private minimiser by any solver, and its noisy gradients as measurements.

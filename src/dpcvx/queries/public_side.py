@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from dpcvx.queries.engine_plan import EnginePlan
 from dpcvx.queries.error_bars import (
     Bound,
     PropagatedNoise,
+    curvature_and_sampling,
     mean_bound,
     propagate,
     reach,
@@ -27,6 +29,7 @@ from dpcvx.queries.measuring import MeasuredAnswer
 from dpcvx.queries.mechanisms import NoisyHistogram, PublicAnswer
 from dpcvx.queries.multiplicative_weights import agree, log_factor, step_size
 from dpcvx.queries.transcript import arrays, measurements, pack, pack_measurements
+from dpcvx.queries.wide_check import WideAnswer
 from dpcvx.queries.wide_regression import WideRegression
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["PublicSide"]
 
 MEANS = b"means"  # begins a lesson that consists of measured means
+WIDE = b"wide"  # begins a lesson that is the measured answer to a regression on very many cells
 
 
 class PublicSide:
@@ -48,6 +52,7 @@ class PublicSide:
         self._plan, self._passes = plan, passes
         self.updates = 0  # lessons so far
         self._measured: list[tuple[Measurement, ...]] = []
+        self._measured_wide: dict[str, tuple[Vector, float]] = {}  # coefficients and expected error, by query
         self._shares: Vector | None = None  # as the first release gave them, before the projection
         self._base, self._warm = self._read_start(start)
         self.histogram: Histogram | LocalModels = self._base
@@ -62,12 +67,16 @@ class PublicSide:
 
     def answer(self, compiled: CompiledQuery) -> tuple[PublicAnswer, PropagatedNoise]:
         """Answer from the histogram, and propagate the noise of all measurements to the answer."""
+        if isinstance(compiled, WideRegression):
+            return self._answer_wide(compiled)
         weights, deviation = self.marginal(compiled), 0.0
         if isinstance(self._plan.start, NoisyHistogram):
             deviation = self._plan.start.noise * math.sqrt(self._plan.universe.n_cells / len(weights))
         theta = compiled.answer(weights)
         public = PublicAnswer(compiled, theta)
-        if len(self._measured) < self.updates:  # updates by certificates, whose noise is not followed
+        if (
+            len(self._measured) + len(self._measured_wide) < self.updates
+        ):  # updates by certificates, whose noise is not followed
             return public, PropagatedNoise(None, None)
         inside = self._local.inside(compiled.attributes) if self._local is not None else self._warm
         released = inside if not self._measured else self._warm, self._measured
@@ -75,14 +84,28 @@ class PublicSide:
             compiled, self.histogram, theta, *released, n=self._plan.n, cell_noise=deviation
         )
 
-    def answer_wide(self, compiled: WideRegression) -> tuple[Vector, PropagatedNoise]:
+    def _answer_wide(self, compiled: WideRegression) -> tuple[PublicAnswer, PropagatedNoise]:
         """Answer a regression on very many cells from the released pairs."""
         if self._local is None:
             raise Incompatible(
                 f"These attributes have {math.prod(compiled.sizes)} cells together, which is answered from "
                 "released pairs only, and this engine has none: ask about fewer attributes."
             )
-        return compiled.fit(self._local)
+        theta, noise = compiled.fit(self._local)
+        return PublicAnswer(compiled, theta), noise
+
+    def measured_wide(self, compiled: CompiledQuery) -> MeasuredAnswer | None:
+        """Return what was measured for the same regression on very many cells, if anything was."""
+        found = self._measured_wide.get(_text(compiled))
+        return None if found is None else MeasuredAnswer(found[0], (), found[1], None, None)
+
+    def curvature_and_sampling(
+        self, compiled: CompiledQuery, theta: Vector
+    ) -> tuple[Vector | None, Vector | None]:
+        """As in `error_bars`, at a measured answer; not known where cells are too many to list."""
+        if isinstance(compiled, WideRegression):
+            return None, None
+        return curvature_and_sampling(compiled, self.marginal(compiled), theta, self._plan.n)
 
     def near(self, public: PublicAnswer, noise: PropagatedNoise) -> tuple[PublicAnswer, float]:
         """Return the answer over the neighbourhood in which its error is measured.
@@ -90,6 +113,9 @@ class PublicSide:
         The number is a lower bound on the error there over the error over the whole set.
         """
         query, theta = public.query, public.theta
+        if isinstance(query, WideRegression):
+            part = reach(query, noise)
+            return WideAnswer(query, theta, part), part
         if not isinstance(query, CompiledRegression) or not isinstance(self._plan.start, NoisyMarginals):
             return public, 1.0
         part = reach(query, noise)
@@ -115,12 +141,15 @@ class PublicSide:
             if table is not None:
                 found.append(Bound("noise", table.bound(query, public.theta)))
             found.append(Bound("comparison", np.full(len(query.names), below)))
-        elif isinstance(query, CompiledRegression):
+        elif isinstance(query, CompiledRegression | WideRegression):
             found.append(Bound("comparison", np.array([below]), is_excess=True))
         return min((each for each in found if each.error < query.scale), key=lambda b: b.error, default=None)
 
     def lesson(self, compiled: CompiledQuery, theta: Vector, measured: MeasuredAnswer) -> bytes:
         """Encode an update of the histogram: all measured means, or the certificate if there are none."""
+        if isinstance(compiled, WideRegression):
+            query = np.frombuffer(_text(compiled).encode(), dtype=np.uint8).astype(np.float64)
+            return WIDE + pack(query=query, theta=measured.theta, error=np.array(measured.error))
         if measured.group and self._plan.split.method != "multiplicative_weights":
             return MEANS + pack_measurements(measured.group)
         step = step_size(self._plan.universe.n_cells, self._plan.split.updates)
@@ -136,6 +165,10 @@ class PublicSide:
                 self.histogram = self._base.corrected(self._measured)
             else:
                 self.histogram = agree(self._base, self._measured)
+        elif lesson.startswith(WIDE):
+            stored = arrays(lesson[len(WIDE) :])
+            query = stored["query"].astype(np.uint8).tobytes().decode()
+            self._measured_wide[query] = stored["theta"], float(stored["error"])
         elif lesson:
             stored = arrays(lesson)
             where = tuple(stored["attributes"].tolist())
@@ -160,3 +193,8 @@ class PublicSide:
             return LocalModels(self._plan.universe, released), released
         released = measurements(content)
         return fit(self._plan.universe, released, passes=self._passes), released
+
+
+def _text(compiled: CompiledQuery) -> str:
+    """A query as text; the same for the same query."""
+    return json.dumps(compiled.description.to_json(), sort_keys=True)

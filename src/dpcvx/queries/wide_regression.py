@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dpcvx.arrays import Vector
+from dpcvx.arrays import IntVector, Vector
 from dpcvx.errors import Incompatible
 from dpcvx.problem import Bounds, Problem
 from dpcvx.queries.compiled import CompiledRegression, Query
@@ -56,25 +57,61 @@ class WideRegression:
         """Return the coefficients."""
         return theta
 
-    @property
+    @cached_property
     def scale(self) -> float:
-        """No bound on the error is derived from the range of the loss."""
-        return math.inf
+        """Bound on |l(theta; x) - l(theta'; x)| over the set and the cells."""
+        far = self.problem.row_norm * self.radius
+        slopes = (self.problem.loss.grad(np.full(2, end), self.target_ends) for end in (-far, far))
+        return 2 * far * max(float(np.abs(each).max()) for each in slopes)
+
+    @property
+    def radius(self) -> float:
+        """Radius of a ball about 0 that holds the set."""
+        return float(self.problem.C.norm(2, self.problem.d))
+
+    @property
+    def target_ends(self) -> Vector:
+        """Least and largest target."""
+        values = self.target[self.present == 1]
+        return np.array([values.min(), values.max()])
+
+    def rows(self, codes: IntVector) -> tuple[Vector, Vector]:
+        """Features and targets of records by their codes; a record without a target has features 0.
+
+        `codes`: (attributes, m), target first.
+        """
+        present = self.present[codes[0]]
+        parts = [np.ones((len(present), 1))] if self.intercept else []
+        parts += [f[at] for f, at in zip(self.columns, codes[1:], strict=True)]
+        y = self.target[codes[0]]
+        if self.problem.loss.target == "labels":
+            y = np.where(present == 1, y, 1.0)
+        return np.concatenate(parts, axis=1) * present[:, None], y
+
+    def margins(self, theta: Vector) -> tuple[float, float]:
+        """Least and largest <x, theta> over all cells, 0 included."""
+        start = int(self.intercept)
+        low = high = float(theta[0]) if self.intercept else 0.0
+        for f in self.columns:
+            scores = f @ theta[start : start + f.shape[1]]
+            low, high = low + float(scores.min()), high + float(scores.max())
+            start += f.shape[1]
+        return min(low, 0.0), max(high, 0.0)
 
     def answer(self, weights: Vector) -> Vector:
         """Refuse: there are too many cells for weights of all of them."""
         raise self._refusal()
 
     def range(self, theta: Vector) -> float:
-        """Refuse: the answer is not compared with the records."""
+        """Refuse: answers are compared by `wide_check.WideAnswer`."""
         raise self._refusal()
 
     def error(self, weights: Vector, theta: Vector) -> float:
-        """Refuse: the answer is not compared with the records."""
+        """Refuse: there are too many cells for weights of all of them."""
         raise self._refusal()
 
     def certificate(self, theta: Vector, better: Vector) -> Vector:
-        """Refuse: the answer is not measured anew."""
+        """Refuse: there are too many cells to list a certificate at."""
         raise self._refusal()
 
     def gradients(self, theta: Vector) -> Vector:
@@ -84,7 +121,7 @@ class WideRegression:
     def _refusal(self) -> Incompatible:
         return Incompatible(
             f"This regression has {math.prod(self.sizes):,} cells, too many to list: it is answered from "
-            "released pairs, and neither compared with the records nor measured. Ask about fewer attributes."
+            "released pairs. Ask about fewer attributes."
         )
 
     def fit(self, models: LocalModels) -> tuple[Vector, PropagatedNoise]:
