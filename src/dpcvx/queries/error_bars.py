@@ -17,7 +17,7 @@ from dpcvx.queries.marginals import Measurement
 from dpcvx.solvers.defaults import default
 
 if TYPE_CHECKING:
-    from dpcvx.queries.wide_regression import WideRegression
+    from dpcvx.problem import Problem
 
 CONFIDENCE: float = default("queries.error_bars.CONFIDENCE")
 # Probabilities that an argument fails; an answer rests on the first two or on the third, 5 % in all.
@@ -165,14 +165,14 @@ def curvature_and_sampling(
     return inverse, inverse @ sampling @ inverse
 
 
-def reach(query: CompiledRegression | WideRegression, propagated: PropagatedNoise) -> float:
+def reach(problem: Problem, propagated: PropagatedNoise) -> float:
     """Return the size of the neighbourhood of an answer in which its error is measured, relative to the set.
 
     Three times the distance by which noise is expected to move the answer, and at least a tenth of the set.
     The minimiser is expected there, so that the error is the whole error; it depends less on each record than
     the error over the whole set.
     """
-    size = float(query.problem.C.diameter(2, query.problem.d))
+    size = float(problem.C.diameter(2, problem.d))
     if size == 0:  # a simplex of one dimension is a point
         return 1.0
     return min(1.0, max(SHORTEST_REACH, 3 * propagated.distance / size))

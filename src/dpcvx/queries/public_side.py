@@ -114,11 +114,11 @@ class PublicSide:
         """
         query, theta = public.query, public.theta
         if isinstance(query, WideRegression):
-            part = reach(query, noise)
+            part = reach(query.problem, noise)
             return WideAnswer(query, theta, part), part
         if not isinstance(query, CompiledRegression) or not isinstance(self._plan.start, NoisyMarginals):
             return public, 1.0
-        part = reach(query, noise)
+        part = reach(query.problem, noise)
         return PublicAnswer(query.near(theta, part), theta), part
 
     def proved(self, public: PublicAnswer, below: float) -> Bound | None:
