@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SHELL := /bin/bash
 
-.PHONY: demo test test-long test-oldest coverage lint types audit bench docs clean
+.PHONY: demo test test-long test-oldest coverage lint types audit bench docs lock pip-audit sbom reproducible clean
 
 # One stamp per extra, so that each command installs only what it needs, once.
 $(VENV)/.installed-%: pyproject.toml
@@ -55,5 +55,30 @@ docs: $(VENV)/.installed-docs
 	$(BIN)/python docs/layout_table.py
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
+# Parts and builds. Their tools live in an environment of their own, so that they are no part of what they list.
+.venv-supply/.installed:
+	@test -x .venv-supply/bin/python || $(PYTHON) -m venv .venv-supply
+	@.venv-supply/bin/python -m pip install --quiet --disable-pip-version-check uv pip-audit cyclonedx-bom build
+	@touch $@
+
+lock: .venv-supply/.installed  ## write ci/requirements.txt, the versions and hashes that .ci/run installs, anew
+	.venv-supply/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-annotate --no-header --extra demo --extra lint --extra test \
+	  --output-file ci/requirements.txt pyproject.toml > /dev/null
+
+pip-audit: .venv-supply/.installed  ## known vulnerabilities of the packages in ci/requirements.txt
+	.venv-supply/bin/pip-audit --requirement ci/requirements.txt --require-hashes --disable-pip
+
+sbom: .venv-supply/.installed  ## list of parts in CycloneDX
+	@mkdir -p dist
+	.venv-supply/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
+	  --output-file dist/sbom.json ci/requirements.txt
+
+reproducible: .venv-supply/.installed  ## build wheel and sdist twice and compare their bytes
+	rm -rf dist/first dist/second
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) .venv-supply/bin/python -m build --outdir dist/first . > /dev/null
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) .venv-supply/bin/python -m build --outdir dist/second . > /dev/null
+	cd dist/first && for file in *; do cmp $$file ../second/$$file || exit 1; done && sha256sum *
+
 clean:
-	rm -rf $(VENV) .venv-oldest build dist docs/_build demo_output
+	rm -rf $(VENV) .venv-oldest .venv-supply build dist docs/_build demo_output
