@@ -19,7 +19,7 @@ from dpcvx.accounting import (
     Tight,
 )
 from dpcvx.arrays import Shape
-from dpcvx.data import LogLosses, SquaredErrors
+from dpcvx.data import Deviances, LogLosses, MeanTotals, SquaredErrors
 from dpcvx.domains import (
     Box,
     Domain,
@@ -251,6 +251,8 @@ ALL_MECHANISMS: dict[str, Callable[[Neighbours], Mechanism]] = {
     "second moments": lambda who: NoisySecondMoments(_polytope, 100, 1.0, 1.0, who),
     "squared errors": lambda who: NoisyGoodness(_polytope, 100, SquaredErrors(1.5, 1.0), 1.0, who),
     "log-losses": lambda who: NoisyGoodness(_polytope, 100, LogLosses(4.0), 1.0, who),
+    "deviances": lambda who: NoisyGoodness(_polytope, 100, Deviances(LogPoisson(), 4.0, 2.0), 1.0, who),
+    "totals": lambda who: NoisyGoodness(_polytope, 100, MeanTotals(LogPoisson(), 4.0, 2.0), 1.0, who),
     "minimiser": lambda who: NoisyMinimiser(_ball, 100, 1.0, 2.0, who),
     "perturbed minimiser": lambda who: PerturbedMinimiser(_ball, 100, 1.0, 2.0, 100.0, who),
     "quantile": lambda who: NoisyQuantile(100, 50, 0.1),  # the same for both relations

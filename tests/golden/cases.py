@@ -103,6 +103,15 @@ def fitted(make: Callable[[], Any], X: Any, y: Any = None, **data: Any) -> Seen:
     return Seen(np.concatenate(parts), prices(model.plan_), words, is_exact(model.plan_))
 
 
+def fitted_rows(make: Callable[[], Any], X: Any, y: Any) -> Seen:
+    """A model of several rows of each record, by the logistic model that it holds."""
+    found = make().fit(X, y)
+    model = found.model_
+    words = f"{found.plan_}\n{found.privacy_statement_.to_json()}\n{found.summary()}"
+    parts = [np.ravel(model.coef_), np.ravel(model.intercept_)]
+    return Seen(np.concatenate(parts), prices(found.plan_), words, is_exact(found.plan_))
+
+
 rng = np.random.default_rng(0)
 n = 600
 A = rng.uniform(-1, 1, (n, 5))
@@ -171,6 +180,23 @@ for variant, more in {"": {}, " plain": {"standardize": False}, " interval": {"u
     add(f"LinearRegression missing targets{variant}", partial(fitted, make, A, some))
     make = estimator("LogisticRegression", **COMMON, **more, classes=(0, 1), weight_bounds=(0, 3))
     add(f"LogisticRegression weights{variant}", partial(fitted, make, A, TWO, sample_weight=np.arange(n) % 4))
+COUNTS = np.minimum(np.floor(np.exp(2 * B + 1)), 20)
+MEANS = {**COMMON, "epsilon": 20.0, "y_bounds": (0, 20)}
+add("poisson", partial(fitted, estimator("PoissonRegressor", **MEANS), A, COUNTS))
+add("poisson interval", partial(fitted, estimator("PoissonRegressor", **MEANS, uncertainty=0.2), A, COUNTS))
+add("gamma interval", partial(fitted, estimator("GammaRegressor", **MEANS, uncertainty=0.2), A, COUNTS + 0.5))
+shares = {**COMMON, "epsilon": 20.0, "uncertainty": 0.2}
+add("fractional interval", partial(fitted, estimator("FractionalRegressor", **shares), A, (1 + B) / 2.6))
+EXPOSED = pa.table({"age": TABLE["age"], "years": np.random.default_rng(1).uniform(0.1, 2, n)})
+exposed = {**MEANS, "bounds": {"age": (18, 90)}, "exposure": "years", "max_exposure": 2}
+add("poisson exposure", partial(fitted, estimator("PoissonRegressor", **exposed), EXPOSED, COUNTS))
+people = {**COMMON, "bounds": {"age": (18, 90)}}
+make = estimator("OrdinalClassifier", **people, classes=(0, 1, 2))
+add("ordinal", partial(fitted_rows, make, TABLE.select(["age"]), THREE))
+TIMES = TABLE.select(["age"]).append_column("came", pa.array(TWO))
+make = estimator("HazardRegressor", **people, periods=(0, 1, 2), event="came")
+add("hazard", partial(fitted_rows, make, TIMES, 2 * np.abs(B)))
+
 make = estimator("LinearRegression", **REGRESSION, max_rows=2)
 add("LinearRegression two rows of each", partial(fitted, make, A, B, groups=np.arange(n) // 3))
 BENT = {"knots": 5, "interactions": "all", "epsilon": 8.0}

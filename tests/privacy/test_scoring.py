@@ -1,6 +1,7 @@
 """Private scores: one row moves the totals by no more than is claimed, and the noise is what was paid for."""
 
 import math
+import warnings
 from itertools import combinations, product
 
 import numpy as np
@@ -101,6 +102,41 @@ def test_test_vector():
     assert explained.value(np.array([5 / 64, 1 / 16, 0.0, 1 / 4])) == pytest.approx(1 - 2.5)
     assert explained.noise == pytest.approx(2 * math.sqrt(85 / 64), rel=1e-5)
     assert question(model, "r2", PureDP(0.5), 3).sensitivity == 1.875
+
+
+@pytest.mark.parametrize("kind", ["Poisson", "Gamma", "Fractional"])
+@pytest.mark.long
+def test_d2_is_the_score_of_means_and_no_row_moves_it_further_than_its_sensitivity(kind):
+    """With exposures, missing ones too, of counts; hostile cells against each other."""
+    rng = np.random.default_rng(5)
+    rows = pd.DataFrame(rng.uniform(-1, 1, (400, 2)), columns=["a", "b"])
+    mean = np.exp(rows["a"] + 0.5)
+    settings = {"epsilon": 50.0, "bounds": {"a": (-1, 1), "b": (-1, 1)}, "random_state": 1}
+    y = {"Poisson": rng.poisson(mean), "Gamma": mean * rng.gamma(3, 1 / 3, 400)}.get(kind, mean / (1 + mean))
+    if kind == "Poisson":
+        rows["years"] = rng.uniform(0.2, 2, 400)
+        y = rng.poisson(mean * rows["years"])
+        settings |= {"exposure": "years", "max_exposure": 2}
+    if kind != "Fractional":
+        settings["y_bounds"] = (0, 30)
+    model = getattr(dpcvx, f"Private{kind}Regressor")(**settings).fit(rows, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plain = model.score(rows, y)
+    found = private_score(model, rows, y, epsilon=1e6)
+    assert (found.name, found.value) == ("d2", pytest.approx(plain, abs=2e-3))
+    metric = metric_of(model)
+    pool = []
+    for cells in ([0.0, 0.0], [1.0, -1.0], [np.nan, np.inf]):
+        for years in [1.0, 2.0, 0.0, np.nan, 1e9] if kind == "Poisson" else [None]:
+            for target in (0.0, 0.5, 30.0, -4.0, np.nan, np.inf):
+                row = pd.DataFrame([cells if years is None else [*cells, years]], columns=rows.columns)
+                pool.append(metric.totals(model, row, np.array([target])))
+    pool.append(np.zeros(5, dtype=np.int64))
+    l1 = max(np.abs(one - other).sum() for one, other in combinations(pool, 2))
+    l2 = max(np.linalg.norm(one - other) for one, other in combinations(pool, 2))
+    assert metric.l1 / 2 <= l1 <= metric.l1
+    assert metric.l2 / 2 <= l2 <= metric.l2 * (1 + 1e-12)
 
 
 def test_the_sensitivity_of_r2_holds_for_all_pairs_of_targets():

@@ -38,8 +38,8 @@ def score(
     scoring: Annotated[
         str | None,
         typer.Option(
-            help="scikit-learn's name of a metric; by default accuracy or r2. roc_auc also shows log loss "
-            "and calibration, at the same price."
+            help="scikit-learn's name of a metric; by default accuracy, r2, or d2 for counts, amounts and "
+            "shares. roc_auc also shows log loss and calibration, at the same price."
         ),
     ] = None,
     ledger: LedgerUrl = None,

@@ -5,9 +5,11 @@ from dpcvx.data.curvature import CurvatureBound, CurvatureSum, meat_squared, per
 from dpcvx.data.dataset import Dataset
 from dpcvx.data.goodness import (
     GOODNESS_BITS,
+    Deviances,
     FitMeasure,
     GoodnessSum,
     LogLosses,
+    MeanTotals,
     SquaredErrors,
     goodness_squared,
 )
@@ -66,6 +68,7 @@ __all__ = [
     "DataSource",
     "Dataset",
     "Dense",
+    "Deviances",
     "DifferenceSum",
     "FitMeasure",
     "GoodnessSum",
@@ -77,6 +80,7 @@ __all__ = [
     "Linear",
     "LogLosses",
     "Margins",
+    "MeanTotals",
     "MomentSum",
     "Objective",
     "PublicScore",

@@ -1,4 +1,4 @@
-"""Goodness of fit: bounded sums of the errors of a model, and of those that a constant would make."""
+"""Goodness of fit: bounded sums of the errors of a model, of those of a constant, and of predicted means."""
 
 from __future__ import annotations
 
@@ -14,11 +14,21 @@ from dpcvx.data.lattice import fixed_point
 from dpcvx.data.rows import Records, dense_block
 from dpcvx.data.sums import Distance, PlainSum, RowBounds
 from dpcvx.errors import WrongValue
+from dpcvx.losses import DevianceLoss
 
 if TYPE_CHECKING:
     from dpcvx.accounting import Neighbours
 
-__all__ = ["GOODNESS_BITS", "FitMeasure", "GoodnessSum", "LogLosses", "SquaredErrors", "goodness_squared"]
+__all__ = [
+    "GOODNESS_BITS",
+    "Deviances",
+    "FitMeasure",
+    "GoodnessSum",
+    "LogLosses",
+    "MeanTotals",
+    "SquaredErrors",
+    "goodness_squared",
+]
 
 GOODNESS_BITS = 18
 ONE = 2**GOODNESS_BITS  # largest value of a term
@@ -45,11 +55,15 @@ class SquaredErrors:
     constant: int = 0
 
     name: ClassVar[str] = "R²"
+    size: ClassVar[int] = 3  # number of terms
     apart: ClassVar[float] = 1 + PAIR  # largest squared distance of two records
     longest: ClassVar[float] = 2.25  # largest squared length of a record
 
-    def terms(self, z: Vector, y: Vector, last: NDArray[np.int16]) -> NDArray[np.int64]:
-        """Return the terms of records, shape (3, m). `last`: the last feature of each, as it is stored."""
+    def terms(self, z: Vector, y: Vector, last: NDArray[np.int16], base: Vector) -> NDArray[np.int64]:
+        """Return the terms of records, shape (3, m).
+
+        `last`: the last feature of each, as it is stored; `base`: scores of a constant, which are not used.
+        """
         known = ~np.isnan(y)
         factor = np.maximum(last, 1) / self.constant if self.constant else np.ones(len(z))
         target = np.where(known, y, 0.0)
@@ -86,11 +100,12 @@ class LogLosses:
     largest: float
 
     name: ClassVar[str] = "pseudo-R²"
+    size: ClassVar[int] = 3
     apart: ClassVar[float] = 1.5
     longest: ClassVar[float] = 1.25
 
-    def terms(self, z: Vector, y: Vector, last: NDArray[np.int16]) -> NDArray[np.int64]:
-        """Return the terms of records, shape (3, m).
+    def terms(self, z: Vector, y: Vector, last: NDArray[np.int16], base: Vector) -> NDArray[np.int64]:
+        """Return the terms of records, shape (3, m), of which `last` and `base` are not used.
 
         A label is -1 or 1, or larger where the row is shorter by as much, which leaves y z as it is.
         """
@@ -113,22 +128,108 @@ class LogLosses:
         return 1 - left, math.hypot(self.largest * noise, left * unsure) / total
 
 
-FitMeasure = SquaredErrors | LogLosses
+@dataclass(frozen=True)
+class Deviances:
+    """Sums of the deviances of a model of means and of a constant, of targets and constant means: D².
+
+    Terms of a record with outcome y, mean m and mean m0 of the constant: (D(y, m)/largest, D(y, m0)/largest,
+    y/(2 reach), m0/(2 reach)), deviances D clipped at `largest`, the others at `reach`. They are in the box
+    [0, 1]^2 x [0, 1/2]^2, which holds 0 too: two records differ by at most sqrt(5/2) in the l2 norm.
+    """
+
+    loss: DevianceLoss
+    largest: float
+    reach: float
+
+    name: ClassVar[str] = "D²"
+    size: ClassVar[int] = 4
+    apart: ClassVar[float] = 2.5
+    longest: ClassVar[float] = 2.5
+
+    def terms(self, z: Vector, y: Vector, last: NDArray[np.int16], base: Vector) -> NDArray[np.int64]:
+        """Return the terms of records, shape (4, m). `base`: scores of the constant; `last` is not used."""
+        known = ~np.isnan(y)
+        outcome = self.loss.outcome(np.where(known, y, 0.0))
+        means = (self.loss.mean(z), self.loss.mean(base))
+        deviances = (np.nan_to_num(self.loss.deviance(outcome, mean), nan=np.inf) for mean in means)
+        errors = [_rounded(np.minimum(each / self.largest, 1.0)) for each in deviances]
+        totals = [_rounded(np.minimum(each / self.reach, 1.0)) // 2 for each in (outcome, means[1])]
+        return np.stack([*errors, *totals]) * known
+
+    def explained(self, sums: Vector, noise: float, present: float) -> tuple[float, float] | None:
+        """Return D² and the standard deviation of its noise; None where noise hides the deviance of y.
+
+        The best constant has the mean of the targets: its deviance is that of the given one, less the
+        deviance of one mean from the other.
+        """
+        totals = 2 * self.reach * sums[2:]
+        if min(totals) < SEEN * 2 * self.reach * noise:
+            return None
+        mean, base = totals / present
+        if self.loss.link == "logit":
+            mean, base = np.clip((mean, base), 1e-3, 1 - 1e-3)
+        errors, whole = self.largest * sums[:2]
+        whole = float(whole) - present * float(self.loss.deviance(np.array(mean), np.array(base)))
+        unsure = self.largest * noise
+        if whole < SEEN * unsure:
+            return None
+        left = float(errors) / whole
+        return 1 - left, unsure * math.hypot(1.0, left) / whole
+
+
+@dataclass(frozen=True)
+class MeanTotals:
+    """Sums of targets and of predicted means, by which a model of means is calibrated.
+
+    Terms of a record with outcome y and mean m: (y/reach, m/mean_reach), both clipped to [0, 1]. Two records
+    differ by at most sqrt(2) in the l2 norm, and one from (0, 0) by no more.
+    """
+
+    loss: DevianceLoss
+    reach: float
+    mean_reach: float
+
+    name: ClassVar[str] = "totals"
+    size: ClassVar[int] = 2
+    apart: ClassVar[float] = 2.0
+    longest: ClassVar[float] = 2.0
+
+    def terms(self, z: Vector, y: Vector, last: NDArray[np.int16], base: Vector) -> NDArray[np.int64]:
+        """Return the terms of records, shape (2, m), of which `last` and `base` are not used."""
+        known = ~np.isnan(y)
+        outcome = self.loss.outcome(np.where(known, y, 0.0))
+        shares = outcome / self.reach, self.loss.mean(z) / self.mean_reach
+        return np.stack([_rounded(np.minimum(each, 1.0)) for each in shares]) * known
+
+    def log_ratio(self, sums: Vector, noise: float) -> tuple[float, float] | None:
+        """Return log(sum of targets/sum of means) and the standard deviation of its noise; None if hidden.
+
+        `sums`: released sums over n; `noise`: standard deviation of the noise on each of them.
+        """
+        first, second = (float(each) for each in sums)
+        if min(first, second) < SEEN * noise:
+            return None
+        ratio = self.reach * first / (self.mean_reach * second)
+        return math.log(ratio), noise * math.hypot(1 / first, 1 / second)
+
+
+FitMeasure = SquaredErrors | LogLosses | Deviances | MeanTotals
 
 
 @dataclass(frozen=True, eq=False)
 class GoodnessSum(PlainSum):
-    """sum_i of the three terms of a measure at a public theta, in units of 2^-18.
+    """sum_i of the terms of a measure at a public theta, in units of 2^-18.
 
-    Weights multiply all three.
+    Weights multiply all of them.
     """
 
     theta: Vector  # shape (d,)
     measure: FitMeasure
+    base: Vector | None = None  # shape (d,): public theta of a constant model; by default 0
 
     def check(self, d: int) -> None:
         """Refuse a theta of another length."""
-        if len(self.theta) != d:
+        if len(self.theta) != d or (self.base is not None and len(self.base) != d):
             raise WrongValue(f"theta has {len(self.theta)} rows, but the records have {d} features.")
 
     def among(self, start: int, stop: int) -> GoodnessSum:
@@ -141,17 +242,22 @@ class GoodnessSum(PlainSum):
 
         self.check(records.d)
         y, rows, weights = records.y, records.whole_rows(), records.weights
-        if len(y) - records.weighted != 1:
-            raise WrongValue(f"One target is to be compared; these records have {len(y)}.")
-        integers, unit = fixed_point(self.theta)
+        if records.outcomes != 1:
+            raise WrongValue(f"One target is to be compared; these records have {records.outcomes}.")
         n, d = rows.shape
-        total, step = np.zeros(3, dtype=np.int64), max(1, CELLS_AT_ONCE // d)
+        points = [fixed_point(each) for each in (self.theta, self.base) if each is not None]
+        total, step = np.zeros(self.measure.size, dtype=np.int64), max(1, CELLS_AT_ONCE // d)
         for start in range(0, n, step):
             stop = min(n, start + step)
             block = dense_block(rows, start, stop)
-            margins = np.empty((1, stop - start), dtype=np.int64)
-            kernels.multiply_dense(block, integers, 0, stop - start, 0, margins)
-            terms = self.measure.terms(margins[0] * unit, y[0, start:stop], block[:, -1])
+            scores = np.zeros((2, stop - start))
+            for score, (integers, unit) in zip(scores, points, strict=False):
+                margins = np.empty((1, stop - start), dtype=np.int64)
+                kernels.multiply_dense(block, integers, 0, stop - start, 0, margins)
+                score += margins[0] * unit
+            if records.offset:
+                scores += y[1, start:stop]
+            terms = self.measure.terms(scores[0], y[0, start:stop], block[:, -1], scores[1])
             if weights is not None:
                 terms = terms * weights[start:stop]
             total += terms.sum(axis=1)
@@ -160,7 +266,7 @@ class GoodnessSum(PlainSum):
     def distances(
         self, one: IntVector, other: IntVector, row: RowBounds, neighbours: Neighbours
     ) -> list[Distance]:
-        """The diameter of the three terms of one unit."""
+        """The diameter of the terms of one unit."""
         moved = sum((int(a) - int(b)) ** 2 for a, b in zip(one, other, strict=True))
         return [(moved, goodness_squared(self.measure, neighbours))]
 

@@ -124,7 +124,8 @@ class Intervals(FittedModel):
     def r2_(self) -> float:
         """R² of ``predict`` on the records of the fit, McFadden's pseudo-R² of a classifier; NaN if hidden.
 
-        It is the share of a constant model's loss that the fit saves: squared errors, or log-loss.
+        It is the share of a constant model's loss that the fit saves: squared errors, log-loss, or the
+        deviance of a model of counts, amounts or shares (D²).
         """
         goodness = self._known_goodness()
         return math.nan if goodness.value is None else goodness.value
@@ -304,7 +305,7 @@ class Intervals(FittedModel):
         """Return the goodness of the fit with its interval, or how to get it."""
         goodness = None if self._uncertainty is None else self._uncertainty.goodness
         if goodness is None:
-            metric = "accuracy" if hasattr(self, "classes_") else "R²"
+            metric = "D²" if hasattr(self, "law") else "accuracy" if hasattr(self, "classes_") else "R²"
             return metric, "not released; dpcvx score and private_score release it, at a price of their own"
         if goodness.value is None:
             return goodness.name, "hidden by noise"

@@ -21,7 +21,7 @@ from dpcvx.estimators.documentation import document
 from dpcvx.estimators.links import mean_of_scores
 from dpcvx.estimators.planning import parameters
 from dpcvx.estimators.regressors import LinearRegressor
-from dpcvx.losses import FractionalLogit, LogGamma, LogPoisson, Loss
+from dpcvx.losses import DevianceLoss, FractionalLogit, LogGamma, LogPoisson, Loss
 from dpcvx.plans import Release
 from dpcvx.words import quantity, show
 
@@ -36,6 +36,8 @@ __all__ = [
 
 class MeanRegressor(LinearRegressor):
     """A linear model of a mean through a link; the subclass says of which law."""
+
+    law: ClassVar[DevianceLoss]  # that has the model's deviance
 
     _geometry: ClassVar[str] = "l2"
 
@@ -96,21 +98,23 @@ class MeanRegressor(LinearRegressor):
             return math.nan
         weights = np.ones(len(truth)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
         truth, predicted, weights = truth[known], predicted[known], weights[known]
-        exposures = np.broadcast_to(self._exposures_of(X), known.shape)[known]
+        exposures = np.broadcast_to(self.exposures(X), known.shape)[known]
         constant = exposures * float(weights @ truth) / float(weights @ exposures)
-        left, whole = (float(weights @ self._deviance(truth, mean)) for mean in (predicted, constant))
+        left, whole = (float(weights @ self.law.deviance(truth, mean)) for mean in (predicted, constant))
         return 1.0 - left / whole if whole > 0 else math.nan
 
-    def _exposures_of(self, X: Any) -> Vector:
-        """Return the exposures of new rows, shape (n,), or (1,) for one that all have."""
+    def exposures(self, X: Any) -> Vector:
+        """Return the exposures of new rows, shape (n,), or (1,) for one that all have.
+
+        Parameters
+        ----------
+        X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table
+            New rows.
+        """
         return np.ones(1)
 
     def _possible(self, y: Vector) -> NDArray[np.bool_]:
         """Whether targets are such that the law of the loss allows."""
-        raise NotImplementedError
-
-    def _deviance(self, y: Vector, mean: Vector) -> Vector:
-        """Return the deviance of each target from its predicted mean."""
         raise NotImplementedError
 
     def _dispersion_facts(self) -> list[tuple[str, str]]:
@@ -164,6 +168,7 @@ class PrivatePoissonRegressor(LogLinkRegressor):
     exposure: str | None = None
     max_exposure: float | None = None
 
+    law: ClassVar[DevianceLoss] = LogPoisson()
     _dispersion_words: ClassVar[str] = "variance over mean; 1 for a Poisson law"
 
     def predict(self, X: Any) -> Vector:
@@ -180,7 +185,7 @@ class PrivatePoissonRegressor(LogLinkRegressor):
         -------
         ndarray of shape (n,)
         """
-        return super().predict(X) * self._exposures_of(X)
+        return super().predict(X) * self.exposures(X)
 
     def predict_interval(self, X: Any, level: float = 0.95, of: str = "mean") -> Vector:
         """Return an interval for the mean of each new row; the fit needs ``uncertainty``.
@@ -199,10 +204,16 @@ class PrivatePoissonRegressor(LogLinkRegressor):
         ndarray of shape (n, 2)
             Lower and upper ends.
         """
-        return super().predict_interval(X, level, of) * np.reshape(self._exposures_of(X), (-1, 1))
+        return super().predict_interval(X, level, of) * np.reshape(self.exposures(X), (-1, 1))
 
-    def _exposures_of(self, X: Any) -> Vector:
-        """Return the exposures of new rows, shape (n,); 1, shape (1,), where the rows have none."""
+    def exposures(self, X: Any) -> Vector:
+        """Return the exposures of new rows, shape (n,); 1, shape (1,), where the rows have none.
+
+        Parameters
+        ----------
+        X : array-like, SciPy sparse matrix, or pandas / polars / Arrow table
+            New rows. One whose exposure is not positive has NaN.
+        """
         if self.exposure is None or without_column(X, self.exposure) is X:
             return np.ones(1)
         exposures = read_numbers(native_array(take_column(X, self.exposure, "exposure")[1]))
@@ -244,11 +255,6 @@ class PrivatePoissonRegressor(LogLinkRegressor):
     def _possible(self, y: Vector) -> NDArray[np.bool_]:
         return y >= 0
 
-    def _deviance(self, y: Vector, mean: Vector) -> Vector:
-        from scipy.special import xlogy
-
-        return 2 * (xlogy(y, y / mean) - y + mean)
-
     def _family(self) -> str:
         return "Poisson (quasi-likelihood: counts may be overdispersed), log link"
 
@@ -265,6 +271,7 @@ class PrivateGammaRegressor(LogLinkRegressor):
     the law of the amounts. ``exp(coef_)`` are ratios of means.
     """
 
+    law: ClassVar[DevianceLoss] = LogGamma()
     _dispersion_words: ClassVar[str] = "variance over squared mean"
 
     def _loss(self, target: Target) -> Loss:
@@ -272,10 +279,6 @@ class PrivateGammaRegressor(LogLinkRegressor):
 
     def _possible(self, y: Vector) -> NDArray[np.bool_]:
         return y > 0
-
-    def _deviance(self, y: Vector, mean: Vector) -> Vector:
-        found: Vector = 2 * (y / mean - 1 - np.log(y / mean))
-        return found
 
     def _family(self) -> str:
         return "gamma (quasi-likelihood of amounts), log link"
@@ -295,6 +298,7 @@ class PrivateFractionalRegressor(MeanRegressor):
 
     y_bounds: Any = (0, 1)
 
+    law: ClassVar[DevianceLoss] = FractionalLogit()
     _dispersion_words: ClassVar[str] = "variance over mean (1 - mean)"
 
     def _declare_target(self, stated: Declarations, y: NDArray[Any]) -> Numbers:
@@ -313,11 +317,6 @@ class PrivateFractionalRegressor(MeanRegressor):
 
     def _possible(self, y: Vector) -> NDArray[np.bool_]:
         return (y >= 0) & (y <= 1)
-
-    def _deviance(self, y: Vector, mean: Vector) -> Vector:
-        from scipy.special import xlogy
-
-        return 2 * np.asarray(xlogy(y, y / mean) + xlogy(1 - y, (1 - y) / (1 - mean)), dtype=np.float64)
 
     def _family(self) -> str:
         return "Bernoulli (quasi-likelihood of shares), logit link"

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcvx import domains, solvers
-from dpcvx.data import AdditiveBasis, LogLosses, Region, SquaredErrors, column_maps
+from dpcvx.data import AdditiveBasis, Deviances, LogLosses, Region, SquaredErrors, column_maps
 from dpcvx.data.column_maps import IDENTITY, ColumnMap, Maps, read_map
 from dpcvx.data.columns import feature_names
 from dpcvx.data.levels import DeclaredLevels
@@ -495,7 +495,8 @@ def _goodness(content: Any) -> Goodness | None:
     if content is None:
         return None
     fields = _mapping(content, "goodness")
-    if set(fields) != _field_names(Goodness) or fields["name"] not in (SquaredErrors.name, LogLosses.name):
+    names = (SquaredErrors.name, LogLosses.name, Deviances.name)
+    if set(fields) != _field_names(Goodness) or fields["name"] not in names:
         raise WrongValue(f"goodness must have the fields {sorted(_field_names(Goodness))} and a known name.")
     value = None if fields["value"] is None else float(_numbers(fields["value"], "value", ()))
     deviation = float(_numbers(fields["deviation"], "deviation", ()))

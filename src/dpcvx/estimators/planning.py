@@ -46,6 +46,7 @@ from dpcvx.solvers import (
     Standardised,
     configured,
 )
+from dpcvx.solvers.calibrated import Calibrated
 from dpcvx.solvers.defaults import default
 from dpcvx.solvers.one_step import far_reach, hides_errors, with_uncertainty
 from dpcvx.solvers.scaled_target import (
@@ -380,6 +381,7 @@ class Planning(Parameters):
             if self.uncertainty and self.solver == "auto":
                 # Descent takes far records of every loss into account without bias; see `with_uncertainty`.
                 candidates = tuple(each for each in candidates if not each.minimises) or candidates
+            candidates = _calibrated(candidates, inner.loss, intercept)
             candidates = tuple(dataclasses.replace(coordinates, solver=solver) for solver in candidates)
         return self._choose(problem, n, budget, candidates, accountant, density=density, redundant=redundant)
 
@@ -396,7 +398,9 @@ class Planning(Parameters):
     ) -> Plan:
         """Plan of a fit to a centred and scaled target, by some solver in place of the wrapper's."""
         limit = None if wrapper.length is None else SHORT_NOISE
-        solvers = self._candidates(wrapper.inner(problem), n, budget, 0.0, limit)
+        inner = wrapper.inner(problem)
+        solvers = self._candidates(inner, n, budget, 0.0, limit)
+        solvers = _calibrated(solvers, inner.loss, wrapper.intercept)
         candidates = tuple(dataclasses.replace(wrapper, solver=solver) for solver in solvers)
         return self._choose(problem, n, budget, candidates, accountant, density=density, redundant=redundant)
 
@@ -464,6 +468,16 @@ class Planning(Parameters):
 def _can_scale(problem: Problem, budget: Budget) -> bool:
     """Whether the target can be scaled: one number, of a loss that means the same in any units."""
     return problem.loss.unit_free and problem.outputs == 1 and budget.delta > 0
+
+
+def _calibrated(solvers: tuple[Solver, ...], loss: Loss, intercept: float) -> tuple[Solver, ...]:
+    """Return solvers that correct the level of their means, where scores are logarithms of means.
+
+    `intercept`: value of the constant feature, 0 for none.
+    """
+    if loss.link != "log" or intercept == 0:
+        return solvers
+    return tuple(Calibrated(each, intercept) for each in solvers)
 
 
 def _redundant(columns: Columns, intercept: float) -> Vector | None:

@@ -8,7 +8,7 @@ y in `y_range`.
 
 from dpcvx.losses import labels, means, numbers
 from dpcvx.losses.labels import *  # noqa: F403
-from dpcvx.losses.loss import Link, Loss, TargetKind
+from dpcvx.losses.loss import DevianceLoss, Link, Loss, TargetKind
 from dpcvx.losses.means import *  # noqa: F403
 from dpcvx.losses.numbers import *  # noqa: F403
 from dpcvx.losses.slopes import exp_basic
@@ -18,7 +18,7 @@ LOSSES: tuple[type[Loss], ...] = tuple(
     getattr(module, name) for module in (labels, numbers, means) for name in module.__all__
 )
 
-__all__ = ["LOSSES", "Link", "Loss", "TargetKind", "exp_basic"]
+__all__ = ["LOSSES", "DevianceLoss", "Link", "Loss", "TargetKind", "exp_basic"]
 __all__ += labels.__all__
 __all__ += numbers.__all__
 __all__ += means.__all__

@@ -138,6 +138,22 @@ class Loss(Protocol):
         return None
 
 
+class DevianceLoss(Loss, Protocol):
+    """A loss of the mean of a target, through a link, with the deviance of the law that it comes from."""
+
+    def mean(self, z: Vector) -> Vector:
+        """Return the means that scores stand for."""
+        ...
+
+    def outcome(self, y: Vector) -> Vector:
+        """Return stored targets in the units of means, within the range of targets."""
+        ...
+
+    def deviance(self, outcome: Vector, mean: Vector) -> Vector:
+        """Return the deviance of each outcome from its mean, >= 0; infinite or NaN where there is none."""
+        ...
+
+
 def checked_margin(z_max: float) -> float:
     """Return z_max after checking that it bounds an absolute value."""
     if not z_max >= 0:

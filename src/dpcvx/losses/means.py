@@ -15,14 +15,24 @@ import numpy as np
 from dpcvx.arrays import Vector
 from dpcvx.errors import WrongValue
 from dpcvx.losses import slopes
-from dpcvx.losses.loss import Link, Loss, TargetKind, check_positive, check_range, checked_margin
+from dpcvx.losses.loss import (
+    DevianceLoss,
+    Link,
+    Loss,
+    TargetKind,
+    check_positive,
+    check_range,
+    checked_margin,
+)
 from dpcvx.vouched import vouched
 
 __all__ = ["FractionalLogit", "LogGamma", "LogPoisson"]
 
+FARTHEST_SCORE = 30.0  # means beyond e^30 or e^-30 count as these in sums of deviances
+
 
 @dataclass(frozen=True)
-class LogPoisson(Loss):
+class LogPoisson(DevianceLoss):
     """Poisson loss of a count or an amount whose mean is e^z, linear where its slope would exceed a limit.
 
     phi'(z, y) = min(e^z, 3) - y, clipped to [-limit, limit]; phi(z, y) = e^z - y z where nothing is clipped
@@ -95,9 +105,23 @@ class LogPoisson(Loss):
         """Return the loss with the smaller limit."""
         return replace(self, limit=min(limit, self.limit))
 
+    def mean(self, z: Vector) -> Vector:
+        """Return e^z."""
+        return np.exp(np.clip(z, -FARTHEST_SCORE, FARTHEST_SCORE))
+
+    def outcome(self, y: Vector) -> Vector:
+        """Return the amounts, within their range."""
+        return np.clip(y, *self.y_range)
+
+    def deviance(self, outcome: Vector, mean: Vector) -> Vector:
+        """Return 2 (y log(y/mean) - y + mean)."""
+        positive = outcome > 0
+        ratio = np.where(positive, outcome, mean) / mean
+        return 2 * (np.where(positive, outcome, 0.0) * np.log(ratio) - outcome + mean)
+
 
 @dataclass(frozen=True)
-class LogGamma(Loss):
+class LogGamma(DevianceLoss):
     """Gamma loss of an amount whose mean is e^z, linear where its slope would exceed a limit.
 
     phi'(z, y) = 1 - y e^(-z), clipped to [-limit, limit]; phi(z, y) = z + y e^(-z) where nothing is clipped
@@ -158,10 +182,24 @@ class LogGamma(Loss):
         """Return 2, if that is smaller: the curvature is the target over its mean."""
         return min(2.0, self.smoothness(z_max))
 
+    def mean(self, z: Vector) -> Vector:
+        """Return e^z."""
+        return np.exp(np.clip(z, -FARTHEST_SCORE, FARTHEST_SCORE))
+
+    def outcome(self, y: Vector) -> Vector:
+        """Return the amounts, within their range."""
+        return np.clip(y, *self.y_range)
+
+    def deviance(self, outcome: Vector, mean: Vector) -> Vector:
+        """Return 2 (y/mean - 1 - log(y/mean)); infinite for 0."""
+        ratio = outcome / mean
+        with np.errstate(divide="ignore"):
+            return 2 * (ratio - 1 - np.log(ratio))
+
 
 @vouched("minimisers")
 @dataclass(frozen=True)
-class FractionalLogit(Loss):
+class FractionalLogit(DevianceLoss):
     """Bernoulli loss of a share t = (1 + y)/2 in [0, 1], with y in [-1, 1]; logistic loss for y = -1 and 1.
 
     phi'(z, y) = 1 / (1 + e^(-z)) - t, clipped to [-limit, limit]; phi(z, y) = log(1 + e^z) - t z where
@@ -220,3 +258,18 @@ class FractionalLogit(Loss):
     def clipped(self, limit: float) -> Loss:
         """Return the loss with the smaller limit."""
         return replace(self, limit=min(limit, self.limit))
+
+    def mean(self, z: Vector) -> Vector:
+        """Return 1 / (1 + e^(-z))."""
+        return np.exp(-np.logaddexp(0.0, -np.clip(z, -FARTHEST_SCORE, FARTHEST_SCORE)))
+
+    def outcome(self, y: Vector) -> Vector:
+        """Return the shares."""
+        return 0.5 * (1.0 + np.clip(y, *self.y_range))
+
+    def deviance(self, outcome: Vector, mean: Vector) -> Vector:
+        """Return 2 (t log(t/mean) + (1 - t) log((1 - t)/(1 - mean)))."""
+        parts = ((outcome, mean), (1.0 - outcome, 1.0 - mean))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            first, second = (np.where(t > 0, t * np.log(t / m), 0.0) for t, m in parts)
+        return 2 * (first + second)

@@ -26,11 +26,13 @@ __all__ = ["NoisyGoodness"]
 class NoisyGoodness(GaussianMechanism):
     """Mean error of a model at a public theta, and of its targets, both bounded by clipping: for an R².
 
-    Question: the sums of the three terms of `SquaredErrors` or `LogLosses`, on the grid 2^-18.
-    Sensitivity (l2, replace-one): sqrt(1 + 1.28615) for squared errors and sqrt(3/2) for log-losses, whatever
-    theta and the limits; 3/2 and sqrt(5/4) under add/remove (PRIVACY_MATH §15, §17). Of weighted records
-    the terms are multiplied by integer weights, those of a person adding up to at most 2^14, so that a
-    person's terms are in the hull of those of single rows and 0 (PRIVACY_MATH §16).
+    Question: the sums of the terms of a measure, on the grid 2^-18: `SquaredErrors`, `LogLosses`, `Deviances`
+    (also of a constant model at a public base), or the targets and predicted means of `MeanTotals`.
+    Sensitivity (l2, replace-one): sqrt(1 + 1.28615) for squared errors, sqrt(3/2) for log-losses, sqrt(5/2)
+    for deviances and sqrt(2) for totals, whatever theta and the limits; 3/2, sqrt(5/4), sqrt(5/2) and
+    sqrt(2) under add/remove (PRIVACY_MATH §12c, §15, §17). Of weighted records the terms are multiplied by
+    integer weights, those of a person adding up to at most 2^14, so that a person's terms are in the hull of
+    those of single rows and 0 (PRIVACY_MATH §16).
     Event: Gaussian(noise_multiplier).
     """
 
@@ -47,10 +49,10 @@ class NoisyGoodness(GaussianMechanism):
 
     @property
     def gaussians(self) -> tuple[LatticeGaussian, ...]:
-        """Noise of the three sums."""
+        """Noise of the sums."""
         squared = goodness_squared(self.measure, self.neighbours)
         unit = 2.0**-GOODNESS_BITS / (self.n * self.neighbours.weight)
-        return (LatticeGaussian(math.isqrt(squared - 1) + 1, self.noise_multiplier, 3, unit),)
+        return (LatticeGaussian(math.isqrt(squared - 1) + 1, self.noise_multiplier, self.measure.size, unit),)
 
     @property
     def capacity(self) -> int:
@@ -62,8 +64,10 @@ class NoisyGoodness(GaussianMechanism):
         """One score for each record."""
         return float(self.n)
 
-    def __call__(self, theta: Vector, data: DataSource, rng: Generator) -> Vector:
-        """Return the three noisy sums over n."""
-        total = data.sum(GoodnessSum(theta, self.measure)) + self.gaussians[0].draw(rng)
+    def __call__(
+        self, theta: Vector, base: Vector | None = None, *, data: DataSource, rng: Generator
+    ) -> Vector:
+        """Return the noisy sums over n. `base`: public theta of a constant model; by default 0."""
+        total = data.sum(GoodnessSum(theta, self.measure, base)) + self.gaussians[0].draw(rng)
         released: Vector = total * np.float64(self.gaussians[0].unit)
         return released

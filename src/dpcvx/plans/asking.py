@@ -60,9 +60,10 @@ class Asking:
         answer: SecondMoments = self.ask(theta, question="Hessian")
         return answer
 
-    def goodness(self, theta: Vector) -> Vector:
+    def goodness(self, theta: Vector, base: Vector | None = None) -> Vector:
         """Noisy sums of the errors of the model at a public theta, and of a constant's, over n."""
-        answer: Vector = self.ask(theta, question="goodness")
+        points = (theta,) if base is None else (theta, base)
+        answer: Vector = self.ask(*points, question="goodness")
         return answer
 
     def moments(self, centers: Vector | None = None) -> Vector:

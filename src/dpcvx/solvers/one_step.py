@@ -11,7 +11,7 @@ import numpy as np
 
 from dpcvx.accounting import Accountant, Budget, Following, gaussian_epsilon, gaussian_mu, spendable
 from dpcvx.arrays import Vector
-from dpcvx.data import FEATURE_BITS, LogLosses, SquaredErrors
+from dpcvx.data import FEATURE_BITS, Deviances, FitMeasure, LogLosses, SquaredErrors
 from dpcvx.domains import HasEuclideanRadius
 from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import Compose, Gaussian
@@ -31,7 +31,7 @@ from dpcvx.plans.uncertainty import (
 from dpcvx.problem import Problem
 from dpcvx.solvers.defaults import default
 from dpcvx.solvers.objective_perturbation import ObjectivePerturbation
-from dpcvx.solvers.scaled_target import ScaledTarget
+from dpcvx.solvers.scaled_target import LOG_UNIT, ScaledTarget
 from dpcvx.solvers.standardised import INTERCEPT, Standardised
 from dpcvx.solvers.typical_data import mean_curvature
 
@@ -43,6 +43,8 @@ CLIPS = (2.5, 10.0)  # of errors and targets for R², in standard deviations of 
 # Log-losses are clipped at log(n mu) - 2, between these: a calibrated model loses less than e^-(limit + 1) of
 # its mean log-loss to the clip, which is then about half of the noise.
 LOG_LOSSES = (3.0, 12.0)
+SHARE_LOSSES = (1.5, 6.0)  # the same for shares, whose log-losses are smaller
+LEAST_DEVIANCE = 6.0  # of amounts: small ones have a large deviance too, 6 at a twentieth of their mean
 # Cells within so many standard deviations, and rows within so many root mean square lengths, are not clipped.
 # Clipped cells bias a linear model: 1 cell in 1,100 of an exponential feature is beyond six deviations. Its
 # records with longer rows count less, and are not moved. A logistic model is less sensitive to far cells, and
@@ -92,7 +94,7 @@ class OneStep(Solver):
     share: float = 0.2
     # directions along which no score changes, such as one from all levels of a column to the intercept
     redundant: tuple[tuple[float, ...], ...] = field(default=(), repr=False)
-    # {"", "squares", "log-loss"}: how goodness of fit is measured; not at all by default
+    # {"", "squares", "log-loss", "deviance"}: how goodness of fit is measured; not at all by default
     goodness: str = field(default="", repr=False)
     stored_intercept: int = field(default=0, repr=False)  # `constant` of `SquaredErrors`
     # value of the last feature of every record, for logistic loss; 0 if it has no such feature
@@ -135,7 +137,10 @@ class OneStep(Solver):
         moments, multiplier = self._moments(problem, n, budget)
         event = Compose((Gaussian(multiplier), moments.event)) if self.goodness else moments.event
         fit = self.solver.plan(self._in_larger_ball(problem), n, budget, Following(event, accountant))
-        kinds = [stage.mechanism.traits for stage in fit.stages]
+        # A correction of the intercept follows the fit, and is not part of the estimate.
+        kinds = [
+            stage.mechanism.traits for stage in fit.stages if stage.mechanism.traits.question != "goodness"
+        ]
         if not (
             all(kind.question == "gradient" for kind in kinds) or all(kind.noise_inside for kind in kinds)
         ):
@@ -176,12 +181,12 @@ class OneStep(Solver):
         ask.publish(replace(known, kind=kind, goodness=goodness))
         return theta
 
-    def _measure(
-        self, problem: Problem, n: int, multiplier: float, clip: float | None
-    ) -> SquaredErrors | LogLosses:
+    def _measure(self, problem: Problem, n: int, multiplier: float, clip: float | None) -> FitMeasure:
         """Return the measure of fit, with limits from public numbers."""
         if self.goodness == "log-loss":
             return LogLosses(min(max(math.log(n / multiplier) - 2, LOG_LOSSES[0]), LOG_LOSSES[1]))
+        if self.goodness == "deviance":
+            return _deviances(problem.loss, n / multiplier)
         largest = max(map(abs, problem.loss.y_range))
         reach = min(problem.slope(math.inf, None, clip), 2 * largest)
         if problem.loss.target_deviation is not None:
@@ -191,8 +196,10 @@ class OneStep(Solver):
     def _ask_goodness(self, plan: Plan, theta: Vector, ask: Asking) -> Goodness:
         """Ask how good the fit is."""
         asked = _any(plan.stages[-2].mechanism)
+        # A fit of means is told that the constant model at which it starts is 0.
+        base = np.zeros_like(theta) if self.goodness == "deviance" else None
         # The plan's n is the number of records that have a target.
-        found = asked.measure.explained(ask.goodness(theta), asked.noise, plan.n / asked.n)
+        found = asked.measure.explained(ask.goodness(theta, base), asked.noise, plan.n / asked.n)
         return Goodness(asked.measure.name, *(found or (None,)))
 
     def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
@@ -240,6 +247,19 @@ def _clip_of_errors(strength: float) -> float:
     return float(clips[min(int(biased.sum()), len(clips) - 1)])
 
 
+def _deviances(loss: Any, strength: float) -> Deviances:
+    """Return the measure of D², with limits for targets at the distance from their mean that R² has.
+
+    Deviances of amounts are those of a target at that distance above a usual mean, and of shares twice the
+    log-loss of a share 1 at a mean that falls with the number of records. `strength`: n mu of the question.
+    """
+    if loss.link == "logit":
+        return Deviances(loss, 2 * min(max(math.log(strength) - 3, SHARE_LOSSES[0]), SHARE_LOSSES[1]), 1.0)
+    far = loss.usual_target + _clip_of_errors(strength) / LOG_UNIT
+    largest = float(loss.deviance(np.array(far), np.array(loss.usual_target)))
+    return Deviances(loss, max(largest, LEAST_DEVIANCE), min(far, loss.y_range[1]))
+
+
 def hides_errors(plan: Plan) -> bool:
     """Say whether the noise of the Hessian surely hides most directions of usual standardised records.
 
@@ -282,6 +302,8 @@ def with_uncertainty(solver: Solver, share: float, loss: Loss, far: float = WIDE
     goodness = "squares" if loss.affine else ""
     if loss.link == "logit" and loss.target == "labels":
         goodness = "log-loss"
+    if loss.target in ("amounts", "shares") and isinstance(solver, ScaledTarget | Standardised):
+        goodness = "deviance"
     if isinstance(solver, ScaledTarget):
         return replace(solver, solver=OneStep(solver.solver, share, goodness=goodness))
     if isinstance(solver, Standardised):
@@ -316,6 +338,8 @@ class _RecordingAsk(Asking):
     def ask(self, *public: Any, question: str | None = None) -> Any:
         """Ask for a gradient, or for a minimiser, where slope, ridge and random term balance."""
         answer = self._ask.ask(*public, question=question)
+        if question == "goodness":
+            return answer
         mechanism: Any = self._plan.stages[0].mechanism
         if mechanism.traits.noise_inside:
             problem, pull = self._plan.problem, mechanism.ridge / self._plan.n

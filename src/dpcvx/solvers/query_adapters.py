@@ -14,7 +14,7 @@ from dpcvx.plans import Asking, Plan, Stage
 __all__ = ["PresentAsk", "ShiftedAsk", "check_questions", "divide_by"]
 
 DIVIDED = ("gradient", "gradient on a support", "difference", "Hessian")  # questions whose answers are over n
-SHIFTED = ("gradient", "difference", "Hessian")  # questions that `ShiftedAsk` passes on
+SHIFTED = ("gradient", "difference", "goodness", "Hessian")  # questions that `ShiftedAsk` passes on
 
 
 def check_questions(loss: Loss, fit: Plan) -> None:
@@ -33,7 +33,7 @@ class ShiftedAsk(Asking):
         self._ask, self._start, self._ridge = ask, start, l2 * start
 
     def ask(self, *public: Any, question: str | None = None) -> Any:
-        """Ask for a gradient, a difference of two or a Hessian at shifted points."""
+        """Ask for a gradient, a difference of two, goodness of fit or a Hessian at shifted points."""
         answer = self._ask.ask(*(each + self._start for each in public), question=question)
         return answer - self._ridge if question == "gradient" else answer
 

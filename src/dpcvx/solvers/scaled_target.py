@@ -24,6 +24,7 @@ from dpcvx.solvers.query_adapters import PresentAsk, ShiftedAsk, check_questions
 from dpcvx.solvers.typical_data import Typical
 
 __all__ = [
+    "LOG_UNIT",
     "SELECTING",
     "SHORT_NOISE",
     "UNIT",
@@ -78,9 +79,9 @@ LOST_TARGET = (
 )
 
 LOW_MEANS = (
-    "The predicted means may be far too low: the released standard deviation of y is much larger than its "
-    "mean, and errors of more than a few means are clipped. Use more records or a larger epsilon, or fit "
-    "log(y) by a linear regression. The budget of this fit is spent."
+    "The predicted means may be too low, and effects too small: the released standard deviation of y is much "
+    "larger than its mean, and errors of more than a few means are clipped. Use more records or a larger "
+    "epsilon, or fit log(y) by a linear regression. The budget of this fit is spent."
 )
 
 

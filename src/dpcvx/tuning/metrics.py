@@ -16,9 +16,19 @@ from dpcvx.data.canonical import read_numbers
 from dpcvx.data.cells import native_array
 from dpcvx.data.levels import DeclaredLevels
 from dpcvx.errors import WrongType, WrongValue
+from dpcvx.losses import DevianceLoss
 from dpcvx.words import show
 
-__all__ = ["CLASSIFICATION", "METRICS", "REGRESSION", "UNIT", "Metric", "metric_of", "score_edges"]
+__all__ = [
+    "CLASSIFICATION",
+    "METRICS",
+    "REGRESSION",
+    "UNIT",
+    "Metric",
+    "metric_of",
+    "score_edges",
+    "scorings",
+]
 
 UNIT = 2**20  # lattice steps of the largest contribution of a row to a total
 # Predicted probabilities below 1/100 count as 1/100.
@@ -27,6 +37,7 @@ LARGEST_LOG_LOSS = math.log(100.0)
 # price low (PRIVACY_MATH §17).
 COUNT_SHARE = 1 / 8
 BINS = 40  # of scores, for the area under the ROC curve and for calibration
+LEAST_MEAN = 1e-6  # of a target >= 0, over its upper bound
 LEAST_VARIANCE = 1e-6  # of a target, in squares of half the width of its bounds
 
 
@@ -243,6 +254,66 @@ class R2:
 
 
 @dataclass(frozen=True)
+class D2:
+    """Share of the deviance of counts, amounts or shares that is explained, beside the best constant rate.
+
+    D(y, m) is the deviance of a target y from its mean m, and m0 a constant of an eighth of the upper bound
+    of the target, in proportion to the exposures if the rows have any. Five totals over the rows that have a
+    target: D(y, m) over the largest deviance D(high, high/8), and half of it for m0; y/(4 high), m0/high
+    and 1/8, all clipped. A row that gets or loses its target changes them by at most 1, 1/2, 1/4,
+    1/8 and 1/8, and two rows with targets by no more. The best constant rate has the mean of the targets; its
+    deviance is that of m0 less n D(mean of y, mean of m0).
+    """
+
+    law: DevianceLoss
+    target: tuple[float, float]  # bounds of the target, to which it is clipped
+
+    l1: ClassVar[int] = 2 * UNIT
+    l2: ClassVar[float] = math.hypot(1, 1 / 2, 1 / 4, 1 / 8, 1 / 8) * UNIT
+    size: ClassVar[int] = 5
+    range: ClassVar[tuple[float, float]] = (-math.inf, 1.0)
+
+    @property
+    def largest(self) -> float:
+        """Largest deviance of a row."""
+        return self._deviance(self.target[1], self.target[1] / 8)
+
+    def totals(self, model: Any, X: Any, y: Any, weights: IntVector | None = None) -> IntVector:
+        """Return the five sums."""
+        high = self.target[1]
+        _, truth, present = _predictions(model, X, y, self.target)
+        with np.errstate(all="ignore"):
+            means, exposures = model.predict(X), np.broadcast_to(model.exposures(X), truth.shape)
+            present = present * np.isfinite(means * exposures)
+            largest = getattr(model, "max_exposure", None) or 1.0
+            base = high / 8 * np.clip(exposures / largest, 0.0, 1.0)
+            errors = (
+                np.nan_to_num(self.law.deviance(truth, np.maximum(mean, high * LEAST_MEAN)), nan=np.inf)
+                / self.largest
+                for mean in (means, base)
+            )
+            first, second = (np.clip(each, 0.0, 1.0) for each in errors)
+        parts = [first, second / 2, np.clip(truth / high, 0.0, 1.0) / 4, np.nan_to_num(base) / high]
+        return _steps(present[:, None] * np.column_stack([*parts, np.full_like(first, 1 / 8)]), weights)
+
+    def value(self, totals: Vector, n: int) -> float:
+        """Return D^2; a deviance that noise made too small counts as the least one."""
+        present = max(8 * float(totals[4]), 1.0)
+        errors, whole = (float(each) * self.largest / present for each in (totals[0], 2 * totals[1]))
+        high = self.target[1]
+        most = high * (1 - LEAST_MEAN)
+        mean, base = (
+            min(max(float(each) * high / present, high * LEAST_MEAN), most)
+            for each in (4 * totals[2], totals[3])
+        )
+        whole = max(whole - self._deviance(mean, base), LEAST_VARIANCE * self.largest)
+        return 1 - errors / whole
+
+    def _deviance(self, outcome: float, mean: float) -> float:
+        return float(self.law.deviance(np.array(outcome), np.array(mean)))
+
+
+@dataclass(frozen=True)
 class AreaUnderCurve:
     """Area under the ROC curve of two classes, from histograms of the scores of either class.
 
@@ -316,7 +387,15 @@ ERRORS = {
     "neg_root_mean_squared_error": "root",
     "neg_mean_absolute_error": "absolute",
 }
-METRICS = (*CLASSIFICATION, *REGRESSION)
+MEANS = ("d2", *REGRESSION)  # of models of counts, amounts and shares
+METRICS = (*CLASSIFICATION, *MEANS)
+
+
+def scorings(model: Any) -> tuple[str, ...]:
+    """Return the names of the metrics of a model, the default one first."""
+    if hasattr(model, "law"):
+        return MEANS
+    return REGRESSION if hasattr(model, "y_bounds") else CLASSIFICATION
 
 
 def metric_of(
@@ -325,11 +404,12 @@ def metric_of(
     """Return the metric with the name, for a model.
 
     `model`: a classifier or regressor of dpcvx. `scoring`: one of `METRICS`, which are scikit-learn's names;
-    by default accuracy or R^2. `bounds`: of a regressor: bounds of the target, by default its ``y_bounds``.
-    Of log loss: 0 and the largest loss of a row, by default log(100). `n_classes`: of a classifier.
+    by default accuracy, R^2, or D^2 of a model of counts, amounts or shares. `bounds`: of a regressor: bounds
+    of the target, by default its ``y_bounds``. Of log loss: 0 and the largest loss of a row, by default
+    log(100). `n_classes`: of a classifier.
     """
     regressor = hasattr(model, "y_bounds")
-    known = REGRESSION if regressor else CLASSIFICATION
+    known = scorings(model)
     name = known[0] if scoring is None else scoring
     if not isinstance(name, str) or name not in known:
         raise WrongValue(f"scoring must be one of {', '.join(known)} for this model, got {scoring!r}.")
@@ -337,6 +417,10 @@ def metric_of(
         raise WrongType(f"{name} needs probabilities, which {type(model).__name__} does not have.")
     if regressor:
         target = _pair(_target_bounds(model) if bounds is None else bounds)
+        if name == "d2":
+            if target[0] < 0:
+                raise WrongValue(f"d2 is of targets that are not negative, got bounds {show(bounds)}.")
+            return D2(model.law, target)
         return R2(target) if name == "r2" else MeanError(ERRORS[name], target)
     if bounds is not None and name != "neg_log_loss":
         raise WrongValue(f"{name} is bounded as it is; leave bounds None.")

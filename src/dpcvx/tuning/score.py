@@ -35,7 +35,7 @@ from dpcvx.noise import (
 from dpcvx.plans import Price, Stage, charge
 from dpcvx.plans.statement import UNIT as UNIT_IS_ROW
 from dpcvx.plans.statement import PrivacyStatement
-from dpcvx.tuning.metrics import CLASSIFICATION, METRICS, REGRESSION, UNIT, Metric, metric_of
+from dpcvx.tuning.metrics import METRICS, UNIT, Metric, metric_of, scorings
 
 if TYPE_CHECKING:
     from dpcvx.ledger import Ledger
@@ -229,7 +229,8 @@ def private_score(
     epsilon : float
         Privacy loss that one person may suffer; delta is 0.
     scoring : str, optional
-        scikit-learn's name of a metric; by default "accuracy" or "r2". See `dpcvx.tuning.score.METRICS`.
+        scikit-learn's name of a metric; by default "accuracy" or "r2", or "d2", the share of the deviance
+        that is explained, for models of counts, amounts and shares. See `dpcvx.tuning.score.METRICS`.
     bounds : pair of float, optional
         Of a regressor: bounds of the target, by default the model's ``y_bounds``. Targets and predictions are
         clipped to them, so the score of a target with values beyond them is too good: give wider ones; the
@@ -255,7 +256,7 @@ def private_score(
         model,
         (X, y, groups),
         lambda model: metric_of(model, scoring, bounds, n_classes=len(getattr(model, "classes_", ()))),
-        scoring or (REGRESSION if hasattr(model, "y_bounds") else CLASSIFICATION)[0],
+        scoring or scorings(model)[0],
         ScorePayment(epsilon, ledger, account, random_state),
     )
     question, totals = released.question, released.totals
@@ -360,7 +361,7 @@ def _facts(metric: Any) -> dict[str, Any]:
     """Public settings of a metric, as JSON has them."""
     settings = vars(metric).items()
     return {
-        name: list(value) if isinstance(value, tuple) else value
+        name: list(value) if isinstance(value, tuple) else getattr(value, "name", value)
         for name, value in settings
         if value is not None
     }
