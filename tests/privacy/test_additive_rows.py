@@ -8,7 +8,7 @@ import pytest
 import dpcvx as dp
 from dpcvx.accounting import Tight
 from dpcvx.audit import discrepancies, record, replay
-from dpcvx.data import AdditiveBasis, Quantiser
+from dpcvx.data import AdditiveBasis, Quantiser, kernels
 from dpcvx.data.lattice import FEATURE_BITS, integer_bounds
 from dpcvx.noise import SeededGenerator
 from dpcvx.solvers import NoisyGradientDescent, Standardised
@@ -82,13 +82,26 @@ def test_levels_beside_ramps_keep_the_sensitivity(share):
         assert not discrepancies(plan, first, second)
 
 
+@pytest.mark.parametrize(("x_2", "intercept"), [(None, 0.0), (1.5, 0.0), (2.0, 0.25)])
+def test_the_kernel_computes_the_features_of_the_basis(x_2, intercept):
+    rng = np.random.default_rng(0)
+    basis = dataclasses.replace(BASIS, numbers=(0, 1, 2), flat=(1,))
+    X, center, scale = hostile(), rng.normal(size=3), rng.uniform(0.2, 2.0, 3)
+    bounds = dp.Bounds(1.0, x_2)
+    found = Quantiser(bounds, center, scale, intercept, basis=basis).quantise(X)
+    features = basis((np.where(np.isfinite(X), X, np.nan) - center) / scale)
+    expected = Quantiser(bounds, 0.0, basis.largest, intercept).quantise(features)
+    assert (found.values == expected.values).all()
+    assert abs(found.values).max() > 2000
+
+
 def test_a_basis_that_looks_at_other_rows_is_caught(monkeypatch):
-    honest = AdditiveBasis.__call__
+    honest = kernels.quantise_additive
 
-    def leaning(self, rows):
-        return honest(self, rows if rows[3, 0] > 0 else -rows)
+    def leaning(block, *rest):
+        honest(block if block[3, 0] > 0 else -block, *rest)
 
-    monkeypatch.setattr(AdditiveBasis, "__call__", leaning)
+    monkeypatch.setattr(kernels, "quantise_additive", leaning)
     X, plan = hostile(), plan_of(40)
     y = np.where(np.arange(40) % 2, 1.0, -1.0)
     other = X.copy()

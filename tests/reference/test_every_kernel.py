@@ -12,8 +12,10 @@ from numba.core.registry import CPUDispatcher
 
 import dpcvx
 from dpcvx.data import (
+    AdditiveBasis,
     DifferenceSum,
     GradientSum,
+    PairSum,
     Quantiser,
     Records,
     ResidualBound,
@@ -92,6 +94,7 @@ def calls(tmp_path_factory):
         patch.setattr(vertex, "FEWEST_LAZY_FEATURES", 2)
         patch.setattr(shards, "LONG_COLUMN", 2)
         read_records()
+        read_additive_records()
         follow_on_disk(tmp_path_factory.mktemp("scratch"))
         select_lazily(40, 60, [0.02, 0.5])
         select_lazily(120, 600, [0.01], 5000.0)  # a step touches few of the features
@@ -126,6 +129,13 @@ def read_records():
     long = RNG.integers(-5, 5, (9, 2**12 + 3)).astype(np.int16)
     out = np.zeros((1, 9), dtype=np.int64)
     kernels.multiply_dense(long, RNG.integers(-9, 9, (1, 2**12 + 3)).astype(np.int32), 0, 9, 0, out)
+
+
+def read_additive_records():
+    basis = AdditiveBasis(11, (0, 4), (-2.0, 0.0, 2.0), 0.7, ((0, 1), (4, 9)), 0.5, 3.0)
+    Quantiser(BOUNDS, 0.1, 0.3, intercept=0.25, basis=basis).quantise(X)
+    records = Records(Quantiser(BOUNDS).quantise(X), LABELS[None])
+    PairSum(dpcvx.Logistic(), RNG.normal(size=11), NARROW, ((0, 1), (3, 7)), 3.0).of(records)
 
 
 def follow_in_memory():

@@ -31,6 +31,7 @@ from dpcvx.data.lattice import (
 from dpcvx.data.lazy_scores import HasLazyScores, Lazy, Terms
 from dpcvx.data.memory import Arrays
 from dpcvx.data.objective import BLOCK_ROWS, Objective, SumOfLosses
+from dpcvx.data.pair_sums import LARGEST_PRODUCT, PairSum
 from dpcvx.data.public_score import PublicScore
 from dpcvx.data.quantise import Quantiser, targets
 from dpcvx.data.recognised import RecognisedCells, cells_to_count
@@ -55,6 +56,7 @@ __all__ = [
     "FEATURE_BITS",
     "GOODNESS_BITS",
     "LARGEST_DRAW",
+    "LARGEST_PRODUCT",
     "LARGEST_RESIDUAL",
     "LARGEST_SUM",
     "PRESENT",
@@ -83,6 +85,7 @@ __all__ = [
     "MeanTotals",
     "MomentSum",
     "Objective",
+    "PairSum",
     "PublicScore",
     "Quantiser",
     "RecognisedCells",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -69,25 +70,35 @@ class AdditiveBasis:
         pairs = len(self.pairs) * (self.pair_weight * self.reach) ** 2
         return math.sqrt(columns * self.reach**2 + ramps + pairs)
 
+    @property
+    def arrays(self) -> tuple[Any, Any, tuple[float, float, float], int]:
+        """The basis as the kernel `quantise_additive` takes it."""
+        shaped = [j for j in self.numbers if j not in self.flat] if self.ramps else []
+        bent = np.array([(j, self.ramp_places(j)[0]) for j in shaped], dtype=np.int64).reshape(-1, 2)
+        pairs = np.array(self.pairs, dtype=np.int64).reshape(-1, 2)
+        weights = (self.ramp_weight, self.pair_weight, self.largest)
+        return (bent, pairs), (np.array(self.knots), self.reach), weights, self.width
+
     def __call__(self, rows: Vector) -> Vector:
         """Return the features of standardised rows, shape (n, d), as an array of shape (n, width)."""
         u = np.clip(rows, -self.reach, self.reach)
         features = np.empty((len(u), self.width))
         features[:, : self.d] = u
-        place = self.d
-        for j in self.numbers if self.ramps else ():
-            if j in self.flat:
-                features[:, place : place + self.ramps] = 0.0
-                place += self.ramps
-                continue
-            for low, high in zip(self.knots, self.knots[1:], strict=False):
-                # A ramp below the mean is 0 at it and -1 below; one above rises from 0 to 1.
-                rise = self.ramp_weight * np.clip((u[:, j] - low) / (high - low), 0.0, 1.0)
-                features[:, place] = rise - (self.ramp_weight if high <= 0 else 0.0)
-                place += 1
-        for i, j in self.pairs:
-            features[:, place] = self.pair_weight * np.clip(u[:, i] * u[:, j], -self.reach, self.reach)
-            place += 1
+        last = self.d + len(self.numbers) * self.ramps
+        if self.ramps:
+            low, high = np.array(self.knots[:-1]), np.array(self.knots[1:])
+            ramps = (u[:, list(self.numbers), None] - low) / (high - low)
+            np.clip(ramps, 0.0, 1.0, out=ramps)
+            # A ramp below the mean is 0 at it and -1 below; one above rises from 0 to 1.
+            ramps *= self.ramp_weight
+            ramps -= np.where(high <= 0, self.ramp_weight, 0.0)
+            ramps[:, [j in self.flat for j in self.numbers]] = 0.0
+            features[:, self.d : last] = ramps.reshape(len(u), -1)
+        if self.pairs:
+            first, second = np.array(self.pairs).T
+            products = u[:, first] * u[:, second]
+            np.clip(products, -self.reach, self.reach, out=products)
+            features[:, last:] = self.pair_weight * products
         return features
 
     def names(self, names: tuple[str, ...]) -> tuple[str, ...]:

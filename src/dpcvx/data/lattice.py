@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,7 @@ class ResidualBound:
                 )
 
 
+@cache
 def integer_bounds(bounds: Bounds, d: int) -> tuple[int, int]:
     """Bounds (K_inf, K2) of a stored row of d features: max_j |k_j| <= K_inf and sum_j k_j^2 <= K2.
 

@@ -100,20 +100,25 @@ class Quantiser:
         n, d, blocks = _blocks(X)
         if self.places is not None:
             kept, whole = list(self.places), blocks
-            d, blocks = len(kept), ((start, block[:, kept]) for start, block in whole)
+            d, blocks = len(kept), ((start, np.ascontiguousarray(block[:, kept])) for start, block in whole)
         center, scale, limits = self._limits(n, d)
-        if self.basis is not None:
-            blocks = _expanded(self._known_cells(blocks), self.basis, center, scale)
-            d = self.basis.width
-            center, scale, limits = replace(self, center=0.0, scale=self.basis.largest)._limits(n, d)
-        else:
-            blocks = self._known_cells(blocks)
-        from dpcvx.data.kernels import quantise_dense
+        from dpcvx.data.kernels import quantise_additive, quantise_dense
 
+        blocks, basis = self._known_cells(blocks), self.basis
+        if basis is not None:
+            *_, limits = replace(self, center=0.0, scale=1.0)._limits(n, basis.width)
+            d = basis.width
+        if isinstance(basis, PublicScore):
+            blocks = _expanded(blocks, basis, center, scale)
+            center, scale = np.zeros(d), np.full(d, basis.largest)
         stored = np.zeros((n, d + (self.constant > 0)), dtype=np.int16)
         stored[:, d:] = self.constant
         for start, block in blocks:
-            quantise_dense(block, center, scale, *limits, stored[start : start + len(block)])
+            out = stored[start : start + len(block)]
+            if isinstance(basis, AdditiveBasis):
+                quantise_additive(block, center, scale, *basis.arrays, *limits, out)
+            else:
+                quantise_dense(block, center, scale, *limits, out)
         return Dense(stored)
 
     def factors(self, rows: Dense) -> Vector:
@@ -255,7 +260,7 @@ def _blocks(X: Any) -> tuple[int, int, Iterator[tuple[int, Vector]]]:
 
 
 def _expanded(
-    blocks: Iterator[tuple[int, Vector]], basis: AdditiveBasis | PublicScore, center: Vector, scale: Vector
+    blocks: Iterator[tuple[int, Vector]], basis: PublicScore, center: Vector, scale: Vector
 ) -> Iterator[tuple[int, Vector]]:
     """Blocks of rows as blocks of a basis's features, a part at a time that is as small."""
     for start, block in blocks:

@@ -6,13 +6,13 @@ Every sensitivity holds on the stored integers, without slack (PRIVACY_MATH §11
 
 from dpcvx.mechanisms.counts import NoisyBinCounts, NoisyCounts, NoisyPooledCounts, NoisyRowCount, as_counts
 from dpcvx.mechanisms.difference import NoisyDifference
-from dpcvx.mechanisms.feature import NoisyFeature
 from dpcvx.mechanisms.goodness import NoisyGoodness
 from dpcvx.mechanisms.gradient import NoisyGradient
 from dpcvx.mechanisms.lattice_gaussian import GaussianMechanism, LatticeGaussian
 from dpcvx.mechanisms.mechanism import Mechanism, Traits, check_capacity
 from dpcvx.mechanisms.minimiser import NoisyMinimiser, PerturbedMinimiser, hessian_rank
 from dpcvx.mechanisms.moments import NoisyLength, NoisyMoments
+from dpcvx.mechanisms.pair import NoisyPair
 from dpcvx.mechanisms.quantile import NoisyQuantile, as_quantile, quantile_grid
 from dpcvx.mechanisms.second_moments import NoisySecondMoments, SecondMoments
 from dpcvx.mechanisms.target import NoisyTarget
@@ -26,12 +26,12 @@ __all__ = [
     "NoisyBinCounts",
     "NoisyCounts",
     "NoisyDifference",
-    "NoisyFeature",
     "NoisyGoodness",
     "NoisyGradient",
     "NoisyLength",
     "NoisyMinimiser",
     "NoisyMoments",
+    "NoisyPair",
     "NoisyPooledCounts",
     "NoisyQuantile",
     "NoisyRowCount",

@@ -84,9 +84,9 @@ class Asking:
         answer: Vector = self.ask(center, reach, question="target")
         return answer
 
-    def feature(self, theta: Vector, drawn: tuple[int, ...] = ()) -> int:
-        """Feature with a large slope of the objective at a public theta, none of those drawn before."""
-        answer: int = self.ask(theta, drawn, question="feature")
+    def pair(self, theta: Vector, drawn: tuple[int, ...] = ()) -> int:
+        """Pair with a large slope of the loss along its product at a public theta, none of those drawn."""
+        answer: int = self.ask(theta, drawn, question="pair")
         return answer
 
     def vertex(self) -> Vertex:

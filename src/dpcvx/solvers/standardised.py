@@ -15,7 +15,7 @@ from dpcvx.data import FEATURE_BITS, AdditiveBasis, PublicScore, Quantiser, Regi
 from dpcvx.domains.limited import LimitedBall, ShapeLimit
 from dpcvx.errors import Incompatible
 from dpcvx.events import Compose, Repeat
-from dpcvx.mechanisms import Mechanism, NoisyFeature, NoisyLength, NoisyMoments, NoisyTarget
+from dpcvx.mechanisms import Mechanism, NoisyLength, NoisyMoments, NoisyPair, NoisyTarget
 from dpcvx.plans import Asking, Plan, Solver, Stage
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers.defaults import default
@@ -93,7 +93,7 @@ class Standardised(ScaledFit):
 
     Where the products of all pairs of columns would be too many features, some of them are selected first:
     those along which the loss of the constant model falls most. The share of the second label, which that
-    model needs, is released before (`NoisyTarget`, 1 % of mu^2); then `NoisyFeature` draws the pairs for 5 %
+    model needs, is released before (`NoisyTarget`, 1 % of mu^2); then `NoisyPair` draws the pairs for 5 %
     of mu^2. Rows are mapped by released numbers once more, to the features of the pairs that were drawn.
 
     Parameters
@@ -330,27 +330,18 @@ class Standardised(ScaledFit):
         mu = gaussian_mu(paid.epsilon, paid.delta)
         # k draws of bounded range eta cost as much as a Gaussian of mu^2 = k eta^2/4 (PRIVACY_MATH §2.1).
         eta = 2 * mu * math.sqrt(PAIR_SHARE / self.selected)
-        rows = self._candidate_rows(problem)
-        last = rows.d - 1
-        drawn = NoisyFeature(rows, n, eta, (last - len(self.candidates), last), budget.neighbours)
+        drawn = NoisyPair(
+            self._constant_model(problem), n, eta, self.candidates, self.reach, budget.neighbours
+        )
         if not self._asks_labels(problem):
             return (drawn,)
         return NoisyTarget(n, 1 / (mu * math.sqrt(LABEL_SHARE)), budget.neighbours), drawn
 
-    def _candidate_basis(self) -> AdditiveBasis:
-        """Return the basis with the products of all candidates, each as large as a standardised cell."""
-        if self.basis is None:
-            raise Incompatible("Pairs are selected for a basis, and there is none.")
-        return replace(self.basis, reach=self.reach, pairs=self.candidates, pair_weight=1.0)
-
-    def _candidate_rows(self, problem: Problem) -> Problem:
-        """Return the problem of rows with all candidates and a constant, in the fit's own loss."""
-        basis = self._candidate_basis()
-        bounds = self._bounded(basis, problem)[1]
-        loss, norm = self.inner(problem).loss, math.hypot(bounds.x_2 or 0.0, INTERCEPT)
-        return replace(
-            problem, loss=loss, bounds=Bounds(1.0, math.nextafter(norm, math.inf)), d=basis.width + 1, l2=0.0
-        )
+    def _constant_model(self, problem: Problem) -> Problem:
+        """Return the problem of standardised cells over their reach and a constant, in the fit's own loss."""
+        norm = math.hypot(math.sqrt(self._columns(problem.d)), INTERCEPT)
+        bounds = Bounds(1.0, math.nextafter(norm, math.inf))
+        return replace(problem, loss=self.inner(problem).loss, bounds=bounds, d=problem.d + 1, l2=0.0)
 
     def _select(
         self, problem: Problem, ask: Asking, basis: AdditiveBasis, rows: Quantiser, units: TargetUnits
@@ -360,34 +351,29 @@ class Standardised(ScaledFit):
         `basis`: with the flat columns, which are known by now; `rows`: map to standardised cells; `units`: of
         the target, and the log-odds of labels if they are known.
         """
-        theta = np.zeros(self._candidate_rows(problem).shape)
+        constant = self._constant_model(problem)
+        theta = np.zeros(constant.shape)
         if _has_two_labels(problem):
             theta[-1] = units.start / INTERCEPT
         if self._asks_labels(problem):
             answer = ask.target(0.0, 1.0)
             share = min(max(float(answer[1]) / max(float(answer[0]), 0.5), -RAREST), RAREST)
             theta[-1] = math.log((1 + share) / (1 - share)) / INTERCEPT
-        everything = replace(self._candidate_basis(), flat=basis.flat)
-        bounds = self._candidate_rows(problem).bounds
-        mapped = replace(rows, bounds=bounds, basis=everything, intercept=INTERCEPT)
-        ask.remap(mapped, units.center, units.scale)
+        cells = replace(rows, bounds=constant.bounds, scale=self.reach * rows.scale, intercept=INTERCEPT)
+        ask.remap(replace(cells, basis=None), units.center, units.scale)
         drawn: tuple[int, ...] = ()
         for _ in range(self.selected):
-            drawn = (*drawn, ask.feature(theta, drawn))
-        drawn = tuple(sorted(drawn))
-        found = replace(basis, pairs=tuple(self.candidates[k] for k in drawn))
-        first = everything.width - len(self.candidates)
-        places = (*range(first), *(first + k for k in drawn))
-        factors = np.append(np.ones(first), np.full(len(drawn), found.pair_weight))
-        largest, bounds = self._bounded(found, problem)
-        ask.remap(Quantiser(bounds, 0.0, largest / (everything.largest * factors), places=places))
+            drawn = (*drawn, ask.pair(theta, drawn))
+        found = replace(basis, pairs=tuple(self.candidates[k] for k in sorted(drawn)))
+        _, bounds = self._bounded(found, problem)
+        ask.remap(Quantiser(bounds, 0.0, 1 / self.reach, basis=found, places=tuple(range(problem.d))))
         return found
 
     def plan(self, problem: Problem, n: int, budget: Budget, accountant: Accountant) -> Plan:
         """Give the measures their share, and the other solver what is left."""
         means, squares, length = self.measures(problem, n, budget)
         selections = (
-            Stage(each, self.selected if isinstance(each, NoisyFeature) else 1)
+            Stage(each, self.selected if isinstance(each, NoisyPair) else 1)
             for each in self.selections(problem, n, budget)
         )
         measures = (Stage(means, 1), Stage(squares, 1), *selections, Stage(length, 1))

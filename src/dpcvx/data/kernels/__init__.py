@@ -4,6 +4,7 @@ Every function treats one row at a time or adds exact integers, so blocks, threa
 answer. Matrices of margins, residuals and sums hold one row per output: (K, n) and (K, d).
 """
 
+from dpcvx.data.kernels.additive import accumulate_products, quantise_additive
 from dpcvx.data.kernels.jit import compiled
 from dpcvx.data.kernels.passes import (
     accumulate_constant,
@@ -27,6 +28,7 @@ from dpcvx.data.kernels.residuals import bind, block_residuals, compile_slope, r
 __all__ = [
     "accumulate_constant",
     "accumulate_dense",
+    "accumulate_products",
     "accumulate_sparse",
     "add_dense",
     "add_sparse",
@@ -40,6 +42,7 @@ __all__ = [
     "gradient_sparse",
     "multiply_dense",
     "multiply_sparse",
+    "quantise_additive",
     "quantise_dense",
     "quantise_sparse",
     "residuals_of",

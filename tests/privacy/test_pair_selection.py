@@ -1,4 +1,4 @@
-"""Selected features: scores of neighbours, the law of the draws, and whole fits on neighbouring records."""
+"""Selected pairs: scores of neighbours, the law of the draws, and whole fits on neighbouring records."""
 
 import itertools
 import math
@@ -11,7 +11,7 @@ from dpcvx.accounting import Neighbours, Tight
 from dpcvx.audit import discrepancies, record, replay
 from dpcvx.data import AdditiveBasis
 from dpcvx.events import Exponential
-from dpcvx.mechanisms import NoisyFeature
+from dpcvx.mechanisms import NoisyPair
 from dpcvx.noise import SeededGenerator
 from dpcvx.solvers import NoisyGradientDescent, Standardised
 
@@ -22,7 +22,7 @@ BASIS = AdditiveBasis(3, (0, 1), (-2.0, -1.0, 0.0, 1.0, 2.0), 0.7, (), 0.5, 3.0)
 
 def mechanism(n, relation="replace", eta=0.5):
     problem = dp.Problem(dp.Logistic(), dp.L2Ball(10.0), bounds=BOUNDS, d=4)
-    return NoisyFeature(problem, n, eta, (1, 4), Neighbours(relation))
+    return NoisyPair(problem, n, eta, ((0, 1), (0, 3), (2, 3)), 3.0, Neighbours(relation))
 
 
 def records(n, seed=0):
@@ -50,6 +50,19 @@ def test_no_neighbour_moves_a_score_by_more_than_the_sensitivity(relation):
     assert largest > 0.6  # not vacuous
 
 
+def test_scores_are_sums_over_rows_of_whole_numbers():
+    asked, (X, y) = mechanism(50), records(50)
+    by_hand = [0, 0, 0]
+    for row, label in zip(X, y, strict=True):
+        cells = [int(2**14 * cell) for cell in row]
+        rho = -int(label) * 2**19  # slope -y/2 of the logistic loss at 0
+        for j, (a, b) in enumerate(asked.pairs):
+            product = abs(3 * cells[a] * cells[b]) >> 14
+            by_hand[j] += rho * min(product, 2**14) * (1 if cells[a] * cells[b] > 0 else -1)
+    scores, _ = asked.scores(np.zeros(4), dp.source(X, y, bounds=BOUNDS))
+    assert np.rint(scores[:, 0] * 50 * 2.0**34).tolist() == by_hand
+
+
 def law(asked, X, y):
     """Probability of every sequence of two draws, by hand."""
     scores, sensitivity = asked.scores(np.zeros(4), dp.source(X, y, bounds=BOUNDS))
@@ -61,7 +74,7 @@ def law(asked, X, y):
 
 
 def test_draws_have_the_law_of_one_exponential_mechanism_after_another():
-    asked, (X, y) = mechanism(40, eta=30.0), records(40)
+    asked, (X, y) = mechanism(40, eta=6.0), records(40)
     source, rng = dp.source(X, y, bounds=BOUNDS), SeededGenerator(0)
     (slopes,), drawn = asked.start(source), []
     for _ in range(3000):
@@ -70,7 +83,7 @@ def test_draws_have_the_law_of_one_exponential_mechanism_after_another():
     for pair, probability in law(asked, X, y).items():
         error = math.sqrt(probability * (1 - probability) / len(drawn))
         assert abs(drawn.count(pair) / len(drawn) - probability) < 4.5 * error + 1e-3
-    assert asked.event == Exponential(30.0)
+    assert asked.event == Exponential(6.0)
     assert repr(slopes) == "Slopes()"
 
 
@@ -107,5 +120,6 @@ def test_a_whole_fit_with_selected_pairs_agrees_on_neighbours(loss):
 
 def test_wrong_numbers_are_refused():
     problem = dp.Problem(dp.Logistic(), dp.L2Ball(10.0), bounds=BOUNDS, d=4)
-    with pytest.raises(ValueError, match="No feature can be drawn"):
-        NoisyFeature(problem, 100, 0.1, (1, 5))
+    for pairs in ((), ((1, 4),), ((-1, 2),)):
+        with pytest.raises(ValueError, match="Pairs must be places of 4 features"):
+            NoisyPair(problem, 100, 0.1, pairs, 3.0)

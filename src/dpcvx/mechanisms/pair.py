@@ -1,4 +1,4 @@
-"""A feature that the loss falls along most, by the exponential mechanism."""
+"""A pair of features along whose product the loss falls most, by the exponential mechanism."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from dpcvx.accounting import REPLACE_ONE, Neighbours
 from dpcvx.arrays import Vector
-from dpcvx.data import SUM_UNIT, GradientSum, ResidualBound, integer_bounds
+from dpcvx.data import LARGEST_PRODUCT, SUM_UNIT, PairSum, ResidualBound
 from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.events import Event, Exponential
 from dpcvx.mechanisms.mechanism import Traits, check_capacity, residual_bound, room
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from dpcvx.data import DataSource
     from dpcvx.noise import Generator
 
-__all__ = ["NoisyFeature"]
+__all__ = ["NoisyPair"]
 
 
 class Slopes:
-    """Slopes of the objective along the candidates at one public point, computed once; never shown."""
+    """Slopes of the loss along the products at one public point, computed once; never shown."""
 
     def __init__(self) -> None:
         self._at: tuple[Vector, Vector, float] | None = None
@@ -40,32 +40,33 @@ class Slopes:
 
 
 @dataclass(frozen=True)
-class NoisyFeature:
-    """A feature with a large slope of the objective at a public theta, other than those drawn before.
+class NoisyPair:
+    """A pair with a large slope of the loss along its product at a public theta, none of those drawn before.
 
-    Question: scores u_js(D) = -s grad_j F(theta; D) for every candidate j that is left and s = 1, -1; with K
-    outputs a candidate has K such entries. (j, s) is drawn with probability proportional to
-    exp(eta u_js/(2 Delta)), exactly (`noise.exponential`), and j is the answer.
-    Sensitivity (replace-one, each score): Delta = 2 L1/n = 2 2^-34 R_inf K_inf/n, half of it under
-    add/remove, as of `NoisyVertex` with vertices of length 1; R_inf is taken at the public theta.
-    Event: Exponential(eta). The candidates that are left are public, as earlier draws are released, so a draw
-    is eta-bounded-range (PRIVACY_MATH §2.1). Rounding of log-weights is paid out of eta (PRIVACY_MATH §11).
+    Question: let p_ij = clip(stretch x_ia x_ib, -1, 1) for the pair j = (a, b) of features, on the grid 2^-14
+    (`PairSum`). The scores are u_js(D) = -s/n sum_i rho_i p_ij for every pair j that is left and s = 1, -1,
+    rho_i the slope of record i at theta; with K outputs a pair has K such entries. (j, s) is drawn with
+    probability proportional to exp(eta u_js/(2 Delta)), exactly (`noise.exponential`), and j is the answer.
+    Sensitivity (replace-one, each score): Delta = 2 2^-34 R_inf 2^14/n, half of it under add/remove; R_inf is
+    taken at the public theta.
+    Event: Exponential(eta). The pairs that are left are public, as earlier draws are released, so a draw is
+    eta-bounded-range (PRIVACY_MATH §2.1). Rounding of log-weights is paid out of eta (PRIVACY_MATH §11).
     """
 
     problem: Problem
     n: int  # public normaliser: the number of records
     eta: float  # bounded range of one draw
-    candidates: tuple[int, int]  # first feature, and last + 1
+    pairs: tuple[tuple[int, int], ...]  # places of the features; see `PairSum`
+    stretch: float  # factor of products
     neighbours: Neighbours = REPLACE_ONE  # the data sets that must look alike
 
-    traits: ClassVar[Traits] = Traits("feature", measures=True)
+    traits: ClassVar[Traits] = Traits("pair", measures=True)
 
     def __post_init__(self) -> None:
-        first, last = self.candidates
-        if not 0 <= first < last <= self.problem.d:
-            raise WrongValue(f"No feature can be drawn from {first} to {last} of {self.problem.d}.")
+        if not self.pairs or not all(0 <= place < self.problem.d for pair in self.pairs for place in pair):
+            raise WrongValue(f"Pairs must be places of {self.problem.d} features, and at least one pair.")
         if self.problem.l2:
-            raise Incompatible("Features are selected without a ridge.")
+            raise Incompatible("Pairs are selected without a ridge.")
         check_capacity(self, self.n)
         if self._temperature <= 0:
             raise Incompatible(
@@ -99,9 +100,8 @@ class NoisyFeature:
 
     @property
     def n_draws(self) -> int:
-        """One value for each candidate."""
-        first, last = self.candidates
-        return (last - first) * self.problem.outputs
+        """One value for each pair."""
+        return len(self.pairs) * self.problem.outputs
 
     @property
     def failure(self) -> float:
@@ -109,8 +109,7 @@ class NoisyFeature:
         return 0.0
 
     def _sensitivity(self, bound: ResidualBound) -> float:
-        k_inf, _ = integer_bounds(self.problem.bounds, self.problem.d)
-        return self.neighbours.ball * SUM_UNIT * bound.linf * k_inf / self.n
+        return self.neighbours.ball * SUM_UNIT * bound.linf * LARGEST_PRODUCT / self.n
 
     @property
     def _temperature(self) -> float:
@@ -121,12 +120,10 @@ class NoisyFeature:
         return self.eta - log_weight_error(self.eta * records)
 
     def scores(self, theta: Vector, data: DataSource) -> tuple[Vector, float]:
-        """Return the gradient along the candidates, shape (p, K), and the sensitivity of its entries."""
+        """Return the slopes along the products, shape (pairs, K), and the sensitivity of each."""
         bound = residual_bound(self.problem, self.problem.margin_bound(theta), None)
-        total = data.sum(GradientSum(self.problem.loss, theta, bound)).astype(np.float64)
-        first, last = self.candidates
-        gradient = total.reshape(self.problem.d, -1)[first:last] * (SUM_UNIT / self.n)
-        return gradient, self._sensitivity(bound)
+        total = data.sum(PairSum(self.problem.loss, theta, bound, self.pairs, self.stretch))
+        return total.astype(np.float64) * (SUM_UNIT / self.n), self._sensitivity(bound)
 
     def start(self, data: DataSource) -> tuple[Slopes]:
         """Return the slopes, which are computed when the first draw needs them."""
@@ -135,7 +132,7 @@ class NoisyFeature:
     def __call__(
         self, slopes: Slopes, theta: Vector, drawn: tuple[int, ...], data: DataSource, rng: Generator
     ) -> int:
-        """Return a candidate, counted from the first one, that is none of those drawn before."""
+        """Return the place of a pair that is none of those drawn before."""
         from dpcvx.noise.exponential import select_signed
 
         scores, sensitivity = slopes.at(theta, lambda theta: self.scores(theta, data))
