@@ -23,7 +23,7 @@ CORRELATION = 0.3
 WIDE, TARGET_WIDE = 10.0, 40.0
 LEVELS = {"region": ("north", "south", "west", "east"), "sex": ("f", "m", "x")}
 SHARES = {"region": (0.4, 0.3, 0.2, 0.1), "sex": (0.5, 0.4, 0.1)}
-FIGURES = ("seeds", "warned", "covered", "error", "std", "r2", "bias")
+FIGURES = ("seeds", "warned", "covered", "error", "std", "goodness", "bias")
 PAGE, START, END = "uncertainty.md", "<!-- coverage: begin -->", "<!-- coverage: end -->"
 # (model, law of features, law of errors or share of the second class, records, features, epsilon)
 CELLS = [
@@ -156,7 +156,11 @@ def measure(cell, options, before):
         inside.append(np.mean((low < truth) & (truth < high)))
         errors.append(model.coef_std_)
         outwards.append(np.mean(np.sign(truth) * (model.coef_debiased_ - truth) / model.coef_std_))
-    fresh = {"seeds": seed - first, "warned": 100 * warned / max(1, seed - first), "r2": 100 * np.mean(fits)}
+    fresh = {
+        "seeds": seed - first,
+        "warned": 100 * warned / max(1, seed - first),
+        "goodness": 100 * np.mean(fits),
+    }
     if len(inside) > 1:
         fresh |= {
             "covered": 100 * float(np.mean(inside)),
@@ -192,8 +196,8 @@ def joined(before, fresh):
     runs = [each["seeds"] for each in both]
     seen = [count * (1 - each["warned"] / 100) for count, each in zip(runs, both, strict=True)]
     found = {"seeds": sum(runs)}
-    for key in ("warned", "r2", "covered", "std", "bias"):
-        weights = runs if key in ("warned", "r2") else seen
+    for key in ("warned", "goodness", "covered", "std", "bias"):
+        weights = runs if key in ("warned", "goodness") else seen
         known = [(w, each[key]) for w, each in zip(weights, both, strict=True) if key in each]
         if known:
             found[key] = float(np.average([value for _, value in known], weights=[w for w, _ in known]))
@@ -215,8 +219,11 @@ def figures_of(cell, figures):
     return {key: value for key, value in named.items() if value is not None}
 
 
-def rows(figures):
-    """Lines of the table; a cell that misses nominal by more than 1.5 points and two errors has a star."""
+def rows(figures, others):
+    """Lines of the table; a cell that misses nominal by more than 1.5 points and two errors has a star.
+
+    `others`: figures of fits that were made for R² alone.
+    """
     yield "| model | features | errors, classes | n | d | epsilon | fits | warned | covered | std. err | R² |"
     yield "|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|"
     for cell in CELLS:
@@ -224,7 +231,8 @@ def rows(figures):
         if f"{name_of(cell)}_seeds" not in figures:
             continue
         found = figures_of(cell, figures)
-        covered, std, r2 = "", "", f"{found['r2']:.1f}" if "r2" in found else ""
+        covered, std, fits = "", "", {**figures_of(cell, others), **found}.get("goodness")
+        r2 = "" if fits is None else f"{fits:.1f}"
         if "covered" in found:
             star = "*" if abs(found["covered"] - 95) > 1.5 + 2 * found["error"] else ""
             covered, std = f"{found['covered']:.1f} ± {found['error']:.1f}{star}", f"{found['std']:.4f}"
@@ -246,17 +254,20 @@ def main() -> None:
     parser.add_argument(
         "--more", action="store_true", help="add repetitions to cells that have fewer than --seeds"
     )
+    parser.add_argument(
+        "--figures", default="coverage", help='file of docs/figures; "coverage_r2" for fits whose R² counts'
+    )
     parser.add_argument("--write", action="store_true", help="write the table into docs/uncertainty.md")
     options = parser.parse_args()
     options.share = options.share if options.share == "auto" else float(options.share)
     for number, cell in enumerate(CELLS):
         wanted = options.cells is None or number in options.cells
-        before = figures_of(cell, stored("coverage"))
+        before = figures_of(cell, stored(options.figures))
         known = before.get("seeds", 0) >= (options.seeds if options.more else 1) and not options.again
         if wanted and not known and cell[3] <= options.largest:
             found = measure(cell, options, before if options.more else {})
-            update("coverage", {f"{name_of(cell)}_{key}": value for key, value in found.items()})
-    lines = "\n".join(rows(stored("coverage")))
+            update(options.figures, {f"{name_of(cell)}_{key}": value for key, value in found.items()})
+    lines = "\n".join(rows(stored("coverage"), stored("coverage_r2")))
     print(lines)
     if options.write:
         page = FOLDER.parent / PAGE

@@ -17,7 +17,7 @@ from dpcvx.noise import SeededGenerator
 from dpcvx.plans.uncertainty import Goodness
 from dpcvx.solvers import NoisyGradientDescent, Standardised
 from dpcvx.solvers.calibrated import Calibrated
-from dpcvx.solvers.one_step import with_uncertainty
+from dpcvx.solvers.one_step import _clip_of_errors, with_uncertainty
 from dpcvx.solvers.standardised import INTERCEPT
 
 BOUNDS = dp.Bounds(1.0)
@@ -236,3 +236,20 @@ def _pair(X, y, row, target):
     rows, targets = X.copy(), y.copy()
     rows[0], targets[0] = row, target
     return (X, y), (rows, targets)
+
+
+@pytest.mark.parametrize("strength", [220, 1560, 18_600])
+def test_clipping_changes_r2_of_skewed_records_by_less_than_the_noise(strength):
+    """Errors are exponential, and grow with skewed features; clipped at half as far, R² moves by more than the noise."""
+    rng, n = np.random.default_rng(0), 200_000
+    X = rng.gamma(0.7, size=(n, 3)) + rng.gamma(0.3, size=(n, 1))
+    errors = np.exp(0.3 * np.minimum(X[:, 0] - 1, 3)) * (rng.exponential(size=n) - 1)
+    y = 0.5 * X.sum(axis=1) + errors
+    y, errors = y - y.mean(), errors - errors.mean()
+    clip, lost = _clip_of_errors(strength)
+    limit = clip * y.std()
+    clipped = [np.clip(each, -limit, limit) for each in (errors, y)]
+    wrong = errors.var() / y.var() - clipped[0].var() / clipped[1].var()
+    noise = 1.512 * clip**2 / strength
+    assert 0 < abs(wrong) < 0.75 * noise
+    assert lost == pytest.approx(0.5 * noise, rel=0.1)

@@ -53,6 +53,8 @@ class SquaredErrors:
     target_reach: float
     # stored integer of the intercept's feature, where far records are shrunk as a whole; 0 if none is
     constant: int = 0
+    # part of R² that clipping may add; half of it counts as a standard deviation of R²
+    lost: float = 0.0
 
     name: ClassVar[str] = "R²"
     size: ClassVar[int] = 3  # number of terms
@@ -73,7 +75,7 @@ class SquaredErrors:
         return np.stack([_rounded(error**2), halves, 4 * halves**2 >> GOODNESS_BITS])
 
     def explained(self, sums: Vector, noise: float, present: float) -> tuple[float, float] | None:
-        """Return R² and the standard deviation of its noise; None where noise hides the variance of y.
+        """Return R² and its standard deviation, of noise and clipping; None if noise hides the variance of y.
 
         `sums`: released sums over n; `noise`: standard deviation of the noise on each of them; `present`:
         share of the records that have a target.
@@ -85,7 +87,7 @@ class SquaredErrors:
         if total < SEEN * unsure:
             return None
         left = ratio * errors / total
-        return 1 - left, math.hypot(ratio * noise, left * unsure) / total
+        return 1 - left, math.hypot(ratio * noise / total, left * unsure / total, self.lost / 2)
 
 
 @dataclass(frozen=True)

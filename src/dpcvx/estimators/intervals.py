@@ -131,7 +131,7 @@ class Intervals(FittedModel):
         return math.nan if goodness.value is None else goodness.value
 
     def r2_interval(self, level: float = 0.95) -> Vector:
-        """Return an interval for R² on the records of the fit: it covers the privacy noise of ``r2_``.
+        """Return an interval for R² on the records of the fit; it covers privacy noise and clipping.
 
         Parameters
         ----------

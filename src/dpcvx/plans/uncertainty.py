@@ -139,7 +139,7 @@ class Goodness:
 
     name: str  # "R²" or "pseudo-R²"
     value: float | None  # None where noise hides the loss of a constant
-    deviation: float = 0.0  # standard deviation of the privacy noise on it
+    deviation: float = 0.0  # standard deviation of the privacy noise on it, and of what clipping may change
 
 
 @dataclass(frozen=True, eq=False)

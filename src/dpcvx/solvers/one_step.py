@@ -39,7 +39,7 @@ __all__ = ["OneStep", "far_reach", "hides_errors", "with_uncertainty"]
 
 MEAT_SHARE: float = default("solvers.one_step.MEAT_SHARE")
 GOODNESS_SHARE: float = default("solvers.one_step.GOODNESS_SHARE")
-CLIPS = (2.5, 10.0)  # of errors and targets for R², in standard deviations of the target
+CLIPS = (2.5, 16.0)  # of errors and targets for R², in standard deviations of the target
 # Log-losses are clipped at log(n mu) - 2, between these: a calibrated model loses less than e^-(limit + 1) of
 # its mean log-loss to the clip, which is then about half of the noise.
 LOG_LOSSES = (3.0, 12.0)
@@ -188,10 +188,13 @@ class OneStep(Solver):
         if self.goodness == "deviance":
             return _deviances(problem.loss, n / multiplier)
         largest = max(map(abs, problem.loss.y_range))
-        reach = min(problem.slope(math.inf, None, clip), 2 * largest)
-        if problem.loss.target_deviation is not None:
-            reach = min(reach, problem.loss.target_deviation * _clip_of_errors(n / multiplier))
-        return SquaredErrors(reach, min(reach, largest), self.stored_intercept)
+        deviation, lost = problem.loss.target_deviation, 0.0
+        if deviation is None:
+            reach = min(problem.slope(math.inf, None, clip), 2 * largest)
+        else:
+            clip, lost = _clip_of_errors(n / multiplier)
+            reach = min(deviation * clip, 2 * largest)
+        return SquaredErrors(reach, min(reach, largest), self.stored_intercept, lost)
 
     def _ask_goodness(self, plan: Plan, theta: Vector, ask: Asking) -> Goodness:
         """Ask how good the fit is."""
@@ -235,16 +238,18 @@ class OneStep(Solver):
         return problem.loss.dispersion_known and self.solver.clip is None and single
 
 
-def _clip_of_errors(strength: float) -> float:
-    """Return the clip of errors and targets for R², in standard deviations of the target.
+def _clip_of_errors(strength: float) -> tuple[float, float]:
+    """Return the clip of errors and targets for R², in standard deviations of the target, and what R² loses.
 
-    Clipped at c standard deviations, an exponential tail loses 2 (1 + c) exp(-1 - c) of its variance, of
-    which R² loses a quarter or less, as errors and targets lose alike. The smallest clip is taken for which
-    that quarter is at most the noise, 1.5 c^2/strength. `strength`: n mu of the question.
+    Errors and targets lose alike, which makes R² too large: clipped at c standard deviations, by about
+    0.2 (1 + c) exp(-1 - 0.7 c) for errors that are exponential and grow with exponential features, and by
+    less for normal ones. The smallest clip is taken for which that is half of the noise, 1.5 c^2/strength.
+    `strength`: n mu of the question.
     """
-    clips = np.linspace(*CLIPS, 100)
-    biased = (1 + clips) * np.exp(-1 - clips) / 2 > 1.5 * clips**2 / strength
-    return float(clips[min(int(biased.sum()), len(clips) - 1)])
+    clips = np.linspace(*CLIPS, 200)
+    lost = 0.2 * (1 + clips) * np.exp(-1 - 0.7 * clips)
+    place = min(int((lost > 0.75 * clips**2 / strength).sum()), len(clips) - 1)
+    return float(clips[place]), float(lost[place])
 
 
 def _deviances(loss: Any, strength: float) -> Deviances:
