@@ -40,6 +40,7 @@ __all__ = ["OneStep", "far_reach", "hides_errors", "with_uncertainty"]
 MEAT_SHARE: float = default("solvers.one_step.MEAT_SHARE")
 GOODNESS_SHARE: float = default("solvers.one_step.GOODNESS_SHARE")
 CLIPS = (2.5, 16.0)  # of errors and targets for R², in standard deviations of the target
+DEVIANCE_CLIPS = (2.5, 10.0)  # of targets for D², in standard deviations
 # Log-losses are clipped at log(n mu) - 2, between these: a calibrated model loses less than e^-(limit + 1) of
 # its mean log-loss to the clip, which is then about half of the noise.
 LOG_LOSSES = (3.0, 12.0)
@@ -253,14 +254,18 @@ def _clip_of_errors(strength: float) -> tuple[float, float]:
 
 
 def _deviances(loss: Any, strength: float) -> Deviances:
-    """Return the measure of D², with limits for targets at the distance from their mean that R² has.
+    """Return the measure of D², with limits for targets.
 
     Deviances of amounts are those of a target at that distance above a usual mean, and of shares twice the
     log-loss of a share 1 at a mean that falls with the number of records. `strength`: n mu of the question.
     """
     if loss.link == "logit":
         return Deviances(loss, 2 * min(max(math.log(strength) - 3, SHARE_LOSSES[0]), SHARE_LOSSES[1]), 1.0)
-    far = loss.usual_target + _clip_of_errors(strength) / LOG_UNIT
+    # An exponential tail clipped at c standard deviations loses 2 (1 + c) exp(-1 - c) of its variance, and D²
+    # a quarter of that or less: no more than the noise.
+    clips = np.linspace(*DEVIANCE_CLIPS, 100)
+    biased = (1 + clips) * np.exp(-1 - clips) / 2 > 1.5 * clips**2 / strength
+    far = loss.usual_target + float(clips[min(int(biased.sum()), len(clips) - 1)]) / LOG_UNIT
     largest = float(loss.deviance(np.array(far), np.array(loss.usual_target)))
     return Deviances(loss, max(largest, LEAST_DEVIANCE), min(far, loss.y_range[1]))
 
