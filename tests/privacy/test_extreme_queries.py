@@ -112,4 +112,4 @@ def test_no_question_takes_more_than_its_share_of_work(loss):
 def test_a_point_is_a_set_too():
     """The simplex of one coefficient has no size to take a part of."""
     question = Regression("a", (), domain=Simplex(1.0)).compile(SCHEMA, N)
-    assert reach(question, PropagatedNoise(0.1, np.eye(1))) == 1.0
+    assert reach(question.problem, PropagatedNoise(0.1, np.eye(1))) == 1.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -78,7 +79,8 @@ class LocalModels:
     ----------
     universe : Universe
     measurements : sequence of Measurement
-        Released means of single attributes and of pairs, as `NoisyMarginals` returns them.
+        Released means of single attributes and of pairs, as `NoisyMarginals` returns them. Triples, which are
+        measured only where all cells are listed, are not fitted.
     corrections : sequence of tuple of Measurement
         Groups of later measurements, each about the same attributes. One counts in every distribution that
         has two of its attributes, where both together have at most 2^16 cells.
@@ -92,6 +94,7 @@ class LocalModels:
     ) -> None:
         self.universe = universe
         self._released = {m.attributes: m for m in measurements}
+        self._order = max(map(len, self._released), default=1)
         self._corrections = [group for group in corrections if group]
         self._tables: dict[tuple[int, ...], Vector] = {}
         self._singles: dict[int, _Single] = {}
@@ -102,9 +105,9 @@ class LocalModels:
         return LocalModels(self.universe, tuple(self._released.values()), corrections)
 
     def inside(self, attributes: Iterable[int]) -> list[Measurement]:
-        """Return the released means about single attributes and pairs among some."""
+        """Return the released means about single attributes, pairs and triples among some."""
         places = sorted(set(attributes))
-        keys = [(a,) for a in places] + [(a, b) for a in places for b in places if a < b]
+        keys = (key for r in range(1, self._order + 1) for key in combinations(places, r))
         return [self._released[key] for key in keys if key in self._released]
 
     def marginal(self, attributes: tuple[int, ...]) -> Vector:

@@ -29,6 +29,9 @@ LARGEST_ATTRIBUTE = 1024  # levels; products of two columns of contrasts are exa
 WEIGHT_BITS = 3  # weights of the lower orders are multiples of 1/8
 LARGEST_WEIGHT = 8
 MOST_PAIRS, MOST_TRIPLES = 2**16, 2**10  # statistics up to which pairs and triples are considered
+# Largest noise of a triple, in units of 1/sqrt(n), chosen by benchmarks/triples.py: regressions lose up to a
+# third of their accuracy, and the largest errors of tables of three attributes fall to between 1/9 and 7/10.
+TRIPLE_NOISE = 1.75
 MOST_LOCAL_PAIRS = 2**22  # likewise where no histogram is fitted to them
 MOST_CHANGES = 2**14  # sets of changed attributes that are enumerated for a sensitivity
 
@@ -263,8 +266,8 @@ def marginal_order(
     """Return the largest number of attributes in one statistic of a warm start, from public numbers.
 
     Pairs are measured if their noise is below 1/sqrt(3), the standard deviation of a uniform number in
-    [-1, 1]; triples if their noise is below 1/sqrt(n), so that noise is smaller than the sampling error of
-    all orders. Both only if they are few enough to be fitted quickly.
+    [-1, 1]; triples if their noise is below `TRIPLE_NOISE`/sqrt(n), about the sampling error of all orders.
+    Both only if they are few enough to be fitted quickly.
 
     Parameters
     ----------
@@ -274,7 +277,7 @@ def marginal_order(
         Statistics up to which pairs are considered.
     """
     best = 1
-    for order, largest, most in ((2, 3**-0.5, most_pairs), (3, n**-0.5, MOST_TRIPLES)):
+    for order, largest, most in ((2, 3**-0.5, most_pairs), (3, TRIPLE_NOISE * n**-0.5, MOST_TRIPLES)):
         if order > len(sizes):
             break
         mechanism = NoisyMarginals(sizes, n, noise_multiplier, order, neighbours)

@@ -56,9 +56,8 @@ class PublicSide:
         self._shares: Vector | None = None  # as the first release gave them, before the projection
         self._base, self._warm = self._read_start(start)
         self.histogram: Histogram | LocalModels = self._base
-        paired = isinstance(plan.start, NoisyMarginals) and plan.start.order == 2
         self._local = self._base if isinstance(self._base, LocalModels) else None
-        if self._local is None and paired:
+        if self._local is None and any(len(m.attributes) > 1 for m in self._warm):
             self._local = LocalModels(plan.universe, self._warm)
 
     def marginal(self, compiled: CompiledQuery) -> Vector:
