@@ -4,7 +4,8 @@ Tables are those of `tables.py`. With `--share` the rarer class is thinned out a
 records, to fit and to test on alike. The excess is the log-loss on new records less that of the model
 without privacy, over that of the constant less the same: 0 for the model without privacy, 1 for a constant.
 A fit is bad where its log-loss is above the constant's by more than a hundredth. Printed: means by n mu for
-each coefficient; positive predictions (of the rarer class), over those of the model without privacy.
+each coefficient; positive predictions (of the rarer class), over those of the model without privacy. With
+`--against`, a file that `--lines` wrote with another version: mean changes of the same fits, by epsilon.
 """
 
 import argparse
@@ -110,23 +111,43 @@ def summary(found: list[dict]) -> dict[str, float]:
     return figures
 
 
+def changes(found: list[dict], others: list[dict]) -> None:
+    """Print the mean change of figures against another version's, over the fits of both."""
+
+    def key(fit: dict) -> tuple:
+        return fit["epsilon"], fit["table"], fit["target"], fit["seed"]
+
+    before = {key(fit): fit for fit in others}
+    pairs = [(before[key(fit)], fit) for fit in found if key(fit) in before]
+    for epsilon in sorted({fit["epsilon"] for _, fit in pairs}):
+        for name in ("auc", "loss", "accuracy"):
+            change = np.array([b[name] - a[name] for a, b in pairs if b["epsilon"] == epsilon])
+            error = change.std(ddof=1) / np.sqrt(len(change))
+            print(f"epsilon {epsilon:g} {name}: {change.mean():+.4f} +- {error:.4f}, {len(change)} fits")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epsilons", type=float, nargs="+", default=[0.1, 0.3, 1.0, 4.0])
     parser.add_argument("--share", type=float, default=0.0, help="most records of the rarer class")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--lines", help="file to which every fit is appended")
+    parser.add_argument("--largest", type=int, help="rows of the largest table")
+    parser.add_argument("--against", help="file of lines of another version, for paired changes")
     parser.add_argument("--dry", action="store_true", help="write no figures")
     options = parser.parse_args()
     found = []
     for question in questions(DEVELOPMENT):
-        if question.positive is None:
+        if question.positive is None or (options.largest and question.rows > options.largest):
             continue
         for fit in fits(question, options):
             found.append(fit)
             if options.lines:
                 with open(options.lines, "a") as file:
                     file.write(json.dumps(fit) + "\n")
+    if options.against:
+        with open(options.against) as file:
+            changes(found, [json.loads(line) for line in file])
     figures = summary(found)
     print(json.dumps(figures, indent=2))
     if not options.dry:

@@ -65,6 +65,7 @@ __all__ = ["AUTOMATIC", "FitDeclaration", "Parameters", "Planning", "parameters"
 AUTOMATIC = "auto"
 CHECK: float = default("estimators.planning.CHECK")
 INTERCEPT: float = default("estimators.planning.INTERCEPT")
+PHASES: tuple[float, ...] = default("estimators.planning.PHASES")
 CLASSIFIER_INTERCEPT: float = default("estimators.planning.CLASSIFIER_INTERCEPT")
 INTERCEPT_BESIDE_UNIT_ROWS: float = default("estimators.planning.INTERCEPT_BESIDE_UNIT_ROWS")
 
@@ -443,12 +444,20 @@ class Planning(Parameters):
         n_iter = None if self.n_iter is None else int(self.n_iter)
         # Standard errors are those of the loss's own minimiser.
         clip = residual_clip(problem) if self.uncertainty else default_clip(problem, n, budget)
+        phases = PHASES if problem.loss.target == "labels" and not self.uncertainty else ()
         if self.solver == "auto":
             kinds = automatic(problem)
             if self.n_iter is not None:
                 kinds = tuple(kind for kind in kinds if hasattr(kind, "n_iter"))
             return tuple(
-                configured(kind, clip=clip, n_iter=n_iter, intercept=intercept, noise_share=noise_share)
+                configured(
+                    kind,
+                    clip=clip,
+                    n_iter=n_iter,
+                    intercept=intercept,
+                    noise_share=noise_share,
+                    phases=phases,
+                )
                 for kind in kinds
             )
         if isinstance(self.solver, str):
@@ -458,7 +467,7 @@ class Planning(Parameters):
             kind = NAMED_SOLVERS[self.solver]
             if self.n_iter is not None and not hasattr(kind, "n_iter"):
                 raise WrongValue(f"{kind.__name__} has no iterations: leave n_iter None.")
-            return (configured(kind, clip=clip, n_iter=n_iter, intercept=intercept),)
+            return (configured(kind, clip=clip, n_iter=n_iter, intercept=intercept, phases=phases),)
         if not hasattr(self.solver, "plan") or isinstance(self.solver, type):
             raise WrongType(f"solver must be a name or a Solver object, got {self.solver!r}.")
         solver: Any = self.solver

@@ -130,12 +130,13 @@ def _drowns_short_rows(plan: Plan) -> bool:
     """Whether the noise on the mean of all gradients is longer than that of rows with few cells can be."""
     problem = plan.problem
     share = min(1.0, math.sqrt(USUAL_CELLS) * problem.bounds.x_inf / problem.row_norm)
-    for stage in plan.solver.innermost(plan).stages:
-        asked = stage.mechanism
-        if asked.traits.question == "gradient":
-            longest = share * asked.sensitivity * plan.n / plan.budget.neighbours.ball
-            return bool(asked.noise * math.sqrt(problem.size / stage.n_calls) > longest)
-    return False
+    stages = plan.solver.innermost(plan).stages
+    gradients = [stage for stage in stages if stage.mechanism.traits.question == "gradient"]
+    if not gradients:
+        return False
+    longest = share * gradients[0].mechanism.sensitivity * plan.n / plan.budget.neighbours.ball
+    precision = sum(stage.n_calls / stage.mechanism.noise**2 for stage in gradients)
+    return bool(math.sqrt(problem.size / precision) > longest)
 
 
 class _OutlookKey(PlanKey):

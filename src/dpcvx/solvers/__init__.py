@@ -46,10 +46,17 @@ def configured(
     n_iter: int | None = None,
     intercept: float = 0.0,
     noise_share: float | None = None,
+    phases: tuple[float, ...] = (),
 ) -> Solver:
     """Return a solver with the settings that it has a field for."""
     known = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    given = {"clip": clip, "n_iter": n_iter, "intercept": intercept, "noise_share": noise_share}
+    given = {
+        "clip": clip,
+        "n_iter": n_iter,
+        "intercept": intercept,
+        "noise_share": noise_share,
+        "phases": phases,
+    }
     return kind(**{name: value for name, value in given.items() if name in known})
 
 

@@ -65,6 +65,9 @@ _LISTED = (
             "noise would move it where classes are balanced", "benchmarks/accuracy.py", predicts=False),
     Default("solvers.gradient_descent.MOST_STEPS", 10_000,
             "more steps by default would seldom be worth the time", "benchmarks/dense.py", predicts=False),
+    Default("solvers.gradient_descent.MOST_NOISE", 2.0,
+            "most noise of a phase, over the least: on data that bend less than typical ones noise of early "
+            "steps does not fade", "benchmarks/labels.py", predicts=False),
     Default("solvers.gradient_descent.NOISE_SHARE", 0.1,
             "of the loss at theta = 0: a model whose noise costs more is hardly worth having",
             "not measured: where it binds, little is learnt anyway"),
@@ -89,6 +92,10 @@ _LISTED = (
     Default("solvers.corrective_frank_wolfe.MOST_SELECTIONS", 1000,
             "selections that a default may cost; beyond it selections must be given",
             "benchmarks/corrective.py", predicts=False),
+    Default("solvers.corrective_frank_wolfe.FEWEST_SELECTIONS", 16,
+            "selections where half of the features are as many: with the eight of the model of harmonic "
+            "coefficients, half of sixteen equal ones are not found, and few coefficients are found as well "
+            "with either", "benchmarks/corrective.py", predicts=False),
     Default("solvers.corrective_frank_wolfe.REVISITS", 4.0,
             "selections for each feature that can be found: some are selected twice, and some by chance",
             "benchmarks/lasso_designs.py", predicts=False),
@@ -420,6 +427,10 @@ _LISTED = (
     Default("estimators.private_maps.POOLED_WIDTH", 0.8,
             "of the bounds: a range that is wider gains little, and cells are left alone",
             "not measured: a uniform column has 0.9", predicts=False),
+    Default("estimators.planning.PHASES", (2 / 9, 4 / 9, 6 / 9, 7 / 9, 8 / 9, 1.0),
+            "ends of the phases of a classifier's descent that have noise of their own: three before the "
+            "last third and three in it keep nearly all that a noise for every step would gain",
+            "benchmarks/accuracy.py", predicts=False),
     Default("estimators.planning.CHECK", 0.01,
             "of mu^2 for counts of recognised cells: half a per cent of noise on the fit",
             "benchmarks/accuracy.py", predicts=False),

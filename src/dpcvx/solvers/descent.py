@@ -1,14 +1,14 @@
-"""Planning that descents share: the noise of a gradient, and the plan of T noisy gradients."""
+"""Planning that descents share: the noise of a gradient, and plans of noisy gradients."""
 
 from __future__ import annotations
 
 from dpcvx.accounting import Accountant, Budget, calibrate, gaussian_mu, spendable
-from dpcvx.events import Gaussian, Repeat
+from dpcvx.events import Compose, Event, Gaussian, Repeat
 from dpcvx.mechanisms import NoisyGradient
 from dpcvx.plans import Plan, Solver, Stage
 from dpcvx.problem import Problem
 
-__all__ = ["gradient_noise", "plan_gradients"]
+__all__ = ["gradient_noise", "plan_gradients", "plan_parts"]
 
 
 def gradient_noise(
@@ -27,6 +27,31 @@ def plan_gradients(
     solver: Solver, T: int, problem: Problem, n: int, budget: Budget, accountant: Accountant
 ) -> Plan:
     """Return the plan of a solver, its settings fixed, that asks for T noisy gradients of all records."""
-    noise_multiplier = calibrate(lambda t: Repeat(Gaussian(t), T), spendable(budget), accountant)
-    mechanism = NoisyGradient(problem, n, noise_multiplier, budget.neighbours, solver.clip)
-    return Plan((Stage(mechanism, T),), problem, n, solver, budget, accountant)
+    return plan_parts(solver, ((T, 1.0),), problem, n, budget, accountant)
+
+
+def plan_parts(
+    solver: Solver,
+    parts: tuple[tuple[int, float], ...],
+    problem: Problem,
+    n: int,
+    budget: Budget,
+    accountant: Accountant,
+) -> Plan:
+    """Return the plan of noisy gradients of all records in parts with different noise.
+
+    `parts`: for each part its number of gradients, and its noise over that of a part with factor 1. The
+    factors are public and fixed before the first answer; every gradient is charged with its own noise
+    (PRIVACY_MATH §1, unequal steps).
+    """
+
+    def asked(t: float) -> Event:
+        repeated = tuple(Repeat(Gaussian(t * factor), count) for count, factor in parts)
+        return repeated[0] if len(repeated) == 1 else Compose(repeated)
+
+    unit = calibrate(asked, spendable(budget), accountant)
+    stages = tuple(
+        Stage(NoisyGradient(problem, n, unit * factor, budget.neighbours, solver.clip), count)
+        for count, factor in parts
+    )
+    return Plan(stages, problem, n, solver, budget, accountant)

@@ -15,7 +15,7 @@ from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.plans import Asking, Plan, Solver, check_count, require
 from dpcvx.problem import Problem
 from dpcvx.solvers.defaults import default
-from dpcvx.solvers.descent import gradient_noise, plan_gradients
+from dpcvx.solvers.descent import gradient_noise, plan_parts
 from dpcvx.solvers.memo import memoised
 from dpcvx.solvers.typical_data import Typical
 
@@ -29,6 +29,7 @@ LATE: int = default("solvers.gradient_descent.LATE")
 SETTLE_NOISE: float = default("solvers.gradient_descent.SETTLE_NOISE")
 LATE_COST = 1.014  # mean of 1/t over the last third of a path, over 1/t at its mean
 MOST_STEPS: int = default("solvers.gradient_descent.MOST_STEPS")
+MOST_NOISE: float = default("solvers.gradient_descent.MOST_NOISE")
 NOISE_SHARE: float = default("solvers.gradient_descent.NOISE_SHARE")
 SCALED_NOISE_SHARE: float = default("solvers.gradient_descent.SCALED_NOISE_SHARE")
 
@@ -43,7 +44,8 @@ class NoisyGradientDescent(Solver):
     of the iterates is returned, or the last of them where the loss is not convex.
 
     Privacy: T questions `NoisyGradient` (l2 sensitivity 2 L2/n, replace-one); event Repeat(Gaussian, T), so
-    sigma = 2 L2 sqrt(T)/(n mu(eps, delta)) (PRIVACY_MATH §1). Iterates are post-processing.
+    sigma = 2 L2 sqrt(T)/(n mu(eps, delta)) (PRIVACY_MATH §1). Iterates are post-processing. With `phases`
+    the event is a composition of one Repeat for each phase, and the sum of (2 L2/(n sigma_t))^2 is mu^2.
 
     Utility: let H be the length that a constant unit gradient would move the answer. The noise moves each
     coordinate by a standard deviation of about 2 L2 H/(n mu), whatever the number of steps that share H,
@@ -55,7 +57,9 @@ class NoisyGradientDescent(Solver):
     each of a record's scores, and may cost a tenth of the largest loss at theta = 0. H stops short of
     the length at which the noise alone would fill C, sqrt(d) 2 L2 H/(n mu) = r, since beyond it the
     projection shrinks the signal with the noise. Where the objective bends, the mean of late iterates has
-    less noise than the last one: along a curvature h about 3/(h H) of it instead of half.
+    less noise than the last one: along a curvature h about 3/(h H) of it instead of half. If the noise
+    sigma_t of step t costs A_t sigma_t^2 by the same model, sigma_t^2 proportional to A_t^(-1/2) is the best
+    division of mu^2; late steps are in few of the averaged iterates, and noise of early ones has faded.
 
     Deviations: momentum, projection and the mean; T is fixed in advance, and no random iterate is returned.
 
@@ -83,6 +87,9 @@ class NoisyGradientDescent(Solver):
         Most that the noise may cost by default, over the loss at theta = 0: it limits H. Without it rows of a
         declared length have no such limit, and others have one of a tenth, or of a fifth for a target of
         known standard deviation.
+    phases : tuple of float
+        Ends of the phases whose steps have noise of their own, as shares of the steps, the last of them 1.
+        Without any, all steps have the same noise.
     """
 
     n_iter: int | None = None
@@ -92,6 +99,7 @@ class NoisyGradientDescent(Solver):
     intercept: float = field(default=0.0, repr=False)  # the statement has an entry of its own for it
     settled: float = field(default=SETTLED, repr=False)
     noise_share: float | None = field(default=None, repr=False)
+    phases: tuple[float, ...] = field(default=(), repr=False)  # the statement has the noise of each
 
     name: ClassVar[str] = "gradient_descent"
     requires: ClassVar[tuple[type, ...]] = (HasProjection,)
@@ -108,7 +116,7 @@ class NoisyGradientDescent(Solver):
         require(self, problem)
         T, step, momentum = self._schedule(problem, n, budget)
         solver = replace(self, n_iter=T, step=step, momentum=momentum)
-        return plan_gradients(solver, T, problem, n, budget, accountant)
+        return plan_parts(solver, self._parts(problem, T, step, momentum), problem, n, budget, accountant)
 
     def with_records(self, plan: Plan, n: int) -> NoisyGradientDescent:
         """Return the solver with the step length of n records; one that was given stays."""
@@ -143,6 +151,7 @@ class NoisyGradientDescent(Solver):
         momentum, step = self.momentum or 0.0, self.step or 1 / plan.problem.smoothness
         theta: Vector = C.start(plan.problem.shape)
         previous, late, slope = theta, np.zeros_like(theta), np.zeros(plan.problem.shape[1:])
+        precision = _precisions(plan)  # of the answers
         averaged = _averaged(T) if plan.problem.loss.convex else 1
         for t in range(T):
             y = theta + momentum * (theta - previous)
@@ -150,19 +159,21 @@ class NoisyGradientDescent(Solver):
             theta, previous = C.project(y - step * g), theta
             if t >= T - averaged:
                 late += theta
-                slope = slope + g[-1]
+                slope = slope + precision[t] * g[-1]
         theta = late / averaged
-        return self._settle(plan, theta, slope / (averaged * self.intercept)) if self.intercept else theta
+        known = float(precision[T - averaged :].sum())
+        return self._settle(plan, theta, slope / known, 1 / math.sqrt(known)) if self.intercept else theta
 
-    def _settle(self, plan: Plan, theta: Vector, slope: Vector) -> Vector:
+    def _settle(self, plan: Plan, theta: Vector, slope: Vector, noise: float) -> Vector:
         """Return theta with the Newton step of its intercept that the last answers ask for.
 
-        `slope`: mean of the intercept's entry of the averaged gradients, over the value of its feature: the
-        mean slope of the loss with noise. Two standard deviations of it are left out, so that noise does not
-        move the intercept. A feature of small value costs little noise, but descent along it is slow.
+        `slope`: mean of the intercept's entry of the last gradients, weighted by the inverses of their
+        variances; over the value of its feature it is the mean slope of the loss with noise. `noise`: its
+        standard deviation. Two of these are left out, so that noise does not move the intercept. A feature of
+        small value costs little noise, but descent along it is slow.
         """
-        k, c, problem = _averaged(plan.n_calls), self.intercept, plan.problem
-        noise = float(plan.stages[0].mechanism.noise) / (c * math.sqrt(k))
+        c, problem = self.intercept, plan.problem
+        slope, noise = slope / c, noise / c
         found = np.sign(slope) * np.maximum(np.abs(slope) - SETTLE_NOISE * noise, 0.0)
         moved = theta.copy()
         moved[-1] -= found / (c * problem.loss.smoothness(problem.z_max))
@@ -243,11 +254,29 @@ class NoisyGradientDescent(Solver):
             momentum = _least_momentum(T, H / longest, most)
         return T, self.step or min(longest, H / _unit_travel(T, momentum)), momentum
 
+    def _parts(self, problem: Problem, T: int, step: float, momentum: float) -> tuple[tuple[int, float], ...]:
+        """Number of steps of each phase, and the noise of one over that of the first."""
+        if not (self.phases and problem.is_round and problem.loss.convex):
+            return ((T, 1.0),)
+        length = step * _unit_travel(T, momentum)
+        costs = Typical.of(problem, self.clip).noise_weights(length, self.phases)
+        counts = np.diff(np.rint(T * np.array(self.phases)), prepend=0.0).astype(int)
+        kept = counts > 0
+        costs = np.maximum(costs[kept], costs[kept].max() / MOST_NOISE**4)
+        factors = (costs / costs[0]) ** -0.25
+        return tuple(zip(counts[kept].tolist(), factors.tolist(), strict=True))
+
     def _momentum(self, problem: Problem, T: int) -> float:
         """The given momentum, or the largest whose transient has decayed after T steps."""
         if self.momentum is not None:
             return self.momentum
         return min(_most_momentum(problem), max(0.0, 1 - self.settled / T))
+
+
+def _precisions(plan: Plan) -> Vector:
+    """Inverse of the variance of the noise on a coordinate of each answer."""
+    each = [float(stage.mechanism.noise) ** -2 for stage in plan.stages]
+    return np.repeat(each, [stage.n_calls for stage in plan.stages])
 
 
 def _averaged(T: int) -> int:

@@ -29,6 +29,7 @@ GROWTH: float = default("solvers.typical_data.GROWTH")
 LEAST_WINDOW = 1e-4  # below it a difference of like numbers is its first term
 EXPLAINED: float = default("solvers.typical_data.EXPLAINED")
 DIRECTIONS: int = default("solvers.typical_data.DIRECTIONS")
+POINTS = 20  # of every part of a path, over which what noise costs is averaged
 UNIFORM = 1 / 3  # second moment of a feature spread evenly over its bounds
 
 
@@ -82,6 +83,24 @@ class Typical:
             (self.counts * h * self.signal * (np.exp(-before) * shrinking) ** 2).sum(axis=-1) / 2,
             (self.counts * shift**2 * whole * noise).sum(axis=-1) / 2,
         )
+
+    def noise_weights(self, length: float, ends: tuple[float, ...]) -> Vector:
+        """Excess risk by a unit of squared noise, on average over the steps of each part of a path.
+
+        `length`: H, as in `descent`, whose path this is; `ends`: of the parts, as shares of the path. Noise
+        before the last third shrinks like the coefficients; that within it is in the averaged iterates from
+        its step on.
+        """
+        h, whole = self.curvatures, 6 / 5 * length
+        window = whole / 3
+        starts = (0.0, *ends[:-1])
+        places = [
+            np.linspace(first, last, 2 * POINTS + 1)[1::2] for first, last in zip(starts, ends, strict=True)
+        ]
+        left = (1 - np.array(places))[..., None] * whole  # of the path, after a step
+        faded = np.exp(-h * np.maximum(left - window, 0.0)) * -np.expm1(-h * np.minimum(left, window))
+        shares: Vector = (self.counts * h * (faded / (h * window)) ** 2).sum(axis=-1).mean(axis=-1) / 2
+        return shares
 
     def perturbed(self, ridge: Vector, noise: Vector) -> tuple[Vector, Vector]:
         """Excess risk of a minimiser with a ridge and a linear term: (the ridge's part, the noise's part)."""
