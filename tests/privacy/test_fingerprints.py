@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 
 import numpy as np
 import pytest
@@ -84,6 +85,28 @@ def test_fingerprints_are_keyed_and_in_no_backup(ledger, tmp_path):
     told = ledger.account("people").statement().to_json() + str(ledger.account("people").notes(""))
     assert "smallest" not in told
     ledger.verify()
+
+
+def test_a_backup_that_is_killed_leaves_nothing_private_behind(ledger, tmp_path, monkeypatch):
+    """The part that is written before the copy has its name had fingerprints and secrets in it."""
+    say(ledger, "people", people(0, 100))
+    connect, left = sqlite3.connect, []
+
+    def watched(place, **given):
+        left.append(place)
+        return connect(place, **given)
+
+    def killed(_):
+        left.append((tmp_path / "copy.db.part").read_bytes())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sqlite3.connect", watched)
+    monkeypatch.setattr("os.fsync", killed)
+    with pytest.raises(KeyboardInterrupt):
+        ledger.backup(tmp_path / "copy.db")
+    assert left[1] == ""  # private tables are deleted where no file has a name
+    assert b"people" in left[-1]
+    assert b"smallest" not in left[-1]
 
 
 def test_cells_of_any_kind_stop_nothing(ledger):

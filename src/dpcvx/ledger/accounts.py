@@ -23,6 +23,8 @@ from dpcvx.errors import (
     WrongValue,
 )
 from dpcvx.events import Event, Poisson, count_leaves, to_plain, walk
+from dpcvx.ledger.account_entries import AccountEntries
+from dpcvx.ledger.account_secrets import change_secret, read_secret
 from dpcvx.ledger.account_statement import AccountStatement
 from dpcvx.ledger.backup import copy_ledger
 from dpcvx.ledger.chain import (
@@ -31,12 +33,10 @@ from dpcvx.ledger.chain import (
     Entry,
     Receipt,
     SecretChange,
-    WitnessStart,
     append,
     canonical,
     digest,
     genesis,
-    has,
 )
 from dpcvx.ledger.database import (
     account_table,
@@ -51,6 +51,7 @@ from dpcvx.ledger.database import (
 )
 from dpcvx.ledger.filters import FRESH, WHOLE, Spending, admit, remaining, requested
 from dpcvx.ledger.fingerprints import Declared, recognise_people
+from dpcvx.ledger.heads import read_head, tell_witness, witnessed_head
 from dpcvx.ledger.verification import Verification, verify
 from dpcvx.ledger.witness import Head, witness_at
 
@@ -59,14 +60,8 @@ __all__ = ["Account", "Ledger"]
 LONGEST = 1000  # characters of names, purposes and keys
 
 # Made once: building a statement costs as much as running it.
-_HEAD = sa.select(head_table).with_for_update()
 _ACCOUNT = sa.select(account_table).where(account_table.c.name == sa.bindparam("wanted"))
 _UPDATE = account_table.update().where(account_table.c.name == sa.bindparam("wanted"))
-_KEY = sa.select(entry_table).where(
-    entry_table.c.account == sa.bindparam("wanted"),
-    entry_table.c.kind == sa.bindparam("kind"),
-    entry_table.c.key == sa.bindparam("key"),
-)
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -249,7 +244,7 @@ class Ledger:
             raise Incompatible("No place for a witness was given: use Ledger(url, witness=...).")
         verify(self.url, None, repr(self))
         with writing(self.url) as connection:
-            head = self._head(connection)
+            head = read_head(connection, repr(self))
             if witness_at(self.witness).latest(head.identity) is not None:
                 raise Incompatible(
                     f"The witness at {_without_password(self.witness)} holds entries, so it was not lost. "
@@ -262,42 +257,12 @@ class Ledger:
                 head = append(connection, head, name, "witness", None, {"reason": reason})[0]
         self._tell(head)
 
-    def _head(self, connection: sa.Connection) -> Head:
-        """Return the head; nobody else appends before the transaction ends."""
-        row = connection.execute(_HEAD).one_or_none()
-        if row is None or row.format != FORMAT:
-            raise LedgerDamaged(f"{self!r} has no head of format {FORMAT}.")
-        return Head(row.identity, row.sequence, row.hash)
-
     def _lock(self, connection: sa.Connection) -> Head:
-        """Return the head as `_head` does, after a look at the witness."""
-        head = self._head(connection)
-        if self.witness is None:
-            return head
-        seen = witness_at(self.witness).latest(head.identity)
-        if head.sequence == 0 and (seen is None or seen.sequence == 0):
-            return head  # both are new, or an earlier attempt to create the ledger was cut off
-        if seen is None:
-            raise LedgerDamaged(
-                f"The witness of {self!r} is missing or empty, but the ledger has entries "
-                f"({head.sequence} of them): an old copy could not be told from the newest. Put the witness "
-                "back; if it is lost, begin a new one with Ledger.start_witness or dpcvx ledger witness."
-            )
-        if seen.identity != head.identity:
-            raise LedgerDamaged(
-                f"The witness knows another ledger than {self!r}. Restore the ledger that it knows, or "
-                "give this one a witness of its own."
-            )
-        if seen != head and not has(connection, seen):
-            raise LedgerDamaged(
-                f"The witness saw entry {seen.sequence} of {self!r}, which is not there: this is an old "
-                "or edited copy. Nothing is charged to it; restore the newest copy."
-            )
-        return head
+        """Return the head after a look at the witness; nobody else appends before the transaction ends."""
+        return witnessed_head(connection, self.witness, repr(self))
 
     def _tell(self, head: Head) -> None:
-        if self.witness is not None:
-            witness_at(self.witness).append(head)
+        tell_witness(self.witness, head)
 
 
 @dataclass(frozen=True)
@@ -382,8 +347,8 @@ class Account:
             head = self.ledger._lock(connection)
             cap, spending = self._state(connection)
             self._check_relations(cap, relations, unit)
-            self._require_open(connection)
-            if key is not None and (paid := self._paid(connection, key)) is not None:
+            self._entries(connection).require_open()
+            if key is not None and (paid := self._entries(connection).find("charge", key)) is not None:
                 return self._again(connection, cap, paid, details)
             after = self._admit(cap, spending, event, details)
             if after is not None:
@@ -409,11 +374,11 @@ class Account:
             raise WrongType(f"answer is a {type(answer).__name__}; it must be bytes.")
         with writing(self.ledger.url) as connection:
             head = self.ledger._lock(connection)
-            if self._paid(connection, key) is None:
+            if self._entries(connection).find("charge", key) is None:
                 raise Incompatible(
                     f"Key {key!r} was never charged to account {self.name!r}: charge it first."
                 )
-            if self._answered(connection, key) is not None:
+            if self._entries(connection).content("answer", key) is not None:
                 raise Incompatible(f"Key {key!r} has an answer already; it is never replaced.")
             content = {"answer": digest(answer)}
             head, _ = append(connection, head, self.name, "answer", key, content, answer)
@@ -423,17 +388,17 @@ class Account:
         """Return the receipt of a charged key, or None."""
         with reading(self.ledger.url) as connection:
             cap, _ = self._state(connection)
-            paid = self._paid(connection, key)
+            paid = self._entries(connection).find("charge", key)
             if paid is None:
                 return None
             told = json.loads(paid.content)["time"]
-            answer = self._answered(connection, key)
+            answer = self._entries(connection).content("answer", key)
         return Receipt(self.name, cap, paid.sequence, told, paid.hash, key, answer)
 
     def answer(self, key: str) -> bytes | None:
         """Return the stored answer of a key, or None."""
         with reading(self.ledger.url) as connection:
-            return self._answered(connection, key)
+            return self._entries(connection).content("answer", key)
 
     def note(self, key: str, content: bytes, secret: SecretChange | None = None) -> None:
         """Record how much of a charge was used, once for each key; durable when it returns.
@@ -455,10 +420,10 @@ class Account:
         """
         with writing(self.ledger.url) as connection:
             head = self.ledger._lock(connection)
-            self._require_open(connection)
+            self._entries(connection).require_open()
             if secret is not None:
-                self._change(connection, secret)
-            if self._answered(connection, key, "note") is not None:
+                change_secret(connection, self.name, secret)
+            if self._entries(connection).content("note", key) is not None:
                 raise Incompatible(f"Account {self.name!r} has a note {key!r} already; it is never replaced.")
             details = {"answer": digest(content)}
             head, _ = append(connection, head, self.name, "note", key, details, content)
@@ -482,38 +447,31 @@ class Account:
         """
         with writing(self.ledger.url) as connection:
             self.ledger._lock(connection)
-            self._require_open(connection)
-            self._change(connection, secret)
+            self._entries(connection).require_open()
+            change_secret(connection, self.name, secret)
 
     def read_secret(self, key: str) -> bytes | None:
         """Return a private value, or None; refuse an old copy of the ledger as a charge does."""
         with writing(self.ledger.url) as connection:
             self.ledger._lock(connection)
             secret_table.create(connection, checkfirst=True)  # earlier versions have none
-            return self._secret(connection, key)
+            return read_secret(connection, self.name, key)
 
     def read_note(self, key: str) -> bytes | None:
         """Return the note of a key, or None."""
         with reading(self.ledger.url) as connection:
-            return self._answered(connection, key, "note")
+            return self._entries(connection).content("note", key)
 
     def notes(self, prefix: str) -> tuple[tuple[str, bytes], ...]:
         """Return the keys that begin with a text, with their notes, in order."""
-        columns = entry_table.c
-        chosen = sa.select(columns.key, columns.answer).where(
-            columns.account == self.name,
-            columns.kind == "note",
-            columns.key.startswith(prefix, autoescape=True),
-        )
         with reading(self.ledger.url) as connection:
-            rows = connection.execute(chosen.order_by(columns.sequence)).all()
-        return tuple((row.key, bytes(row.answer)) for row in rows)
+            return self._entries(connection).notes(prefix)
 
     @property
     def states(self) -> tuple[AccountState, ...]:
         """Decisions to freeze, open again or close the account, in order; without any it is open."""
         with reading(self.ledger.url) as connection:
-            return self._states(connection)
+            return self._entries(connection).states()
 
     def freeze(self, *, reason: str) -> None:
         """Refuse every charge and every new answer until `thaw`.
@@ -548,7 +506,7 @@ class Account:
         with writing(self.ledger.url) as connection:
             head = self.ledger._lock(connection)
             self._state(connection)  # refuses an account that is not there
-            states = self._states(connection)
+            states = self._entries(connection).states()
             now = states[-1].word if states else "open"
             if now == "closed" or now == word:
                 raise AccountNotOpen(f"Account {self.name!r} is {now} already.")
@@ -556,36 +514,16 @@ class Account:
             head, _ = append(connection, head, self.name, "state", None, details)
         self.ledger._tell(head)
 
-    def _states(self, connection: sa.Connection) -> tuple[AccountState, ...]:
-        columns = entry_table.c
-        mine = (columns.account == self.name) & (columns.kind == "state")
-        found = connection.execute(sa.select(columns.content).where(mine).order_by(columns.sequence))
-        told = [json.loads(text) for text in found.scalars()]
-        return tuple(
-            AccountState(each["sequence"], each["time"], each["state"], each["reason"]) for each in told
-        )
-
     def require_open(self) -> None:
         """Refuse an account that is frozen or closed, with AccountNotOpen."""
         with reading(self.ledger.url) as connection:
-            self._require_open(connection)
-
-    def _require_open(self, connection: sa.Connection) -> None:
-        states = self._states(connection)
-        if states and states[-1].word != "open":
-            now = states[-1]
-            raise AccountNotOpen(
-                f"The data owner has {now.word} account {self.name!r} at {now.time[:19]}: {now.reason}"
-            )
+            self._entries(connection).require_open()
 
     def history(self) -> tuple[Entry, ...]:
         """Return every charge, in order."""
-        mine = (entry_table.c.account == self.name) & (entry_table.c.kind == "charge")
-        chosen = sa.select(entry_table.c.content, entry_table.c.hash).where(mine)
         with reading(self.ledger.url) as connection:
             cap, _ = self._state(connection)
-            rows = connection.execute(chosen.order_by(entry_table.c.sequence)).all()
-        return tuple(_entry(cap, json.loads(row.content), row.hash) for row in rows)
+            return self._entries(connection).charges(cap)
 
     def remaining(self, delta: float | None = None) -> float:
         """Return the epsilon that one more Gaussian release could still have.
@@ -602,35 +540,12 @@ class Account:
         """Return the guarantee and the whole history, in words and as JSON."""
         history = self.history()
         used = history[-1].used if history else 0.0
-        return AccountStatement(self.name, self.budget, used, history, self._witness_starts(), self.states)
-
-    def _witness_starts(self) -> tuple[WitnessStart, ...]:
-        columns = entry_table.c
-        mine = (columns.account == self.name) & (columns.kind == "witness")
-        chosen = sa.select(columns.content).where(mine).order_by(columns.sequence)
         with reading(self.ledger.url) as connection:
-            found = [json.loads(text) for text in connection.execute(chosen).scalars()]
-        return tuple(WitnessStart(each["sequence"], each["time"], each["reason"]) for each in found)
+            starts = self._entries(connection).witness_starts()
+        return AccountStatement(self.name, self.budget, used, history, starts, self.states)
 
-    def _secret(self, connection: sa.Connection, key: str) -> bytes | None:
-        chosen = sa.select(secret_table.c.content).where(*self._is_secret(key))
-        found = connection.execute(chosen).scalar()
-        return None if found is None else bytes(found)
-
-    def _is_secret(self, key: str) -> tuple[sa.ColumnElement[bool], ...]:
-        return secret_table.c.account == self.name, secret_table.c.key == key
-
-    def _change(self, connection: sa.Connection, secret: SecretChange) -> None:
-        if self._secret(connection, secret.key) != secret.before:
-            raise Incompatible(
-                f"Another process has continued what this one began in account {self.name!r}: stop one of "
-                "the two."
-            )
-        if secret.before is not None:
-            connection.execute(secret_table.delete().where(*self._is_secret(secret.key)))
-        if secret.after is not None:
-            row = {"account": self.name, "key": secret.key, "content": secret.after}
-            connection.execute(secret_table.insert(), row)
+    def _entries(self, connection: sa.Connection) -> AccountEntries:
+        return AccountEntries(connection, self.name)
 
     def _state(self, connection: sa.Connection | None = None) -> tuple[Budget, Spending]:
         if connection is None:
@@ -660,13 +575,6 @@ class Account:
         delta = details["planned_delta"]
         return admit(cap, spending, event, failure=details["failure"], delta=delta)
 
-    def _paid(self, connection: sa.Connection, key: str) -> Any:
-        return connection.execute(_KEY, {"wanted": self.name, "kind": "charge", "key": key}).first()
-
-    def _answered(self, connection: sa.Connection, key: str, kind: str = "answer") -> bytes | None:
-        row = connection.execute(_KEY, {"wanted": self.name, "kind": kind, "key": key}).first()
-        return None if row is None else row.answer
-
     def _again(
         self, connection: sa.Connection, cap: Budget, paid: Any, details: Mapping[str, Any]
     ) -> Receipt:
@@ -676,7 +584,7 @@ class Account:
             raise Incompatible(
                 f"Key {paid.key!r} was charged for something else ({content['purpose']}): use a new key."
             )
-        answer = self._answered(connection, paid.key)
+        answer = self._entries(connection).content("answer", paid.key)
         if answer is None:
             raise DeadKey(
                 f"Key {paid.key!r} was charged at {content['time']} and its answer was never stored. The "
@@ -692,12 +600,6 @@ class Account:
         elif asked <= left:
             reason = "Together with what was charged before, this kind of release does not fit."
         return BudgetExceeded(asked, left, reason, cap.delta)
-
-
-def _entry(cap: Budget, content: Mapping[str, Any], hash: str) -> Entry:
-    used = Spending.from_plain(content["spending"]).used(cap) / WHOLE
-    names = ("sequence", "time", "purpose", "event", "failure", "key")
-    return Entry(**{name: content[name] for name in names}, used=used, hash=hash)
 
 
 def _check_text(name: str, value: str) -> None:

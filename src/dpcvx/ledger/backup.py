@@ -31,17 +31,18 @@ def copy_ledger(url: str, path: Path) -> None:
     if not file_exists(url):
         raise Unreadable(f"There is no ledger at {source}.")
     part = path.with_name(path.name + ".part")
-    part.unlink(missing_ok=True)
+    part.unlink(missing_ok=True)  # of a backup that was killed
     os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     try:
-        with closing(sqlite3.connect(source, timeout=60)) as old, closing(sqlite3.connect(part)) as new:
+        # Private tables are deleted in a database without a name, which is gone if this process is killed.
+        with closing(sqlite3.connect(source, timeout=60)) as old, closing(sqlite3.connect("")) as new:
             old.backup(new)
             names = [name for (name,) in new.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
             for table in PRIVATE_TABLES:
                 if table.name in names:
                     new.execute(f"DELETE FROM {table.name}")
             new.commit()
-            new.execute("VACUUM")  # leaves no deleted page in the file
+            new.execute("VACUUM INTO ?", (str(part),))  # has no deleted page
         with part.open("rb+") as written:
             os.fsync(written.fileno())
         os.replace(part, path)
