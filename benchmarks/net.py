@@ -46,7 +46,7 @@ def queries(rng):
 def measure(n, seed):
     """Ask everything; return the engine, and errors of the groups before and after."""
     rows = parities(n, seed)
-    schema = Schema(tuple(Attribute(f"x{j}", (0, 1)) for j in range(16)))
+    schema = Schema(tuple(Attribute(f"x{j}", (0, 1), 1) for j in range(16)))
     table = {f"x{j}": rows[:, j] for j in range(16)}
     engine = QueryEngine(
         schema, table, Budget(1.0, 1 / n**2), method="warm", rng=SeededGenerator(seed), check=0

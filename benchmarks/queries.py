@@ -58,7 +58,7 @@ def binary(rows, n=None):
     if n is not None:
         rows = rows[np.random.default_rng(n).integers(0, len(rows), n)]
     names = [f"x{j}" for j in range(rows.shape[1])]
-    schema = Schema(tuple(Attribute(name, (0, 1)) for name in names))
+    schema = Schema(tuple(Attribute(name, (0, 1), 1) for name in names))
     return schema, {name: rows[:, j].astype(np.int64) for j, name in enumerate(names)}
 
 
@@ -76,14 +76,14 @@ def fertility():
     answers = ("no", "yes")
     schema = Schema(
         (
-            Attribute("morekids", answers),
-            Attribute("gender1", ("female", "male")),
-            Attribute("gender2", ("female", "male")),
-            Binned("age", tuple(np.arange(20.5, 36))),
-            Attribute("afam", answers),
-            Attribute("hispanic", answers),
-            Attribute("other", answers),
-            Binned("work", tuple(np.arange(-0.5, 53))),
+            Attribute("morekids", answers, answers[-1]),
+            Attribute("gender1", ("female", "male"), "male"),
+            Attribute("gender2", ("female", "male"), "male"),
+            Binned("age", tuple(np.arange(20.5, 36)), 28.0),
+            Attribute("afam", answers, answers[-1]),
+            Attribute("hispanic", answers, answers[-1]),
+            Attribute("other", answers, answers[-1]),
+            Binned("work", tuple(np.arange(-0.5, 53)), 26.0),
         )
     )
     return schema, {name: frame[name].to_numpy() for name in schema.names}

@@ -42,7 +42,7 @@ def write_people(folder: Path) -> None:
     x[:, 6] = x[:, 1] ^ x[:, 2] ^ x[:, 3]
     x[:, 7] = x[:, 0] ^ x[:, 4] ^ x[:, 5]
     np.savetxt(folder / "people.csv", x, fmt="%d", delimiter=",", header=",".join(NAMES), comments="")
-    sections = "\n".join(f'[attributes.{name}]\nlevels = ["0", "1"]' for name in NAMES)
+    sections = "\n".join(f'[attributes.{name}]\nlevels = ["0", "1"]\nother = "1"' for name in NAMES)
     (folder / "schema.toml").write_text(sections)
 
 

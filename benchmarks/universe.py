@@ -34,7 +34,7 @@ LOSS = Logistic()
 
 
 def binary_universe(d):
-    return Universe(Schema(tuple(Attribute(f"a{i}", (0, 1)) for i in range(d))))
+    return Universe(Schema(tuple(Attribute(f"a{i}", (0, 1), 1) for i in range(d))))
 
 
 def adult(d=16):

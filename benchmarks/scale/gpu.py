@@ -226,7 +226,7 @@ def nuclear(n: int) -> None:
 
 
 def queries(levels: int) -> None:
-    universe = Universe(Schema(tuple(Attribute(f"a{i}", (0, 1)) for i in range(levels))))
+    universe = Universe(Schema(tuple(Attribute(f"a{i}", (0, 1), 1) for i in range(levels))))
     rng = np.random.default_rng(4)
     measured = []
     signs = np.array([[-1.0], [1.0]])

@@ -138,3 +138,21 @@ def test_bounds_of_means_cover_the_mean_of_those_with_a_value(people):
     none = dp.Mean("wage", {"town": ["c"]}).compile(SCHEMA, N)  # nobody: the share may be 0
     estimate = released_table(none, shares, universe.shape, noise.noise)
     assert mean_bound(none, estimate, np.full(16, 1 / 16) * 0, np.zeros(1)) == np.inf
+
+
+def test_other_and_missing_cells_have_a_cell_of_their_own_by_default():
+    sex, age = dp.Attribute("sex", ("f", "m")), dp.Binned("age", (18, 40, 90))
+    assert (sex.labels, age.labels) == (("f", "m", "missing"), ("[18, 40)", "[40, 90]", "missing"))
+    assert sex.encode(np.array(["m", "x", None], dtype=object))[0].tolist() == [1, 2, 2]
+    assert age.encode(np.array([20.0, np.nan]))[0].tolist() == [0, 2]
+    assert dp.Attribute("state", ("present", "missing")).labels[-1] == "(missing)"
+
+
+def test_a_schema_file_that_says_nothing_keeps_the_meaning_of_version_0_1_and_warns(tmp_path):
+    file = tmp_path / "schema.toml"
+    file.write_text('[attributes.sex]\nlevels = ["f", "m"]\n[attributes.age]\nedges = [18, 40, 90]\n')
+    with pytest.warns(UnrecognisedDataWarning, match="cells of 'sex', 'age' count"):
+        schema = dp.Schema.from_toml(file)
+    assert schema.attributes == (dp.Attribute("sex", ("f", "m"), "m"), dp.Binned("age", (18, 40, 90), 29.0))
+    file.write_text('[attributes.sex]\nlevels = ["f", "m"]\nother = "missing"\n')
+    assert dp.Schema.from_toml(file)["sex"].size == 3

@@ -16,10 +16,10 @@ from dpcvx.vouched import is_vouched
 
 SCHEMA = Schema(
     (
-        Attribute("sex", ("f", "m")),
-        Attribute("work", ("none", "part", "full")),
-        Binned("age", (18.0, 30.0, 50.0, 90.0)),
-        Attribute("income", ("low", "high")),
+        Attribute("sex", ("f", "m"), "m"),
+        Attribute("work", ("none", "part", "full"), "full"),
+        Binned("age", (18.0, 30.0, 50.0, 90.0), 40),
+        Attribute("income", ("low", "high"), "high"),
     )
 )
 N = 40
@@ -211,7 +211,7 @@ MISSING = Schema(
         Attribute("sex", ("f", "m"), other="none"),
         Attribute("work", ("none", "part", "full"), other="unknown"),
         Binned("age", (18, 30, 50, 90), missing="none"),
-        Binned("wage", (0, 10, 30, 100)),
+        Binned("wage", (0, 10, 30, 100), 20),
     )
 )
 
@@ -340,7 +340,7 @@ def test_losses_that_are_not_known_are_refused():
 
 
 def test_queries_on_too_many_cells_are_refused():
-    wide = Schema(tuple(Attribute(f"a{i}", tuple(range(8))) for i in range(6)))
+    wide = Schema(tuple(Attribute(f"a{i}", tuple(range(8)), 7) for i in range(6)))
     regression = Regression("a0", [f"a{i}" for i in range(1, 6)], loss="squared").compile(wide, N)
     with pytest.raises(ValueError, match="cells"):  # answered from pairs, never from cells
         regression.answer(np.ones(1))

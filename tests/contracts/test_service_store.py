@@ -49,17 +49,17 @@ def test_keys_that_make_no_sense_are_refused(store, wrong):
     assert keys.list() == ()
 
 
-def test_answers_are_kept_as_they_are_and_a_key_is_for_one_question(store):
+def test_answers_are_kept_as_they_are_and_a_key_is_for_one_query(store):
     key, _ = Keys(store).create("ann", per_minute=2)
     history = QueryHistory(store)
     assert history.find(key, "one", "q") is None
     history.add(key, "one", "q", b'{"x": "\xff answer"}')
     assert QueryHistory(store).find(key, "one", "q") == b'{"x": "\xff answer"}'
-    with pytest.raises(Refusal, match="another question") as refused:
+    with pytest.raises(Refusal, match="another query") as refused:
         history.find(key, "one", "other")
     assert refused.value.code == "key_reused"
     history.add(key, "two", "q", b"{}")
-    with pytest.raises(Refusal, match="2 questions a minute") as refused:
+    with pytest.raises(Refusal, match="2 queries a minute") as refused:
         history.find(key, "three", "q")
     assert 0 < refused.value.retry_after <= 61
     assert [past.idempotency for past in history.latest(key, 10)] == ["two", "one"]

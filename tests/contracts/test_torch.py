@@ -470,7 +470,7 @@ def test_log_linear_weights_and_their_marginals_are_the_hosts(order, dtype):
 
 
 def schema(sizes=SHAPE):
-    return Schema(tuple(Attribute(f"a{i}", tuple(range(size))) for i, size in enumerate(sizes)))
+    return Schema(tuple(Attribute(f"a{i}", tuple(range(size)), size - 1) for i, size in enumerate(sizes)))
 
 
 def test_histograms_on_the_device_answer_like_the_hosts():

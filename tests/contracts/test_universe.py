@@ -27,8 +27,8 @@ ROOT = Path(__file__).parents[2]
 SCHEMA = Schema(
     (
         Attribute("sex", ("f", "m"), other="f"),
-        Binned("age", (0.0, 30.0, 60.0, 100.0)),
-        Attribute("children", (0, 1, 2)),
+        Binned("age", (0.0, 30.0, 60.0, 100.0), 45),
+        Attribute("children", (0, 1, 2), 2),
         Binned("income", (-1e4, 0.0, 2e4, 5e4, 1e6), missing=10.0),
     )
 )
@@ -60,7 +60,7 @@ class Awkward:
 
 
 def universe_of(sizes):
-    return Universe(Schema(tuple(Attribute(f"a{i}", tuple(range(k))) for i, k in enumerate(sizes))))
+    return Universe(Schema(tuple(Attribute(f"a{i}", tuple(range(k)), k - 1) for i, k in enumerate(sizes))))
 
 
 def subsets(sizes):
@@ -82,8 +82,9 @@ def test_a_schema_survives_json_and_toml(tmp_path):
     }
     file = tmp_path / "schema.toml"
     file.write_text(
-        '[attributes.sex]\nlevels = ["f", "m"]\nother = "f"\n[attributes.age]\nedges = [0, 30, 60, 100]\n'
-        "[attributes.children]\nlevels = [0, 1, 2]\n"
+        '[attributes.sex]\nlevels = ["f", "m"]\nother = "f"\n'
+        "[attributes.age]\nedges = [0, 30, 60, 100]\nmissing = 45\n"
+        "[attributes.children]\nlevels = [0, 1, 2]\nother = 2\n"
         "[attributes.income]\nedges = [-1e4, 0, 2e4, 5e4, 1e6]\nmissing = 10\n"
     )
     assert Schema.from_toml(file) == SCHEMA
@@ -107,17 +108,17 @@ def test_attributes_know_sizes_labels_and_values():
     ("make", "message"),
     [
         (lambda: Attribute("a", ("x",)), "two or more"),
-        (lambda: Attribute("a", ("x", "x")), "different labels"),
+        (lambda: Attribute("a", ("x", "x"), "x"), "different labels"),
         (lambda: Attribute("a", (0.0, math.inf)), "finite"),
         (lambda: Attribute("a", ("x", "y"), other=3), "must be one of"),
-        (lambda: Attribute("", ("x", "y")), "name of a column"),
+        (lambda: Attribute("", ("x", "y"), "y"), "name of a column"),
         (lambda: Binned("a", (0.0, 1.0)), "three or more finite numbers"),
-        (lambda: Binned("a", (0.0, 2.0, 1.0)), "increase"),
+        (lambda: Binned("a", (0.0, 2.0, 1.0), 1), "increase"),
         (lambda: Binned("a", (0.0, 1.0, math.inf)), "finite"),
         (lambda: Binned("a", ("x", "y", "z")), "finite"),
         (lambda: Binned("a", (0.0, 1.0, 2.0), missing=3.0), "from 0 to 2"),
         (lambda: Schema(()), "one or more"),
-        (lambda: Schema((Attribute("a", (0, 1)), Binned("a", (0, 1, 2)))), "more than once"),
+        (lambda: Schema((Attribute("a", (0, 1), 1), Binned("a", (0, 1, 2), 0.5))), "more than once"),
         (lambda: Schema.from_json("{"), "not valid JSON"),
         (lambda: Schema.from_json('{"attributes": 3}'), "nothing else"),
         (lambda: Schema.from_json('{"attributes": [{"name": "a"}]}'), "either levels"),
@@ -135,9 +136,9 @@ def test_a_wrong_declaration_is_refused_with_the_reason(make, message):
 
 def test_the_example_of_the_documentation_is_what_the_page_says():
     universe = Universe(Schema.from_toml(ROOT / "examples" / "schema.toml"))
-    assert (universe.shape, universe.n_cells) == ((2, 4, 6, 5, 2), 480)
+    assert (universe.shape, universe.n_cells) == ((3, 4, 7, 5, 3), 1260)
     assert universe.schema["education"].other == "unknown"
-    assert "# (2, 4, 6, 5, 2), 480\n" in (ROOT / "docs" / "universe.md").read_text()
+    assert "# (3, 4, 7, 5, 3), 1260\n" in (ROOT / "docs" / "universe.md").read_text()
 
 
 @pytest.mark.parametrize("text", ["[attributes", "x = 1", "[attributes]\nage = 3"])
@@ -382,7 +383,7 @@ def test_numbers_are_spread_over_their_bins_if_asked_for():
 
 
 def test_levels_of_several_types_become_text_in_a_file(tmp_path):
-    universe = Universe(Schema((Attribute("mixed", (1, "one", 2.5)),)))
+    universe = Universe(Schema((Attribute("mixed", (1, "one", 2.5), 2.5),)))
     write_synthetic(
         tmp_path / "t.parquet", synthetic_table(Histogram(universe), 50, SeededGenerator(0)), Promise()
     )

@@ -44,7 +44,7 @@ def settings(tmp_path):
     rng = np.random.default_rng(0)
     rows = "\n".join(",".join(map(str, row)) for row in rng.integers(0, 2, (500, 2)))
     (tmp_path / "people.csv").write_text(f"a,b\n{rows}\n")
-    levels = 'levels = ["0", "1"]\n'
+    levels = 'levels = ["0", "1"]\nother = "missing"\n'
     (tmp_path / "schema.toml").write_text(f"[attributes.a]\n{levels}[attributes.b]\n{levels}")
     command = tmp_path / "dpcvx"
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from dpcvx.cli import main; main()" "$@"\n')

@@ -11,7 +11,7 @@ from dpcvx.queries.marginals import NoisyMarginals
 
 N, D = 20_000, 9
 NAMES = tuple(f"a{k}" for k in range(D))
-SCHEMA = Schema(tuple(Attribute(name, ("0", "1")) for name in NAMES))
+SCHEMA = Schema(tuple(Attribute(name, ("0", "1"), "1") for name in NAMES))
 ONES = {name: ["1"] for name in NAMES[:4]}
 OUTSIDE = [
     Marginal(NAMES[:4]),
@@ -76,7 +76,9 @@ def test_each_bound_names_its_argument():
             assert (each.std_err is None) == (each.low is None) == (each.high is None) == (known or not told)
 
 
-SMALL = Schema((Attribute("a", ("0", "1")), Attribute("b", ("0", "1", "2")), Attribute("c", ("0", "1"))))
+SMALL = Schema(
+    (Attribute("a", ("0", "1"), "1"), Attribute("b", ("0", "1", "2"), "2"), Attribute("c", ("0", "1"), "1"))
+)
 
 
 @pytest.mark.parametrize("kind", ["marginals", "histogram"])

@@ -28,8 +28,10 @@ bounds = [40, 120]
 ATTRIBUTES = """
 [attributes.sex]
 levels = ["f", "m"]
+other = "m"
 [attributes.age]
 edges = [18, 36, 54, 72, 90]
+missing = 45
 """
 PERSONS = 400
 

@@ -48,7 +48,7 @@ def test_a_fit_is_refused_before_it_is_charged(no_torch, tmp_path):
 def test_engines_and_nuclear_balls_are_refused(no_torch):
     with pytest.raises(Incompatible, match=NEEDS):
         NuclearBall(1.0, backend="torch")
-    schema = Schema((Attribute("a", ("0", "1")),))
+    schema = Schema((Attribute("a", ("0", "1"), "1"),))
     with pytest.raises(Incompatible, match=NEEDS):
         QueryEngine(schema, {"a": ["0"] * 10}, dpcvx.Budget(1.0, 1e-6), backend="torch")
 

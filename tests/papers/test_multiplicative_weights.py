@@ -11,7 +11,7 @@ from dpcvx.queries import Attribute, Count, Histogram, Marginal, QueryEngine, Re
 from dpcvx.queries.marginals import Measurement
 from dpcvx.queries.multiplicative_weights import agree, log_factor, step_size, updates_needed
 
-SCHEMA = Schema(tuple(Attribute(name, (0, 1)) for name in "abcd"))
+SCHEMA = Schema(tuple(Attribute(name, (0, 1), 1) for name in "abcd"))
 UNIVERSE = Universe(SCHEMA)
 N = 1000
 QUERIES = [

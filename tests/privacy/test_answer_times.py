@@ -26,10 +26,10 @@ pytestmark = pytest.mark.slow
 
 SCHEMA = Schema(
     (
-        Attribute("ill", ("no", "yes")),
-        Attribute("job", ("a", "b", "c")),
-        Binned("age", (0, 1, 2, 3, 4)),
-        Attribute("sex", ("f", "m")),
+        Attribute("ill", ("no", "yes"), "yes"),
+        Attribute("job", ("a", "b", "c"), "c"),
+        Binned("age", (0, 1, 2, 3, 4), 1.5),
+        Attribute("sex", ("f", "m"), "m"),
     )
 )
 N = 20_000  # enough for comparisons with the records

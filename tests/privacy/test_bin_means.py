@@ -14,8 +14,10 @@ from dpcvx.queries.bin_means import OFFSET_BITS, NoisyBinSums, bin_sums_of, with
 
 PERSON = Neighbours("replace", "person", 1, WEIGHT)
 NAN = float("nan")
-ONE = Schema((Binned("v", (0, 2, 6, 10), "none"), Attribute("a", ("x", "y"))))
-TWO = Schema((Binned("v", (0, 2, 6, 10), "none"), Binned("w", (-1, 0, 1), 0.5), Attribute("a", ("x", "y"))))
+ONE = Schema((Binned("v", (0, 2, 6, 10), "none"), Attribute("a", ("x", "y"), "y")))
+TWO = Schema(
+    (Binned("v", (0, 2, 6, 10), "none"), Binned("w", (-1, 0, 1), 0.5), Attribute("a", ("x", "y"), "y"))
+)
 CELLS = [NAN, -5.0, 0.0, 0.5, 2.0, 4.0, 6.0, 9.9, 1e300, math.inf]
 
 
@@ -52,7 +54,7 @@ def test_persons_without_rows_are_within_the_sensitivity():
 
 def test_a_bin_too_narrow_to_be_halved_has_no_offsets():
     """0/0 became the smallest integer: one record moved a sum by 2^63."""
-    schema = Schema((Binned("v", (0, 5e-324, 1)), Attribute("a", ("x", "y"))))
+    schema = Schema((Binned("v", (0, 5e-324, 1), 0), Attribute("a", ("x", "y"), "y")))
     assert exact(schema, (0.0, "x")).tolist() == [2**OFFSET_BITS, 0, 0, 0]
 
 

@@ -19,7 +19,7 @@ from dpcvx.queries.sparse_vector import AboveThreshold
 from dpcvx.solvers import NoisyGradientDescent
 
 DUPLICATES = (copy.copy, copy.deepcopy, pickle.dumps)
-SCHEMA = Schema((Attribute("a", ("0", "1")), Attribute("b", ("0", "1"))))
+SCHEMA = Schema((Attribute("a", ("0", "1"), "1"), Attribute("b", ("0", "1"), "1")))
 TABLE = {"a": np.array(["0", "1"] * 50), "b": np.array(["1"] * 100)}
 
 

@@ -43,10 +43,10 @@ from zoo import CountingGenerator
 
 SCHEMA = Schema(
     (
-        Attribute("a", ("0", "1")),
-        Attribute("b", ("0", "1")),
-        Attribute("c", ("0", "1", "2")),
-        Binned("d", (0.0, 1.0, 3.0, 9.0)),
+        Attribute("a", ("0", "1"), "1"),
+        Attribute("b", ("0", "1"), "1"),
+        Attribute("c", ("0", "1", "2"), "2"),
+        Binned("d", (0.0, 1.0, 3.0, 9.0), 2),
     )
 )
 UNIVERSE = Universe(SCHEMA)
@@ -225,7 +225,7 @@ def test_everything_that_may_be_asked_is_within_the_budget(method, epsilon, n):
 
 def test_the_automatic_choice_follows_public_sizes():
     small = Universe(Schema(SCHEMA.attributes[:2]))
-    wide = Universe(Schema(tuple(Attribute(f"x{i}", (0, 1)) for i in range(16))))
+    wide = Universe(Schema(tuple(Attribute(f"x{i}", (0, 1), 1) for i in range(16))))
     assert choose_method(small, 5000) == "histogram"
     assert choose_method(wide, 5000) == "warm"
     assert choose_method(wide, 10) == "composition"
@@ -470,7 +470,7 @@ class TestLedger:
                 SCHEMA, table(8001, 0), Budget(4.0, 1e-6), n_queries=50, ledger=place, account="people"
             )
         assert "schema" not in refused.value.reason
-        renamed = Schema((Attribute("a", ("0", "one")), *SCHEMA.attributes[1:]))
+        renamed = Schema((Attribute("a", ("0", "one"), "one"), *SCHEMA.attributes[1:]))
         with pytest.raises(
             BudgetExceeded, match=r"with another schema and another method \(warm, now offline\)"
         ):

@@ -35,7 +35,7 @@ class TestRestoredCopy:
     def start(self, ledger):
         rng = np.random.default_rng(0)
         table = {name: rng.choice(["0", "1"], 300) for name in ("a", "b")}
-        schema = Schema((Attribute("a", ("0", "1")), Attribute("b", ("0", "1"))))
+        schema = Schema((Attribute("a", ("0", "1"), "1"), Attribute("b", ("0", "1"), "1")))
         budget = Budget(1.0, 1e-6)
         return QueryEngine(
             schema, table, budget, method="composition", n_queries=3, ledger=ledger, account="people"
@@ -79,7 +79,7 @@ def test_a_selecting_solver_is_not_charged_as_a_gaussian_release(tmp_path, cap, 
     ledger = Ledger(tmp_path / "ledger.db")
     account = ledger.create("people", epsilon=cap, delta=0.15)
     table = {name: np.random.default_rng(0).choice(["0", "1"], 300) for name in ("a", "b")}
-    schema = Schema((Attribute("a", ("0", "1")), Attribute("b", ("0", "1"))))
+    schema = Schema((Attribute("a", ("0", "1"), "1"), Attribute("b", ("0", "1"), "1")))
     given = {"method": "composition", "n_queries": 1, "oracle": NoisyFrankWolfe(n_iter=1), "check": 0}
 
     def start():
@@ -99,7 +99,7 @@ def test_a_selecting_solver_is_not_charged_as_a_gaussian_release(tmp_path, cap, 
 def test_a_forked_engine_asks_nothing():
     """Parent and child had one threshold and one plan, and each used them up."""
     table = {name: np.random.default_rng(0).choice(["0", "1"], 300) for name in ("a", "b")}
-    schema = Schema((Attribute("a", ("0", "1")), Attribute("b", ("0", "1"))))
+    schema = Schema((Attribute("a", ("0", "1"), "1"), Attribute("b", ("0", "1"), "1")))
     engine = QueryEngine(schema, table, Budget(1.0, 1e-6), method="composition", n_queries=2)
     hearing, telling = os.pipe()
     if (child := os.fork()) == 0:
@@ -118,7 +118,7 @@ def test_a_forked_engine_asks_nothing():
 
 def test_measured_means_stay_within_the_samplers_share_of_delta():
     table = {name: np.random.default_rng(0).choice(["0", "1"], 300) for name in ("a", "b")}
-    schema = Schema((Attribute("a", ("0", "1")), Attribute("b", ("0", "1"))))
+    schema = Schema((Attribute("a", ("0", "1"), "1"), Attribute("b", ("0", "1"), "1")))
     engine = QueryEngine(schema, table, Budget(1.0, 1e-72), method="composition", n_queries=2)
     with pytest.raises(ValueError, match="delta"):
         engine.ask(Mean("a"))
@@ -130,7 +130,7 @@ def test_an_engine_is_charged_for_the_error_of_all_noise_that_it_may_draw(tmp_pa
     ledger = Ledger(tmp_path / "ledger.db")
     account = ledger.create("people", epsilon=1.0, delta=1e-6)
     table = {name: np.random.default_rng(0).choice(["0", "1"], 300) for name in ("a", "b")}
-    schema = Schema((Attribute("a", ("0", "1")), Attribute("b", ("0", "1"))))
+    schema = Schema((Attribute("a", ("0", "1"), "1"), Attribute("b", ("0", "1"), "1")))
     given = {"method": method, "n_queries": 2, "ledger": ledger, "account": "people"}
     engine = QueryEngine(schema, table, Budget(1.0, 1e-6), **given)
     first = 0.0 if engine.plan.start is None else engine.plan.start.failure
@@ -145,7 +145,7 @@ def test_an_engine_is_charged_for_the_error_of_all_noise_that_it_may_draw(tmp_pa
 def test_a_query_compiled_for_another_number_of_records_is_refused():
     """Its errors would be found to a part of one over that number, and a record could move them by more."""
     table = {name: np.random.default_rng(0).choice(["0", "1"], 300) for name in ("a", "b")}
-    schema = Schema((Attribute("a", ("0", "1")), Attribute("b", ("0", "1"))))
+    schema = Schema((Attribute("a", ("0", "1"), "1"), Attribute("b", ("0", "1"), "1")))
     engine = QueryEngine(schema, table, Budget(1.0, 1e-6), method="composition", n_queries=2)
     query = Regression("a", ("b",))
     with pytest.raises(Incompatible, match="compiled for 3 records"):
@@ -159,7 +159,7 @@ def test_a_key_that_only_the_engine_remembers_is_refused_by_the_service(tmp_path
     ledger = Ledger(tmp_path / "ledger.db")
     ledger.create("people", epsilon=1.0, delta=1e-6)
     table = {name: np.random.default_rng(0).choice(["0", "1"], 300) for name in ("a", "b")}
-    schema = Schema((Attribute("a", ("0", "1")), Attribute("b", ("0", "1"))))
+    schema = Schema((Attribute("a", ("0", "1"), "1"), Attribute("b", ("0", "1"), "1")))
     engine = QueryEngine(schema, table, Budget(1.0, 1e-6), ledger=ledger, account="people")
     analysts = Analysts(engine, ServiceDatabase(tmp_path / "ledger.db", "people"))
     key, _ = analysts.keys.create("ann")

@@ -21,9 +21,9 @@ from dpcvx.service.start import _check, _engine
 
 SCHEMA = dp.Schema(
     (
-        dp.Attribute("sex", ("f", "m")),
-        dp.Attribute("town", ("a", "b", "c")),
-        dp.Binned("age", (0, 30, 60, 90)),
+        dp.Attribute("sex", ("f", "m"), "m"),
+        dp.Attribute("town", ("a", "b", "c"), "c"),
+        dp.Binned("age", (0, 30, 60, 90), 45),
     )
 )
 UNIVERSE = Universe(SCHEMA)

@@ -24,7 +24,11 @@ from zoo import CountingGenerator
 
 PERSON = Neighbours("replace", "person", weight=WEIGHT)
 SCHEMA = dp.Schema(
-    (dp.Attribute("a", ("0", "1")), dp.Attribute("b", ("0", "1", "2")), dp.Binned("c", (0.0, 1.0, 3.0, 9.0)))
+    (
+        dp.Attribute("a", ("0", "1"), "1"),
+        dp.Attribute("b", ("0", "1", "2"), "2"),
+        dp.Binned("c", (0.0, 1.0, 3.0, 9.0), 2),
+    )
 )
 UNIVERSE = Universe(SCHEMA)
 U = 6
@@ -396,7 +400,7 @@ def test_an_account_has_a_unit_and_refuses_another(tmp_path):
 
 def test_a_universe_that_persons_are_not_served_in_is_refused_before_it_is_paid_for(tmp_path):
     names = [f"x{k}" for k in range(25)]
-    schema = dp.Schema(tuple(dp.Attribute(name, ("0", "1")) for name in names))
+    schema = dp.Schema(tuple(dp.Attribute(name, ("0", "1"), "1") for name in names))
     table = {name: ["0", "1"] * 500 for name in names}
     account = dp.Ledger(tmp_path / "ledger.db").create("people", epsilon=1.0, delta=1e-7, unit="person")
     given = {"ledger": account.ledger, "account": "people"}

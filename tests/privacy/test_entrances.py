@@ -112,8 +112,8 @@ def scored(table, folder):
 
 SCHEMA = dpcvx.Schema(
     (
-        *(dpcvx.Attribute(name, tuple(levels)) for name, levels in CATEGORIES.items()),
-        dpcvx.Binned("amount", (0, 5, 10)),
+        *(dpcvx.Attribute(name, tuple(levels), levels[-1]) for name, levels in CATEGORIES.items()),
+        dpcvx.Binned("amount", (0, 5, 10), 2.5),
     )
 )
 
@@ -232,8 +232,11 @@ def command(table, folder):
 def served(table, folder):
     """The start of ``dpcvx serve``: what it prints, and what the engine paid."""
     schema = folder / "schema.toml"
-    lines = [f"[attributes.{a.name}]\nlevels = {json.dumps(list(a.levels))}" for a in SCHEMA.attributes[:-1]]
-    schema.write_text("\n".join([*lines, "[attributes.amount]\nedges = [0, 5, 10]"]))
+    lines = [
+        f"[attributes.{a.name}]\nlevels = {json.dumps(list(a.levels))}\nother = {json.dumps(a.other)}"
+        for a in SCHEMA.attributes[:-1]
+    ]
+    schema.write_text("\n".join([*lines, "[attributes.amount]\nedges = [0, 5, 10]\nmissing = 2.5"]))
     ledger = folder / "ledger.db"
     settings = ServiceSettings(
         as_file(table, folder), schema, 1.0, 1e-5, str(ledger), None, "people", "127.0.0.1", 0, 1.0

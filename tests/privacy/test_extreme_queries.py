@@ -15,11 +15,11 @@ from dpcvx.queries.universe import Universe
 
 SCHEMA = Schema(
     (
-        Attribute("a", ("0", "1")),
-        Attribute("b", ("0", "1")),
-        Attribute("c", ("0", "1")),
-        Binned("z", (0, 1, 2, 3, 4)),
-        Binned("year", (1e13, 1e13 + 1, 1e13 + 2)),
+        Attribute("a", ("0", "1"), "1"),
+        Attribute("b", ("0", "1"), "1"),
+        Attribute("c", ("0", "1"), "1"),
+        Binned("z", (0, 1, 2, 3, 4), 1.5),
+        Binned("year", (1e13, 1e13 + 1, 1e13 + 2), 1e13 + 0.5),
     )
 )
 UNIVERSE = Universe(SCHEMA)
@@ -100,7 +100,7 @@ def test_a_corner_that_takes_for_ever_to_minimise_is_refused():
 )
 def test_no_question_takes_more_than_its_share_of_work(loss):
     """A corner over a large ball and 2^16 cells would have taken days, and nobody else would be answered."""
-    schema = Schema(tuple(Attribute(f"b{k}", ("0", "1")) for k in range(16)))
+    schema = Schema(tuple(Attribute(f"b{k}", ("0", "1"), "1") for k in range(16)))
     question = Regression("b0", schema.names[1:], loss=loss, radius=1000.0).compile(schema, 10**6)
     theta = np.zeros(question.problem.d)
     small = Regression("b0", ("b1",), loss=loss, domain=Box(998.0, 1000.0), l2=1000.0)

@@ -232,7 +232,7 @@ def test_a_level_written_as_a_missing_mark_takes_every_missing_cell():
 def test_levels_of_one_value_are_refused_with_both_names(pair):
     for declare in (
         lambda: DeclaredLevels.declare(pair, "levels"),
-        lambda: dpcvx.Attribute("x", pair),
+        lambda: dpcvx.Attribute("x", pair, pair[-1]),
         lambda: dpcvx.PrivateLogisticRegression(epsilon=1.0, bounds=(0, 1), classes=pair).plan(10, 2),
     ):
         with pytest.raises(ValueError, match="count as one") as caught:
@@ -252,7 +252,7 @@ def people(last):
 def test_one_cell_does_not_empty_a_column_of_the_engine(reader):
     """Measured before: 245 people with flag 1, and none once one person's cell was "abc"."""
     universe = dpcvx.queries.Universe(
-        dpcvx.Schema((dpcvx.Attribute("flag", (1, 0)), dpcvx.Attribute("y", (1, 0))))
+        dpcvx.Schema((dpcvx.Attribute("flag", (1, 0), 0), dpcvx.Attribute("y", (1, 0), 0)))
     )
     counts = []
     for last in ("1", "abc"):

@@ -8,7 +8,9 @@ from dpcvx.domains import GroupBall
 from dpcvx.losses import Huber
 from dpcvx.queries import Attribute, QueryEngine, Regression, Schema
 
-SCHEMA = Schema((Attribute("a", ("0", "1")), Attribute("b", ("0", "1")), Attribute("c", ("0", "1"))))
+SCHEMA = Schema(
+    (Attribute("a", ("0", "1"), "1"), Attribute("b", ("0", "1"), "1"), Attribute("c", ("0", "1"), "1"))
+)
 
 
 class OwnLoss(Huber):
@@ -38,9 +40,9 @@ def test_the_size_of_a_regression_is_limited_before_it_is_made():
     """Two features of 180 levels made a matrix of 23 million numbers."""
     wide = Schema(
         (
-            Attribute("y", ("0", "1")),
-            Attribute("left", tuple(map(str, range(180)))),
-            Attribute("right", tuple(map(str, range(180)))),
+            Attribute("y", ("0", "1"), "1"),
+            Attribute("left", tuple(map(str, range(180))), "179"),
+            Attribute("right", tuple(map(str, range(180))), "179"),
         )
     )
     with pytest.raises(ValueError, match="361 coefficients, more than 256"):

@@ -27,10 +27,10 @@ from dpcvx.solvers import NoisyFrankWolfe, NoisyGradientDescent
 
 SCHEMA = Schema(
     (
-        Attribute("ill", ("no", "yes")),
-        Attribute("work", ("none", "part", "full")),
-        Binned("age", (18.0, 30.0, 50.0, 90.0)),
-        Attribute("sex", ("f", "m")),
+        Attribute("ill", ("no", "yes"), "yes"),
+        Attribute("work", ("none", "part", "full"), "full"),
+        Binned("age", (18.0, 30.0, 50.0, 90.0), 40),
+        Attribute("sex", ("f", "m"), "m"),
     )
 )
 N = 6

@@ -16,7 +16,7 @@ SHAPES = [(4,), (2, 2), (2, 3, 4), (2,) * 6, (3, 2, 5, 2)]
 
 
 def universe_of(sizes):
-    return Universe(Schema(tuple(Attribute(f"a{i}", tuple(range(k))) for i, k in enumerate(sizes))))
+    return Universe(Schema(tuple(Attribute(f"a{i}", tuple(range(k)), k - 1) for i, k in enumerate(sizes))))
 
 
 def listed(universe, measurements):

@@ -10,7 +10,7 @@ import math
 import tomllib
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -27,7 +27,7 @@ from dpcvx.errors import UnrecognisedDataWarning, WrongValue
 __all__ = ["Attribute", "Binned", "Column", "Schema"]
 
 Level: TypeAlias = str | bool | int | float
-MISSING = "missing"  # label of the cell without a value, where a declaration of a table names none
+MISSING = "missing"  # label of the cell without a value, where a declaration names none
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Attribute:
         At least two different texts, numbers or booleans, in an order of your choice.
     other : str, bool, int or float, optional
         Level that every other value counts as, a missing one included: one of the levels, or a text of its
-        own, which is then a further cell without a value. None is the last level.
+        own, which is then a further cell without a value. By default it is such a text, "missing".
     """
 
     name: str
@@ -56,12 +56,16 @@ class Attribute:
             raise WrongValue(f"levels of {self.name!r} must be two or more, and finite; got {self.levels!r}.")
         object.__setattr__(self, "levels", levels)
         if self.other is None:
-            object.__setattr__(self, "other", levels[-1])
+            object.__setattr__(self, "other", _missing_name(map(str, levels)))
         elif self.other not in levels and not _is_new_name(self.other, map(str, levels)):
             raise WrongValue(
                 f"other of {self.name!r} is {self.other!r}; it must be one of {levels!r}, or a text of its "
                 "own."
             )
+
+    def of_version_0_1(self) -> Attribute:
+        """Return what a file of version 0.1 meant that names no level for other values: the last one."""
+        return replace(self, other=self.levels[-1])
 
     @property
     def known(self) -> int:
@@ -123,7 +127,7 @@ class Binned:
         Increasing, in the table's units; one more than there are bins.
     missing : float or str, optional
         Number that a missing value, or one that is no number, counts as; or a text, the name of a further
-        cell for them, which has no value. None is the middle bin.
+        cell for them, which has no value. By default it is such a text, "missing".
     values : tuple of float, optional
         Number that stands for each bin, within the bin, in the table's units: for instance its mean in an
         earlier, public table. By default an engine measures the mean of each bin; elsewhere it is the middle.
@@ -148,7 +152,7 @@ class Binned:
             )
         object.__setattr__(self, "edges", edges)
         if self.missing is None:
-            object.__setattr__(self, "missing", float(self.midpoints[(self.known - 1) // 2]))
+            object.__setattr__(self, "missing", MISSING)
         elif isinstance(self.missing, str):
             if not _is_new_name(self.missing, self._bins):
                 raise WrongValue(
@@ -177,6 +181,10 @@ class Binned:
                 f"values of {self.name!r} must be {self.known} numbers, one within each bin; got {values!r}."
             )
         return numbers
+
+    def of_version_0_1(self) -> Binned:
+        """Return what a file of version 0.1 meant that names no bin for missing values: the middle one."""
+        return replace(self, missing=float(self.midpoints[(self.known - 1) // 2]))
 
     @property
     def known(self) -> int:
@@ -339,11 +347,25 @@ class Schema:
 
     @classmethod
     def from_dict(cls, content: Any) -> Schema:
-        """Read what `to_dict` wrote; anything else is a ValueError."""
+        """Read what `to_dict` wrote; anything else is a ValueError.
+
+        A column that does not say where other or missing cells count has the meaning of version 0.1, the last
+        level or the middle bin, and a warning names it.
+        """
         listed = content.get("attributes") if isinstance(content, Mapping) else None
         if not isinstance(listed, list) or set(content) != {"attributes"}:
             raise WrongValue('A schema must be an object {"attributes": [...]} and nothing else.')
-        return cls(tuple(_attribute(each) for each in listed))
+        schema = cls(tuple(_attribute(each) for each in listed))
+        silent = [each["name"] for each in listed if each.get("other") is each.get("missing") is None]
+        if silent:
+            warnings.warn(
+                f"The schema does not say where other and missing cells of {', '.join(map(repr, silent))} "
+                "count. They count in the last level or the middle bin, as in version 0.1. For a level of "
+                'their own declare  other = "missing"  of levels and  missing = "missing"  of numbers.',
+                UnrecognisedDataWarning,
+                stacklevel=2,
+            )
+        return schema
 
     @classmethod
     def from_json(cls, text: str) -> Schema:
@@ -411,7 +433,9 @@ def _attribute(content: Any) -> Column:
         if {"name", needed} <= keys <= {"name", needed, *optional}:
             if not isinstance(content[needed], list):
                 raise WrongValue(f"{needed} of {content['name']!r} must be a list, got {content[needed]!r}.")
-            return kind(content["name"], tuple(content[needed]), *(content.get(name) for name in optional))
+            given = [content.get(name) for name in optional]
+            column: Column = kind(content["name"], tuple(content[needed]), *given)
+            return column.of_version_0_1() if given[0] is None else column
     raise WrongValue(
         "A column needs a name and either levels (and perhaps other) or edges (and perhaps missing, values); "
         f"got {', '.join(sorted(map(str, keys))) or content!r}."

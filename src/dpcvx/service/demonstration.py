@@ -14,14 +14,14 @@ __all__ = ["people"]
 # From public knowledge about mothers, never from the data.
 SCHEMA = Schema(
     (
-        Attribute("worked", ("no", "yes")),
-        Binned("schooling", (0, 9, 12, 13, 16, 20)),
-        Binned("age", (15, 20, 25, 30, 35, 50)),
-        Binned("age_at_first_birth", (10, 18, 21, 25, 50)),
-        Attribute("children", ("two", "three", "more")),
-        Binned("other_income", (0, 15, 30, 45, 150)),
-        Attribute("group", ("Hispanic", "Black")),
-        Attribute("eldest", ("girl", "boy")),
+        Attribute("worked", ("no", "yes"), "yes"),
+        Binned("schooling", (0, 9, 12, 13, 16, 20), 12.5),
+        Binned("age", (15, 20, 25, 30, 35, 50), 27.5),
+        Binned("age_at_first_birth", (10, 18, 21, 25, 50), 19.5),
+        Attribute("children", ("two", "three", "more"), "more"),
+        Binned("other_income", (0, 15, 30, 45, 150), 22.5),
+        Attribute("group", ("Hispanic", "Black"), "Black"),
+        Attribute("eldest", ("girl", "boy"), "boy"),
     )
 )
 
