@@ -9,7 +9,9 @@ import numpy as np
 from dpcvx.arrays import Vector
 from dpcvx.queries.compiled import CompiledQuery, CompiledRegression
 from dpcvx.queries.error_bars import Bound, PropagatedNoise, in_units
+from dpcvx.queries.mean_errors import Moments
 from dpcvx.queries.readings import Coefficient, Reading
+from dpcvx.queries.score import Score
 from dpcvx.queries.wide_regression import WideRegression
 from dpcvx.solvers.defaults import default
 
@@ -18,6 +20,8 @@ __all__ = ["coefficients", "expected_error", "interval_argument", "standard_erro
 UNMEASURED: float = default("queries.answer_intervals.UNMEASURED")
 SHRINKAGE: float = default("queries.answer_intervals.SHRINKAGE")
 NORMAL_97_5 = 1.959963984540054  # standard normal quantile of 0.975
+# Points at which a score is evaluated, in units of half of the interval to first order.
+STEPS = np.array((0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 14, 20, 30))
 
 
 def standard_errors(reading: Reading, noise: PropagatedNoise, n: int) -> Vector | None:
@@ -77,14 +81,18 @@ def coefficients(
         halves = reading.widths(bound.numbers)
     found = []
     for k, (name, known) in enumerate(zip(reading.names, reading.known, strict=True)):
-        estimate = float(estimates[k])
+        estimate, row = float(estimates[k]), reading.matrix[k]
         if known:
             found.append(Coefficient(name, estimate))
             continue
-        ends = (None, None) if halves is None else _ends(reading, estimate, float(halves[k]))
+        ends: tuple[float | None, float | None] = (None, None)
         wide: tuple[float | None, float | None] = (None, None)
-        if halves is not None and sampling is not None:
-            wide = _ends(reading, estimate, math.hypot(halves[k], NORMAL_97_5 * sampling[k]))
+        if halves is not None:
+            reached = _reach(noise.score, row, float(halves[k]), n, False)
+            ends = reading.inside(estimate - reached[0], estimate + reached[1])
+            if sampling is not None:
+                reached = _reach(noise.score, row, math.hypot(halves[k], NORMAL_97_5 * sampling[k]), n, True)
+                wide = reading.inside(estimate - reached[0], estimate + reached[1])
         error = None if errors is None else float(errors[k])
         deviation = None if sampling is None else float(sampling[k])
         found.append(
@@ -102,5 +110,53 @@ def coefficients(
     return tuple(found)
 
 
-def _ends(reading: Reading, estimate: float, half: float) -> tuple[float, float]:
-    return max(estimate - half, reading.low), min(estimate + half, reading.high)
+def _reach(score: Score | None, row: Vector, half: float, n: int, population: bool) -> tuple[float, float]:
+    """Return how far an interval reaches below and above its estimate.
+
+    With a score the interval is the hull of the values of the number that are compatible with the fit, and of
+    those that are compatible with the released means before the fit: the slope of the loss along the line
+    towards the value is at most `NORMAL_97_5` of its own standard deviations. For a ratio that is Fieller's
+    interval. It is as long as the one to first order where standard deviation and curvature are constant, and
+    longer where the curvature falls: towards a log odds without limit, or if the people whom the number is
+    about may be few. The second part matters where the fit shrinks a strong dependence. The interval ends at
+    the edge of the set of coefficients.
+
+    `half`: half of the interval to first order.
+    """
+    if score is None or not half > 0:
+        return half, half
+    steps = [np.append(0.0, np.minimum(STEPS * half, room)) for room in score.range(row)]
+    slope = score.along(row, np.concatenate([-steps[0], steps[1]]))
+    moments = slope.moments
+    sampling = slope.sampling / n if population else 0.0
+    fitted = np.abs(slope.values) - NORMAL_97_5 * np.sqrt(_variances(moments, n) + sampling)
+    released = _squares(moments.released_noise) + UNMEASURED / n * _squares(moments.unmeasured) + sampling
+    before = np.abs(slope.values - moments.shrinkage) - NORMAL_97_5 * np.sqrt(released)
+    below, above = np.split(np.minimum(fitted, before), 2)
+    return _last_crossing(steps[0], below), _last_crossing(steps[1], above)
+
+
+def _last_crossing(points: Vector, values: Vector) -> float:
+    """Return the point after which a piecewise linear function stays above 0; the last one if it does not."""
+    inside = np.flatnonzero(values <= 0)
+    if not len(inside):
+        return 0.0
+    k = int(inside[-1])
+    if k == len(points) - 1:
+        return float(points[-1])
+    part = values[k] / (values[k] - values[k + 1])
+    return float(points[k] + part * (points[k + 1] - points[k]))
+
+
+def _variances(moments: Moments, n: int) -> Vector:
+    """Return the predicted variances of means, as `standard_errors` adds them up."""
+    biases = np.maximum(moments.shrinkage**2 - _squares(moments.shrinkage_noise), 0.0)
+    noise, unmeasured = _squares(moments.noise), _squares(moments.unmeasured)
+    variances: Vector = noise + UNMEASURED / n * unmeasured + SHRINKAGE * biases
+    return variances
+
+
+def _squares(root: Vector) -> Vector:
+    """Return the variances of which a matrix is the root."""
+    squares: Vector = (root**2).sum(axis=0)
+    return squares

@@ -23,7 +23,16 @@ from dpcvx.queries.readings import Reading
 from dpcvx.queries.schema import Schema
 from dpcvx.vouched import is_vouched
 
-__all__ = ["CORNER", "TOLERANCE", "WORK", "CompiledMeans", "CompiledQuery", "CompiledRegression", "Query"]
+__all__ = [
+    "CORNER",
+    "TOLERANCE",
+    "WORK",
+    "CompiledMeans",
+    "CompiledQuery",
+    "CompiledRegression",
+    "Query",
+    "margin_range",
+]
 
 TOLERANCE = 2.0**-7  # error of the inexact minimisation relative to the sensitivity of an error
 ROUNDING = 1e-9  # relative to the range of the loss; far above the rounding of float64 sums over 2^16 cells
@@ -166,7 +175,7 @@ class CompiledRegression:
     @cached_property
     def _extremes(self) -> tuple[Vector, Vector]:
         """Bounds on the loss of every cell over the set, without the ridge term."""
-        low, high = _margin_range(self.problem.C, self.X)
+        low, high = margin_range(self.problem.C, self.X)
         if self.anchor is not None:
             fixed = (1 - self.reach) * (self.X @ self.anchor)
             low, high = fixed + self.reach * low, fixed + self.reach * high
@@ -369,8 +378,8 @@ class CompiledRegression:
         return self._descend(weights, theta, min(2 * self.steps(tolerance), self._most_steps))
 
 
-def _margin_range(domain: Domain, X: Vector) -> tuple[Vector, Vector]:
-    """Smallest and largest <x, theta> over the set, for every row of X."""
+def margin_range(domain: Domain, X: Vector) -> tuple[Vector, Vector]:
+    """Return the smallest and largest <x, theta> over the set, for every row of X."""
     if isinstance(domain, HasSupport):
         high = domain.support(X) * (1 + ROUNDING)
         return -high, high

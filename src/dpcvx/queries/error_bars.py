@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpcvx.arrays import IntVector, Vector
+from dpcvx.arrays import Vector
 from dpcvx.queries.compiled import CompiledMeans, CompiledQuery, CompiledRegression
 from dpcvx.queries.histogram import Histogram
 from dpcvx.queries.local_models import LocalModels
 from dpcvx.queries.marginals import Measurement
+from dpcvx.queries.mean_errors import MeanErrors, at_places
+from dpcvx.queries.score import Score
 from dpcvx.solvers.defaults import default
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ NOISE_FAILURE, COMPARISON_FAILURE, MEASUREMENT_FAILURE = (
 )
 MOST_SHARES = 256  # cells of a query up to which its shares are estimated from the first release
 SHORTEST_REACH: float = default("queries.error_bars.SHORTEST_REACH")
-MOST_CELLS, MOST_FUNCTIONS = 4096, 512  # in the regression of gradients on measured functions
 FLOOR = 1e-3  # smallest eigenvalue of a Hessian relative to its largest one
 
 
@@ -46,6 +47,7 @@ class PropagatedNoise:
     # and the covariance of this difference if it is noise alone
     shrinkage: Vector | None = None
     shrinkage_noise: Vector | None = None
+    score: Score | None = None  # of a regression: its mean gradient at other coefficients
 
     @property
     def distance(self) -> float:
@@ -63,89 +65,26 @@ def propagate(
     n: int,
     cell_noise: float = 0.0,
 ) -> PropagatedNoise:
-    """Carry the noise of measured means through to an answer, to first order.
+    """Carry the errors of the mean gradient of a query's loss through to its answer, to first order.
 
-    A change of the measured means moves the mean gradient of the loss by B^T times it, B the coefficients of
-    the ridge regression of gradients on measured functions that the fit implies. Noise of variance sigma_k^2
-    then has the covariance V = sum_k sigma_k^2 B_k B_k^T on the gradient, H^-1 V H^-1 on the minimiser, and
-    costs tr(H^-1 V)/2. A correction, the newest first, has its own B (`multiplicative_weights.agree`), and
-    earlier noise acts on what its functions leave of the gradients.
+    A covariance V of the mean gradient (`mean_errors.MeanErrors`) is one of H^-1 V H^-1 of the minimiser, and
+    costs tr(H^-1 V)/2.
 
-    The rest of the error is what the fit shrinks and what nobody measured. The first is seen in the public
-    difference between fitted and released means, carried through by coefficients without the penalty. The
-    second acts on r, the part of the gradients that no measured function explains: interactions c_j of
-    variance 1 in orthonormal functions of the cells move the mean gradient by a vector of covariance E r r^T.
-    Records that are a sample of the histogram itself have such interactions of variance 1/n.
-
-    On marginals of many cells the regression uses the heaviest cells and the smallest measurements only, and
-    corrections that have attributes besides those of the query are left out.
-
-    `theta`: the histogram's answer; `measurements`: those of the first release, used if all their attributes
-    are attributes of the query or of corrections that share some with it; `n`: number of units; `cell_noise`:
-    standard deviation of the noise on the share of each of the query's cells.
+    `theta`: the histogram's answer; `n`: number of units; the others as in `MeanErrors`.
     """
-    values = query.gradients(theta)
-    V = cell_noise**2 * (values.T @ values)
-    attributes, shape = query.attributes, histogram.universe.shape
-    near = {
-        a for group in corrections for m in group for a in m.attributes if set(m.attributes) & set(attributes)
-    }
-    others = tuple(sorted(near.difference(attributes)))
-    if math.prod(shape[a] for a in (*attributes, *others)) <= MOST_CELLS:
-        attributes += others
-        values = np.repeat(values, math.prod(shape[a] for a in others), axis=0)
-    table = histogram.marginal(attributes)
-    cells = np.argsort(-table.ravel(), kind="stable")[:MOST_CELLS]
-    p = table.ravel()[cells] / table.ravel()[cells].sum()
-    left = values[cells]
-    digits = np.unravel_index(cells, table.shape)
-    places = {
-        attribute: (place, size)
-        for attribute, place, size in zip(attributes, digits, table.shape, strict=True)
-    }
-
-    def functions(used: Sequence[Measurement]) -> tuple[Vector, Vector]:
-        """Functions at the cells, and the standard deviations of their noise."""
-        F = np.concatenate([_at(each, places) for each in used], axis=1)
-        return F, np.concatenate([np.full(len(each.values), each.deviation) for each in used])
-
-    for group in reversed(corrections):
-        if group and set(group[0].attributes) <= set(attributes):
-            F, noise = functions(group)
-            centred = F - p @ F
-            covariance = (centred * p[:, None]).T @ centred + np.diag(noise**2)
-            B = np.linalg.solve(covariance, (centred * p[:, None]).T @ left)
-            V, left = V + (B.T * noise**2) @ B, left - centred @ B
-    used = sorted(
-        (m for m in measurements if set(m.attributes) <= set(attributes)), key=lambda m: len(m.values)
-    )
-    counts = np.cumsum([len(m.values) for m in used])
-    used = [m for m, count in zip(used, counts, strict=True) if count <= MOST_FUNCTIONS]
-    k = values.shape[1]
-    shrinkage, shrinkage_noise = np.zeros(k), np.zeros((k, k))
-    if used:
-        F, noise = functions(used)
-        centred = F - p @ F
-        # The penalty of the fit, which shrinks a mean and its noise alike.
-        penalty = noise * np.maximum(np.sqrt((F**2).mean(axis=0)), noise)
-        moments = (centred * p[:, None]).T @ centred
-        towards = (centred * p[:, None]).T @ left
-        B = np.linalg.solve(moments + np.diag(penalty), towards)
-        beta = np.linalg.solve(moments + np.diag(noise**2), towards)
-        released = np.concatenate([each.values for each in used])
-        shrinkage = (p @ F - released) @ beta
-        lost = (beta - np.linalg.solve(moments + np.diag(penalty), moments @ beta)).T * noise
-        shrinkage_noise = lost @ lost.T
-        V, left = V + (B.T * noise**2) @ B, left - centred @ B
-    left = left - p @ left
-    unmeasured = np.zeros((k, k)) if cell_noise else (left * p[:, None]).T @ left
+    mean_errors = MeanErrors(query, histogram, measurements, corrections, cell_noise=cell_noise)
+    moments = mean_errors.of(query.gradients(theta))
+    roots = (moments.noise, moments.unmeasured, moments.shrinkage_noise)
+    V, unmeasured, shrinkage_noise = (root.T @ root for root in roots)
     weights = histogram.marginal(query.attributes).ravel()
     inverse, sampling = curvature_and_sampling(query, weights, theta, n)
-    if inverse is None:
-        return PropagatedNoise(None, V, None, unmeasured, sampling, shrinkage, shrinkage_noise)
+    if inverse is None or not isinstance(query, CompiledRegression):
+        return PropagatedNoise(None, V, None, unmeasured, sampling, moments.shrinkage, shrinkage_noise)
     error = float(np.trace(inverse @ V)) / 2
     V, unmeasured, shrinkage_noise = (inverse @ each @ inverse for each in (V, unmeasured, shrinkage_noise))
-    return PropagatedNoise(error, V, inverse, unmeasured, sampling, inverse @ shrinkage, shrinkage_noise)
+    shrinkage = inverse @ moments.shrinkage
+    score = Score(query, weights, theta, inverse, mean_errors)
+    return PropagatedNoise(error, V, inverse, unmeasured, sampling, shrinkage, shrinkage_noise, score)
 
 
 def curvature_and_sampling(
@@ -273,7 +212,7 @@ def table_estimate(query: CompiledQuery, measurements: Sequence[Measurement]) ->
     used = [each for each in measurements if known.issuperset(each.attributes)]
     digits = np.unravel_index(np.arange(m), query.sizes)
     places = {a: (place, size) for a, place, size in zip(query.attributes, digits, query.sizes, strict=True)}
-    G = np.concatenate([np.ones((m, 1)), *(_at(each, places) for each in used)], axis=1)
+    G = np.concatenate([np.ones((m, 1)), *(at_places(each, places) for each in used)], axis=1)
     C = np.linalg.pinv(G)
     if not np.allclose(G @ C, np.eye(m), atol=1e-9):
         return None
@@ -300,9 +239,3 @@ def released_table(
     summed = table.transpose([kept.index(attribute) for attribute in query.attributes]).ravel()
     root = noise * math.sqrt(math.prod(shape) / m) * np.eye(m)
     return TableEstimate(summed, root, 2 ** len(shape), math.prod(size + 1 for size in shape))
-
-
-def _at(measurement: Measurement, places: Mapping[int, tuple[IntVector, int]]) -> Vector:
-    """Return the functions of a measurement at cells, given by place and size on each attribute, (m, k)."""
-    digits, sizes = zip(*(places[attribute] for attribute in measurement.attributes), strict=True)
-    return measurement.at(digits, sizes)

@@ -93,6 +93,10 @@ class Reading:
         numbers: Vector = np.clip(self.offset + self.matrix @ theta, self.low, self.high)
         return numbers
 
+    def inside(self, low: float, high: float) -> tuple[float, float]:
+        """Return the part of an interval that is in the range of the numbers."""
+        return max(low, self.low), min(high, self.high)
+
     def deviations(self, covariance: Vector) -> Vector:
         """Return the standard deviation of each number, from the covariance of the coded answer."""
         variances = ((self.matrix @ covariance) * self.matrix).sum(axis=1)

@@ -531,7 +531,7 @@ _LISTED = (
     Default("queries.answer_intervals.UNMEASURED", 2.0,
             "variance of interactions that were not measured, in units of that of a sample's own, 1/n",
             "benchmarks/answer_intervals.py", predicts=False),
-    Default("queries.answer_intervals.SHRINKAGE", 0.5,
+    Default("queries.answer_intervals.SHRINKAGE", 2.0,
             "part of the squared shrinkage, beyond that of noise, that is added to the variance of a number",
             "benchmarks/answer_intervals.py", predicts=False),
     Default("queries.multiplicative_weights.SWEEPS", 2,
