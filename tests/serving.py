@@ -22,10 +22,10 @@ from dpcvx.service.database import ServiceDatabase
 
 SCHEMA = Schema(
     (
-        Attribute("sex", ("f", "m")),
-        Binned("age", (20, 40, 60, 80)),
-        Attribute("region", ("north", "south", "west")),
-        Attribute("smokes", ("no", "yes")),
+        Attribute("sex", ("f", "m"), "m"),
+        Binned("age", (20, 40, 60, 80), 50),
+        Attribute("region", ("north", "south", "west"), "west"),
+        Attribute("smokes", ("no", "yes"), "yes"),
     )
 )
 REGRESSION = {"kind": "regression", "target": "smokes", "features": ["age", "sex"]}
@@ -117,6 +117,8 @@ class Teller:
         return Promise()
 
     def synthetic(self, rows, rng=None):
+        if self.problem is not None:
+            raise self.problem
         return {name: np.repeat(self.schema[name].units[:1], rows) for name in self.schema.names}
 
 

@@ -275,8 +275,8 @@ def flattened(value: Any) -> list[float]:
 
 
 def asked(method: str) -> Seen:
-    ill, sex = dp.Attribute("ill", ("no", "yes")), dp.Attribute("sex", ("f", "m"))
-    schema = dp.Schema((ill, sex, dp.Binned("age", (0, 30, 60, 90))))
+    ill, sex = dp.Attribute("ill", ("no", "yes"), "yes"), dp.Attribute("sex", ("f", "m"), "m")
+    schema = dp.Schema((ill, sex, dp.Binned("age", (0, 30, 60, 90), 45)))
     settings = {"method": method, "n_queries": 6, "rng": SeededGenerator(1)}
     engine = dp.QueryEngine(schema, PEOPLE, dp.Budget(4.0, 1e-4), **settings)
     regression, count = dp.Regression("ill", ("sex", "age")), dp.Count({"sex": ["f"]})

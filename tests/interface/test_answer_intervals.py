@@ -11,10 +11,10 @@ from dpcvx.queries import Attribute, Binned, Counts, Marginal, QueryEngine, Regr
 
 SCHEMA = Schema(
     (
-        Attribute("sex", ("f", "m")),
+        Attribute("sex", ("f", "m"), "m"),
         Attribute("region", ("north", "south", "west"), other="missing"),
-        Attribute("income", ("low", "high")),
-        Binned("age", (18, 30, 45, 60, 90), values=(24, 38, 52, 72)),
+        Attribute("income", ("low", "high"), "high"),
+        Binned("age", (18, 30, 45, 60, 90), 37.5, values=(24, 38, 52, 72)),
     )
 )
 N, SEEDS = 10_000, 4

@@ -16,9 +16,9 @@ from dpcvx.service.analysts import pad
 
 SCHEMA = Schema(
     (
-        Attribute("sex", ("f", "m")),
-        Attribute("region", ("north", "south", "west")),
-        Binned("age", (0.0, 20.0, 40.0, 80.0)),
+        Attribute("sex", ("f", "m"), "m"),
+        Attribute("region", ("north", "south", "west"), "west"),
+        Binned("age", (0.0, 20.0, 40.0, 80.0), 30),
     )
 )
 ANSWER = Answer(

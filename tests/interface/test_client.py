@@ -124,7 +124,7 @@ def replying(monkeypatch, *responses):
 
 def test_busy_servers_are_asked_again_when_they_say(monkeypatch, hurry):
     busy = httpx.Response(
-        429, headers={"Retry-After": "7"}, json={"code": "too_many_questions", "message": "w"}
+        429, headers={"Retry-After": "7"}, json={"code": "too_many_queries", "message": "w"}
     )
     ann, seen = replying(monkeypatch, busy, httpx.Response(503), httpx.Response(200, json={"epsilon": 1.0}))
     assert ann.budget() == {"epsilon": 1.0}
@@ -134,10 +134,10 @@ def test_busy_servers_are_asked_again_when_they_say(monkeypatch, hurry):
 
 def test_a_wait_of_hours_is_reported_instead(monkeypatch, hurry):
     busy = httpx.Response(
-        429, headers={"Retry-After": "7200"}, json={"code": "too_many_questions", "message": "w"}
+        429, headers={"Retry-After": "7200"}, json={"code": "too_many_queries", "message": "w"}
     )
     ann, seen = replying(monkeypatch, busy)
-    with pytest.raises(dpcvx.ServiceError, match="too_many_questions"):
+    with pytest.raises(dpcvx.ServiceError, match="too_many_queries"):
         ann.budget()
     assert len(seen) == 1
     assert hurry == []

@@ -86,10 +86,10 @@ def test_a_question_is_answered_and_kept_in_the_history_of_its_key(ann, engine):
     assert response.status_code == 200
     names = [one["name"] for one in response.json()["coefficients"]]
     assert names == ["intercept", "age", "sex=f (baseline)", "sex=m"]
-    (past,) = ann.get(f"{API}/history").json()["questions"]
+    (past,) = ann.get(f"{API}/history").json()["queries"]
     assert past["idempotency_key"] == "first"
     assert past["answer"] == response.json()
-    assert past["question"] == engine.asked[0][0].to_json()
+    assert past["query"] == engine.asked[0][0].to_json()
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES, ids=[f"{m} {p}" for m, p in ROUTES])
@@ -166,7 +166,7 @@ def test_an_administrator_makes_and_revokes_keys(analysts):
         made = owner.post(f"{API}/keys", json={"name": "bob", "per_minute": 3})
         assert made.status_code == 201
         headers = {"Authorization": f"Bearer {made.json()['text']}"}
-        assert owner.get(f"{API}/budget", headers=headers).json()["questions_per_minute"] == 3
+        assert owner.get(f"{API}/budget", headers=headers).json()["queries_per_minute"] == 3
         id = made.json()["key"]["id"]
         assert owner.delete(f"{API}/keys/{id}").json()["revoked"] is True
         assert code(owner.get(f"{API}/budget", headers=headers)) == "unauthorised"
@@ -227,7 +227,7 @@ MALFORMED = {
 def test_malformed_questions_are_refused_before_the_engine_and_cost_nothing(shared, name):
     response = shared.post(f"{API}/queries", content=MALFORMED[name], headers={"Idempotency-Key": "k"})
     assert code(response) == "malformed"
-    assert shared.get(f"{API}/budget").json()["questions_today"] == 0
+    assert shared.get(f"{API}/budget").json()["queries_today"] == 0
 
 
 @pytest.mark.parametrize("key", ["a b", "x" * 65, "é", "a/b", "'"])
@@ -252,7 +252,7 @@ def test_a_replay_gets_the_same_bytes_and_the_engine_is_asked_once(ann, analysts
     engine.number = 0.75
     assert ask(ann, key="again").content == first.content
     assert len(engine.asked) == 1
-    assert ann.get(f"{API}/budget").json()["questions_today"] == 1
+    assert ann.get(f"{API}/budget").json()["queries_today"] == 1
     assert ask(ann, key="other").content != first.content
 
 
@@ -283,8 +283,8 @@ def test_analysts_do_not_share_keys_or_histories(analysts, engine):
         question = {"kind": "mean", "of": "age"}
         response = ann.post(f"{API}/queries", json=question, headers={**bob, "Idempotency-Key": "same"})
         assert response.status_code == 200
-        (past,) = ann.get(f"{API}/history", headers=bob).json()["questions"]
-        assert past["question"]["kind"] == "mean"
+        (past,) = ann.get(f"{API}/history", headers=bob).json()["queries"]
+        assert past["query"]["kind"] == "mean"
     keys = [key for _, key in engine.asked]
     assert len(set(keys)) == 2
     assert all(key.endswith(".same") for key in keys)
@@ -293,7 +293,7 @@ def test_analysts_do_not_share_keys_or_histories(analysts, engine):
 def test_history_is_newest_first_and_can_be_cut(ann):
     for key in ("one", "two", "three"):
         ask(ann, key=key)
-    listed = [past["idempotency_key"] for past in ann.get(f"{API}/history?limit=2").json()["questions"]]
+    listed = [past["idempotency_key"] for past in ann.get(f"{API}/history?limit=2").json()["queries"]]
     assert listed == ["three", "two"]
 
 
@@ -305,7 +305,7 @@ def test_history_is_newest_first_and_can_be_cut(ann):
 def test_refusals_of_the_ledger_have_codes(ann, engine, problem, expected):
     engine.problem = problem
     assert code(ask(ann)) == expected
-    assert ann.get(f"{API}/history").json() == {"questions": []}
+    assert ann.get(f"{API}/history").json() == {"queries": []}
 
 
 @pytest.mark.parametrize("kind", [ValueError, TypeError, KeyError, MemoryError, RuntimeError])
@@ -334,7 +334,7 @@ def test_limits_hold_per_key_and_survive_a_restart(tmp_path, analysts, engine, l
     with visitor(analysts, **{limit: 2}) as ann:
         ask(ann, key="a"), ask(ann, key="b")
         refused = ask(ann, key="c")
-        assert code(refused) == "too_many_questions"
+        assert code(refused) == "too_many_queries"
         assert span - 30 < int(refused.headers["Retry-After"]) <= span + 1
         assert ask(ann, key="a").status_code == 200  # a replay is no new question
         _, text = analysts.keys.create("bob")
@@ -344,7 +344,7 @@ def test_limits_hold_per_key_and_survive_a_restart(tmp_path, analysts, engine, l
         header = ann.headers["Authorization"]
     with serving(application(make_analysts(tmp_path), slot=0.01)) as address:
         again = httpx.post(f"{address}{API}/queries", json=REGRESSION, headers={"Authorization": header})
-    assert code(again) == "too_many_questions"
+    assert code(again) == "too_many_queries"
     assert len(engine.asked) == 3
 
 
@@ -376,9 +376,9 @@ def test_one_key_cannot_fill_the_queue_and_the_loop_stays_awake(analysts, engine
     with visitor(analysts) as ann, ThreadPoolExecutor(application_module.WAITING + 1) as pool:
         waiting = [pool.submit(ask, ann, key=f"k{k}") for k in range(application_module.WAITING + 1)]
         done = next(one for one in _completed(waiting))
-        assert code(done.result()) == "too_many_questions"
+        assert code(done.result()) == "too_many_queries"
         assert ann.get("/healthz").status_code == 200  # while the engine is busy
-        assert code(ann.get(f"{API}/synthetic")) == "too_many_questions"
+        assert code(ann.get(f"{API}/synthetic")) == "too_many_queries"
         engine.gate.set()
         assert sum(one.result().status_code == 200 for one in waiting) == application_module.WAITING
     assert engine.most_inside == 1

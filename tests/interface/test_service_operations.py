@@ -172,17 +172,23 @@ def test_the_page_of_the_interface_needs_nothing_from_elsewhere(analysts):
     assert {"/api/v1/queries", "/api/v1/budget"} <= set(described["paths"])
 
 
-def test_a_frozen_account_refuses_questions(analysts, engine):
+def test_a_frozen_account_refuses_queries_and_synthetic_records(analysts, engine):
     engine.problem = AccountNotOpen("frozen")
     with visitor(analysts) as ann:
-        refused = ann.post(f"{API}/queries", json=REGRESSION)
-    assert (refused.status_code, refused.json()["code"]) == (409, "account_not_open")
+        for refused in (ann.post(f"{API}/queries", json=REGRESSION), ann.get(f"{API}/synthetic?rows=2")):
+            assert (refused.status_code, refused.json()["code"]) == (409, "account_not_open")
+
+
+def test_browsers_find_an_icon_and_programs_the_interface(analysts):
+    with visitor(analysts) as ann:
+        assert ann.get("/favicon.ico").headers["Content-Type"] == "image/svg+xml"
+        assert 'href="/interface"' in ann.get("/").text
 
 
 def test_the_owner_sees_who_asked_what_for_which_purpose(analysts, tmp_path, monkeypatch, capsys):
     with visitor(analysts, purpose="=wages") as ann:
         ann.post(f"{API}/queries", json=REGRESSION)
-    words = ["dpcvx", "keys", "questions", "--account", "people", "--ledger", str(tmp_path / "ledger.db")]
+    words = ["dpcvx", "keys", "queries", "--account", "people", "--ledger", str(tmp_path / "ledger.db")]
     for more in ([], ["--json"]):
         monkeypatch.setattr("sys.argv", [*words, *more])
         with pytest.raises(SystemExit) as stop:
@@ -190,9 +196,9 @@ def test_the_owner_sees_who_asked_what_for_which_purpose(analysts, tmp_path, mon
         assert stop.value.code == 0
         shown = capsys.readouterr().out
         if more:
-            (asked,) = json.loads(shown)["questions"]
+            (asked,) = json.loads(shown)["queries"]
             assert (asked["name"], asked["purpose"], asked["branch"]) == ("ann", "=wages", "histogram")
-            assert asked["question"]["target"] == "smokes"
+            assert asked["query"]["target"] == "smokes"
         else:
             (row,) = csv.DictReader(io.StringIO(shown))
             assert (row["purpose"], row["name"]) == ("'=wages", "ann")

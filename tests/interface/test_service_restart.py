@@ -34,14 +34,19 @@ N = 6000  # comparisons detect errors of about 0.04 of the records, and that of 
 SCHEMA = """
 [attributes.a]
 levels = ["no", "yes"]
+other = "yes"
 [attributes.b]
 levels = ["no", "yes"]
+other = "yes"
 [attributes.c]
 levels = ["no", "yes"]
+other = "yes"
 [attributes.parity]
 levels = ["even", "odd"]
+other = "odd"
 [attributes.age]
 edges = [20, 30, 40, 50, 60, 70, 80]
+missing = 45
 """
 
 
@@ -150,7 +155,7 @@ def test_a_killed_server_continues_with_the_same_answers(people):
         history = httpx.get(f"{address}{API}/history?limit=1000", headers={"Authorization": f"Bearer {text}"})
     assert {response.status_code for response in after} == {200}
     assert all(after[k].content == response.content for k, response in acknowledged.items())
-    kept = {past["idempotency_key"]: past["answer"] for past in history.json()["questions"]}
+    kept = {past["idempotency_key"]: past["answer"] for past in history.json()["queries"]}
     assert kept == {f"k{k}": response.json() for k, response in enumerate(after)}
     check_account(people)
     kinds, branches = transcript(people)
@@ -268,7 +273,9 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_everything_public_is_checked_before_anything_is_charged(people, monkeypatch, capsys, case):
-    (people / "other.toml").write_text(SCHEMA + '[attributes.income]\nlevels = ["low", "high"]\n')
+    (people / "other.toml").write_text(
+        SCHEMA + '[attributes.income]\nlevels = ["low", "high"]\nother = "low"\n'
+    )
     words, expected, part = REFUSED[case]
     code, shown = run(
         people, monkeypatch, capsys, *words, *(["--ledger", "ledger.db"] if len(words) > 1 else [])
@@ -322,7 +329,7 @@ def test_a_server_takes_a_share_of_the_cap(people, monkeypatch, capsys):
     for _ in range(2):  # the second start pays nothing
         code, shown = run(people, monkeypatch, capsys, *words, "--port", str(free_port()))
         assert code == 0
-        assert "epsilon 2, delta 7.54e-07 for all questions together, 0.5 of the account's" in shown.err
+        assert "epsilon 2, delta 7.54e-07 for all queries together, 0.5 of the account's" in shown.err
     account = Ledger(people / "ledger.db").account("people")
     assert len(account.history()) == 1
     assert account.remaining() > 1

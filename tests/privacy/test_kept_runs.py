@@ -9,6 +9,7 @@ import random
 import shutil
 import signal
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from dpcvx.queries.sparse_vector import AboveThreshold
 
 N = 8000
 NAMES = ("a", "b", "c", "parity")
-SCHEMA = Schema(tuple(Attribute(name, ("0", "1")) for name in NAMES))
+SCHEMA = Schema(tuple(Attribute(name, ("0", "1"), "1") for name in NAMES))
 GOOD, BAD = Count({"a": ["1"]}), Marginal(NAMES)
 
 
@@ -272,6 +273,8 @@ class TestShares:
         assert self.ask(made, "ann").branch == "oracle"
         again = self.ask(made, "ann")
         assert (again.branch, again.checked) == ("histogram", False)
+        assert "this asker's share of the comparisons is used up" in again.comparison_words
+        assert "the comparisons are used up" in replace(again, remaining=0.0).comparison_words
         assert self.ask(made, "bob").branch == "oracle"
         assert (made.measurements_by("ann"), made.measurements_by("bob")) == (1, 1)
 
@@ -336,6 +339,8 @@ def test_a_frozen_account_answers_nothing_with_or_without_a_key(tmp_path, above)
     for key in (None, "k"):
         with pytest.raises(AccountNotOpen):
             made.ask(GOOD, key=key)
+    with pytest.raises(AccountNotOpen):
+        made.synthetic(10)
     account.thaw(reason="It was settled.")
     assert made.n_updates == 0
     assert made.comparisons == (4, 4)

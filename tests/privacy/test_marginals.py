@@ -26,7 +26,7 @@ CASES = [
 
 
 def universe_of(sizes):
-    return Universe(Schema(tuple(Attribute(f"a{i}", tuple(range(k))) for i, k in enumerate(sizes))))
+    return Universe(Schema(tuple(Attribute(f"a{i}", tuple(range(k)), k - 1) for i, k in enumerate(sizes))))
 
 
 @pytest.fixture

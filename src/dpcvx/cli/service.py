@@ -59,7 +59,7 @@ keys_app = typer.Typer(help="API keys of the query service.", no_args_is_help=Tr
 def serve(
     data: Annotated[Path | None, typer.Argument(help=TABLE_HELP)] = None,
     schema: Annotated[Path | None, typer.Option(help="Schema file, TOML: levels and bins.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Privacy budget of all questions together.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Privacy budget of all queries together.")] = None,
     delta: Annotated[float | None, typer.Option(help="Default: min(1/n^2, 1e-5).")] = None,
     population: Annotated[
         str, typer.Option(help="Name of the population. Accounts of one name are batches of other people.")
@@ -207,13 +207,13 @@ def create_key(
     account: AccountName,
     ledger: LedgerUrl = None,
     scope: Annotated[list[Scope] | None, typer.Option(help="May be repeated. Default: ask.")] = None,
-    per_minute: Annotated[int, typer.Option(help="Questions a minute.", min=1)] = 60,
-    per_day: Annotated[int, typer.Option(help="Questions a day.", min=1)] = 5000,
+    per_minute: Annotated[int, typer.Option(help="Queries a minute.", min=1)] = 60,
+    per_day: Annotated[int, typer.Option(help="Queries a day.", min=1)] = 5000,
     measurements: Annotated[
         int | None,
-        typer.Option(help="New measurements that its questions may cause. Default: half of all.", min=0),
+        typer.Option(help="New measurements that its queries may cause. Default: half of all.", min=0),
     ] = None,
-    purpose: Annotated[str, typer.Option(help="Purpose of the questions, for the data owner.")] = "",
+    purpose: Annotated[str, typer.Option(help="Purpose of the queries, for the data owner.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Create an API key and print it; its text is stored nowhere."""
@@ -251,8 +251,8 @@ def list_keys(account: AccountName, ledger: LedgerUrl = None, as_json: AsJson = 
     Console().print(table)
 
 
-@keys_app.command("questions")
-def list_questions(
+@keys_app.command("queries")
+def list_queries(
     account: AccountName,
     ledger: LedgerUrl = None,
     out: Annotated[Path | None, typer.Option(help="CSV file to write. Default: standard output.")] = None,
@@ -269,14 +269,14 @@ def list_questions(
     asked = open_history(ledger, account).of_all()
     text = io.StringIO()
     if as_json:
-        rows = [{**asdict(one), "question": json.loads(one.question)} for one in asked]
-        text.write(json.dumps({"questions": rows}, indent=2, ensure_ascii=False) + "\n")
+        rows = [{**asdict(one), "query": json.loads(one.query)} for one in asked]
+        text.write(json.dumps({"queries": rows}, indent=2, ensure_ascii=False) + "\n")
     else:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([field.name for field in fields(AskedQuery)])
         for one in asked:
             when = datetime.fromtimestamp(one.asked, UTC).isoformat(timespec="seconds")
-            row = (one.key, csv_cell(one.name), csv_cell(one.purpose), one.question, one.branch)
+            row = (one.key, csv_cell(one.name), csv_cell(one.purpose), one.query, one.branch)
             writer.writerow([when, *row])
     if out is None:
         typer.echo(text.getvalue(), nl=False)

@@ -97,6 +97,8 @@ class Answer:
         "record" or "person".
     note : str
         How to read the numbers; a function of the query and the schema.
+    data : str
+        Name of the data set, that of the engine's account; "" without one and in answers of earlier versions.
     """
 
     query: dict[str, Any]
@@ -116,6 +118,7 @@ class Answer:
     people: int | None
     unit: str
     note: str
+    data: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -169,8 +172,11 @@ class Answer:
         """Whether the answer was compared with the records, in words."""
         if self.checked:
             return f"yes; epsilon {self.remaining:.3g} is left for new measurements"
-        why = "the comparisons are used up" if self.comparable else "this engine makes no comparisons for it"
-        return f"no: {why}"
+        if not self.comparable:
+            return "no: this engine makes no comparisons for it"
+        if self.remaining > 0:
+            return "no: this asker's share of the comparisons is used up"
+        return "no: the comparisons are used up"
 
     @property
     def reading_notes(self) -> tuple[str, ...]:
@@ -234,6 +240,8 @@ class Answer:
             content = _without_bounds(content)
         if isinstance(content, Mapping) and "covered_by" in content and "interval_by" not in content:
             content = _of_coded_numbers(content)
+        if isinstance(content, Mapping):
+            content = {"data": "", **content}
         kinds: dict[str, tuple[type, ...]] = {
             "query": (Mapping,),
             "coefficients": (list,),
@@ -247,6 +255,7 @@ class Answer:
             "people": (int, NoneType),
             "unit": (str,),
             "note": (str,),
+            "data": (str,),
             **dict.fromkeys(("confidence", "remaining"), (float,)),
             **dict.fromkeys(("error", "error_bound", "typical"), (float, NoneType)),
         }

@@ -32,6 +32,8 @@ class ReadableAnswer(Protocol):
     @property
     def unit(self) -> str: ...
     @property
+    def data(self) -> str: ...
+    @property
     def source(self) -> str: ...
     @property
     def comparison_words(self) -> str: ...
@@ -186,7 +188,7 @@ def _heading(answer: ReadableAnswer) -> str:
 
 
 def _facts(answer: ReadableAnswer) -> tuple[tuple[str, str], ...]:
-    facts = []
+    facts = [("data", answer.data)] if answer.data else []
     if answer.people is not None:
         facts.append(("people", quantity(answer.people, answer.unit)))
     facts.append(("answered from", answer.source))

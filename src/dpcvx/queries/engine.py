@@ -358,6 +358,8 @@ class QueryEngine:
     def synthetic(self, rows: int, rng: Generator | None = None) -> dict[str, Any]:
         """Return a table of invented records, drawn from the public histogram, as columns by name.
 
+        An account that is frozen or closed refuses it, as it refuses a new answer.
+
         Parameters
         ----------
         rows : int
@@ -366,6 +368,8 @@ class QueryEngine:
         """
         if self.method == "composition":
             raise Incompatible("Composition measures each query by itself and has no histogram to draw from.")
+        if self._account is not None:
+            self._account.require_open()
         if rng is None:
             from dpcvx.noise import SecureGenerator
 
@@ -538,6 +542,7 @@ class QueryEngine:
             people=self.n,
             unit=self.noun,
             note=reading_note(compiled.description, self.schema, self._neighbours, not self.universe.listed),
+            data="" if self._account is None else self._account.name,
         )
 
     @property

@@ -37,6 +37,7 @@ __all__ = ["Analysts"]
 
 WIDEST_NUMBER = 25  # characters; -1.2345678901234567e-308 has 24
 LEAST_ROOM = 2**26  # bytes on the disk of the ledger
+NOT_OPEN = "The data owner has frozen or closed this data set."
 BLOCK = 1024  # bytes; lengths of answers are multiples of it
 
 
@@ -60,11 +61,11 @@ class Analysts:
             json.dumps(content, ensure_ascii=False).encode()  # refuses half of a surrogate pair
             return query_from_json(content)
         except RecursionError:
-            raise Refusal("malformed", "The question is nested too deeply.") from None
+            raise Refusal("malformed", "The query is nested too deeply.") from None
         except UnicodeError:
-            raise Refusal("malformed", "The question is not valid Unicode.") from None
+            raise Refusal("malformed", "The query is not valid Unicode.") from None
         except json.JSONDecodeError as error:
-            raise Refusal("malformed", f"The question is not valid JSON: {error}.") from None
+            raise Refusal("malformed", f"The query is not valid JSON: {error}.") from None
         except ValueError as error:
             raise Refusal("malformed", str(error)) from None
 
@@ -84,12 +85,10 @@ class Analysts:
             try:
                 body = self.engine.answer(compiled, name, self._asker(key)).body
             except AccountNotOpen:
-                raise Refusal(
-                    "account_not_open", "The data owner has frozen or closed this data set."
-                ) from None
+                raise Refusal("account_not_open", NOT_OPEN) from None
             except BudgetExceeded:
                 raise Refusal(
-                    "budget_spent", "The privacy budget is spent and this question needs some of it."
+                    "budget_spent", "The privacy budget is spent and this query needs some of it."
                 ) from None
             except KeyReused:  # answered, but the server stopped before it was recorded here
                 raise Refusal("key_reused", REUSED) from None
@@ -121,9 +120,9 @@ class Analysts:
             "remaining": self.engine.remaining,
             "comparisons": total,
             "comparisons_left": left,
-            "questions_per_minute": key.per_minute,
-            "questions_per_day": key.per_day,
-            "questions_today": self.history.asked_today(key),
+            "queries_per_minute": key.per_minute,
+            "queries_per_day": key.per_day,
+            "queries_today": self.history.asked_today(key),
             "measurements": allowed,
             "measurements_left": max(0, min(left, allowed - self.engine.measurements_by(key.id))),
         }
@@ -167,9 +166,13 @@ class Analysts:
 
     def synthetic(self, rows: int, kind: str) -> bytes:
         """Return a CSV or Parquet file of synthetic records; Parquet holds the privacy statement too."""
+        try:
+            columns = self.engine.synthetic(rows)
+        except AccountNotOpen:
+            raise Refusal("account_not_open", NOT_OPEN) from None
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"synthetic.{kind}"
-            write_synthetic(path, self.engine.synthetic(rows), self.engine.statement())
+            write_synthetic(path, columns, self.engine.statement())
             return path.read_bytes()
 
 

@@ -54,6 +54,7 @@ PAGES = (
     ("/page.js", "page.js", "text/javascript"),
     ("/interface", "interface.html", "text/html"),
     ("/interface.js", "interface.js", "text/javascript"),
+    ("/favicon.ico", "icon.svg", "image/svg+xml"),
 )
 MEDIA = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
 # Requests of one key, and of all keys, that may wait for the engine at the same time.
@@ -75,7 +76,7 @@ IdempotencyKey = Annotated[
     str | None,
     Header(
         pattern=IDEMPOTENCY,
-        description="Chosen by the analyst, new for each question. A retry with the same key gets the same "
+        description="Chosen by the analyst, new for each query. A retry with the same key gets the same "
         "bytes and is charged once.",
     ),
 ]
@@ -137,9 +138,7 @@ class ServiceState:
         """Call a function in the thread of the engine, after the requests that came before."""
         if self._waiting[key.id] >= WAITING:
             raise Refusal(
-                "too_many_questions",
-                f"{WAITING} requests of this key are waiting: let one end.",
-                retry_after=1,
+                "too_many_queries", f"{WAITING} requests of this key are waiting: let one end.", retry_after=1
             )
         if self._waiting.total() >= WAITING_OF_ALL:
             raise Refusal("busy", "Too many requests are waiting: try again in a second.", retry_after=1)
@@ -265,13 +264,13 @@ def _data_router() -> APIRouter:
         """Attributes of the data with their levels and bins, as declared in public."""
         return JSONResponse(_state(request).analysts.schema)
 
-    @api.get("/budget", response_model=BudgetLeft, responses=_refusals("too_many_questions"))
+    @api.get("/budget", response_model=BudgetLeft, responses=_refusals("too_many_queries"))
     async def budget(request: Request, key: AnyKey) -> Any:
         """The budget of the account, the part that is left, and the limits of this key."""
         state = _state(request)
         return await state.in_turn(key, state.analysts.budget, key)
 
-    @api.get("/statement", response_model=dict[str, Any], responses=_refusals("too_many_questions"))
+    @api.get("/statement", response_model=dict[str, Any], responses=_refusals("too_many_queries"))
     async def statement(request: Request, key: AnyKey) -> Response:
         """The privacy statement of all answers of this service, past and future."""
         state = _state(request)
@@ -285,7 +284,7 @@ def _data_router() -> APIRouter:
                 "content": {name.split(";")[0]: {} for name in MEDIA.values()},
                 "description": "The table.",
             },
-            **_refusals("forbidden", "too_many_questions"),
+            **_refusals("forbidden", "too_many_queries"),
         },
     )
     async def synthetic(
@@ -313,11 +312,11 @@ def _query_router(query_schema: dict[str, Any]) -> APIRouter:
     @api.post(
         "/queries",
         response_model=dict[str, Any],
-        responses=_refusals("forbidden", "key_reused", "too_many_questions"),
+        responses=_refusals("forbidden", "key_reused", "too_many_queries"),
         openapi_extra=_body(query_schema),
     )
     async def queries(request: Request, key: AskKey, idempotency_key: IdempotencyKey = None) -> Response:
-        """Ask a question. The shape and length of the answer do not depend on how it was found."""
+        """Answer a query. The shape and length of the answer do not depend on how it was found."""
         state, started = _state(request), asyncio.get_running_loop().time()
         query = state.analysts.read(await request.body())
         idempotency = idempotency_key or secrets.token_hex(16)
@@ -376,14 +375,14 @@ def _query_router(query_schema: dict[str, Any]) -> APIRouter:
     async def history(
         request: Request, key: AskKey, limit: Annotated[int, Query(ge=1, le=1000)] = 100
     ) -> Any:
-        """Questions of this key with their answers, newest first."""
+        """Queries of this key with their answers, newest first."""
         past = await asyncio.to_thread(_state(request).analysts.history.latest, key, limit)
         return {
-            "questions": [
+            "queries": [
                 {
                     "idempotency_key": one.idempotency,
                     "asked": one.asked,
-                    "question": json.loads(one.question),
+                    "query": json.loads(one.query),
                     "answer": json.loads(one.answer),
                 }
                 for one in past

@@ -133,10 +133,10 @@ class Client:
         return content
 
     def history(self, limit: int = 100) -> list[dict[str, Any]]:
-        """Return this key's questions and answers, newest first."""
+        """Return this key's queries and answers, newest first."""
         content = self._request("GET", "/history", params={"limit": limit}).json()
-        questions: list[dict[str, Any]] = content["questions"]
-        return questions
+        queries: list[dict[str, Any]] = content["queries"]
+        return queries
 
     def statement(self) -> dict[str, Any]:
         """Return the privacy statement of all answers."""

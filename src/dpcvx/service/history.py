@@ -20,7 +20,7 @@ __all__ = ["REUSED", "AskedQuery", "PastQuery", "QueryHistory", "open_history"]
 
 MINUTE, DAY = 60, 86_400
 PAGE = 500  # answers that are read at once
-REUSED = "This Idempotency-Key belongs to another question: use a new one for each question."
+REUSED = "This Idempotency-Key belongs to another query: use a new one for each query."
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class PastQuery:
 
     idempotency: str  # key of the query, chosen by the analyst
     asked: float  # seconds since 1970
-    question: str  # canonical JSON of the query
+    query: str  # canonical JSON
     answer: bytes  # JSON of the answer, as it was sent
 
 
@@ -41,7 +41,7 @@ class AskedQuery:
     key: str  # id of the API key
     name: str  # of its holder
     purpose: str  # of the key
-    question: str  # canonical JSON of the query
+    query: str  # canonical JSON
     branch: str  # "histogram", or "oracle" for a new measurement
 
 
@@ -55,7 +55,7 @@ class QueryHistory:
     def __init__(self, database: ServiceDatabase) -> None:
         self._database = database
 
-    def find(self, key: ApiKey, idempotency: str, question: str) -> bytes | None:
+    def find(self, key: ApiKey, idempotency: str, query: str) -> bytes | None:
         """Return the answer of a query that was answered before, or None if it may be asked now.
 
         Raises Refusal: if the idempotency key was used for another query, or the API key has reached a limit.
@@ -64,7 +64,7 @@ class QueryHistory:
             row = connection.execute(
                 sa.select(question_table).where(*self._of(key), question_table.c.idempotency == idempotency)
             ).one_or_none()
-            if row is not None and row.question != question:
+            if row is not None and row.question != query:
                 raise Refusal("key_reused", REUSED)
             if row is not None:
                 return self._answers(connection, [row.answer])[0]
@@ -76,8 +76,8 @@ class QueryHistory:
                 ).one()
                 if count >= limit:
                     raise Refusal(
-                        "too_many_questions",
-                        f"This key may ask {limit} questions a {word}: wait, or ask the data owner for more.",
+                        "too_many_queries",
+                        f"This key may ask {limit} queries a {word}: wait, or ask the data owner for more.",
                         retry_after=int(first + span - now) + 1,
                     )
         return None
@@ -91,7 +91,7 @@ class QueryHistory:
             stored = connection.execute(chosen).scalar_one_or_none()
             return None if stored is None else self._answers(connection, [stored])[0]
 
-    def add(self, key: ApiKey, idempotency: str, question: str, stored: bytes) -> None:
+    def add(self, key: ApiKey, idempotency: str, query: str, stored: bytes) -> None:
         """Add an answered query; durable when it returns, so that the answer may be sent.
 
         `stored`: name of the ledger's note that holds the answer, or the answer itself.
@@ -99,7 +99,7 @@ class QueryHistory:
         row = {"account": self._database.account, "key": key.id, "idempotency": idempotency}
         with self._database.writing() as connection:
             connection.execute(
-                question_table.insert(), {**row, "asked": time.time(), "question": question, "answer": stored}
+                question_table.insert(), {**row, "asked": time.time(), "question": query, "answer": stored}
             )
 
     def latest(self, key: ApiKey, limit: int) -> tuple[PastQuery, ...]:
@@ -121,12 +121,12 @@ class QueryHistory:
 
     def of_all(self) -> tuple[AskedQuery, ...]:
         """Return the queries of all keys, oldest first: who asked what, for which purpose."""
-        keys, questions = key_table.c, question_table.c
+        keys, queries = key_table.c, question_table.c
         chosen = (
-            sa.select(questions.asked, keys.id, keys.name, keys.purpose, questions.question, questions.answer)
-            .join(key_table, (keys.account == questions.account) & (keys.id == questions.key))
-            .where(questions.account == self._database.account)
-            .order_by(questions.asked, questions.idempotency)
+            sa.select(queries.asked, keys.id, keys.name, keys.purpose, queries.question, queries.answer)
+            .join(key_table, (keys.account == queries.account) & (keys.id == queries.key))
+            .where(queries.account == self._database.account)
+            .order_by(queries.asked, queries.idempotency)
         )
         found: list[AskedQuery] = []
         with self._database.reading() as connection:

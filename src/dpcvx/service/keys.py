@@ -33,12 +33,12 @@ class ApiKey:
 
     id: str  # public part of the key
     name: str  # name of its holder
-    scopes: tuple[str, ...]  # "ask": questions, history and synthetic data; "admin": keys
-    per_minute: int  # per_minute, per_day: limits on the number of questions
+    scopes: tuple[str, ...]  # "ask": queries, history and synthetic data; "admin": keys
+    per_minute: int  # per_minute, per_day: limits on the number of queries
     per_day: int
     created: int  # seconds since 1970
     revoked: bool = False  # whether it is refused
-    measurements: int | None = None  # new measurements that its questions may cause; None: half of all
+    measurements: int | None = None  # new measurements that its queries may cause; None: half of all
     purpose: str = ""  # for which its holder asks, as the data owner recorded it
 
 
@@ -68,8 +68,8 @@ class Keys:
         """Create a key; return its record, and its text, which is stored nowhere.
 
         `name`: name of its holder; `scopes`: some of "ask" and "admin"; `per_minute`, `per_day`: limits on
-        the number of questions; `measurements`: how many new measurements its questions may cause, by default
-        half of all; `purpose`: of the questions, in words for the data owner.
+        the number of queries; `measurements`: how many new measurements its queries may cause, by default
+        half of all; `purpose`: of the queries, in words for the data owner.
         """
         chosen = tuple(scope for scope in SCOPES if scope in tuple(scopes))
         if not chosen or set(scopes) - set(SCOPES):

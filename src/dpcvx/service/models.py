@@ -29,28 +29,28 @@ class BudgetLeft(BaseModel):
     comparisons_left: int = Field(
         description="Runs that are left; without one there are no new measurements."
     )
-    questions_per_minute: int
-    questions_per_day: int
-    questions_today: int
-    measurements: int = Field(description="New measurements that questions of this key may cause.")
+    queries_per_minute: int
+    queries_per_day: int
+    queries_today: int
+    measurements: int = Field(description="New measurements that queries of this key may cause.")
     measurements_left: int = Field(
-        description="How many of them are left; later questions are answered without a comparison."
+        description="How many of them are left; later queries are answered without a comparison."
     )
 
 
-class PastQuestion(BaseModel):
-    """A question of this key and its answer."""
+class PastQueryBody(BaseModel):
+    """A query of this key and its answer."""
 
     idempotency_key: str
     asked: float = Field(description="Seconds since 1970.")
-    question: dict[str, Any]
+    query: dict[str, Any]
     answer: dict[str, Any]
 
 
 class History(BaseModel):
-    """Questions of this key, newest first."""
+    """Queries of this key, newest first."""
 
-    questions: list[PastQuestion]
+    queries: list[PastQueryBody]
 
 
 class AnswerTable(BaseModel):
@@ -74,7 +74,7 @@ class KeyRecord(BaseModel):
     created: int
     revoked: bool
     measurements: int | None = Field(
-        description="New measurements that its questions may cause; null: half of all."
+        description="New measurements that its queries may cause; null: half of all."
     )
     purpose: str
 

@@ -19,7 +19,7 @@ CODES = {
     "key_dead": 409,
     "budget_spent": 409,
     "account_not_open": 409,
-    "too_many_questions": 429,
+    "too_many_queries": 429,
     "internal": 500,
     "busy": 503,
 }

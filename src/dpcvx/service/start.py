@@ -341,7 +341,7 @@ def _opening(settings: ServiceSettings, account: Account, analysts: Analysts) ->
     lines = [
         f"serving {settings.data} at http://{settings.host}:{settings.port}  (stop with Ctrl-C)",
         _unit(analysts.engine),
-        f"account {settings.account}: epsilon {cap.epsilon:g}, delta {cap.delta:.3g} for all questions "
+        f"account {settings.account}: epsilon {cap.epsilon:g}, delta {cap.delta:.3g} for all queries "
         f"together{share}; {analysts.engine.remaining:.3g} left for new measurements",
         _comparisons(*analysts.engine.comparisons, witnessed=settings.witness is not None),
         _check(analysts.engine),

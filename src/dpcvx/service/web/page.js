@@ -71,12 +71,12 @@ async function request(path, options = {}) {
 
 const read = async (path) => (await request(path)).json();
 
-// A lost response is requested again with the same key, so that no question is charged twice.
-async function ask(question, name) {
+// A lost response is requested again with the same key, so that no query is charged twice.
+async function ask(query, name) {
   const options = {
     method: "POST",
     headers: { "Content-Type": "application/json", "Idempotency-Key": name },
-    body: JSON.stringify(question),
+    body: JSON.stringify(query),
   };
   for (let left = 3; ; left -= 1) {
     try {
@@ -242,7 +242,7 @@ function where() {
   return condition;
 }
 
-function question() {
+function readForm() {
   const kind = kindOf();
   if (kind === "count") {
     const condition = where();
@@ -267,7 +267,7 @@ async function send(event) {
   $("ask").disabled = true;
   $("answer").replaceChildren(); // an old answer beside a new refusal would be taken for its answer
   try {
-    const asked = question();
+    const asked = readForm();
     const name = newKey();
     say("ask-status", "Asking …");
     const answer = await ask(asked, name);
@@ -416,7 +416,7 @@ function ticks(low, high, most = 4) {
 // Which data, how many, and who is protected: of the public schema.
 function showData() {
   const person = schema.unit === "person";
-  document.title = `${schema.data}: questions on one privacy budget`;
+  document.title = `${schema.data}: queries on one privacy budget`;
   const whose = person
     ? "Each person counts once and is protected with all rows."
     : "Each row counts once and is protected by itself.";
@@ -431,7 +431,7 @@ async function showBudget() {
   $("gauge").setAttribute("aria-valuenow", left.remaining);
   $("budget-words").textContent =
     `Privacy budget: ${number(left.remaining)} of ε = ${number(left.epsilon)} is left for new measurements; answers from the public histogram cost nothing. ` +
-    `You asked ${number(left.questions_today)} of ${number(left.questions_per_day)} questions today.`;
+    `You asked ${number(left.queries_today)} of ${number(left.queries_per_day)} queries today.`;
 }
 
 function showAttributes() {
@@ -450,21 +450,21 @@ function showAttributes() {
 }
 
 async function showHistory() {
-  const { questions } = await read("/history");
-  const items = questions.map((one) => {
+  const { queries } = await read("/history");
+  const items = queries.map((one) => {
     const inside = make("div");
     const part = make(
       "details",
       { ontoggle: () => part.open && !inside.childElementCount && report(inside, one.idempotency_key, one.answer) },
-      make("summary", {}, words(one.question), make("time", {}, new Date(1000 * one.asked).toLocaleString())),
+      make("summary", {}, words(one.query), make("time", {}, new Date(1000 * one.asked).toLocaleString())),
       inside,
     );
-    const box = make("input", { type: "checkbox", name: "compared", value: one.idempotency_key, "aria-label": `Compare ${words(one.question)}`, onchange: allowComparison });
+    const box = make("input", { type: "checkbox", name: "compared", value: one.idempotency_key, "aria-label": `Compare ${words(one.query)}`, onchange: allowComparison });
     return make("li", {}, box, part);
   });
   allowComparison();
   $("comparison").replaceChildren();
-  $("past").replaceChildren(...(items.length ? items : [make("li", { class: "empty" }, "There are no questions yet.")]));
+  $("past").replaceChildren(...(items.length ? items : [make("li", { class: "empty" }, "There are no queries yet. Their answers will be kept here.")]));
 }
 
 const compared = () => [...document.querySelectorAll("input[name=compared]:checked")].map((box) => box.value);
@@ -486,7 +486,9 @@ async function compare() {
 function comparisonWords(left) {
   if (!left.comparisons) return "this engine makes no comparisons with the records";
   if (!left.comparisons_left) return "the comparisons are used up: answers are no longer checked, and nothing is measured anew";
-  return `comparisons with the records: ${left.comparisons_left} of ${left.comparisons} runs left`;
+  const runs = `comparisons with the records: ${left.comparisons_left} of ${left.comparisons} runs left`;
+  if (!left.measurements_left) return `${runs}, but this key's share of ${left.measurements} is used up: its answers are no longer checked`;
+  return runs;
 }
 
 async function showPromise() {
@@ -541,10 +543,10 @@ $("target").addEventListener("change", () => {
   arrange();
 });
 $("condition").addEventListener("change", addCondition);
-$("question").addEventListener("submit", send);
+$("query").addEventListener("submit", send);
 $("features").addEventListener("change", writeFormula);
 $("formula").addEventListener("input", () => ($("formula").dataset.typed = $("formula").value.trim() ? "yes" : ""));
-for (const change of ["change", "input"]) $("question").addEventListener(change, clearAnswer);
+for (const change of ["change", "input"]) $("query").addEventListener(change, clearAnswer);
 $("compare").addEventListener("click", compare);
 addEventListener("hashchange", openLink);
 $("search").addEventListener("input", showAttributes);
