@@ -154,7 +154,7 @@ def queries(schema, rng, count):
         yield "mean, decided", Mean("number", {"group": ["yes"]})
         return
     for _ in range(count):
-        for k in (2, 3, 4):
+        for k in range(2, min(4, len(names)) + 1):
             yield f"count of {k}", Count(condition(k))
         for k in (2, 3):
             chosen = some(names, k)
@@ -163,7 +163,7 @@ def queries(schema, rng, count):
         if not binary:
             continue
         target = str(rng.choice(binary))
-        features = some([name for name in names if name != target], int(rng.integers(1, 6)))
+        features = some([name for name in names if name != target], int(rng.integers(1, min(6, len(names)))))
         yield "logistic", Regression(target, features, radius=10.0)
         yield "linear", Regression(target, features, loss="squared", radius=10.0)
         for k in (1, 2):
