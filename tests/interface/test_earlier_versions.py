@@ -55,7 +55,7 @@ def test_a_ledger_is_intact_and_its_account_can_be_charged(ledger):
 
 def test_an_engine_returns_the_answers_that_its_account_keeps(ledger):
     ill, sex = dp.Attribute("ill", ("no", "yes"), "yes"), dp.Attribute("sex", ("f", "m"), "m")
-    schema = dp.Schema((ill, sex, dp.Binned("age", (0, 30, 60, 90), 45)))
+    schema = dp.Schema((ill, sex, dp.Binned("age", (0, 30, 60, 90), 45.0)))
     engine = dp.QueryEngine(schema, PEOPLE, dp.Budget(4.0, 1e-4), ledger=ledger, account="office")
     assert (engine.data_check, engine.budget_split.counts) == (None, 0)  # not paid for
     queries = {"first": dp.Regression("ill", ("sex", "age")), "second": dp.Count({"sex": ["f"]})}
@@ -84,7 +84,7 @@ def test_a_service_sends_the_answers_that_its_database_keeps(tmp_path):
         (
             dp.Attribute("ill", ("no", "yes"), "yes"),
             dp.Attribute("sex", ("f", "m"), "m"),
-            dp.Binned("age", (0, 30, 60, 90), 45),
+            dp.Binned("age", (0, 30, 60, 90), 45.0),
         )
     )
     ledger = dp.Ledger(tmp_path / "service.db")

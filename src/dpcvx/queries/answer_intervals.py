@@ -11,7 +11,7 @@ from dpcvx.queries.compiled import CompiledQuery, CompiledRegression
 from dpcvx.queries.error_bars import Bound, PropagatedNoise, in_units
 from dpcvx.queries.mean_errors import Moments
 from dpcvx.queries.readings import Coefficient, Reading
-from dpcvx.queries.score import Score
+from dpcvx.queries.score import ScoreFunction
 from dpcvx.queries.wide_regression import WideRegression
 from dpcvx.solvers.defaults import default
 
@@ -110,7 +110,9 @@ def coefficients(
     return tuple(found)
 
 
-def _reach(score: Score | None, row: Vector, half: float, n: int, population: bool) -> tuple[float, float]:
+def _reach(
+    score: ScoreFunction | None, row: Vector, half: float, n: int, population: bool
+) -> tuple[float, float]:
     """Return how far an interval reaches below and above its estimate.
 
     With a score the interval is the hull of the values of the number that are compatible with the fit, and of

@@ -15,7 +15,7 @@ from dpcvx.queries.histogram import Histogram
 from dpcvx.queries.local_models import LocalModels
 from dpcvx.queries.marginals import Measurement
 from dpcvx.queries.mean_errors import MeanErrors, at_places
-from dpcvx.queries.score import Score
+from dpcvx.queries.score import ScoreFunction
 from dpcvx.solvers.defaults import default
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class PropagatedNoise:
     # and the covariance of this difference if it is noise alone
     shrinkage: Vector | None = None
     shrinkage_noise: Vector | None = None
-    score: Score | None = None  # of a regression: its mean gradient at other coefficients
+    score: ScoreFunction | None = None  # of a regression: its mean gradient at other coefficients
 
     @property
     def distance(self) -> float:
@@ -83,7 +83,7 @@ def propagate(
     error = float(np.trace(inverse @ V)) / 2
     V, unmeasured, shrinkage_noise = (inverse @ each @ inverse for each in (V, unmeasured, shrinkage_noise))
     shrinkage = inverse @ moments.shrinkage
-    score = Score(query, weights, theta, inverse, mean_errors)
+    score = ScoreFunction(query, weights, theta, inverse, mean_errors)
     return PropagatedNoise(error, V, inverse, unmeasured, sampling, shrinkage, shrinkage_noise, score)
 
 

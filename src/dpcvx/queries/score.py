@@ -10,7 +10,7 @@ from dpcvx.arrays import Vector
 from dpcvx.queries.compiled import CompiledRegression, margin_range
 from dpcvx.queries.mean_errors import MeanErrors, Moments
 
-__all__ = ["Score", "Slope"]
+__all__ = ["ScoreFunction", "Slope"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +23,7 @@ class Slope:
 
 
 @dataclass(frozen=True, eq=False)
-class Score:
+class ScoreFunction:
     """The mean gradient of a regression's loss under the public distribution.
 
     `weights`: of the query's cells; `theta`: the answer; `inverse`: inverse Hessian there.
