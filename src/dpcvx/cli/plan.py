@@ -54,7 +54,10 @@ def plan(
             "records, or the epsilon, that it needs."
         ),
     ] = "",
-    classes: Annotated[int, typer.Option(help="Number of classes, for classifiers.")] = 2,
+    classes: Annotated[
+        int | None,
+        typer.Option(help="Number of classes, for classifiers; by default 2, or 3 ordered levels."),
+    ] = None,
     density: Annotated[
         float, typer.Option(help="Share of cells that are not 0, if public and records are compressed.")
     ] = 1.0,
@@ -70,6 +73,8 @@ def plan(
     """Show what a fit would do, cost and give, beside every other solver. No data are needed."""
     from dpcvx.planning.candidates import list_all
 
+    if classes is None:
+        classes = 3 if model == "ordinal" else 2
     if n < 1 or (features is not None and features < 1) or classes < 2:
         raise WrongValue(
             f"--n and --features must be at least 1, --classes at least 2; got {n}, {features}, {classes}."

@@ -41,7 +41,7 @@ from dpcvx.estimators.fit_facts import bounds_facts, public_facts, share_facts
 from dpcvx.estimators.forecasts import Forecasts
 from dpcvx.estimators.intervals import Intervals
 from dpcvx.estimators.opening import map_columns, open_fit_data, plain_columns
-from dpcvx.estimators.planning import AUTOMATIC, HIDDEN_ERRORS, FitDeclaration
+from dpcvx.estimators.planning import AUTOMATIC, HIDDEN_ERRORS, HIDDEN_ROWS, FitDeclaration
 from dpcvx.estimators.private_bounds import (
     RELEASED,
     is_private,
@@ -154,6 +154,9 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
             warnings.warn(VALIDATION_WARNING, PrivacyLeakWarning, stacklevel=2)
         return self
 
+    _told_as: str = ""  # name of the estimator in the history of the ledger, if it is another one
+    _tells_hidden_errors: bool = False  # whether a share for standard errors that noise will hide warns
+
     def _open_data(self, X: Any, y: Any, groups: Any, sample_weight: Any) -> Dataset:
         """Open the data of a fit."""
         return open_fit_data(self, X, y, groups, sample_weight)
@@ -190,13 +193,14 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
             return dataset.source(made.columns, quantiser, made.target, plan.layout)
 
         described = _describe(checkpoint, self, made)
+        name, unit = self._told_as or type(self).__name__, plan.budget.neighbours.noun
         release = execute(
             plan,
             records,
             rng=rng,
             ledger=self.ledger,
             account=self.account,
-            purpose=f"fit of {type(self).__name__} to {dataset.n} {plan.budget.neighbours.noun}s",
+            purpose=f"fit of {name} to {dataset.n} {unit}s",
             progress=None if progress is None else progress.count,
             checkpoint=described,
         )
@@ -242,11 +246,11 @@ class LinearModel(Forecasts, Intervals, BaseEstimator):  # type: ignore[misc]
         rule = type(self), self.delta, self.n_iter, self.standardize, plan.budget.neighbours
         unbounded = dataset.table.sparse and made.stated.data_norm is None
         warn_if_useless(plan, again, rule, sparse=unbounded, stacklevel=3)
-        if self._chooses_share:
+        if self._chooses_share or self._tells_hidden_errors:
             from dpcvx.estimators.power import HIDDEN_IF_WIDE
 
             for note in plan.notes:
-                if note in (HIDDEN_ERRORS, HIDDEN_IF_WIDE):
+                if note in (HIDDEN_ERRORS, HIDDEN_ROWS, HIDDEN_IF_WIDE):
                     warnings.warn(f"{note[0].upper()}{note[1:]}.", UselessModelWarning, stacklevel=3)
 
     def _declare(self, dataset: Dataset, n: int) -> FitDeclaration:

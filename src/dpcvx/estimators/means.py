@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpcvx.arrays import Vector
 from dpcvx.data.canonical import read_numbers
 from dpcvx.data.cells import native_array
-from dpcvx.data.dataset import Dataset, DeclaredRows, InMemory
+from dpcvx.data.dataset import Dataset, InMemory
 from dpcvx.data.declarations import Declarations
 from dpcvx.data.exposure import check_exposure, read_exposure
 from dpcvx.data.target import Amounts, Numbers, Target
@@ -19,6 +19,7 @@ from dpcvx.data.units import take_column, without_column
 from dpcvx.errors import Incompatible, WrongType, WrongValue
 from dpcvx.estimators.documentation import document
 from dpcvx.estimators.links import mean_of_scores
+from dpcvx.estimators.opening import require_table
 from dpcvx.estimators.planning import parameters
 from dpcvx.estimators.regressors import LinearRegressor
 from dpcvx.losses import DevianceLoss, FractionalLogit, LogGamma, LogPoisson, Loss
@@ -40,6 +41,7 @@ class MeanRegressor(LinearRegressor):
     law: ClassVar[DevianceLoss]  # that has the model's deviance
 
     _geometry: ClassVar[str] = "l2"
+    _tells_hidden_errors: bool = True
 
     def predict(self, X: Any) -> Vector:
         """Predict the mean of the target of new rows; ``formula_`` says how, step by step.
@@ -227,11 +229,8 @@ class PrivatePoissonRegressor(LogLinkRegressor):
         if not isinstance(self.exposure, str):
             raise WrongType(f"exposure must be the name of a column, got {type(self.exposure).__name__}.")
         largest = check_exposure(self.max_exposure)
-        if self.backend != "auto" or isinstance(X, Dataset | DeclaredRows):
-            raise Incompatible(
-                "exposure is taken from tables in memory only: load the records into memory, and give "
-                'backend="auto".'
-            )
+        reason = "rows in shards, in batches, on a cluster or on a GPU are stored without exposures"
+        require_table(X, self.backend, "exposure", reason)
         X, cells = take_column(X, self.exposure, "exposure")
         dataset = super()._open_data(X, y, groups, sample_weight)
         if isinstance(dataset, InMemory):

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from dpcvx.data.cells import open_typed
 from dpcvx.data.columns import Columns
 from dpcvx.data.dataset import Dataset, DeclaredRows, InMemory, open_dataset
 from dpcvx.data.declarations import Declarations
@@ -21,7 +22,7 @@ from dpcvx.data.units import (
 from dpcvx.errors import Incompatible
 from dpcvx.estimators.planning import Parameters
 
-__all__ = ["map_columns", "open_fit_data", "plain_columns"]
+__all__ = ["map_columns", "open_fit_data", "plain_columns", "require_table"]
 
 
 def open_fit_data(model: Parameters, X: Any, y: Any, groups: Any, sample_weight: Any) -> Dataset:
@@ -57,6 +58,23 @@ def open_fit_data(model: Parameters, X: Any, y: Any, groups: Any, sample_weight:
     if units is not None:
         dataset.weigh_by(units)
     return dataset
+
+
+def require_table(X: Any, backend: str, what: str, reason: str) -> None:
+    """Refuse anything but a table in memory, before a record is read.
+
+    `what`: the parameter or estimator that needs it; `reason`: why.
+    """
+    import narwhals as nw
+
+    if backend == "auto" and isinstance(open_typed(X), nw.DataFrame):
+        return
+    given = type(X).__name__ if backend == "auto" else f"backend={backend!r}"
+    raise Incompatible(
+        f'{what} needs a pandas, polars or Arrow table in memory and backend="auto", got {given}: '
+        f"{reason}. Load the records first: X.compute(), X.collect() or reader.read_all(). If there are too "
+        "many, fit to as many as memory holds, taken by position."
+    )
 
 
 def _named_person(model: Parameters) -> PersonColumnRule | None:

@@ -68,12 +68,21 @@ INTERCEPT: float = default("estimators.planning.INTERCEPT")
 PHASES: tuple[float, ...] = default("estimators.planning.PHASES")
 CLASSIFIER_INTERCEPT: float = default("estimators.planning.CLASSIFIER_INTERCEPT")
 INTERCEPT_BESIDE_UNIT_ROWS: float = default("estimators.planning.INTERCEPT_BESIDE_UNIT_ROWS")
+ROWS_MARGIN: float = default("estimators.planning.ROWS_MARGIN")
 
 HIDDEN_ERRORS = (
     "the standard errors will probably say nothing: noise hides the curvature of usual records in most "
     "directions. There are too few records, or epsilon is too small, for so many columns; this follows from "
     "public numbers. Use more records, a larger epsilon or fewer columns, or give uncertainty=0, which "
     "leaves the whole budget to the model"
+)
+
+
+HIDDEN_ROWS = (
+    "some or all of the standard errors will probably say nothing: the rows of a record share the weight of "
+    "one, and rare answers or events say little, so that noise may hide the curvature. This follows from "
+    "public numbers. Use more records, a larger epsilon, fewer columns, levels or periods, or give "
+    "uncertainty=0, which leaves the whole budget to the model"
 )
 
 
@@ -236,8 +245,12 @@ class Planning(Parameters):
         if chosen.solver.standardises:
             intercept = float(self.fit_intercept)
         hidden = HIDDEN_ERRORS if hides_errors(chosen) else None
+        if hidden is None and self._several_rows and hides_errors(chosen, ROWS_MARGIN):
+            hidden = HIDDEN_ROWS
         notes = tuple(each for each in (note, reason, hidden) if each)
         return dataclasses.replace(chosen, notes=notes), intercept
+
+    _several_rows: bool = False  # whether the records of this model are several rows each, by public rules
 
     @property
     def _is_free(self) -> bool:

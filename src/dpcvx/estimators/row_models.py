@@ -26,6 +26,7 @@ from dpcvx.errors import Incompatible, WrongValue
 from dpcvx.estimators.classifiers import PrivateLogisticRegression
 from dpcvx.estimators.hypotheses import ModelTerms
 from dpcvx.estimators.inference import ContrastTests, Summary, WaldTests
+from dpcvx.estimators.opening import require_table
 from dpcvx.estimators.planning import Parameters
 from dpcvx.estimators.refusals import check_parameters
 from dpcvx.plans import Checkpoint, Plan, Release
@@ -51,6 +52,7 @@ class RowModel(Parameters, BaseEstimator):  # type: ignore[misc]
     _column: ClassVar[str]  # that tells the rows of a record apart
     _sign: ClassVar[float]  # of the released log-odds in the coefficients of that column
     _family: ClassVar[str]
+    _usual_share: ClassVar[float]  # of rows with label 1, that a forecast assumes
 
     def _levels(self) -> tuple[str, ...]:
         """Return the levels of the column that tells the rows of a record apart."""
@@ -102,6 +104,8 @@ class RowModel(Parameters, BaseEstimator):  # type: ignore[misc]
         """
         if self.persons is not None and groups is None and self.person is None:
             raise Incompatible("persons needs the ids of persons: set person, or give fit groups=ids.")
+        reason = "each record becomes several rows, with a column that tells them apart"
+        require_table(X, self.backend, type(self).__name__, reason)
         if self.schema is not None:
             target = self.schema.target
             if y is None and target is not None:
@@ -155,13 +159,15 @@ class RowModel(Parameters, BaseEstimator):  # type: ignore[misc]
         n, features
             As for `plan`.
         **assumptions
-            As for ``PrivateLogisticRegression.power``.
+            As for ``PrivateLogisticRegression.power``; ``share`` is that of rows with label 1: of answers
+            above a level (by default 0.5), or of events in a period that is observed (0.15).
 
         Returns
         -------
         PowerForecast
         """
-        return self._of_persons(n).power(n, self._features(features), **assumptions)
+        assumed = {"share": self._usual_share} | assumptions
+        return self._of_persons(n).power(n, self._features(features), **assumed)
 
     def summary(self, level: float = 0.95, *, adjust: str | None = None) -> Summary:
         """Return the table of coefficients, with standard errors and tests where they were released.
@@ -343,6 +349,7 @@ class RowModel(Parameters, BaseEstimator):  # type: ignore[misc]
         model = PrivateLogisticRegression(
             classes=(0, 1), **{parameter: getattr(self, parameter) for parameter in SHARED}
         )
+        model._told_as, model._several_rows, model._tells_hidden_errors = name, True, True
         levels = self._levels()
         if self.schema is None:
             model.categories = {**(self.categories or {}), self._column: levels}

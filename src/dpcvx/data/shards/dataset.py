@@ -26,7 +26,7 @@ from dpcvx.data.shards.recipe import (
 )
 from dpcvx.data.shards.source import ShardSource, map_shard, source_of
 from dpcvx.data.table import Table
-from dpcvx.data.target import Labels, Numbers, Target
+from dpcvx.data.target import Amounts, Labels, Numbers, Target
 from dpcvx.data.units import PersonColumnRule
 from dpcvx.errors import Incompatible
 from dpcvx.words import quantity
@@ -152,7 +152,14 @@ class Shards:
                 "shards with its declarations."
             )
         levels = self._levels(target)
-        return source_of(self._shards, self._store, constant=quantiser.constant, levels=levels)
+        source = source_of(self._shards, self._store, constant=quantiser.constant, levels=levels)
+        stored = self._recipe.target
+        if isinstance(stored, Numbers) and type(stored) is not type(target):
+            # Stored targets t stand for center + scale t, and amounts for y/high.
+            source = source.mapped(
+                None, float(-stored.center / stored.scale), float(target.scale / stored.scale)
+            )
+        return source
 
     def _levels(self, target: Target) -> Vector | None:
         """Targets of the classes, where the loss takes them in another form than the stored one."""
@@ -164,7 +171,7 @@ class Shards:
                     return None
                 if len(classes) > 2:
                     return target.encode(np.array([*classes, None], dtype=object))
-        elif isinstance(mine, Numbers) and type(target) is type(mine):
+        elif isinstance(mine, Numbers) and (type(target) is type(mine) or isinstance(target, Amounts)):
             same = zip((mine.low, mine.high), (target.low, target.high), strict=True)
             if all(np.array_equal(ours, theirs) for ours, theirs in same):
                 return None
