@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dpcvx.cli.audit import audit
 from dpcvx.cli.declare import declare
 from dpcvx.cli.export import export
 from dpcvx.cli.fit import BOUNDS_EXAMPLE, fit
@@ -36,7 +37,8 @@ UNEXPECTED, REFUSED, FILE_PROBLEM, INTERRUPTED = 1, 2, 3, 130
 HELP = """Fit models on data about people with a proved differential privacy guarantee.
 
 Exit codes: 0 done; 1 unexpected error; 2 wrong option, schema file or column; 3 a file is missing, empty,
-unreadable or not writable, or a package is not installed; 4 a statement does not hold; 130 interrupted.
+unreadable or not writable, or a package is not installed; 4 a statement or an audit does not hold; 130
+interrupted.
 """
 
 app = typer.Typer(
@@ -69,6 +71,7 @@ app.command()(predict)
 app.command("show")(show_model)
 app.command()(report)
 app.command()(verify)
+app.command()(audit)
 app.command()(export)
 app.command()(score)
 app.command()(with_parameters(plan, without=RUN))

@@ -23,6 +23,7 @@ class Section:
     verbatim: str = ""  # text in its own layout, such as a plan's table
 
 
+RELEASED_ONLY = "This page holds released and public values only."
 NUMBER = re.compile(r"[-+−]?[\d.,]+(e[-+]?\d+)?( ?%)?|nan|")
 MANY_COLUMNS = 7  # tables with more have narrower cells
 STYLE = """
@@ -62,10 +63,11 @@ section{break-inside:avoid;box-shadow:none}}
 """
 
 
-def html_report(title: str, summary: str, sections: Sequence[Section]) -> str:
+def html_report(title: str, summary: str, sections: Sequence[Section], note: str = RELEASED_ONLY) -> str:
     """Return one self-contained HTML page: style and pictures are inside, nothing is fetched.
 
-    `summary`: what the reader should take away, in a sentence or two. Returns the page.
+    `summary`: what the reader should take away, in a sentence or two; `note`: what the page holds, for its
+    last line. Returns the page.
     """
     from dpcvx import __version__
 
@@ -83,7 +85,7 @@ def html_report(title: str, summary: str, sections: Sequence[Section]) -> str:
 <main>
 {body}
 </main>
-<footer>Made by dpcvx {__version__}. This page holds released and public values only.</footer>
+<footer>Made by dpcvx {__version__}. {html.escape(note)}</footer>
 </body>
 </html>
 """

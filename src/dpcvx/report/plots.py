@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Comparison",
+    "audit_plot",
     "effects_plot",
     "precision_plot",
     "prediction_plot",
@@ -185,6 +186,23 @@ def effects_plot(
 def shapes_plot(model: Any) -> bytes:
     """Draw the shapes of an additive model, as a PNG picture."""
     return _png(model.plot())
+
+
+def audit_plot(cases: Sequence[tuple[str, float, float]]) -> bytes:
+    """Draw claimed and audited epsilon of some mechanisms, one bar for each.
+
+    `cases`: name, claimed and audited epsilon. Returns a PNG picture.
+    """
+    figure = _figure(8.0)
+    axes = figure.subplots()
+    places = range(len(cases))
+    axes.barh(places, [claimed for _, claimed, _ in cases], color=TRIVIAL, alpha=0.35, label="claimed")
+    axes.barh(places, [audited for _, _, audited in cases], height=0.45, color=PRIVATE, label="audited")
+    axes.set_yticks(places, [name for name, _, _ in cases])
+    axes.invert_yaxis()
+    _label(axes, "Epsilon that an attacker can prove", "epsilon", "")
+    axes.legend(frameon=False, loc="lower right")
+    return _png(figure)
 
 
 def _log_axes(axes: Any) -> None:

@@ -1,0 +1,231 @@
+"""Replay the fit of an estimator on generated neighbours: sums, questions, and all that the public sees.
+
+The answers of the first fit are given to the second one. Whatever then differs depends on a record without
+noise: another question, another size of the noise, another message, plan, statement, shape or file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpcvx.arrays import IntVector
+from dpcvx.audit.watch import WatchedAnswer, mu_between, range_between, watching
+from dpcvx.data.cells import open_typed
+from dpcvx.errors import DpcvxError
+from dpcvx.events import Event, Exponential, Gaussian, PerturbedObjective, Poisson, count_leaves
+
+__all__ = ["KINDS", "FitData", "ReplayedFit", "hostile_neighbours", "replay_fit", "search_neighbour"]
+
+LARGEST, SMALLEST = 1.7e308, 5e-324
+ROUNDING = 1e-6  # of an allowed distance: answers are float64
+KINDS = ("turned around", "other bounds", "huge", "tiny", "missing", "infinite", "text", "permuted")
+
+
+@dataclass(frozen=True, eq=False)
+class FitData:
+    """Records of a fit; private where they are a user's."""
+
+    X: Any  # array of shape (n, d)
+    y: Any  # shape (n,)
+    groups: Any = None  # ids of persons, shape (n,)
+
+    def with_rows(self, places: Any, rows: Any, y: Any) -> FitData:
+        """Return the records with other rows and targets in some places."""
+        kind = object if np.asarray(rows).dtype == object else np.float64
+        X, targets = np.array(self.X, dtype=kind), np.array(self.y, dtype=object)
+        X[places], targets[places] = rows, y
+        return FitData(X, targets, self.groups)
+
+
+@dataclass(frozen=True)
+class ReplayedFit:
+    """Result of one replay."""
+
+    kind: str  # how the neighbour was made
+    share: float  # largest distance of exact answers over the allowed one; at most 1
+    differences: tuple[str, ...]  # what else differs; empty
+
+    @property
+    def holds(self) -> bool:
+        """Whether the replay shows no violation."""
+        return self.share <= 1 + ROUNDING and not self.differences
+
+
+def hostile_neighbours(data: FitData, rng: np.random.Generator) -> Iterator[tuple[str, FitData]]:
+    """Yield neighbours of some records, one for each of `KINDS`: one row, or all rows of a person, replaced.
+
+    A permutation is no neighbour: it must change nothing at all.
+    """
+    if not isinstance(data.X, np.ndarray):
+        yield from _neighbours_of_table(data, rng)
+        return
+    X, n = data.X, len(data.X)
+    place = int(rng.integers(n))
+    places = (
+        np.flatnonzero(np.asarray(data.groups) == data.groups[place]) if data.groups is not None else [place]
+    )
+    y = np.asarray(data.y, dtype=object)
+    other = y[rng.permutation(n)[: len(places)]]
+    rows = X[places].astype(np.float64)
+    changed = {
+        "turned around": -rows,
+        "other bounds": np.sign(rng.normal(size=rows.shape)) * 10.0,
+        "huge": np.full(rows.shape, LARGEST) * np.sign(rng.normal(size=rows.shape)),
+        "tiny": np.full(rows.shape, SMALLEST),
+        "missing": np.full(rows.shape, np.nan),
+        "infinite": np.full(rows.shape, np.inf),
+        "text": np.full(rows.shape, "no number", dtype=object),
+    }
+    for kind, new in changed.items():
+        yield kind, data.with_rows(places, new, other)
+    order = rng.permutation(n)
+    yield "permuted", FitData(X[order], y[order], None if data.groups is None else data.groups[order])
+
+
+def _neighbours_of_table(data: FitData, rng: np.random.Generator) -> Iterator[tuple[str, FitData]]:
+    """Yield neighbours of a table: one row is replaced by another one, with any target; another order."""
+    n = len(data.y)
+    for _ in range(4):
+        places = np.arange(n)
+        places[rng.integers(n)] = rng.integers(n)
+        targets = places.copy()
+        targets[places != np.arange(n)] = rng.integers(n)
+        yield "another row", FitData(_taken(data.X, places), _taken(data.y, targets))
+    order = rng.permutation(n)
+    yield "permuted", FitData(_taken(data.X, order), _taken(data.y, order))
+
+
+def _taken(values: Any, places: IntVector) -> Any:
+    """Rows of a table or cells of a column, in some order."""
+    import narwhals as nw
+
+    typed = open_typed(values)
+    if isinstance(typed, nw.DataFrame | nw.Series):
+        return typed[places].to_native()
+    return np.asarray(values)[places]
+
+
+def replay_fit(
+    make: Callable[[], Any], one: FitData, other: FitData, kind: str, seed: int = 0
+) -> ReplayedFit:
+    """Fit a new estimator to some records, and to others with the answers frozen; compare everything.
+
+    `make`: returns the unfitted estimator.
+    """
+    with watching(seed) as first:
+        seen = _published(make(), one)
+    with watching(seed, first) as second:
+        also = _published(make(), other)
+    differences = [name for name in seen if seen[name] != also.get(name)]
+    if [each.question for each in first.answers] != [each.question for each in second.answers]:
+        differences.append("questions")
+    plan = seen["plan object"]
+    differences = [name for name in differences if name != "plan object"]
+    share = 0.0
+    if plan is not None:
+        limits = _limits(plan)
+        for a, b in zip(first.answers, second.answers, strict=False):
+            share = max(share, _share(a, b, limits))
+    if kind == "permuted" and share > ROUNDING:
+        differences.append("sums of the same records in another order")
+    return ReplayedFit(kind, share, tuple(differences))
+
+
+def search_neighbour(
+    make: Callable[[], Any], data: FitData, rng: np.random.Generator, tries: int = 12
+) -> ReplayedFit:
+    """Search, by random changes of one record that are kept if they help, for the worst neighbour."""
+    place = len(data.X) - 1
+    rows, best = np.asarray(data.X, dtype=np.float64)[[place]], None
+    targets = np.unique(np.asarray(data.y, dtype=object).astype(str))
+    labels = {str(each): each for each in np.asarray(data.y, dtype=object)}
+    for _ in range(tries):
+        scale = 10.0 ** rng.integers(-1, 3)
+        candidate = rows + scale * rng.normal(size=rows.shape)
+        label = labels[str(rng.choice(targets))]
+        found = replay_fit(make, data, data.with_rows([place], candidate, label), "searched")
+        if best is None or found.share > best.share:
+            rows, best = candidate, found
+    if best is None:
+        raise ValueError("tries must be at least 1.")
+    return best
+
+
+def _published(model: Any, data: FitData) -> dict[str, Any]:
+    """Fit a model; return all that an outsider sees of it: messages, plan, statement, shapes, file."""
+    found: dict[str, Any] = {"plan object": None}
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try:
+            if data.groups is None:
+                model.fit(data.X, data.y)
+            else:
+                model.fit(data.X, data.y, groups=data.groups)
+        except DpcvxError as error:
+            return found | {"error": f"{type(error).__name__}: {error}"}
+        except Exception as error:  # an unexpected error depends on a cell
+            return found | {"error": f"unexpected {type(error).__name__}"}
+    found["plan object"] = model.plan_
+    found["warnings"] = sorted(str(each.message) for each in heard)
+    found["plan"] = str(model.plan_)
+    found["statement"] = json.dumps(model.privacy_statement_.to_dict(), sort_keys=True, default=str)
+    released = {name: value for name, value in vars(model).items() if name.endswith("_")}
+    found["shapes and types"] = {
+        name: (type(value).__name__, np.shape(value), str(getattr(value, "dtype", "")))
+        for name, value in released.items()
+        if isinstance(value, np.ndarray | float | int | str)
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.json"
+        model.save(path)
+        found["file"] = path.read_bytes()
+    return found
+
+
+def _limits(plan: Any) -> Callable[[WatchedAnswer], float]:
+    """Return the largest mu, or range, that a plan allows each of its answers."""
+    before = [stage.mechanism.event for stage in plan.before]
+    stages = [stage.mechanism.event for stage in plan.stages]
+
+    def limit(answer: WatchedAnswer) -> float:
+        events = before if answer.stage is None else [stages[answer.stage]]
+        return max((_largest(event, answer.kind) for event in events), default=0.0)
+
+    return limit
+
+
+def _largest(event: Event, kind: str) -> float:
+    """Return mu of an event's Gaussian releases together, or the range of its selections."""
+    leaves = count_leaves(event)
+    if any(isinstance(leaf, PerturbedObjective) for leaf in leaves):
+        return math.inf  # its noise is inside the objective: exact densities are for it
+    if kind == "selection":
+        return max((leaf.eta for leaf in leaves if isinstance(leaf, Exponential)), default=0.0)
+    squares = 0.0
+    for leaf, count in leaves.items():
+        if isinstance(leaf, Gaussian):
+            squares += count / leaf.noise_multiplier**2
+        if isinstance(leaf, Poisson):  # for the same sample
+            squares += count * ((2 if leaf.relation == "replace" else 1) / leaf.noise_multiplier) ** 2
+    return math.sqrt(squares)
+
+
+def _share(one: WatchedAnswer, other: WatchedAnswer, limit: Callable[[WatchedAnswer], float]) -> float:
+    if one.kind != other.kind:
+        return math.inf
+    if one.kind not in ("gaussian", "selection"):
+        return 0.0
+    moved = mu_between(one, other) if one.kind == "gaussian" else range_between(one, other)
+    allowed = limit(one)
+    if math.isinf(allowed):
+        return 0.0
+    return moved / allowed if allowed else (math.inf if moved else 0.0)

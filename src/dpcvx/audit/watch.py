@@ -1,0 +1,157 @@
+"""Watch the private answers of a run: what each would be without noise, and how large its noise is.
+
+Every answer of a fit, a search or a plan passes `Answers.give`, and all of its noise comes from the samplers
+of `dpcvx.noise`. Under `watching` both are replaced, for this process: each question is asked three times,
+without noise, with noise of one standard deviation on every number, and as usual. The ratio of the first two
+is all that privacy depends on, so that nothing is taken from what a mechanism declares.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dpcvx.arrays import Vector
+from dpcvx.noise import SeededGenerator, exponential, gaussian
+from dpcvx.plans import Answers
+
+__all__ = ["WatchedAnswer", "WatchedRun", "mu_between", "range_between", "watching"]
+
+
+@dataclass(frozen=True, eq=False)
+class WatchedAnswer:
+    """One private answer. Private: it holds exact values of the records."""
+
+    question: str  # its place in the plan and its public arguments, as text
+    stage: int | None  # number of its stage of the plan; None before the fit
+    kind: str  # "gaussian", "selection", or "other" where noise is not added to the answer
+    exact: Vector  # without noise; the log-weights of a selection
+    deviations: Vector  # standard deviation of the noise on each number
+    answer: Any  # as it was given
+    numbers: Vector  # the answer as numbers, in the order of ``exact``; the item that was selected
+
+
+@dataclass(eq=False)
+class WatchedRun:
+    """All private answers of one run, in order."""
+
+    answers: list[WatchedAnswer] = field(default_factory=list)
+
+
+class _Samplers:
+    """Samplers in place of the real ones: silent, or of one standard deviation, or as usual.
+
+    `factor`: by which all real noise is multiplied: 1/2 for the control that must be found.
+    """
+
+    def __init__(self, factor: float = 1.0) -> None:
+        self.mode, self.factor = "usual", factor
+        self.weights: list[Vector] = []
+        self.chosen: list[int] = []
+        self._gaussian, self._select = gaussian.lattice_gaussian, exponential.select
+        self._signed = exponential.select_signed
+
+    def lattice_gaussian(self, scale: int, size: int, rng: Any) -> Any:
+        if self.mode == "usual":
+            return self._gaussian(max(1, round(self.factor * scale)), size, rng)
+        return np.full(size, scale if self.mode == "unit" else 0, dtype=np.int64)
+
+    def select(self, weights: Vector, rng: Any) -> int:
+        return self._note(weights, self._select(weights / self.factor, rng))
+
+    def select_signed(self, weights: Vector, rng: Any) -> tuple[int, int]:
+        index, sign = self._signed(weights / self.factor, rng)
+        self._note(np.concatenate([weights, -weights]), index + (sign < 0) * len(weights))
+        return index, sign
+
+    def _note(self, weights: Vector, chosen: int) -> int:
+        self.weights.append(np.array(weights, dtype=np.float64))
+        self.chosen.append(chosen)
+        return chosen
+
+
+@contextmanager
+def watching(seed: int, frozen: WatchedRun | None = None, *, factor: float = 1.0) -> Iterator[WatchedRun]:
+    """Watch the answers that are given inside; with ``frozen``, give those of an earlier run instead.
+
+    `seed`: of noise and of other coins, such as samples of the records, which a replay must share.
+    `factor`: of all noise, for controls. One run at a time: the samplers are replaced for the whole process.
+    """
+    run, samplers = WatchedRun(), _Samplers(factor)
+
+    def ask(question: tuple[Any, ...], draw: Callable[[Any], Any]) -> Any:
+        place, parts = len(run.answers), []
+        for mode in ("silent", "unit", "usual"):
+            samplers.mode, samplers.weights, samplers.chosen = mode, [], []
+            coins = SeededGenerator(seed)
+            coins.jump(place)
+            parts.append(draw(coins))
+        samplers.mode = "usual"
+        silent, unit, usual = parts
+        if samplers.weights:
+            kind, exact, deviations = "selection", samplers.weights[0], np.zeros(0)
+            numbers = np.array([float(samplers.chosen[0])])
+        else:
+            exact, numbers = as_numbers(silent), as_numbers(usual)
+            deviations = abs(as_numbers(unit) - exact)
+            kind = "gaussian" if deviations.size and (deviations > 0).all() else "other"
+        given = usual
+        if frozen is not None and place < len(frozen.answers):
+            given = frozen.answers[place].answer
+        stage = question[0] if question and isinstance(question[0], int) else None
+        run.answers.append(WatchedAnswer(_text(question), stage, kind, exact, deviations, given, numbers))
+        return given
+
+    def give(self: Answers, question: tuple[Any, ...], draw: Callable[[Any], Any]) -> Any:
+        return ask(question, draw)
+
+    samples = gaussian.lattice_gaussian, exponential.select, exponential.select_signed
+    before = Answers.give
+    try:
+        setattr(Answers, "give", give)  # noqa: B010 - a method of a class, for this block alone
+        gaussian.lattice_gaussian = samplers.lattice_gaussian
+        setattr(exponential, "select", samplers.select)  # noqa: B010
+        setattr(exponential, "select_signed", samplers.select_signed)  # noqa: B010
+        yield run
+    finally:
+        setattr(Answers, "give", before)  # noqa: B010
+        gaussian.lattice_gaussian, exponential.select, exponential.select_signed = samples
+
+
+def as_numbers(answer: Any) -> Vector:
+    """Return an answer as an array of the numbers that have noise of their own."""
+    if hasattr(answer, "hessian"):  # symmetric matrices, whose mirrored entries share their noise
+        matrices = [each for each in (answer.hessian, answer.meat) if each is not None]
+        return np.concatenate([each[np.triu_indices(len(each))] for each in matrices])
+    try:
+        return np.asarray(answer, dtype=np.float64).ravel()
+    except (TypeError, ValueError):
+        return np.zeros(0)
+
+
+def mu_between(one: WatchedAnswer, other: WatchedAnswer) -> float:
+    """Return mu of a Gaussian answer on two data sets: the distance of exact values over their noise."""
+    deviations = np.maximum(one.deviations, other.deviations)
+    smaller = np.minimum(one.deviations, other.deviations)
+    if not np.allclose(deviations, smaller, rtol=1e-9):
+        return math.inf  # the size of the noise depends on the records
+    return float(np.linalg.norm((one.exact - other.exact) / smaller))
+
+
+def range_between(one: WatchedAnswer, other: WatchedAnswer) -> float:
+    """Return the range of the log-ratios of a selection's weights on two data sets."""
+    return float(np.ptp(one.exact - other.exact)) if one.exact.shape == other.exact.shape else math.inf
+
+
+def _text(question: tuple[Any, ...]) -> str:
+    from dpcvx.plans.checkpoint import digest, encode
+
+    try:
+        return digest(encode(question))
+    except Exception:
+        return repr(question)

@@ -1,0 +1,160 @@
+"""`dpcvx audit`: it finds nothing in honest code, finds planted faults, and says when it read records."""
+
+import json
+
+import numpy as np
+import pytest
+
+import dpcvx as dp
+import dpcvx.mechanisms.gradient
+import dpcvx.mechanisms.lattice_gaussian
+from dpcvx.audit import CASES, FitData, audit, audit_case, hostile_neighbours, replay_fit
+from dpcvx.audit.audit_report import AuditedFit, AuditReport, audit_model, example_fits
+from dpcvx.audit.densities import density_tests
+from dpcvx.audit.distinguish import (
+    ErrorRates,
+    best_rates,
+    epsilon_of_mu,
+    lower_epsilon,
+    lower_mu,
+    lower_range,
+)
+from dpcvx.audit.laws import law_tests
+from dpcvx.audit.worst_cases import sparse_vector_epsilon
+from dpcvx.errors import WrongValue
+from dpcvx.noise import SeededGenerator
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1, 1, (120, 2))
+DATA = FitData(X, (X[:, 0] > 0).astype(int))
+
+
+def make():
+    settings = {
+        "epsilon": 4.0,
+        "bounds": (-1, 1),
+        "classes": (0, 1),
+        "n_iter": 3,
+        "solver": "gradient_descent",
+    }
+    return dp.PrivateLogisticRegression(**settings)
+
+
+@pytest.mark.parametrize("name", ["gradient", "selection", "moments", "target", "quantile", "difference"])
+def test_the_worst_pair_of_a_mechanism_uses_up_its_claim_and_no_more(name):
+    """Signal over noise in the transcript, exactly: 0.99 of the claim at least, all of it at most."""
+    found = audit_case(CASES[name](), 4, 0.05)
+    assert 0.99 * found.claimed <= found.replayed <= found.claimed * (1 + 1e-6)
+    assert found.holds
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", CASES)
+def test_paths_of_several_mechanisms_use_up_most_of_their_claim(name):
+    found = audit_case(CASES[name](), 4, 0.05)
+    assert 0.9 * found.claimed <= found.replayed <= found.claimed * (1 + 1e-6)
+
+
+def test_half_of_the_noise_is_found_and_the_same_data_are_not():
+    case = CASES["gradient"]()
+    assert not audit_case(case, 4, 0.05, factor=0.5).holds
+    same = dp.audit.WorstCase("", "", case.event, lambda side, answers: case.run(0, answers))
+    assert audit_case(same, 30, 0.05).audited == 0
+
+
+@pytest.mark.long
+def test_runs_prove_most_of_the_claim():
+    found = audit_case(CASES["gradient"](), 400, 0.05)
+    assert 0.6 <= found.share <= 1
+
+
+def test_bounds_on_known_gaussians():
+    rng, mu = np.random.default_rng(1), 1.6
+    rates = best_rates(rng.normal(mu, 1, 4000), rng.normal(0, 1, 4000), 0.01)
+    assert 0.85 * mu < lower_mu(rates) < mu
+    assert 0 < lower_epsilon(rates, 1e-5) < epsilon_of_mu(mu, 1e-5)
+    assert lower_mu(best_rates(rng.normal(0, 1, 400), rng.normal(0, 1, 400), 0.01)) == 0
+    assert lower_range(ErrorRates(0.1, 0.1)) == pytest.approx(2 * np.log(9))
+    assert lower_mu(ErrorRates(1.0, 0.1)) == 0
+
+
+def test_a_run_of_comparisons_uses_up_its_epsilon_and_no_more():
+    """PRIVACY_MATH §9.2: by quadrature, for an event of ten scores below and one above."""
+    assert 1.99 < sparse_vector_epsilon(2.0, 10) <= 2.0
+
+
+def test_replays_of_an_honest_fit_find_nothing():
+    every = dict(hostile_neighbours(DATA, np.random.default_rng(2)))
+    for kind, other in ((kind, every[kind]) for kind in ("turned around", "missing", "text", "permuted")):
+        found = replay_fit(make, DATA, other, kind)
+        assert found.holds, (kind, found)
+        assert (found.share > 0.3) == (kind != "permuted")
+
+
+@pytest.mark.parametrize("fault", ["sensitivity", "noise of the data", "message"])
+def test_replays_find_faults_that_statistics_do_not(fault, monkeypatch):
+    if fault == "sensitivity":  # the rows of the source are longer than the noise is for
+        true = dpcvx.mechanisms.gradient.integer_bounds
+        monkeypatch.setattr(dpcvx.mechanisms.gradient, "integer_bounds", lambda b, d: (true(b, d)[0], 2**20))
+    if fault == "message":
+        fit = dp.PrivateLogisticRegression.fit
+
+        def telling(self, X, y):
+            if not np.isfinite(np.asarray(X, dtype=float)).all():
+                raise WrongValue("A cell is not finite.")
+            return fit(self, X, y)
+
+        monkeypatch.setattr(dp.PrivateLogisticRegression, "fit", telling)
+    if fault == "noise of the data":
+        draw = dpcvx.mechanisms.lattice_gaussian.LatticeGaussian.draw
+        sums = dp.data.memory.Arrays.sum
+        seen = []
+        monkeypatch.setattr(
+            dp.data.memory.Arrays, "sum", lambda self, q: seen.append(sums(self, q)) or seen[-1]
+        )
+        monkeypatch.setattr(
+            dpcvx.mechanisms.lattice_gaussian.LatticeGaussian,
+            "draw",
+            lambda self, rng: draw(self, rng) * (1 + abs(int(np.ravel(seen[-1])[0])) % 3),
+        )
+    neighbours = dict(hostile_neighbours(DATA, np.random.default_rng(2)))
+    assert not replay_fit(make, DATA, neighbours["missing"], "missing").holds
+
+
+@pytest.mark.long
+def test_every_path_of_a_fit_is_replayed():
+    assert {"private bounds", "persons with two rows"} <= set(example_fits())
+
+
+@pytest.mark.long
+def test_noise_has_its_laws_and_minimisers_their_densities():
+    laws = law_tests(20_000, SeededGenerator(1))
+    assert all(law.p_value > 1e-4 for law in laws)
+    assert all(found.holds for found in density_tests()[:2])
+
+
+def test_a_report_shows_controls_says_what_it_read_and_is_a_page(tmp_path):
+    report = audit(runs=20, only=["target"])
+    assert "same data" in str(report)
+    assert "half noise" in str(report)
+    assert "No record of anybody" in str(report)
+    assert json.loads(json.dumps(report.to_dict()))["private"] is False
+    private = AuditReport(fits=(AuditedFit("fit", (replay_fit(make, DATA, DATA, "same"),)),), private=True)
+    assert "PRIVATE" in str(private)
+    private.write(tmp_path / "audit.html")
+    page = (tmp_path / "audit.html").read_text()
+    assert "PRIVATE: this audit has read records" in page
+    assert "released and public values only" not in page
+    with pytest.raises(WrongValue, match="No mechanism is called"):
+        audit(only=["nothing"])
+    with pytest.raises(WrongValue, match="at least 20"):
+        audit(runs=2)
+
+
+@pytest.mark.long
+def test_a_released_model_is_audited_on_a_table(tmp_path):
+    import pandas as pd
+
+    table = pd.DataFrame(X, columns=["a", "b"])
+    model = dp.PrivateLogisticRegression(epsilon=4.0, bounds=(-1, 1), classes=(0, 1)).fit(table, DATA.y)
+    assert audit_model(model, table, DATA.y).holds
