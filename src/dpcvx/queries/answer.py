@@ -23,14 +23,14 @@ from dpcvx.words import is_number
 
 __all__ = ["ARGUMENTS", "BRANCHES", "INTERVALS", "Answer", "Coefficient", "reading_note"]
 
-SEPARATION = 4.0  # coded coefficient of a label beyond which intervals were too narrow in the benchmark
+SEPARATION = 4.0  # coded coefficient of a label beyond which the benchmark counts apart
 BINDING = (
     "The radius of the set of coefficients is reached: they are shrunk towards 0, and their intervals are "
     "not calibrated. Ask again with a larger radius."
 )
 SEPARATED = (
-    "Nearly all people at some levels have the same label, and intervals of such large coefficients are too "
-    "narrow. Leave these attributes out, or join levels."
+    "Nearly all people at some levels have the same label: the few others decide such large coefficients, "
+    "and their intervals are long. Leave these attributes out, or join levels."
 )
 BRANCHES = ("histogram", "oracle")
 # How the bound on an error is proved, in words.
