@@ -76,11 +76,10 @@ def test_shapes_have_fewer_knots_beside_standard_errors():
     assert plan.solver.basis.pairs == ()
 
 
-def test_a_classifier_bends_earlier_but_for_flags():
+def test_a_classifier_has_straight_lines_where_records_are_few():
     facts = {**KNOWN, "epsilon": 1.0, "classes": (0, 1), "bounds": {**KNOWN["bounds"], "flag": (0, 1)}}
     plan = dp.PrivateAdditiveClassifier(**facts).plan(4_000, [*TABLE, "flag"])
-    assert len(plan.solver.basis.knots) == 3
-    assert plan.solver.basis.numbers == (0, 1)
+    assert getattr(plan.solver, "basis", None) is None
     rising = dp.PrivateAdditiveClassifier(**facts, monotone={"flag": 1}).plan(4_000, [*TABLE, "flag"])
     assert rising.problem.domain.up == (3,)  # a flag has no ramps
     many = dp.PrivateAdditiveClassifier(**facts).plan(100_000, [*TABLE, "flag"])

@@ -306,12 +306,11 @@ _LISTED = (
     Default("planning.planner.CLIP_COST", 0.001,
             "predicted excess risk that clipping must save; where it saves less, log-losses were larger with "
             "it by 0.0007 on the development list", "benchmarks/accuracy.py", predicts=False),
-    Default("planning.additive.KNOTS_OF_LABELS", ((200.0, 3), (400.0, 5), (600.0, 9)),
-            "least n mu/d, and the number of knots from there on, for classifiers",
+    Default("planning.additive.KNOTS", ((400.0, 5), (600.0, 9)),
+            "least n mu/d, and the number of knots from there on: below 400 shapes cost regressions more "
+            "than they find where the target has long tails, and 3 knots from 200 on lowered AUC in 6 of 9 "
+            "cells of the development list, by 0.002 on average",
             "benchmarks/additive.py", predicts=False),
-    Default("planning.additive.KNOTS_OF_NUMBERS", ((400.0, 5), (600.0, 9)),
-            "the same for regressions: below 400 shapes cost more than they find where the target has long "
-            "tails", "benchmarks/additive.py", predicts=False),
     Default("planning.additive.KNOTS_OF_LABELS_BESIDE_ERRORS", ((15_000.0, 3), (60_000.0, 5)),
             "the same for classifiers with standard errors: with less, noise on the Hessian hid all shapes "
             "of simulated tables with three columns", "not measured: one simulated table", predicts=False),
@@ -331,14 +330,23 @@ _LISTED = (
     Default("planning.additive.PAIRS_OF_LABELS", 1000.0,
             "least n mu/d from which products of all pairs of columns are features, for classifiers",
             "benchmarks/additive.py", predicts=False),
-    Default("planning.additive.PAIRS_OF_NUMBERS", 300.0,
-            "the same for regressions: from 300 on R^2 on the development list was larger by 0.009 at "
-            "epsilon 1 and 0.003 at 4 than from 1,000 on, and in no cell smaller; from 100 on it was smaller "
-            "by 0.03 in one with a long-tailed target",
+    Default("planning.additive.PAIRS_OF_NUMBERS", 400.0,
+            "the same for regressions: between 400 and 1,000 products gained R^2 in 4 of 6 cells of the "
+            "development list, by 0.03 on average, whichever table is left out; between 300 and 400 they "
+            "lost against straight lines in one of two",
             "benchmarks/additive.py", predicts=False),
-    Default("planning.additive.SETTLED", 12.0,
-            "(1 - momentum) T of their descent, in place of 20: a quarter fewer steps, of which each reads "
-            "several times the features of a linear fit", "benchmarks/additive.py", predicts=False),
+    Default("planning.additive.SETTLED", (12.0, 8.0),
+            "(1 - momentum) T of their descent, in place of 20, and the same for many cells: fewer steps, of "
+            "which each reads several times the features of a linear fit", "benchmarks/additive_speed.py",
+            predicts=False),
+    Default("planning.additive.STRIDE", 3.0,
+            "largest step of their descent for many cells, times smoothness: with Polyak's momentum it is "
+            "stable for rows of mean square below 1.3, and half as many steps go as far. On small tables, "
+            "where time does not matter, both together cost about 0.001 of AUC or R^2",
+            "benchmarks/additive_speed.py", predicts=False),
+    Default("planning.additive.MANY_CELLS", 1e7,
+            "records times features from which on the time of a step matters: some 5 ms on one core",
+            "benchmarks/additive_speed.py", predicts=False),
     Default("planning.additive.MOST_PAIRS", 300,
             "products that a default may add; more take long and few of them matter",
             "benchmarks/additive.py", predicts=False),

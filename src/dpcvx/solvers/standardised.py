@@ -19,7 +19,6 @@ from dpcvx.mechanisms import Mechanism, NoisyLength, NoisyMoments, NoisyPair, No
 from dpcvx.plans import Asking, Plan, Solver, Stage
 from dpcvx.problem import Bounds, Problem
 from dpcvx.solvers.defaults import default
-from dpcvx.solvers.gradient_descent import NoisyGradientDescent
 from dpcvx.solvers.label_share import label_stage, measure_log_odds
 from dpcvx.solvers.query_adapters import check_questions, divide_by
 from dpcvx.solvers.scaled_target import (
@@ -478,18 +477,6 @@ class Standardised(ScaledFit):
             solver = solver.with_redundant(self._redundant(m, s, unit, inner.d))
         start = start_at(units, INTERCEPT * self.intercept, inner.d)
         return self._run_fit(plan, ask, solver, present, back, units.variance(problem.loss), start)
-
-
-def with_fewer_steps(solver: Solver, settled: float) -> Solver:
-    """Return a solver; if it is descent on the features of a basis, with fewer steps by default.
-
-    `settled`: see `NoisyGradientDescent`. A basis of straight lines alone has the steps of the linear model.
-    """
-    if not isinstance(solver, Standardised) or solver.basis is None:
-        return solver
-    if not isinstance(solver.solver, NoisyGradientDescent):
-        return solver
-    return replace(solver, solver=replace(solver.solver, settled=settled))
 
 
 def _has_two_labels(problem: Problem) -> bool:
