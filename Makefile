@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SHELL := /bin/bash
 
-.PHONY: demo test test-long test-oldest coverage lint types audit planted bench docs lock pip-audit sbom reproducible clean
+.PHONY: demo test test-long test-oldest coverage lint types audit planted fuzz bench docs lock pip-audit sbom reproducible clean
 
 # One stamp per extra, so that each command installs only what it needs, once.
 $(VENV)/.installed-%: pyproject.toml
@@ -48,6 +48,9 @@ audit: $(VENV)/.installed-test  ## slow privacy audits and long statistical chec
 
 planted: $(VENV)/.installed-test  ## plant one-line faults in a copy: the quick tests must catch each
 	$(BIN)/python tests/planted/run.py --write
+
+fuzz: $(VENV)/.installed-test  ## changed files, declarations, statements, queries and requests, two minutes for each kind
+	$(BIN)/python tests/fuzz/run.py
 
 bench: $(VENV)/.installed-test  ## every benchmark that needs no data outside the repository, then those whose data are found
 	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done

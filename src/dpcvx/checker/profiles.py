@@ -75,7 +75,7 @@ def flatten(event: Any, depth: int = 0) -> Counts:
         if not _is_number(mean) or mean <= 1 or not (shape is None or (_is_number(shape) and shape > -1)):
             raise NotAccountable("A best of several runs needs a mean above 1, and a shape above -1 or none.")
         return ((SingleEvent("RepeatAndSelect", (mean, shape), (flatten(fields.get("of"), depth + 1),)), 1),)
-    if kind not in NUMBERS:
+    if not isinstance(kind, str) or kind not in NUMBERS:
         raise NotAccountable(f"There is no rule for an event of the kind {str(kind)[:40]!r}.")
     values = tuple(fields.get(name, DEFAULTS.get(name)) for name in NUMBERS[kind])
     for name, value in zip(NUMBERS[kind], values, strict=True):

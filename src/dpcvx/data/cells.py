@@ -43,7 +43,12 @@ def open_typed(values: Any) -> Any:
         values = pa.Table.from_batches([values])
     elif pd is not None and isinstance(values, pd.Index | pd.api.extensions.ExtensionArray):
         values = pd.Series(values)
-    return nw.from_native(values, allow_series=True, eager_only=True, pass_through=True)
+    try:
+        return nw.from_native(values, allow_series=True, eager_only=True, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        raise WrongValue(
+            "Two columns of the table have the same name. Columns are declared by name: rename one of them."
+        ) from None
 
 
 def native_array(values: Any, ndim: int = 1) -> NDArray[Any]:

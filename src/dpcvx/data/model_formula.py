@@ -178,12 +178,14 @@ def _parse(text: str) -> Any:
         raise NotInstalled('Formulas need formulaic: pip install "dpcvx[formula]".') from None
     parser = DefaultFormulaParser()
     try:
-        if _products(parser.get_ast(text)) > MOST_PRODUCTS:
-            raise WrongValue(
-                f"The formula {show(text)} multiplies out to more than {MOST_PRODUCTS:,} products of "
-                "columns: name the interactions that are wanted, such as a:b."
-            )
-        return parser.get_terms(text)
+        tree = parser.get_ast(text)
+        terms = parser.get_terms(text) if _products(tree) <= MOST_PRODUCTS else None
+    except WrongValue:
+        raise
+    except (AttributeError, LookupError, TypeError, ValueError):  # formulaic, at brackets that do not match
+        raise WrongValue(
+            f"The formula {show(text)} cannot be read: look at its brackets and operators."
+        ) from None
     except (FormulaicError, SyntaxError, RecursionError) as error:
         if ALL_COLUMNS in str(error):
             raise WrongValue(
@@ -192,6 +194,12 @@ def _parse(text: str) -> Any:
             ) from None
         reason = " ".join(str(error).split("\n\n")[0].split())
         raise WrongValue(f"The formula {text!r} cannot be read: {reason}") from None
+    if terms is None:
+        raise WrongValue(
+            f"The formula {show(text)} multiplies out to more than {MOST_PRODUCTS:,} products of "
+            "columns: name the interactions that are wanted, such as a:b."
+        )
+    return terms
 
 
 def _products(node: Any) -> int:

@@ -23,6 +23,7 @@ from dpcvx.data.levels import DeclaredLevels
 from dpcvx.data.table_schema import TableSchema
 from dpcvx.data.variables import Variable
 from dpcvx.errors import UnrecognisedDataWarning, WrongValue
+from dpcvx.words import is_number
 
 __all__ = ["Attribute", "Binned", "Column", "Schema"]
 
@@ -142,7 +143,7 @@ class Binned:
         _require_name(self.name)
         try:
             edges = tuple(float(edge) for edge in self.edges)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             edges = ()
         steps = np.diff(edges)
         if len(edges) < 3 or not (np.isfinite(steps).all() and (steps > 0).all()):
@@ -159,7 +160,7 @@ class Binned:
                     f"missing of {self.name!r} must be a number, or a text that names no bin, got "
                     f"{self.missing!r}."
                 )
-        elif isinstance(self.missing, bool) or not edges[0] <= self.missing <= edges[-1]:
+        elif not (is_number(self.missing) and edges[0] <= self.missing <= edges[-1]):
             raise WrongValue(
                 f"missing of {self.name!r} is {self.missing!r}; it must be a number from {edges[0]:g} to "
                 f"{edges[-1]:g}, whose bin missing values count in, or a text, the name of their own cell."
@@ -171,7 +172,7 @@ class Binned:
         """Return declared values of the bins as numbers; refuse any outside its bin."""
         try:
             numbers = tuple(float(value) for value in values)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             numbers = ()
         if len(numbers) != self.known or not all(
             low <= value <= high

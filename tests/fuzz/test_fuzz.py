@@ -1,0 +1,65 @@
+"""A short run of the fuzzer at every door, and the fuzzer itself: it must see what it looks for."""
+
+import os
+import warnings
+
+import pytest
+from fuzzing import fuzz, outcome
+from inputs import changed_bytes
+from targets import SECRET, TARGETS, Target
+
+from dpcvx.errors import WrongValue
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_no_input_does_harm(target):
+    known = len(target.seeds())
+    run = fuzz(target, inputs=known + 50, seconds=60, seed=1)
+    assert run.inputs == known + 50
+    assert not run.findings
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_examples_are_read(target):
+    for content in target.examples():
+        assert outcome(target, content) == ("read", None)
+
+
+def repeats(content):
+    raise WrongValue(f"{SECRET} is no number.")
+
+
+def warns(content):
+    warnings.warn(f"{SECRET} is no number.", stacklevel=2)
+
+
+def loops(content):
+    while True:
+        pass
+
+
+def executes(content):
+    os.system("true")
+
+
+def breaks(content):
+    return 1 / 0
+
+
+@pytest.mark.parametrize(
+    ("read", "problem"),
+    [
+        (repeats, "a message repeats a cell"),
+        (warns, "a message repeats a cell"),
+        (loops, "longer than 0.05 s"),
+        (executes, "ran os.system"),
+        (breaks, "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_the_fuzzer_sees_each_kind_of_harm(read, problem, monkeypatch):
+    monkeypatch.setattr("fuzzing.LONGEST", 0.05)
+    planted = Target("planted", lambda: [b"x"], read, changed_bytes)
+    run = fuzz(planted, inputs=3, seconds=5, seed=0)
+    assert [found for found, _ in run.findings][:1] == [problem]
