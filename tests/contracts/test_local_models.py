@@ -371,3 +371,17 @@ def test_local_distributions_keep_the_order_of_attributes():
     assert models.marginal((5, 3, 9)) == pytest.approx(models.marginal((3, 5, 9)).transpose(1, 0, 2))
     assert models.marginal((5,)).shape == (2,)
     assert [m.attributes for m in models.inside((4, 2))] == [(2,), (4,), (2, 4)]
+
+
+@pytest.mark.long
+def test_noise_does_not_pass_for_dependence_where_dependences_are_weak():
+    """Independent attributes and much noise: fitted pairs are nearer to independence than their noise."""
+    d, n = 40, 1000
+    universe = Universe(Schema(tuple(Attribute(f"a{j}", (0, 1), 0) for j in range(d))))
+    rng = np.random.default_rng(0)
+    counts = Counts(universe, rng.integers(0, 2, (d, n)))
+    mechanism = NoisyMarginals(universe.shape, n, 5.0, 2)
+    models = LocalModels(universe, mechanism(counts, SeededGenerator(0)))
+    found = [models.ratio(a, b)[1, 1] for a, b in itertools.combinations(range(12), 2)]
+    assert mechanism.deviations[1] > 0.15
+    assert np.sqrt(np.mean(np.square(found))) < 0.05

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,11 @@ NEWTON_STEPS, SWEEPS, RAKINGS = 50, 30, 5
 ENOUGH = 1e-10  # decrease of the objective at which Newton's method stops
 TINY = 1e-9  # penalty of means that are taken as they are
 LEAST_RATIO = 1e-3  # of a pair's shares to those of independent attributes
-LEAST_VARIANCE, MOST_VARIANCE = 0.05, 100.0  # of the coefficients of a pair, before anything is known
+# Variance of the coefficients of a pair before anything is known about it: that of all pairs, between the
+# first two numbers, or what the pair itself shows, up to the third.
+LEAST_VARIANCE, USUAL_VARIANCE, MOST_VARIANCE = 1e-3, 0.05, 100.0
+POOLED = 1000  # pairs by which the variance of all coefficients is estimated
+CERTAIN = 3.0  # standard deviations by which a pair must exceed its noise to have a variance of its own
 KEPT = 64  # distributions that are kept for the next query about the same attributes
 SMALLEST = 1e-12  # probability of a cell at least, before normalisation
 
@@ -225,13 +230,33 @@ class LocalModels:
             if measured is None:
                 self._pairs[a, b] = _Pair(a, b, np.zeros_like(spread), spread, 1.0)
             else:
-                values = measured.values.reshape(spread.shape) - np.outer(first.means, second.means)
-                turned = first.turn.T @ values @ second.turn
-                noise = measured.deviation**2
-                signal = float((turned**2).sum() - turned.size * noise) / max(float((spread**2).sum()), 1e-12)
-                variance = min(max(signal, LEAST_VARIANCE), MOST_VARIANCE)
+                turned, noise = self._turned(measured)
+                usual = self._pooled_variance
+                chance = noise * turned.size
+                if usual < USUAL_VARIANCE:  # weak dependences: noise must not pass for a strong one
+                    chance += noise * CERTAIN * math.sqrt(2 * turned.size)
+                signal = (float((turned**2).sum()) - chance) / max(float((spread**2).sum()), 1e-12)
+                variance = min(max(signal, usual), MOST_VARIANCE)
                 self._pairs[a, b] = _Pair(a, b, turned, spread, noise / variance)
         return self._pairs[a, b]
+
+    def _turned(self, measured: Measurement) -> tuple[Vector, float]:
+        """Means of the centred products of a pair, in uncorrelated directions, and the variance of noise."""
+        first, second = (self._single(a) for a in measured.attributes)
+        values = measured.values.reshape(len(first.means), -1) - np.outer(first.means, second.means)
+        return first.turn.T @ values @ second.turn, measured.deviation**2
+
+    @cached_property
+    def _pooled_variance(self) -> float:
+        """Variance of the coefficients of all pairs together, estimated without the noise."""
+        pairs = [m for m in self._released.values() if len(m.attributes) == 2]
+        squares = spreads = 0.0
+        for measured in pairs[:: len(pairs) // POOLED + 1]:
+            turned, noise = self._turned(measured)
+            one, other = (self._single(a).spread for a in measured.attributes)
+            squares += float((turned**2).sum()) - turned.size * noise
+            spreads += float((np.outer(one, other) ** 2).sum())
+        return min(max(squares / max(spreads, 1e-12), LEAST_VARIANCE), USUAL_VARIANCE)
 
     def ratio(self, a: int, b: int) -> Vector:
         """Return the ratio of a pair's shares to those of independent attributes, minus 1, in one step.
