@@ -30,7 +30,7 @@ RNG = np.random.default_rng(0)
 X, Y = RNG.uniform(-1, 1, (N, 3)), RNG.choice([-1.0, 1.0], N)
 DATA = {x_2: dp.source(X, Y, bounds=dp.Bounds(1.0, x_2)) for x_2 in (None, 1.0)}
 THETA, ANCHOR = np.array([0.4, -0.2, 0.1]), np.array([0.1, 0.3, 0.2])
-SCHEMA = Schema((Attribute("a", ("x", "y")), Binned("v", (0, 2, 6, 10))))
+SCHEMA = Schema((Attribute("a", ("x", "y"), "y"), Binned("v", (0, 2, 6, 10), 1.0)))
 COUNTS = Counts.of(Universe(SCHEMA), {"a": ["x", "y"] * (N // 2), "v": [1.0, 3.0, 7.0, 9.0] * (N // 4)})
 SHARES = Marginal(("a",)).compile(SCHEMA, N)
 
@@ -77,6 +77,8 @@ CASES = {
     "second moments": (both_matrices, matrix_noise),
     "squared errors": (asked(THETA), lambda m: m.noise),
     "log-losses": (asked(THETA), lambda m: m.noise),
+    "deviances": (asked(THETA), lambda m: m.noise),
+    "totals": (asked(THETA), lambda m: m.noise),
     "minimiser": (asked(), lambda m: m.noise),
     "counts": (counted, lambda m: m.noise),
     "histogram": (counted, lambda m: m.noise),

@@ -39,7 +39,7 @@ def test_a_restarted_engine_pays_once_and_one_with_other_facts_pays_again(accoun
 
 
 def test_a_forked_process_may_not_ask_the_records(monkeypatch):
-    universe = Universe(Schema((Attribute("a", ("x", "y")),)))
+    universe = Universe(Schema((Attribute("a", ("x", "y"), "y"),)))
     side = PrivateSide(Counts(universe, np.zeros(10, dtype=np.int64)), SeededGenerator(0))
     question = NoisyHistogram(universe, 10, 1.0)
     assert len(side.ask(question)) == 2

@@ -301,7 +301,7 @@ def _difference() -> WorstCase:
 def _counts() -> WorstCase:
     """A person moves from one cell of the histogram of a query engine to another."""
     n, delta = 10, 1e-5
-    universe = Universe(Schema((Attribute("a", ("x", "y")), Attribute("b", ("x", "y")))))
+    universe = Universe(Schema((Attribute("a", ("x", "y"), "y"), Attribute("b", ("x", "y"), "y"))))
     question = NoisyHistogram(universe, n, 0.6)
     codes = np.zeros(n, dtype=np.int64)
     moved = codes.copy()
@@ -317,7 +317,7 @@ def _counts() -> WorstCase:
 def _marginals() -> WorstCase:
     """A person moves to the cell whose marginals are furthest away, by comparison of all."""
     n, delta, sizes = 10, 1e-5, (2, 2, 2)
-    universe = Universe(Schema(tuple(Attribute(name, ("x", "y")) for name in "abc")))
+    universe = Universe(Schema(tuple(Attribute(name, ("x", "y"), "y") for name in "abc")))
     question = NoisyMarginals(sizes, n, 0.6)
     codes = np.zeros(n, dtype=np.int64)
     data = []
@@ -359,7 +359,7 @@ def sparse_vector_epsilon(epsilon: float, below: int = 60) -> float:
     """
     comparison = AboveThreshold(epsilon)
     first, second = (scale * 2.0**-30 / comparison.sensitivity for scale in comparison.scales)
-    t = np.linspace(-40 * first, 40 * first, 20_001)
+    t = np.linspace(-40 * first, 40 * first, 40_001)
     density = np.exp(-abs(t) / first) / (2 * first)
 
     def tail(x: Vector) -> Vector:
