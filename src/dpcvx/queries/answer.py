@@ -80,8 +80,8 @@ class Answer:
     interval_by : {"prediction", "measurement", "bound", "none"}
         Argument for the intervals.
     typical : float or None
-        Result of the engine's self-check in the units of this answer: 195 of its 200 public random queries
-        had at most this error over sensitivity. It proves nothing about another query.
+        None, or, of accounts that paid for a self-check, its result in the units of this answer: 195 of 200
+        queries had at most this error over sensitivity. It proves nothing about another query.
     checked : bool
         Whether the answer was compared with the records, by sparse vector or by a new measurement. False once
         that part of the budget is spent, or if there was none.

@@ -23,7 +23,7 @@ __all__ = ["BIN_MEANS", "CHECK", "METHODS", "BudgetSplit", "choose_method", "spl
 
 METHODS = ("composition", "histogram", "multiplicative_weights", "warm", "offline")
 # Shares of the budget in terms of zCDP: 1/(2 noise^2), epsilon^2/2, eta^2/8.
-CHECKS: tuple[float, float] = default("queries.budget_split.CHECKS")
+CHECKS: tuple[float, ...] = default("queries.budget_split.CHECKS")
 NET: float = default("queries.budget_split.NET")
 RUN_PART: float = default("queries.budget_split.RUN_PART")
 CORRECTIONS: int = default("queries.budget_split.CORRECTIONS")

@@ -492,10 +492,10 @@ _LISTED = (
     Default("tuning.tune.SCORE_SHARE", 0.1,
             "of the budget of a trial for its score",
             "not measured: a score is one number beside a model", predicts=False),
-    Default("queries.budget_split.CHECKS", (0.04, 0.01),
+    Default("queries.budget_split.CHECKS", (),
             "shares of the budget for self-checks: errors of regressions, and of shares of three "
-            "attributes",
-            "benchmarks/queries.py", predicts=False),
+            "attributes; with 4 and 1 % the noise was ten times the errors and more",
+            "benchmarks/self_check.py", predicts=False),
     Default("queries.budget_split.NET", 0.2,
             "share for the safety net of a warm start: comparisons, and measurements after an error "
             "above the level",

@@ -279,6 +279,7 @@ async function send(event) {
     say("ask-status", error.message, true);
   }
   $("ask").disabled = false;
+  if (document.activeElement === document.body) $("ask").focus({ preventScroll: true }); // a disabled button loses it
 }
 
 // ---- answers -------------------------------------------------------------------------------------------------------
