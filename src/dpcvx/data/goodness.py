@@ -89,6 +89,11 @@ class SquaredErrors:
         left = ratio * errors / total
         return 1 - left, math.hypot(ratio * noise / total, left * unsure / total, self.lost / 2)
 
+    def error_variance(self, sums: Vector, noise: float, present: float) -> tuple[float, float]:
+        """Return the mean squared error of the fit and its noise, in squared units of the target."""
+        unit = self.reach**2 / present
+        return max(unit * float(sums[0]), 0.0), unit * noise
+
 
 @dataclass(frozen=True)
 class LogLosses:

@@ -43,6 +43,17 @@ POOLED = (
     "be noise. They have the effect of the baseline; the mean of the other levels takes the place of a "
     "baseline that is empty. See whether the levels are spelt as in the data."
 )
+LONG_TAIL = (
+    "Intervals may miss the coefficients of least squares: a few targets make up most of the variance of y, "
+    "and their errors are clipped, which moves estimates towards those of the other records. Fit log(y) "
+    "where y is positive (PrivateGammaRegressor has effects on the mean), or narrow y_bounds to the range "
+    "that you want to describe."
+)
+RARE_CLASS = (
+    " A logistic model sees a share p (1 - p) of how a record varies, p being the share of the second class: "
+    "with 5 % it needs about five times the records or epsilon of equal classes. power(n, features, "
+    "share=p).needed(width, coefficient) returns the records, and the epsilon, that suffice."
+)
 UNCHECKED = (
     "Nothing that was released shows whether there are people at every level, because the data were not "
     "checked (the statement has the reason, unless check=0 was given). The coefficient of a level without "
@@ -333,6 +344,8 @@ class Intervals(FittedModel):
     def _summary_notes(self) -> list[str]:
         """Return notes of the model's own for the table."""
         notes = [] if not self.l2 else [RIDGE]
+        if self._uncertainty is not None and self._uncertainty.long_tail:
+            notes.append(LONG_TAIL)
         if self._terms().unseen:
             notes.append(POOLED)
         return [*notes, *self._doubts()]
@@ -369,11 +382,13 @@ class Intervals(FittedModel):
 
     def _warn_of_weak_directions(self) -> None:
         weak = self._known().weak
+        if self._known().long_tail:
+            warnings.warn(LONG_TAIL, UserWarning, stacklevel=3)
         if weak:
             warnings.warn(
                 f"In {weak} direction(s) of {len(self._known().estimate)} the noise hides how the records "
                 "vary: intervals are as wide there as the set allows. More records, a larger epsilon or a "
-                "larger uncertainty share narrow them.",
+                "larger uncertainty share narrow them." + (RARE_CLASS if self._link == "logit" else ""),
                 UserWarning,
                 stacklevel=3,
             )

@@ -470,7 +470,7 @@ def _uncertainty(content: Any, size: int) -> Uncertainty | None:
     if content is None:
         return None
     # Older files do not say which part of the covariance is what, and how good the fit is.
-    unknown = {"sampling": None, "hidden": None, "kind": NONROBUST, "goodness": None}
+    unknown = {"sampling": None, "hidden": None, "kind": NONROBUST, "goodness": None, "long_tail": False}
     fields = {**unknown, **_mapping(content, "uncertainty")}
     if set(fields) != _field_names(Uncertainty):
         raise WrongValue(f"uncertainty must have the fields {sorted(_field_names(Uncertainty))}.")
@@ -479,6 +479,8 @@ def _uncertainty(content: Any, size: int) -> Uncertainty | None:
         raise WrongValue("uncertainty must count its weak directions.")
     if not isinstance(fields["kind"], str) or fields["kind"] not in COVARIANCES:
         raise WrongValue(f"uncertainty must be of a kind among {', '.join(COVARIANCES)}.")
+    if not isinstance(fields["long_tail"], bool):
+        raise WrongValue("uncertainty must say whether the target has a long tail.")
     return Uncertainty(
         _numbers(fields["estimate"], "estimate", (size,)),
         _covariance(fields["covariance"], "covariance", size),
@@ -488,6 +490,7 @@ def _uncertainty(content: Any, size: int) -> Uncertainty | None:
         _covariance_part(fields["hidden"], "hidden", size),
         fields["kind"],
         _goodness(fields["goodness"]),
+        fields["long_tail"],
     )
 
 

@@ -148,8 +148,8 @@ class Uncertainty:
 
     estimate: Vector
     covariance: Vector  # shape (d, d): of privacy noise and sampling error together
-    # variance of a new target about its mean, and a standard deviation of its noise, so that it is seldom too
-    # small; in the units of the loss, for squared loss
+    # variance of a new target about its mean, and one or two standard deviations of its noise, so that it is
+    # seldom too small; in the units of the loss, for squared loss
     dispersion: float
     # number of directions in which the records' curvature is hidden by noise: there the estimate is the fit,
     # and its error is taken to be as large as the set
@@ -159,6 +159,8 @@ class Uncertainty:
     hidden: Vector | None = None
     kind: str = NONROBUST  # assumption behind the sampling error, one of `COVARIANCES`
     goodness: Goodness | None = None  # of the fit, not of the estimate; None where it was not released
+    # whether released numbers show a target with a long tail, whose clipped errors bias the estimate
+    long_tail: bool = False
 
     def mapped(self, transform: Callable[[Vector], Vector], variance: float = 1.0) -> Uncertainty:
         """Return the same after an affine map of the parameter, in units with another variance of targets."""

@@ -55,6 +55,8 @@ NARROW: tuple[float, float] = default("solvers.one_step.NARROW")
 FARTHEST: float = default("solvers.one_step.FARTHEST")
 ROOM: float = default("solvers.one_step.ROOM")
 LATE: float = default("solvers.one_step.LATE")
+# The mean squared error takes the place of the meat's trace where the noise of that is a larger share of it.
+NOISY_TRACE = 1 / 3
 
 
 @dataclass(frozen=True)
@@ -163,14 +165,19 @@ class OneStep(Solver):
         problem, moments = plan.problem, _any(plan.stages[-1].mechanism)
         recorded = _RecordingAsk(plan, ask)
         theta = self.solver.run(self._fit(plan), recorded)
-        goodness = self._ask_goodness(plan, theta, ask) if self.goodness else None
+        goodness, errors = self._ask_goodness(plan, theta, ask) if self.goodness else (None, None)
         steepness = average(recorded.notes[-math.ceil(LATE * len(recorded.notes)) :])
         answer = ask.second_moments(steepness.point)
-        trace, dispersion, unsure = float(answer.hessian.trace()), 1.0, 0.0
+        trace, dispersion, unsure, wide = float(answer.hessian.trace()), 1.0, 0.0, None
         noise, meat_noise = moments.noise / math.sqrt(2), moments.meat_noise(steepness.point) / math.sqrt(2)
         if answer.meat is not None and not self._likelihood(problem, plan.budget) and trace > 0:
-            dispersion = max(float(answer.meat.trace()), 0.0) / trace
             unsure = math.sqrt(2 * len(answer.meat)) * meat_noise / trace
+            # A variance is positive; noise alone is this large or larger in most runs.
+            dispersion = max(float(answer.meat.trace()) / trace, unsure / 2)
+            if errors is not None and 2 * errors[1] < unsure:
+                wide = errors[0] + 2 * errors[1]
+            if errors is not None and errors[1] < unsure and unsure > NOISY_TRACE * errors[0]:
+                dispersion, unsure = max(errors[0], errors[1] / 2), errors[1]
         constant = np.append(np.zeros(len(theta) - 1), 1 / self.last_feature) if self.last_feature else None
         curvature = Curvature(
             answer.hessian, noise, dispersion, problem.l2, answer.meat, meat_noise, unsure, constant
@@ -179,6 +186,8 @@ class OneStep(Solver):
         step = partial(one_step_across, np.array(self.redundant)) if self.redundant else one_step
         known = step(theta, steepness, curvature, n=plan.n, reach=reach)
         kind = ROBUST if plan.budget.neighbours.unit == "row" else CLUSTER
+        if wide is not None:
+            known = replace(known, dispersion=wide)
         ask.publish(replace(known, kind=kind, goodness=goodness))
         return theta
 
@@ -197,14 +206,21 @@ class OneStep(Solver):
             reach = min(deviation * clip, 2 * largest)
         return SquaredErrors(reach, min(reach, largest), self.stored_intercept, lost)
 
-    def _ask_goodness(self, plan: Plan, theta: Vector, ask: Asking) -> Goodness:
-        """Ask how good the fit is."""
+    def _ask_goodness(
+        self, plan: Plan, theta: Vector, ask: Asking
+    ) -> tuple[Goodness, tuple[float, float] | None]:
+        """Ask how good the fit is; with R² the mean squared error and its noise come too."""
         asked = _any(plan.stages[-2].mechanism)
         # A fit of means is told that the constant model at which it starts is 0.
         base = np.zeros_like(theta) if self.goodness == "deviance" else None
         # The plan's n is the number of records that have a target.
-        found = asked.measure.explained(ask.goodness(theta, base), asked.noise, plan.n / asked.n)
-        return Goodness(asked.measure.name, *(found or (None,)))
+        answer, present = ask.goodness(theta, base), plan.n / asked.n
+        found = asked.measure.explained(answer, asked.noise, present)
+        errors, neighbours = None, plan.budget.neighbours
+        # Of weighted rows it is the mean of weighted squares, whose weights do not add up to n.
+        if self.goodness == "squares" and (neighbours.weight == 1 or neighbours.unit != "row"):
+            errors = asked.measure.error_variance(answer, asked.noise, present)
+        return Goodness(asked.measure.name, *(found or (None,))), errors
 
     def predict(self, problem: Problem, n: int, budget: Budget) -> tuple[float, float]:
         """The other solver's prediction for what the Hessian leaves of the budget."""

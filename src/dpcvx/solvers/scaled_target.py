@@ -116,7 +116,8 @@ class TargetScale:
         if loss.link == "identity":
             kept = min(max(residual, RESIDUAL[0]), RESIDUAL[1]) / RESIDUAL[1]
             unit = UNIT * self.deviation / (kept if self.long_tail and loss.affine else 1.0)
-            return TargetUnits(self.center, unit, self.center, unit)
+            long = self.long_tail and loss.affine
+            return TargetUnits(self.center, unit, self.center, unit, long_tail=long)
         if loss.link == "logit":
             center = min(max(self.center, -MOST_SHARE), MOST_SHARE)
             start = math.log((1 + center) / (1 - center))
@@ -138,6 +139,7 @@ class TargetUnits:
     level: float = 0.0
     factor: float = 1.0
     start: float = 0.0
+    long_tail: bool = False  # whether clipped residuals may bias a least-squares fit
 
     def variance(self, loss: Loss) -> float:
         """Return one unit of the fit's dispersion in the units of the target."""
@@ -365,13 +367,13 @@ class ScaledFit(Solver):
         solver: Solver,
         present: int,
         back: Callable[[Vector], Vector],
-        variance: float,
+        units: TargetUnits,
         start: Vector | None = None,
     ) -> Vector:
         """Fit to the records that have a target, and return the result in old units.
 
-        `present`: their released number; `back`: map to old units; `variance`: unit of the fit's
-        dispersion in old units; `start`: public point that the fit is told to be 0.
+        `present`: their released number; `back`: map to old units; `units`: of the fit's targets; `start`:
+        public point that the fit is told to be 0.
         """
         fit, fit_ask = self._fit(plan), ask
         if start is not None:
@@ -381,7 +383,8 @@ class ScaledFit(Solver):
             fit, fit_ask = self._fit(plan, present), PresentAsk(fit_ask, plan.n / present, fit.problem.l2)
         theta = solver.run(fit, fit_ask)
         if fit_ask.uncertainty is not None:
-            ask.publish(fit_ask.uncertainty.mapped(back, variance))
+            known = fit_ask.uncertainty.mapped(back, units.variance(plan.problem.loss))
+            ask.publish(replace(known, long_tail=units.long_tail))
         return back(theta)
 
 
@@ -468,8 +471,8 @@ class ScaledTarget(ScaledFit):
                 old[-1] += units.level / self.intercept
             return old
 
-        start, variance = start_at(units, self.intercept, plan.problem.d), units.variance(plan.problem.loss)
-        return self._run_fit(plan, ask, self.solver, scale.present, back, variance, start)
+        start = start_at(units, self.intercept, plan.problem.d)
+        return self._run_fit(plan, ask, self.solver, scale.present, back, units, start)
 
 
 def with_short_rows(problem: Problem, intercept: float) -> ScaledTarget:

@@ -476,7 +476,7 @@ class Standardised(ScaledFit):
         if self.intercept and self.compared:
             solver = solver.with_redundant(self._redundant(m, s, unit, inner.d))
         start = start_at(units, INTERCEPT * self.intercept, inner.d)
-        return self._run_fit(plan, ask, solver, present, back, units.variance(problem.loss), start)
+        return self._run_fit(plan, ask, solver, present, back, units, start)
 
 
 def _has_two_labels(problem: Problem) -> bool:
