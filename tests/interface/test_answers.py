@@ -229,5 +229,6 @@ def test_a_regression_at_the_edge_of_its_set_or_nearly_separated_says_so():
     query = Regression("sex", ("age",), radius=10.0).to_json()
     usual = replace(ANSWER, query=query, coded=(1.0, 2.0))
     assert "radius" not in str(usual)
-    assert "too narrow" in str(replace(usual, coded=(1.0, -5.0)))
+    assert "Nearly all people at some levels have the same label" not in str(usual)
+    assert "Nearly all people at some levels have the same label" in str(replace(usual, coded=(1.0, -5.0)))
     assert "The radius of the set of coefficients is reached" in str(replace(usual, coded=(0.0, 9.95)))
