@@ -47,12 +47,11 @@ from dpcvx.planning.additive import (
     ramp_weight,
     selects_pairs,
     spaced_knots,
-    with_fewer_steps,
 )
 from dpcvx.planning.planner import default_clip
 from dpcvx.plans import Plan, Release, Solver
 from dpcvx.problem import Problem
-from dpcvx.solvers import NoisyGradientDescent, Standardised
+from dpcvx.solvers import NoisyGradientDescent, Standardised, with_fewer_steps
 from dpcvx.solvers.standardised import REACH
 from dpcvx.solvers.typical_data import inflation
 from dpcvx.words import is_number, quantity, show

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from dpcvx.accounting import Budget, gaussian_mu, spendable
-from dpcvx.plans import Solver
-from dpcvx.solvers import NoisyGradientDescent, Standardised
 from dpcvx.solvers.defaults import default
 
 __all__ = [
@@ -25,7 +22,6 @@ __all__ = [
     "ramp_weight",
     "selects_pairs",
     "spaced_knots",
-    "with_fewer_steps",
 ]
 
 KnotRule = tuple[tuple[float, int], ...]  # least n mu/d, and the number of knots from there on
@@ -37,9 +33,6 @@ RAMP_SQUARE: float = default("planning.additive.RAMP_SQUARE")
 PAIR_SQUARE: float = default("planning.additive.PAIR_SQUARE")
 PAIRS_OF_LABELS: float = default("planning.additive.PAIRS_OF_LABELS")
 PAIRS_OF_NUMBERS: float = default("planning.additive.PAIRS_OF_NUMBERS")
-SETTLED: tuple[float, float] = default("planning.additive.SETTLED")
-STRIDE: float = default("planning.additive.STRIDE")
-MANY_CELLS: float = default("planning.additive.MANY_CELLS")
 MOST_PAIRS: int = default("planning.additive.MOST_PAIRS")
 SELECTED_PAIRS: int = default("planning.additive.SELECTED_PAIRS")
 MOST_CANDIDATES: int = default("planning.additive.MOST_CANDIDATES")
@@ -67,24 +60,6 @@ def default_pairs(n: int, budget: Budget, columns: int, pairs: int, least: float
 def selects_pairs(n: int, budget: Budget, columns: int, pairs: int, least: float) -> bool:
     """Whether some of the pairs of columns are selected, where all would be too many features."""
     return MOST_PAIRS < pairs <= MOST_CANDIDATES and precision(n, budget, columns) >= least
-
-
-def with_fewer_steps(solver: Solver, n: int) -> Solver | None:
-    """Return a solver for n records; on the features of a basis, descent with fewer steps, or None.
-
-    A basis of straight lines alone has the steps of the linear model, and a path that is planned stays.
-    """
-    if not isinstance(solver, Standardised) or solver.basis is None:
-        return solver
-    descent = solver.solver
-    if not isinstance(descent, NoisyGradientDescent):
-        return None
-    if descent.step is not None:
-        return solver
-    many = n * (solver.basis.width + solver.selected) >= MANY_CELLS
-    return replace(
-        solver, solver=replace(descent, settled=SETTLED[many], stride=STRIDE if many else descent.stride)
-    )
 
 
 def spaced_knots(knots: int) -> tuple[float, ...]:

@@ -4,6 +4,7 @@ import dataclasses
 
 from dpcvx.plans import Solver
 from dpcvx.solvers.accelerated_mirror_descent import NoisyAcceleratedMirrorDescent
+from dpcvx.solvers.basis_steps import with_fewer_steps
 from dpcvx.solvers.corrective_frank_wolfe import NoisyCorrectiveFrankWolfe
 from dpcvx.solvers.dual_frank_wolfe import NoisyDualFrankWolfe
 from dpcvx.solvers.frank_wolfe import NoisyFrankWolfe
@@ -83,4 +84,5 @@ __all__ = [
     "SufficientStatistics",
     "configured",
     "run_with_oracle",
+    "with_fewer_steps",
 ]
